@@ -1,0 +1,1 @@
+"""The processor: OTLP in, durable, passed on; runs rebuilt as ordered steps; blame written back."""

@@ -1,0 +1,1 @@
+"""OTLP going on to a backend: gRPC, HTTP, memory."""

@@ -1,0 +1,139 @@
+"""The words receivers, journal and exporters share about an OTLP request.
+
+A request is always the protobuf bytes of an ``Export…ServiceRequest``; nothing
+here looks inside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NewType, Protocol, TypeAlias
+from urllib.parse import parse_qsl, urlencode
+
+Tenant = NewType("Tenant", str)
+"""The tenant headers of a request, URL-encoded and sorted; empty for none. Part of a trace's key."""
+
+NO_TENANT: Final = Tenant("")
+HOP_HEADER: Final = "x-blamespan-hop"
+"""Carries the instance ids a request went through, comma separated, to refuse our own."""
+TOKEN_HEADER: Final = "x-blamespan-token"  # noqa: S105 - a header name
+
+
+class Signal(StrEnum):
+    """The OTLP signals; the value is the HTTP path's last part (``/v1/<value>``)."""
+
+    TRACES = "traces"
+    LOGS = "logs"
+    METRICS = "metrics"
+
+
+def tenant_of(headers: Mapping[str, str], names: tuple[str, ...]) -> Tenant:
+    """Return the tenant that ``headers`` (lower-case names) identify."""
+    return Tenant(urlencode(sorted((name, headers[name]) for name in names if name in headers)))
+
+
+def tenant_headers(tenant: Tenant) -> dict[str, str]:
+    """Return the headers that go on with the tenant's spans."""
+    return dict(parse_qsl(tenant, keep_blank_values=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """One request at the door, decompressed, as protobuf."""
+
+    signal: Signal
+    body: bytes
+    tenant: Tenant = NO_TENANT
+    hops: tuple[str, ...] = ()
+    """Instance ids of the blamespans it went through before us."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What was durably accepted, and what was not and why (OTLP ``partial_success``)."""
+
+    rejected: int = 0
+    message: str = ""
+
+
+class CollectorError(Exception):
+    """Base of what the collector processor raises on purpose."""
+
+
+class MalformedRequestError(CollectorError):
+    """The bytes are no such request: HTTP 400, gRPC ``INVALID_ARGUMENT``. Never retried."""
+
+
+class RefusedError(CollectorError):
+    """We cannot take it now: HTTP 429/503 with ``Retry-After``, ``RESOURCE_EXHAUSTED`` with ``RetryInfo``.
+
+    Raised before anything was acknowledged; nothing of the request was kept.
+    """
+
+    def __init__(self, reason: str, *, retry_after_s: float) -> None:
+        super().__init__(reason)
+        self.reason: Final = reason
+        self.retry_after_s: Final = retry_after_s
+
+
+class Sink(Protocol):
+    """Where receivers put arrivals."""
+
+    async def accept(self, arrival: Arrival) -> Receipt:
+        """Return once the arrival is durable.
+
+        Raises:
+            MalformedRequestError: the body is not such a request.
+            RefusedError: it cannot be taken now.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """The backend answered success; ``rejected`` of its items it will never take (partial success)."""
+
+    rejected: int = 0
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TryLater:
+    """A retryable failure; ``after_s`` is the backend's own wish, if it had one."""
+
+    reason: str
+    after_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """A permanent refusal of this very request: bisect it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoSuchService:
+    """The backend does not take this signal at all (``UNIMPLEMENTED``, 404)."""
+
+    reason: str
+
+
+SendOutcome: TypeAlias = Delivered | TryLater | Rejected | NoSuchService
+
+
+class Exporter(Protocol):
+    """Sends one request to a backend, once; retrying is the forwarder's."""
+
+    max_bytes: int
+    """The largest request the backend takes, in bytes before compression."""
+
+    async def send(self, signal: Signal, body: bytes, tenant: Tenant, hops: tuple[str, ...]) -> SendOutcome:
+        """Send ``body`` and return what the backend said; raises nothing of the network's."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections."""
+        ...

@@ -1,0 +1,1 @@
+"""The convention: records, attribute names, dialects and the emitting API. Needs opentelemetry-api only."""
