@@ -1,0 +1,177 @@
+"""Builds the real backends of the e2e suite: an OpenTelemetry Collector and Jaeger v2.
+
+``python -m tests.backends.install [collector|jaeger|all]``, standard library
+only. Everything comes from the Go module registry; the first build of each
+takes minutes, the second time is instant. Tests only look up what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, get_args
+
+from tests.backends import cache, gotool
+
+# --- Pins -------------------------------------------------------------------
+# The builder brings the core of its own version along; v0.159.0's (no `xconfmap.Validator`)
+# does not compile with modules of v0.155.0, so the two move together.
+COLLECTOR_VERSION: Final = "v0.155.0"
+BUILDER_VERSION: Final = COLLECTOR_VERSION
+PROVIDER_VERSION: Final = "v1.61.0"  # what v0.155.0 calls its stable modules
+JAEGER_VERSION: Final = "v1.76.0"  # is v2.13.0 too; pinned by jaeger/go.mod and go.sum
+
+BUILDER: Final = "go.opentelemetry.io/collector/cmd/builder"
+CORE: Final = "go.opentelemetry.io/collector"
+CONTRIB: Final = "github.com/open-telemetry/opentelemetry-collector-contrib"
+JAEGER: Final = "github.com/jaegertracing/jaeger/cmd/jaeger"
+
+# contrib's loadbalancingexporter is not to be had at v0.155.0.
+COMPONENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "receivers": (f"{CORE}/receiver/otlpreceiver", f"{CONTRIB}/receiver/kafkareceiver"),
+    "processors": (
+        f"{CORE}/processor/batchprocessor",
+        f"{CORE}/processor/memorylimiterprocessor",
+    ),
+    "exporters": (
+        f"{CORE}/exporter/debugexporter",
+        f"{CORE}/exporter/nopexporter",
+        f"{CORE}/exporter/otlpexporter",
+        f"{CORE}/exporter/otlphttpexporter",
+        f"{CONTRIB}/exporter/kafkaexporter",
+        f"{CONTRIB}/exporter/prometheusexporter",
+    ),
+    "connectors": (f"{CONTRIB}/connector/spanmetricsconnector",),
+    "extensions": (f"{CONTRIB}/extension/storage/filestorage",),
+}
+PROVIDERS: Final = ("envprovider", "fileprovider", "yamlprovider")
+# ----------------------------------------------------------------------------
+
+BackendName: TypeAlias = Literal["collector", "jaeger"]
+NAMES: Final[tuple[BackendName, ...]] = get_args(BackendName)
+
+JAEGER_MODULE: Final = Path(__file__).parent / "jaeger"
+BUILD_FLAGS: Final = ("-mod=readonly", "-trimpath", "-ldflags=-s -w")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How one backend is built.
+
+    ``pins`` is all that decides the outcome; ``compile`` leaves ``binary`` in
+    the folder it is handed, and writes what the tools say to the given log.
+    """
+
+    binary: str
+    pins: tuple[str, ...]
+    patience: str
+    compile: Callable[[Path, Path], None]
+
+
+def collector_binary() -> Path | None:
+    """Return the Collector if it has been built; builds nothing."""
+    return _lookup("collector")
+
+
+def jaeger_binary() -> Path | None:
+    """Return Jaeger if it has been built; builds nothing."""
+    return _lookup("jaeger")
+
+
+def build(name: BackendName) -> Path:
+    """Return the binary of a backend, built first if need be.
+
+    Raises:
+        BuildError: ``go`` is missing or too old, or the build failed.
+    """
+    recipe = _recipe(name)
+    return cache.keep(name, _folder(name), recipe.binary, lambda folder: _make(name, recipe, folder))
+
+
+def builder_config() -> str:
+    """Return the Collector builder's configuration: JSON, which is YAML too."""
+    config: dict[str, object] = {
+        "dist": {"name": "otelcol", "module": "blamespan/otelcol", "output_path": "sources"},
+        "providers": [{"gomod": f"{CORE}/confmap/provider/{name} {PROVIDER_VERSION}"} for name in PROVIDERS],
+    }
+    for kind, modules in COMPONENTS.items():
+        config[kind] = [{"gomod": f"{module} {COLLECTOR_VERSION}"} for module in modules]
+    return json.dumps(config, indent=2)
+
+
+def _recipe(name: BackendName) -> Recipe:
+    if name == "collector":
+        return Recipe(
+            binary="otelcol",
+            pins=(BUILDER_VERSION, builder_config()),
+            patience=f"Collector {COLLECTOR_VERSION}, about 2 minutes",
+            compile=_compile_collector,
+        )
+    return Recipe(
+        binary="jaeger",
+        pins=(*(_jaeger_file(file) for file in ("go.mod", "go.sum")), *BUILD_FLAGS),
+        patience=f"Jaeger {JAEGER_VERSION}, about 4 minutes",
+        compile=_compile_jaeger,
+    )
+
+
+def _compile_collector(folder: Path, log: Path) -> None:
+    (folder / "builder.yaml").write_text(builder_config())
+    tool = f"{BUILDER}@{BUILDER_VERSION}"
+    gotool.run(["go", "install", tool], cwd=folder, log=log, extra={"GOBIN": str(folder)})
+    gotool.run([str(folder / "builder"), "--config", "builder.yaml"], cwd=folder, log=log)
+    (folder / "sources" / "otelcol").rename(folder / "otelcol")
+    (folder / "builder").unlink()
+
+
+def _compile_jaeger(folder: Path, log: Path) -> None:
+    for file in ("go.mod", "go.sum"):
+        shutil.copyfile(JAEGER_MODULE / file, folder / file)
+    gotool.run(["go", "build", *BUILD_FLAGS, "-o", "jaeger", JAEGER], cwd=folder, log=log)
+
+
+def _make(name: BackendName, recipe: Recipe, folder: Path) -> None:
+    gotool.require_go()
+    log = cache.cache_root() / f"{name}.log"
+    log.write_bytes(b"")
+    cache.say(f"{name}: building {recipe.patience} the first time (log: {log}) …")
+    began = time.monotonic()
+    recipe.compile(folder, log)
+    cache.say(f"{name}: built in {time.monotonic() - began:.0f} s")
+
+
+def _lookup(name: BackendName) -> Path | None:
+    return cache.kept(_folder(name), _recipe(name).binary)
+
+
+def _folder(name: BackendName) -> str:
+    return f"{name}-{cache.key_of(_recipe(name).pins)}"
+
+
+def _jaeger_file(name: str) -> str:
+    return (JAEGER_MODULE / name).read_text()
+
+
+def main() -> int:
+    """Build what the command line asks for; print each binary's path."""
+    parser = argparse.ArgumentParser(prog="python -m tests.backends.install", description=__doc__)
+    parser.add_argument("backend", nargs="?", default="all", choices=(*NAMES, "all"))
+    asked = parser.parse_args().backend
+    try:
+        for name in NAMES:
+            if asked in (name, "all"):
+                print(build(name), flush=True)
+    except gotool.BuildError as error:
+        cache.say(f"error: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""Starts a server process, waits until it answers, and is sure to end it.
+
+Knows nothing of what the process is. Each runs in a process group of its own,
+held by a leash: should the test run itself be killed, the group dies with it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+HOST: Final = "127.0.0.1"
+PORTS: Final = range(20_000, 32_000)  # below what the kernel gives to clients
+READY_S: Final = 60.0  # a cold 120 MB binary on a busy CI machine
+STOP_S: Final = 15.0
+POLL_S: Final = 0.05
+TAIL_LINES: Final = 25
+
+T = TypeVar("T")
+
+
+class BackendError(Exception):
+    """A backend did not start or did not answer in time; says what its log ends with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A running process, the leader of its group."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def tail(self) -> str:
+        """Return the last lines of what it wrote."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
+
+    def kill(self) -> None:
+        """``kill -9`` the group, as a crash would; returns when it is gone."""
+        self._signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        """Let it drain and end; kill what is left."""
+        self._signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(STOP_S)
+        self.kill()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+@contextmanager
+def running(
+    name: str, command: Sequence[str], *, log: Path, is_ready: Callable[[], bool]
+) -> Iterator[Server]:
+    """Run a server from ready to the end of the block.
+
+    Args:
+        name: for messages.
+        command: the program and its arguments.
+        log: receives stdout and stderr, appended.
+        is_ready: asked again and again; an ``OSError`` means not yet.
+
+    Raises:
+        BackendError: it ended, or was not ready within ``READY_S``.
+    """
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+    server = Server(name=name, process=process, log=log)
+    try:
+        with _leash(process.pid):
+            _await_ready(server, is_ready)
+            yield server
+    finally:
+        server.stop()
+
+
+def wait_until(read: Callable[[], T | None], *, what: str, timeout_s: float = 20.0) -> T:
+    """Poll ``read`` until it answers something that is not ``None`` or ``False``, and return it.
+
+    Raises:
+        BackendError: it did not within ``timeout_s``; ``what`` says what was awaited.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        answer = read()
+        if answer is not None and answer is not False:
+            return answer
+        if time.monotonic() > deadline:
+            raise BackendError(f"waited {timeout_s:g} s in vain for {what}")
+        time.sleep(POLL_S)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return that many different ports that nobody listens on."""
+    found: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        if len(found) == count:
+            break
+        if _is_free(port):
+            found.append(port)
+    return found
+
+
+def listens(port: int) -> bool:
+    """Whether somebody accepts connections there; ``OSError`` if not."""
+    with socket.create_connection((HOST, port), timeout=1):
+        return True
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):
+            probe.bind((HOST, port))
+            return True
+    return False
+
+
+def _await_ready(server: Server, is_ready: Callable[[], bool]) -> None:
+    def settled() -> bool:
+        if server.process.poll() is not None:
+            return True
+        with suppress(OSError):
+            return is_ready()
+        return False
+
+    try:
+        wait_until(settled, what=f"{server.name} to be ready", timeout_s=READY_S)
+    except BackendError as error:
+        raise BackendError(f"{error}; its log ends:\n{server.tail()}") from None
+    if server.process.poll() is not None:
+        code = server.process.returncode
+        raise BackendError(f"{server.name} ended with {code}; its log ends:\n{server.tail()}")
+
+
+@contextmanager
+def _leash(group: int) -> Iterator[None]:
+    """Have the group killed when this process goes, however it goes.
+
+    A shell reads a pipe that only we hold open; its end is ours.
+    """
+    watch = ["sh", "-c", f"read -r _; kill -s KILL -- -{group}"]
+    watcher = subprocess.Popen(
+        watch, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        yield
+    finally:
+        watcher.kill()
+        watcher.communicate()
