@@ -130,6 +130,10 @@ class Trace:
     completion: Completion = Completion.RECORDED
     warnings: tuple[str, ...] = ()
     tenant: str = ""
+    complete: bool = True
+    """False when parents are missing: part of the run was lost on the way."""
+    run_id: str = ""
+    """Set where one trace id holds several runs; else the run is known by its (first) trace id."""
 
 
 class StepKind(StrEnum):
@@ -238,6 +242,8 @@ class Trajectory:
     root_span_id: SpanId | None = None
     root_status: SpanStatus = SpanStatus.UNSET
     root_error: str = ""
+    """What ended the run in error. May be there although the root says OK: an agent or the last
+    step below it failed, and nothing came after."""
     is_recorded_conversation: bool = False
     """A conversation log rather than a trace: a failure by definition."""
 

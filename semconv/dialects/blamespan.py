@@ -1,0 +1,75 @@
+"""Our own convention: the official ``gen_ai.*`` with ``blamespan.*`` beside it.
+
+Source: ``semconv/registry``. Written by ``semconv.instrument`` (scope
+``blamespan.instrument``) and by anybody who adds our attributes to theirs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from semconv.attributes import (
+    GEN_AI_OPERATION_NAME,
+    HANDOFF_SOURCE,
+    HANDOFF_TARGET,
+    SCOPE_INSTRUMENT,
+    TASK_INPUT,
+    TASK_OUTCOME,
+    TASK_OUTCOME_SOURCE,
+    TASK_OUTPUT,
+    TASK_REFERENCE,
+)
+from semconv.dialects.action import Action, ActionKind, Dialect
+from semconv.dialects.otel_genai import KINDS, read_operation
+from semconv.dialects.reading import text
+from semconv.dialects.surroundings import Surroundings
+from semconv.model import AgentSource, Outcome, OutcomeSource, Span
+
+NAME: Final = "blamespan"
+
+_EMITTED: Final = (HANDOFF_TARGET, TASK_INPUT, TASK_OUTPUT, TASK_OUTCOME, TASK_REFERENCE)
+
+
+def read_blamespan(span: Span, surroundings: Surroundings) -> Action | None:
+    """Read a span of our emitting API, or one that carries our emitters' attributes."""
+    if span.scope.name != SCOPE_INSTRUMENT and not any(name in span.attributes for name in _EMITTED):
+        return None
+    action = replace(read_operation(span, _kind_of(span), surroundings), dialect=NAME)
+    if action.kind is ActionKind.HANDOFF:
+        return _handing_over(span, action)
+    return _with_task(span, action)
+
+
+def _kind_of(span: Span) -> ActionKind:
+    kind = KINDS.get(text(span.attributes, GEN_AI_OPERATION_NAME) or "")
+    if kind is ActionKind.LLM:
+        return kind  # a model call that hands over is still a model call
+    if HANDOFF_TARGET in span.attributes:
+        return ActionKind.HANDOFF
+    if kind is not None:
+        return kind
+    return ActionKind.WORKFLOW if TASK_INPUT in span.attributes else ActionKind.CONTAINER
+
+
+def _handing_over(span: Span, action: Action) -> Action:
+    source, target = text(span.attributes, HANDOFF_SOURCE), text(span.attributes, HANDOFF_TARGET)
+    if source is not None and source != action.agent:
+        action = replace(action, agent=source, agent_source=AgentSource.HANDOFF)
+    return replace(action, target=target or action.target)
+
+
+def _with_task(span: Span, action: Action) -> Action:
+    outcome = text(span.attributes, TASK_OUTCOME)
+    source = text(span.attributes, TASK_OUTCOME_SOURCE)
+    return replace(
+        action,
+        task=text(span.attributes, TASK_INPUT) or action.task,
+        answer=text(span.attributes, TASK_OUTPUT) or action.answer,
+        reference=text(span.attributes, TASK_REFERENCE),
+        outcome=Outcome(outcome) if outcome in set(Outcome) else None,
+        outcome_source=OutcomeSource(source) if source in set(OutcomeSource) else None,
+    )
+
+
+BLAMESPAN: Final = Dialect(name=NAME, read=read_blamespan)

@@ -1,0 +1,293 @@
+"""Messages to and from models, in all the shapes that frameworks write them.
+
+One shape in, ours out: OpenTelemetry's ``parts``, OpenAI chat and responses
+items, Anthropic blocks, Bedrock ``toolUse``, Gemini ``functionCall``,
+langchain's serialised messages, AutoGen's ``source``. Images and files are
+named, never dumped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from semconv.dialects.action import Message, ToolCall
+from semconv.dialects.reading import items, structured, words
+
+_ROLES: Final[Mapping[str, str]] = {
+    "human": "user",
+    "ai": "assistant",
+    "aimessagechunk": "assistant",
+    "model": "assistant",
+    "function": "tool",
+    "developer": "system",
+    "tool-response": "tool",
+    "tool-call": "assistant",
+}
+_WRAPPERS: Final = ("data", "kwargs", "message")
+"""Keys under which serialised messages keep the message proper."""
+_TEXT_KEYS: Final = ("text", "content", "thinking", "reasoning", "summary", "refusal", "output")
+_MEDIA: Final[frozenset[str]] = frozenset(
+    {"image", "image_url", "input_image", "audio", "input_audio", "file", "blob", "uri", "video", "document"}
+)
+_CALLS: Final = frozenset({"tool_call", "tool_use", "function_call", "tool-call", "server_tool_call"})
+_RESULTS: Final = frozenset({"tool_call_response", "tool_result", "tool-return", "server_tool_call_response"})
+_TEXTS: Final = frozenset(
+    {"text", "input_text", "output_text", "summary_text", "thinking", "reasoning", "refusal"}
+)
+_PART_TYPES: Final = _CALLS | _RESULTS | _MEDIA | _TEXTS
+_PART_KEYS: Final = frozenset(
+    {"toolUse", "toolResult", "functionCall", "functionResponse", "function_call", "function_response"}
+    | {"inline_data", "file_data", "part_kind"}
+)
+_PART_PAIRS: Final = ({"name", "arguments"}, {"call_id", "content"})
+"""AutoGen's function calls and results."""
+_MAX_WRAPPERS: Final = 4
+
+
+@dataclass(slots=True)
+class _Draft:
+    texts: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    answers_tool: bool = False
+    """Holds a tool's result, whatever role it was filed under."""
+
+
+def messages_of(value: Any) -> tuple[Message, ...]:
+    """Return the messages in ``value``: a list or JSON of one, perhaps under ``messages``, or one message."""
+    value = structured(value)
+    if isinstance(value, dict) and isinstance(value.get("messages"), list | tuple):
+        value = value["messages"]
+    if isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], list | tuple):
+        value = value[0]  # langchain batches
+    if isinstance(value, dict):
+        value = (value,)
+    if not isinstance(value, list | tuple):
+        return ()
+    return tuple(message for each in value if (message := message_of(each)) is not None)
+
+
+def message_of(value: Any) -> Message | None:
+    """Return one message, or ``None`` where ``value`` is not one."""
+    value = structured(value)
+    if not isinstance(value, dict):
+        return None
+    if "parts" in value and "role" in value:  # OpenTelemetry's own shape, by far the most frequent
+        draft = _Draft()
+        for part in items(value["parts"]):
+            _read_part(draft, part)
+        return _finish(draft, words(value["role"]), words(value.get("name")))
+    name = words(value.get("name") or "")
+    role = value.get("role") or value.get("type")
+    for _ in range(_MAX_WRAPPERS):
+        inner = next((value[key] for key in _WRAPPERS if isinstance(value.get(key), dict)), None)
+        if inner is None:
+            break
+        value = inner
+        role = value.get("role") or value.get("type") or role
+    draft = _Draft()
+    _read_item(draft, value) if _is_item(value) else _read_body(draft, value)
+    speaker = value.get("source")
+    if role is None or (isinstance(speaker, str) and not value.get("role")):
+        role = _role_of(speaker, value)
+    name = words(value.get("name") or name or (speaker if speaker != "user" else "") or "")
+    return _finish(draft, words(role), name)
+
+
+def _finish(draft: _Draft, role: str, name: str) -> Message:
+    role = _ROLES.get(role.lower(), role.lower())
+    if draft.answers_tool and not draft.calls:
+        role = "tool"
+    elif role not in {"user", "assistant", "system", "tool"}:
+        role = "assistant" if draft.calls else (role or "user")
+    body = "\n".join(each for each in draft.texts if each)
+    return Message(role=role, text=body, calls=tuple(draft.calls), name=name)
+
+
+def _role_of(speaker: Any, value: Mapping[str, Any]) -> str:
+    if isinstance(speaker, str):
+        return "user" if speaker == "user" else "assistant"
+    return "assistant" if value.get("tool_calls") else "user"
+
+
+def _is_item(value: Mapping[str, Any]) -> bool:
+    """Say whether a list entry is a bare OpenAI responses item rather than a message with a body."""
+    return value.get("type") in {"function_call", "function_call_output", "reasoning"} and "role" not in value
+
+
+def _read_item(draft: _Draft, item: Mapping[str, Any]) -> None:
+    if item.get("type") == "function_call":
+        draft.calls.append(_call_of(item))
+    elif item.get("type") == "function_call_output":
+        draft.answers_tool = True
+        draft.texts.append(words(item.get("output")))
+    else:
+        _read_content(draft, item.get("summary") or item.get("content"))
+
+
+def _read_body(draft: _Draft, value: Mapping[str, Any]) -> None:
+    if "parts" in value:
+        for part in items(value["parts"]):
+            _read_part(draft, part)
+    else:
+        _read_content(draft, value.get("content", value.get("contents", value.get("text"))))
+    known = {call.call_id for call in draft.calls if call.call_id}
+    for each in items(value.get("tool_calls")):
+        if isinstance(each, dict):
+            call = _call_of(each)
+            if call.name and call.call_id not in known:
+                draft.calls.append(call)
+    single = value.get("function_call")
+    if isinstance(single, dict) and not draft.calls:
+        draft.calls.append(_call_of(single))
+    if value.get("tool_call_id") or value.get("type") == "tool":
+        draft.answers_tool = True
+
+
+def _read_content(draft: _Draft, content: Any) -> None:
+    value = structured(content) if isinstance(content, str) and content.startswith("[{") else content
+    if isinstance(value, dict) and _is_part(value):
+        _read_part(draft, value)
+    elif isinstance(value, list | tuple) and value and all(map(_is_part, value)):
+        for part in value:
+            _read_part(draft, part)
+    else:
+        draft.texts.append(words(content))
+
+
+def _is_part(value: Any) -> bool:
+    """Tell a part of a message's content from content that is JSON itself, such as a tool's result."""
+    if not isinstance(value, dict):
+        return isinstance(value, str)
+    keys = value.keys()
+    return (
+        value.get("type") in _PART_TYPES
+        or keys == {"text"}
+        or bool(keys & _PART_KEYS)
+        or any(keys >= pair for pair in _PART_PAIRS)
+    )
+
+
+def _read_part(draft: _Draft, part: Any) -> None:
+    if not isinstance(part, dict):
+        draft.texts.append(words(part))
+        return
+    kind = str(part.get("type") or part.get("part_kind") or "")
+    if kind == "text":
+        draft.texts.append(_text_of(part))
+        return
+    for key in ("toolUse", "functionCall", "function_call", "tool_call"):
+        if isinstance(part.get(key), dict):
+            draft.calls.append(_call_of(part[key]))
+            return
+    for key in ("toolResult", "functionResponse", "function_response"):
+        if isinstance(part.get(key), dict):
+            draft.answers_tool = True
+            draft.texts.append(_result_of(part[key]))
+            return
+    if kind in _CALLS or (not kind and "arguments" in part):
+        draft.calls.append(_call_of(part))
+    elif kind in _RESULTS:
+        draft.answers_tool = True
+        draft.texts.append(_result_of(part))
+    elif kind in _MEDIA or "inline_data" in part or "file_data" in part:
+        draft.texts.append(f"[{kind or 'file'}{_label(part)}]")
+    elif not kind and "call_id" in part and "content" in part:  # AutoGen's function results
+        draft.answers_tool = True
+        draft.texts.append(words(part["content"]))
+    else:
+        draft.texts.append(_text_of(part))
+
+
+def _label(part: Mapping[str, Any]) -> str:
+    label = part.get("mime_type") or part.get("media_type") or part.get("modality")
+    return f" {label}" if isinstance(label, str) else ""
+
+
+def _text_of(part: Mapping[str, Any]) -> str:
+    for key in _TEXT_KEYS:
+        value = part.get(key)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, list | tuple):
+            return "\n".join(_plain(value))
+    return words(part)
+
+
+def _plain(parts: Iterable[Any]) -> list[str]:
+    """Return the texts of parts one level down; deeper nesting is shown as JSON."""
+    return [
+        words(next((part[key] for key in _TEXT_KEYS if isinstance(part.get(key), str)), part))
+        if isinstance(part, dict)
+        else words(part)
+        for part in parts
+    ]
+
+
+def _result_of(part: Mapping[str, Any]) -> str:
+    for key in ("response", "result", "content", "output"):
+        value = part.get(key)
+        if value is not None:
+            return "\n".join(_plain(value)) if isinstance(value, list | tuple) else words(value)
+    return ""
+
+
+def _call_of(value: Mapping[str, Any]) -> ToolCall:
+    inner = value.get("function")
+    spec: Mapping[str, Any] = inner if isinstance(inner, dict) else value
+    arguments = next(
+        (spec[key] for key in ("arguments", "args", "input", "arguments_json") if spec.get(key) is not None),
+        "",
+    )
+    call_id = next(
+        (value[key] for key in ("id", "call_id", "toolUseId", "tool_call_id") if value.get(key)), ""
+    )
+    return ToolCall(name=words(spec.get("name")), arguments=words(arguments), call_id=words(call_id))
+
+
+# In words ------------------------------------------------------------------
+
+
+def render_call(call: ToolCall) -> str:
+    """Return a requested tool call on one line."""
+    return f"call {call.name}({call.arguments})"
+
+
+def render(messages: Iterable[Message]) -> str:
+    """Return messages as text, each under its role (and name)."""
+    return "\n".join(
+        f"{message.role}{f' ({message.name})' if message.name else ''}: {body_of(message)}"
+        for message in messages
+    )
+
+
+def body_of(message: Message) -> str:
+    """Return a message's text and calls, without its role."""
+    return "\n".join(filter(None, (message.text, *(render_call(call) for call in message.calls))))
+
+
+def last_request(messages: Sequence[Message]) -> str:
+    """Return what the user asks in a conversation: the first user message after the last plain answer.
+
+    Frameworks add context as further user messages, and a session's earlier turns come first.
+    """
+    request = ""
+    for message in reversed(messages):
+        if message.role == "user" and message.text:
+            request = message.text
+        elif request and message.role == "assistant" and message.text and not message.calls:
+            break
+    return request
+
+
+def last_answer(messages: Sequence[Message]) -> str:
+    """Return the text of the last message that is an agent's and says something."""
+    return next(
+        (
+            message.text
+            for message in reversed(messages)
+            if message.role not in {"user", "system", "tool"} and message.text
+        ),
+        "",
+    )

@@ -1,0 +1,270 @@
+"""OpenTelemetry's own GenAI conventions, from whatever scope.
+
+Source: open-telemetry/semantic-conventions-genai as of November 2026 (all in
+*Development*), seen from ``opentelemetry.instrumentation.genai.*`` 1.3b0.
+Several frameworks (pydantic-ai, AG2, Google ADK, agent-framework) write the
+same with small additions. Content may sit in attributes (JSON or structured),
+in span events (the older ``gen_ai.*.message``) or in joined log events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from semconv.attributes import (
+    EVENT_GEN_AI_CLIENT_INFERENCE_OPERATION_DETAILS as DETAILS_EVENT,
+)
+from semconv.attributes import (
+    GEN_AI_AGENT_NAME as AGENT_NAME,
+)
+from semconv.attributes import (
+    GEN_AI_INPUT_MESSAGES as INPUT_MESSAGES,
+)
+from semconv.attributes import (
+    GEN_AI_OPERATION_NAME as OPERATION,
+)
+from semconv.attributes import (
+    GEN_AI_OUTPUT_MESSAGES as OUTPUT_MESSAGES,
+)
+from semconv.attributes import (
+    GEN_AI_SYSTEM_INSTRUCTIONS as INSTRUCTIONS,
+)
+from semconv.attributes import (
+    GEN_AI_TOOL_CALL_ARGUMENTS as TOOL_ARGUMENTS,
+)
+from semconv.attributes import (
+    GEN_AI_TOOL_CALL_ID as TOOL_CALL_ID,
+)
+from semconv.attributes import (
+    GEN_AI_TOOL_CALL_RESULT as TOOL_RESULT,
+)
+from semconv.attributes import (
+    GEN_AI_TOOL_NAME as TOOL_NAME,
+)
+from semconv.dialects.action import Action, ActionKind, Dialect, Message
+from semconv.dialects.judging import read_judgements
+from semconv.dialects.messages import body_of, last_answer, last_request, message_of, messages_of
+from semconv.dialects.payloads import answered, reported_failure
+from semconv.dialects.reading import (
+    error_of,
+    events_of,
+    is_failed,
+    is_redacted,
+    items,
+    mapping,
+    structured,
+    text,
+    words,
+)
+from semconv.dialects.surroundings import Surroundings
+from semconv.dialects.transfers import delegation_target, transfer_target
+from semconv.model import AgentSource, Attributes, Event, Span
+
+NAME: Final = "otel_genai"
+
+TOOL_STATUS: Final = "gen_ai.tool.status"
+HANDOFF_FROM: Final = "gen_ai.handoff.from_agent"
+HANDOFF_TO: Final = "gen_ai.handoff.to_agent"
+CHOICE_EVENT: Final = "gen_ai.choice"
+TOOL_MESSAGE_EVENT: Final = "gen_ai.tool.message"
+MESSAGE_EVENTS: Final[Mapping[str, str]] = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    TOOL_MESSAGE_EVENT: "tool",
+}
+
+KINDS: Final[Mapping[str, ActionKind]] = {
+    "chat": ActionKind.LLM,
+    "text_completion": ActionKind.LLM,
+    "generate_content": ActionKind.LLM,
+    "execute_tool": ActionKind.TOOL,
+    "execute_code": ActionKind.TOOL,
+    "retrieval": ActionKind.TOOL,
+    "agent_handoff": ActionKind.HANDOFF,
+    "handoff": ActionKind.HANDOFF,
+    "await_human_input": ActionKind.HUMAN,
+    "invoke_agent": ActionKind.AGENT,
+    "plan": ActionKind.AGENT,
+    "invoke_workflow": ActionKind.WORKFLOW,
+    "invoke_swarm": ActionKind.WORKFLOW,
+    "invoke_graph": ActionKind.WORKFLOW,
+    "conversation": ActionKind.WORKFLOW,
+    "create_agent": ActionKind.SETUP,
+}
+"""Operations by name; any other is a container (turns, cycles, embeddings)."""
+
+_PSEUDO_AGENTS: Final = frozenset({"chat_manager"})
+"""AG2's group chat; its other bookkeepers (``_User``, ``_Group_Tool_Executor``) start with an underscore."""
+
+
+def read_otel_genai(span: Span, surroundings: Surroundings) -> Action | None:
+    """Read a span that names its ``gen_ai.operation.name``."""
+    operation = text(span.attributes, OPERATION)
+    if operation is None:
+        return None
+    return read_operation(span, KINDS.get(operation, ActionKind.CONTAINER), surroundings)
+
+
+def read_operation(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
+    """Read ``gen_ai.*`` as an action of ``kind``; for dialects that add to these conventions."""
+    match kind:
+        case ActionKind.LLM:
+            return _read_llm(span)
+        case ActionKind.TOOL:
+            return _read_tool(span)
+        case ActionKind.HANDOFF:
+            return _read_handoff(span)
+        case ActionKind.AGENT | ActionKind.WORKFLOW:
+            return _read_agent(span, kind, surroundings)
+        case _:
+            return _about(span, kind)
+
+
+def _about(span: Span, kind: ActionKind, **more: Any) -> Action:
+    """Return an action with what every kind carries: agent, error, judgements."""
+    name = text(span.attributes, AGENT_NAME)
+    failed = more.pop("failed", False) or is_failed(span) or span.attributes.get(TOOL_STATUS) == "error"
+    return Action(
+        dialect=NAME,
+        kind=kind,
+        agent=name,
+        agent_source=AgentSource.SPAN,
+        pseudo_agent=name is not None and (name in _PSEUDO_AGENTS or name.startswith("_")),
+        failed=failed,
+        error=more.pop("error", "") or (error_of(span) if failed else ""),
+        judgements=read_judgements(span),
+        **more,
+    )
+
+
+def _read_llm(span: Span) -> Action:
+    heard, said = conversation_of(span)
+    system = "\n".join(message.text for message in heard if message.role == "system")
+    return _about(
+        span,
+        ActionKind.LLM,
+        heard=heard,
+        said=said,
+        instructions=instructions_of(span) or system,
+        redacted=is_redacted(*(message.text for message in (*heard, *said))),
+    )
+
+
+def _read_tool(span: Span) -> Action:
+    name = text(span.attributes, TOOL_NAME) or _after_operation(span.name)
+    arguments = text(span.attributes, TOOL_ARGUMENTS) or _event_text(span, TOOL_MESSAGE_EVENT, "content")
+    result = span.attributes.get(TOOL_RESULT)
+    if result is None:
+        result = _event_text(span, CHOICE_EVENT, "message")
+    complaint = reported_failure(result)
+    target = transfer_target(name, arguments)
+    return _about(
+        span,
+        ActionKind.TOOL if target is None else ActionKind.HANDOFF,
+        tool=name,
+        target=target or delegation_target(name, arguments),
+        call_id=text(span.attributes, TOOL_CALL_ID) or "",
+        input=arguments,
+        output=_result_text(result),
+        failed=bool(complaint),
+        error=complaint,
+        redacted=is_redacted(arguments, words(result)),
+    )
+
+
+def _result_text(result: Any) -> str:
+    """Return a tool's result, unwrapped: ADK writes ``{"result": …}``, Bedrock ``[{"text": …}]``."""
+    value = structured(result)
+    if isinstance(value, Mapping) and value.keys() <= {"result", "error", "output"}:
+        return answered(value) if any(value.values()) else ""
+    if isinstance(value, list | tuple) and (message := message_of({"role": "tool", "content": value})):
+        return message.text
+    return words(result)
+
+
+def _read_handoff(span: Span) -> Action:
+    source, target = text(span.attributes, HANDOFF_FROM), text(span.attributes, HANDOFF_TO)
+    heard, said = conversation_of(span)
+    action = _about(span, ActionKind.HANDOFF, target=target, input=last_request(heard), output=last_answer(said))
+    return action if source is None else replace(action, agent=source, agent_source=AgentSource.HANDOFF)
+
+
+def _read_agent(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
+    heard, said = conversation_of(span)
+    result = text(span.attributes, "final_result")  # pydantic-ai
+    return _about(
+        span,
+        kind,
+        instructions=instructions_of(span),
+        task=last_request(heard),
+        answer=answered(result) if result else _closing_words(said),
+        input=last_request(heard),
+        output=result or (body_of(said[-1]) if said else ""),
+        heard=() if surroundings.children(span) else heard,
+        said=said,
+    )
+
+
+def _closing_words(said: Sequence[Message]) -> str:
+    """Return the last words of an agent or team; AG2 files its whole history as output, the last as user's."""
+    last = said[-1] if said else None
+    return last.text if last is not None and last.text and last.role != "tool" else last_answer(said)
+
+
+def instructions_of(span: Span) -> str:
+    """Return the system instructions, from attributes or a joined details event."""
+    value = span.attributes.get(INSTRUCTIONS)
+    if value is None:
+        value = next((event.attributes.get(INSTRUCTIONS) for event in events_of(span, DETAILS_EVENT)), None)
+    parts = items(value)
+    if not parts:
+        return words(value)
+    message = message_of({"role": "system", "parts": parts})
+    return message.text if message else ""
+
+
+def conversation_of(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """Return the messages heard and said: from attributes, else the details event, else message events."""
+    for source in (span.attributes, *(_fields(event) for event in events_of(span, DETAILS_EVENT))):
+        heard, said = messages_of(source.get(INPUT_MESSAGES)), messages_of(source.get(OUTPUT_MESSAGES))
+        if not heard and (everything := messages_of(source.get("pydantic_ai.all_messages"))):
+            heard, said = everything[:1], said or everything[-1:]
+        if heard or said:
+            return heard, said
+    return _event_messages(span)
+
+
+def _event_messages(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    heard = [
+        message_of({"role": MESSAGE_EVENTS[event.name], **_spoken(event)})
+        for event in events_of(span, *MESSAGE_EVENTS)
+    ]
+    said = [message_of({"role": "assistant", **_spoken(event)}) for event in events_of(span, CHOICE_EVENT)]
+    return tuple(filter(None, heard)), tuple(filter(None, said))
+
+
+def _fields(event: Event) -> Attributes:
+    """Return an event's attributes; a log event may keep them in its body instead."""
+    return {**mapping(event.body), **event.attributes} if event.body is not None else event.attributes
+
+
+def _spoken(event: Event) -> dict[str, Any]:
+    fields = _fields(event)
+    content = structured(fields.get("message", fields.get("content")))
+    if isinstance(content, Mapping) and ("content" in content or "tool_calls" in content):
+        return {"content": content.get("content"), "tool_calls": content.get("tool_calls")}
+    return {"content": content, "tool_calls": fields.get("tool_calls")}
+
+
+def _event_text(span: Span, name: str, key: str) -> str:
+    return next((words(_fields(event).get(key)) for event in events_of(span, name)), "")
+
+
+def _after_operation(span_name: str) -> str:
+    return span_name.partition(" ")[2] or span_name
+
+
+OTEL_GENAI: Final = Dialect(name=NAME, read=read_otel_genai)

@@ -1,0 +1,107 @@
+"""What a whole run, agent or tool was given and gave back, in the words of a person.
+
+Frameworks hand over their call's arguments or state as JSON; the question and
+the answer are somewhere inside. Looked for by the keys that frameworks use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from semconv.dialects.action import Message
+from semconv.dialects.messages import last_answer, last_request, messages_of
+from semconv.dialects.reading import structured, words
+
+_ASK_KEYS: Final = (
+    *("task", "query", "question", "user_input", "user_query", "prompt", "goal", "request", "topic"),
+    *("messages", "new_message", "input", "inputs", "message", "parts", "content", "text", "kwargs", "data"),
+)
+_ANSWER_KEYS: Final = (
+    *("final_output", "final_answer", "raw", "answer", "output", "result", "response", "return_value"),
+    *(
+        "messages",
+        "message",
+        "chat_message",
+        "parts",
+        "content",
+        "text",
+        "generations",
+        "data",
+        "kwargs",
+        "value",
+    ),
+    *("update", "outputs"),
+)
+_ROLE_MARKS: Final = frozenset({"role", "source", "lc", "tool_calls"})
+_MAX_LEVELS: Final = 8
+
+
+def asked(value: Any) -> str:
+    """Return the request in an input value; the value itself as text where none is recognised."""
+    return _inside(value, _ASK_KEYS, last_request)
+
+
+def answered(value: Any) -> str:
+    """Return the answer in an output value; the value itself as text where none is recognised."""
+    return _inside(value, _ANSWER_KEYS, last_answer)
+
+
+def _inside(value: Any, keys: Sequence[str], choose: Callable[[Sequence[Message]], str]) -> str:
+    whole = value
+    for _ in range(_MAX_LEVELS):
+        value = structured(value)
+        if isinstance(value, Mapping):
+            if _is_message(value):
+                return choose(messages_of(value)) or words(whole)
+            found = next((value[key] for key in keys if value.get(key) not in (None, "", [], {}, ())), None)
+            if found is None:
+                return words(whole)
+            value = found
+        elif isinstance(value, list | tuple):
+            conversation = messages_of(value) if any(map(_is_message, _flat(value))) else ()
+            if conversation:
+                return choose(conversation) or words(whole)
+            if len(value) != 1:
+                return words(value)
+            value = value[0]
+        else:
+            return words(value)
+    return words(whole)
+
+
+def _flat(values: Sequence[Any]) -> Sequence[Any]:
+    return values[0] if len(values) == 1 and isinstance(values[0], list | tuple) else values
+
+
+def _is_message(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    if value.keys() & _ROLE_MARKS:
+        return True
+    return "type" in value and isinstance(value.get("data"), Mapping)
+
+
+def reported_failure(value: Any) -> str:
+    """Return the error a tool's result reports about itself, or nothing.
+
+    A handled error often looks like success: langgraph's tool message has ``"status": "error"``
+    under a span that is OK; ADK's result is ``{"error": …}``.
+    """
+    if (
+        isinstance(value, str)
+        and '"error"' not in value
+        and '"is_error"' not in value
+        and '"isError"' not in value
+    ):
+        return ""
+    value = structured(value)
+    for _ in range(2):
+        if not isinstance(value, Mapping):
+            return ""
+        if value.get("status") == "error" or value.get("is_error") is True or value.get("isError") is True:
+            return answered(value.get("content") or value.get("output") or value)
+        if value.get("error") and value.keys() <= {"error", "result", "status", "message", "code"}:
+            return words(value["error"])
+        value = value.get("data") or value.get("kwargs")
+    return ""

@@ -1,0 +1,126 @@
+"""Reading attributes that may be absent, of another type, or JSON inside a string.
+
+Everything here is total: odd content gives less, never an exception. JSON is
+parsed with bounds, because what arrives was written by strangers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from semconv.model import Attributes, AttributeValue, Event, Span, SpanStatus
+
+REDACTED: Final = "__REDACTED__"
+"""What OpenInference writes in place of hidden content (``OPENINFERENCE_HIDE_*``)."""
+
+ERROR_TYPE: Final = "error.type"
+EXCEPTION_EVENT: Final = "exception"
+EXCEPTION_TYPE: Final = "exception.type"
+EXCEPTION_MESSAGE: Final = "exception.message"
+
+_MAX_JSON_CHARS: Final = 4_000_000
+"""Beyond this a string is taken as it stands: parsing 50 MB takes seconds and gives no better text."""
+_TRACEBACK: Final = "Traceback (most recent call last)"
+
+
+def words(value: Any) -> str:
+    """Return ``value`` as text: strings as they are, nothing as empty, all else as JSON."""
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case bytes():
+            return f"[{len(value)} bytes]"
+        case _:
+            try:
+                return json.dumps(value, ensure_ascii=False, default=_unserialisable)
+            except (ValueError, RecursionError):
+                return "[too deeply nested]"
+
+
+def _unserialisable(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return f"[{len(value)} bytes]" if isinstance(value, bytes) else str(value)
+
+
+def structured(value: Any) -> Any:
+    """Return what a JSON string holds; anything else, and what is no JSON after all, as it is."""
+    if not isinstance(value, str) or len(value) > _MAX_JSON_CHARS:
+        return value
+    if not value.lstrip()[:1].startswith(("{", "[", '"')):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def text(attributes: Attributes, *names: str) -> str | None:
+    """Return the first of ``names`` that is there and not empty, as text."""
+    for name in names:
+        value = attributes.get(name)
+        if value is not None and value != "":
+            return words(value)
+    return None
+
+
+def mapping(value: AttributeValue | Any) -> Mapping[str, Any]:
+    """Return the object that ``value`` is or holds as JSON, else an empty one."""
+    value = structured(value)
+    return value if isinstance(value, Mapping) else {}
+
+
+def items(value: AttributeValue | Any) -> Sequence[Any]:
+    """Return the list that ``value`` is or holds as JSON, else an empty one."""
+    value = structured(value)
+    return value if isinstance(value, list | tuple) else ()
+
+
+def below(attributes: Attributes, prefix: str) -> dict[int, dict[str, AttributeValue]]:
+    """Return flattened list entries, ``<prefix>.<index>.<rest>``, as index → rest → value.
+
+    Indices may have gaps, since span limits evict the oldest attributes; they are kept, in order.
+    """
+    found: dict[int, dict[str, AttributeValue]] = {}
+    start = len(prefix) + 1
+    for name, value in attributes.items():
+        if name.startswith(prefix):
+            index, dot, rest = name[start:].partition(".")
+            if dot and index.isdecimal() and len(index) < 7:
+                found.setdefault(int(index), {})[rest] = value
+    return dict(sorted(found.items()))
+
+
+def events_of(span: Span, *names: str) -> list[Event]:
+    """Return the span's own events and joined log events called one of ``names``, in time order."""
+    found = [event for event in (*span.events, *span.logs) if event.name in names]
+    return sorted(found, key=lambda event: event.time_ns) if len(found) > 1 else found
+
+
+def is_failed(span: Span) -> bool:
+    """Say whether status or ``error.type`` call the span failed (AG2 sets only the latter)."""
+    return span.status is SpanStatus.ERROR or bool(span.attributes.get(ERROR_TYPE))
+
+
+def error_of(span: Span) -> str:
+    """Return what went wrong in words: exception, else status message, else ``error.type``.
+
+    Langchain puts the whole traceback into the status message; it is cut off.
+    """
+    for event in span.events:
+        if event.name == EXCEPTION_EVENT:
+            kind = (text(event.attributes, EXCEPTION_TYPE) or "").rpartition(".")[2]
+            said = text(event.attributes, EXCEPTION_MESSAGE) or ""
+            if kind or said:
+                return ": ".join(part for part in (kind, said) if part)
+    message = span.status_message.partition(_TRACEBACK)[0].strip()
+    return message or text(span.attributes, ERROR_TYPE) or ""
+
+
+def is_redacted(*texts: str) -> bool:
+    """Say whether any of ``texts`` was hidden by the emitter."""
+    return any(REDACTED in each for each in texts)

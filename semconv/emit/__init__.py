@@ -1,0 +1,1 @@
+"""The machinery under ``semconv.instrument``: content, handles, and operations."""
