@@ -1,1 +1,16 @@
 """OTLP at the door: gRPC and HTTP."""
+
+from collector_processor.receivers.admission import DoorRules
+from collector_processor.receivers.grpc_receiver import GrpcReceiver
+from collector_processor.receivers.http_receiver import HttpPatience, HttpReceiver
+from collector_processor.receivers.listening import ListenError, Receiver, TlsFiles
+
+__all__ = [
+    "DoorRules",
+    "GrpcReceiver",
+    "HttpPatience",
+    "HttpReceiver",
+    "ListenError",
+    "Receiver",
+    "TlsFiles",
+]

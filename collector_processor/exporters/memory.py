@@ -1,0 +1,68 @@
+"""A backend in memory: keeps what it is sent, and answers as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from collector_processor.destination import GRPC_MAX_BYTES
+from collector_processor.otlp import Delivered, SendOutcome, Signal, Tenant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentRequest:
+    """One request as the backend saw it, with the outcome it gave."""
+
+    signal: Signal
+    body: bytes
+    tenant: Tenant
+    hops: tuple[str, ...]
+    outcome: SendOutcome
+
+
+class MemoryExporter:
+    """An ``Exporter`` for tests and for running with no backend."""
+
+    def __init__(
+        self,
+        outcomes: Iterable[SendOutcome] = (),
+        *,
+        otherwise: SendOutcome | None = None,
+        max_bytes: int = GRPC_MAX_BYTES,
+    ) -> None:
+        """Answer with ``outcomes`` in order, then always with ``otherwise`` (default: delivered)."""
+        self.max_bytes = max_bytes
+        self.requests: list[SentRequest] = []
+        self.is_closed = False
+        self._outcomes = deque(outcomes)
+        self._otherwise = otherwise or Delivered()
+        self._arrived = asyncio.Condition()
+
+    @property
+    def delivered(self) -> list[SentRequest]:
+        """The requests that were answered with success, in order."""
+        return [request for request in self.requests if isinstance(request.outcome, Delivered)]
+
+    def answer_next(self, *outcomes: SendOutcome) -> None:
+        """Add to the outcomes still to be given in order."""
+        self._outcomes.extend(outcomes)
+
+    async def send(self, signal: Signal, body: bytes, tenant: Tenant, hops: tuple[str, ...]) -> SendOutcome:
+        """Keep ``body`` and answer what is next."""
+        outcome = self._outcomes.popleft() if self._outcomes else self._otherwise
+        sent = SentRequest(signal=signal, body=body, tenant=tenant, hops=hops, outcome=outcome)
+        async with self._arrived:
+            self.requests.append(sent)
+            self._arrived.notify_all()
+        return outcome
+
+    async def wait_for_requests(self, count: int) -> None:
+        """Return once ``count`` requests have been sent in all."""
+        async with self._arrived:
+            await self._arrived.wait_for(lambda: len(self.requests) >= count)
+
+    async def close(self) -> None:
+        """Remember that it was closed."""
+        self.is_closed = True

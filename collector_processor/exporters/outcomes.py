@@ -1,0 +1,127 @@
+"""What a backend's answer means, to the letter of the OTLP specification. Pure.
+
+Source: opentelemetry.io/docs/specs/otlp, "OTLP/gRPC Response", "OTLP/HTTP
+Response". ``RESOURCE_EXHAUSTED`` without ``RetryInfo`` is permanent there; gRPC
+servers also say it of a message "larger than max", which bisecting mends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from collector_processor.otlp import (
+    Delivered,
+    NoSuchService,
+    Receipt,
+    Rejected,
+    SendOutcome,
+    Signal,
+    TryLater,
+)
+from collector_processor.otlp_answers import (
+    MediaType,
+    RpcCode,
+    read_reason,
+    read_retry_delay,
+    read_success,
+)
+
+RETRYABLE_HTTP: Final = frozenset({429, 502, 503, 504})
+
+RETRYABLE_GRPC: Final = frozenset(
+    {
+        RpcCode.CANCELLED,
+        RpcCode.DEADLINE_EXCEEDED,
+        RpcCode.ABORTED,
+        RpcCode.OUT_OF_RANGE,
+        RpcCode.UNAVAILABLE,
+        RpcCode.DATA_LOSS,
+    }
+)
+
+_CODE_NAMES: Final[Mapping[int, str]] = {code.value: code.name for code in RpcCode}
+_REASON_CHARACTERS: Final = 200
+_RETRY_AFTER_DIGITS: Final = 9  # 30 years; more is no number of seconds to wait
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpAnswer:
+    """What came back over HTTP."""
+
+    status: int
+    content_type: str = ""
+    retry_after: str = ""
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcFailure:
+    """A gRPC answer that is not OK."""
+
+    code: int
+    details: str = ""
+    trailers: Mapping[str, bytes]
+    """The binary trailing metadata."""
+
+
+def delivered(receipt: Receipt) -> Delivered:
+    """Return the outcome of a success."""
+    return Delivered(rejected=receipt.rejected, message=_brief(receipt.message))
+
+
+def http_outcome(signal: Signal, answer: HttpAnswer, now: float) -> SendOutcome:
+    """Return what an HTTP answer means.
+
+    Args:
+        signal: what was sent.
+        answer: what came back.
+        now: Unix seconds, against which a ``Retry-After`` date is read.
+    """
+    media = MediaType.JSON if answer.content_type == MediaType.JSON else MediaType.PROTOBUF
+    if 200 <= answer.status < 300:
+        return delivered(read_success(signal, answer.body, media))
+    told = read_reason(answer.body, media)
+    reason = _brief(f"HTTP {answer.status}: {told}" if told else f"HTTP {answer.status}")
+    if answer.status in RETRYABLE_HTTP:
+        return TryLater(reason=reason, after_s=read_retry_after(answer.retry_after, now))
+    if answer.status == 404:
+        return NoSuchService(reason=reason)
+    return Rejected(reason=reason)
+
+
+def grpc_outcome(failure: GrpcFailure) -> SendOutcome:
+    """Return what a gRPC failure means."""
+    name = _CODE_NAMES.get(failure.code, f"code {failure.code}")
+    reason = _brief(f"{name}: {failure.details}" if failure.details else name)
+    after_s = read_retry_delay(failure.trailers)
+    if failure.code in RETRYABLE_GRPC or (failure.code == RpcCode.RESOURCE_EXHAUSTED and after_s is not None):
+        return TryLater(reason=reason, after_s=after_s)
+    if failure.code == RpcCode.UNIMPLEMENTED:
+        return NoSuchService(reason=reason)
+    return Rejected(reason=reason)
+
+
+def read_retry_after(header: str, now: float) -> float | None:
+    """Return the seconds a ``Retry-After`` header asks for; ``None`` for none, or one that is no such.
+
+    RFC 9110 10.2.3: whole seconds, or a date; a date gone by asks for nothing more than now.
+    """
+    text = header.strip()
+    if text.isascii() and text.isdigit() and len(text) <= _RETRY_AFTER_DIGITS:
+        return float(text)
+    try:
+        date = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    # A date without a zone is in GMT: every HTTP date is.
+    zoned = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return max(0.0, zoned.timestamp() - now)
+
+
+def _brief(text: str) -> str:
+    """A backend's words, short, on one line: they end in logs and on pages."""
+    return " ".join(text[:_REASON_CHARACTERS].split())

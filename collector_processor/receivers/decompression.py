@@ -1,0 +1,138 @@
+"""Undoing ``Content-Encoding`` without letting a small body become a large one.
+
+Never holds more than ``limit`` bytes of output and one more, whatever the input
+promises. Takes gzip (which OTLP demands), zstd and deflate (which the
+Collector's exporter may send).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Final
+
+import zstandard
+
+from collector_processor.otlp import MalformedRequestError
+from collector_processor.otlp_answers import RpcCode
+from collector_processor.receivers.refusal import Refusal, TurnedAwayError, too_large
+
+IDENTITY: Final = "identity"
+
+_GZIP_WINDOW: Final = 31  # zlib's 15 bits of window and 16 for "with a gzip header"
+_ZLIB_WINDOW: Final = 15
+_RAW_WINDOW: Final = -15
+# A gzip body may be several members. Each costs a copy of the rest, so that
+# thousands of empty ones would be a bomb of their own; encoders write one.
+_MAX_MEMBERS: Final = 16
+
+
+def decompress(body: bytes, encoding: str, limit: int) -> bytes:
+    """Return ``body`` without its ``encoding``; an empty body is empty in any.
+
+    Args:
+        body: as it came.
+        encoding: the ``Content-Encoding`` header; empty for none.
+        limit: the most bytes that may come out.
+
+    Raises:
+        TurnedAwayError: more would come out, or the encoding is not one of ours.
+        MalformedRequestError: the body is not what its encoding says, or cut short.
+    """
+    name = encoding.strip().lower() or IDENTITY
+    decoder = _DECODERS.get(name)
+    if decoder is None:
+        raise _unsupported(name)
+    return decoder(body, limit) if body else body
+
+
+def _unsupported(name: str) -> TurnedAwayError:
+    known = ", ".join(sorted(_DECODERS))
+    return TurnedAwayError(
+        Refusal(
+            code=RpcCode.INVALID_ARGUMENT,
+            http_status=415,
+            reason=f"Content-Encoding {name[:40]!r}: expected one of {known}",
+            http_headers={"Accept-Encoding": known},
+        )
+    )
+
+
+def _identity(body: bytes, limit: int) -> bytes:
+    if len(body) > limit:
+        raise too_large(limit)
+    return body
+
+
+def _gzip(body: bytes, limit: int) -> bytes:
+    pieces: list[bytes] = []
+    rest, size = body, 0
+    for _ in range(_MAX_MEMBERS):
+        stream = zlib.decompressobj(_GZIP_WINDOW)
+        piece = _inflate(stream, rest, limit - size)
+        pieces.append(piece)
+        size += len(piece)
+        rest = stream.unused_data
+        if not rest:
+            return b"".join(pieces)
+    raise MalformedRequestError(f"expected at most {_MAX_MEMBERS} gzip members")
+
+
+def _deflate(body: bytes, limit: int) -> bytes:
+    # RFC 9110 says deflate means zlib's format; some clients send it bare.
+    is_zlib = body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0
+    stream = zlib.decompressobj(_ZLIB_WINDOW if is_zlib else _RAW_WINDOW)
+    inflated = _inflate(stream, body, limit)
+    if stream.unused_data:
+        raise MalformedRequestError("expected nothing after the deflate stream")
+    return inflated
+
+
+def _inflate(stream: zlib._Decompress, body: bytes, limit: int) -> bytes:
+    """Return all of one stream: one byte over ``limit`` is asked for, to see whether it comes."""
+    try:
+        inflated = stream.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise MalformedRequestError(f"the compressed body cannot be read: {error}") from error
+    if len(inflated) > limit:
+        raise too_large(limit)
+    if not stream.eof:
+        raise MalformedRequestError("the compressed body is cut short")
+    return inflated
+
+
+def _zstd(body: bytes, limit: int) -> bytes:
+    # The window is allocated before the first byte comes out. RFC 9659 grants 8 MiB;
+    # a frame in one segment has a window of its whole size.
+    decompressor = zstandard.ZstdDecompressor(max_window_size=max(limit, 8 << 20))
+    try:
+        promised = zstandard.frame_content_size(body)
+        if promised > limit:
+            raise too_large(limit)
+        return decompressor.decompress(body, max_output_size=limit, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        # The library has one error for "cut short" and for "more than max_output_size".
+        if _zstd_exceeds(decompressor, body, limit):
+            raise too_large(limit) from error
+        raise MalformedRequestError(f"the compressed body cannot be read: {error}") from error
+
+
+def _zstd_exceeds(decompressor: zstandard.ZstdDecompressor, body: bytes, limit: int) -> bool:
+    size = 0
+    try:
+        with decompressor.stream_reader(BytesIO(body)) as reader:
+            while size <= limit and (piece := reader.read(1 << 16)):
+                size += len(piece)
+    except zstandard.ZstdError:
+        return False
+    return size > limit
+
+
+_DECODERS: Final[Mapping[str, Callable[[bytes, int], bytes]]] = {
+    "gzip": _gzip,
+    "x-gzip": _gzip,  # RFC 9110 8.4.1.3: the same
+    "zstd": _zstd,
+    "deflate": _deflate,
+    IDENTITY: _identity,
+}

@@ -1,0 +1,128 @@
+"""OTLP over gRPC: raw request bytes in, answer bytes out; no request is parsed here.
+
+Size limits are gRPC core's own: it stops reading, or inflating, at the limit
+and answers ``RESOURCE_EXHAUSTED`` without ``RetryInfo`` before our code runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import grpc
+import grpc.aio
+
+from collector_processor.otlp import CollectorError, Receipt, Signal, Sink
+from collector_processor.otlp_answers import (
+    RETRY_INFO_KEY,
+    STATUS_DETAILS_KEY,
+    failure,
+    retry_info,
+    success,
+)
+from collector_processor.otlp_services import EXPORT, SERVICES
+from collector_processor.receivers.admission import DoorRules, admit, hand_over
+from collector_processor.receivers.listening import ListenError, TlsFiles
+from collector_processor.receivers.refusal import BROKEN, Refusal, refusal_of
+from collector_processor.settings import Address
+
+logger = logging.getLogger(__name__)
+
+Context: TypeAlias = Any  # grpc.aio.ServicerContext, which the stubs lack
+Handler: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
+
+_STATUS: Final[Mapping[int, grpc.StatusCode]] = {code.value[0]: code for code in grpc.StatusCode}
+
+_OPTIONS: Final = (
+    # A second process on our port would silently take half of the requests.
+    ("grpc.so_reuseport", 0),
+    # Dead peers are found in about 80 s; gRPC's default is two hours.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # SDKs and Collectors may ping as often as this; the default would hang up on them after 5 minutes.
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    # Each stream may hold a whole request; HTTP/2 (RFC 9113 6.5.2) advises at least 100.
+    ("grpc.max_concurrent_streams", 100),
+)
+
+
+class GrpcReceiver:
+    """The trace, logs and metrics services on one port."""
+
+    def __init__(self, sink: Sink, listen: Address, rules: DoorRules, tls: TlsFiles | None = None) -> None:
+        self._sink = sink
+        self._listen = listen
+        self._rules = rules
+        self._tls = tls
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> int:
+        """Listen, and return the bound port; inside the running loop.
+
+        Raises:
+            ListenError: the address is taken or not ours, or a TLS file cannot be read.
+        """
+        server = grpc.aio.server(
+            handlers=[self._service(signal) for signal in Signal],
+            options=(*_OPTIONS, ("grpc.max_receive_message_length", self._rules.max_bytes)),
+        )
+        try:
+            port = self._bind(server)
+        except (RuntimeError, OSError) as error:
+            await server.stop(None)
+            raise ListenError(self._listen, _why(error)) from error
+        await server.start()
+        self._server = server
+        return port
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more requests; those under way have ``grace_s`` seconds to end."""
+        if self._server is not None:
+            await self._server.stop(grace_s)
+            self._server = None
+
+    def _bind(self, server: grpc.aio.Server) -> int:
+        if self._tls is None:
+            return server.add_insecure_port(str(self._listen))
+        pair = (self._tls.key.read_bytes(), self._tls.certificate.read_bytes())
+        return server.add_secure_port(str(self._listen), grpc.ssl_server_credentials([pair]))
+
+    def _service(self, signal: Signal) -> grpc.GenericRpcHandler[bytes, bytes]:
+        handler: Handler = partial(self._export, signal)
+        method = grpc.unary_unary_rpc_method_handler(handler)
+        return grpc.method_handlers_generic_handler(SERVICES[signal], {EXPORT: method})
+
+    async def _export(self, signal: Signal, body: bytes, context: Context) -> bytes:
+        answer = await self._take(signal, body, context)
+        if isinstance(answer, Receipt):
+            return success(signal, answer)
+        await context.abort(_STATUS[answer.code], answer.reason, _trailers(answer))
+        return b""  # never reached: abort raises
+
+    async def _take(self, signal: Signal, body: bytes, context: Context) -> Receipt | Refusal:
+        try:
+            caller = admit(context.invocation_metadata(), self._rules)
+            return await hand_over(self._sink, signal, body, caller)
+        except CollectorError as error:
+            refusal = refusal_of(error)
+            logger.debug("request refused", extra={"signal": signal.value, "code": refusal.code.name})
+            return refusal
+        except Exception:  # one work item: the request; the service lives on
+            logger.exception("receiver failed", extra={"signal": signal.value})
+            return BROKEN
+
+
+def _trailers(refusal: Refusal) -> tuple[tuple[str, bytes], ...]:
+    details = failure(refusal.code, refusal.reason, retry_after_s=refusal.retry_after_s)
+    status = ((STATUS_DETAILS_KEY, details),)
+    if refusal.retry_after_s is None:
+        return status
+    return (*status, (RETRY_INFO_KEY, retry_info(refusal.retry_after_s)))
+
+
+def _why(error: Exception) -> str:
+    # gRPC says no more than "Failed to bind to address …; set GRPC_VERBOSITY=debug …".
+    return str(error) if isinstance(error, OSError) else "the address is in use, or not this machine's"

@@ -1,0 +1,93 @@
+"""Refusals at the door: what a client is told, in the words of both transports.
+
+One table for gRPC and HTTP, so that the same request is refused the same way
+whichever door it knocks at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from collector_processor.otlp import CollectorError, MalformedRequestError, RefusedError
+from collector_processor.otlp_answers import RpcCode
+
+# OTLP lets a client retry after 429 and 503 alike, but earlier Python SDKs took 429
+# for final (opentelemetry-python#5460).
+_BUSY: Final = 503
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """One answer that is not success."""
+
+    code: RpcCode
+    http_status: int
+    reason: str
+    retry_after_s: float | None = None
+    """Come back after so many seconds; ``None`` tells the client not to come back with this."""
+    http_headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def retry_after_header(self) -> dict[str, str]:
+        """``Retry-After`` knows whole seconds only: rounded up, at least 1."""
+        if self.retry_after_s is None:
+            return {}
+        return {"Retry-After": str(max(1, math.ceil(self.retry_after_s)))}
+
+
+class TurnedAwayError(CollectorError):
+    """The door itself refuses: nothing reached the sink."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.reason)
+        self.refusal: Final = refusal
+
+
+BROKEN: Final = Refusal(
+    code=RpcCode.INTERNAL, http_status=500, reason="the receiver failed; its log says why, nothing was kept"
+)
+"""A fault of ours. Says nothing of the request, whose text may stand in the exception's."""
+
+
+def refusal_of(error: CollectorError) -> Refusal:
+    """Return the answer for whatever the door or the sink raised."""
+    match error:
+        case TurnedAwayError():
+            return error.refusal
+        case RefusedError():
+            return Refusal(
+                code=RpcCode.RESOURCE_EXHAUSTED,
+                http_status=_BUSY,
+                reason=error.reason,
+                retry_after_s=error.retry_after_s,
+            )
+        case MalformedRequestError():
+            return Refusal(code=RpcCode.INVALID_ARGUMENT, http_status=400, reason=str(error))
+        case _:
+            return BROKEN
+
+
+def unauthorized() -> TurnedAwayError:
+    """No token, or not ours; which of them is not told."""
+    return TurnedAwayError(
+        Refusal(
+            code=RpcCode.UNAUTHENTICATED,
+            http_status=401,
+            reason="expected the token, as 'Authorization: Bearer …' or 'x-blamespan-token'",
+            http_headers={"WWW-Authenticate": "Bearer"},
+        )
+    )
+
+
+def too_large(limit: int) -> TurnedAwayError:
+    """The body is, or becomes when decompressed, larger than ``limit`` bytes."""
+    return TurnedAwayError(
+        Refusal(
+            code=RpcCode.RESOURCE_EXHAUSTED,
+            http_status=413,
+            reason=f"expected a request of at most {limit} bytes, before compression",
+        )
+    )

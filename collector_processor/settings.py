@@ -1,0 +1,273 @@
+"""Settings: the environment and ``blamespan.toml``, read once, handed down in pieces.
+
+OpenTelemetry's own variables where it has one, with its rules: empty means
+unset, durations are integer milliseconds, booleans only ``true``. Nothing else
+in the project reads the environment for settings.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, Literal
+from urllib.parse import unquote
+
+from platformdirs import user_data_path
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from collector_processor.assembler import AssemblerLimits
+from collector_processor.destination import (
+    GRPC_MAX_BYTES,
+    HTTP_MAX_BYTES,
+    Compression,
+    Destination,
+    Protocol,
+)
+from collector_processor.otlp import CollectorError, Signal
+
+CONFIG_FILE: Final = "blamespan.toml"
+PREFIX: Final = "BLAMESPAN_"
+MEBIBYTE: Final = 1 << 20
+
+
+class SettingsError(CollectorError):
+    """A setting that cannot be; the message names variable, value and what was expected."""
+
+
+class WriteBack(StrEnum):
+    """How blame gets into the trace."""
+
+    LATE = "late"
+    HOLD = "hold"
+
+
+class ExportText(StrEnum):
+    """What prose may leave on carriers and logs."""
+
+    NONE = "none"
+    REDACTED = "redacted"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where to listen."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.host in {"localhost", "::1"} or self.host.startswith("127.")
+
+
+class Settings(BaseModel):
+    """Everything that can be set. Field ``x_y`` is variable ``BLAMESPAN_X_Y`` and TOML key ``x_y``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    otlp_grpc_listen: str = Field("127.0.0.1:4317", description="OTLP/gRPC receiver; port 0 = a free one")
+    otlp_http_listen: str = Field("127.0.0.1:4318", description="OTLP/HTTP receiver; port 0 = a free one")
+    web_listen: str = Field("127.0.0.1:8500", description="API, `/healthz`, `/readyz`, `/metrics`")
+    data_dir: Path = Field(
+        default_factory=lambda: user_data_path("blamespan", appauthor=False),
+        description="journal, store, models; default: the platform's user data directory",
+    )
+    model: str | None = Field(None, description="any litellm model; none = zero-model tiers")
+    method: str = Field("auto", description="attribution method")
+    write_back: WriteBack = Field(WriteBack.LATE, description="`late` or `hold`")
+    hold_max: int = Field(20_000, gt=0, description="ms an agent trace may wait in hold mode")
+    root_grace: int = Field(2_000, ge=0, description="ms of quiet after the run's top span ended")
+    idle_close: int = Field(60_000, gt=0, description="ms of silence after which an open trace is looked at")
+    max_age: int = Field(3_600_000, gt=0, description="ms after which a trace is complete whatever comes")
+    budget_usd_per_run: float = Field(0.50, ge=0, description="most that one analysis may cost")
+    budget_usd_per_hour: float = Field(5.0, ge=0, description="most that all analyses of an hour may cost")
+    model_timeout: int = Field(120_000, gt=0, description="ms one model call may take")
+    concurrency: int = Field(16, gt=0, description="analyses at once")
+    queue: Literal["sqlite"] = Field("sqlite", description="the journal's kind")
+    tenant_headers: str = Field("x-scope-orgid", description="request headers that identify a tenant")
+    forward_endpoint: str | None = Field(None, description="where spans go on to, before the `OTEL_` ones")
+    forward_protocol: Protocol | None = Field(None, description="`grpc` or `http/protobuf`")
+    forward_headers: str | None = Field(None, description="`key=value,…`, percent-encoded")
+    forward_max_bytes: int | None = Field(None, gt=0, description="backend's request limit in bytes")
+    carrier_status: Literal["unset", "error"] = Field(
+        "unset", description="`error` counts carriers as errors"
+    )
+    export_text: ExportText = Field(ExportText.REDACTED, description="`none`, `redacted` or `full`")
+    upstream_sampling: Literal["none", "head", "tail"] = Field("none", description="sampling before us")
+    failure_pattern: str | None = Field(
+        None, description="regular expression: a final answer it finds is a failure"
+    )
+    max_request_bytes: int = Field(20 * MEBIBYTE, gt=0, description="largest request taken, decompressed")
+    max_pending_bytes: int = Field(2048 * MEBIBYTE, gt=0, description="journal bytes not yet forwarded")
+    max_retained_bytes: int = Field(1024 * MEBIBYTE, gt=0, description="journal bytes kept for analysis only")
+    token: str | None = Field(
+        None, description="bearer token; required to listen beyond loopback", repr=False
+    )
+    endpoints: Mapping[Signal, Destination] = Field(default_factory=dict, exclude=True, repr=False)
+
+    @field_validator("otlp_grpc_listen", "otlp_http_listen", "web_listen")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        address(value)
+        return value
+
+    @property
+    def tenant_header_names(self) -> tuple[str, ...]:
+        """Lower-case names of the headers that identify a tenant."""
+        return tuple(name.strip().lower() for name in self.tenant_headers.split(",") if name.strip())
+
+    @property
+    def assembler_limits(self) -> AssemblerLimits:
+        """The completion timers, in the assembler's seconds."""
+        return AssemblerLimits(
+            root_grace_s=self.root_grace / 1000,
+            candidate_grace_s=5 * self.root_grace / 1000,
+            idle_close_s=self.idle_close / 1000,
+            max_age_s=self.max_age / 1000,
+        )
+
+    @property
+    def listeners(self) -> tuple[Address, ...]:
+        """Where we listen, as asked for: gRPC, HTTP, web."""
+        return (address(self.otlp_grpc_listen), address(self.otlp_http_listen), address(self.web_listen))
+
+
+def address(text: str) -> Address:
+    """Read ``host:port``; an IPv6 host stands in brackets.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"expected host:port, such as 127.0.0.1:4317, got {text!r}")
+    return Address(host=host.strip("[]") or "0.0.0.0", port=int(port))  # noqa: S104 - ":4317" says every interface
+
+
+def load_settings(environ: Mapping[str, str], *, directory: Path | None = None, **overrides: Any) -> Settings:
+    """Read settings: overrides before environment before ``blamespan.toml`` before defaults.
+
+    Args:
+        environ: the process's environment.
+        directory: where ``blamespan.toml`` is looked for; ``None`` looks nowhere.
+        overrides: fields set on the command line; ``None`` is not set.
+
+    Raises:
+        SettingsError: a value cannot be, said by name.
+    """
+    values = _from_file(directory) | _from_environment(environ)
+    values |= {key: value for key, value in overrides.items() if value is not None}
+    try:
+        settings = Settings.model_validate(values)
+        endpoints = {
+            signal: endpoint for signal in Signal if (endpoint := _endpoint(settings, environ, signal))
+        }
+    except ValidationError as error:
+        raise SettingsError(_first_sentence(error)) from error
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+    _require_token(settings)
+    return settings.model_copy(update={"endpoints": endpoints})
+
+
+def _from_file(directory: Path | None) -> dict[str, Any]:
+    path = directory / CONFIG_FILE if directory else None
+    if path is None or not path.is_file():
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{CONFIG_FILE}: expected TOML: {error}") from error
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    fields = Settings.model_fields.keys() - {"endpoints"}
+    return {name: value for name in fields if (value := environ.get(PREFIX + name.upper(), "").strip())}
+
+
+def _endpoint(settings: Settings, environ: Mapping[str, str], signal: Signal) -> Destination | None:
+    """Where ``signal`` goes on to, by the OTLP exporter specification's precedence."""
+
+    def otel(option: str) -> tuple[str, bool]:
+        own = environ.get(f"OTEL_EXPORTER_OTLP_{signal.name}_{option}", "").strip()
+        return (own, True) if own else (environ.get(f"OTEL_EXPORTER_OTLP_{option}", "").strip(), False)
+
+    url, is_exact = (settings.forward_endpoint, False) if settings.forward_endpoint else otel("ENDPOINT")
+    if not url:
+        return None
+    protocol = _protocol(settings, otel("PROTOCOL")[0], url)
+    certificate, _ = otel("CERTIFICATE")
+    headers = settings.forward_headers if settings.forward_headers is not None else otel("HEADERS")[0]
+    return Destination(
+        endpoint=checked_url(url),
+        protocol=protocol,
+        headers=read_headers(headers),
+        compression=_compression(otel("COMPRESSION")[0]),
+        certificate=Path(certificate) if certificate else None,
+        max_bytes=settings.forward_max_bytes
+        or (GRPC_MAX_BYTES if protocol is Protocol.GRPC else HTTP_MAX_BYTES),
+        is_exact=is_exact,
+    )
+
+
+def _protocol(settings: Settings, otel_protocol: str, url: str) -> Protocol:
+    if settings.forward_protocol is not None:
+        return settings.forward_protocol
+    if otel_protocol == "http/json":  # a valid OTel value that means HTTP; we send it as protobuf
+        return Protocol.HTTP_PROTOBUF
+    if otel_protocol:
+        try:
+            return Protocol(otel_protocol)
+        except ValueError:
+            expected = "grpc, http/protobuf or http/json"
+            raise ValueError(f"OTEL_EXPORTER_OTLP_PROTOCOL={otel_protocol}: expected {expected}") from None
+    # The Python SDK's default is gRPC; port 4318 without a protocol means HTTP to everybody.
+    return Protocol.HTTP_PROTOBUF if ":4318" in url else Protocol.GRPC
+
+
+def _compression(text: str) -> Compression:
+    try:
+        return Compression(text or "none")
+    except ValueError:
+        raise ValueError(f"OTEL_EXPORTER_OTLP_COMPRESSION={text}: expected gzip or none") from None
+
+
+def checked_url(url: str) -> str:
+    """Return an endpoint with its scheme and no slash at its end; raises ``ValueError`` for none such."""
+    full = url if "://" in url else f"http://{url}"
+    scheme, _, rest = full.partition("://")
+    if scheme not in {"http", "https"} or not rest.strip("/"):
+        raise ValueError(f"endpoint {url!r}: expected http://host:port or https://host:port")
+    return full.rstrip("/")
+
+
+def read_headers(text: str) -> dict[str, str]:
+    """Read ``key=value,…``, percent-encoded, as OTel's header variables are written."""
+    pairs = (part.partition("=") for part in text.split(",") if part.strip())
+    return {unquote(name).strip().lower(): unquote(value).strip() for name, _, value in pairs}
+
+
+def _require_token(settings: Settings) -> None:
+    beyond = [str(listener) for listener in settings.listeners if not listener.is_loopback]
+    if beyond and not settings.token:
+        raise SettingsError(
+            f"listening on {beyond[0]} lets other machines in: set BLAMESPAN_TOKEN, or listen on 127.0.0.1"
+        )
+
+
+def _first_sentence(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    name = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"{CONFIG_FILE}: unknown setting {name!r}"
+    shown = "…" if name in {"token", "forward_headers"} else repr(first["input"])
+    return f"{PREFIX}{name.upper()}={shown}: {first['msg'][0].lower()}{first['msg'][1:]}"

@@ -1,0 +1,115 @@
+"""Settings: OTel's rules for OTel's variables, errors that name what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collector_processor.destination import Protocol
+from collector_processor.otlp import Signal
+from collector_processor.settings import SettingsError, WriteBack, load_settings
+
+
+def test_defaults_listen_on_loopback_and_forward_nowhere() -> None:
+    settings = load_settings({})
+    assert [str(listener) for listener in settings.listeners] == [
+        "127.0.0.1:4317",
+        "127.0.0.1:4318",
+        "127.0.0.1:8500",
+    ]
+    assert settings.endpoints == {}
+    assert settings.write_back is WriteBack.LATE
+    assert settings.budget_usd_per_run == 0.5
+
+
+def test_empty_means_unset() -> None:
+    settings = load_settings({"BLAMESPAN_ROOT_GRACE": "", "OTEL_EXPORTER_OTLP_ENDPOINT": " "})
+    assert settings.root_grace == 2000
+    assert settings.endpoints == {}
+
+
+def test_times_are_milliseconds() -> None:
+    limits = load_settings({"BLAMESPAN_ROOT_GRACE": "250", "BLAMESPAN_IDLE_CLOSE": "1500"}).assembler_limits
+    assert (limits.root_grace_s, limits.idle_close_s) == (0.25, 1.5)
+
+
+def test_one_otel_endpoint_serves_every_signal() -> None:
+    endpoints = load_settings({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://jaeger:4317/"}).endpoints
+    assert {signal: endpoint.endpoint for signal, endpoint in endpoints.items()} == dict.fromkeys(
+        Signal, "http://jaeger:4317"
+    )
+    assert {endpoint.protocol for endpoint in endpoints.values()} == {Protocol.GRPC}
+    assert {endpoint.max_bytes for endpoint in endpoints.values()} == {4 << 20}
+
+
+def test_a_signals_own_endpoint_is_exact_and_goes_first() -> None:
+    endpoints = load_settings(
+        {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://all:4318",
+            "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "http://logs:9/ingest",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        }
+    ).endpoints
+    assert (endpoints[Signal.LOGS].endpoint, endpoints[Signal.LOGS].is_exact) == ("http://logs:9/ingest", True)
+    assert (endpoints[Signal.TRACES].endpoint, endpoints[Signal.TRACES].is_exact) == ("http://all:4318", False)
+    assert endpoints[Signal.TRACES].max_bytes == 20 << 20
+
+
+def test_our_own_endpoint_goes_before_otels() -> None:
+    endpoints = load_settings(
+        {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://us:4317",
+            "BLAMESPAN_FORWARD_ENDPOINT": "http://backend:4317",
+            "BLAMESPAN_FORWARD_HEADERS": "authorization=Bearer%20abc, X-Team = a ",
+        }
+    ).endpoints
+    assert endpoints[Signal.TRACES].endpoint == "http://backend:4317"
+    assert endpoints[Signal.TRACES].headers == {"authorization": "Bearer abc", "x-team": "a"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        pytest.param({"BLAMESPAN_ROOT_GRACE": "2s"}, "BLAMESPAN_ROOT_GRACE='2s'", id="not milliseconds"),
+        pytest.param({"BLAMESPAN_WRITE_BACK": "never"}, "BLAMESPAN_WRITE_BACK='never'", id="no such mode"),
+        pytest.param({"BLAMESPAN_WEB_LISTEN": "8500"}, "expected host:port", id="no port"),
+        pytest.param({"BLAMESPAN_OTLP_GRPC_LISTEN": "a:99999"}, "expected host:port", id="port too large"),
+        pytest.param({"OTEL_EXPORTER_OTLP_ENDPOINT": "ftp://x"}, "expected http://", id="no such scheme"),
+        pytest.param(
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": "x:1", "OTEL_EXPORTER_OTLP_PROTOCOL": "carrier-pigeon"},
+            "expected grpc, http/protobuf or http/json",
+            id="no such protocol",
+        ),
+        pytest.param({"BLAMESPAN_QUEUE": "kafka://x"}, "BLAMESPAN_QUEUE='kafka://x'", id="no such queue"),
+        pytest.param(
+            {"BLAMESPAN_OTLP_GRPC_LISTEN": "0.0.0.0:4317"}, "set BLAMESPAN_TOKEN", id="open without token"
+        ),
+        pytest.param({"BLAMESPAN_OTLP_HTTP_LISTEN": ":4318"}, "set BLAMESPAN_TOKEN", id="every interface"),
+    ],
+)
+def test_errors_name_the_variable_the_value_and_what_was_expected(
+    environ: dict[str, str], message: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(environ)
+    assert message in str(caught.value)
+
+
+def test_a_token_opens_the_way_beyond_loopback_and_is_never_shown() -> None:
+    settings = load_settings({"BLAMESPAN_OTLP_GRPC_LISTEN": "0.0.0.0:4317", "BLAMESPAN_TOKEN": "hush-hush"})
+    assert "hush-hush" not in repr(settings)
+
+
+def test_the_file_stands_behind_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "blamespan.toml").write_text('root_grace = 100\nmodel = "ollama/x"\n')
+    settings = load_settings({"BLAMESPAN_ROOT_GRACE": "200"}, directory=tmp_path)
+    assert (settings.root_grace, settings.model) == (200, "ollama/x")
+    assert load_settings({}, directory=tmp_path, model="other/y").model == "other/y"
+
+
+@pytest.mark.parametrize("text", ["root_grace = ", "no_such = 1"], ids=["broken", "unknown"])
+def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / "blamespan.toml").write_text(text)
+    with pytest.raises(SettingsError, match=r"blamespan\.toml"):
+        load_settings({}, directory=tmp_path)
