@@ -114,6 +114,11 @@ class Settings(BaseModel):
     )
     endpoints: Mapping[Signal, Destination] = Field(default_factory=dict, exclude=True, repr=False)
 
+    @field_validator("token", "model")
+    @classmethod
+    def _empty_means_unset(cls, value: str | None) -> str | None:
+        return value or None
+
     @field_validator("otlp_grpc_listen", "otlp_http_listen", "web_listen")
     @classmethod
     def _is_address(cls, value: str) -> str:

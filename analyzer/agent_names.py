@@ -1,0 +1,69 @@
+"""One agent, many spellings: what a log, a label or a model's reply calls it.
+
+Magentic-style logs carry a suffix in the role that says what the agent was
+doing (``Orchestrator (thought)``, ``Orchestrator (-> WebSurfer)``); it is the
+same agent. Other brackets are part of the name (``manager (CodeAgent)``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+_HANDOVER: Final = re.compile(r"\(\s*(?:->|=>|→)\s*([^()]*?)\s*\)\s*$")
+_CARRIED_SUFFIX: Final = re.compile(
+    r"\s*\(\s*(?:thought|thoughts|termination condition|(?:->|=>|→)[^()]*)\s*\)\s*$", re.IGNORECASE
+)
+_WORD: Final = re.compile(r"[^\W_]+")
+_MOST_WORDS: Final = 60
+_LONGEST_NAME: Final = 8
+_NOT_ALPHANUMERIC: Final = re.compile(r"[\W_]+")
+
+
+def strip_suffix(name: str) -> str:
+    """Return the agent a role speaks for, without what it was doing."""
+    return _CARRIED_SUFFIX.sub("", name).strip()
+
+
+def handover_target(role: str) -> str | None:
+    """Return the agent that a role such as ``Orchestrator (-> WebSurfer)`` hands over to."""
+    found = _HANDOVER.search(role)
+    return found.group(1) if found and found.group(1) else None
+
+
+def normalise(name: str) -> str:
+    """Return the form in which two spellings of one agent are equal: letters and digits, case folded."""
+    return _NOT_ALPHANUMERIC.sub("", strip_suffix(name)).casefold()
+
+
+def same_agent(one: str | None, other: str | None) -> bool:
+    """Tell whether two names mean the same agent; a missing name means none."""
+    return bool(one and other and normalise(one) and normalise(one) == normalise(other))
+
+
+def match_agent(text: str, agents: Sequence[str]) -> str | None:
+    """Return the one of ``agents`` that ``text`` names; ``None`` if it names none, or several.
+
+    A name that is part of another (``Expert`` in ``Data Expert``) counts only
+    where the longer one is not meant.
+    """
+    wanted = normalise(text)
+    if not wanted:
+        return None
+    equal = [agent for agent in agents if normalise(agent) == wanted]
+    if equal:
+        return equal[0]
+    phrases = _phrases(text)
+    named = [agent for agent in agents if normalise(agent) in phrases]
+    longest = [
+        agent for agent in named if not any(normalise(agent) in normalise(o) for o in named if o is not agent)
+    ]
+    return longest[0] if len(longest) == 1 else None
+
+
+def _phrases(text: str) -> frozenset[str]:
+    """Every run of a few whole words of the beginning of a text, in the form of ``normalise``."""
+    words = [normalise(word) for word in _WORD.findall(text)[:_MOST_WORDS]]
+    runs = (words[start : start + length] for start in range(len(words)) for length in range(1, _LONGEST_NAME + 1))
+    return frozenset("".join(run) for run in runs)

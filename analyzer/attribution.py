@@ -1,0 +1,157 @@
+"""One run attributed by the method asked for: which that is, its budget, and what happens when it fails.
+
+``auto`` is decided here and nowhere else: the judge if there is a model, signals
+if not; and if the judge fails, signals answer in its place, and the verdict says
+so. A method that was asked for by name never gives way to another.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Final
+
+from analyzer.errors import ModelFailure, ModelNeeded
+from analyzer.method import Budget, Clock, Inquest, Model, Prompt, Reply, attribute
+from analyzer.methods import AUTO, registered
+from analyzer.methods.signals import weigh
+from semconv.model import Abstention, Attribution, Blame, Effort, Status, Trajectory
+
+DEFAULT_BUDGET_USD: Final = 0.50
+_FIXED_TOKENS: Final = 4_000
+"""What the instructions, the answer's schema, the task and the answer itself take."""
+_BYTES_PER_TOKEN: Final = 3
+"""Low for English, about right for dense scripts, code and digits."""
+_LEAST_BYTES: Final = 4_000
+_CONTEXT_SHARES: Final = (1.0, 0.5, 0.2)
+"""A model that says the prompt was too long is asked again with less of the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attributor:
+    """How runs are attributed; shared by all runs, holds nothing of any.
+
+    Raises:
+        UnknownMethod: ``method`` names no method.
+        ModelNeeded: ``method`` asks a model, and there is none.
+    """
+
+    method: str = AUTO
+    model: Model | None = None
+    with_reference: bool = False
+    """Whether the method may see the right answer, where it is known."""
+    budget_usd: float | None = DEFAULT_BUDGET_USD
+    """For one run; ``None`` is no limit."""
+    least_confidence: float = 0.0
+    """A blame below it becomes ``undetermined``, its ranking kept."""
+    clock: Clock = time.monotonic
+
+    def __post_init__(self) -> None:
+        if self.method != AUTO and registered(self.method).needs_model and self.model is None:
+            raise ModelNeeded(f"the method {self.method!r} asks a model, and no model is set")
+
+    async def __call__(self, trajectory: Trajectory) -> Attribution:
+        """Attribute one run that failed; raises nothing for what a model or a run may do."""
+        seen = trajectory if self.with_reference else replace(trajectory, reference=None)
+        name = self.method
+        if name == AUTO:
+            name = "judge" if self.model is not None else "signals"
+        attribution = await self._run(name, seen)
+        if self.method == AUTO and name != "signals" and attribution.status is Status.ERROR and seen.steps:
+            attribution = await self._fall_back(attribution, seen)
+        return self._doubt(attribution)
+
+    def at_once(self, trajectory: Trajectory) -> Attribution:
+        """Attribute one run by signals, whatever the method: with no model, and not to be waited for."""
+        seen = trajectory if self.with_reference else replace(trajectory, reference=None)
+        started = self.clock()
+        attribution = Attribution(run_id=trajectory.run_id, verdict=weigh(seen), method="signals")
+        duration_s = self.clock() - started
+        if isinstance(attribution.verdict, Abstention):
+            attribution = replace(attribution, error=attribution.verdict.reason)
+        return self._doubt(replace(attribution, effort=Effort(duration_s=duration_s)))
+
+    async def _run(self, name: str, trajectory: Trajectory) -> Attribution:
+        entry = registered(name)
+        model = self.model if entry.needs_model else None
+        if model is None:
+            return (await attribute(entry.build(0), trajectory, _no_model, clock=self.clock)).attribution
+        spent = Effort()
+        for share in _CONTEXT_SHARES:
+            inquest = await self._ask(name, model, trajectory, share, spent)
+            spent = inquest.attribution.effort
+            if inquest.failure is None or inquest.failure.kind is not ModelFailure.CONTEXT_TOO_LONG:
+                break
+        return inquest.attribution
+
+    async def _ask(
+        self, name: str, model: Model, trajectory: Trajectory, share: float, spent: Effort
+    ) -> Inquest:
+        room = (model.context_tokens - _FIXED_TOKENS) * _BYTES_PER_TOKEN
+        method = registered(name).build(max(_LEAST_BYTES, int(room * share)))
+        left = None if self.budget_usd is None else self.budget_usd - (spent.cost_usd or 0.0)
+        inquest = await attribute(
+            method,
+            trajectory,
+            model.complete,
+            clock=self.clock,
+            budget=Budget(usd=left, price=model.price),
+            model=model.name,
+        )
+        effort = _add(spent, inquest.attribution.effort)
+        return replace(inquest, attribution=replace(inquest.attribution, effort=effort))
+
+    async def _fall_back(self, failed: Attribution, trajectory: Trajectory) -> Attribution:
+        signals = await self._run("signals", trajectory)
+        return replace(
+            signals,
+            method=failed.method,
+            model=failed.model,
+            fallback=f"signals, because {failed.method} failed: {failed.error}",
+            effort=_add(failed.effort, signals.effort),
+        )
+
+    def _doubt(self, attribution: Attribution) -> Attribution:
+        verdict = attribution.verdict
+        if not isinstance(verdict, Blame) or verdict.confidence >= self.least_confidence:
+            return attribution
+        reason = (
+            f"the best candidate, step {verdict.step} of {verdict.agent}, has a confidence of"
+            f" {verdict.confidence:.2f}, below {self.least_confidence:.2f}: {verdict.reason}"
+        )
+        abstention = Abstention(status=Status.UNDETERMINED, reason=reason, ranking=verdict.ranking)
+        return replace(attribution, verdict=abstention)
+
+
+async def attribute_trajectory(
+    trajectory: Trajectory,
+    *,
+    method: str = AUTO,
+    model: Model | None = None,
+    with_reference: bool = False,
+    budget_usd: float | None = DEFAULT_BUDGET_USD,
+) -> Attribution:
+    """Attribute one run that failed; see ``Attributor`` for many.
+
+    Raises:
+        UnknownMethod: ``method`` names no method.
+        ModelNeeded: ``method`` asks a model, and there is none.
+    """
+    attributor = Attributor(method=method, model=model, with_reference=with_reference, budget_usd=budget_usd)
+    return await attributor(trajectory)
+
+
+async def _no_model(_prompt: Prompt) -> Reply:
+    message = "a method that is registered as needing no model asked one"
+    raise AssertionError(message)
+
+
+def _add(one: Effort, other: Effort) -> Effort:
+    known = one.cost_usd is not None and other.cost_usd is not None
+    return Effort(
+        calls=one.calls + other.calls,
+        input_tokens=one.input_tokens + other.input_tokens,
+        output_tokens=one.output_tokens + other.output_tokens,
+        cost_usd=(one.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
+        duration_s=one.duration_s + other.duration_s,
+    )

@@ -1,0 +1,142 @@
+"""``blamespan attribute``: the verdict on recorded runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analyzer.analyst import RunAnalyst
+from analyzer.commands.files import RecordedRun, load_runs
+from analyzer.commands.output import (
+    CommandFailed,
+    FormatOption,
+    OutputFormat,
+    advance,
+    complain,
+    print_json,
+    progress_bar,
+)
+from analyzer.commands.steps import FilesArgument, LogsOption
+from analyzer.composition import open_analyst
+from analyzer.methods import AUTO, METHODS
+from analyzer.present import console, run_heading, steps_table, verdict_panel
+from analyzer.verdict import to_json
+from collector_processor.settings import load_settings
+from semconv.model import Attribution, Status, Trajectory
+
+MethodOption = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        metavar="NAME",
+        help=f"One of: {', '.join((AUTO, *METHODS))}. Default: BLAMESPAN_METHOD, or auto"
+        " (judge if a model is set, else signals).",
+        show_default=False,
+    ),
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model", metavar="NAME", help="Any litellm model. Default: BLAMESPAN_MODEL.", show_default=False
+    ),
+]
+WithReferenceOption = Annotated[
+    bool, typer.Option("--with-reference", help="Let the method see the right answer, where the run has it.")
+]
+
+
+def attribute(
+    files: FilesArgument,
+    method: MethodOption = None,
+    model: ModelOption = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="The right answer; implies --with-reference.", show_default=False),
+    ] = None,
+    with_reference: WithReferenceOption = False,
+    budget_usd: Annotated[
+        float | None,
+        typer.Option(
+            "--budget-usd", min=0, metavar="USD", help="Most that one run may cost.", show_default="0.50"
+        ),
+    ] = None,
+    logs: LogsOption = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="The run failed: do not ask whether it did.")
+    ] = False,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Say which agent broke a recorded run, at which step and why.
+
+    A conversation log is taken as a failure; a trace is first asked whether it failed,
+    unless [bold]--failed[/bold]. No network and no key without a model.
+
+    Example: [bold]blamespan attribute trace.json --model ollama/qwen3[/bold]
+    """
+    settings = load_settings(
+        os.environ, directory=Path.cwd(), method=method, model=model, budget_usd_per_run=budget_usd
+    )
+    analyst = open_analyst(settings, with_reference=with_reference or reference is not None)
+    runs, broken = _load(files, logs or [])
+    runs = [_told(run, reference) for run in runs]
+    verdicts = asyncio.run(_attribute_all(analyst, runs, settings.concurrency, failed=failed))
+    for run, verdict in zip(runs, verdicts, strict=True):
+        _show(run.trajectory, verdict, output)
+    if broken or any(verdict.status is Status.ERROR for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+def _load(files: Sequence[Path], logs: Sequence[Path]) -> tuple[list[RecordedRun], bool]:
+    """Read what can be read; say what cannot."""
+    runs: list[RecordedRun] = []
+    broken = False
+    for path in files:
+        try:
+            runs += load_runs(path, logs)
+        except CommandFailed as error:
+            complain(str(error))
+            broken = True
+    return runs, broken
+
+
+def _told(run: RecordedRun, reference: str | None) -> RecordedRun:
+    if reference is None:
+        return run
+    return replace(run, trajectory=replace(run.trajectory, reference=reference))
+
+
+async def _attribute_all(
+    analyst: RunAnalyst, runs: Sequence[RecordedRun], concurrency: int, *, failed: bool
+) -> list[Attribution]:
+    slots = asyncio.Semaphore(concurrency)
+    with progress_bar("attributing", len(runs)) as bar:
+
+        async def one(run: RecordedRun) -> Attribution:
+            async with slots:
+                attribution = await _attribute(analyst, run.trajectory, failed=failed)
+            advance(bar)
+            return attribution
+
+        return await asyncio.gather(*(one(run) for run in runs))
+
+
+async def _attribute(analyst: RunAnalyst, trajectory: Trajectory, *, failed: bool) -> Attribution:
+    if failed:
+        return await analyst.attributor(trajectory)
+    return (await analyst.analyse(trajectory)).attribution
+
+
+def _show(trajectory: Trajectory, attribution: Attribution, output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        print_json(to_json(attribution, trajectory))
+        return
+    screen = console()
+    screen.print(run_heading(trajectory), "")
+    screen.print(steps_table(trajectory, attribution, width=screen.width), "")
+    screen.print(verdict_panel(attribution, trajectory), "")

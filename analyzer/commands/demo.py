@@ -1,0 +1,241 @@
+"""``blamespan demo``: the whole line on embedded defaults, from a failing run to the blamed span."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from rich.console import Console
+from rich.panel import Panel
+from rich.text import Text
+
+from analyzer.analyst import RunAnalyst
+from analyzer.commands.output import CommandFailed, FormatOption, OutputFormat, print_json
+from analyzer.composition import open_analyst
+from analyzer.demo_run import play
+from analyzer.present import attributes_table, console, run_heading, steps_table, verdict_panel
+from analyzer.service import Running, running_service
+from analyzer.web.app import run_document
+from collector_processor.analyst import Analysis
+from collector_processor.decode import decode
+from collector_processor.exporters import MemoryExporter
+from collector_processor.otlp import Exporter, Signal
+from collector_processor.runstore import StoredVerdict
+from collector_processor.settings import Settings, checked_url, load_settings
+from semconv.attributes import FAILURE_DECISIVE
+from semconv.model import Attribution, Span, Trajectory
+
+_GRACE_MS: Final = 300
+_PATIENCE_S: Final = 30.0
+_FREE_PORT: Final = "127.0.0.1:0"
+_SERVICE: Final = "solar-advisor"
+
+
+@dataclass(slots=True)
+class _Overheard:
+    """The service's analyst, with what it said kept for the screen."""
+
+    analyst: RunAnalyst
+    trajectory: Trajectory | None = None
+    attribution: Attribution | None = None
+
+    async def analyse(self, trajectory: Trajectory) -> Analysis:
+        """Analyse, and keep."""
+        analysis = await self.analyst.analyse(trajectory)
+        self.trajectory, self.attribution = trajectory, analysis.attribution
+        return analysis
+
+    def glance(self, trajectory: Trajectory) -> Analysis:
+        """Look at a run that still goes on."""
+        return self.analyst.glance(trajectory)
+
+    def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
+        """Say that a run could not be analysed."""
+        return self.analyst.excuse(trajectory, reason)
+
+
+def demo(
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the service running afterwards, until Ctrl-C.")
+    ] = False,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Your Jaeger, Tempo or Collector: see the blamed trace there.",
+            show_default=False,
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Ask this litellm model too; default: no model, no key.", show_default=False
+        ),
+    ] = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Play a failing multi-agent run through the whole line, and show who broke it.
+
+    Starts the service on free ports with a temporary journal, lets four small agents run
+    and fail, sends their spans by OTLP/gRPC, waits for the verdict, and shows the span
+    that carries it. Needs no network, no key and no backend.
+
+    Example: [bold]blamespan demo --endpoint http://localhost:4317 --keep[/bold]
+    """
+    logging.getLogger().addHandler(logging.NullHandler())
+    with tempfile.TemporaryDirectory(prefix="blamespan-demo-") as folder:
+        settings = load_settings(
+            {},
+            data_dir=Path(folder),
+            otlp_grpc_listen=_FREE_PORT,
+            otlp_http_listen=_FREE_PORT,
+            web_listen=_FREE_PORT,
+            root_grace=_GRACE_MS,
+            forward_endpoint=_checked(endpoint),
+            model=model,
+        )
+        asyncio.run(_demo(settings, output, keep=keep))
+
+
+def _checked(endpoint: str | None) -> str | None:
+    return checked_url(endpoint) if endpoint else None
+
+
+async def _demo(settings: Settings, output: OutputFormat, *, keep: bool) -> None:
+    memory = MemoryExporter()
+    backends: dict[Signal, Exporter] = {Signal.TRACES: memory, Signal.LOGS: memory}
+    listener = _Overheard(open_analyst(settings))
+    async with running_service(
+        settings, listener, exporters=None if settings.endpoints else backends
+    ) as running:
+        if output is OutputFormat.TABLE:
+            console().print(_opening(running))
+        started = time.monotonic()
+        await asyncio.to_thread(_play, f"http://{running.grpc}")
+        verdict = await _verdict(running, listener)
+        await _carried(memory, verdict, settings)
+        _show(
+            verdict, listener, memory, settings, running, output, keep=keep, took_s=time.monotonic() - started
+        )
+        if keep:
+            await running.failure
+
+
+def _play(endpoint: str) -> None:
+    """Run the agents with OpenTelemetry's own SDK and exporter, as anybody's agents do."""
+    provider = TracerProvider(resource=Resource.create({"service.name": _SERVICE}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, insecure=True)))
+    try:
+        play(provider)
+    finally:
+        provider.shutdown()
+
+
+async def _verdict(running: Running, listener: _Overheard) -> StoredVerdict:
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        if listener.trajectory is not None:
+            verdict = await running.find(listener.trajectory.run_id)
+            if verdict is not None:
+                return verdict
+        await asyncio.sleep(0.02)
+    raise CommandFailed(f"no verdict within {_PATIENCE_S:.0f} s; this is a bug, please report it")
+
+
+async def _carried(memory: MemoryExporter, verdict: StoredVerdict, settings: Settings) -> None:
+    """Wait until the carriers are with the backend, where that is ours to see."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while (
+        not settings.endpoints
+        and verdict.span_id
+        and _decisive(memory) is None
+        and time.monotonic() < deadline
+    ):
+        await asyncio.sleep(0.02)
+
+
+def _decisive(memory: MemoryExporter) -> Span | None:
+    """The carrier that the backend received under the blamed span."""
+    bodies = [request.body for request in memory.delivered if request.signal is Signal.TRACES]
+    spans = [span for body in bodies for span in decode(body).spans]
+    return next((span for span in spans if span.attributes.get(FAILURE_DECISIVE) is True), None)
+
+
+def _show(
+    verdict: StoredVerdict,
+    listener: _Overheard,
+    memory: MemoryExporter,
+    settings: Settings,
+    running: Running,
+    output: OutputFormat,
+    *,
+    keep: bool,
+    took_s: float,
+) -> None:
+    if output is OutputFormat.JSON:
+        print_json(run_document(verdict))
+        return
+    trajectory, attribution = listener.trajectory, listener.attribution
+    assert trajectory is not None
+    assert attribution is not None
+    screen = console()
+    screen.print(run_heading(trajectory), "")
+    screen.print(steps_table(trajectory, attribution, width=screen.width), "")
+    screen.print(verdict_panel(attribution, trajectory), "")
+    _show_carrier(screen, memory)
+    screen.print(_where_to_look(verdict, settings, running, keep=keep, took_s=took_s))
+
+
+def _show_carrier(screen: Console, memory: MemoryExporter) -> None:
+    carrier = _decisive(memory)
+    if carrier is None:
+        return
+    body = attributes_table(
+        {**carrier.attributes, "span name": carrier.name, "parent span": carrier.parent_id}
+    )
+    title = "The blamed span, as your backend receives it: a child of the decisive span"
+    screen.print(Panel(body, title=title, title_align="left", border_style="dim", padding=(1, 2)), "")
+
+
+def _opening(running: Running) -> Text:
+    text = Text()
+    text.append("blamespan", style="bold")
+    text.append(" is running (embedded defaults, no model). Four agents now answer a question of money;\n")
+    text.append(
+        f"their spans go out by OTLP/gRPC to {running.grpc}. Watch the retry at step 3: it is no fault.\n"
+    )
+    return text
+
+
+def _where_to_look(
+    verdict: StoredVerdict, settings: Settings, running: Running, *, keep: bool, took_s: float
+) -> Text:
+    text = Text()
+    text.append(f"From the first span to the verdict in the trace: {took_s:.1f} s.\n", style="dim")
+    text.append("Where to look\n", style="bold")
+    if settings.endpoints:
+        text.append(
+            f"  in your backend   service {_SERVICE}, tag {FAILURE_DECISIVE}=true, trace {verdict.trace_id}\n"
+        )
+    else:
+        text.append(
+            "  in Jaeger         blamespan demo --endpoint http://localhost:4317   (or Tempo, or a Collector)\n"
+        )
+    if keep:
+        text.append(f"  as JSON           http://{running.web}/api/runs/{verdict.run_id}\n")
+        text.append(
+            f"  send it yours     OTEL_EXPORTER_OTLP_ENDPOINT=http://{running.grpc}   (Ctrl-C ends)\n"
+        )
+    else:
+        text.append("  on your own run   blamespan attribute trace.json   or, live, blamespan serve\n")
+    return text

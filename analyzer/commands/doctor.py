@@ -1,0 +1,257 @@
+"""``blamespan doctor``: is everything as it should be, and if not, what mends it?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from analyzer.commands.output import FormatOption, OutputFormat, print_json
+from analyzer.completion import LiteLLM
+from analyzer.errors import ModelError
+from analyzer.method import Message, Prompt
+from analyzer.present import console, plain
+from collector_processor.exporters import Destination, DestinationError, open_exporter
+from collector_processor.journal_keeper import DirectoryLock
+from collector_processor.loops import own_listener
+from collector_processor.otlp import (
+    NO_TENANT,
+    CollectorError,
+    Delivered,
+    NoSuchService,
+    Rejected,
+    SendOutcome,
+    Signal,
+    TryLater,
+)
+from collector_processor.runstore import RunStore
+from collector_processor.settings import Address, Settings, SettingsError, load_settings
+
+_LOW_DISK_BYTES: Final = 1 << 30
+
+
+class Health(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+_STYLES: Final = {Health.OK: "green", Health.WARNING: "yellow", Health.FAILED: "red"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing looked at."""
+
+    check: str
+    health: Health
+    detail: str
+    mend: str = ""
+
+
+def doctor(
+    call_model: Annotated[
+        bool,
+        typer.Option(
+            "--call-model", help="Also ask the model one short question (may cost a fraction of a cent)."
+        ),
+    ] = False,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Check settings, ports, backend, model and store; say what is wrong and how to mend it.
+
+    Sends the backend one empty request for each signal, and changes nothing.
+    Exit code 1 if anything failed.
+    """
+    findings = asyncio.run(_examine(call_model=call_model))
+    if output is OutputFormat.JSON:
+        for finding in findings:
+            print_json(
+                {
+                    "check": finding.check,
+                    "status": finding.health.value,
+                    "detail": finding.detail,
+                    "mend": finding.mend or None,
+                }
+            )
+    else:
+        console().print(_table(findings))
+    if any(finding.health is Health.FAILED for finding in findings):
+        raise typer.Exit(1)
+
+
+async def _examine(*, call_model: bool) -> list[Finding]:
+    try:
+        settings = load_settings(os.environ, directory=Path.cwd())
+    except SettingsError as error:
+        return [
+            Finding(check="settings", health=Health.FAILED, detail=str(error), mend="correct the value named")
+        ]
+    findings = [Finding(check="settings", health=Health.OK, detail="all values can be")]
+    findings += _data_dir(settings.data_dir)
+    findings += _ports(settings)
+    findings += [finding async for finding in _backends(settings)]
+    findings.append(await _model(settings, call_model=call_model))
+    return findings
+
+
+def _data_dir(path: Path) -> Iterator[Finding]:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".doctor"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        mend = "make it writable, or set BLAMESPAN_DATA_DIR"
+        yield Finding(check="store", health=Health.FAILED, detail=f"{path}: {error.strerror}", mend=mend)
+        return
+    free = shutil.disk_usage(path).free
+    low = free < _LOW_DISK_BYTES
+    mend = "free some, or set BLAMESPAN_DATA_DIR to a larger disk" if low else ""
+    detail = f"{path}, {free / (1 << 30):.1f} GiB free"
+    yield Finding(check="disk", health=Health.WARNING if low else Health.OK, detail=detail, mend=mend)
+    yield _store(path)
+
+
+def _store(path: Path) -> Finding:
+    if _is_in_use(path):
+        return Finding(check="store", health=Health.OK, detail="in use by a running blamespan")
+    try:
+        RunStore(path / "runs.sqlite").close()
+    except CollectorError as error:
+        mend = "use the newer version, or set BLAMESPAN_DATA_DIR to another folder"
+        return Finding(check="store", health=Health.FAILED, detail=str(error), mend=mend)
+    return Finding(check="store", health=Health.OK, detail="opens")
+
+
+def _is_in_use(data_dir: Path) -> bool:
+    journal = data_dir / "ingest"
+    if not journal.is_dir():
+        return False
+    try:
+        DirectoryLock(journal).release()
+    except CollectorError:
+        return True
+    return False
+
+
+def _ports(settings: Settings) -> Iterator[Finding]:
+    names = ("OTLP/gRPC", "OTLP/HTTP", "web")
+    variables = ("BLAMESPAN_OTLP_GRPC_LISTEN", "BLAMESPAN_OTLP_HTTP_LISTEN", "BLAMESPAN_WEB_LISTEN")
+    running = _is_in_use(settings.data_dir)
+    for name, variable, listener in zip(names, variables, settings.listeners, strict=True):
+        problem = _bind_problem(listener)
+        if problem is None:
+            yield Finding(check=f"port {name}", health=Health.OK, detail=f"{listener} is free")
+        elif running:
+            yield Finding(
+                check=f"port {name}", health=Health.OK, detail=f"{listener} is taken; a blamespan is running"
+            )
+        else:
+            mend = f"stop what listens there, or set {variable} (port 0 takes a free one)"
+            yield Finding(
+                check=f"port {name}", health=Health.FAILED, detail=f"{listener}: {problem}", mend=mend
+            )
+
+
+def _bind_problem(listener: Address) -> str | None:
+    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((listener.host, listener.port))
+        except OSError as error:
+            return error.strerror or str(error)
+    return None
+
+
+async def _backends(settings: Settings) -> AsyncIterator[Finding]:
+    if not settings.endpoints:
+        detail = "none set: spans are analysed and kept, not forwarded"
+        mend = "set OTEL_EXPORTER_OTLP_ENDPOINT to Jaeger, Tempo or a Collector to see blame in traces"
+        yield Finding(check="backend", health=Health.WARNING, detail=detail, mend=mend)
+    for signal, destination in settings.endpoints.items():
+        yield await _backend(settings, signal, destination)
+
+
+async def _backend(settings: Settings, signal: Signal, destination: Destination) -> Finding:
+    check, where = f"backend {signal.value}", f"{destination.endpoint} ({destination.protocol.value})"
+    own = own_listener(destination.endpoint, settings.listeners)
+    if own is not None:
+        mend = "set BLAMESPAN_FORWARD_ENDPOINT to the backend; the shell's OTEL_ variables point agents at us"
+        return Finding(
+            check=check, health=Health.FAILED, detail=f"{where} is our own listener {own}", mend=mend
+        )
+    try:
+        exporter = open_exporter(destination, "doctor")
+    except DestinationError as error:
+        return Finding(check=check, health=Health.FAILED, detail=str(error), mend="correct the endpoint")
+    try:
+        outcome = await exporter.send(signal, b"", NO_TENANT, ())
+    finally:
+        await exporter.close()
+    return _backend_finding(check, where, outcome)
+
+
+def _backend_finding(check: str, where: str, outcome: SendOutcome) -> Finding:
+    match outcome:
+        case Delivered():
+            return Finding(check=check, health=Health.OK, detail=f"{where} takes them")
+        case NoSuchService():
+            detail = f"{where} has no such service; they are counted, not sent (Jaeger takes only traces)"
+            health = Health.FAILED if check.endswith(Signal.TRACES.value) else Health.OK
+            return Finding(check=check, health=health, detail=detail)
+        case TryLater(reason=reason):
+            mend = "start the backend, or correct OTEL_EXPORTER_OTLP_ENDPOINT and _PROTOCOL"
+            return Finding(check=check, health=Health.FAILED, detail=f"{where}: {reason}", mend=mend)
+        case Rejected(reason=reason):
+            mend = "look at the backend's log; headers and certificate are the usual causes"
+            return Finding(check=check, health=Health.FAILED, detail=f"{where}: {reason}", mend=mend)
+
+
+async def _model(settings: Settings, *, call_model: bool) -> Finding:
+    if settings.model is None:
+        detail = "none set: attribution by signals, at no cost"
+        return Finding(check="model", health=Health.OK, detail=detail)
+    model = LiteLLM(name=settings.model)
+    missing = model.missing_settings()
+    if missing:
+        detail = f"{settings.model}: {', '.join(missing)} is not set"
+        return Finding(
+            check="model", health=Health.FAILED, detail=detail, mend="set it, or choose another model"
+        )
+    if not call_model:
+        detail = f"{settings.model}: settings are there; not called"
+        return Finding(check="model", health=Health.OK, detail=detail, mend="doctor --call-model asks it")
+    question = Message(role="user", content="Answer with the single word: ready")
+    try:
+        await model.complete(Prompt(messages=(question,), max_output_tokens=16))
+    except ModelError as error:
+        mend = "check key, address and quota"
+        return Finding(check="model", health=Health.FAILED, detail=f"{settings.model}: {error}", mend=mend)
+    return Finding(check="model", health=Health.OK, detail=f"{settings.model} answers")
+
+
+def _table(findings: list[Finding]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    table.add_column("check", style="bold", no_wrap=True)
+    table.add_column("found", overflow="fold")
+    for finding in findings:
+        text = Text(plain(finding.detail))
+        if finding.mend:
+            text.append(f"\n→ {plain(finding.mend)}", style="cyan")
+        table.add_row(Text(finding.health.value, style=_STYLES[finding.health]), finding.check, text)
+    return table

@@ -1,0 +1,69 @@
+"""What every command shares: the output format, errors in one line, progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from analyzer.errors import AnalyzerError
+
+PROGRAM: Final = "blamespan"
+
+
+class OutputFormat(StrEnum):
+    """How results are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+FormatOption = Annotated[
+    OutputFormat,
+    typer.Option(
+        "--format", help="`table` for people; `json` for programs: one object a line on standard output."
+    ),
+]
+
+
+class CommandFailed(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+    """The thing asked failed: one line on standard error, exit code 1."""
+
+
+class WrongUsage(AnalyzerError):  # noqa: N818 - as above
+    """The command was called wrongly: one line on standard error, exit code 2."""
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print one object on one line of standard output."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.flush()
+
+
+def complain(message: str) -> None:
+    """Print one line on standard error."""
+    sys.stderr.write(f"{PROGRAM}: {' '.join(message.split())}\n")
+
+
+@contextmanager
+def progress_bar(what: str, total: int) -> Iterator[Progress]:
+    """Show progress on standard error while something long runs; nothing where nobody watches."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal or total < 2
+    ) as bar:
+        bar.add_task(what, total=total)
+        yield bar
+
+
+def advance(bar: Progress) -> None:
+    """Move the bar of ``progress_bar`` on by one."""
+    bar.advance(TaskID(0))

@@ -1,0 +1,209 @@
+"""``blamespan replay``: send a recorded run as OTLP, as if it were live."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from analyzer.commands.files import load
+from analyzer.commands.output import (
+    CommandFailed,
+    FormatOption,
+    OutputFormat,
+    WrongUsage,
+    advance,
+    print_json,
+    progress_bar,
+)
+from analyzer.commands.steps import FilesArgument, LogsOption
+from analyzer.present import console
+from collector_processor.decode import decode, decode_logs
+from collector_processor.destination import Protocol
+from collector_processor.encode import encode, encode_logs
+from collector_processor.exporters import Destination, JsonExporter, open_exporter
+from collector_processor.otlp import NO_TENANT, Delivered, Exporter, SendOutcome, Signal, TryLater
+from collector_processor.settings import checked_url, read_headers
+from collector_processor.wire import member_count, split_by_size
+from semconv.model import SpanId, TraceId
+
+_PIECE_BYTES: Final = 512 * 1024
+_TRIES: Final = 30
+_PAUSE_S: Final = 0.5
+
+
+class ReplayProtocol(StrEnum):
+    """OTLP transports a replay can speak."""
+
+    GRPC = "grpc"
+    HTTP_PROTOBUF = "http/protobuf"
+    HTTP_JSON = "http/json"
+
+
+@dataclass(slots=True)
+class Sent:
+    """What a replay has sent so far."""
+
+    requests: int = 0
+    items: int = 0
+    rejected: int = 0
+
+
+def replay(
+    files: FilesArgument,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Where to; default: OTEL_EXPORTER_OTLP_ENDPOINT.", show_default=False
+        ),
+    ] = None,
+    protocol: Annotated[
+        ReplayProtocol | None,
+        typer.Option(help="Default: http/protobuf for port 4318, else grpc.", show_default=False),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=0.001, metavar="N", help="Spans a second; default: as fast as they are taken."),
+    ] = None,
+    logs: LogsOption = None,
+    fresh_ids: Annotated[
+        bool, typer.Option("--fresh-ids", help="New trace and span ids, so that a run can be sent again.")
+    ] = False,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Send recorded runs as OTLP, as if they were live.
+
+    Any file that [bold]steps[/bold] reads, but conversation logs, which have no spans.
+    Retries what the receiver asks to have again; fails when something is not taken.
+
+    Example: [bold]blamespan replay trace.json --endpoint http://127.0.0.1:4317 --fresh-ids[/bold]
+    """
+    url = endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+    if not url:
+        raise WrongUsage("replay: expected --endpoint URL, or OTEL_EXPORTER_OTLP_ENDPOINT to be set")
+    try:
+        url = checked_url(url)
+    except ValueError as error:
+        raise WrongUsage(f"replay: {error}") from error
+    chosen = protocol or (ReplayProtocol.HTTP_PROTOBUF if ":4318" in url else ReplayProtocol.GRPC)
+    requests = _requests([*files, *(logs or [])])
+    sent = asyncio.run(_send_all(_fresh(requests) if fresh_ids else requests, url, chosen, rate))
+    _tell(sent, url, output)
+    if sent.rejected:
+        raise CommandFailed(f"{url} rejected {sent.rejected} of {sent.items} items for good")
+
+
+def _requests(paths: Sequence[Path]) -> list[tuple[Signal, bytes]]:
+    requests = [request for path in paths for request in load(path).requests]
+    if not requests:
+        raise CommandFailed(f"{paths[0]}: no spans to send (a conversation log has none)")
+    return [(signal, piece) for signal, body in requests for piece in split_by_size(body, _PIECE_BYTES)]
+
+
+async def _send_all(
+    requests: Sequence[tuple[Signal, bytes]], url: str, protocol: ReplayProtocol, rate: float | None
+) -> Sent:
+    exporter = _open(url, protocol)
+    sent = Sent()
+    try:
+        with progress_bar("sending", len(requests)) as bar:
+            for signal, body in requests:
+                await _send(exporter, signal, body, sent)
+                advance(bar)
+                if rate is not None:
+                    await asyncio.sleep(member_count(body) / rate)
+    finally:
+        await exporter.close()
+    return sent
+
+
+def _open(url: str, protocol: ReplayProtocol) -> Exporter:
+    headers = read_headers(os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", ""))
+    wire = Protocol.GRPC if protocol is ReplayProtocol.GRPC else Protocol.HTTP_PROTOBUF
+    destination = Destination(endpoint=url, protocol=wire, headers=headers)
+    if protocol is ReplayProtocol.HTTP_JSON:
+        return JsonExporter(destination, "replay")
+    return open_exporter(destination, "replay")
+
+
+async def _send(exporter: Exporter, signal: Signal, body: bytes, sent: Sent) -> None:
+    outcome: SendOutcome = TryLater(reason="not tried")
+    for _ in range(_TRIES):
+        outcome = await exporter.send(signal, body, NO_TENANT, ())
+        if not isinstance(outcome, TryLater):
+            break
+        await asyncio.sleep(_PAUSE_S if outcome.after_s is None else outcome.after_s)
+    if not isinstance(outcome, Delivered):
+        raise CommandFailed(f"{signal.value} were not taken: {outcome.reason}")
+    sent.requests += 1
+    sent.items += member_count(body)
+    sent.rejected += outcome.rejected
+
+
+def _fresh(requests: Sequence[tuple[Signal, bytes]]) -> list[tuple[Signal, bytes]]:
+    """Give every trace and span a new id, the same one wherever the old one stood."""
+    traces = defaultdict[TraceId, TraceId](lambda: TraceId(secrets.token_hex(16)))
+    spans = defaultdict[tuple[TraceId, SpanId], SpanId](lambda: SpanId(secrets.token_hex(8)))
+    return list(_renamed(requests, traces, spans))
+
+
+def _renamed(
+    requests: Sequence[tuple[Signal, bytes]],
+    traces: defaultdict[TraceId, TraceId],
+    spans: defaultdict[tuple[TraceId, SpanId], SpanId],
+) -> Iterator[tuple[Signal, bytes]]:
+    for signal, body in requests:
+        if signal is Signal.TRACES:
+            yield (
+                signal,
+                encode(
+                    replace(
+                        span,
+                        trace_id=traces[span.trace_id],
+                        span_id=spans[span.trace_id, span.span_id],
+                        parent_id=spans[span.trace_id, span.parent_id] if span.parent_id else None,
+                        links=tuple(
+                            replace(
+                                link,
+                                trace_id=traces[link.trace_id],
+                                span_id=spans[link.trace_id, link.span_id],
+                            )
+                            for link in span.links
+                        ),
+                    )
+                    for span in decode(body).spans
+                ),
+            )
+        elif signal is Signal.LOGS:
+            yield (
+                signal,
+                encode_logs(
+                    replace(
+                        record,
+                        trace_id=traces[record.trace_id] if record.trace_id else None,
+                        span_id=spans[record.trace_id, record.span_id]
+                        if record.trace_id and record.span_id
+                        else None,
+                    )
+                    for record in decode_logs(body)
+                ),
+            )
+        else:
+            yield signal, body
+
+
+def _tell(sent: Sent, url: str, output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        print_json(
+            {"endpoint": url, "requests": sent.requests, "items": sent.items, "rejected": sent.rejected}
+        )
+    else:
+        console().print(f"sent {sent.items} items in {sent.requests} requests to {url}")

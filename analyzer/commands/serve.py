@@ -1,0 +1,119 @@
+"""``blamespan serve``: the whole line in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+import uvloop
+
+from analyzer.commands.output import FormatOption, OutputFormat, print_json
+from analyzer.present import console
+from analyzer.service import Running, running_service
+from collector_processor.settings import Settings, load_settings
+
+_STANDARD_FIELDS: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
+
+
+def serve(
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Journal and verdicts; default: BLAMESPAN_DATA_DIR.", show_default=False
+        ),
+    ] = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Take OTLP, pass it on, and write into each failed run's trace who broke it.
+
+    Point your agents' OTEL_EXPORTER_OTLP_ENDPOINT here, and this service's at your
+    Jaeger, Tempo or Collector (BLAMESPAN_FORWARD_ENDPOINT if both share a shell).
+    Settings are environment variables and [bold]blamespan.toml[/bold]; see [bold]blamespan doctor[/bold].
+
+    SIGTERM and Ctrl-C stop it in order; a second one ends it at once. Nothing
+    acknowledged is lost either way.
+    """
+    settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
+    configure_logging()
+    uvloop.run(_serve(settings, output))
+
+
+async def _serve(settings: Settings, output: OutputFormat) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, _stop, stopped)
+    async with running_service(settings) as running:
+        _announce(running, settings, output)
+        stopping = asyncio.create_task(stopped.wait())
+        await asyncio.wait({stopping, running.failure}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if running.failure.done():
+            running.failure.result()
+
+
+def _stop(stopped: asyncio.Event) -> None:
+    if stopped.is_set():
+        logging.getLogger(__name__).warning("told twice: ending at once; what is not finished is resumed")
+        os._exit(130)
+    stopped.set()
+
+
+def _announce(running: Running, settings: Settings, output: OutputFormat) -> None:
+    """Say where it listens: ports given as 0 are known only now."""
+    backends = {name.value: destination.endpoint for name, destination in settings.endpoints.items()}
+    if output is OutputFormat.JSON:
+        print_json(
+            {
+                "grpc": str(running.grpc),
+                "http": str(running.http),
+                "web": str(running.web),
+                "backends": backends,
+                "data_dir": str(settings.data_dir),
+                "write_back": settings.write_back.value,
+                "method": settings.method,
+                "model": settings.model,
+            }
+        )
+        return
+    screen = console()
+    screen.print(f"OTLP/gRPC   {running.grpc}", f"OTLP/HTTP   http://{running.http}", sep="\n")
+    screen.print(f"API         http://{running.web}/api/runs   (also /healthz, /readyz, /metrics)")
+    screen.print(
+        f"goes on to  {', '.join(sorted(set(backends.values()))) or 'nowhere: set OTEL_EXPORTER_OTLP_ENDPOINT'}"
+    )
+    screen.print(
+        f"analysed by {settings.method}, {settings.model or 'no model'}; kept in {settings.data_dir}"
+    )
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line; what a record carries in ``extra`` becomes fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        document: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        document |= {name: value for name, value in record.__dict__.items() if name not in _STANDARD_FIELDS}
+        if record.exc_info:
+            document["exception"] = self.formatException(record.exc_info)
+        return json.dumps(document, default=str, ensure_ascii=False)
+
+
+def configure_logging(level: int = logging.INFO) -> None:
+    """Log to standard error as JSON lines."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=level, handlers=[handler], force=True)

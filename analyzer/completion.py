@@ -1,0 +1,272 @@
+"""Any litellm model as a ``Model``. The only importer of litellm, and lazily: the import takes seconds.
+
+What goes wrong is told as ``ModelError``. Our own calls must not come back to us
+as agent traffic: local instrumentation is switched off around each call, and the
+call carries an unsampled ``traceparent`` whose trace id begins with
+``OWN_CALL_TRACE_PREFIX``, by which the fast lane knows it in raw bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from opentelemetry import context
+
+from analyzer.errors import ModelError, ModelFailure
+from analyzer.method import Prompt, Reply
+from semconv.markers import OWN_CALL_TRACE_PREFIX
+
+LONGEST_REPLY: Final = 1_000_000
+"""Characters; no answer we ask for is a hundredth of it."""
+
+_DEFAULT_CONTEXT_TOKENS: Final = 32_000
+"""For models that litellm has no entry for."""
+_REASONING_TOKENS: Final = 8_000
+"""Room beside the answer for models that think first; it counts as output."""
+_BYTES_PER_TOKEN: Final = 3
+_SUPPRESSED: Final = (
+    # How OpenTelemetry's, OpenInference's and Traceloop's instrumentations are told to be still.
+    "suppress_instrumentation",
+    "suppress_http_instrumentation",
+    "suppress_language_model_instrumentation",
+)
+_RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_RETRYABLE: Final = frozenset(
+    {ModelFailure.TIMEOUT, ModelFailure.RATE_LIMITED, ModelFailure.CONNECTION, ModelFailure.UNAVAILABLE}
+)
+_DENIED_STATUS: Final = frozenset({401, 402, 403, 404})
+_LAYERS: Final = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Timeout): |\w+Exception - )+")
+"""What litellm wraps around a provider's words."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a call may take, and how it is tried again."""
+
+    timeout_s: float = 120.0
+    """For one attempt."""
+    attempts: int = 4
+    first_wait_s: float = 1.0
+    """Doubled each time, and lengthened by up to a half at random."""
+    longest_wait_s: float = 60.0
+    """Also the most that a ``Retry-After`` is obeyed; a model that asks for more has failed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LiteLLM:
+    """One model by its litellm name: ``gpt-4o``, ``ollama/llama3``, ``openai/…`` with a base URL.
+
+    Keys and base URLs are read by litellm from its own environment variables.
+    """
+
+    name: str
+    patience: Patience = field(default_factory=Patience)
+    api_base: str | None = None
+    api_key: str | None = None
+    context_limit: int | None = None
+    """Tokens; overrides what litellm knows of the model."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _plain: bool = False
+    """Set once the model has refused a response schema."""
+
+    @property
+    def context_tokens(self) -> int:
+        """Return the model's context as set, as litellm knows it, or a careful guess."""
+        known = self.context_limit or _price_list(self.name).get("max_input_tokens")
+        return int(known) if known else _DEFAULT_CONTEXT_TOKENS
+
+    def price(self, prompt: Prompt) -> float | None:
+        """Return the price of the prompt and the longest answer; ``None`` if it is in no price list."""
+        prices = _price_list(self.name)
+        per_input, per_output = prices.get("input_cost_per_token"), prices.get("output_cost_per_token")
+        if per_input is None or per_output is None:
+            return None
+        size = sum(len(message.content.encode(errors="replace")) for message in prompt.messages)
+        return float(size / _BYTES_PER_TOKEN * per_input + self._output_tokens(prompt) * per_output)
+
+    async def prepare(self) -> None:
+        """Import litellm beside the event loop, which the import would hold up for seconds."""
+        await asyncio.to_thread(_litellm)
+
+    async def complete(self, prompt: Prompt) -> Reply:
+        """Ask the model, again after a while if it is busy or away.
+
+        Raises:
+            ModelError: every attempt failed, or the first in a way that trying again cannot mend.
+        """
+        for attempt in range(1, self.patience.attempts + 1):
+            try:
+                return await self._attempt(prompt)
+            except ModelError as error:
+                wait_s = self._wait(error, attempt)
+                if wait_s is None:
+                    raise
+                logger.info(
+                    "model call will be retried",
+                    extra={"kind": error.kind, "attempt": attempt, "wait_s": round(wait_s, 3)},
+                )
+            await self.sleep(wait_s)
+        raise AssertionError("the last attempt either returns or raises")
+
+    def _wait(self, error: ModelError, attempt: int) -> float | None:
+        """Seconds until the next attempt; ``None`` if there should be none."""
+        if not error.retryable or attempt >= self.patience.attempts:
+            return None
+        if error.retry_after_s is not None:
+            return error.retry_after_s if error.retry_after_s <= self.patience.longest_wait_s else None
+        wait_s = self.patience.first_wait_s * 2.0 ** (attempt - 1) * (1 + secrets.randbelow(500) / 1000)
+        return min(wait_s, self.patience.longest_wait_s)
+
+    async def _attempt(self, prompt: Prompt) -> Reply:
+        with_schema = prompt.response_schema is not None and not self._plain
+        try:
+            return await self._call(prompt, with_schema=with_schema)
+        except ModelError as error:
+            if not with_schema or error.kind is not ModelFailure.REFUSED:
+                raise
+        # Many servers know no JSON schema, or no temperature; the prompt says the shape in words too.
+        self._plain = True
+        return await self._call(prompt, with_schema=False)
+
+    async def _call(self, prompt: Prompt, *, with_schema: bool) -> Reply:
+        litellm = _litellm()
+        options: dict[str, Any] = {"temperature": 0.0} if not self._plain else {}
+        if with_schema and prompt.response_schema is not None:
+            options["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {
+                    "name": prompt.response_schema.name,
+                    "schema": dict(prompt.response_schema.schema),
+                    "strict": True,
+                },
+            }
+        try:
+            with _unobserved():
+                async with asyncio.timeout(self.patience.timeout_s):
+                    response = await litellm.acompletion(
+                        model=self.name,
+                        messages=[{"role": m.role, "content": m.content} for m in prompt.messages],
+                        max_tokens=self._output_tokens(prompt),
+                        timeout=self.patience.timeout_s,
+                        max_retries=0,
+                        num_retries=0,
+                        drop_params=True,
+                        api_base=self.api_base,
+                        api_key=self.api_key,
+                        extra_headers={"traceparent": _own_traceparent()},
+                        **options,
+                    )
+        except TimeoutError as error:
+            raise ModelError(
+                f"no reply within {self.patience.timeout_s:g} s", kind=ModelFailure.TIMEOUT, retryable=True
+            ) from error
+        except tuple(litellm.LITELLM_EXCEPTION_TYPES) as error:
+            raise _translated(error, self.patience.timeout_s) from error
+        return _reply(response)
+
+    def _output_tokens(self, prompt: Prompt) -> int:
+        thinks = bool(_price_list(self.name).get("supports_reasoning"))
+        return prompt.max_output_tokens + (_REASONING_TOKENS if thinks else 0)
+
+
+def _litellm() -> Any:
+    """Import litellm as a quiet library: no telemetry, no callbacks, no price list from the network."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    import litellm  # noqa: PLC0415 - seconds; only those who ask a model pay for it
+
+    litellm.telemetry = False
+    litellm.suppress_debug_info = True
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "httpx"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return litellm
+
+
+def _price_list(model: str) -> Mapping[str, Any]:
+    """What litellm's bundled list says of a model; empty if it is not in it."""
+    known = _litellm().model_cost
+    entry = known.get(model) or known.get(model.partition("/")[2])
+    return entry if isinstance(entry, Mapping) else {}
+
+
+def _reply(response: Any) -> Reply:
+    choices = getattr(response, "choices", None) or []
+    text = (choices[0].message.content if choices else None) or ""
+    if len(text) > LONGEST_REPLY:
+        raise ModelError(
+            f"the reply has {len(text)} characters, more than the {LONGEST_REPLY} that are read",
+            kind=ModelFailure.TOO_LARGE,
+        )
+    usage = getattr(response, "usage", None)
+    cost = (getattr(response, "_hidden_params", None) or {}).get("response_cost")
+    return Reply(
+        text=text,
+        input_tokens=int(getattr(usage, "prompt_tokens", 0) or 0),
+        output_tokens=int(getattr(usage, "completion_tokens", 0) or 0),
+        cost_usd=None if cost is None else float(cost),
+    )
+
+
+def _translated(error: Exception, timeout_s: float) -> ModelError:
+    """Our error for one of litellm's, which carry a status, a response, both or neither."""
+    kind = _kind(error, getattr(error, "status_code", None))
+    message = _LAYERS.sub("", " ".join(str(error).split()))[:300]
+    if kind is ModelFailure.TIMEOUT:
+        message = f"no reply within {timeout_s:g} s"
+    retryable = kind in _RETRYABLE
+    after = _retry_after(error) if retryable else None
+    return ModelError(message, kind=kind, retryable=retryable, retry_after_s=after)
+
+
+def _kind(error: Exception, status: int | None) -> ModelFailure:
+    known = _litellm().exceptions
+    if isinstance(error, known.ContextWindowExceededError):
+        kind = ModelFailure.CONTEXT_TOO_LONG
+    elif isinstance(error, known.Timeout):
+        kind = ModelFailure.TIMEOUT
+    elif status == 429:
+        kind = ModelFailure.RATE_LIMITED
+    elif status in _DENIED_STATUS:
+        kind = ModelFailure.DENIED
+    elif isinstance(error, known.APIConnectionError) or "Connection error" in str(error)[:200]:
+        kind = ModelFailure.CONNECTION
+    elif status in _RETRYABLE_STATUS:
+        kind = ModelFailure.UNAVAILABLE
+    else:
+        kind = ModelFailure.REFUSED
+    return kind
+
+
+def _retry_after(error: Exception) -> float | None:
+    """Seconds from a ``Retry-After`` header; dates are not read (no model API sends them)."""
+    response = getattr(error, "response", None)
+    headers = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or {}
+    value = str(headers.get("retry-after", "")).strip()
+    return float(value) if value.replace(".", "", 1).isdigit() else None
+
+
+@contextmanager
+def _unobserved() -> Iterator[None]:
+    """Switch local instrumentation off for what happens inside."""
+    current = context.get_current()
+    for key in _SUPPRESSED:
+        current = context.set_value(key, True, current)
+    token = context.attach(current)
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
+def _own_traceparent() -> str:
+    """An unsampled W3C trace context of our own."""
+    return f"00-{OWN_CALL_TRACE_PREFIX}{secrets.token_hex(8)}-{secrets.token_hex(8)}-00"

@@ -1,0 +1,70 @@
+"""The floor: rules that read nothing. Any figure below theirs shows nothing.
+
+Cost: no model calls. The blamed agent is always the actor of the blamed step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analyzer.method import Inquiry, answered
+from semconv.model import Abstention, Blame, Ranked, Status, Step, StepKind, Trajectory, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomStep:
+    """Blames a step drawn with equal chances, the same one each time for the same content."""
+
+    name: str = "random"
+
+    def investigate(self, trajectory: Trajectory) -> Inquiry:
+        """Return the verdict at once: no prompt is ever yielded."""
+        order = sorted(trajectory.steps, key=_draw)
+        return answered(_verdict(order, 1 / max(1, len(order)), "drawn at random"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstAgentStep:
+    """Blames the first step after step 0 that is neither a tool's nor a person's."""
+
+    name: str = "first-agent-step"
+
+    def investigate(self, trajectory: Trajectory) -> Inquiry:
+        """Return the verdict at once: no prompt is ever yielded."""
+        silent = (StepKind.TOOL, StepKind.HUMAN, StepKind.OTHER)
+        order = sorted(
+            trajectory.steps, key=lambda step: (step.index == 0 or step.kind in silent, step.index)
+        )
+        return answered(_verdict(order, 1 / max(1, len(order)), "the first step of an agent after step 0"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantStep:
+    """Blames the same step in every run; the last one where the run is shorter."""
+
+    name: str = "constant"
+    step: int = 1
+
+    def investigate(self, trajectory: Trajectory) -> Inquiry:
+        """Return the verdict at once: no prompt is ever yielded."""
+        order = sorted(trajectory.steps, key=lambda step: (abs(step.index - self.step), step.index))
+        return answered(_verdict(order, 1 / max(1, len(order)), f"always step {self.step}"))
+
+
+def _draw(step: Step) -> bytes:
+    """Rank by a digest of the content: no generator, no state, no seed to lose."""
+    return hashlib.sha256(f"{step.index}\x00{step.agent}\x00{step.output}".encode()).digest()
+
+
+def _verdict(order: Sequence[Step], probability: float, reason: str) -> Verdict:
+    if not order:
+        return Abstention(status=Status.ERROR, reason="the run has no steps to blame")
+    ranking = tuple(
+        Ranked(step=step.index, agent=step.agent, probability=round(probability, 4)) for step in order[:5]
+    )
+    first = ranking[0]
+    return Blame(
+        agent=first.agent, step=first.step, reason=reason, confidence=first.probability, ranking=ranking
+    )

@@ -1,0 +1,212 @@
+"""Runs and verdicts for people: rich tables and panels.
+
+Text from traces is hostile: it goes through ``plain`` (no control characters,
+no terminal escapes, no bidirectional tricks) and into ``rich.text.Text``, which
+reads no markup.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from rich.box import ROUNDED, SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from semconv.model import AttributeValue, Attribution, Blame, SpanStatus, Status, Step, StepKind, Trajectory
+
+_HEAD: Final = 400
+_KIND_STYLES: Final[Mapping[StepKind, str]] = {
+    StepKind.LLM: "cyan",
+    StepKind.TOOL: "yellow",
+    StepKind.HANDOFF: "magenta",
+    StepKind.AGENT: "green",
+    StepKind.HUMAN: "blue",
+    StepKind.OTHER: "dim",
+}
+_TITLES: Final[Mapping[Status, tuple[str, str]]] = {
+    Status.ATTRIBUTED: ("red", "Who broke it"),
+    Status.NO_FAILURE: ("green", "Nothing broke"),
+    Status.UNDETERMINED: ("yellow", "Undetermined"),
+    Status.ERROR: ("magenta", "Could not analyse"),
+}
+_BAD_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+
+def plain(text: str, limit: int = _HEAD) -> str:
+    """Return one line of at most ``limit`` characters that is safe on any terminal."""
+    cut = text[: 4 * limit]
+    safe = "".join(" " if unicodedata.category(char) in _BAD_CATEGORIES else char for char in cut)
+    folded = " ".join(safe.split())
+    return folded if len(folded) <= limit and len(text) <= 4 * limit else folded[: limit - 1].rstrip() + "…"
+
+
+def steps_table(trajectory: Trajectory, attribution: Attribution | None = None, *, width: int = 100) -> Table:
+    """Return the run's ordered steps, the blamed one marked."""
+    blamed = attribution.verdict.step if attribution and isinstance(attribution.verdict, Blame) else None
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=False)
+    table.add_column("", width=1)
+    table.add_column("step", justify="right", style="dim")
+    table.add_column("agent", no_wrap=True, max_width=24)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("what happened", ratio=1, overflow="fold", min_width=30)
+    table.add_column("", no_wrap=True)
+    room = max(40, width - 50) * 2
+    for step in trajectory.steps:
+        style = "bold red" if step.index == blamed else None
+        table.add_row(
+            Text("▶" if step.index == blamed else ""),
+            str(step.index),
+            Text(plain(step.agent, 24), style=style or ""),
+            Text(step.kind.value, style=_KIND_STYLES[step.kind]),
+            Text(_what(step, room), style=style or ""),
+            _state(step),
+            style=style,
+        )
+    return table
+
+
+def run_heading(trajectory: Trajectory) -> Text:
+    """Return the run in two lines: its task, and what it answered."""
+    text = Text()
+    text.append("task    ", style="dim")
+    text.append(
+        plain(trajectory.task) or "not in the trace", style="bold" if trajectory.task else "dim italic"
+    )
+    if trajectory.output:
+        text.append("\nanswer  ", style="dim")
+        text.append(plain(trajectory.output))
+    if trajectory.reference:
+        text.append("\nright   ", style="dim")
+        text.append(plain(trajectory.reference))
+    for warning in trajectory.warnings:
+        text.append("\nnote    ", style="dim")
+        text.append(plain(warning), style="yellow")
+    return text
+
+
+def verdict_panel(attribution: Attribution, trajectory: Trajectory) -> Panel:
+    """Return the verdict: who, where, why, what would have been right, and how we know."""
+    colour, title = _TITLES[attribution.status]
+    verdict = attribution.verdict
+    lines: list[RenderableType] = []
+    if isinstance(verdict, Blame):
+        lines += [_who(verdict, trajectory), Text(), _field("why", verdict.reason)]
+        if verdict.fix:
+            lines.append(_field("instead", verdict.fix))
+        for evidence in verdict.evidence[:4]:
+            lines.append(_field(f"step {evidence.step}", f"“{plain(evidence.quote, 240)}”"))
+        if len(verdict.ranking) > 1:
+            lines += [Text(), _ranking(verdict)]
+    else:
+        lines.append(_field("why", verdict.reason))
+    lines += [Text(), _how(attribution)]
+    return Panel(
+        Group(*lines), title=title, title_align="left", border_style=colour, box=ROUNDED, padding=(1, 2)
+    )
+
+
+def attributes_table(attributes: Mapping[str, AttributeValue]) -> Table:
+    """Return span attributes as they stand in the backend, names sorted."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in sorted(attributes.items()):
+        table.add_row(name, Text(plain(_shown(value), 160)))
+    return table
+
+
+def console() -> Console:
+    """Return the console for people: standard output."""
+    return Console(highlight=False)
+
+
+def _shown(value: AttributeValue) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, tuple):
+        return ", ".join(str(item) for item in value)
+    return str(value)
+
+
+def _who(blame: Blame, trajectory: Trajectory) -> Text:
+    text = Text()
+    text.append(plain(blame.agent, 60), style="bold red")
+    text.append(f", at step {blame.step} of {len(trajectory.steps)}", style="bold")
+    text.append(" (counted from 0)", style="dim")
+    text.append(
+        f"   confidence {blame.confidence:.0%}", style="bold" if blame.confidence >= 0.5 else "yellow"
+    )
+    if blame.mode:
+        text.append(f"   {plain(blame.mode, 40)}", style="dim")
+    return text
+
+
+def _field(name: str, value: str) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", width=8)
+    grid.add_column(ratio=1, overflow="fold")
+    grid.add_row(name, Text(plain(value, 1200)))
+    return grid
+
+
+def _ranking(blame: Blame) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    for _ in range(4):
+        grid.add_column()
+    for number, suspect in enumerate(blame.ranking[:3]):
+        bar = "█" * max(1, round(20 * suspect.probability))
+        label = "suspects" if number == 0 else ""
+        grid.add_row(
+            Text(label, style="dim"),
+            f"step {suspect.step}",
+            Text(plain(suspect.agent, 30)),
+            Text(f"{bar} {suspect.probability:.0%}", style="red" if number == 0 else "dim"),
+        )
+    return grid
+
+
+def _how(attribution: Attribution) -> Text:
+    effort = attribution.effort
+    parts = [f"method {attribution.method}"]
+    if attribution.model:
+        parts.append(f"model {attribution.model}")
+    if effort.calls:
+        cost = "cost unknown" if effort.cost_usd is None else f"${effort.cost_usd:.4f}"
+        parts.append(f"{effort.calls} calls, {effort.input_tokens + effort.output_tokens} tokens, {cost}")
+    parts.append(f"{effort.duration_s * 1000:.0f} ms")
+    if attribution.truncated:
+        parts.append(f"saw {attribution.coverage:.0%} of the text")
+    if attribution.fallback:
+        parts.append(f"fallback: {plain(attribution.fallback, 120)}")
+    return Text(" · ".join(parts), style="dim")
+
+
+def _what(step: Step, room: int) -> str:
+    match step.kind:
+        case StepKind.TOOL:
+            call = f"{step.target or step.name}({plain(step.input, room // 2)})"
+            return plain(f"{call} → {step.error or step.output}", room)
+        case StepKind.HANDOFF:
+            return plain(f"hands over to {step.target or 'unknown'}", room)
+        case _:
+            return plain(step.output or step.error or step.input or step.name, room)
+
+
+def _state(step: Step) -> Text:
+    marks: Iterable[tuple[str, str]] = (
+        ("error", "red") if step.status is SpanStatus.ERROR else ("", ""),
+        (f"parallel {step.group}", "dim") if step.group is not None else ("", ""),
+        (step.content.value, "dim") if step.content.value not in {"complete", "absent"} else ("", ""),
+    )
+    text = Text()
+    for word, style in marks:
+        if word:
+            text.append(f"{word} ", style=style)
+    return text

@@ -1,0 +1,178 @@
+"""A trajectory made ready for signals: who acts, who relays, what was repaired.
+
+Everything here is read off the trajectory's structure; nothing is learned, and
+no framework is named. All passes are linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from semconv.model import ContentState, SpanStatus, Step, StepKind, Trajectory
+
+HEAD: Final = 20_000
+"""Characters of a step's text that signals read: enough for prose, a bound for dumps."""
+
+_SPACE: Final = re.compile(r"\s+")
+_EXIT_CODE: Final = re.compile(r"exit[ _]?code:?\s*(-?\d+)", re.IGNORECASE)
+_FAULT: Final = re.compile(
+    r"Traceback \(most recent call last\)|^\s*\w*(?:Error|Exception)\b\s*:|\b(?:HTTP|status)\D{0,8}[45]\d\d\b"
+    r"|^\s*\"?(?:error|fatal)\"?\s*:|command not found|timed out|connection refused|permission denied",
+    re.IGNORECASE | re.MULTILINE,
+)
+_OUTPUT_LABEL: Final = re.compile(r"^(?:code )?(?:output|results?)\s*:\s*", re.IGNORECASE)
+_NOTHING: Final = re.compile(
+    r"(?:none|null|nan|\[\]|\{\}|\"\"|''|\(\)"
+    r"|(?:no|0|zero) (?:results?|data|entries|matches|records?|rows|output)\b"
+    r"[^.\n]*|not found|nothing found)?[\s.]*",
+    re.IGNORECASE,
+)
+_LONGEST_NOTHING: Final = 120
+
+
+class Role(StrEnum):
+    """A step's part in the run."""
+
+    ACTING = "acting"
+    """An agent works on the task."""
+    COORDINATING = "coordinating"
+    """An agent says who works next."""
+    CALL = "call"
+    """A tool ran for the agent that owns the step."""
+    RELAYING = "relaying"
+    """A person, or something that only carries out what the step before asked for."""
+    STATING = "stating"
+    """The task is put to the agents."""
+
+
+class Fault(StrEnum):
+    """How a step went wrong, by its own account."""
+
+    NONE = "none"
+    EMPTY = "empty"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A trajectory with what its structure says of each step, by index."""
+
+    trajectory: Trajectory
+    texts: tuple[str, ...]
+    """Each step's output, white space collapsed, at most ``HEAD`` characters."""
+    roles: tuple[Role, ...]
+    faults: tuple[Fault, ...]
+    repaired: tuple[bool, ...]
+    """Whether a later step of the same tool or agent did what this one failed to do."""
+    authors: tuple[int, ...]
+    """The step that answers for this one: itself, or who asked for what it relays."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Return the trajectory's steps."""
+        return self.trajectory.steps
+
+
+def read(trajectory: Trajectory) -> Reading:
+    """Prepare a trajectory for the signals."""
+    steps = trajectory.steps
+    texts = tuple(_SPACE.sub(" ", step.output[:HEAD]).strip() for step in steps)
+    roles = _roles(trajectory, texts)
+    faults = tuple(_fault(step) for step in steps)
+    return Reading(
+        trajectory=trajectory,
+        texts=texts,
+        roles=roles,
+        faults=faults,
+        repaired=_repaired(steps, faults),
+        authors=_authors(roles),
+    )
+
+
+def final_answer(trajectory: Trajectory) -> str:
+    """Return what the run answered; where a trace gives the task for it, what an agent said last."""
+    output = trajectory.output.strip()
+    if output and output != trajectory.task.strip():
+        return output
+    speaking = (StepKind.LLM, StepKind.AGENT)
+    last = (step.output.strip() for step in reversed(trajectory.steps) if step.kind in speaking)
+    return next((text for text in last if text), "")
+
+
+def _roles(trajectory: Trajectory, texts: Sequence[str]) -> tuple[Role, ...]:
+    steps = trajectory.steps
+    thinking = {step.agent for step in steps if step.kind in (StepKind.LLM, StepKind.AGENT)}
+    calling = {step.agent for step in steps if step.kind is StepKind.TOOL}
+    handing_over = {step.agent for step in steps if step.kind is StepKind.HANDOFF}
+    coordinators = handing_over - calling
+    roles: list[Role] = []
+    for position, step in enumerate(steps):
+        following = steps[position + 1] if position + 1 < len(steps) else None
+        if step.kind is StepKind.TOOL:
+            roles.append(Role.CALL if step.agent in thinking else Role.RELAYING)
+        elif step.kind in (StepKind.HUMAN, StepKind.OTHER):
+            roles.append(Role.RELAYING)
+        elif step.kind is StepKind.HANDOFF or step.agent in coordinators or _hands_over(step, following):
+            roles.append(Role.COORDINATING)
+        elif position == 0 and _states_task(trajectory.task, texts[0], following):
+            roles.append(Role.STATING)
+        else:
+            roles.append(Role.ACTING)
+    return tuple(roles)
+
+
+def _hands_over(step: Step, following: Step | None) -> bool:
+    return following is not None and following.kind is StepKind.HANDOFF and following.agent == step.agent
+
+
+def _states_task(task: str, text: str, following: Step | None) -> bool:
+    """A first step that quotes the task is its statement, unless a tool answers it: then it acted too."""
+    head = _SPACE.sub(" ", task).strip()[:120]
+    return bool(head) and head in text and (following is None or following.kind is not StepKind.TOOL)
+
+
+def _fault(step: Step) -> Fault:
+    if step.status is SpanStatus.ERROR or step.error:
+        return Fault.FAILED
+    if step.kind is not StepKind.TOOL:
+        return Fault.NONE  # agents talk about errors without making them
+    text = step.output[:HEAD]
+    code = _EXIT_CODE.search(text[:200])
+    if code and int(code.group(1)) != 0:
+        return Fault.FAILED
+    if not code and _FAULT.search(text[:2_000]):
+        return Fault.FAILED
+    if not text.strip() and step.content is not ContentState.COMPLETE:
+        return Fault.NONE  # we did not see what it returned
+    body = re.sub(r"^[^\n]*\n?", "", text, count=1) if code else text
+    body = _OUTPUT_LABEL.sub("", body.strip())
+    return Fault.EMPTY if len(body) <= _LONGEST_NOTHING and _NOTHING.fullmatch(body) else Fault.NONE
+
+
+def _repaired(steps: Sequence[Step], faults: Sequence[Fault]) -> tuple[bool, ...]:
+    """Walk backwards, remembering which tools and agents went on to succeed."""
+    succeeded: set[tuple[str, str]] = set()
+    repaired = [False] * len(steps)
+    for position in range(len(steps) - 1, -1, -1):
+        step = steps[position]
+        key = (step.kind, step.target or step.agent)
+        if faults[position] is Fault.NONE:
+            succeeded.add(key)
+        else:
+            repaired[position] = key in succeeded
+    return tuple(repaired)
+
+
+def _authors(roles: Sequence[Role]) -> tuple[int, ...]:
+    """Lay what is relayed at the door of the step that asked for it."""
+    authors: list[int] = []
+    asked: int | None = None
+    for position, role in enumerate(roles):
+        if role is not Role.RELAYING:
+            asked = position
+        authors.append(position if role is not Role.RELAYING or asked is None else asked)
+    return tuple(authors)

@@ -1,0 +1,127 @@
+"""Jaeger JSON (``/api/traces``, the UI's download) as an OTLP/JSON document.
+
+Source: jaegertracing/jaeger ``internal/uimodel`` and its OTLP translator, which
+this reverses: microseconds, ``references``, ``logs``, and OTLP fields kept as
+tags. Lists come back as the JSON text Jaeger made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+_KINDS: Final = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
+_STATUSES: Final = {"OK": 1, "ERROR": 2}
+_VALUE_FIELDS: Final = {"int64": "intValue", "float64": "doubleValue", "binary": "bytesValue"}
+_OWN_TAGS: Final = frozenset(
+    {
+        "span.kind",
+        "otel.status_code",
+        "otel.status_description",
+        "otel.scope.name",
+        "otel.scope.version",
+        "otel.library.name",
+        "otel.library.version",
+        "w3c.tracestate",
+        "internal.span.format",
+    }
+)
+
+
+def is_jaeger(document: Mapping[str, Any]) -> bool:
+    """Whether the document is a trace or a search answer of Jaeger's."""
+    return bool(_traces(document))
+
+
+def jaeger_to_otlp(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same spans as an OTLP/JSON ``resourceSpans`` document."""
+    return {
+        "resourceSpans": [
+            _resource_spans(trace, span) for trace in _traces(document) for span in trace["spans"]
+        ]
+    }
+
+
+def _traces(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    data = document.get("data", [document])
+    found = data if isinstance(data, list) else [data]
+    return [
+        trace
+        for trace in found
+        if isinstance(trace, dict) and isinstance(trace.get("spans"), list) and "processes" in trace
+    ]
+
+
+def _resource_spans(trace: Mapping[str, Any], span: Mapping[str, Any]) -> dict[str, Any]:
+    process = trace["processes"].get(span.get("processID"), span.get("process") or {})
+    service = [{"key": "service.name", "value": {"stringValue": str(process.get("serviceName", ""))}}]
+    tags = _tag_values(span.get("tags", ()))
+    scope = {
+        "name": str(tags.get("otel.scope.name", tags.get("otel.library.name", ""))),
+        "version": str(tags.get("otel.scope.version", tags.get("otel.library.version", ""))),
+    }
+    return {
+        "resource": {"attributes": service + _attributes(process.get("tags", ()))},
+        "scopeSpans": [{"scope": scope, "spans": [_span(span, tags)]}],
+    }
+
+
+def _span(span: Mapping[str, Any], tags: Mapping[str, Any]) -> dict[str, Any]:
+    start_ns = int(span.get("startTime", 0)) * 1000
+    trace_id = str(span.get("traceID", "")).rjust(32, "0")
+    parent, links = _references(span, trace_id)
+    return {
+        "traceId": trace_id,
+        "spanId": str(span.get("spanID", "")).rjust(16, "0"),
+        "parentSpanId": parent,
+        "traceState": str(tags.get("w3c.tracestate", "")),
+        "flags": int(span.get("flags", 0)) & 0xFF,
+        "name": str(span.get("operationName", "")),
+        "kind": _KINDS.get(str(tags.get("span.kind")), 1),
+        "startTimeUnixNano": str(start_ns),
+        "endTimeUnixNano": str(start_ns + int(span.get("duration", 0)) * 1000),
+        "attributes": _attributes(tag for tag in span.get("tags", ()) if tag.get("key") not in _OWN_TAGS),
+        "events": [_event(log) for log in span.get("logs", ())],
+        "links": links,
+        "status": {
+            "code": _STATUSES.get(str(tags.get("otel.status_code")), 0),
+            "message": str(tags.get("otel.status_description", "")),
+        },
+    }
+
+
+def _references(span: Mapping[str, Any], trace_id: str) -> tuple[str, list[dict[str, str]]]:
+    """The first CHILD_OF within the trace is the parent; every other reference is a link."""
+    parent, links = str(span.get("parentSpanID", "")), []
+    for reference in span.get("references", ()):
+        other = str(reference.get("traceID", "")).rjust(32, "0")
+        span_id = str(reference.get("spanID", "")).rjust(16, "0")
+        if reference.get("refType") == "CHILD_OF" and other == trace_id and not parent:
+            parent = span_id
+        else:
+            links.append({"traceId": other, "spanId": span_id})
+    return parent, links
+
+
+def _event(log: Mapping[str, Any]) -> dict[str, Any]:
+    fields = _tag_values(log.get("fields", ()))
+    return {
+        "timeUnixNano": str(int(log.get("timestamp", 0)) * 1000),
+        "name": str(fields.get("event", fields.get("message", ""))),
+        "attributes": _attributes(field for field in log.get("fields", ()) if field.get("key") != "event"),
+    }
+
+
+def _tag_values(tags: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {str(tag.get("key")): tag.get("value") for tag in tags}
+
+
+def _attributes(tags: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{"key": str(tag.get("key")), "value": _value(tag.get("type"), tag.get("value"))} for tag in tags]
+
+
+def _value(kind: object, value: object) -> dict[str, Any]:
+    if kind == "bool" or isinstance(value, bool):
+        return {"boolValue": value in {True, "true"}}
+    name = _VALUE_FIELDS.get(str(kind), "stringValue")
+    return {name: value if name in {"doubleValue", "bytesValue"} else str(value)}

@@ -1,0 +1,266 @@
+"""The whole line in one process: receivers, journal, forwarder, slow lane, outbox, API.
+
+Start-up opens what is durable first and the doors last; the way down is the
+other way round: not ready, doors shut, forwarder and slow lane drained by a
+deadline, files closed. What is not finished by then is resumed at the next
+start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from analyzer.composition import carrier_policy, open_analyst
+from analyzer.metrics import ServiceMetrics
+from analyzer.web.app import WebParts, WebServer
+from collector_processor.analyst import Analyst
+from collector_processor.chunks import JournalLimits
+from collector_processor.delivery import OutboxDelivery
+from collector_processor.examine import Examiner
+from collector_processor.exporters import open_exporters
+from collector_processor.forwarder import Forwarder
+from collector_processor.intake import Intake, IntakeRules
+from collector_processor.journal import Journal, open_journal
+from collector_processor.ledger import Ledger
+from collector_processor.loops import own_listener
+from collector_processor.otlp import Exporter, Signal
+from collector_processor.pipeline import Pipeline, PipelineLimits
+from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver
+from collector_processor.runstore import RunStore, StoredVerdict
+from collector_processor.settings import Address, Settings, SettingsError, WriteBack
+
+logger = logging.getLogger(__name__)
+
+DRAIN_S: Final = 20.0
+"""How long a shutdown may take."""
+_EXPIRE_EVERY_S: Final = 60.0
+_DOORS_GRACE_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A service that takes spans."""
+
+    grpc: Address
+    http: Address
+    web: Address
+    instance_id: str
+    recent: Callable[[int], Awaitable[Sequence[StoredVerdict]]]
+    find: Callable[[str], Awaitable[StoredVerdict | None]]
+    failure: asyncio.Future[None]
+    """Raises, to whoever awaits it, what ended a part of the service."""
+
+
+@asynccontextmanager
+async def running_service(
+    settings: Settings, analyst: Analyst | None = None, *, exporters: Mapping[Signal, Exporter] | None = None
+) -> AsyncIterator[Running]:
+    """Run the service until the block ends, then shut down in order.
+
+    Args:
+        settings: all of it.
+        analyst: who analyses; by default what the settings ask for.
+        exporters: where signals go on to; by default where the settings say.
+
+    Raises:
+        SettingsError: the settings contradict each other.
+        CollectorError: a file, port or backend cannot be had; the message says which.
+    """
+    async with AsyncExitStack() as stack:
+        service = _Service(settings, analyst or open_analyst(settings), exporters, stack)
+        yield await service.start()
+        service.is_ready = False
+        logger.info("shutting down")
+
+
+class _Service:
+    """Everything that lives as long as the process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        analyst: Analyst,
+        exporters: Mapping[Signal, Exporter] | None,
+        stack: AsyncExitStack,
+    ) -> None:
+        self._settings: Final = settings
+        self._analyst: Final = analyst
+        self._given_exporters: Final = exporters
+        self._stack: Final = stack
+        self._instance_id: Final = secrets.token_hex(8)
+        self._failure: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
+        self.is_ready = False
+
+    async def start(self) -> Running:
+        """Open everything, the doors last."""
+        settings = self._settings
+        self._refuse_own_endpoint(settings.listeners)
+        journal = await self._open_journal()
+        store = self._open_store()
+        exporters = self._open_exporters()
+        ledger = Ledger(journal.held_items)
+        forwarder = self._start_forwarder(journal, ledger, exporters)
+        examiner, deliveries = self._start_deliveries(journal, store, exporters)
+        pipeline = await self._start_pipeline(journal, examiner)
+        intake = Intake(journal, ledger, forwarder, self._intake_rules(pipeline, exporters))
+        self._background(self._expire(journal))
+        metrics = ServiceMetrics(ledger=ledger, pipeline=pipeline, deliveries=deliveries)
+        parts = WebParts(
+            is_ready=lambda: self.is_ready,
+            recent=lambda limit: examiner.in_db(store.recent, limit),
+            find=lambda run_id: examiner.in_db(store.find, run_id),
+            metrics=metrics.registry,
+            token=settings.token,
+        )
+        running = await self._open_doors(intake, parts)
+        self.is_ready = True
+        return running
+
+    def _refuse_own_endpoint(self, listeners: Sequence[Address]) -> None:
+        for signal, destination in self._settings.endpoints.items():
+            own = own_listener(destination.endpoint, listeners)
+            if own is not None:
+                raise SettingsError(
+                    f"the endpoint for {signal.value}, {destination.endpoint}, is our own listener {own}:"
+                    " spans would go round in circles; set BLAMESPAN_FORWARD_ENDPOINT to the backend"
+                )
+
+    async def _open_journal(self) -> Journal:
+        settings = self._settings
+        limits = JournalLimits(
+            max_pending_bytes=settings.max_pending_bytes, max_retained_bytes=settings.max_retained_bytes
+        )
+        journal = await open_journal(settings.data_dir / "ingest", limits)
+        self._stack.push_async_callback(journal.close)
+        return journal
+
+    def _open_store(self) -> RunStore:
+        store = RunStore(self._settings.data_dir / "runs.sqlite")
+        self._stack.callback(store.close)
+        return store
+
+    def _open_exporters(self) -> Mapping[Signal, Exporter]:
+        if self._given_exporters is not None:
+            return self._given_exporters
+        if not self._settings.endpoints:
+            return {}
+        router = open_exporters(self._settings.endpoints, self._instance_id)
+        self._stack.push_async_callback(router.close)
+        return router.routes
+
+    def _start_forwarder(
+        self, journal: Journal, ledger: Ledger, exporters: Mapping[Signal, Exporter]
+    ) -> Forwarder:
+        forwarder = Forwarder(journal=journal, ledger=ledger, exporters=exporters)
+        self._background(forwarder.run())
+        self._stack.push_async_callback(forwarder.drain, DRAIN_S)  # runs before the one above is cancelled
+        forwarder.resume()
+        return forwarder
+
+    def _start_deliveries(
+        self, journal: Journal, store: RunStore, exporters: Mapping[Signal, Exporter]
+    ) -> tuple[Examiner, tuple[OutboxDelivery, ...]]:
+        deliveries: list[OutboxDelivery] = []
+
+        def wake() -> None:
+            for delivery in deliveries:
+                delivery.wake()
+
+        examiner = Examiner(
+            source=journal,
+            store=store,
+            analyst=self._analyst,
+            policy=carrier_policy(self._settings),
+            wall_ns=time.time_ns,
+            wake_outbox=wake,
+        )
+        self._stack.callback(examiner.close)
+        for signal in (Signal.TRACES, Signal.LOGS):
+            delivery = OutboxDelivery(
+                signal,
+                read=lambda signal: examiner.in_db(store.outbox, signal),
+                forget=lambda ids: examiner.in_db(store.delivered, ids),
+                exporters=exporters,
+            )
+            deliveries.append(delivery)
+            self._background(delivery.run())
+        return examiner, tuple(deliveries)
+
+    async def _start_pipeline(self, journal: Journal, examiner: Examiner) -> Pipeline:
+        settings = self._settings
+        hold_max_s = settings.hold_max / 1000 if settings.write_back is WriteBack.HOLD else None
+        limits = PipelineLimits(
+            assembler=settings.assembler_limits, hold_max_s=hold_max_s, concurrency=settings.concurrency
+        )
+        pipeline = Pipeline(examiner, limits, time.monotonic)
+        journal.on_evicted = pipeline.evicted
+        await pipeline.recover(journal.agent_traces())
+        self._stack.push_async_callback(pipeline.drain, DRAIN_S)
+        self._background(pipeline.run())  # cancelled first: nothing new begins while it drains
+        return pipeline
+
+    def _intake_rules(self, pipeline: Pipeline, exporters: Mapping[Signal, Exporter]) -> IntakeRules:
+        return IntakeRules(
+            instance_id=self._instance_id,
+            now_ns=time.time_ns,
+            holds=pipeline.holds,
+            feed=pipeline.feed,
+            max_item_bytes={signal: exporter.max_bytes for signal, exporter in exporters.items()},
+        )
+
+    async def _open_doors(self, intake: Intake, parts: WebParts) -> Running:
+        settings = self._settings
+        grpc_listen, http_listen, web_listen = settings.listeners
+        rules = DoorRules(
+            token=settings.token,
+            tenant_header_names=settings.tenant_header_names,
+            max_bytes=settings.max_request_bytes,
+        )
+        web = WebServer(parts, web_listen)
+        web_port = await web.start()
+        self._stack.push_async_callback(web.stop)
+        ports: list[int] = []
+        for receiver in (GrpcReceiver(intake, grpc_listen, rules), HttpReceiver(intake, http_listen, rules)):
+            ports.append(await receiver.start())
+            self._stack.push_async_callback(receiver.stop, _DOORS_GRACE_S)
+        bound = (replace(grpc_listen, port=ports[0]), replace(http_listen, port=ports[1]))
+        self._refuse_own_endpoint(bound)  # a port given as 0 is known only now
+        return Running(
+            grpc=bound[0],
+            http=bound[1],
+            web=replace(web_listen, port=web_port),
+            instance_id=self._instance_id,
+            recent=parts.recent,
+            find=parts.find,
+            failure=self._failure,
+        )
+
+    async def _expire(self, journal: Journal) -> None:
+        while True:
+            journal.expire(time.time_ns())
+            await asyncio.sleep(_EXPIRE_EVERY_S)
+
+    def _background(self, work: Coroutine[None, None, None]) -> None:
+        """Run a part for as long as the service; if it fails, the service ends and says why."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._ended)
+        self._stack.push_async_callback(_cancel, task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None and not self._failure.done():
+            error = task.exception()
+            assert error is not None
+            logger.critical("a part of the service failed", exc_info=error)
+            self._failure.set_exception(error)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

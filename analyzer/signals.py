@@ -1,0 +1,372 @@
+"""Evidence per step with no model: what a careful reader would mark in the margin.
+
+Each signal is a function from a ``Reading`` to findings; a finding says which
+step, why, in words, and with what weight. Weights are log-odds chosen by
+reasoning about how often such a mark means the decisive error, not fitted to
+labels: 4 and more for what is wrong beyond dispute (a sum that does not add up,
+the crash that ended the run), 1 to 2 for what usually matters, below 1 for what
+often does not. Findings may be negative: reasons not to blame.
+
+Cost: no calls; linear in the text, microseconds to a few milliseconds a run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from analyzer.figures import derivable, numbers, wrong_sums
+from analyzer.reading import HEAD, Fault, Reading, Role, final_answer
+from semconv.model import SpanStatus, Step, StepKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One reason to blame a step, or not to."""
+
+    step: int
+    signal: str
+    """Name of the signal, low cardinality."""
+    weight: float
+    """Log-odds added to the step."""
+    reason: str
+    quote: str = ""
+    """Verbatim from the step; empty where the mark is not in its text."""
+    quoted_step: int | None = None
+    """The step that is quoted, where it is another."""
+
+
+Signal: TypeAlias = Callable[[Reading], Iterator[Finding]]
+
+_QUOTE: Final = 160
+_MOST_FIGURES: Final = 40
+_RECENT_FIGURES: Final = 12
+_MADE_UP: Final = re.compile(
+    r"\b(?:let(?:'s| us) (?:assume|say|suppose|pretend)|(?:we|I)(?:'ll| will| can)? assum(?:e|ed|ing)\b"
+    r"|assuming\b"
+    r"|simulat(?:e|ed|ing)\b|hypothetical\w*|placeholder|mock(?:ed)? (?:data|up|result)|dummy (?:data|value)"
+    r"|sample data|example data|for (?:demonstration|illustration)\b|as an example dataset|fabricat\w+"
+    r"|from (?:my )?(?:memory|general knowledge)|based on (?:my )?(?:general|prior|common) knowledge)",
+    re.IGNORECASE,
+)
+_HEDGE: Final = re.compile(
+    r"\b(?:I (?:think|believe|guess)|probably|presumably|might be|may be|appears to be|seems to be|roughly"
+    r"|it is (?:likely|possible)|not (?:entirely )?(?:sure|certain)|without (?:further )?verif\w+)",
+    re.IGNORECASE,
+)
+_GIVE_UP: Final = re.compile(
+    r"\b(?:I(?:'m| am|'ve| have)? (?:was |been )?(?:unable|not able)"
+    r"|(?:cannot|can't|could not|couldn't) (?:be )?"
+    r"(?:find|access|complete|determine|retrieve|locate|answer|proceed|verif\w+)"
+    r"|unable to (?:find|access|complete"
+    r"|determine|retrieve|locate|answer|proceed)|no (?:further )?information (?:is )?available)",
+    re.IGNORECASE,
+)
+_ADMITS_FAULT: Final = re.compile(
+    r"\b(?:error|fail\w*|issue|exception|did(?:n't| not)|could(?:n't| not)|unable|empty|nothing|no results?"
+    r"|not found|unavailable|timed? ?out|retry\w*|again|instead|wrong|incorrect|unexpected"
+    r"|fix\w*|correct(?:ed)?)\b",
+    re.IGNORECASE,
+)
+_CLAIMS_DONE: Final = re.compile(
+    r"\b(?:confirmed|verified|is correct|are correct|accurate|final answer|conclu(?:de|sion)|therefore"
+    r"|the (?:answer|result) is|successfully|has been (?:confirmed|verified))\b",
+    re.IGNORECASE,
+)
+
+
+def crash(reading: Reading) -> Iterator[Finding]:
+    """The failure after which nothing succeeded: it ended the run."""
+    for position in range(len(reading.steps) - 1, -1, -1):
+        if reading.faults[position] is not Fault.FAILED:
+            if reading.roles[position] is not Role.RELAYING:
+                return
+            continue
+        if not reading.repaired[position]:
+            step = reading.steps[position]
+            yield Finding(
+                step=reading.authors[position],
+                quoted_step=position,
+                signal="unhandled_error",
+                weight=5.0 if reading.roles[position] is not Role.RELAYING else 1.5,
+                reason=f"{_what(step)} failed, nothing mended it, the run ended: {_error_words(step)}",
+                quote=_fault_quote(step),
+            )
+            return
+
+
+def unrepaired_fault(reading: Reading) -> Iterator[Finding]:
+    """A failed or empty result that no later step of the same tool or agent made good."""
+    for position, fault in enumerate(reading.faults):
+        if fault is Fault.NONE or reading.repaired[position]:
+            continue
+        step = reading.steps[position]
+        failed = fault is Fault.FAILED
+        yield Finding(
+            step=reading.authors[position],
+            quoted_step=position,
+            signal="unrepaired_error" if failed else "empty_result",
+            weight=2.5 if step.status is SpanStatus.ERROR else 1.0 if failed else 0.8,
+            reason=f"{_what(step)} {'failed' if failed else 'returned nothing'} and was not repaired later"
+            + (f": {_error_words(step)}" if failed else ""),
+            quote=_fault_quote(step),
+        )
+
+
+def ignored_fault(reading: Reading) -> Iterator[Finding]:
+    """An agent that goes on after a failed or empty result as if there had been one."""
+    for position in range(1, len(reading.steps)):
+        before = position - 1
+        if reading.faults[before] is Fault.NONE or reading.repaired[before]:
+            continue
+        text = reading.texts[position]
+        if reading.roles[position] is not Role.ACTING or not text or _ADMITS_FAULT.search(text):
+            continue
+        if not _CLAIMS_DONE.search(text) and not numbers(text) - numbers(reading.texts[before]):
+            continue
+        yield Finding(
+            step=position,
+            signal="ignored_error",
+            weight=2.0,
+            reason=f"went on as if {_what(reading.steps[before])} had given a result, though it had not",
+            quote=text[:_QUOTE],
+        )
+
+
+def wrong_sum(reading: Reading) -> Iterator[Finding]:
+    """A calculation that does not add up, where it is first made."""
+    seen: set[float] = set()
+    for position, step in enumerate(reading.steps):
+        if reading.roles[position] is Role.RELAYING:
+            continue
+        for text in (step.output[:HEAD], step.input[:HEAD] if step.kind is StepKind.TOOL else ""):
+            for error in wrong_sums(text):
+                if error.stated in seen:
+                    continue
+                seen.add(error.stated)
+                yield Finding(
+                    step=position,
+                    signal="wrong_computation",
+                    weight=6.0,
+                    reason=f"the calculation “{error.quote}” is wrong: it gives {error.right:g}",
+                    quote=error.quote,
+                )
+
+
+def unsupported_figure(reading: Reading) -> Iterator[Finding]:
+    """A figure of the final answer that appears from nowhere: no tool, person or input showed it.
+
+    The run failed, so its answer is taken to be wrong; the step that brought the
+    figure in is where it went wrong. A figure that two plain operations on known
+    ones give may have been worked out, and counts for less.
+    """
+    answer = numbers(_answer(reading)) - _ordinary(reading.trajectory.task)
+    if len(answer) > _MOST_FIGURES:
+        return  # a dump, not an answer
+    known = set(numbers(reading.trajectory.task[:HEAD]))
+    recent = deque(sorted(known), maxlen=_RECENT_FIGURES)
+    blamed: set[float] = set()
+    for position, step in enumerate(reading.steps):
+        entered = numbers(step.input[:HEAD])
+        recent.extend(sorted(entered - known))
+        known |= entered
+        stated = numbers(step.output[:HEAD])
+        if reading.roles[position] in (Role.ACTING, Role.COORDINATING):
+            for value in sorted((answer & stated) - known - blamed):
+                blamed.add(value)
+                worked_out = derivable(value, recent)
+                yield Finding(
+                    step=position,
+                    signal="unsupported_figure",
+                    weight=0.8 if worked_out else 3.0,
+                    reason=f"brings in {value:g}, which ends up in the answer and which "
+                    + (
+                        "can only have been worked out here"
+                        if worked_out
+                        else "nothing before it shows or gives"
+                    ),
+                    quote=_around(step.output, value),
+                )
+        recent.extend(sorted(stated - known))
+        known |= stated
+
+
+def answer_origin(reading: Reading) -> Iterator[Finding]:
+    """Where the answer of a failed run first appears: everything after it repeats it."""
+    answer = _fold(_answer(reading))
+    if not 3 <= len(answer) <= 200 or answer in _fold(reading.trajectory.task):
+        return
+    for position, text in enumerate(reading.texts):
+        if answer not in _fold(text):
+            continue
+        author = reading.authors[position]
+        if reading.roles[position] is not Role.STATING:
+            yield Finding(
+                step=author,
+                signal="answer_origin",
+                weight=1.5 if author == position else 1.0,
+                reason="the answer that the run ended with, and failed with, first appears here",
+                quote=_verbatim(reading.steps[position].output, _answer(reading)),
+                quoted_step=position,
+            )
+        return
+
+
+def right_answer_seen(reading: Reading) -> Iterator[Finding]:
+    """With the right answer known: while it stood in the run, the run could still succeed."""
+    reference = _fold(reading.trajectory.reference or "")
+    if len(reference) < 3 or reference in _fold(reading.trajectory.task):
+        return
+    last = max((i for i, text in enumerate(reading.texts) if reference in _fold(text)), default=-1)
+    for position in range(last + 1):
+        yield Finding(
+            step=position,
+            signal="right_answer_seen",
+            weight=-1.5,
+            reason=f"the right answer still stood in the run at step {last}",
+        )
+
+
+def made_up(reading: Reading) -> Iterator[Finding]:
+    """Assumed, simulated or placeholder data in place of real ones."""
+    yield from _worded(
+        reading, _MADE_UP, "made_up_data", 1.2, "works with assumed or made-up data instead of finding out"
+    )
+
+
+def hedging(reading: Reading) -> Iterator[Finding]:
+    """A guess where the task wants to know."""
+    yield from _worded(reading, _HEDGE, "hedging", 0.3, "guesses instead of finding out")
+
+
+def gave_up(reading: Reading) -> Iterator[Finding]:
+    """Saying that it cannot be done: more often the end of a failure than its beginning."""
+    yield from _worded(reading, _GIVE_UP, "gave_up", 0.4, "gives up")
+
+
+def repetition(reading: Reading) -> Iterator[Finding]:
+    """The same call, or the same words, once more: a loop; the first repeat is marked.
+
+    Trying again what failed is no loop: a fault since the last time excuses it.
+    """
+    first: dict[tuple[str, str, str], int] = {}
+    marked: set[tuple[str, str, str]] = set()
+    for position, step in enumerate(reading.steps):
+        said = (
+            reading.texts[position]
+            if step.kind is not StepKind.TOOL
+            else f"{step.target} {step.input[:HEAD]}"
+        )
+        if reading.roles[position] is Role.RELAYING or len(said) < 20:
+            continue
+        key = (step.agent, step.kind, said)
+        since = reading.faults[first[key] : position] if key in first else ()
+        if key in first and key not in marked and all(fault is Fault.NONE for fault in since):
+            marked.add(key)
+            yield Finding(
+                step=position,
+                signal="loop",
+                weight=0.7,
+                reason=f"does again what step {first[key]} did, with the same words",
+                quote=said[:_QUOTE] if step.kind is not StepKind.TOOL else "",
+            )
+        first.setdefault(key, position)
+
+
+def unchecked_claim(reading: Reading) -> Iterator[Finding]:
+    """An agent that declares a result right without anything having been looked up since the claim."""
+    for position, text in enumerate(reading.texts):
+        if reading.roles[position] is not Role.ACTING or not _CLAIMS_DONE.search(text):
+            continue
+        before = reading.roles[position - 1] if position else None
+        if before is Role.ACTING and "```" not in text:
+            yield Finding(
+                step=position,
+                signal="unverified_claim",
+                weight=0.5,
+                reason="declares a result without having checked it",
+                quote=_match_quote(_CLAIMS_DONE, reading.steps[position]),
+            )
+
+
+SIGNALS: Final[tuple[Signal, ...]] = (
+    crash,
+    unrepaired_fault,
+    ignored_fault,
+    wrong_sum,
+    unsupported_figure,
+    answer_origin,
+    right_answer_seen,
+    made_up,
+    hedging,
+    gave_up,
+    repetition,
+    unchecked_claim,
+)
+
+
+def findings(reading: Reading, signals: Sequence[Signal] = SIGNALS) -> tuple[Finding, ...]:
+    """Collect every signal's findings, in the order of the signals."""
+    return tuple(finding for signal in signals for finding in signal(reading))
+
+
+def _worded(
+    reading: Reading, pattern: re.Pattern[str], signal: str, weight: float, reason: str
+) -> Iterator[Finding]:
+    for position, step in enumerate(reading.steps):
+        if reading.roles[position] not in (Role.ACTING, Role.COORDINATING):
+            continue
+        if pattern.search(step.output[:HEAD]):
+            quote = _match_quote(pattern, step)
+            yield Finding(step=position, signal=signal, weight=weight, reason=reason, quote=quote)
+
+
+def _answer(reading: Reading) -> str:
+    return final_answer(reading.trajectory)[:HEAD]
+
+
+def _ordinary(task: str) -> frozenset[float]:
+    """Figures that say nothing: those of the task, and the smallest whole numbers (list markers)."""
+    return numbers(task[:HEAD]) | frozenset(float(n) for n in range(4))
+
+
+def _what(step: Step) -> str:
+    if step.kind is StepKind.TOOL:
+        return f"the tool {step.target}" if step.target else f"{step.agent}'s call"
+    return f"{step.agent}'s step"
+
+
+def _error_words(step: Step) -> str:
+    return (step.error or _fault_quote(step) or "no message")[:_QUOTE]
+
+
+def _fault_quote(step: Step) -> str:
+    lines = [line.strip() for line in step.output[:HEAD].splitlines() if line.strip()]
+    telling = [line for line in lines if re.search(r"error|exception|fail|exit", line, re.IGNORECASE)]
+    return (telling[-1] if telling else lines[0] if lines else "")[:_QUOTE]
+
+
+def _match_quote(pattern: re.Pattern[str], step: Step) -> str:
+    found = pattern.search(step.output[:HEAD])
+    if found is None:
+        return ""
+    start = max(0, found.start() - 40)
+    return step.output[start : found.end() + 80].strip()
+
+
+def _around(text: str, value: float) -> str:
+    shown = f"{value:,.10g}" if f"{value:,.10g}" in text else f"{value:.10g}"
+    at = text.find(shown)
+    return text[max(0, at - 60) : at + 60].strip() if at >= 0 else ""
+
+
+def _fold(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip().casefold()
+
+
+def _verbatim(text: str, wanted: str) -> str:
+    at = text.casefold().find(wanted.strip().casefold())
+    return text[at : at + len(wanted.strip())][:_QUOTE] if at >= 0 else ""

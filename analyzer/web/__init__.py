@@ -1,0 +1,1 @@
+"""What `serve` answers over HTTP besides OTLP: health, metrics, and verdicts as JSON."""

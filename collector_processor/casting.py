@@ -1,0 +1,128 @@
+"""Who acted, where neither span nor ancestors say.
+
+Tool executors own the calls of others (AG2's ``_Group_Tool_Executor``); plain
+functions in langgraph have no agent span, but their answers appear under their
+name in later messages; a handoff names the next speaker. What remains is
+``unknown``, never a guess.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from collector_processor.acts import Act, Stage
+from semconv.dialects import Action, ActionKind
+from semconv.dialects.transfers import is_plain_transfer, transfer_target
+from semconv.model import AgentSource
+
+
+def name_by_messages(stage: Stage, steps: Iterable[Act]) -> None:
+    """Name model calls after the messages that quote them with a speaker.
+
+    The text must be one speaker's only.
+    """
+    nameless = [act for act in steps if act.agent is None and act.action.kind is ActionKind.LLM]
+    if not nameless:
+        return
+    speakers: defaultdict[str, set[str]] = defaultdict(set)
+    for action in filter(None, stage.actions):
+        for message in (*action.heard, *action.said):
+            if message.name and message.role == "assistant" and message.text:
+                speakers[message.text].add(message.name)
+    for act in nameless:
+        for message in act.action.said:
+            if len(names := speakers.get(message.text, set())) == 1:
+                act.agent, act.agent_source = next(iter(names)), AgentSource.METADATA
+
+
+def name_by_request(steps: Sequence[Act]) -> None:
+    """Give a nameless tool call to the agent whose model call asked for it, by call id, else by name."""
+    asked_by_id: dict[str, Act] = {}
+    asked_by_name: dict[str, Act] = {}
+    for act in steps:
+        for call in act.action.requested:
+            asked_by_name[call.name] = act
+            if call.call_id:
+                asked_by_id[call.call_id] = act
+        if act.agent is None and act.action.tool is not None:
+            asker = asked_by_id.get(act.action.call_id) or asked_by_name.get(act.action.tool)
+            if asker is not None and asker.agent is not None:
+                act.agent, act.agent_source = asker.agent, AgentSource.METADATA
+
+
+def name_by_handoff(steps: Sequence[Act], groups: Mapping[int, int]) -> None:
+    """Give nameless steps to the agent that was handed over to, until the next handoff.
+
+    Not inside parallel groups, and not to an agent that has steps under its own name elsewhere:
+    then a nameless step is somebody else's.
+    """
+    own = {act.agent for act in steps if act.agent is not None and act.action.kind is not ActionKind.HANDOFF}
+    current: str | None = None
+    for act in steps:
+        if act.agent is None and current is not None and act.position not in groups:
+            act.agent, act.agent_source = current, AgentSource.HANDOFF
+        target = _passes_to(act.action)
+        if target is not None:
+            current = None if target in own else target
+
+
+def _passes_to(action: Action) -> str | None:
+    if action.kind is ActionKind.HANDOFF:
+        return action.target
+    targets = [transfer_target(call.name, call.arguments) for call in action.requested]
+    return next(filter(None, targets), None)
+
+
+def plain(name: str) -> str:
+    """Return a name without case, spaces and punctuation: ``Research Agent`` is ``research_agent``."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+class Agents:
+    """The names of a run's agents, found again however they are spelled."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = {plain(name): name for name in names}
+
+    def find(self, name: str) -> str | None:
+        """Return the agent called ``name``, or ``None``."""
+        return self._names.get(plain(name))
+
+    def named_at_the_end_of(self, tool: str) -> str | None:
+        """Return the agent that a tool like ``go_researcher`` or ``call-analyst`` is named after."""
+        stem = plain(tool)
+        ends = [name for key, name in self._names.items() if key and key != stem and stem.endswith(key)]
+        return max(ends, key=len, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What kind of step an act is in the end."""
+
+    kind: ActionKind
+    target: str | None = None
+    """The tool called, or the agent handed over to."""
+
+
+def settle(act: Act, following: Act | None, agents: Agents) -> Settled:
+    """Return kind and target of a step, now that the run's agents are known.
+
+    A tool named after an agent that speaks next is a handoff (AG2's are plain tools); a tool named
+    like a transfer, to nobody who is known, with arguments of its own is not.
+    """
+    action = act.action
+    if action.kind is ActionKind.HANDOFF:
+        target = action.target and (agents.find(action.target) or action.target)
+        is_known = target is not None and agents.find(target) is not None
+        if action.tool is None or is_known or is_plain_transfer(action.input):
+            return Settled(ActionKind.HANDOFF, target)
+        return Settled(ActionKind.TOOL, action.tool)
+    if action.kind is ActionKind.TOOL:
+        if action.target is not None:  # delegated, and nothing shows the delegate at work
+            return Settled(ActionKind.HANDOFF, agents.find(action.target) or action.target)
+        named = agents.named_at_the_end_of(action.tool or "")
+        if named is not None and named != act.agent and following is not None and following.agent == named:
+            return Settled(ActionKind.HANDOFF, named)
+    return Settled(action.kind, action.tool)

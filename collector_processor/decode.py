@@ -1,0 +1,194 @@
+"""OTLP protobuf → our records. With ``encode`` the only reader of protobuf messages.
+
+Most requests parse at once; one that does not is mended first (``salvage``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from sys import intern
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from collector_processor.otlp import MalformedRequestError
+from collector_processor.salvage import LOGS, MAX_NESTING, TOO_DEEP, TRACES, mend
+from semconv.model import (
+    Attributes,
+    AttributeValue,
+    Event,
+    Link,
+    LogRecord,
+    Resource,
+    Scope,
+    Span,
+    SpanId,
+    SpanStatus,
+    TraceId,
+)
+
+TRACE_ID_BYTES: Final = 16
+SPAN_ID_BYTES: Final = 8
+EVENT_NAME: Final = "event.name"
+"""Where SDKs before OTLP 1.5 put a log record's event name."""
+
+_STATUS: Final = (SpanStatus.UNSET, SpanStatus.OK, SpanStatus.ERROR)
+_SCALARS: Final = frozenset({"string_value", "int_value", "bool_value", "double_value", "bytes_value"})
+_NESTED: Final = frozenset({"array_value", "kvlist_value"})
+_NO_ATTRIBUTES: Final[Attributes] = {}
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """The spans of one request."""
+
+    spans: tuple[Span, ...]
+    rejected: int = 0
+    """Spans that are none: ids of a wrong length, or unreadable."""
+
+
+def decode(body: bytes) -> Decoded:
+    """Read an ``ExportTraceServiceRequest``.
+
+    Spans of one resource or scope share its record.
+
+    Raises:
+        MalformedRequestError: the bytes are no such request.
+    """
+    request, rejected = _parse(body, ExportTraceServiceRequest, TRACES)
+    spans: list[Span] = []
+    for resource_spans in request.resource_spans:
+        resource = _resource(resource_spans)
+        for scope_spans in resource_spans.scope_spans:
+            scope = _scope(scope_spans)
+            for raw in scope_spans.spans:
+                if len(raw.trace_id) == TRACE_ID_BYTES and len(raw.span_id) == SPAN_ID_BYTES:
+                    spans.append(_span(raw, resource, scope))
+                else:
+                    rejected += 1
+    return Decoded(spans=tuple(spans), rejected=rejected)
+
+
+def decode_logs(body: bytes) -> tuple[LogRecord, ...]:
+    """Read an ``ExportLogsServiceRequest``; unreadable records are left out.
+
+    Raises:
+        MalformedRequestError: the bytes are no such request.
+    """
+    request, _ = _parse(body, ExportLogsServiceRequest, LOGS)
+    return tuple(_log_records(request))
+
+
+def _parse(body: bytes, kind: type[M], name: str) -> tuple[M, int]:
+    """Return the request, and how many of its leaves could not be read."""
+    try:
+        return kind.FromString(body), 0
+    except DecodeError:
+        mended = mend(body, name)
+    try:
+        return kind.FromString(mended.body), mended.rejected
+    except DecodeError as error:
+        raise MalformedRequestError(str(error)) from error
+
+
+def _log_records(request: ExportLogsServiceRequest) -> Iterable[LogRecord]:
+    for resource_logs in request.resource_logs:
+        resource = _resource(resource_logs)
+        for scope_logs in resource_logs.scope_logs:
+            scope = _scope(scope_logs)
+            for raw in scope_logs.log_records:
+                attributes = _attributes(raw.attributes)
+                event = Event(
+                    name=raw.event_name or str(attributes.get(EVENT_NAME) or ""),
+                    time_ns=raw.time_unix_nano or raw.observed_time_unix_nano,
+                    attributes=attributes,
+                    body=_value(raw.body, 0),
+                )
+                trace_id, span_id = raw.trace_id, raw.span_id
+                yield LogRecord(
+                    trace_id=TraceId(trace_id.hex()) if len(trace_id) == TRACE_ID_BYTES else None,
+                    span_id=SpanId(span_id.hex()) if len(span_id) == SPAN_ID_BYTES else None,
+                    event=event,
+                    scope=scope,
+                    resource=resource,
+                )
+
+
+# ``raw`` below are protobuf messages; their generated types would not make this safer to read.
+
+
+def _resource(raw: Any) -> Resource:
+    return Resource(attributes=_attributes(raw.resource.attributes), schema_url=raw.schema_url)
+
+
+def _scope(raw: Any) -> Scope:
+    scope = raw.scope
+    return Scope(
+        name=intern(scope.name),
+        version=scope.version,
+        attributes=_attributes(scope.attributes),
+        schema_url=raw.schema_url,
+    )
+
+
+def _span(raw: Any, resource: Resource, scope: Scope) -> Span:
+    parent = raw.parent_span_id
+    status = raw.status
+    events, links = raw.events, raw.links
+    return Span(
+        trace_id=TraceId(raw.trace_id.hex()),
+        span_id=SpanId(raw.span_id.hex()),
+        parent_id=SpanId(parent.hex()) if len(parent) == SPAN_ID_BYTES and any(parent) else None,
+        name=raw.name,
+        kind=raw.kind,
+        start_ns=raw.start_time_unix_nano,
+        end_ns=raw.end_time_unix_nano,
+        status=_STATUS[status.code] if 0 <= status.code < len(_STATUS) else SpanStatus.UNSET,
+        status_message=status.message,
+        attributes=_attributes(raw.attributes),
+        events=tuple(map(_event, events)) if events else (),
+        links=tuple(map(_link, links)) if links else (),
+        scope=scope,
+        resource=resource,
+        trace_state=raw.trace_state,
+        flags=raw.flags,
+        dropped_attributes=raw.dropped_attributes_count,
+    )
+
+
+def _event(raw: Any) -> Event:
+    return Event(name=raw.name, time_ns=raw.time_unix_nano, attributes=_attributes(raw.attributes))
+
+
+def _link(raw: Any) -> Link:
+    return Link(
+        trace_id=TraceId(raw.trace_id.hex()),
+        span_id=SpanId(raw.span_id.hex()),
+        attributes=_attributes(raw.attributes),
+    )
+
+
+def _attributes(raw: Sequence[Any]) -> Attributes:
+    if not raw:
+        return _NO_ATTRIBUTES
+    return {intern(pair.key): _value(pair.value, 0) for pair in raw}
+
+
+def _value(raw: Any, depth: int) -> AttributeValue:
+    """Return an ``AnyValue``; recursion is bounded by ``MAX_NESTING``."""
+    kind = raw.WhichOneof("value")
+    if kind in _SCALARS:
+        scalar: AttributeValue = getattr(raw, kind)
+        return scalar
+    if kind not in _NESTED:
+        return None
+    if depth >= MAX_NESTING:
+        return TOO_DEEP
+    if kind == "array_value":
+        return tuple([_value(each, depth + 1) for each in raw.array_value.values])
+    return {pair.key: _value(pair.value, depth + 1) for pair in raw.kvlist_value.values}

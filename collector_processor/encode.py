@@ -1,0 +1,168 @@
+"""Our records → OTLP protobuf. With ``decode`` the only writer of protobuf messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
+
+from semconv.model import (
+    Attributes,
+    AttributeValue,
+    Event,
+    Link,
+    LogRecord,
+    Resource,
+    Scope,
+    Span,
+    SpanStatus,
+)
+
+_STATUS: Final[Mapping[SpanStatus, int]] = {SpanStatus.UNSET: 0, SpanStatus.OK: 1, SpanStatus.ERROR: 2}
+_INT64: Final = range(-(2**63), 2**63)
+
+T = TypeVar("T", Span, LogRecord)
+
+
+def encode(spans: Iterable[Span]) -> bytes:
+    """Return an ``ExportTraceServiceRequest``; neighbours of one resource and scope share a group.
+
+    Joined ``logs`` are not spans' and are left out.
+    """
+    request = ExportTraceServiceRequest()
+    for resource, by_scope in _grouped(spans):
+        group = request.resource_spans.add(schema_url=resource.schema_url)
+        _write(group.resource.attributes, resource.attributes)
+        for scope, members in by_scope:
+            inner = group.scope_spans.add(schema_url=scope.schema_url)
+            _write_scope(inner.scope, scope)
+            for span in members:
+                _write_span(inner.spans.add(), span)
+    return request.SerializeToString()
+
+
+def encode_logs(records: Iterable[LogRecord]) -> bytes:
+    """Return an ``ExportLogsServiceRequest``; observed when they happened."""
+    request = ExportLogsServiceRequest()
+    for resource, by_scope in _grouped(records):
+        group = request.resource_logs.add(schema_url=resource.schema_url)
+        _write(group.resource.attributes, resource.attributes)
+        for scope, members in by_scope:
+            inner = group.scope_logs.add(schema_url=scope.schema_url)
+            _write_scope(inner.scope, scope)
+            for record in members:
+                _write_record(inner.log_records.add(), record)
+    return request.SerializeToString()
+
+
+def encode_attributes(attributes: Attributes) -> bytes:
+    """Return ``attributes`` as the bytes of repeated ``Span.attributes`` (field 9).
+
+    Appended to a span's message they add to its attributes, as protobuf concatenates repeated fields.
+    """
+    message = SpanMessage()
+    _write(message.attributes, attributes)
+    return message.SerializeToString()
+
+
+def _grouped(items: Iterable[T]) -> Iterator[tuple[Resource, list[tuple[Scope, list[T]]]]]:
+    """Yield neighbours that share resource and scope, without changing their order."""
+    resource: Resource | None = None
+    groups: list[tuple[Scope, list[T]]] = []
+    for item in items:
+        if resource is None or (item.resource is not resource and item.resource != resource):
+            if resource is not None:
+                yield resource, groups
+            resource, groups = item.resource, []
+        if not groups or (groups[-1][0] is not item.scope and groups[-1][0] != item.scope):
+            groups.append((item.scope, []))
+        groups[-1][1].append(item)
+    if resource is not None:
+        yield resource, groups
+
+
+# ``raw`` below are protobuf messages; their generated types would not make this safer to read.
+
+
+def _write_scope(raw: Any, scope: Scope) -> None:
+    raw.name, raw.version = scope.name, scope.version
+    _write(raw.attributes, scope.attributes)
+
+
+def _write_span(raw: Any, span: Span) -> None:
+    raw.trace_id = bytes.fromhex(span.trace_id)
+    raw.span_id = bytes.fromhex(span.span_id)
+    if span.parent_id is not None:
+        raw.parent_span_id = bytes.fromhex(span.parent_id)
+    raw.name, raw.kind = span.name, span.kind
+    raw.start_time_unix_nano, raw.end_time_unix_nano = span.start_ns, span.end_ns
+    raw.trace_state, raw.flags = span.trace_state, span.flags
+    raw.dropped_attributes_count = span.dropped_attributes
+    if span.status is not SpanStatus.UNSET:
+        raw.status.code = _STATUS[span.status]
+    if span.status_message:
+        raw.status.message = span.status_message
+    _write(raw.attributes, span.attributes)
+    for event in span.events:
+        _write_event(raw.events.add(), event)
+    for link in span.links:
+        _write_link(raw.links.add(), link)
+
+
+def _write_event(raw: Any, event: Event) -> None:
+    raw.name, raw.time_unix_nano = event.name, event.time_ns
+    _write(raw.attributes, event.attributes)
+
+
+def _write_link(raw: Any, link: Link) -> None:
+    raw.trace_id, raw.span_id = bytes.fromhex(link.trace_id), bytes.fromhex(link.span_id)
+    _write(raw.attributes, link.attributes)
+
+
+def _write_record(raw: Any, record: LogRecord) -> None:
+    event = record.event
+    raw.time_unix_nano = raw.observed_time_unix_nano = event.time_ns
+    raw.event_name = event.name
+    if record.trace_id is not None:
+        raw.trace_id = bytes.fromhex(record.trace_id)
+    if record.span_id is not None:
+        raw.span_id = bytes.fromhex(record.span_id)
+    if event.body is not None:
+        _write_value(raw.body, event.body)
+    _write(raw.attributes, event.attributes)
+
+
+def _write(raw: Any, attributes: Attributes) -> None:
+    for name, value in attributes.items():
+        pair = raw.add(key=name)
+        _write_value(pair.value, value)
+
+
+def _write_value(raw: AnyValue, value: AttributeValue) -> None:
+    """Fill an ``AnyValue``. As deep as ``value``, which is our own or was cut by ``decode``."""
+    match value:
+        case None:
+            raw.SetInParent()
+        case bool():
+            raw.bool_value = value
+        case int() if value in _INT64:
+            raw.int_value = value
+        case int():
+            raw.string_value = str(value)
+        case float():
+            raw.double_value = value
+        case str():
+            raw.string_value = value
+        case bytes():
+            raw.bytes_value = value
+        case Mapping():
+            raw.kvlist_value.SetInParent()
+            _write(raw.kvlist_value.values, value)
+        case _:
+            raw.array_value.SetInParent()
+            for each in value:
+                _write_value(raw.array_value.values.add(), each)

@@ -1,0 +1,368 @@
+"""From the journal to the backend: every row, until it is there or refused for good.
+
+Each signal of each tenant has a lane of its own, so that a throttled tenant or
+a dead signal holds up only itself. Fresh rows are sent from memory; a lane that
+falls behind stops taking them there and reads its backlog from the journal, in
+order, until it has caught up. Neighbouring small rows go in one request, large
+ones are cut between items to what the backend takes.
+
+What the backend refuses for good is cut in halves until the bad item stands
+alone, and only that is counted as rejected. What was accepted is not sent
+again, as long as this process lives; after a crash, rows that were not yet
+noted as done are (at least once).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Final
+
+from collector_processor.chunks import MEBIBYTE, Chunk, Queue
+from collector_processor.journal import Journal
+from collector_processor.ledger import Ledger
+from collector_processor.otlp import Delivered, Exporter, NoSuchService, Rejected, Signal, TryLater
+from collector_processor.survey import item_count
+from collector_processor.wire import halve, split_by_size
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwarderLimits:
+    """How hard it tries."""
+
+    max_in_flight: int = 8
+    """Requests of one lane at once."""
+    batch_bytes: int = MEBIBYTE
+    """Neighbouring rows go in one request up to this size."""
+    lane_memory_bytes: int = 16 * MEBIBYTE
+    """Bodies one lane keeps in memory before it relies on the journal."""
+    memory_bytes: int = 128 * MEBIBYTE
+    """The same for all lanes; beyond it each still has one request's worth."""
+    first_wait_s: float = 0.5
+    longest_wait_s: float = 30.0
+    no_service_s: float = 300.0
+    """How long a signal that the backend does not take is dropped before it is tried once more."""
+    futile_sends: int = 48
+    """Refusals of one request's parts, without a single success, after which the rest is not tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Time and chance, handed in."""
+
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    uniform: Callable[[float, float], float] = random.uniform
+    now: Callable[[], float] = monotonic
+
+
+@dataclass(slots=True)
+class _Lane:
+    queue: Queue
+    memory: deque[Chunk] = field(default_factory=deque)
+    memory_bytes: int = 0
+    known: set[int] = field(default_factory=set)
+    """Rows in memory or in flight."""
+    in_flight: int = 0
+    waiting: int = 0
+    """Requests in flight whose next try is later."""
+    is_behind: bool = False
+    """There are rows in the journal, after ``cursor``, that are not known here."""
+    cursor: int = 0
+    is_reading: bool = False
+    missed: int | None = None
+    """The lowest row that was said to be in the journal while it was being read."""
+    failures: int = 0
+    """Rounds of tries that failed since the last success."""
+    was_told: bool = False
+    """That the backend asks to wait was logged."""
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.memory or self.in_flight or self.is_behind or self.is_reading)
+
+    def fall_behind(self, seq: int) -> None:
+        """Rely on the journal from row ``seq`` on."""
+        self.cursor = min(self.cursor, seq - 1) if self.is_behind else seq - 1
+        self.is_behind = True
+        if self.is_reading:
+            self.missed = seq if self.missed is None else min(self.missed, seq)
+
+    def has_read(self, upto_seq: int, *, is_more: bool) -> None:
+        """Go on behind what was read, unless more was said to be there meanwhile."""
+        missed, self.missed, self.is_reading = self.missed, None, False
+        if missed is not None and missed <= upto_seq:
+            self.cursor = missed - 1
+        else:
+            self.cursor = upto_seq
+            self.is_behind = is_more or missed is not None
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What became of one request's parts."""
+
+    delivered: int = 0
+    """Sends that succeeded."""
+    refused: int = 0
+    """Sends that were refused for good."""
+    rejected: int = 0
+    """Items that were."""
+    reason: str = ""
+
+
+class Forwarder:
+    """Lives on one event loop; ``run`` does the work."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        ledger: Ledger,
+        exporters: Mapping[Signal, Exporter],
+        limits: ForwarderLimits | None = None,
+        surroundings: Surroundings | None = None,
+    ) -> None:
+        """Make it; a signal without an exporter is kept, not forwarded."""
+        self._journal: Final = journal
+        self._ledger: Final = ledger
+        self._exporters: Final = exporters
+        self._limits: Final = limits or ForwarderLimits()
+        self._around: Final = surroundings or Surroundings()
+        self._lanes: dict[Queue, _Lane] = {}
+        self._memory_bytes = 0
+        self._no_service_until: dict[Signal, float] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped: Final = asyncio.Event()
+        self._idle: Final = asyncio.Event()
+        self._idle.set()
+        journal.on_released = self.released
+
+    def offer(self, chunk: Chunk) -> None:
+        """Take a row that is durable. Never blocks; rows come in the order of their seqs."""
+        if chunk.queue.signal not in self._exporters:
+            self._ledger.settle(chunk.queue.signal, kept=chunk.items)
+            self._journal.mark_done((chunk,))
+            return
+        lane = self._lane(chunk.queue)
+        if lane.is_behind or not self._has_room(lane, chunk.size):
+            lane.fall_behind(chunk.seq)
+        else:
+            self._remember(lane, chunk)
+        self._pump(lane)
+
+    def released(self, queue: Queue, seq: int) -> None:
+        """Take note that rows of the journal from ``seq`` on may be sent now."""
+        lane = self._lane(queue)
+        lane.fall_behind(seq)
+        self._pump(lane)
+
+    def resume(self) -> None:
+        """Take up what an earlier process left in the journal."""
+        for queue in tuple(self._journal.waiting):
+            self.released(queue, 1)
+
+    async def run(self) -> None:
+        """Send until drained or cancelled."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            for lane in tuple(self._lanes.values()):
+                self._pump(lane)
+            await self._stopped.wait()
+
+    async def drain(self, deadline_s: float) -> None:
+        """Send what there is until the deadline, then stop; what is left stays in the journal."""
+        try:
+            async with asyncio.timeout(deadline_s):
+                await self._idle.wait()
+        except TimeoutError:
+            logger.warning("stopped before everything was forwarded")
+        self._group = None
+        for task in tuple(self._tasks):
+            task.cancel()
+        self._stopped.set()
+
+    # Lanes.
+
+    def _lane(self, queue: Queue) -> _Lane:
+        lane = self._lanes.get(queue)
+        if lane is None:
+            lane = self._lanes[queue] = _Lane(queue=queue)
+            self._idle.clear()
+        return lane
+
+    def _has_room(self, lane: _Lane, size: int) -> bool:
+        limits = self._limits
+        if lane.memory_bytes + size > limits.lane_memory_bytes:
+            return not lane.memory_bytes
+        return self._memory_bytes + size <= limits.memory_bytes or not lane.memory_bytes
+
+    def _remember(self, lane: _Lane, chunk: Chunk) -> None:
+        lane.memory.append(chunk)
+        lane.known.add(chunk.seq)
+        lane.memory_bytes += chunk.size
+        self._memory_bytes += chunk.size
+
+    def _pump(self, lane: _Lane) -> None:
+        """Start whatever can be started."""
+        if self._group is None:
+            return
+        signal = lane.queue.signal
+        if signal not in self._exporters:
+            self._keep_all(lane)
+        while lane.memory and lane.in_flight < self._limits.max_in_flight and not lane.waiting:
+            lane.in_flight += 1
+            self._start(self._ship(lane, self._take(lane)))
+        if lane.is_behind and not lane.is_reading and not lane.memory:
+            lane.is_reading = True
+            self._start(self._read(lane))
+        if lane.is_idle:
+            self._lanes.pop(lane.queue, None)
+            if not self._lanes:
+                self._idle.set()
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        assert self._group is not None
+        task = self._group.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _take(self, lane: _Lane) -> list[Chunk]:
+        """Take neighbouring rows for one request; all came the same way."""
+        chunks = [lane.memory.popleft()]
+        size = chunks[0].size
+        while lane.memory and lane.memory[0].hops == chunks[0].hops:
+            size += lane.memory[0].size
+            if size > self._limits.batch_bytes:
+                break
+            chunks.append(lane.memory.popleft())
+        return chunks
+
+    async def _read(self, lane: _Lane) -> None:
+        """Read a part of the lane's backlog."""
+        room = self._limits.lane_memory_bytes // 2
+        backlog = await self._journal.read_pending(lane.queue, lane.cursor, room, lane.known)
+        if backlog.lost:
+            self._ledger.settle(lane.queue.signal, lost=sum(chunk.items for chunk in backlog.lost))
+            self._journal.mark_done(backlog.lost)
+        for chunk in backlog.chunks:
+            self._remember(lane, chunk)
+        lane.has_read(backlog.upto_seq, is_more=backlog.is_more)
+        self._pump(lane)
+
+    # One request.
+
+    async def _ship(self, lane: _Lane, chunks: list[Chunk]) -> None:
+        signal = lane.queue.signal
+        body = chunks[0].body if len(chunks) == 1 else b"".join(chunk.body for chunk in chunks)
+        parts = deque(split_by_size(body, self._exporters[signal].max_bytes))
+        tally = _Tally()
+        while parts:
+            await self._send(lane, chunks[0].hops, parts, tally)
+        items = sum(chunk.items for chunk in chunks)
+        rejected = min(tally.rejected, items)
+        if rejected:
+            logger.warning(
+                "backend rejected for good",
+                extra={"signal": signal.value, "items": rejected, "reason": tally.reason},
+            )
+        self._ledger.settle(signal, forwarded=items - rejected, rejected=rejected)
+        self._done(lane, chunks)
+        lane.in_flight -= 1
+        self._pump(lane)
+
+    async def _send(self, lane: _Lane, hops: tuple[str, ...], parts: deque[bytes], tally: _Tally) -> None:
+        """Send the first of ``parts``; put back what must be sent again, or in halves."""
+        signal = lane.queue.signal
+        if self._has_no_service(signal):
+            tally.rejected += sum(item_count(signal, part) for part in parts)
+            parts.clear()
+            return
+        part = parts.popleft()
+        outcome = await self._exporters[signal].send(signal, part, lane.queue.tenant, hops)
+        match outcome:
+            case Delivered(rejected=rejected, message=message):
+                tally.delivered += 1
+                tally.rejected += rejected
+                tally.reason = message if rejected else tally.reason
+                self._recover(lane, signal)
+            case TryLater(after_s=after_s, reason=reason):
+                parts.appendleft(part)
+                await self._wait(lane, after_s, reason)
+            case Rejected(reason=reason):
+                tally.refused += 1
+                tally.reason = reason
+                self._bisect(signal, part, parts, tally)
+            case NoSuchService(reason=reason):
+                parts.appendleft(part)
+                tally.reason = reason
+                self._drop_signal(signal, reason)
+
+    def _bisect(self, signal: Signal, part: bytes, parts: deque[bytes], tally: _Tally) -> None:
+        """Put both halves of what was refused in front, or count it as rejected."""
+        halves = halve(part)
+        if halves is None:
+            tally.rejected += item_count(signal, part)
+        elif not tally.delivered and tally.refused >= self._limits.futile_sends:
+            # It is not one bad item: the backend refuses all we send (wrong credentials, say).
+            tally.rejected += item_count(signal, part) + sum(item_count(signal, other) for other in parts)
+            parts.clear()
+        else:
+            parts.extendleft(reversed(halves))
+
+    def _has_no_service(self, signal: Signal) -> bool:
+        return self._around.now() < self._no_service_until.get(signal, float("-inf"))
+
+    def _drop_signal(self, signal: Signal, reason: str) -> None:
+        if signal not in self._no_service_until:
+            logger.warning(
+                "backend does not take this signal", extra={"signal": signal.value, "reason": reason}
+            )
+        self._no_service_until[signal] = self._around.now() + self._limits.no_service_s
+
+    def _recover(self, lane: _Lane, signal: Signal) -> None:
+        """Note that the backend takes things (again)."""
+        self._no_service_until.pop(signal, None)
+        lane.failures = 0
+        if lane.was_told:
+            lane.was_told = False
+            logger.info("backend takes requests again", extra={"signal": signal.value})
+
+    async def _wait(self, lane: _Lane, after_s: float | None, reason: str) -> None:
+        """Sleep as long as the backend wishes, or ever longer; nothing new starts in this lane."""
+        if not lane.was_told:
+            lane.was_told = True
+            logger.warning(
+                "backend asks to wait", extra={"signal": lane.queue.signal.value, "reason": reason}
+            )
+        limits = self._limits
+        # Requests in flight fail together: a round of them counts as one failure.
+        ceiling = min(limits.longest_wait_s, limits.first_wait_s * 2 ** min(lane.failures, 16))
+        lane.failures += not lane.waiting
+        lane.waiting += 1
+        try:
+            await self._around.sleep(
+                self._around.uniform(ceiling / 2, ceiling) if after_s is None else after_s
+            )
+        finally:
+            lane.waiting -= 1
+
+    def _keep_all(self, lane: _Lane) -> None:
+        """Settle rows of a signal that goes nowhere."""
+        chunks = list(lane.memory)
+        lane.memory.clear()
+        self._ledger.settle(lane.queue.signal, kept=sum(chunk.items for chunk in chunks))
+        self._done(lane, chunks)
+
+    def _done(self, lane: _Lane, chunks: Sequence[Chunk]) -> None:
+        for chunk in chunks:
+            lane.known.discard(chunk.seq)
+            lane.memory_bytes -= chunk.size
+            self._memory_bytes -= chunk.size
+        self._journal.mark_done(chunks)

@@ -1,0 +1,476 @@
+"""The durable buffer between acknowledging and forwarding.
+
+Who does what: the event loop keeps the accounts and decides; the writer's
+thread commits; the keeper's thread reads, compacts and deletes. Segments are
+written in order and deleted whole once nothing in them is needed; one in which
+little is needed (a throttled tenant's rows, a few agent traces) is compacted
+first. Only rows not yet forwarded may cause a refusal; what is kept for
+analysis is evicted instead, the longest silent trace first.
+
+Durable means: committed with ``synchronous=FULL`` before ``append`` returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from collector_processor.assembler import TraceKey
+from collector_processor.chunks import (
+    Backlog,
+    Chunk,
+    Entry,
+    JournalError,
+    JournalLimits,
+    Queue,
+    SegmentSummary,
+    State,
+    Totals,
+    Wanted,
+    segment_of,
+)
+from collector_processor.journal_accounts import Accounts, TraceRows
+from collector_processor.journal_keeper import DirectoryLock, JournalKeeper
+from collector_processor.journal_writer import (
+    Append,
+    Detach,
+    Forget,
+    JournalWriter,
+    Mark,
+    Rewrite,
+    Stop,
+    WriterEvents,
+)
+from collector_processor.notes import TraceArrival
+from collector_processor.otlp import RefusedError, Signal, Tenant
+from collector_processor.segments import SegmentDirectory, SegmentFile
+from semconv.model import TraceId
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_FOLDER: Final = "ingest"
+_FAILED_RETRY_S: Final = 60.0
+"""What we ask of clients when only a restart helps."""
+_TIDY_DELAY_S: Final = 0.2
+"""How long deletions and compactions may wait for company."""
+
+
+class Journal:
+    """Lives on one event loop; make it with ``open_journal``."""
+
+    def __init__(
+        self,
+        directory: SegmentDirectory,
+        keeper: JournalKeeper,
+        lock: DirectoryLock,
+        summaries: Sequence[SegmentSummary],
+        limits: JournalLimits,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        last = max((*directory.numbers(), *(summary.number for summary in summaries)), default=0)
+        self._loop: Final = loop
+        self._keeper: Final = keeper
+        self._lock: Final = lock
+        self._keeper_thread: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-keeper")
+        self._writer: Final = JournalWriter(
+            directory,
+            last + 1,
+            limits,
+            self._post,
+            WriterEvents(rotated=self._retired, failed=self._failed),
+        )
+        self._accounts: Final = Accounts(limits)
+        self._recovered: tuple[TraceArrival, ...] = ()
+        self._settled: set[int] = set()
+        """Rows that are done, though the disk does not say so yet."""
+        self._written: set[int] = set()
+        """Rows of ``_settled`` that the disk knows by now, while a read may have seen it before."""
+        self._reads = 0
+        self._tidying: asyncio.TimerHandle | None = None
+        self._chores: set[asyncio.Task[None]] = set()
+        self._appending: set[asyncio.Future[tuple[Chunk, ...]]] = set()
+        self._is_closed = False
+        self.failure: Final[asyncio.Future[None]] = loop.create_future()
+        """Raises, to whoever awaits it, if the writer fails by a fault of ours; cancelled by ``close``."""
+        self.on_released: Callable[[Queue, int], None] = _ignore_released
+        """Told that held rows of a queue, from a seq on, are pending now."""
+        self.on_evicted: Callable[[tuple[TraceKey, ...]], None] = _ignore_evicted
+        """Told which traces lost their spans before they were analysed."""
+        self._restore(summaries)
+        self._writer.start()
+
+    def _restore(self, summaries: Iterable[SegmentSummary]) -> None:
+        arrivals: list[TraceArrival] = []
+        for summary in summaries:
+            self._accounts.restore(summary)
+            arrivals += [
+                TraceArrival(
+                    seq=entry.seq,
+                    signal=entry.signal,
+                    tenant=entry.tenant,
+                    trace_id=entry.note.trace_id,
+                    received_ns=entry.received_ns,
+                    byte_count=entry.note.byte_count,
+                    notes=entry.note.spans,
+                    is_held=entry.state is State.HELD,
+                )
+                for entry in summary.index
+            ]
+        self._recovered = tuple(arrivals)
+        self._tidy_soon()
+
+    def _post(self, callback: Callable[[], None]) -> None:
+        """Run something on the event loop; called from other threads."""
+        self._loop.call_soon_threadsafe(callback)
+
+    # Writing.
+
+    async def append(
+        self, entries: Sequence[Entry], then: Callable[[tuple[Chunk, ...]], None] | None = None
+    ) -> tuple[Chunk, ...]:
+        """Store rows in one commit; return them once they are durable.
+
+        Args:
+            entries: the rows of one request.
+            then: called with the rows as soon as they are durable, in the order of
+                commits, even if the caller was cancelled meanwhile.
+
+        Raises:
+            RefusedError: there is no room, or the disk refuses; nothing was stored.
+        """
+        if self._is_closed or self.failure.done():
+            raise RefusedError("the journal takes nothing any more", retry_after_s=_FAILED_RETRY_S)
+        rows = tuple(entries)
+        self._accounts.admit(rows)
+        future: asyncio.Future[tuple[Chunk, ...]] = self._loop.create_future()
+
+        def done(answer: tuple[int, ...] | RefusedError) -> None:
+            if isinstance(answer, RefusedError):
+                self._accounts.cancel(rows)
+                if not future.done():
+                    future.set_exception(answer)
+                return
+            chunks = self._accounts.stored(rows, answer)
+            if then is not None:
+                then(chunks)
+            if not future.done():
+                future.set_result(chunks)
+            self._evict_over_quota()
+
+        self._appending.add(future)
+        future.add_done_callback(self._appending.discard)
+        self._writer.submit(Append(entries=rows, done=done))
+        return await future
+
+    def _evict_over_quota(self) -> None:
+        if self._accounts.is_over_quota:
+            self._evict(self._accounts.overdue(0))
+
+    def mark_done(self, chunks: Iterable[Chunk]) -> None:
+        """Note that rows need no forwarding any more. Written soon, not at once."""
+        by_segment: defaultdict[int, list[int]] = defaultdict(list)
+        for chunk in chunks:
+            self._accounts.settled(chunk)
+            self._settled.add(chunk.seq)
+            by_segment[segment_of(chunk.seq)].append(chunk.seq)
+        for number, seqs in by_segment.items():
+            self._mark(number, tuple(seqs), State.DONE, partial(self._wrote, tuple(seqs)))
+        self._tidy_soon()
+
+    def _mark(self, segment: int, seqs: tuple[int, ...], state: State, done: Callable[[], None]) -> None:
+        self._writer.submit(Mark(segment=segment, seqs=seqs, state=state, done=done))
+
+    def _wrote(self, seqs: tuple[int, ...]) -> None:
+        """Stop remembering rows that the disk knows to be done, once no read is under way."""
+        self._written.update(seqs)
+        if not self._reads:
+            self._settled -= self._written
+            self._written.clear()
+
+    # Reading for the forwarder.
+
+    @property
+    def waiting(self) -> Mapping[Queue, Totals]:
+        """What is not forwarded yet, pending and held, for each queue."""
+        return self._accounts.waiting
+
+    def held_items(self, signal: Signal) -> int:
+        """Return how many of a signal's items are in the journal and not forwarded."""
+        return sum(totals.items for queue, totals in self.waiting.items() if queue.signal is signal)
+
+    async def read_pending(
+        self, queue: Queue, after_seq: int, max_bytes: int, skip: Iterable[int] = ()
+    ) -> Backlog:
+        """Read a queue's pending rows in order.
+
+        Args:
+            queue: whose.
+            after_seq: where to go on.
+            max_bytes: how much to read; at least one row comes, if there is one.
+            skip: rows that the caller has already.
+        """
+        wanted = Wanted(
+            queue=queue,
+            after_seq=after_seq,
+            upto_seq=self._accounts.last_seq,  # a row is read only once its writer knows of it
+            max_bytes=max_bytes,
+            skip=frozenset((*self._settled, *skip)),
+        )
+        backlog = await self._keep(partial(self._keeper.waiting, wanted))
+        settled = self._settled
+        return replace(
+            backlog,
+            chunks=tuple(chunk for chunk in backlog.chunks if chunk.seq not in settled),
+            lost=tuple(chunk for chunk in backlog.lost if chunk.seq not in settled),
+        )
+
+    async def _keep(self, work: Callable[[], T]) -> T:
+        """Run ``work`` on the keeper's thread."""
+        self._reads += 1
+        try:
+            return await self._loop.run_in_executor(self._keeper_thread, work)
+        finally:
+            self._reads -= 1
+            self._wrote(())
+
+    # Agent traces.
+
+    def knows(self, tenant: Tenant) -> Container[TraceId]:
+        """Return the tenant's agent traces, to be asked whether a trace id is among them."""
+        return _Known(self._accounts.traces, tenant)
+
+    def agent_traces(self) -> tuple[TraceArrival, ...]:
+        """Return, once, what an earlier process recorded of agent traces, in order."""
+        recovered, self._recovered = self._recovered, ()
+        return recovered
+
+    async def read_trace(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
+        """Return the trace's rows, each with only that trace's spans; empty once reclaimed."""
+        return await self._fragments(Signal.TRACES, key, self._rows(key).rows)
+
+    async def read_logs(self, key: TraceKey) -> tuple[bytes, ...]:
+        """Return log requests with only this trace's records."""
+        return tuple(body for _, body in await self._fragments(Signal.LOGS, key, self._rows(key).logs))
+
+    async def held_rows(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
+        """Return the trace's rows that wait for a verdict."""
+        return await self._fragments(Signal.TRACES, key, self._rows(key).held)
+
+    def _rows(self, key: TraceKey) -> TraceRows:
+        return self._accounts.traces.get(key) or TraceRows()
+
+    async def _fragments(
+        self, signal: Signal, key: TraceKey, seqs: Iterable[int]
+    ) -> tuple[tuple[int, bytes], ...]:
+        wanted = tuple(seqs)
+        if not wanted:
+            return ()
+        return await self._keep(partial(self._keeper.fragments, signal, key.trace_id, wanted))
+
+    async def release_held(self, key: TraceKey) -> None:
+        """Let the trace's held rows go on as they are."""
+        await asyncio.gather(*self._release(key))
+
+    def _release(self, key: TraceKey) -> list[asyncio.Future[None]]:
+        trace = self._rows(key)
+        held, trace.held = trace.held, set()
+        queue = Queue(Signal.TRACES, key.tenant)
+        futures: list[asyncio.Future[None]] = []
+        by_segment: defaultdict[int, list[int]] = defaultdict(list)
+        for seq in sorted(held):
+            by_segment[segment_of(seq)].append(seq)
+        for number, seqs in by_segment.items():
+            futures.append(self._loop.create_future())
+            done = partial(self._released, futures[-1], queue, seqs[0])
+            self._mark(number, tuple(seqs), State.PENDING, done)
+        return futures
+
+    def _released(self, future: asyncio.Future[None], queue: Queue, seq: int) -> None:
+        self.on_released(queue, seq)
+        if not future.done():
+            future.set_result(None)
+
+    async def rewrite_held(self, seq: int, body: bytes) -> None:
+        """Let one held row go on as ``body``; nothing happens if it is gone, or went on already.
+
+        Raises:
+            RefusedError: the disk refuses; the row is still held.
+        """
+        key = self._accounts.holder(seq)
+        if key is None:
+            return
+        future: asyncio.Future[None] = self._loop.create_future()
+
+        def done(refused: RefusedError | None) -> None:
+            if refused is not None:
+                future.set_exception(refused)
+                return
+            self._rows(key).held.discard(seq)
+            self._released(future, Queue(Signal.TRACES, key.tenant), seq)
+
+        self._writer.submit(Rewrite(seq=seq, body=body, done=done))
+        await future
+
+    def forget(self, key: TraceKey) -> None:
+        """Stop keeping a trace for analysis; what of it is not forwarded yet still goes on."""
+        self._release(key)
+        trace = self._accounts.forget(key)
+        by_segment: defaultdict[int, list[int]] = defaultdict(list)
+        for seq in trace.seqs():
+            by_segment[segment_of(seq)].append(seq)
+        for number, seqs in by_segment.items():
+            self._writer.submit(Forget(segment=number, seqs=tuple(seqs), trace_id=key.trace_id))
+        self._tidy_soon()
+
+    def expire(self, now_ns: int) -> None:
+        """Evict traces that were silent for too long; to be called now and then."""
+        self._evict(self._accounts.overdue(now_ns))
+
+    def _evict(self, keys: Sequence[TraceKey]) -> None:
+        for key in keys:
+            self.forget(key)
+        if keys:
+            logger.warning("traces evicted before their analysis", extra={"traces": len(keys)})
+            self.on_evicted(tuple(keys))
+
+    # Tidying.
+
+    def _retired(self, number: int) -> None:
+        self._accounts.retired(number)
+        self._tidy_soon()
+
+    def _tidy_soon(self) -> None:
+        if self._tidying is None and not self._is_closed:
+            self._tidying = self._loop.call_later(_TIDY_DELAY_S, self.tidy)
+
+    def tidy(self) -> None:
+        """Start deleting what nobody needs and compacting what few need."""
+        self._tidying = None
+        for number in self._accounts.take_deletable():
+            self._writer.submit(Detach(segment=number, done=partial(self._delete, number)))
+        compactable = self._accounts.take_compactable()
+        if compactable is not None:
+            self._start(self._compact(*compactable))
+
+    def _start(self, chore: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(chore)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+    def _delete(self, number: int, writers: SegmentFile | None) -> None:
+        self._start(self._deleted(number, writers))
+
+    async def _deleted(self, number: int, writers: SegmentFile | None) -> None:
+        await self._keep(partial(self._keeper.delete, number, writers))
+        self._accounts.deleted(number)
+        self._settled = {seq for seq in self._settled if segment_of(seq) != number}
+
+    async def _compact(self, number: int, retained: Mapping[int, frozenset[TraceId]]) -> None:
+        try:
+            stored = await self._keep(partial(self._keeper.compact, number, retained))
+        except sqlite3.Error as error:
+            logger.warning("journal segment cannot be compacted", extra={"reason": str(error)})
+            stored = 0  # not tried again
+        self._accounts.compacted(number, stored)
+        self._tidy_soon()
+
+    # The end.
+
+    @property
+    def commits(self) -> int:
+        """Transactions that stored rows, since the start."""
+        return self._writer.commits
+
+    def _failed(self, error: BaseException) -> None:
+        refused = RefusedError("the journal's writer has failed", retry_after_s=_FAILED_RETRY_S)
+        for future in tuple(self._appending):
+            if not future.done():
+                future.set_exception(refused)
+        if not self.failure.done():
+            self.failure.set_exception(error)
+
+    async def close(self) -> None:
+        """Write what is queued, close the files, let others in."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._tidying is not None:
+            self._tidying.cancel()
+        self._writer.submit(Stop())
+        await self._loop.run_in_executor(None, self._writer.join)
+        await asyncio.gather(*self._chores)
+        await self._keep(self._keeper.close)
+        self._keeper_thread.shutdown()
+        self._lock.release()
+        self.failure.cancel()
+
+
+class _Known:
+    """The trace ids of one tenant that are known as agents'."""
+
+    def __init__(self, traces: Container[TraceKey], tenant: Tenant) -> None:
+        self._traces: Final = traces
+        self._tenant: Final = tenant
+
+    def __contains__(self, trace_id: object) -> bool:
+        return (self._tenant, trace_id) in self._traces
+
+
+async def open_journal(
+    data_dir: Path,
+    limits: JournalLimits | None = None,
+    make_segment: Callable[[Path, int], SegmentFile] = SegmentFile,
+) -> Journal:
+    """Open the journal in a data directory, or make it; everything acknowledged is there again.
+
+    Raises:
+        JournalError: another process uses it, a newer version wrote it, or it cannot be made.
+    """
+    directory = SegmentDirectory(path=data_dir / _FOLDER, make=make_segment)
+    loop = asyncio.get_running_loop()
+    lock = await loop.run_in_executor(None, _lock, data_dir)
+    keeper = JournalKeeper(directory)
+    try:
+        summaries = await loop.run_in_executor(None, keeper.recover)
+    except BaseException:
+        keeper.close()
+        lock.release()
+        raise
+    return Journal(directory, keeper, lock, summaries, limits or JournalLimits())
+
+
+def _lock(data_dir: Path) -> DirectoryLock:
+    try:
+        (data_dir / _FOLDER).mkdir(parents=True, exist_ok=True)
+        return DirectoryLock(data_dir)
+    except OSError as error:
+        raise JournalError(f"the journal cannot be kept in {data_dir}: {error.strerror}") from error
+
+
+def is_in_use(data_dir: Path) -> bool:
+    """Whether a running process has the journal in this data directory."""
+    try:
+        DirectoryLock(data_dir).release()
+    except JournalError:
+        return True
+    except OSError:  # there is no such directory, or none that we may write to
+        return False
+    return False
+
+
+def _ignore_released(queue: Queue, seq: int) -> None:
+    """Nobody forwards yet."""
+
+
+def _ignore_evicted(keys: tuple[TraceKey, ...]) -> None:
+    """Nobody analyses yet."""

@@ -1,0 +1,294 @@
+"""What the journal knows without reading: which bytes wait where, and for whom. Pure.
+
+Lives on the event loop. A row is *open* until it was forwarded, and *retained*
+while an agent trace in it may still be analysed; a segment with neither can be
+deleted, one with little of either is worth compacting.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from collector_processor.assembler import TraceKey
+from collector_processor.chunks import (
+    ROW_OVERHEAD_BYTES,
+    Chunk,
+    Entry,
+    IndexEntry,
+    JournalLimits,
+    Queue,
+    SegmentSummary,
+    State,
+    Totals,
+    first_seq,
+    segment_of,
+)
+from collector_processor.otlp import RefusedError, Signal
+from semconv.model import TraceId
+
+_FULL_RETRY_S: Final = 10.0
+"""What we ask of clients when the backend is behind by all that we may store."""
+_BUSY_RETRY_S: Final = 1.0
+"""What we ask of clients when the disk is behind."""
+_WORTH_COMPACTING: Final = 4 << 20
+"""Bytes; smaller segments are left alone."""
+
+
+@dataclass(slots=True)
+class TraceRows:
+    """Where an agent trace's spans and log records lie."""
+
+    rows: dict[int, int] = field(default_factory=dict)
+    """Rows with spans: seq → bytes of this trace."""
+    logs: dict[int, int] = field(default_factory=dict)
+    """Rows with log records: seq → bytes of this trace."""
+    held: set[int] = field(default_factory=set)
+    last_ns: int = 0
+    """When something of it last arrived."""
+
+    @property
+    def size(self) -> int:
+        """Bytes it counts for against the quota of analysis."""
+        own = sum(self.rows.values()) + sum(self.logs.values())
+        return own + ROW_OVERHEAD_BYTES * (len(self.rows) + len(self.logs))
+
+    def seqs(self) -> Iterator[int]:
+        """All its rows."""
+        yield from self.rows
+        yield from self.logs
+
+
+@dataclass(slots=True)
+class _Segment:
+    stored_bytes: int = 0
+    open_rows: int = 0
+    open_bytes: int = 0
+    retained_bytes: int = 0
+    index: dict[int, set[TraceKey]] = field(default_factory=dict)
+    is_active: bool = True
+    is_busy: bool = False
+    """Being compacted or deleted."""
+    compacted_at: int | None = None
+    """Bytes in use when it was last compacted."""
+
+    @property
+    def is_needed(self) -> bool:
+        return self.is_active or self.open_rows > 0 or bool(self.index)
+
+    @property
+    def live_bytes(self) -> int:
+        """What is in use, or a little more: a row that is open and retained counts twice."""
+        return self.open_bytes + self.retained_bytes
+
+    @property
+    def is_mostly_dead(self) -> bool:
+        before = self.stored_bytes if self.compacted_at is None else self.compacted_at
+        return not self.is_active and self.stored_bytes > _WORTH_COMPACTING and self.live_bytes < before // 2
+
+
+class Accounts:
+    """Sums and indexes over all rows; every method is quick and none touches a file."""
+
+    def __init__(self, limits: JournalLimits) -> None:
+        self._limits: Final = limits
+        self._segments: defaultdict[int, _Segment] = defaultdict(_Segment)
+        self.traces: Final[OrderedDict[TraceKey, TraceRows]] = OrderedDict()
+        """Agent traces, the longest silent first."""
+        self.waiting: Final[defaultdict[Queue, Totals]] = defaultdict(Totals)
+        """Open rows of each queue; ``bytes`` with those on their way to the disk."""
+        self.last_seq = 0
+        """The highest row known to be durable."""
+        self.open_bytes = 0
+        self.uncommitted_bytes = 0
+        self.retained_bytes = 0
+
+    # Rows come.
+
+    def admit(self, entries: Iterable[Entry]) -> None:
+        """Make room for rows.
+
+        Raises:
+            RefusedError: there is none; nothing has changed then.
+        """
+        sizes: defaultdict[Queue, int] = defaultdict(int)
+        for entry in entries:
+            sizes[entry.queue] += entry.size
+        total = sum(sizes.values())
+        if self.uncommitted_bytes and self.uncommitted_bytes + total > self._limits.max_uncommitted_bytes:
+            raise RefusedError("the disk is slower than what arrives", retry_after_s=_BUSY_RETRY_S)
+        if self.open_bytes + total > self._limits.max_pending_bytes:
+            raise RefusedError("the journal is full: the backend is behind", retry_after_s=_FULL_RETRY_S)
+        share = self._limits.max_pending_bytes * self._limits.max_queue_share
+        for queue, size in sizes.items():
+            waiting = self.waiting.get(queue)
+            if (waiting.bytes if waiting else 0) + size > share:
+                raise RefusedError(
+                    f"this tenant's share of the journal is full of {queue.signal.value}",
+                    retry_after_s=_FULL_RETRY_S,
+                )
+        self.uncommitted_bytes += total
+        for entry in entries:
+            self._open(entry.queue, 0, entry.size)
+
+    def cancel(self, entries: Iterable[Entry]) -> None:
+        """Take back ``admit``: the rows were not stored."""
+        for entry in entries:
+            self.uncommitted_bytes -= entry.size
+            self._close(entry.queue, 0, entry.size)
+
+    def stored(self, entries: Iterable[Entry], seqs: Iterable[int]) -> tuple[Chunk, ...]:
+        """Note that admitted rows are durable."""
+        return tuple(self._stored(entry, seq) for entry, seq in zip(entries, seqs, strict=True))
+
+    def _stored(self, entry: Entry, seq: int) -> Chunk:
+        self.uncommitted_bytes -= entry.size
+        self.waiting[entry.queue].items += entry.items
+        self.last_seq = max(self.last_seq, seq)
+        segment = self._segments[segment_of(seq)]
+        segment.stored_bytes += entry.size
+        segment.open_rows += 1
+        segment.open_bytes += entry.size
+        for note in entry.traces:
+            self._index(
+                IndexEntry(
+                    tenant=entry.tenant,
+                    note=note,
+                    seq=seq,
+                    signal=entry.signal,
+                    received_ns=entry.received_ns,
+                    state=entry.state,
+                )
+            )
+        return Chunk(
+            seq=seq, queue=entry.queue, hops=entry.hops, items=entry.items, size=entry.size, body=entry.body
+        )
+
+    def _open(self, queue: Queue, items: int, size: int) -> None:
+        totals = self.waiting[queue]
+        totals.items += items
+        totals.bytes += size
+        self.open_bytes += size
+
+    def _close(self, queue: Queue, items: int, size: int) -> None:
+        totals = self.waiting[queue]
+        totals.items -= items
+        totals.bytes -= size
+        self.open_bytes -= size
+        if not totals.bytes:
+            del self.waiting[queue]
+
+    def _index(self, entry: IndexEntry) -> None:
+        key = TraceKey(entry.tenant, entry.note.trace_id)
+        trace = self.traces.setdefault(key, TraceRows())
+        self.traces.move_to_end(key)
+        size = entry.note.byte_count
+        (trace.rows if entry.signal is Signal.TRACES else trace.logs)[entry.seq] = size
+        if entry.state is State.HELD:
+            trace.held.add(entry.seq)
+        trace.last_ns = max(trace.last_ns, entry.received_ns)
+        segment = self._segments[segment_of(entry.seq)]
+        segment.index.setdefault(entry.seq, set()).add(key)
+        segment.retained_bytes += size + ROW_OVERHEAD_BYTES
+        self.retained_bytes += size + ROW_OVERHEAD_BYTES
+
+    def restore(self, summary: SegmentSummary) -> None:
+        """Take over a segment of an earlier process."""
+        segment = self._segments[summary.number]
+        segment.is_active = False
+        self.last_seq = max(self.last_seq, first_seq(summary.number + 1) - 1)
+        segment.stored_bytes = summary.stored_bytes
+        segment.open_rows = summary.open_rows
+        segment.open_bytes = summary.open_bytes
+        for queue, totals in summary.waiting.items():
+            self._open(queue, totals.items, totals.bytes)
+        for entry in summary.index:
+            self._index(entry)
+
+    # Rows go.
+
+    def settled(self, chunk: Chunk) -> None:
+        """Note that a row needs no forwarding any more."""
+        self._close(chunk.queue, chunk.items, chunk.size)
+        segment = self._segments[segment_of(chunk.seq)]
+        segment.open_rows -= 1
+        segment.open_bytes -= chunk.size
+
+    def retired(self, number: int) -> None:
+        """Note that a segment takes no more rows."""
+        self._segments[number].is_active = False
+
+    def forget(self, key: TraceKey) -> TraceRows:
+        """Strike a trace out; its rows may still have to be forwarded."""
+        trace = self.traces.pop(key, None) or TraceRows()
+        for seq, size in (*trace.rows.items(), *trace.logs.items()):
+            segment = self._segments[segment_of(seq)]
+            segment.index[seq].discard(key)
+            if not segment.index[seq]:
+                del segment.index[seq]
+            segment.retained_bytes -= size + ROW_OVERHEAD_BYTES
+        self.retained_bytes -= trace.size
+        return trace
+
+    def holder(self, seq: int) -> TraceKey | None:
+        """Return the trace that a held row belongs to; ``None`` if it is not held."""
+        segment = self._segments.get(segment_of(seq))
+        keys = segment.index.get(seq, set()) if segment else ()
+        return next((key for key in keys if seq in self.traces[key].held), None)
+
+    @property
+    def is_over_quota(self) -> bool:
+        """Whether more is kept for analysis than may be."""
+        limits = self._limits
+        too_many = len(self.traces) > limits.max_retained_traces
+        return too_many or self.retained_bytes > limits.max_retained_bytes
+
+    def overdue(self, now_ns: int) -> list[TraceKey]:
+        """Return the traces to evict: silent for too long, or too many, the longest silent first."""
+        limits = self._limits
+        oldest_ns = now_ns - int(limits.max_retained_age_s * 1e9)
+        too_many = len(self.traces) - limits.max_retained_traces
+        too_much = self.retained_bytes - limits.max_retained_bytes
+        found: list[TraceKey] = []
+        for key, trace in self.traces.items():
+            if trace.last_ns >= oldest_ns and too_many <= 0 and too_much <= 0:
+                break
+            found.append(key)
+            too_many -= 1
+            too_much -= trace.size
+        return found
+
+    # Segments.
+
+    def take_deletable(self) -> list[int]:
+        """Return segments that nobody needs, each once."""
+        found = [
+            number
+            for number, segment in self._segments.items()
+            if not segment.is_needed and not segment.is_busy
+        ]
+        for number in found:
+            self._segments[number].is_busy = True
+        return found
+
+    def deleted(self, number: int) -> None:
+        """Note that a segment is gone."""
+        del self._segments[number]
+
+    def take_compactable(self) -> tuple[int, Mapping[int, frozenset[TraceId]]] | None:
+        """Return a segment worth compacting and the traces to keep in its rows, if there is one."""
+        for number, segment in self._segments.items():
+            if segment.is_mostly_dead and not segment.is_busy:
+                segment.is_busy = True
+                keep = {seq: frozenset(key.trace_id for key in keys) for seq, keys in segment.index.items()}
+                return number, keep
+        return None
+
+    def compacted(self, number: int, stored_bytes: int) -> None:
+        """Note what a compacted segment still holds."""
+        segment = self._segments[number]
+        segment.stored_bytes = stored_bytes
+        segment.compacted_at = segment.live_bytes
+        segment.is_busy = False

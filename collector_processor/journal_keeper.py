@@ -1,0 +1,144 @@
+"""What the journal does beside the writer: opening, reading, compacting, deleting.
+
+Synchronous; all of it runs on one thread of its own, with connections of its
+own, so that reads never wait for the writer's disk flush.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Final
+
+from collector_processor.chunks import (
+    Backlog,
+    CorruptBodyError,
+    JournalError,
+    SegmentSummary,
+    Wanted,
+    first_seq,
+    segment_of,
+)
+from collector_processor.otlp import Signal
+from collector_processor.segments import SegmentDirectory, SegmentFile
+from collector_processor.survey import extract
+from semconv.model import TraceId
+
+logger = logging.getLogger(__name__)
+
+_LOCK_FILE: Final = "lock"
+
+
+class DirectoryLock:
+    """Keeps a second process out of a data directory until it is released, or we die."""
+
+    def __init__(self, directory: Path) -> None:
+        """Take the lock.
+
+        Raises:
+            JournalError: another process has it.
+        """
+        self._file: Final[IO[str]] = (directory / _LOCK_FILE).open("a+", encoding="ascii")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.seek(0)
+            owner = self._file.read().strip() or "unknown"
+            self._file.close()
+            raise JournalError(
+                f"another blamespan (process {owner}) uses the journal in {directory}: "
+                "stop it, or give this one another data directory"
+            ) from None
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+
+    def release(self) -> None:
+        """Let others in."""
+        self._file.close()
+
+
+class JournalKeeper:
+    """Reads and tends the segments."""
+
+    def __init__(self, directory: SegmentDirectory) -> None:
+        self._directory: Final = directory
+        self._files: Final[dict[int, SegmentFile]] = {}
+
+    def recover(self) -> list[SegmentSummary]:
+        """Open what is there, oldest first; a segment that cannot be read is set aside and said.
+
+        Raises:
+            JournalError: a newer version wrote it.
+        """
+        summaries: list[SegmentSummary] = []
+        for number in self._directory.numbers():
+            try:
+                summaries.append(self._file(number).summary())
+            except sqlite3.DatabaseError as error:
+                logger.error("journal segment is damaged", extra={"segment": number, "reason": str(error)})  # noqa: TRY400 - the reason is all there is
+                self._close(number)
+                self._directory.set_aside(number)
+        return summaries
+
+    def _file(self, number: int) -> SegmentFile:
+        file = self._files.get(number)
+        if file is None:
+            file = self._files[number] = self._directory.open(number)
+            file.relax()
+        return file
+
+    def waiting(self, wanted: Wanted) -> Backlog:
+        """Read pending rows of a queue from the first segment that has any."""
+        for number in self._directory.numbers():
+            if not segment_of(wanted.after_seq) <= number <= segment_of(wanted.upto_seq):
+                continue
+            here = replace(wanted, after_seq=max(wanted.after_seq, first_seq(number)))
+            backlog = self._file(number).waiting(here)
+            if backlog.chunks or backlog.lost or backlog.is_more:
+                return replace(backlog, is_more=True)
+        return Backlog(upto_seq=wanted.upto_seq)
+
+    def fragments(
+        self, signal: Signal, trace_id: TraceId, seqs: Iterable[int]
+    ) -> tuple[tuple[int, bytes], ...]:
+        """Return the trace's part of each row; rows that are gone or damaged are left out."""
+        found: list[tuple[int, bytes]] = []
+        numbers = set(self._directory.numbers())
+        for seq in sorted(seqs):
+            if segment_of(seq) not in numbers:
+                continue
+            try:
+                body = self._file(segment_of(seq)).body(seq)
+            except CorruptBodyError as error:
+                logger.warning("journal row is damaged", extra={"seq": seq, "reason": str(error)})
+                continue
+            if body is not None:
+                found.append((seq, extract(signal, body, (trace_id,))))
+        return tuple(found)
+
+    def compact(self, number: int, retained: Mapping[int, frozenset[TraceId]]) -> int:
+        """Compact a segment; return the bytes that its rows still count for."""
+        return self._file(number).compact(retained)
+
+    def delete(self, number: int, writers: SegmentFile | None) -> None:
+        """Delete a segment, given the connection that the writer had to it."""
+        for file in (writers, self._files.pop(number, None)):
+            if file is not None:
+                file.delete()
+
+    def _close(self, number: int) -> None:
+        file = self._files.pop(number, None)
+        if file is not None:
+            file.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

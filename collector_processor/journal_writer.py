@@ -1,0 +1,315 @@
+"""The journal's one writer: a thread that commits in groups.
+
+While one commit waits for the disk, requests queue up; the next commit takes
+them all. So an acknowledgement costs one disk flush shared by whoever is there,
+and throughput grows with load instead of falling.
+
+New rows and their acknowledgement go first. Changes of state are collected and
+ride along with the next commit of rows, or go by themselves after a moment:
+losing some in a crash means that rows are forwarded twice, never that one is
+lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Thread
+from time import monotonic
+from typing import Final, TypeAlias
+
+from collector_processor.chunks import Entry, JournalLimits, State, first_seq, pack_body, segment_of
+from collector_processor.otlp import RefusedError
+from collector_processor.segments import SegmentDirectory, SegmentFile
+from semconv.model import TraceId
+
+logger = logging.getLogger(__name__)
+
+_MARK_DELAY_S: Final = 0.05
+"""How long a change of state may wait for company."""
+_MAX_GROUP: Final = 4096
+"""Commands taken at once."""
+_RETRY_AFTER_S: Final = 5.0
+"""What we ask of clients when the disk refuses: somebody has to make room."""
+
+Post: TypeAlias = Callable[[Callable[[], None]], None]
+"""Runs something on the event loop; called from the writer's thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """Store these rows in one commit."""
+
+    entries: tuple[Entry, ...]
+    done: Callable[[tuple[int, ...] | RefusedError], None]
+    """Told the rows' seqs once they are durable, or why they are not stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Set the state of rows of one segment, soon."""
+
+    segment: int
+    seqs: tuple[int, ...]
+    state: State
+    done: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """Replace a held row's body and let it go on, now."""
+
+    seq: int
+    body: bytes
+    done: Callable[[RefusedError | None], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forget:
+    """Strike a trace out of the index of rows of one segment, soon."""
+
+    segment: int
+    seqs: tuple[int, ...]
+    trace_id: TraceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detach:
+    """Let go of a segment that is to be deleted."""
+
+    segment: int
+    done: Callable[[SegmentFile | None], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Finish what is queued, and end."""
+
+
+Command: TypeAlias = Append | Mark | Rewrite | Forget | Detach | Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterEvents:
+    """What happens unasked."""
+
+    rotated: Callable[[int], None]
+    """A segment takes no more rows."""
+    failed: Callable[[BaseException], None]
+    """The thread ended by a fault of ours."""
+
+
+class JournalWriter:
+    """Owns all writing; every callback arrives on the event loop through ``post``."""
+
+    def __init__(
+        self,
+        directory: SegmentDirectory,
+        next_segment: int,
+        limits: JournalLimits,
+        post: Post,
+        events: WriterEvents,
+    ) -> None:
+        self._directory: Final = directory
+        self._next_segment = next_segment
+        self._limits: Final = limits
+        self._post: Final = post
+        self._events: Final = events
+        self._queue: Final[SimpleQueue[Command]] = SimpleQueue()
+        self._active: SegmentFile | None = None
+        self._active_since = 0.0
+        self._last_seq = 0
+        self._files: dict[int, SegmentFile] = {}
+        self._soon: defaultdict[int, list[Mark | Forget]] = defaultdict(list)
+        self._soon_at: float | None = None
+        self.commits = 0
+        """Transactions that stored rows."""
+        self._thread: Final = Thread(target=self._main, name="journal-writer", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def submit(self, command: Command) -> None:
+        """Queue a command."""
+        self._queue.put(command)
+
+    def join(self) -> None:
+        """Wait until the thread has ended; blocks."""
+        self._thread.join()
+
+    def _main(self) -> None:
+        try:
+            self._run()
+        except Exception as error:  # noqa: BLE001 - the thread's end: whoever awaits Journal.failure raises it
+            self._post(partial(self._events.failed, error))
+        finally:
+            for file in self._files.values():
+                file.close()
+
+    def _run(self) -> None:
+        is_stopping = False
+        while not is_stopping:
+            commands = self._gather()
+            is_stopping = any(isinstance(command, Stop) for command in commands)
+            for command in commands:
+                if isinstance(command, Mark | Forget):
+                    self._soon[command.segment].append(command)
+            self._append([command for command in commands if isinstance(command, Append)])
+            for command in commands:
+                if isinstance(command, Rewrite):
+                    self._rewrite(command)
+                elif isinstance(command, Detach):
+                    self._detach(command)
+            self._settle(is_due=is_stopping)
+
+    def _gather(self) -> list[Command]:
+        """Wait for a command, then take all that is there, within bounds."""
+        timeout = None if self._soon_at is None else max(0.0, self._soon_at - monotonic())
+        commands: list[Command] = []
+        size = 0
+        try:
+            commands.append(self._queue.get(timeout=timeout))
+            while size < self._limits.group_bytes and len(commands) < _MAX_GROUP:
+                last = commands[-1]
+                size += sum(entry.size for entry in last.entries) if isinstance(last, Append) else 0
+                commands.append(self._queue.get_nowait())
+        except Empty:
+            pass
+        return commands
+
+    # New rows.
+
+    def _append(self, appends: Sequence[Append]) -> None:
+        if not appends:
+            return
+        try:
+            seqs = self._store(appends)
+        except (sqlite3.Error, OSError) as error:
+            logger.error("journal cannot store", extra={"reason": str(error)})  # noqa: TRY400 - expected: a full disk
+            refused = RefusedError(f"the journal cannot store: {error}", retry_after_s=_RETRY_AFTER_S)
+            self._post(partial(_answer, appends, [refused] * len(appends)))
+            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
+                self._retire()  # who knows what is the matter with it
+            return
+        self.commits += 1
+        self._post(partial(_answer, appends, seqs))
+        self._rotate()
+
+    def _store(self, appends: Sequence[Append]) -> list[tuple[int, ...]]:
+        """Commit the rows; return their seqs, for each command."""
+        active = self._open_active()
+        rows: list[tuple[int, Entry, tuple[int, bytes]]] = []
+        seqs: list[tuple[int, ...]] = []
+        for append in appends:
+            first = self._last_seq + 1
+            self._last_seq += len(append.entries)  # used up, even if the commit fails
+            seqs.append(tuple(range(first, self._last_seq + 1)))
+            rows += [
+                (seq, entry, pack_body(entry.body))
+                for seq, entry in zip(seqs[-1], append.entries, strict=True)
+            ]
+        with active.transaction():
+            active.insert(rows)
+            riding = self._apply_soon(active)
+        self._applied(active.number, riding)
+        return seqs
+
+    def _open_active(self) -> SegmentFile:
+        if self._active is None:
+            number = self._next_segment
+            self._next_segment += 1  # no number is used twice, whatever happens now
+            self._active = self._files[number] = self._directory.open(number)
+            self._active_since = monotonic()
+            self._last_seq = first_seq(number)
+        return self._active
+
+    def _rotate(self) -> None:
+        active = self._active
+        if active is None:
+            return
+        is_old = monotonic() - self._active_since > self._limits.segment_age_s
+        if is_old or active.disk_bytes >= self._limits.segment_bytes:
+            self._retire()
+
+    def _retire(self) -> None:
+        """Take no more rows into the active segment."""
+        if self._active is not None:
+            self._active.relax()
+            self._post(partial(self._events.rotated, self._active.number))
+            self._active = None
+
+    # Changes of state.
+
+    def _settle(self, *, is_due: bool) -> None:
+        """Write collected changes if their time has come, or set the time."""
+        now = monotonic()
+        if is_due or (self._soon_at is not None and now >= self._soon_at):
+            for number in sorted(self._soon):
+                self._settle_segment(number)
+            self._soon_at = None
+        if self._soon and self._soon_at is None:
+            self._soon_at = now + _MARK_DELAY_S
+
+    def _settle_segment(self, number: int) -> None:
+        try:
+            file = self._file(number)
+            with file.transaction():
+                commands = self._apply_soon(file)
+        except sqlite3.Error as error:  # tried again; a restart before that only forwards them twice
+            logger.warning("journal cannot note what was forwarded", extra={"reason": str(error)})
+        else:
+            self._applied(number, commands)
+
+    def _apply_soon(self, file: SegmentFile) -> list[Mark | Forget]:
+        commands = self._soon.get(file.number, [])
+        for command in commands:
+            if isinstance(command, Mark):
+                file.mark(command.seqs, command.state)
+            else:
+                file.forget(command.trace_id, command.seqs)
+        return commands
+
+    def _applied(self, number: int, commands: Sequence[Mark | Forget]) -> None:
+        self._soon.pop(number, None)
+        marks = [command for command in commands if isinstance(command, Mark)]
+        if marks:
+            self._post(partial(_finish, marks))
+
+    def _rewrite(self, command: Rewrite) -> None:
+        try:
+            file = self._file(segment_of(command.seq))
+            with file.transaction():
+                file.rewrite(command.seq, command.body)
+        except sqlite3.Error as error:
+            refused = RefusedError(f"the journal cannot store: {error}", retry_after_s=_RETRY_AFTER_S)
+            self._post(partial(command.done, refused))
+        else:
+            self._post(partial(command.done, None))
+
+    def _detach(self, command: Detach) -> None:
+        self._soon.pop(command.segment, None)
+        self._post(partial(command.done, self._files.pop(command.segment, None)))
+
+    def _file(self, number: int) -> SegmentFile:
+        """Return our connection to a segment; to an older one without waits for the disk."""
+        file = self._files.get(number)
+        if file is None:
+            file = self._files[number] = self._directory.open(number)
+            file.relax()
+        return file
+
+
+def _answer(appends: Sequence[Append], answers: Sequence[tuple[int, ...] | RefusedError]) -> None:
+    for append, answer in zip(appends, answers, strict=True):
+        append.done(answer)
+
+
+def _finish(marks: Sequence[Mark]) -> None:
+    for mark in marks:
+        mark.done()

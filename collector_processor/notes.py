@@ -1,0 +1,126 @@
+"""What the fast lane tells the slow lane about spans: facts, never spans.
+
+Pure records, with the packed form in which the journal keeps them, so that a
+restart need not read every body again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from collector_processor.otlp import Signal, Tenant
+from semconv.model import SpanId, TraceId
+
+_NOTE: Final = struct.Struct(">8s8sB")
+_NO_PARENT: Final = bytes(8)
+_TOP, _AGENT, _MARKED, _REMOTE = 1, 2, 4, 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanNote:
+    """One ended span of an agent trace."""
+
+    span_id: SpanId
+    parent_id: SpanId | None = None
+    """``None`` for the trace's root."""
+    is_top_kind: bool = False
+    """It encloses a whole run (``invoke_workflow`` and its like)."""
+    is_agent_kind: bool = False
+    """It encloses one agent's work (``invoke_agent`` and its like)."""
+    is_marked: bool = False
+    """It or its scope carries an agent marker."""
+    parent_is_remote: bool = False
+    """The span says that its parent is in another process (OTLP flags)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceNote:
+    """What one request holds of one trace."""
+
+    trace_id: TraceId
+    span_count: int
+    """Log records, in a log request. Carriers and spans of our own count too."""
+    byte_count: int
+    is_agent: bool = False
+    """An agent marker was seen on a span that is no carrier."""
+    root_ended: bool = False
+    carrier_count: int = 0
+    """Carriers and other spans of our own: they never open or reopen a trace."""
+    spans: tuple[SpanNote, ...] = ()
+    """All spans but carriers; filled for agent traces, and for others on demand."""
+
+    @property
+    def has_carrier(self) -> bool:
+        """Whether any of the spans is a carrier."""
+        return self.carrier_count > 0
+
+    @property
+    def is_only_carriers(self) -> bool:
+        """Whether there is nothing here to analyse."""
+        return self.carrier_count == self.span_count
+
+    @property
+    def top_ended(self) -> bool:
+        """Whether a span that encloses a whole run has ended."""
+        return any(span.is_top_kind for span in self.spans)
+
+    @property
+    def candidate_top_ended(self) -> bool:
+        """Whether an agent or workflow span ended whose parent is elsewhere, or not here yet."""
+        here = {span.span_id for span in self.spans}
+        return any(
+            (span.is_agent_kind or span.is_top_kind) and (span.parent_is_remote or span.parent_id not in here)
+            for span in self.spans
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceArrival:
+    """Spans (or log records) of one agent trace that are durable now."""
+
+    seq: int
+    """The journal row that holds them."""
+    signal: Signal
+    tenant: Tenant
+    trace_id: TraceId
+    received_ns: int
+    byte_count: int
+    notes: tuple[SpanNote, ...] = ()
+    """The ended spans; empty for log records."""
+    is_held: bool = False
+    """The row waits for a verdict (hold mode)."""
+
+
+def pack_notes(notes: Iterable[SpanNote]) -> bytes:
+    """Return the notes as 17 bytes each."""
+    return b"".join(
+        _NOTE.pack(
+            bytes.fromhex(note.span_id),
+            bytes.fromhex(note.parent_id) if note.parent_id else _NO_PARENT,
+            _TOP * note.is_top_kind
+            | _AGENT * note.is_agent_kind
+            | _MARKED * note.is_marked
+            | _REMOTE * note.parent_is_remote,
+        )
+        for note in notes
+    )
+
+
+def unpack_notes(packed: bytes) -> tuple[SpanNote, ...]:
+    """Return what ``pack_notes`` packed."""
+    return tuple(make_note(*entry) for entry in _NOTE.iter_unpack(packed))
+
+
+def make_note(span_id: bytes, parent_id: bytes, bits: int) -> SpanNote:
+    """Return a note from raw ids (no parent: empty or zeros) and the packed form's bits."""
+    return SpanNote(
+        span_id=SpanId(span_id.hex()),
+        parent_id=SpanId(parent_id.hex()) if parent_id.strip(b"\0") else None,
+        is_top_kind=bool(bits & _TOP),
+        is_agent_kind=bool(bits & _AGENT),
+        is_marked=bool(bits & _MARKED),
+        parent_is_remote=bool(bits & _REMOTE),
+    )

@@ -1,0 +1,206 @@
+"""The slow lane: arrivals in, verdicts committed. The shell around the pure stages.
+
+One task owns the assembler and the hold deadlines; examinations run beside it,
+a bounded number at once, one at a time for each trace. Whatever goes wrong
+here, the fast lane has acknowledged and forwarded: telemetry never waits for it
+in late mode, and at most ``hold_max`` in hold mode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Final
+
+from collector_processor.assembler import Assembler, AssemblerLimits, Released, TraceKey
+from collector_processor.examine import Examiner
+from collector_processor.notes import TraceArrival
+
+logger = logging.getLogger(__name__)
+
+MAX_ANALYSES: Final = 3
+"""A trace that keeps changing is analysed this often, with backoff, and no more."""
+_MAX_LET_GO: Final = 100_000
+"""Traces remembered as no longer held; a forgotten one would be held once more, to no harm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineLimits:
+    """How the slow lane behaves."""
+
+    assembler: AssemblerLimits
+    hold_max_s: float | None = None
+    """Seconds an agent trace may wait for its verdict; ``None`` is late mode."""
+    concurrency: int = 16
+
+
+class Pipeline:
+    """The slow lane of one process; lives on one event loop."""
+
+    def __init__(self, examiner: Examiner, limits: PipelineLimits, monotonic: Callable[[], float]) -> None:
+        self._examiner: Final = examiner
+        self._limits: Final = limits
+        self._monotonic: Final = monotonic
+        self._assembler: Final = Assembler(limits.assembler)
+        self._inbox: list[TraceArrival] = []
+        self._wake: Final = asyncio.Event()
+        self._slots: Final = asyncio.Semaphore(limits.concurrency)
+        self._busy: set[TraceKey] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._holds: dict[TraceKey, float] = {}
+        self._hold_timers: list[tuple[float, TraceKey]] = []
+        self._let_go: OrderedDict[TraceKey, None] = OrderedDict()
+
+    @property
+    def open_traces(self) -> int:
+        """Traces that wait for their completion."""
+        return len(self._assembler)
+
+    @property
+    def under_way(self) -> int:
+        """Traces being examined, or waiting for a free place."""
+        return len(self._busy)
+
+    def holds(self, key: TraceKey) -> bool:
+        """Whether spans of this trace must wait for a verdict (asked by the fast lane)."""
+        return self._limits.hold_max_s is not None and key not in self._let_go
+
+    def feed(self, arrival: TraceArrival) -> None:
+        """Take note of spans that are durable now. Called on the event loop; never blocks."""
+        self._inbox.append(arrival)
+        self._wake.set()
+
+    def evicted(self, keys: Iterable[TraceKey]) -> None:
+        """Take note that traces lost their spans to the retention quota. Called on the event loop."""
+        for key in keys:
+            if self._assembler.is_open(key):  # else it has its verdict
+                self._assembler.forget(key)
+                self._start(self._examiner.give_up(key, "evicted: its spans were dropped before its analysis"))
+
+    async def recover(self, arrivals: Iterable[TraceArrival]) -> None:
+        """Resume where the last process stopped.
+
+        Args:
+            arrivals: what the journal still knows of agent traces, oldest first.
+        """
+        await self._examiner.finish_rewrites()
+        for arrival in arrivals:
+            key = _key(arrival)
+            _, upto_seq = await self._examiner.analyses(key)
+            if arrival.seq > upto_seq:
+                self.feed(arrival)
+            elif arrival.is_held:  # decided, and killed before it could be let go
+                await self._examiner.let_go(key)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await self._sleep()
+            await self._absorb()
+            now = self._monotonic()
+            for released in self._assembler.take_ready(now):
+                self._begin(released)
+            await self._release_overdue(now)
+
+    async def drain(self, deadline_s: float) -> None:
+        """Wait for examinations under way, until the deadline; then let go of what is held.
+
+        Traces that are not complete stay in the journal: the next start resumes them.
+        """
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=deadline_s)
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for key in tuple(self._holds):
+            await self._let_go_of(key)
+
+    async def _sleep(self) -> None:
+        deadlines = [at for at in (self._assembler.next_deadline(), self._next_hold()) if at is not None]
+        wait = max(0.0, min(deadlines) - self._monotonic()) if deadlines else None
+        try:
+            async with asyncio.timeout(wait):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        self._wake.clear()
+
+    def _next_hold(self) -> float | None:
+        return self._hold_timers[0][0] if self._hold_timers else None
+
+    async def _absorb(self) -> None:
+        inbox, self._inbox = self._inbox, []
+        for arrival in inbox:
+            key = _key(arrival)
+            analyses = 0 if self._assembler.is_open(key) else (await self._examiner.analyses(key))[0]
+            if analyses < MAX_ANALYSES:
+                now = self._monotonic()
+                self._assembler.receive(key, arrival.notes, arrival.byte_count, now, analyses=analyses)
+                self._hold(arrival, key, now)
+            elif arrival.is_held:
+                await self._let_go_of(key)
+
+    def _hold(self, arrival: TraceArrival, key: TraceKey, now: float) -> None:
+        if arrival.is_held and self._limits.hold_max_s is not None and key not in self._holds:
+            self._holds[key] = now + self._limits.hold_max_s
+            heappush(self._hold_timers, (self._holds[key], key))
+
+    def _begin(self, released: Released) -> None:
+        if released.key in self._busy:  # more spans came while it is examined: wait for that to end
+            self._assembler.receive(released.key, (), 0, self._monotonic(), analyses=1)
+            return
+        self._busy.add(released.key)
+        self._start(self._contain(released))
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _contain(self, released: Released) -> None:
+        """The containment line: one trace's examination fails alone, and is said."""
+        key = released.key
+        try:
+            async with self._slots:
+                if await self._examiner.examine(
+                    released, is_open=self._is_open, claim=lambda: self._claim(key)
+                ):
+                    await self._let_go_of(key)
+        except Exception as error:
+            logger.exception("examination failed", extra={"trace_id": key.trace_id})
+            await self._let_go_of(key)
+            await self._examiner.give_up(key, f"internal error: {type(error).__name__}")
+        finally:
+            self._busy.discard(key)
+
+    def _is_open(self, key: TraceKey) -> bool:
+        return self._assembler.is_open(key)
+
+    def _claim(self, key: TraceKey) -> bool:
+        """Stop the hold deadline of a trace whose verdict is there; ``False`` if it was let go already."""
+        return self._holds.pop(key, None) is not None
+
+    async def _release_overdue(self, now: float) -> None:
+        while self._hold_timers and self._hold_timers[0][0] <= now:
+            deadline, key = heappop(self._hold_timers)
+            if self._holds.get(key) == deadline:
+                logger.warning("held trace let go without a verdict", extra={"trace_id": key.trace_id})
+                await self._let_go_of(key)
+
+    async def _let_go_of(self, key: TraceKey) -> None:
+        """Later spans of the trace pass straight through; those held go on now."""
+        if self._limits.hold_max_s is None:
+            return
+        self._let_go[key] = None
+        while len(self._let_go) > _MAX_LET_GO:
+            self._let_go.popitem(last=False)
+        self._holds.pop(key, None)
+        await self._examiner.let_go(key)
+
+
+def _key(arrival: TraceArrival) -> TraceKey:
+    return TraceKey(arrival.tenant, arrival.trace_id)

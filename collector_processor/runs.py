@@ -1,0 +1,155 @@
+"""Which traces are one run, and which parts of a trace are runs of their own.
+
+Traces belong together where a span links to another trace, or where a
+framework's own id of the run says so (AutoGen's team uuid in
+``gen_ai.agent.id``). A conversation id is no such key: pydantic-ai has one per
+agent, and a chat has many runs. Traces that only build agents are no runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from semconv.attributes import GEN_AI_AGENT_ID, GEN_AI_OPERATION_NAME
+from semconv.dialects import ActionKind, Surroundings, read_action
+from semconv.model import Event, LogRecord, Span, SpanId, Trace
+
+TRACE_KEY: Final = "trace:"
+"""Begins the run keys that are trace ids."""
+_UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_AUTOGEN_AGENT: Final = re.compile(rf"_(?P<team>{_UUID})/{_UUID}$")
+"""AutoGen's agent id: ``<name>_<team uuid>/<run uuid>``. Other frameworks' ids outlive the run."""
+_SETUP_OPERATIONS: Final = frozenset({"create_agent"})
+_LOOKED_THROUGH: Final = frozenset({ActionKind.CONTAINER, ActionKind.SETUP, ActionKind.EVALUATION})
+_SETUP_SPANS: Final = frozenset({"workflow.build"})
+
+
+def run_keys(trace: Trace) -> frozenset[str]:
+    """Return what joins ``trace`` to others: traces that share a key are one run.
+
+    Its own trace ids, those its spans link to, and framework ids of the run.
+    """
+    return frozenset(key for span in trace.spans for key in _keys(span))
+
+
+def _keys(span: Span) -> Iterator[str]:
+    yield f"{TRACE_KEY}{span.trace_id}"
+    for link in span.links:
+        yield f"{TRACE_KEY}{link.trace_id}"
+    agent_id = span.attributes.get(GEN_AI_AGENT_ID)
+    if isinstance(agent_id, str) and (found := _AUTOGEN_AGENT.search(agent_id)):
+        yield f"autogen:{found['team']}"
+
+
+def group_runs(traces: Sequence[Trace]) -> tuple[Trace, ...]:
+    """Return the runs that ``traces`` are, in the order of their first spans.
+
+    Joins traces that share a run key, leaves out those that only set agents up, and splits a
+    trace that holds nothing but several workflows side by side. That is all the splitting there
+    is: agents side by side under a user's own span may well be one run.
+    """
+    running = [trace for trace in traces if trace.spans and not all(map(_is_setup, trace.spans))]
+    joined = [_join(members) for members in _components(running)]
+    runs = [run for trace in joined for run in _split(trace)]
+    return tuple(sorted(runs, key=lambda run: (_start_ns(run), run.run_id or run.spans[0].trace_id)))
+
+
+def _is_setup(span: Span) -> bool:
+    return span.attributes.get(GEN_AI_OPERATION_NAME) in _SETUP_OPERATIONS or span.name in _SETUP_SPANS
+
+
+def _start_ns(trace: Trace) -> int:
+    return min(span.start_ns for span in trace.spans)
+
+
+def _components(traces: Sequence[Trace]) -> list[list[Trace]]:
+    """Return the traces grouped by shared keys (union-find over keys)."""
+    leader: dict[str, str] = {}
+
+    def find(key: str) -> str:
+        while leader.setdefault(key, key) != key:
+            leader[key] = leader[leader[key]]
+            key = leader[key]
+        return key
+
+    keys_of = [sorted(run_keys(trace)) for trace in traces]
+    for keys in keys_of:
+        for key in keys[1:]:
+            leader[find(key)] = find(keys[0])
+    members: defaultdict[str, list[Trace]] = defaultdict(list)
+    for trace, keys in zip(traces, keys_of, strict=True):
+        members[find(keys[0])].append(trace)
+    return list(members.values())
+
+
+def _join(traces: Sequence[Trace]) -> Trace:
+    if len(traces) == 1:
+        return traces[0]
+    first, *others = sorted(traces, key=lambda trace: (_start_ns(trace), trace.spans[0].trace_id))
+    return replace(
+        first,
+        spans=tuple(span for trace in (first, *others) for span in trace.spans),
+        warnings=tuple(dict.fromkeys(warning for trace in (first, *others) for warning in trace.warnings)),
+        complete=all(trace.complete for trace in traces),
+    )
+
+
+def _split(trace: Trace) -> list[Trace]:
+    """Return the workflows of ``trace`` as runs, if it is several and nothing else."""
+    forest = Surroundings(trace.spans)
+    heads = _workflows(forest)
+    if len(heads) < 2:
+        return [trace]
+    return [
+        replace(
+            trace,
+            spans=(replace(head, parent_id=None), *_below(forest, head)),
+            run_id=f"{head.trace_id}:{head.span_id}",
+        )
+        for head in heads
+    ]
+
+
+def _workflows(forest: Surroundings) -> list[Span]:
+    """Return the topmost spans that are declared to be whole runs; none where an agent stands beside them."""
+    heads: list[Span] = []
+    stack = list(reversed(forest.roots))
+    while stack:
+        span = stack.pop()
+        action = read_action(span, forest)
+        if action is None or action.kind in _LOOKED_THROUGH:
+            stack.extend(reversed(forest.children(span)))
+        elif action.kind is ActionKind.WORKFLOW and GEN_AI_OPERATION_NAME in span.attributes:
+            heads.append(span)
+        else:
+            return []
+    return heads
+
+
+def _below(forest: Surroundings, head: Span) -> Iterator[Span]:
+    stack = list(forest.children(head))
+    while stack:
+        span = stack.pop()
+        yield span
+        stack.extend(forest.children(span))
+
+
+def join_logs(trace: Trace, logs: Sequence[LogRecord]) -> Trace:
+    """Return ``trace`` with each log record at its span, in time order; others' records are ignored."""
+    found: defaultdict[tuple[str, SpanId], list[Event]] = defaultdict(list)
+    for record in logs:
+        if record.trace_id is not None and record.span_id is not None:
+            found[record.trace_id, record.span_id].append(record.event)
+    if not found:
+        return trace
+    spans = tuple(
+        replace(span, logs=tuple(sorted((*span.logs, *events), key=lambda event: event.time_ns)))
+        if (events := found.get((span.trace_id, span.span_id)))
+        else span
+        for span in trace.spans
+    )
+    return replace(trace, spans=spans)

@@ -1,0 +1,246 @@
+"""Verdicts, and what must leave because of them: one SQLite file beside the journal.
+
+The outbox law: a verdict, its version and the exact bytes to send are committed
+in one transaction before the first byte leaves; retries send those bytes. So a
+crash, or a model that answers differently the second time, never gives a run
+two verdicts under one version.
+
+Apart from the ingest files on purpose: an analysis never holds up an
+acknowledgement. Synchronous; the caller runs it off the event loop.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from collector_processor.assembler import TraceKey
+from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant
+from semconv.model import SpanId, TraceId
+
+SCHEMA_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE verdict (
+  tenant TEXT NOT NULL, run_id TEXT NOT NULL, version INTEGER NOT NULL,
+  failure_id TEXT NOT NULL, status TEXT NOT NULL, agent TEXT, step INTEGER, span_id TEXT, trace_id TEXT,
+  service TEXT NOT NULL, is_provisional INTEGER NOT NULL, decided_ns INTEGER NOT NULL, document TEXT NOT NULL,
+  PRIMARY KEY (tenant, run_id, version)
+) WITHOUT ROWID;
+CREATE INDEX verdict_by_time ON verdict (decided_ns);
+CREATE TABLE analysed (
+  tenant TEXT NOT NULL, trace_id TEXT NOT NULL, analyses INTEGER NOT NULL, upto_seq INTEGER NOT NULL,
+  PRIMARY KEY (tenant, trace_id)
+) WITHOUT ROWID;
+CREATE TABLE run_key (
+  tenant TEXT NOT NULL, key TEXT NOT NULL, trace_id TEXT NOT NULL,
+  PRIMARY KEY (tenant, key, trace_id)
+) WITHOUT ROWID;
+CREATE INDEX run_key_by_trace ON run_key (tenant, trace_id);
+CREATE TABLE outbox (
+  id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, signal TEXT NOT NULL, body BLOB NOT NULL
+);
+CREATE INDEX outbox_by_signal ON outbox (signal, id);
+CREATE TABLE rewrite (seq INTEGER PRIMARY KEY, body BLOB NOT NULL);
+"""
+
+_IS_CURRENT: Final = """NOT EXISTS (
+  SELECT 1 FROM verdict AS later
+  WHERE later.tenant = verdict.tenant AND later.run_id = verdict.run_id AND later.version > verdict.version
+)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """Bytes that must leave: an export request of carriers or of evaluation logs."""
+
+    signal: Signal
+    body: bytes
+    id: int = 0
+    """Given by the store."""
+    tenant: Tenant = NO_TENANT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredVerdict:
+    """One verdict of one run; the highest version is current."""
+
+    tenant: Tenant
+    run_id: str
+    version: int
+    failure_id: str
+    status: str
+    agent: str | None
+    step: int | None
+    span_id: SpanId | None
+    trace_id: TraceId | None
+    service: str
+    is_provisional: bool
+    """Given while nothing on top had ended: for the page only, replaced by the real one."""
+    decided_ns: int
+    document: str
+    """The attribution as JSON, as the command line prints it."""
+
+    def says_the_same_as(self, other: StoredVerdict) -> bool:
+        """Whether status, agent and step agree; confidence and prose alone change nothing."""
+        return (self.status, self.agent, self.span_id) == (other.status, other.agent, other.span_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """What one analysis leaves behind, all or nothing."""
+
+    analysed: tuple[tuple[TraceKey, int], ...]
+    """The traces it read, each with the highest journal row it saw."""
+    verdicts: tuple[StoredVerdict, ...] = ()
+    outgoing: tuple[Outgoing, ...] = ()
+    rewrites: tuple[tuple[int, bytes], ...] = ()
+    """Held journal rows and the bytes that leave in their place (hold mode)."""
+    run_keys: tuple[tuple[TraceKey, str], ...] = ()
+
+
+class RunStore:
+    """Verdicts and outbox. One owner, one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the store.
+
+        Raises:
+            CollectorError: it was written by a newer version.
+        """
+        self._db: Final = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version > SCHEMA_VERSION:
+            self._db.close()
+            raise CollectorError(f"{path.name} was written by a newer blamespan (schema {version})")
+        if version == 0:
+            self._db.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
+
+    def close(self) -> None:
+        """Close the file; everything committed stays."""
+        self._db.close()
+
+    def commit(self, commit: Commit) -> None:
+        """Write one analysis durably, or nothing of it."""
+        with self._transaction():
+            for key, upto_seq in commit.analysed:
+                self._db.execute(
+                    "INSERT INTO analysed VALUES (?, ?, 1, ?) ON CONFLICT (tenant, trace_id) DO UPDATE"
+                    " SET analyses = analyses + 1, upto_seq = max(upto_seq, excluded.upto_seq)",
+                    (key.tenant, key.trace_id, upto_seq),
+                )
+            for verdict in commit.verdicts:
+                self._insert(verdict)
+            self._db.executemany(
+                "INSERT INTO outbox (tenant, signal, body) VALUES (?, ?, ?)",
+                [(out.tenant, out.signal, out.body) for out in commit.outgoing],
+            )
+            self._db.executemany("INSERT OR REPLACE INTO rewrite VALUES (?, ?)", commit.rewrites)
+            self.remember_keys(commit.run_keys)
+
+    def remember_keys(self, keys: Iterable[tuple[TraceKey, str]]) -> None:
+        """Note that a trace carries these run keys."""
+        rows = [(key.tenant, name, key.trace_id) for key, name in keys]
+        self._db.executemany("INSERT OR IGNORE INTO run_key VALUES (?, ?, ?)", rows)
+
+    def siblings(self, key: TraceKey, names: Iterable[str]) -> frozenset[TraceId]:
+        """Return the other traces that carry one of these run keys."""
+        found: set[str] = set()
+        for name in names:
+            rows = self._db.execute(
+                "SELECT trace_id FROM run_key WHERE tenant = ? AND key = ?", (key.tenant, name)
+            )
+            found.update(row[0] for row in rows)
+        return frozenset(TraceId(trace_id) for trace_id in found if trace_id != key.trace_id)
+
+    def analyses(self, key: TraceKey) -> tuple[int, int]:
+        """Return how often a trace was analysed for good, and the highest row seen; (0, -1) if never."""
+        row = self._db.execute(
+            "SELECT analyses, upto_seq FROM analysed WHERE tenant = ? AND trace_id = ?",
+            (key.tenant, key.trace_id),
+        ).fetchone()
+        return (row[0], row[1]) if row else (0, -1)
+
+    def current(self, tenant: Tenant, run_id: str) -> StoredVerdict | None:
+        """Return the run's highest version, if it has any."""
+        found = self._select(
+            "WHERE tenant = ? AND run_id = ? ORDER BY version DESC LIMIT 1", (tenant, run_id)
+        )
+        return found[0] if found else None
+
+    def recent(self, limit: int) -> list[StoredVerdict]:
+        """Return the newest verdicts, one a run, newest first."""
+        return self._select(f"WHERE {_IS_CURRENT} ORDER BY decided_ns DESC LIMIT ?", (limit,))
+
+    def find(self, run_id: str) -> StoredVerdict | None:
+        """Return the current verdict of a run of any tenant."""
+        found = self._select("WHERE run_id = ? ORDER BY version DESC LIMIT 1", (run_id,))
+        return found[0] if found else None
+
+    def outbox(self, signal: Signal, limit: int = 64) -> list[Outgoing]:
+        """Return what has not been delivered yet of one signal, oldest first."""
+        rows = self._db.execute(
+            "SELECT id, tenant, signal, body FROM outbox WHERE signal = ? ORDER BY id LIMIT ?",
+            (signal, limit),
+        )
+        return [
+            Outgoing(id=row[0], tenant=Tenant(row[1]), signal=Signal(row[2]), body=row[3]) for row in rows
+        ]
+
+    def delivered(self, ids: Sequence[int]) -> None:
+        """Forget what the backend has taken, or refused for good."""
+        with self._transaction():
+            self._db.executemany("DELETE FROM outbox WHERE id = ?", [(id_,) for id_ in ids])
+
+    def rewrites(self) -> list[tuple[int, bytes]]:
+        """Return the held rows whose replacement was decided but perhaps not yet applied."""
+        return self._db.execute("SELECT seq, body FROM rewrite ORDER BY seq").fetchall()
+
+    def rewritten(self, seqs: Iterable[int]) -> None:
+        """Forget replacements that the journal has applied."""
+        with self._transaction():
+            self._db.executemany("DELETE FROM rewrite WHERE seq = ?", [(seq,) for seq in seqs])
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def _insert(self, verdict: StoredVerdict) -> None:
+        self._db.execute(
+            "INSERT OR REPLACE INTO verdict VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                verdict.tenant,
+                verdict.run_id,
+                verdict.version,
+                verdict.failure_id,
+                verdict.status,
+                verdict.agent,
+                verdict.step,
+                verdict.span_id,
+                verdict.trace_id,
+                verdict.service,
+                verdict.is_provisional,
+                verdict.decided_ns,
+                verdict.document,
+            ),
+        )
+
+    def _select(self, where: str, values: tuple[object, ...]) -> list[StoredVerdict]:
+        columns = ", ".join(StoredVerdict.__dataclass_fields__)
+        rows = self._db.execute(f"SELECT {columns} FROM verdict {where}", values)  # noqa: S608 - our own words
+        names = tuple(StoredVerdict.__dataclass_fields__)
+        return [
+            StoredVerdict(**(dict(zip(names, row, strict=True)) | {"is_provisional": bool(row[10])}))
+            for row in rows
+        ]

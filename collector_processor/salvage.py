@@ -1,0 +1,106 @@
+"""Mend a request that protobuf refuses as a whole, so that one span does not cost its neighbours.
+
+Protobuf refuses a request for a single string that is no UTF-8, or a value
+nested too deep. Here the request is copied field by field on the wire format:
+bytes that are no UTF-8 become U+FFFD, what is nested too deep becomes a text
+that says so, and a span or log record that is no protobuf is left out and
+counted. Only a broken envelope makes the request malformed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from collector_processor.otlp import MalformedRequestError
+from collector_processor.wire import Field, fields, write_varint
+
+MAX_NESTING: Final = 24
+"""Levels of lists and maps in one attribute. Each is three messages, of which protobuf takes 100."""
+TOO_DEEP: Final = f"[nested deeper than {MAX_NESTING} levels]"
+
+TRACES: Final = "traces"
+LOGS: Final = "logs"
+
+_TEXT: Final = "text"
+_MESSAGES: Final[Mapping[str, Mapping[int, str]]] = {
+    TRACES: {1: "spans of a resource"},
+    LOGS: {1: "logs of a resource"},
+    "spans of a resource": {1: "resource", 2: "spans of a scope", 3: _TEXT},
+    "logs of a resource": {1: "resource", 2: "logs of a scope", 3: _TEXT},
+    "spans of a scope": {1: "scope", 2: "span", 3: _TEXT},
+    "logs of a scope": {1: "scope", 2: "record", 3: _TEXT},
+    "resource": {1: "pair"},
+    "scope": {1: _TEXT, 2: _TEXT, 3: "pair"},
+    "span": {3: _TEXT, 5: _TEXT, 9: "pair", 11: "event", 13: "link", 15: "status"},
+    "event": {2: _TEXT, 3: "pair"},
+    "link": {3: _TEXT, 4: "pair"},
+    "status": {2: _TEXT},
+    "record": {3: _TEXT, 5: "value", 6: "pair", 12: _TEXT},
+    "pair": {1: _TEXT, 2: "value"},
+    "value": {1: _TEXT, 5: "list", 6: "map"},
+    "list": {1: "value"},
+    "map": {1: "pair"},
+}
+"""Each message's fields that are text, or messages that hold text. Source: opentelemetry-proto 1.x."""
+_LEAVES: Final = frozenset({"span", "record"})
+_NESTING: Final = frozenset({"list", "map"})
+_LENGTH_DELIMITED: Final = 2
+_STRING_VALUE_TAG: Final = 0x0A
+"""Field 1 of a value, length-delimited."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """A request that can be parsed."""
+
+    body: bytes
+    rejected: int
+    """Spans or log records that had to be left out."""
+
+
+def mend(body: bytes, request: str) -> Mended:
+    """Return ``body``, a request of kind ``TRACES`` or ``LOGS``, without what protobuf refuses.
+
+    Raises:
+        MalformedRequestError: its envelope is no protobuf.
+    """
+    mender = _Mender(body)
+    return Mended(body=mender.copy(request, 0, len(body), 0), rejected=mender.rejected)
+
+
+class _Mender:
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self.rejected = 0
+
+    def copy(self, message: str, start: int, end: int, nesting: int) -> bytes:
+        """Return the message between ``start`` and ``end``, mended. Depth is bounded by ``MAX_NESTING``."""
+        kinds = _MESSAGES[message]
+        out = bytearray()
+        for field in fields(self._body, start, end):
+            kind = kinds.get(field.number) if field.wire_type == _LENGTH_DELIMITED else None
+            if kind is None:
+                out += self._body[field.at : field.end]
+            elif kind in _NESTING and nesting >= MAX_NESTING:
+                out += _field(bytes((_STRING_VALUE_TAG,)), TOO_DEEP.encode())
+            elif (content := self._content(kind, field, nesting)) is not None:
+                out += _field(write_varint(field.number << 3 | _LENGTH_DELIMITED), content)
+        return bytes(out)
+
+    def _content(self, kind: str, field: Field, nesting: int) -> bytes | None:
+        """Return a field's content, mended; ``None`` for a leaf that is to be left out."""
+        if kind == _TEXT:
+            return self._body[field.start : field.end].decode(errors="replace").encode()
+        if kind not in _LEAVES:
+            return self.copy(kind, field.start, field.end, nesting + (kind in _NESTING))
+        try:
+            return self.copy(kind, field.start, field.end, nesting)
+        except MalformedRequestError:
+            self.rejected += 1
+            return None
+
+
+def _field(tag: bytes, content: bytes) -> bytes:
+    return tag + write_varint(len(content)) + content

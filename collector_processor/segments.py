@@ -1,0 +1,362 @@
+"""One journal segment: an SQLite file. Synchronous; used from one thread at a time.
+
+WAL, so that readers never wait for the writer. Bodies have a table of their
+own, so that changing a row's state never rewrites its body. ``auto_vacuum`` is
+incremental: a compacted segment gives its pages back to the file system.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from collector_processor.chunks import (
+    Backlog,
+    Chunk,
+    CorruptBodyError,
+    Entry,
+    IndexEntry,
+    JournalError,
+    Queue,
+    SegmentSummary,
+    State,
+    Totals,
+    Wanted,
+    first_seq,
+    pack_body,
+    unpack_body,
+)
+from collector_processor.notes import TraceNote, pack_notes, unpack_notes
+from collector_processor.otlp import Signal, Tenant
+from collector_processor.survey import extract
+from semconv.model import TraceId
+
+logger = logging.getLogger(__name__)
+
+SCHEMA_VERSION: Final = 1
+APPLICATION_ID: Final = 0x626C6D65
+"""Says in the file's header whose it is ("blme")."""
+_CHECKPOINT_PAGES: Final = 4096
+"""16 MB of WAL between checkpoints: few enough stalls, and a bounded file."""
+_BUSY_MS: Final = 10_000
+_ROWS_AT_ONCE: Final = 256
+_SUFFIX: Final = ".sqlite"
+_SCHEMA: Final = """
+CREATE TABLE chunk (
+  seq INTEGER PRIMARY KEY, signal TEXT NOT NULL, tenant TEXT NOT NULL, hops TEXT NOT NULL,
+  received_ns INTEGER NOT NULL, items INTEGER NOT NULL, size INTEGER NOT NULL, state INTEGER NOT NULL
+);
+CREATE TABLE body (seq INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, packed BLOB NOT NULL);
+CREATE TABLE trace (
+  seq INTEGER NOT NULL, trace_id TEXT NOT NULL, spans INTEGER NOT NULL, bytes INTEGER NOT NULL,
+  carriers INTEGER NOT NULL, notes BLOB NOT NULL,
+  PRIMARY KEY (seq, trace_id)
+) WITHOUT ROWID;
+"""
+
+
+class SegmentFile:
+    """One connection to one segment."""
+
+    def __init__(self, path: Path, number: int) -> None:
+        """Open the segment, or make it.
+
+        Raises:
+            JournalError: a newer version wrote it, or it is something else.
+            sqlite3.DatabaseError: the file is damaged, or the disk is full.
+        """
+        self.number: Final = number
+        self.path: Final = path
+        self._db: Final = sqlite3.connect(
+            path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000
+        )
+        try:
+            self._prepare()
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _prepare(self) -> None:
+        version = self._pragma("user_version")
+        if version > SCHEMA_VERSION:
+            raise JournalError(
+                f"the journal ({self.path.name}) was written by a newer blamespan (schema {version}, "
+                f"this one knows {SCHEMA_VERSION}): upgrade, or give it another data directory"
+            )
+        if version == 0:
+            self._create()
+        elif self._pragma("application_id") != APPLICATION_ID:
+            raise JournalError(f"{self.path.name} is an SQLite file, but no journal of ours")
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+
+    def _create(self) -> None:
+        self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before the first page is written
+        self._db.execute("PRAGMA journal_mode=WAL")
+        header = f"PRAGMA application_id={APPLICATION_ID};PRAGMA user_version={SCHEMA_VERSION};"
+        self._db.executescript(f"BEGIN;{_SCHEMA}{header}COMMIT;")
+
+    def _pragma(self, name: str) -> int:
+        value: int = self._db.execute(f"PRAGMA {name}").fetchone()[0]
+        return value
+
+    def relax(self) -> None:
+        """Stop waiting for the disk at each commit: for a segment that gets no new rows.
+
+        What a power cut takes then is at most a change of state, done again after a restart.
+        """
+        self._db.execute("PRAGMA synchronous=NORMAL")
+
+    @property
+    def disk_bytes(self) -> int:
+        """The size of the database, with what is still in the WAL."""
+        return self._pragma("page_count") * self._pragma("page_size")
+
+    def close(self) -> None:
+        """Close the connection; what is committed stays."""
+        self._db.close()
+
+    def delete(self) -> None:
+        """Close the connection and remove the files."""
+        self._db.execute("PRAGMA synchronous=OFF")  # closing writes the WAL back: needless here
+        self._db.close()
+        for suffix in ("", "-wal", "-shm"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing, durable when it ends."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    # Writing: inside a transaction.
+
+    def insert(self, rows: Sequence[tuple[int, Entry, tuple[int, bytes]]]) -> None:
+        """Add rows: seq, entry, packed body."""
+        self._db.executemany(
+            "INSERT INTO chunk VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    seq,
+                    e.signal.value,
+                    e.tenant,
+                    ",".join(e.hops),
+                    e.received_ns,
+                    e.items,
+                    e.size,
+                    e.state.value,
+                )
+                for seq, e, _ in rows
+            ],
+        )
+        self._db.executemany("INSERT INTO body VALUES (?, ?, ?)", [(seq, *packed) for seq, _, packed in rows])
+        self._db.executemany(
+            "INSERT INTO trace VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (seq, n.trace_id, n.span_count, n.byte_count, n.carrier_count, pack_notes(n.spans))
+                for seq, entry, _ in rows
+                for n in entry.traces
+            ],
+        )
+
+    def mark(self, seqs: Iterable[int], state: State) -> None:
+        """Set the state of rows; those that are gone are passed over."""
+        self._db.executemany("UPDATE chunk SET state = ? WHERE seq = ?", [(state.value, seq) for seq in seqs])
+
+    def forget(self, trace_id: TraceId, seqs: Iterable[int]) -> None:
+        """Strike a trace out of the index of these rows."""
+        self._db.executemany(
+            "DELETE FROM trace WHERE seq = ? AND trace_id = ?", [(seq, trace_id) for seq in seqs]
+        )
+
+    def rewrite(self, seq: int, body: bytes) -> None:
+        """Replace the body of a held row and let it go on; any other row is left alone."""
+        changed = self._db.execute(
+            "UPDATE chunk SET state = ? WHERE seq = ? AND state = ?",
+            (State.PENDING.value, seq, State.HELD.value),
+        )
+        if changed.rowcount:
+            self._db.execute(
+                "UPDATE body SET checksum = ?, packed = ? WHERE seq = ?", (*pack_body(body), seq)
+            )
+
+    # Reading.
+
+    def body(self, seq: int) -> bytes | None:
+        """Return a row's body; ``None`` if there is no such row.
+
+        Raises:
+            CorruptBodyError: its bytes are damaged.
+        """
+        try:
+            row = self._db.execute("SELECT checksum, packed FROM body WHERE seq = ?", (seq,)).fetchone()
+        except sqlite3.DatabaseError as error:
+            raise CorruptBodyError(str(error)) from error
+        return unpack_body(*row) if row else None
+
+    def waiting(self, wanted: Wanted) -> Backlog:
+        """Read a queue's pending rows in order, until ``max_bytes`` of bodies, at least one."""
+        queue = wanted.queue
+        chunks, lost = list[Chunk](), list[Chunk]()
+        used, upto = 0, wanted.after_seq
+        rows = self._db.execute(
+            "SELECT seq, hops, items, size FROM chunk"
+            " WHERE seq > ? AND seq <= ? AND state = ? AND signal = ? AND tenant = ? ORDER BY seq LIMIT ?",
+            (
+                wanted.after_seq,
+                wanted.upto_seq,
+                State.PENDING.value,
+                queue.signal.value,
+                queue.tenant,
+                _ROWS_AT_ONCE,
+            ),
+        ).fetchall()
+        for seq, hops, items, size in rows:
+            if seq not in wanted.skip:
+                if used and used + size > wanted.max_bytes:
+                    return Backlog(chunks=tuple(chunks), lost=tuple(lost), upto_seq=upto, is_more=True)
+                chunk = self._chunk(queue, seq, hops, items, size)
+                (chunks if chunk.body else lost).append(chunk)
+                used += size
+            upto = seq
+        is_more = len(rows) == _ROWS_AT_ONCE
+        return Backlog(chunks=tuple(chunks), lost=tuple(lost), upto_seq=upto, is_more=is_more)
+
+    def _chunk(self, queue: Queue, seq: int, hops: str, items: int, size: int) -> Chunk:
+        try:
+            body = self.body(seq) or b""
+        except CorruptBodyError as error:
+            logger.error("journal row is damaged", extra={"seq": seq, "items": items, "reason": str(error)})  # noqa: TRY400 - the reason is all there is
+            body = b""
+        split = tuple(hops.split(",")) if hops else ()
+        return Chunk(seq=seq, queue=queue, hops=split, items=items, size=size, body=body)
+
+    def summary(self) -> SegmentSummary:
+        """Count what is there; read the index."""
+        waiting: dict[Queue, Totals] = {}
+        rows = open_bytes = 0
+        for signal, tenant, count, items, size in self._db.execute(
+            "SELECT signal, tenant, count(*), sum(items), sum(size) FROM chunk"
+            " WHERE state != ? GROUP BY signal, tenant",
+            (State.DONE.value,),
+        ):
+            waiting[Queue(Signal(signal), Tenant(tenant))] = Totals(items=items, bytes=size)
+            rows += count
+            open_bytes += size
+        stored = self._db.execute("SELECT coalesce(sum(size), 0) FROM chunk").fetchone()[0]
+        return SegmentSummary(
+            number=self.number,
+            stored_bytes=stored,
+            open_rows=rows,
+            open_bytes=open_bytes,
+            waiting=waiting,
+            index=tuple(self._index()),
+        )
+
+    def _index(self) -> Iterator[IndexEntry]:
+        for (
+            seq,
+            trace_id,
+            spans,
+            size,
+            carriers,
+            notes,
+            signal,
+            tenant,
+            received_ns,
+            state,
+        ) in self._db.execute(
+            "SELECT trace.*, signal, tenant, received_ns, state"
+            " FROM trace JOIN chunk USING (seq) ORDER BY seq"
+        ):
+            yield IndexEntry(
+                tenant=Tenant(tenant),
+                note=TraceNote(
+                    trace_id=TraceId(trace_id),
+                    span_count=spans,
+                    byte_count=size,
+                    is_agent=True,
+                    carrier_count=carriers,
+                    spans=unpack_notes(notes),
+                ),
+                seq=seq,
+                signal=Signal(signal),
+                received_ns=received_ns,
+                state=State(state),
+            )
+
+    # Giving back space.
+
+    def compact(self, retained: Mapping[int, frozenset[TraceId]]) -> int:
+        """Drop what nobody needs any more; return the bytes that rows still count for.
+
+        Rows that are done go, but for the spans of ``retained`` traces in them.
+        Each group of rows is a transaction: the writer never waits long.
+        """
+        after = first_seq(self.number)
+        while rows := self._db.execute(
+            "SELECT seq, signal FROM chunk WHERE seq > ? AND state = ? ORDER BY seq LIMIT 64",
+            (after, State.DONE.value),
+        ).fetchall():
+            after = rows[-1][0]
+            with self.transaction():
+                for seq, signal in rows:
+                    self._trim(seq, Signal(signal), retained.get(seq, frozenset()))
+        self._db.execute("PRAGMA incremental_vacuum").fetchall()
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        size: int = self._db.execute("SELECT coalesce(sum(size), 0) FROM chunk").fetchone()[0]
+        return size
+
+    def _trim(self, seq: int, signal: Signal, trace_ids: frozenset[TraceId]) -> None:
+        try:
+            body = self.body(seq) if trace_ids else None
+        except CorruptBodyError:  # was counted when it was to be forwarded
+            body = None
+        if body is None:
+            for table in ("chunk", "body", "trace"):
+                self._db.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))  # noqa: S608 - our own table names
+            return
+        kept = extract(signal, body, trace_ids)
+        if len(kept) < len(body):
+            self._db.execute("UPDATE chunk SET size = size - ? WHERE seq = ?", (len(body) - len(kept), seq))
+            self._db.execute(
+                "UPDATE body SET checksum = ?, packed = ? WHERE seq = ?", (*pack_body(kept), seq)
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentDirectory:
+    """Where the segments lie; their names are their numbers."""
+
+    path: Path
+    make: Callable[[Path, int], SegmentFile] = SegmentFile
+
+    def open(self, number: int) -> SegmentFile:
+        """Open a connection to a segment, or make it.
+
+        Raises:
+            JournalError: a newer version wrote it, or it is something else.
+            sqlite3.DatabaseError: the file is damaged, or the disk is full.
+        """
+        return self.make(self.path / f"{number:08}{_SUFFIX}", number)
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the segments there are, ascending."""
+        stems = [path.stem for path in self.path.glob(f"*{_SUFFIX}")]
+        return sorted(int(stem) for stem in stems if stem.isdigit())
+
+    def set_aside(self, number: int) -> None:
+        """Rename a damaged segment, so that it is kept and never opened again."""
+        for path in self.path.glob(f"{number:08}{_SUFFIX}*"):
+            path.rename(path.with_name(f"{path.name}.damaged"))

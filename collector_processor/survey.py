@@ -1,0 +1,459 @@
+"""What a raw request holds, without decoding it. Pure.
+
+The hot path of all traffic: one pass over the framing groups spans by trace
+id, and one search over all bytes says whether there is any agent marker at
+all. Only spans of traces with a marker are looked at more closely, for the
+assembler, which decides across requests when a run has ended.
+
+Every OTLP encoder writes fields in the order of their numbers, so a span
+begins with its trace id and span id; one that does not is read field by field.
+What stands behind the ids of an unmarked span is not looked at: a backend that
+refuses it has its request bisected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from collector_processor.notes import SpanNote, TraceNote, make_note
+from collector_processor.otlp import MalformedRequestError, Signal
+from collector_processor.wire import (
+    Field,
+    fields,
+    filter_items,
+    member_count,
+    parse,
+    read_span_ids,
+    read_varint,
+    write_varint,
+)
+from semconv.markers import (
+    AGENT_VALUES,
+    ATTRIBUTE_PREFIXES,
+    CARRIER_KEY,
+    CARRIER_SCOPE,
+    OWN_CALL_TRACE_PREFIX,
+    SCOPE_PREFIXES,
+    WORKFLOW_VALUES,
+)
+from semconv.model import TraceId
+
+_PLAIN, _MARKED, _OURS = 0, 1, 2
+_TOP_BIT, _AGENT_BIT, _MARKED_BIT, _REMOTE_BIT, _CARRIER_BIT = 1, 2, 4, 8, 16
+_TRACE_ID_BYTES, _SPAN_ID_BYTES = 16, 8
+_TRACE_ID_HEAD: Final = b"\x0a\x10"
+_SPAN_ID_HEAD: Final = b"\x12\x08"
+_SHORTEST_SPAN: Final = 28
+"""Both ids with their headers."""
+_RECORD_TRACE_ID: Final = 9
+_RECORD_SPAN_ID: Final = 10
+_POINT_FIELDS: Final = frozenset({5, 7, 9, 10, 11})
+"""Metric.gauge, sum, histogram, exponential_histogram, summary; each holds its points in field 1."""
+
+_KEYS: Final = b"|".join(re.escape(prefix.encode()) for prefix in ATTRIBUTE_PREFIXES)
+_MARKER: Final = re.compile(rb"J.\n.(?:" + _KEYS + rb")", re.DOTALL)
+"""A ``Span.attributes`` field of up to 127 bytes whose key is marked: ``4a <length> 0a <length> key``.
+
+Longer ones need not be found: whoever marks a span gives it a short attribute
+too (its kind, its operation), and one rare first byte makes the search fast.
+"""
+_RECORD_MARKER: Final = re.compile(rb"(?:\n|b).(?:" + _KEYS + rb")", re.DOTALL)
+"""An attribute key (``0a``) or an event name (``62``) of a log record that is marked."""
+_SCOPES: Final = tuple(prefix.encode() for prefix in SCOPE_PREFIXES)
+_OUR_SCOPE: Final = CARRIER_SCOPE.encode()
+_OUR_TRACES: Final = bytes.fromhex(OWN_CALL_TRACE_PREFIX)
+
+
+def _key_value(key: str, value: bytes) -> bytes:
+    """Return a ``KeyValue`` as every encoder writes it."""
+    raw = key.encode()
+    return b"\x0a" + write_varint(len(raw)) + raw + b"\x12" + write_varint(len(value)) + value
+
+
+def _text_value(text: str) -> bytes:
+    raw = text.encode()
+    return b"\x0a" + write_varint(len(raw)) + raw
+
+
+_BITS: Final[dict[bytes, int]] = {
+    **{_key_value(key, _text_value(value)): _AGENT_BIT for key, value in AGENT_VALUES},
+    **{_key_value(key, _text_value(value)): _TOP_BIT for key, value in WORKFLOW_VALUES},
+    _key_value(CARRIER_KEY, b"\x10\x01"): _CARRIER_BIT,
+}
+_FACT: Final = re.compile(rb"J.(" + b"|".join(map(re.escape, _BITS)) + rb")", re.DOTALL)
+_FLAGS_TAG: Final = b"\x85\x01"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What a request holds."""
+
+    item_count: int
+    """Sound spans, log records or data points: the unit of OTLP's ``partial_success``."""
+    traces: tuple[TraceNote, ...] = ()
+    """In order of first appearance; log records without a trace id are in none."""
+    invalid: int = 0
+    """Spans whose ids OTLP calls invalid; not in ``item_count``, and in no trace."""
+    max_item_bytes: int = 0
+    """The largest span, log record or metric."""
+
+
+class _Group:
+    """The spans of one trace in one request: offsets, and what their scope is."""
+
+    __slots__ = ("any_root", "is_marked", "spans")
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[int, int, int]] = []
+        self.any_root = False
+        self.is_marked = False
+
+
+def survey(body: bytes, known: Container[TraceId] = ()) -> Survey:
+    """Look through a trace request.
+
+    Args:
+        body: an ``ExportTraceServiceRequest``.
+        known: agent traces seen before; theirs get span notes though no marker is here.
+
+    Raises:
+        MalformedRequestError: the framing is broken.
+    """
+    try:
+        groups, strays = _group_spans(body)
+    except IndexError:
+        raise MalformedRequestError("the request is cut short") from None
+    has_marker = _MARKER.search(body) is not None
+    invalid = strays
+    notes: list[TraceNote] = []
+    for trace_id, group in groups.items():
+        if not trace_id.strip(b"\0"):
+            invalid += len(group.spans)
+        elif group.is_marked or (has_marker and _any_marked(body, group)) or trace_id.hex() in known:
+            notes.append(_agent_note(body, trace_id, group))
+        else:
+            notes.append(_plain_note(trace_id, group))
+    return Survey(
+        item_count=sum(note.span_count for note in notes),
+        traces=tuple(notes),
+        invalid=invalid,
+        max_item_bytes=max(
+            (end - start for group in groups.values() for start, end, _ in group.spans), default=0
+        ),
+    )
+
+
+def _group_spans(body: bytes) -> tuple[dict[bytes, _Group], int]:
+    groups: dict[bytes, _Group] = {}
+    strays = 0
+    for resource in fields(body, 0, len(body)):
+        if resource.number != 1:
+            continue
+        _require_message(resource)
+        for scope in fields(body, resource.start, resource.end):
+            if scope.number == 2:
+                _require_message(scope)
+                strays += _group_scope(body, scope.start, scope.end, groups)
+    return groups, strays
+
+
+def _require_message(found: Field) -> None:
+    if found.wire_type != 2:
+        raise MalformedRequestError(f"the field at byte {found.at} should be a message")
+
+
+def _group_scope(body: bytes, at: int, end: int, groups: dict[bytes, _Group]) -> int:  # noqa: C901 - hot
+    """Add the spans of one scope to ``groups``; return how many have invalid ids.
+
+    This loop is where the fast lane's time goes: hence inlined lengths and no calls.
+    """
+    kind = _scope_kind(body, at, end)
+    strays = 0
+    while at < end:
+        tag = body[at]
+        if tag != 0x12:
+            at = _skip(body, at, end)
+            continue
+        length = body[at + 1]
+        start = at + 2
+        if length > 0x7F:
+            high = body[at + 2]
+            if high < 0x80:
+                length += (high - 1) << 7
+                start = at + 3
+            else:
+                length, start = read_varint(body, at + 1, end)
+        at = start + length
+        if at > end:
+            raise MalformedRequestError("a span runs past the end of its scope")
+        if (
+            length > _SHORTEST_SPAN
+            and body[start] == 0x0A
+            and body[start + 1] == 0x10
+            and body[start + 18] == 0x12
+            and body[start + 19] == 0x08
+        ):
+            trace_id = body[start + 2 : start + 18]
+            tag = body[start + 28]
+            is_root = tag != 0x22 and (tag != 0x1A or not _names_parent(body, start + 28, at))
+        else:
+            trace_id, span_id = read_span_ids(body, start, at)
+            if len(trace_id) != _TRACE_ID_BYTES or len(span_id) != _SPAN_ID_BYTES:
+                strays += 1
+                continue
+            is_root = not _names_parent(body, start, at)
+        group = groups.get(trace_id)
+        if group is None:
+            group = groups[trace_id] = _Group()
+        group.spans.append((start, at, kind))
+        if is_root and kind != _OURS:
+            group.any_root = True
+        if kind:
+            group.is_marked = True  # or ours: looked at closely all the same
+    return strays
+
+
+def _skip(body: bytes, at: int, end: int) -> int:
+    """Return where the field at ``at`` ends; a span that is no message is malformed."""
+    found = next(fields(body, at, end))
+    if found.number == 2:
+        _require_message(found)
+        raise MalformedRequestError("a span's tag is written in more bytes than it needs")
+    return found.end
+
+
+def _scope_kind(body: bytes, at: int, end: int) -> int:
+    """Return whose spans these are, by the name of their scope."""
+    for found in fields(body, at, end):
+        if found.number == 1:
+            _require_message(found)
+            for inner in fields(body, found.start, found.end):
+                if inner.number == 1:
+                    name = body[inner.start : inner.end]
+                    return _OURS if name == _OUR_SCOPE else _MARKED if name.startswith(_SCOPES) else _PLAIN
+        if found.number <= 2:  # in field order, the scope comes before all spans
+            return _PLAIN
+    return _PLAIN
+
+
+def _names_parent(body: bytes, at: int, end: int) -> bool:
+    """Whether the span's fields from ``at`` on name a parent; up to the first field behind it."""
+    try:
+        for found in fields(body, at, end):
+            if found.number == 4:
+                return body[found.start : found.end].strip(b"\0") != b""
+            if found.number > 4:
+                return False
+    except MalformedRequestError:
+        return False
+    return False
+
+
+def _any_marked(body: bytes, group: _Group) -> bool:
+    return any(_MARKER.search(body, start, end) for start, end, _ in group.spans)
+
+
+def _plain_note(trace_id: bytes, group: _Group) -> TraceNote:
+    return TraceNote(
+        trace_id=TraceId(trace_id.hex()),
+        span_count=len(group.spans),
+        byte_count=sum(end - start for start, end, _ in group.spans),
+        root_ended=group.any_root,
+    )
+
+
+def _agent_note(body: bytes, trace_id: bytes, group: _Group) -> TraceNote:
+    """Look at each span; spans of our own model calls count as carriers."""
+    ours = trace_id.startswith(_OUR_TRACES)
+    spans = () if ours else tuple(note for span in group.spans for note in _span_note(body, *span))
+    return TraceNote(
+        trace_id=TraceId(trace_id.hex()),
+        span_count=len(group.spans),
+        byte_count=sum(end - start for start, end, _ in group.spans),
+        is_agent=any(span.is_marked for span in spans),
+        root_ended=any(span.parent_id is None for span in spans),
+        carrier_count=len(group.spans) - len(spans),
+        spans=spans,
+    )
+
+
+def _span_note(body: bytes, at: int, end: int, kind: int) -> Iterator[SpanNote]:
+    """Yield the span's note, or nothing for a carrier."""
+    if kind == _OURS:
+        return
+    span_id, parent_id = _span_id_and_parent(body, at, end)
+    bits = _MARKED_BIT if kind == _MARKED or _MARKER.search(body, at, end) else 0
+    for fact in _FACT.findall(body, at, end):
+        bits |= _BITS[fact]
+    # flags is the last field of a span: tag, then four bytes, of which the second holds the two bits
+    if body[end - 6 : end - 4] == _FLAGS_TAG and body[end - 3] & 3 == 3:
+        bits |= _REMOTE_BIT
+    if not bits & _CARRIER_BIT:
+        yield make_note(span_id, parent_id, bits)
+
+
+def _span_id_and_parent(body: bytes, at: int, end: int) -> tuple[bytes, bytes]:
+    """Return the span's id and its parent's, empty if it has none."""
+    if _has_usual_head(body, at, end):
+        if body[at + 28 : at + 30] == b"\x22\x08":
+            return body[at + 20 : at + 28], body[at + 30 : at + 38]
+        if body[at + 28] not in {0x22, 0x1A}:
+            return body[at + 20 : at + 28], b""
+    span_id = parent_id = b""
+    try:
+        for found in fields(body, at, end):
+            if found.number == 2:
+                span_id = body[found.start : found.end]
+            elif found.number == 4:
+                parent_id = body[found.start : found.end]
+    except MalformedRequestError:
+        pass  # noted with what was read; the backend has the last word on its bytes
+    return span_id, parent_id if len(parent_id) == _SPAN_ID_BYTES else b""
+
+
+def survey_logs(body: bytes) -> Survey:
+    """Look through a log request; a trace is an agent's if a record of it carries a marker.
+
+    Raises:
+        MalformedRequestError: the framing is broken.
+    """
+    found: dict[bytes, list[tuple[int, int]]] = {}
+    count = largest = 0
+    marked: set[bytes] = set()
+    request = parse(body)
+    for resource in request.resources:
+        for scope in resource.scopes:
+            kind = _scope_kind(scope.others, 0, len(scope.others))
+            for item in scope.items:
+                count += 1
+                largest = max(largest, item.end - item.start)
+                trace_id = _record_trace_id(body, item.start, item.end)
+                if kind != _OURS and len(trace_id) == _TRACE_ID_BYTES and trace_id.strip(b"\0"):
+                    found.setdefault(trace_id, []).append((item.start, item.end))
+                    if kind == _MARKED:
+                        marked.add(trace_id)
+    traces = tuple(_log_note(body, trace_id, records, marked) for trace_id, records in found.items())
+    return Survey(item_count=count, traces=traces, max_item_bytes=largest)
+
+
+def _log_note(body: bytes, trace_id: bytes, records: list[tuple[int, int]], marked: set[bytes]) -> TraceNote:
+    is_agent = trace_id in marked or any(_RECORD_MARKER.search(body, start, end) for start, end in records)
+    return TraceNote(
+        trace_id=TraceId(trace_id.hex()),
+        span_count=len(records),
+        byte_count=sum(end - start for start, end in records),
+        is_agent=is_agent and not trace_id.startswith(_OUR_TRACES),
+    )
+
+
+def _record_trace_id(body: bytes, at: int, end: int) -> bytes:
+    trace_id = b""
+    try:
+        for found in fields(body, at, end):
+            if found.number == _RECORD_TRACE_ID:
+                trace_id = body[found.start : found.end]
+    except MalformedRequestError:
+        return b""
+    return trace_id
+
+
+def survey_metrics(body: bytes) -> Survey:
+    """Look through a metric request: how many data points, and the largest metric.
+
+    Raises:
+        MalformedRequestError: the framing is broken.
+    """
+    items = tuple(parse(body).items())
+    return Survey(
+        item_count=sum(_points(body, item.start, item.end) for item in items),
+        max_item_bytes=max((item.end - item.start for item in items), default=0),
+    )
+
+
+def _points(body: bytes, at: int, end: int) -> int:
+    count = 0
+    try:
+        for data in fields(body, at, end):
+            if data.number in _POINT_FIELDS and data.wire_type == 2:
+                count += sum(point.number == 1 for point in fields(body, data.start, data.end))
+    except MalformedRequestError:
+        return count
+    return count
+
+
+def survey_signal(signal: Signal, body: bytes, known: Container[TraceId] = ()) -> Survey:
+    """Look through a request of any signal.
+
+    Raises:
+        MalformedRequestError: the framing is broken.
+    """
+    if signal is Signal.TRACES:
+        return survey(body, known)
+    return survey_logs(body) if signal is Signal.LOGS else survey_metrics(body)
+
+
+def item_count(signal: Signal, body: bytes) -> int:
+    """Return how many spans, log records or data points a request holds.
+
+    Raises:
+        MalformedRequestError: the framing is broken.
+    """
+    return survey_metrics(body).item_count if signal is Signal.METRICS else member_count(body)
+
+
+def extract(signal: Signal, body: bytes, trace_ids: Iterable[TraceId]) -> bytes:
+    """Return a request with only the spans, or log records, of these traces; empty if there are none."""
+    wanted = {bytes.fromhex(trace_id) for trace_id in trace_ids}
+    read = _READ_TRACE_ID[signal]
+    return filter_items(body, lambda start, end: read(body, start, end) in wanted)[0]
+
+
+def without(signal: Signal, body: bytes, trace_ids: Iterable[TraceId]) -> bytes:
+    """Return the request without the spans, or log records, of these traces."""
+    unwanted = {bytes.fromhex(trace_id) for trace_id in trace_ids}
+    read = _READ_TRACE_ID[signal]
+    return filter_items(body, lambda start, end: read(body, start, end) not in unwanted)[0]
+
+
+def drop_invalid(body: bytes) -> tuple[bytes, int]:
+    """Leave out the spans whose ids OTLP calls invalid, and say how many they were.
+
+    Raises:
+        MalformedRequestError: the framing is broken.
+    """
+
+    def has_valid_ids(start: int, end: int) -> bool:
+        trace_id, span_id = _span_ids(body, start, end)
+        return (
+            len(trace_id) == _TRACE_ID_BYTES
+            and len(span_id) == _SPAN_ID_BYTES
+            and trace_id.strip(b"\0") != b""
+        )
+
+    return filter_items(body, has_valid_ids)
+
+
+def _span_ids(body: bytes, start: int, end: int) -> tuple[bytes, bytes]:
+    """Return a span's ids as ``_group_scope`` reads them."""
+    if _has_usual_head(body, start, end):
+        return body[start + 2 : start + 18], body[start + 20 : start + 28]
+    return read_span_ids(body, start, end)
+
+
+def _has_usual_head(body: bytes, start: int, end: int) -> bool:
+    """Whether a span begins with sound ids, as every encoder writes it."""
+    return (
+        end - start > _SHORTEST_SPAN
+        and body.startswith(_TRACE_ID_HEAD, start)
+        and body.startswith(_SPAN_ID_HEAD, start + 18)
+    )
+
+
+def _span_trace_id(body: bytes, start: int, end: int) -> bytes:
+    return _span_ids(body, start, end)[0]
+
+
+_READ_TRACE_ID: Final = {Signal.TRACES: _span_trace_id, Signal.LOGS: _record_trace_id}

@@ -1,0 +1,159 @@
+"""A sound trace → the ordered steps of the run.
+
+Reads every span through its dialect (``acts``), keeps the leaves (``leaves``),
+names who acted (``casting``), marks what ran side by side (``parallel``), and
+leaves out what was said before (``novelty``). Order is by start in integer
+nanoseconds; ties are broken by place in the tree, never by arrival. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Final
+
+from collector_processor.acts import Act, Stage, stage
+from collector_processor.casting import (
+    Agents,
+    Settled,
+    name_by_handoff,
+    name_by_messages,
+    name_by_request,
+    settle,
+)
+from collector_processor.leaves import leaves
+from collector_processor.novelty import Novelty, said_in_words, shortened
+from collector_processor.outline import ending_of, is_whole, output_of, stated_outcome, task_of
+from collector_processor.parallel import groups
+from semconv.dialects import ActionKind
+from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
+from semconv.model import UNKNOWN_AGENT, AgentSource, ContentState, Span, Step, StepKind, Trace, Trajectory
+
+_STEP_KINDS: Final[Mapping[ActionKind, StepKind]] = {
+    ActionKind.LLM: StepKind.LLM,
+    ActionKind.TOOL: StepKind.TOOL,
+    ActionKind.HANDOFF: StepKind.HANDOFF,
+    ActionKind.HUMAN: StepKind.HUMAN,
+    ActionKind.OTHER: StepKind.OTHER,
+    ActionKind.AGENT: StepKind.LLM,  # stands for model calls that nothing else shows
+}
+
+
+def order(trace: Trace) -> Trajectory:
+    """Return the run's steps in order, and what it says of itself.
+
+    Expects what ``repair`` returns; ``trace`` may hold several trace ids that are one run.
+    A trace without steps gives an empty trajectory with a warning that says why.
+    """
+    scene = stage(trace.spans)
+    found = leaves(scene)
+    acts = [leaf.act for leaf in found]
+    together = groups(found, scene.parents)
+    name_by_messages(scene, acts)
+    name_by_request(acts)
+    name_by_handoff(acts, together)
+    steps = _steps(acts, together, _agents(scene, acts))
+    stated, ending = stated_outcome(scene), ending_of(scene, acts)
+    return Trajectory(
+        run_id=trace.run_id or _run_id(trace.spans),
+        steps=steps,
+        task=shortened(task_of(scene, acts)),
+        output=shortened(output_of(scene, acts)),
+        reference=stated.reference,
+        outcome=stated.outcome,
+        outcome_source=stated.source,
+        complete=is_whole(trace, acts),
+        agents=_unique(step.agent for step in steps if step.agent != UNKNOWN_AGENT),
+        dialects=_unique(action.dialect for action in scene.actions if action is not None),
+        warnings=(*trace.warnings, *_warnings(scene, steps)),
+        root_trace_id=ending.root.trace_id if ending.root else None,
+        root_span_id=ending.root.span_id if ending.root else None,
+        root_status=ending.status,
+        root_error=shortened(ending.error),
+    )
+
+
+def _run_id(spans: Sequence[Span]) -> str:
+    """Return the trace id; of several, that of the earliest span."""
+    return min(spans, key=lambda span: (span.start_ns, span.trace_id)).trace_id if spans else ""
+
+
+def _agents(scene: Stage, acts: Iterable[Act]) -> Agents:
+    return Agents(act.agent for act in chain(scene.acts, acts) if act.agent is not None)
+
+
+def _steps(acts: Sequence[Act], together: Mapping[int, int], agents: Agents) -> tuple[Step, ...]:
+    novelty = Novelty()
+    steps: list[Step] = []
+    for index, act in enumerate(acts):
+        following = acts[index + 1] if index + 1 < len(acts) else None
+        heard = novelty.take(act) if act.action.heard else act.action.input
+        step = _step(index, act, settle(act, following, agents), heard)
+        steps.append(replace(step, group=together.get(act.position)))
+    for index, act in enumerate(acts):
+        if act.position in novelty.recovered:
+            steps[index] = _recovered(steps[index], novelty.recovered[act.position])
+    return tuple(steps)
+
+
+def _step(index: int, act: Act, settled: Settled, heard: str) -> Step:
+    action, span = act.action, act.span
+    said = said_in_words(action.said) if action.said else action.output
+    return Step(
+        index=index,
+        agent=act.agent or UNKNOWN_AGENT,
+        kind=_STEP_KINDS[settled.kind],
+        agent_source=act.agent_source if act.agent is not None else AgentSource.UNKNOWN,
+        trace_id=span.trace_id,
+        span_id=span.span_id,
+        name=span.name,
+        start_ns=span.start_ns,
+        end_ns=span.end_ns,
+        status=act.status,
+        error=shortened(action.error),
+        input=shortened(heard),
+        output=shortened(said),
+        target=settled.target,
+        content=_content(act, heard, said),
+        instructions=shortened(action.instructions),
+    )
+
+
+def _content(act: Act, heard: str, said: str) -> ContentState:
+    if act.action.redacted:
+        return ContentState.REDACTED
+    if act.span.dropped_attributes:
+        return ContentState.TRUNCATED if said or act.action.failed else ContentState.DROPPED
+    if not heard and not said and not act.action.failed and act.action.kind is not ActionKind.HANDOFF:
+        return ContentState.ABSENT
+    is_cut = shortened(heard) is not heard or shortened(said) is not said
+    return ContentState.TRUNCATED if is_cut else ContentState.COMPLETE
+
+
+def _recovered(step: Step, said: str) -> Step:
+    return replace(step, output=shortened(said), content=ContentState.TRUNCATED)
+
+
+def _warnings(scene: Stage, steps: Sequence[Step]) -> tuple[str, ...]:
+    if not steps:
+        if any(action is not None for action in scene.actions):
+            return ("no steps: the agent spans enclose no model call, tool or handoff",)
+        strange = sorted(
+            {span.scope.name or "no scope" for span in scene.spans if _looks_like_an_agents(span)}
+        )
+        if strange:
+            return (f"no steps: agent spans of a dialect that is not known ({', '.join(strange[:5])})",)
+        return ("no steps: no agent span among these",)
+    dropped = sum(1 for step in steps if step.content in {ContentState.DROPPED, ContentState.TRUNCATED})
+    return (f"{dropped} of {len(steps)} steps lost content to limits",) if dropped else ()
+
+
+def _looks_like_an_agents(span: Span) -> bool:
+    return span.scope.name.startswith(SCOPE_PREFIXES) or any(
+        name.startswith(ATTRIBUTE_PREFIXES) for name in span.attributes
+    )
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

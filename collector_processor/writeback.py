@@ -1,0 +1,155 @@
+"""Verdict → the exact bytes that leave, and the record beside them. Pure.
+
+Decides the version: a verdict that says the same as the one before (status,
+agent, step) is not written again; one that differs supersedes it, and the old
+blame is withdrawn beside it, since backends keep what they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from collector_processor.annotate import (
+    CarrierPolicy,
+    Judgement,
+    carriers,
+    decisive_attributes,
+    evaluation_log,
+    root_attributes,
+    withdrawal,
+)
+from collector_processor.encode import encode, encode_attributes, encode_logs
+from collector_processor.otlp import Signal, Tenant
+from collector_processor.rebuild import Run
+from collector_processor.runstore import Outgoing, StoredVerdict
+from collector_processor.wire import append_attributes
+from semconv.model import AttributeValue, Attribution, Blame, Span, SpanId, TraceId
+
+SERVICE_NAME: Final = "service.name"
+
+SpanKey = tuple[TraceId, SpanId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteBack:
+    """What one verdict leaves behind."""
+
+    verdict: StoredVerdict
+    outgoing: tuple[Outgoing, ...] = ()
+    rewrites: tuple[tuple[int, bytes], ...] = ()
+    """Held journal rows and the bytes that leave in their place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A run, what was found, and when."""
+
+    run: Run
+    attribution: Attribution
+    document: str
+    """The attribution as JSON."""
+    previous: StoredVerdict | None
+    tenant: Tenant
+    now_ns: int
+
+
+def write_back(
+    decision: Decision, policy: CarrierPolicy, held: Mapping[int, bytes] | None = None
+) -> WriteBack:
+    """Return the bytes that carry the verdict into the trace.
+
+    Args:
+        decision: the verdict and what was said before.
+        policy: how carriers are written.
+        held: journal rows of this run still held back (hold mode): what can go onto
+            the originals in them goes there, the rest the late way.
+    """
+    judgement = _judgement(decision)
+    verdict = _stored(decision, judgement)
+    previous = decision.previous
+    if previous is not None and not previous.is_provisional and verdict.says_the_same_as(previous):
+        return WriteBack(verdict=previous)
+    rewrites, written = _onto_originals(judgement, decision, policy, held or {})
+    spans = [span for span in carriers(judgement, decision.run.trace, policy) if _parent(span) not in written]
+    spans += _withdrawn(judgement, decision)
+    logs = evaluation_log(judgement, decision.run.trace, policy, decision.now_ns)
+    outgoing = [Outgoing(signal=Signal.TRACES, body=encode(spans), tenant=decision.tenant)] if spans else []
+    if logs:
+        outgoing.append(Outgoing(signal=Signal.LOGS, body=encode_logs(logs), tenant=decision.tenant))
+    return WriteBack(verdict=verdict, outgoing=tuple(outgoing), rewrites=tuple(rewrites.items()))
+
+
+def provisional(decision: Decision) -> StoredVerdict:
+    """Return the record of a verdict on a run that still goes on: for the page only."""
+    return _stored(decision, _judgement(decision), is_provisional=True)
+
+
+def _judgement(decision: Decision) -> Judgement:
+    previous = decision.previous
+    told = previous if previous is not None and not previous.is_provisional else None
+    return Judgement(
+        trajectory=decision.run.trajectory,
+        attribution=decision.attribution,
+        version=told.version + 1 if told else 1,
+        supersedes=told.failure_id if told else None,
+    )
+
+
+def _stored(decision: Decision, judgement: Judgement, *, is_provisional: bool = False) -> StoredVerdict:
+    verdict, step = decision.attribution.verdict, judgement.decisive
+    return StoredVerdict(
+        tenant=decision.tenant,
+        run_id=decision.run.trajectory.run_id,
+        version=judgement.version,
+        failure_id=judgement.failure_id,
+        status=decision.attribution.status.value,
+        agent=verdict.agent if isinstance(verdict, Blame) else None,
+        step=step.index if step else None,
+        span_id=step.span_id if step else None,
+        trace_id=step.trace_id if step else None,
+        service=_service(decision.run),
+        is_provisional=is_provisional,
+        decided_ns=decision.now_ns,
+        document=decision.document,
+    )
+
+
+def _service(run: Run) -> str:
+    first = next(iter(run.trace.spans), None)
+    return str(first.resource.attributes.get(SERVICE_NAME, "")) if first else ""
+
+
+def _withdrawn(judgement: Judgement, decision: Decision) -> Iterable[Span]:
+    previous = decision.previous
+    if previous is None or previous.is_provisional or not previous.span_id or not previous.trace_id:
+        return ()
+    return withdrawal(judgement, (previous.trace_id, previous.span_id), decision.run.trace)
+
+
+def _onto_originals(
+    judgement: Judgement, decision: Decision, policy: CarrierPolicy, held: Mapping[int, bytes]
+) -> tuple[dict[int, bytes], set[SpanKey]]:
+    """Append the attributes to the held originals; say which spans were reached."""
+    additions: dict[SpanKey, dict[str, AttributeValue]] = {}
+    trajectory, step = decision.run.trajectory, judgement.decisive
+    if trajectory.root_trace_id and trajectory.root_span_id:
+        root = (trajectory.root_trace_id, trajectory.root_span_id)
+        additions[root] = root_attributes(judgement, policy)
+    if step is not None and step.trace_id and step.span_id:
+        key = (step.trace_id, step.span_id)
+        additions[key] = additions.get(key, {}) | decisive_attributes(judgement, policy)
+    rewrites, written = dict[int, bytes](), set[SpanKey]()
+    for seq, body in held.items():
+        for (trace_id, span_id), attributes in additions.items():
+            before = rewrites.get(seq, body)
+            changed = append_attributes(before, trace_id, span_id, encode_attributes(attributes))
+            if changed is not before:  # else it stands in another row, or went on before the verdict
+                rewrites[seq] = changed
+                written.add((trace_id, span_id))
+    return rewrites, written
+
+
+def _parent(carrier: Span) -> tuple[TraceId, SpanId | None]:
+    return carrier.trace_id, carrier.parent_id

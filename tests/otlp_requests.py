@@ -1,0 +1,112 @@
+"""Raw OTLP requests for tests of the fast lane, made and read with the real protobuf classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from semconv.model import TraceId
+
+Value = str | int | bool
+REMOTE_PARENT = 0x300
+"""Span.flags: the parent is known to be in another process."""
+
+
+def trace_name(number: int) -> TraceId:
+    return TraceId(f"{number:032x}")
+
+
+def span_name(number: int) -> str:
+    return f"{number:016x}"
+
+
+def key_value(key: str, value: Value) -> KeyValue:
+    if isinstance(value, bool):
+        return KeyValue(key=key, value=AnyValue(bool_value=value))
+    if isinstance(value, int):
+        return KeyValue(key=key, value=AnyValue(int_value=value))
+    return KeyValue(key=key, value=AnyValue(string_value=value))
+
+
+def span(
+    number: int = 1,
+    *,
+    trace: int = 1,
+    parent: int | None = None,
+    attributes: Mapping[str, Value] | None = None,
+    name: str = "work",
+    flags: int = 0,
+    trace_state: str = "",
+) -> Span:
+    return Span(
+        trace_id=trace.to_bytes(16),
+        span_id=number.to_bytes(8),
+        parent_span_id=b"" if parent is None else parent.to_bytes(8),
+        trace_state=trace_state,
+        name=name,
+        start_time_unix_nano=1_700_000_000_000_000_000,
+        end_time_unix_nano=1_700_000_000_000_001_000,
+        attributes=[key_value(key, value) for key, value in (attributes or {}).items()],
+        flags=flags,
+    )
+
+
+def request(*spans: Span, scope: str = "shop", service: str = "checkout") -> bytes:
+    message = ExportTraceServiceRequest()
+    group = message.resource_spans.add()
+    group.resource.attributes.append(key_value("service.name", service))
+    group.scope_spans.add(spans=spans).scope.name = scope
+    return message.SerializeToString()
+
+
+def many_spans(count: int, *, traces: int = 1, payload: int = 20) -> bytes:
+    return request(
+        *(span(n + 1, trace=n % traces + 1, attributes={"text": "x" * payload}) for n in range(count))
+    )
+
+
+def record(*, trace: int | None = 1, name: str = "", text: str = "said") -> LogRecord:
+    return LogRecord(
+        body=AnyValue(string_value=text),
+        trace_id=b"" if trace is None else trace.to_bytes(16),
+        span_id=b"" if trace is None else (1).to_bytes(8),
+        event_name=name,
+    )
+
+
+def log_request(*records: LogRecord, scope: str = "shop") -> bytes:
+    message = ExportLogsServiceRequest()
+    message.resource_logs.add().scope_logs.add(log_records=records).scope.name = scope
+    return message.SerializeToString()
+
+
+def metric_request(points: Sequence[int]) -> bytes:
+    """One gauge for each number, with that many data points."""
+    message = ExportMetricsServiceRequest()
+    scope = message.resource_metrics.add().scope_metrics.add()
+    for number, count in enumerate(points):
+        metric = scope.metrics.add(name=f"gauge{number}")
+        for value in range(count):
+            metric.gauge.data_points.add(as_int=value)
+    return message.SerializeToString()
+
+
+def spans_in(*bodies: bytes) -> list[Span]:
+    return [
+        one
+        for body in bodies
+        for group in ExportTraceServiceRequest.FromString(body).resource_spans
+        for scope in group.scope_spans
+        for one in scope.spans
+    ]
+
+
+def numbers_in(*bodies: bytes) -> list[int]:
+    """The spans by their numbers, in order."""
+    return [int.from_bytes(one.span_id) for one in spans_in(*bodies)]

@@ -1,0 +1,35 @@
+"""Builders for runs: a test shows only what matters to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from semconv.model import SpanStatus, Step, StepKind, Trajectory
+
+
+def step(agent: str, output: str = "", kind: StepKind = StepKind.LLM, **fields: Any) -> Step:
+    """Return a step whose index ``run`` will set."""
+    return Step(index=-1, agent=agent, kind=kind, output=output, **fields)
+
+
+def tool(agent: str, output: str = "", target: str = "lookup", **fields: Any) -> Step:
+    """Return a tool step."""
+    return step(agent, output, StepKind.TOOL, target=target, **fields)
+
+
+def failed_tool(agent: str, error: str = "TimeoutError", target: str = "lookup", **fields: Any) -> Step:
+    """Return a tool step whose span has the status ERROR."""
+    return tool(agent, "", target, status=SpanStatus.ERROR, error=error, **fields)
+
+
+def run(*steps: Step, **fields: Any) -> Trajectory:
+    """Return a trajectory of the steps, numbered from 0."""
+    numbered = tuple(_numbered(s, index) for index, s in enumerate(steps))
+    fields.setdefault("run_id", "run-1")
+    fields.setdefault("agents", tuple(dict.fromkeys(s.agent for s in numbered)))
+    return Trajectory(steps=numbered, **fields)
+
+
+def _numbered(one: Step, index: int) -> Step:
+    return replace(one, index=index, span_id=one.span_id or f"{index + 1:016x}")

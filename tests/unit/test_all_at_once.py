@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from analyzer.method import attribute
+from analyzer.methods.all_at_once import AllAtOnce
+from analyzer.methods.free_text import read_answer
+from analyzer.scripted import ScriptedModel
+from semconv.model import Abstention, Blame, Status, Verdict
+from tests.runs import run, step
+
+RUN = run(step("human", "count"), step("A", "one"), step("B", "two"), step("A", "three"), step("C", "four"))
+RECORDED = Path(__file__).parents[3] / "shared" / "datasets" / "recorded_replies.dev.jsonl.gz"
+
+
+def said(agent: str, at: object) -> str:
+    return f"Agent Name: {agent}\nStep Number: {at}\nReason for Mistake: it miscounted"
+
+
+async def ask(*replies: str, max_bytes: int = 50_000) -> tuple[Verdict, ScriptedModel]:
+    model = ScriptedModel(replies=replies)
+    inquest = await attribute(AllAtOnce(max_bytes=max_bytes), RUN, model.complete, clock=lambda: 0.0)
+    return inquest.attribution.verdict, model
+
+
+async def test_the_log_is_shown_as_in_the_paper_without_step_numbers() -> None:
+    _, model = await ask(said("B", 2))
+    text = model.prompts[0].messages[1].content
+    assert "human: count\nA: one\nB: two\nA: three\nC: four" in text
+    assert "right answer" not in text
+    assert model.prompts[0].response_schema is None
+
+
+async def test_an_answer_that_agrees_with_itself_is_the_verdict() -> None:
+    verdict, _ = await ask(said("B", 2))
+    assert isinstance(verdict, Blame)
+    assert (verdict.agent, verdict.step, verdict.reason) == ("B", 2, "it miscounted.")
+
+
+async def test_a_contradiction_is_resolved_to_the_named_agents_nearest_step_and_said() -> None:
+    verdict, _ = await ask(said("A", 4))
+    assert isinstance(verdict, Blame)
+    assert (verdict.agent, verdict.step) == ("A", 3)
+    assert "named A and step 4, which is C's" in verdict.reason
+
+
+async def test_an_agent_that_does_not_exist_leaves_the_step_to_decide_and_is_said() -> None:
+    verdict, _ = await ask(said("Santa", 2))
+    assert isinstance(verdict, Blame)
+    assert (verdict.agent, verdict.step) == ("B", 2)
+    assert "no agent of this run" in verdict.reason
+
+
+@pytest.mark.parametrize("bad", [said("A", 99), said("A", "4 or 12"), "I cannot tell.", ""])
+async def test_what_cannot_be_used_is_asked_for_once_more_and_is_then_an_error(bad: str) -> None:
+    mended, model = await ask(bad, said("B", 2))
+    assert isinstance(mended, Blame)
+    assert len(model.prompts) == 2
+    failed, _ = await ask(bad, bad)
+    assert isinstance(failed, Abstention)
+    assert failed.status is Status.ERROR
+    assert "unreadable" in failed.reason
+
+
+async def test_a_model_that_finds_no_mistake_leaves_the_run_undetermined() -> None:
+    verdict, model = await ask("Agent Name: None\nStep Number: N/A\nReason for Mistake: all right")
+    assert isinstance(verdict, Abstention)
+    assert verdict.status is Status.UNDETERMINED
+    assert len(model.prompts) == 1
+
+
+async def test_a_log_that_is_too_long_is_folded_and_that_is_said() -> None:
+    _, model = await ask(said("B", 2), max_bytes=10)
+    assert model.prompts[0].truncated
+    assert model.prompts[0].coverage < 1
+
+
+@pytest.mark.skipif(not RECORDED.exists(), reason="the recorded replies are not beside the checkout")
+def test_recorded_replies_of_real_models_are_read() -> None:
+    """All but those that name nobody, or are no answer at all."""
+    rows = [json.loads(line) for line in gzip.decompress(RECORDED.read_bytes()).splitlines()]
+    answers = [read_answer(row["reply"]) for row in rows if row["kind"] == "all_at_once"]
+    told = Counter(
+        "read" if a.agent and a.step is not None else "nobody" if a.says_none else "not read" for a in answers
+    )
+    assert sum(told.values()) == 184
+    assert told["nobody"] == 2
+    assert told["not read"] == 3, "three replies say only that there is no prediction"

@@ -1,0 +1,256 @@
+"""What a verdict writes into a trace, and what it must never touch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from inline_snapshot import snapshot
+
+from collector_processor.annotate import (
+    CarrierPolicy,
+    Judgement,
+    carriers,
+    decisive_attributes,
+    evaluation_log,
+    root_attributes,
+    withdrawal,
+)
+from collector_processor.redaction import keep, omit
+from semconv.model import (
+    Abstention,
+    Attribution,
+    Blame,
+    Evidence,
+    Link,
+    Ranked,
+    Resource,
+    Span,
+    SpanId,
+    SpanStatus,
+    Status,
+    Step,
+    StepKind,
+    Trace,
+    TraceId,
+    Trajectory,
+)
+
+TRACE = TraceId("0af7651916cd43dd8448eb211c80319c")
+ROOT, CHAT = SpanId("00000000000000aa"), SpanId("00000000000000bb")
+RESOURCE = Resource(attributes={"service.name": "shop", "team": "blue"})
+SPANS = (
+    Span(
+        trace_id=TRACE, span_id=ROOT, name="invoke_workflow", start_ns=1_000, end_ns=90_000, resource=RESOURCE
+    ),
+    Span(
+        trace_id=TRACE,
+        span_id=CHAT,
+        parent_id=ROOT,
+        name="chat",
+        start_ns=20_000,
+        end_ns=50_000,
+        resource=RESOURCE,
+        trace_state="vendor=1",
+        flags=0x101,
+    ),
+)
+RUN = Trace(spans=SPANS)
+TRAJECTORY = Trajectory(
+    run_id=TRACE,
+    steps=(
+        Step(index=0, agent="calculator", kind=StepKind.LLM, trace_id=TRACE, span_id=CHAT, output="$450"),
+    ),
+    agents=("calculator",),
+    dialects=("blamespan",),
+    root_trace_id=TRACE,
+    root_span_id=ROOT,
+)
+BLAME = Blame(
+    agent="calculator",
+    step=0,
+    reason="the tool said 480, mail ann@example.com",
+    confidence=0.8,
+    fix="report 480",
+    mode="contradicts_tool",
+    evidence=(Evidence(step=0, quote="$450"),),
+    ranking=(Ranked(step=0, agent="calculator", probability=0.8),),
+)
+PASSED = Abstention(status=Status.NO_FAILURE, reason="the run did its task")
+
+
+def judgement(
+    verdict: Blame | Abstention = BLAME, version: int = 1, supersedes: str | None = None
+) -> Judgement:
+    return Judgement(
+        trajectory=TRAJECTORY,
+        attribution=Attribution(run_id=TRACE, verdict=verdict, method="signals"),
+        version=version,
+        supersedes=supersedes,
+    )
+
+
+def test_the_decisive_carrier_is_a_child_of_the_decisive_span_and_copies_its_resource() -> None:
+    decisive, _ = carriers(judgement(), RUN, CarrierPolicy())
+    assert (decisive.trace_id, decisive.parent_id, decisive.name) == (TRACE, CHAT, "blame calculator")
+    assert decisive.resource == RESOURCE
+    assert (decisive.start_ns, decisive.end_ns) == (20_000, 21_000)
+    assert (decisive.trace_state, decisive.flags) == ("vendor=1", 1)
+    assert (decisive.kind, decisive.status, decisive.links) == (1, SpanStatus.UNSET, ())
+    assert decisive.scope.name == "blamespan"
+
+
+def test_what_stands_on_the_decisive_carrier() -> None:
+    decisive, _ = carriers(judgement(), RUN, CarrierPolicy())
+    assert decisive.attributes == snapshot(
+        {
+            "blamespan.carrier": True,
+            "error": True,
+            "blamespan.run.id": "0af7651916cd43dd8448eb211c80319c",
+            "blamespan.failure.decisive": True,
+            "blamespan.failure.rank": 1,
+            "blamespan.step.index": 0,
+            "blamespan.step.kind": "llm",
+            "blamespan.step.agent.name": "calculator",
+            "blamespan.step.agent.source": "span",
+            "blamespan.step.content.state": "complete",
+            "blamespan.failure.id": "221642f76cfc2bb1879c562c710ab252",
+            "blamespan.failure.status": "attributed",
+            "blamespan.failure.version": 1,
+            "blamespan.failure.method": "signals",
+            "blamespan.failure.model": "none",
+            "blamespan.failure.fallback": "none",
+            "blamespan.failure.explanation": "the tool said 480, mail [e-mail]",
+            "blamespan.failure.agent.name": "calculator",
+            "blamespan.failure.step.index": 0,
+            "blamespan.failure.step.span_id": "00000000000000bb",
+            "blamespan.failure.mode": "contradicts_tool",
+            "blamespan.failure.confidence": 0.8,
+            "blamespan.failure.fix": "report 480",
+            "openinference.span.kind": "EVALUATOR",
+            "evaluations.0.evaluation.name": "failure_attribution",
+            "evaluations.0.evaluation.score": 0.8,
+            "evaluations.0.evaluation.label": "calculator",
+            "evaluations.0.evaluation.explanation": "the tool said 480, mail [e-mail]",
+            "evaluations.0.evaluation.annotator_kind": "CODE",
+            "evaluations.0.evaluation.identifier": "221642f76cfc2bb1879c562c710ab252",
+        }
+    )
+
+
+def test_what_stands_on_the_roots_carrier() -> None:
+    _, root = carriers(judgement(), RUN, CarrierPolicy())
+    assert (root.parent_id, root.start_ns, root.end_ns) == (ROOT, 1_000, 2_000)
+    assert root.links == (Link(trace_id=TRACE, span_id=CHAT),)
+    assert root.attributes == snapshot(
+        {
+            "blamespan.carrier": True,
+            "blamespan.run.id": "0af7651916cd43dd8448eb211c80319c",
+            "blamespan.run.complete": True,
+            "blamespan.run.step.count": 1,
+            "blamespan.run.agents": ("calculator",),
+            "blamespan.run.dialects": ("blamespan",),
+            "blamespan.failure.id": "221642f76cfc2bb1879c562c710ab252",
+            "blamespan.failure.status": "attributed",
+            "blamespan.failure.version": 1,
+            "blamespan.failure.method": "signals",
+            "blamespan.failure.model": "none",
+            "blamespan.failure.fallback": "none",
+            "blamespan.failure.explanation": "the tool said 480, mail [e-mail]",
+            "blamespan.failure.agent.name": "calculator",
+            "blamespan.failure.step.index": 0,
+            "blamespan.failure.step.span_id": "00000000000000bb",
+            "blamespan.failure.mode": "contradicts_tool",
+            "blamespan.failure.confidence": 0.8,
+            "blamespan.failure.fix": "report 480",
+        }
+    )
+
+
+def test_no_carrier_bears_an_attribute_that_would_make_it_a_model_call() -> None:
+    for carrier in carriers(judgement(), RUN, CarrierPolicy()):
+        assert not [name for name in carrier.attributes if name.startswith("gen_ai.")]
+
+
+def test_a_verdict_without_blame_writes_only_the_roots_carrier() -> None:
+    (root,) = carriers(judgement(PASSED), RUN, CarrierPolicy())
+    assert root.parent_id == ROOT
+    assert root.attributes["blamespan.failure.status"] == "no_failure"
+    assert "error" not in root.attributes
+    assert evaluation_log(judgement(PASSED), RUN, CarrierPolicy(), now_ns=7) == ()
+
+
+def test_the_same_version_gives_the_same_span_ids_and_another_version_others() -> None:
+    first = [span.span_id for span in carriers(judgement(), RUN, CarrierPolicy())]
+    assert first == [span.span_id for span in carriers(judgement(), RUN, CarrierPolicy())]
+    second = [span.span_id for span in carriers(judgement(version=2), RUN, CarrierPolicy())]
+    assert not set(first) & set(second)
+    assert len(set(first)) == 2
+
+
+def test_a_blamed_root_gets_two_carriers_with_ids_of_their_own_and_no_link() -> None:
+    step = replace(TRAJECTORY.steps[0], span_id=ROOT)
+    crashed = replace(judgement(), trajectory=replace(TRAJECTORY, steps=(step,)))
+    decisive, root = carriers(crashed, RUN, CarrierPolicy())
+    assert decisive.parent_id == root.parent_id == ROOT
+    assert decisive.span_id != root.span_id
+    assert root.links == ()
+
+
+def test_a_root_that_never_came_leaves_the_verdict_on_the_earliest_span() -> None:
+    orphaned = Trace(spans=SPANS[1:])
+    lost = replace(judgement(PASSED), trajectory=replace(TRAJECTORY, root_trace_id=None, root_span_id=None))
+    (carrier,) = carriers(lost, orphaned, CarrierPolicy())
+    assert carrier.parent_id == CHAT
+
+
+@pytest.mark.parametrize(
+    ("clean", "explanation"),
+    [
+        pytest.param(CarrierPolicy().clean, "the tool said 480, mail [e-mail]", id="redacted"),
+        pytest.param(keep, "the tool said 480, mail ann@example.com", id="full"),
+        pytest.param(omit, None, id="none"),
+    ],
+)
+def test_prose_leaves_as_the_policy_says(clean: object, explanation: str | None) -> None:
+    policy = CarrierPolicy(clean=clean)  # type: ignore[arg-type]
+    attributes = decisive_attributes(judgement(), policy)
+    assert attributes.get("blamespan.failure.explanation") == explanation
+    (log,) = evaluation_log(judgement(), RUN, policy, now_ns=7)
+    assert log.event.attributes.get("gen_ai.evaluation.explanation") == explanation
+
+
+def test_strings_stay_under_what_tempo_cuts() -> None:
+    long = replace(BLAME, reason="ä" * 5_000)
+    text = decisive_attributes(judgement(long), CarrierPolicy())["blamespan.failure.explanation"]
+    assert isinstance(text, str)
+    assert len(text.encode()) <= 2_000
+    assert text.endswith("ä…")
+
+
+def test_the_status_of_carriers_that_blame_is_a_setting() -> None:
+    decisive, root = carriers(judgement(), RUN, CarrierPolicy(status=SpanStatus.ERROR))
+    assert (decisive.status, root.status) == (SpanStatus.ERROR, SpanStatus.UNSET)
+
+
+def test_the_evaluation_event_belongs_to_the_decisive_span() -> None:
+    (log,) = evaluation_log(judgement(), RUN, CarrierPolicy(), now_ns=7)
+    assert (log.trace_id, log.span_id, log.event.name, log.event.time_ns) == (
+        TRACE,
+        CHAT,
+        "gen_ai.evaluation.result",
+        7,
+    )
+    assert log.event.attributes["gen_ai.evaluation.name"] == "failure_attribution"
+    assert log.event.attributes["gen_ai.evaluation.score.label"] == "calculator"
+    assert log.resource == RESOURCE
+
+
+def test_a_changed_verdict_names_the_one_it_supersedes_and_withdraws_it_where_it_stands() -> None:
+    old, new = judgement(), judgement(PASSED, version=2, supersedes=judgement().failure_id)
+    assert root_attributes(new, CarrierPolicy())["blamespan.failure.supersedes"] == old.failure_id
+    (carrier,) = withdrawal(new, (TRACE, CHAT), RUN)
+    assert (carrier.parent_id, carrier.name) == (CHAT, "blame withdrawn")
+    assert carrier.attributes["blamespan.failure.version"] == 2
+    assert "blamespan.failure.decisive" not in carrier.attributes
+    assert withdrawal(new, (TRACE, SpanId("f" * 16)), RUN) == ()

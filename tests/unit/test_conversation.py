@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from analyzer.conversation import is_conversation, read_conversation
+from analyzer.errors import UnreadableInput
+from semconv.model import UNKNOWN_AGENT, ContentState, Step, StepKind
+
+
+def steps(*history: object, **document: Any) -> tuple[Step, ...]:
+    return read_conversation({"history": list(history), **document}).trajectory.steps
+
+
+def test_a_hand_crafted_log_names_its_agents_in_the_role() -> None:
+    said = steps(
+        {"role": "human", "content": "find it"},
+        {"role": "Orchestrator (thought)", "content": "plan"},
+        {"role": "Orchestrator (-> WebSurfer)", "content": "go"},
+        {"role": "WebSurfer", "content": "found"},
+    )
+    assert [s.agent for s in said] == ["human", "Orchestrator", "Orchestrator", "WebSurfer"]
+    assert [s.kind for s in said] == [StepKind.HUMAN, StepKind.LLM, StepKind.HANDOFF, StepKind.LLM]
+    assert said[2].target == "WebSurfer"
+
+
+def test_a_generated_log_names_its_agents_beside_the_role() -> None:
+    said = steps(
+        {"role": "assistant", "name": "Planner", "content": "plan"},
+        {"role": "user", "name": "Computer_terminal", "content": "exitcode: 0"},
+        {"role": "user", "name": "Environment_Expert", "content": "so"},
+    )
+    assert [s.agent for s in said] == ["Planner", "Computer_terminal", "Environment_Expert"]
+    assert [s.kind for s in said] == [StepKind.LLM, StepKind.TOOL, StepKind.LLM]
+
+
+def test_a_uniform_line_is_read_with_its_label() -> None:
+    read = read_conversation(
+        {
+            "id": "x/1",
+            "source": "who",
+            "subset": "Hand",
+            "question": "how many?",
+            "ground_truth": 8,
+            "history": [{"index": 7, "agent": "A", "role": "assistant", "content": "4"}],
+            "label": {"agent": "A", "step": 0, "reason": "…", "category": None},
+        }
+    )
+    assert read.trajectory.run_id == "x/1"
+    assert read.trajectory.reference == "8"
+    assert (read.source, read.subset) == ("who", "Hand")
+    assert read.label is not None
+    assert (read.label.agent, read.label.step) == ("A", 0)
+    assert read.trajectory.steps[0].index == 0, "position counts, whatever the entry says"
+    assert read.trajectory.is_recorded_conversation
+
+
+def test_the_annotations_of_the_original_files_are_a_label_too() -> None:
+    read = read_conversation({"history": [], "mistake_agent": "A", "mistake_step": "12"})
+    assert read.label is not None
+    assert (read.label.agent, read.label.step) == ("A", 12)
+
+
+@pytest.mark.parametrize("value", [None, True, "soon", "-1", 1.5, ""])
+def test_a_label_without_a_step_has_none(value: object) -> None:
+    label = read_conversation({"history": [], "label": {"agent": None, "step": value}}).label
+    assert label is not None
+    assert label.step is None
+    assert label.agent is None
+
+
+def test_none_as_content_is_an_empty_step() -> None:
+    (said,) = steps({"role": "assistant", "name": "A", "content": None})
+    assert said.output == ""
+    assert said.content is ContentState.ABSENT
+
+
+def test_the_key_conversation_is_read_like_history() -> None:
+    read = read_conversation({"conversation": [{"role": "A", "content": "x"}]})
+    assert [s.agent for s in read.trajectory.steps] == ["A"]
+
+
+def test_an_empty_history_is_a_run_without_steps_and_says_so() -> None:
+    read = read_conversation({"history": []})
+    assert read.trajectory.steps == ()
+    assert read.trajectory.warnings
+
+
+def test_missing_keys_leave_a_gap_and_no_more() -> None:
+    said = steps({}, {"content": "x"}, {"role": "A"}, "just text", None, 7)
+    assert [s.agent for s in said] == [UNKNOWN_AGENT, UNKNOWN_AGENT, "A", *[UNKNOWN_AGENT] * 3]
+    assert [s.output for s in said] == ["", "x", "", "just text", "", "7"]
+
+
+def test_content_in_parts_and_tool_calls_becomes_text() -> None:
+    (said,) = steps(
+        {
+            "role": "A",
+            "content": [{"type": "text", "text": "one"}, {"type": "image_url"}, "two"],
+            "tool_calls": [{"function": {"name": "f"}}],
+        }
+    )
+    assert said.output.startswith("one\n")
+    assert "two" in said.output
+    assert '"name": "f"' in said.output
+
+
+@pytest.mark.parametrize("document", [{}, [], None, "text", {"history": "no list"}, {"history": None}])
+def test_what_is_no_conversation_is_refused_with_what_was_expected(document: object) -> None:
+    assert not is_conversation(document)
+    with pytest.raises(UnreadableInput, match="expected"):
+        read_conversation(document)
+
+
+def test_the_same_content_gives_the_same_id_and_other_content_another() -> None:
+    one, same, other = ({"history": [{"role": "A", "content": text}]} for text in ("x", "x", "y"))
+    ids = [read_conversation(d).trajectory.run_id for d in (one, same, other)]
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_the_marked_final_answer_is_the_output() -> None:
+    read = read_conversation(
+        {"history": [{"role": "A", "content": "hm"}, {"role": "O", "content": "noise\nFINAL ANSWER: 42\nbye"}]}
+    )
+    assert read.trajectory.output == "42"
+
+
+def test_a_sign_off_is_no_answer() -> None:
+    read = read_conversation({"history": [{"role": "A", "content": "it is 42"}, {"role": "A", "content": "TERMINATE"}]})
+    assert read.trajectory.output == "it is 42"
+
+
+def test_without_a_question_the_first_request_is_the_task() -> None:
+    read = read_conversation({"history": [{"role": "human", "content": "count them"}]})
+    assert read.trajectory.task == "count them"
+
+
+def test_system_prompts_become_the_agents_instructions() -> None:
+    document = {"history": [{"role": "user", "name": "A", "content": "x"}], "system_prompt": {"A": "be exact"}}
+    assert read_conversation(document).trajectory.steps[0].instructions == "be exact"
+
+
+def test_roles_made_from_span_kinds_are_read_as_such() -> None:
+    said = steps(
+        {"agent": "m", "role": "CHAIN:Step 1", "content": ""},
+        {"agent": "m", "role": "LLM:call", "content": "x"},
+        {"agent": "m", "role": "TOOL:Search", "content": "y"},
+    )
+    assert [s.kind for s in said] == [StepKind.OTHER, StepKind.LLM, StepKind.TOOL]

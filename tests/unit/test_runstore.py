@@ -1,0 +1,111 @@
+"""Verdicts and outbox: all or nothing, and never twice."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from collector_processor.assembler import TraceKey
+from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant
+from collector_processor.runstore import Commit, Outgoing, RunStore, StoredVerdict
+from semconv.model import SpanId, TraceId
+
+KEY = TraceKey(NO_TENANT, TraceId("a" * 32))
+VERDICT = StoredVerdict(
+    tenant=NO_TENANT,
+    run_id="run-1",
+    version=1,
+    failure_id="f1",
+    status="attributed",
+    agent="calculator",
+    step=7,
+    span_id=SpanId("b" * 16),
+    trace_id=KEY.trace_id,
+    service="shop",
+    is_provisional=False,
+    decided_ns=5,
+    document="{}",
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[RunStore]:
+    opened = RunStore(tmp_path / "runs.sqlite")
+    yield opened
+    opened.close()
+
+
+def test_a_verdict_and_its_bytes_come_back_after_a_restart(tmp_path: Path, store: RunStore) -> None:
+    outgoing = Outgoing(signal=Signal.TRACES, body=b"carriers", tenant=Tenant("x=y"))
+    store.commit(
+        Commit(analysed=((KEY, 3),), verdicts=(VERDICT,), outgoing=(outgoing,), rewrites=((9, b"new"),))
+    )
+    again = RunStore(tmp_path / "runs.sqlite")
+    (entry,) = again.outbox(Signal.TRACES)
+    assert (entry.body, entry.tenant, entry.signal) == (b"carriers", Tenant("x=y"), Signal.TRACES)
+    assert again.current(NO_TENANT, "run-1") == VERDICT
+    assert again.analyses(KEY) == (1, 3)
+    assert again.rewrites() == [(9, b"new")]
+    again.close()
+
+
+def test_a_commit_that_fails_leaves_nothing(store: RunStore) -> None:
+    broken = replace(VERDICT, document=None)  # type: ignore[arg-type]
+    with pytest.raises(sqlite3.IntegrityError):
+        store.commit(
+            Commit(
+                analysed=((KEY, 3),), outgoing=(Outgoing(signal=Signal.LOGS, body=b"x"),), verdicts=(broken,)
+            )
+        )
+    assert store.analyses(KEY) == (0, -1)
+    assert store.outbox(Signal.LOGS) == []
+
+
+def test_delivered_entries_are_gone_and_others_stay(store: RunStore) -> None:
+    entries = tuple(Outgoing(signal=Signal.TRACES, body=bytes([number])) for number in range(3))
+    store.commit(Commit(analysed=(), outgoing=entries))
+    first, *others = store.outbox(Signal.TRACES)
+    store.delivered([first.id])
+    assert store.outbox(Signal.TRACES) == others
+
+
+def test_the_highest_version_is_current_and_each_run_is_listed_once(store: RunStore) -> None:
+    later = replace(VERDICT, version=2, agent="writer", decided_ns=9)
+    other = replace(VERDICT, run_id="run-2", decided_ns=7)
+    store.commit(Commit(analysed=(), verdicts=(VERDICT, later, other)))
+    assert store.current(NO_TENANT, "run-1") == later
+    assert store.recent(10) == [later, other]
+    assert store.find("run-2") == other
+    assert store.find("run-3") is None
+
+
+def test_a_provisional_verdict_is_replaced_by_the_real_one(store: RunStore) -> None:
+    store.commit(Commit(analysed=(), verdicts=(replace(VERDICT, is_provisional=True),)))
+    store.commit(Commit(analysed=(), verdicts=(VERDICT,)))
+    assert store.recent(10) == [VERDICT]
+
+
+def test_traces_that_share_a_run_key_know_of_each_other_within_their_tenant(store: RunStore) -> None:
+    mate = TraceKey(NO_TENANT, TraceId("c" * 32))
+    stranger = TraceKey(Tenant("t=1"), TraceId("d" * 32))
+    store.remember_keys([(KEY, "team"), (mate, "team"), (stranger, "team")])
+    assert store.siblings(KEY, ["team", "nothing"]) == {mate.trace_id}
+
+
+def test_analyses_are_counted_and_the_highest_row_kept(store: RunStore) -> None:
+    store.commit(Commit(analysed=((KEY, 5),)))
+    store.commit(Commit(analysed=((KEY, 4),)))
+    assert store.analyses(KEY) == (2, 5)
+
+
+def test_a_store_of_a_newer_version_is_refused_with_words(tmp_path: Path) -> None:
+    path = tmp_path / "runs.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version=99")
+    db.close()
+    with pytest.raises(CollectorError, match="newer blamespan"):
+        RunStore(path)

@@ -1,0 +1,205 @@
+"""Stories: what a careful reader would blame, and what not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from analyzer.methods.signals import posterior, weigh
+from analyzer.reading import Fault, Role, read
+from analyzer.signals import findings
+from semconv.model import Abstention, Blame, ContentState, SpanStatus, Status, Step, StepKind, Trajectory
+from tests.runs import failed_tool, run, step, tool
+
+TASK = "The Falcon cluster: how many GPUs, and what do 10 hours cost at $3 per GPU-hour?"
+
+
+def blame(trajectory: Trajectory) -> Blame:
+    verdict = weigh(trajectory)
+    assert isinstance(verdict, Blame)
+    return verdict
+
+
+def falcon(*ending: Step) -> Trajectory:
+    """A planner, a researcher whose tool fails once and then works, and an ending."""
+    return run(
+        step("planner", "The researcher finds the cluster, then the analyst works out the cost."),
+        step("researcher", 'call lookup({"name": "Falcon"})'),
+        failed_tool("researcher", "inventory timed out", input='{"name": "Falcon"}'),
+        step("researcher", 'call lookup({"name": "Falcon"})', input="Error: inventory timed out"),
+        tool("researcher", "Falcon cluster: 16 GPUs", input='{"name": "Falcon"}'),
+        step("researcher", "Falcon has 16 GPUs."),
+        *ending,
+        task=TASK,
+    )
+
+
+def test_a_wrong_calculation_is_blamed_and_not_the_error_that_was_repaired() -> None:
+    verdict = blame(falcon(step("analyst", "16 x 10 x 3 = 450, so $450"), step("writer", "It costs $450.")))
+    assert (verdict.agent, verdict.step) == ("analyst", 6)
+    assert verdict.mode == "wrong_computation"
+    assert "480" in verdict.reason
+    assert verdict.evidence[0].quote == "16 x 10 x 3 = 450"
+
+
+def test_repeating_a_wrong_result_is_not_the_error() -> None:
+    verdict = blame(
+        falcon(
+            step("analyst", "16 x 10 x 3 = 450"),
+            step("reviewer", "16 x 10 x 3 = 450 is right"),
+            step("writer", "16 GPUs; 16 x 10 x 3 = 450"),
+        )
+    )
+    assert verdict.step == 6
+
+
+def test_a_figure_from_nowhere_is_blamed_where_it_comes_in() -> None:
+    verdict = blame(replace(falcon(step("analyst", "16 GPUs; 10 hours cost $450.")), output="16 GPUs; $450."))
+    assert (verdict.agent, verdict.step) == ("analyst", 6)
+    assert verdict.mode == "unsupported_claim"
+    assert "450" in verdict.reason
+
+
+def test_a_figure_that_a_tool_gave_is_not_from_nowhere() -> None:
+    trajectory = run(
+        step("a", "call price()"), tool("a", "price: 450"), step("a", "It is 450."), task="price?", output="450."
+    )
+    assert not [f for f in findings(read(trajectory)) if f.signal == "unsupported_figure"]
+
+
+def test_the_crash_that_ends_the_run_is_blamed() -> None:
+    verdict = blame(run(step("planner", "plan"), step("researcher", "call lookup"), failed_tool("researcher")))
+    assert (verdict.agent, verdict.step) == ("researcher", 2)
+    assert verdict.mode == "unhandled_error"
+    assert verdict.confidence > 0.6
+
+
+def test_going_on_after_an_error_as_if_nothing_happened_is_blamed() -> None:
+    trajectory = run(
+        step("researcher", "call lookup"),
+        tool("researcher", "exitcode: 1 (execution failed)\nCode output: boom"),
+        step("writer", "The answer is confirmed."),
+    )
+    assert [f.step for f in findings(read(trajectory)) if f.signal == "ignored_error"] == [2]
+    assert blame(trajectory).agent == "writer"
+
+
+def test_an_agent_that_says_that_there_was_an_error_does_not_ignore_it() -> None:
+    trajectory = run(
+        step("r", "call"), tool("r", "exitcode: 1 (failed)\nboom"), step("w", "The lookup failed; answer 5.")
+    )
+    assert not [f for f in findings(read(trajectory)) if f.signal == "ignored_error"]
+
+
+def test_trying_again_what_failed_is_no_loop_and_trying_again_what_worked_is() -> None:
+    again = 'call lookup({"name": "Falcon"})'
+    retried = run(step("r", again), failed_tool("r"), step("r", again), tool("r", "16 GPUs"))
+    looping = run(step("r", again), tool("r", "16 GPUs"), step("r", again), tool("r", "16 GPUs"))
+    assert not [f for f in findings(read(retried)) if f.signal == "loop"]
+    assert [f.step for f in findings(read(looping)) if f.signal == "loop"] == [2]
+
+
+def test_made_up_data_are_blamed() -> None:
+    verdict = blame(
+        run(
+            step("reader", "I read the page on sales."),
+            step("analyst", "Let's assume a placeholder value of revenue for the year."),
+            step("writer", "Revenue grew."),
+        )
+    )
+    assert verdict.agent == "analyst"
+
+
+def test_what_a_terminal_reports_is_laid_at_the_door_of_whoever_wrote_the_code() -> None:
+    trajectory = run(
+        step("Coder", "```python\nprint(x)\n```"),
+        step("Computer_terminal", "exitcode: 1 (execution failed)\nNameError: x", StepKind.TOOL),
+    )
+    reading = read(trajectory)
+    assert reading.roles == (Role.ACTING, Role.RELAYING)
+    assert reading.authors == (0, 0)
+    assert blame(trajectory).agent == "Coder"
+
+
+def test_putting_the_task_is_no_action_unless_a_tool_answers_it() -> None:
+    task = "Count the even street numbers in the attached file, please."
+    stated = run(step("A", f"You are given: {task}"), step("B", "I count."), task=task)
+    acted = run(step("A", f"You are given: {task}"), step("T", "4", StepKind.TOOL), task=task)
+    assert read(stated).roles[0] is Role.STATING
+    assert read(acted).roles[0] is Role.ACTING
+
+
+def test_handing_over_is_coordination() -> None:
+    trajectory = run(
+        step("triage", "call transfer_to_b"), step("triage", "to b", StepKind.HANDOFF, target="b"), step("b", "x")
+    )
+    assert read(trajectory).roles == (Role.COORDINATING, Role.COORDINATING, Role.ACTING)
+    assert blame(trajectory).agent == "b"
+
+
+def test_the_right_answer_seen_late_clears_the_steps_before_it() -> None:
+    steps = (step("a", "looking"), tool("a", "the capital is Lisbon"), step("b", "So it is Porto."))
+    without = blame(run(*steps, output="Porto", task="capital?"))
+    with_reference = blame(run(*steps, output="Porto", task="capital?", reference="Lisbon"))
+    assert with_reference.step == 2
+    assert with_reference.confidence > without.confidence or without.step != 2
+
+
+def test_an_unseen_result_is_not_an_empty_one() -> None:
+    unseen = run(step("a", "call"), tool("a", "", content=ContentState.ABSENT), step("b", "done"))
+    empty = run(step("a", "call"), tool("a", "[]"), step("b", "done"))
+    assert read(unseen).faults[1] is Fault.NONE
+    assert read(empty).faults[1] is Fault.EMPTY
+
+
+@pytest.mark.parametrize(
+    ("output", "fault"),
+    [
+        ("exitcode: 0 (execution succeeded)\nCode output: \n", Fault.EMPTY),
+        ("exitcode: 0 (execution succeeded)\nCode output: Error: none of yours", Fault.NONE),
+        ("exitcode: 1 (execution failed)\nCode output: x", Fault.FAILED),
+        ("Traceback (most recent call last):\n…", Fault.FAILED),
+        ("ValueError: bad", Fault.FAILED),
+        ("HTTP 503 from upstream", Fault.FAILED),
+        ("no results for that", Fault.EMPTY),
+        ("None", Fault.EMPTY),
+        ("Falcon cluster: 16 GPUs", Fault.NONE),
+        ("500 widgets were sold", Fault.NONE),
+    ],
+)
+def test_how_a_tool_says_that_it_went_wrong(output: str, fault: Fault) -> None:
+    assert read(run(tool("a", output))).faults == (fault,)
+
+
+def test_an_agent_that_talks_about_errors_has_made_none() -> None:
+    assert read(run(step("a", "ValueError: this is what you would see"))).faults == (Fault.NONE,)
+    assert read(run(step("a", "", status=SpanStatus.ERROR))).faults == (Fault.FAILED,)
+
+
+def test_probabilities_sum_to_one_and_the_ranking_leads_with_the_blamed_step() -> None:
+    trajectory = falcon(step("analyst", "16 x 10 x 3 = 450"))
+    reading = read(trajectory)
+    assert sum(posterior(reading, findings(reading))) == pytest.approx(1)
+    verdict = blame(trajectory)
+    assert verdict.ranking[0].step == verdict.step
+    assert sum(candidate.probability for candidate in verdict.ranking) <= 1.001
+
+
+def test_without_evidence_the_confidence_is_low_and_the_reason_says_so() -> None:
+    verdict = blame(run(*(step(name, f"{name} speaks") for name in "abcdef")))
+    assert verdict.confidence < 0.5
+    assert "no signal" in verdict.reason
+    assert verdict.mode == ""
+
+
+def test_a_signal_that_strikes_one_step_often_counts_once() -> None:
+    once = blame(run(step("a", "x"), step("b", "5 + 5 = 11")))
+    often = blame(run(step("a", "x"), step("b", "5 + 5 = 11 and 6 + 6 = 13 and 7 + 7 = 15")))
+    assert often.confidence == once.confidence
+
+
+def test_a_run_without_steps_is_an_error_and_no_guess() -> None:
+    verdict = weigh(run())
+    assert isinstance(verdict, Abstention)
+    assert verdict.status is Status.ERROR

@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+from collector_processor.notes import SpanNote, pack_notes, unpack_notes
+from collector_processor.otlp import MalformedRequestError, Signal
+from collector_processor.otlp_json import to_protobuf
+from collector_processor.survey import (
+    drop_invalid,
+    extract,
+    item_count,
+    survey,
+    survey_logs,
+    survey_metrics,
+    without,
+)
+from semconv.markers import OWN_CALL_TRACE_PREFIX
+from semconv.model import SpanId
+from tests.otlp_requests import (
+    REMOTE_PARENT,
+    log_request,
+    many_spans,
+    metric_request,
+    numbers_in,
+    record,
+    request,
+    span,
+    span_name,
+    trace_name,
+)
+
+CAPTURES = Path(__file__).parents[3] / "shared" / "captures"
+WORKFLOW = {"gen_ai.operation.name": "invoke_workflow"}
+AGENT = {"openinference.span.kind": "AGENT"}
+
+
+def test_spans_are_counted_for_each_trace() -> None:
+    found = survey(many_spans(7, traces=3))
+    assert found.item_count == 7
+    assert [(note.trace_id, note.span_count) for note in found.traces] == [
+        (trace_name(1), 3),
+        (trace_name(2), 2),
+        (trace_name(3), 2),
+    ]
+    assert sum(note.byte_count for note in found.traces) < len(many_spans(7, traces=3))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [WORKFLOW, AGENT, {"traceloop.span.kind": "task"}, {"llm.model_name": "m"}, {"blamespan.task.id": "t"}],
+    ids=lambda attributes: next(iter(attributes)),
+)
+def test_one_marked_attribute_makes_an_agent_trace(attributes: dict[str, str]) -> None:
+    filler = {f"http.header.{n}": "x" * 50 for n in range(10)}
+    body = request(span(1), span(2, trace=2, parent=1, attributes=filler | attributes), span(3, trace=2, parent=1))
+    plain, marked = survey(body).traces
+    assert (plain.is_agent, marked.is_agent) == (False, True)
+    assert [note.is_marked for note in marked.spans] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "scope", ["openinference.instrumentation.agno", "autogen-core", "blamespan.instrument", "strands.telemetry.tracer"]
+)
+def test_a_marked_scope_makes_an_agent_trace(scope: str) -> None:
+    (note,) = survey(request(span(1), scope=scope)).traces
+    assert note.is_agent
+
+
+def test_a_marker_in_a_value_is_none() -> None:
+    body = request(span(1, attributes={"http.url": "/docs/gen_ai.operation.name", "sql": "select gen_ai.x"}))
+    assert not survey(body).traces[0].is_agent
+
+
+@pytest.mark.parametrize("trace_state", ["", "vendor=1"])
+def test_a_span_without_parent_is_a_root(trace_state: str) -> None:
+    body = request(span(1, trace=1, trace_state=trace_state), span(2, trace=2, parent=1, trace_state=trace_state))
+    assert [note.root_ended for note in survey(body).traces] == [True, False]
+
+
+def test_a_parent_of_zeros_is_none() -> None:
+    assert survey(request(span(1, parent=0, attributes=WORKFLOW))).traces[0].root_ended
+
+
+def test_notes_say_what_the_assembler_needs() -> None:
+    body = request(
+        span(1, attributes=WORKFLOW),
+        span(2, parent=1, attributes=AGENT, trace_state="a=b"),
+        span(3, parent=2, flags=REMOTE_PARENT),
+    )
+    (note,) = survey(body).traces
+    assert note.spans == (
+        SpanNote(span_id=SpanId(span_name(1)), is_top_kind=True, is_marked=True),
+        SpanNote(
+            span_id=SpanId(span_name(2)), parent_id=SpanId(span_name(1)), is_agent_kind=True, is_marked=True
+        ),
+        SpanNote(span_id=SpanId(span_name(3)), parent_id=SpanId(span_name(2)), parent_is_remote=True),
+    )
+    assert note.root_ended
+    assert note.top_ended
+
+
+@pytest.mark.parametrize(
+    ("parent", "flags", "is_candidate"),
+    [
+        pytest.param(1, 0, False, id="parent is here"),
+        pytest.param(8, 0, True, id="parent is not here yet"),
+        pytest.param(1, REMOTE_PARENT, True, id="parent is remote"),
+    ],
+)
+def test_an_agent_span_whose_parent_is_elsewhere_may_be_the_top(
+    parent: int, flags: int, *, is_candidate: bool
+) -> None:
+    body = request(span(1, parent=7), span(2, parent=parent, flags=flags, attributes=AGENT))
+    assert survey(body).traces[0].candidate_top_ended is is_candidate
+
+
+def test_carriers_are_counted_and_never_noted() -> None:
+    carrier = span(9, parent=1, attributes={"blamespan.carrier": True})
+    body = request(carrier) + request(span(8, parent=1), scope="blamespan")
+    (note,) = survey(body).traces
+    assert note.is_only_carriers
+    assert not note.is_agent
+    assert note.spans == ()
+    (mixed,) = survey(body + request(span(1, attributes=WORKFLOW))).traces
+    assert mixed.has_carrier
+    assert [one.span_id for one in mixed.spans] == [span_name(1)]
+
+
+def test_spans_of_our_own_model_calls_are_never_analysed() -> None:
+    ours = int(OWN_CALL_TRACE_PREFIX + "0" * 15 + "1", 16)
+    (note,) = survey(request(span(1, trace=ours, attributes=WORKFLOW))).traces
+    assert not note.is_agent
+    assert note.is_only_carriers
+    assert not survey_logs(log_request(record(trace=ours, name="gen_ai.choice"))).traces[0].is_agent
+
+
+def test_a_known_trace_gets_its_notes_without_a_marker() -> None:
+    body = request(span(1, parent=2))
+    assert survey(body).traces[0].spans == ()
+    assert [note.span_id for note in survey(body, {trace_name(1)}).traces[0].spans] == [span_name(1)]
+
+
+def test_fields_in_another_order_are_read_all_the_same() -> None:
+    usual = span(1, parent=2, attributes=WORKFLOW).SerializeToString()
+    turned = usual[38:] + usual[18:38] + usual[:18]  # rest, span id and parent id, trace id
+    body = request(span(1, parent=2, attributes=WORKFLOW))
+    swapped = body.replace(usual, turned)
+    assert swapped != body
+    assert survey(swapped) == survey(body)
+
+
+def test_spans_with_invalid_ids_do_not_take_their_neighbours_along() -> None:
+    short, zero, missing = span(2), span(3), span(4)
+    short.span_id = b"abc"
+    zero.trace_id = bytes(16)
+    missing.ClearField("trace_id")
+    body = request(span(1), short, zero, missing, span(5))
+    found = survey(body)
+    assert (found.item_count, found.invalid) == (2, 3)
+    kept, dropped = drop_invalid(body)
+    assert dropped == 3
+    assert numbers_in(kept) == [1, 5]
+    assert survey(kept).invalid == 0
+
+
+def test_extract_and_without_share_the_spans_out() -> None:
+    body = request(*(span(n, trace=n % 3 + 1) for n in range(1, 10))) + request(span(20, trace=2))
+    wanted = (trace_name(2),)
+    assert numbers_in(extract(Signal.TRACES, body, wanted)) == [1, 4, 7, 20]
+    assert numbers_in(without(Signal.TRACES, body, wanted)) == [2, 3, 5, 6, 8, 9]
+    assert extract(Signal.TRACES, body, (trace_name(9),)) == b""
+
+
+def test_log_records_are_found_by_trace() -> None:
+    body = log_request(
+        record(trace=1), record(trace=None), record(trace=2, name="gen_ai.client.inference.operation.details")
+    )
+    found = survey_logs(body)
+    assert found.item_count == 3
+    assert [(note.trace_id, note.is_agent) for note in found.traces] == [
+        (trace_name(1), False),
+        (trace_name(2), True),
+    ]
+    picked = ExportLogsServiceRequest.FromString(extract(Signal.LOGS, body, (trace_name(2),)))
+    assert picked.resource_logs[0].scope_logs[0].log_records[0].event_name.startswith("gen_ai")
+
+
+def test_our_own_evaluation_logs_mark_nothing() -> None:
+    assert survey_logs(log_request(record(name="gen_ai.evaluation.result"), scope="blamespan")).traces == ()
+
+
+def test_metrics_are_counted_by_data_point() -> None:
+    body = metric_request([3, 0, 2])
+    assert survey_metrics(body).item_count == 5
+    assert item_count(Signal.METRICS, body) == 5
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_a_request_cut_short_is_malformed(cut: int) -> None:
+    with pytest.raises(MalformedRequestError):
+        survey(many_spans(2)[:-cut])
+
+
+def test_a_span_that_is_no_message_is_malformed() -> None:
+    with pytest.raises(MalformedRequestError):
+        survey(b"\x0a\x04\x12\x02\x10\x01")
+
+
+def test_packed_notes_come_back() -> None:
+    (note,) = survey(request(span(1, attributes=WORKFLOW), span(2, parent=1, flags=REMOTE_PARENT))).traces
+    assert unpack_notes(pack_notes(note.spans)) == note.spans
+
+
+@pytest.mark.skipif(not CAPTURES.is_dir(), reason="the recorded runs are not beside this checkout")
+def test_every_recorded_framework_is_recognised() -> None:
+    files = [path for path in CAPTURES.glob("*.json") if path.name != "INDEX.json"]
+    assert files
+    for path in files:
+        signal = Signal.LOGS if path.name.endswith(".logs.json") else Signal.TRACES
+        body = to_protobuf(signal, path.read_bytes())
+        found = survey(body) if signal is Signal.TRACES else survey_logs(body)
+        assert found.traces, path.name
+        assert all(note.is_agent for note in found.traces), path.name

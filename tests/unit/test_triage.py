@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+
+from analyzer.triage import answers, output_matching, triage, worth_a_model
+from semconv.model import UNKNOWN_AGENT, Outcome, OutcomeSource, SpanStatus, StepKind
+from tests.runs import failed_tool, run, step, tool
+
+
+def test_a_run_that_nobody_finds_fault_with_did_not_fail() -> None:
+    finding = triage(run(step("a", "Paris."), output="Paris."))
+    assert not finding.failed
+    assert finding.source is None
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_what_the_run_states_decides_with_its_source(outcome: Outcome) -> None:
+    finding = triage(run(step("a", "x"), outcome=outcome, outcome_source=OutcomeSource.EVALUATOR, output="error"))
+    assert finding.failed is (outcome is Outcome.FAILURE)
+    assert finding.source is OutcomeSource.EVALUATOR
+    assert "evaluator" in finding.reason
+
+
+@pytest.mark.parametrize(
+    ("output", "failed"),
+    [
+        ("The Falcon cluster has 16 GPUs; 10 hours cost $480.", False),
+        ("The Falcon cluster has 16 GPUs; 10 hours cost $450.", True),
+        ("480.00 dollars for 16 gpus", False),
+    ],
+)
+def test_the_answer_is_compared_with_the_right_one(output: str, failed: bool) -> None:
+    finding = triage(run(step("a", output), output=output, reference="16 GPUs, $480"))
+    assert finding.failed is failed
+    assert finding.source is OutcomeSource.REFERENCE
+
+
+def test_an_unknown_answer_is_not_compared() -> None:
+    assert triage(run(step("a", ""), reference="42")).source is None
+
+
+def test_a_trace_that_gives_the_task_for_its_answer_is_judged_by_what_was_said_last() -> None:
+    finding = triage(run(step("a", "It is 5."), task="How many?", output="How many?", reference="6"))
+    assert finding.failed
+
+
+def test_numbers_are_compared_by_value_and_words_without_case() -> None:
+    assert answers("about 1,080.0 in all", "1080")
+    assert answers("THE Eiffel Tower", "eiffel tower")
+    assert not answers("10801", "1080")
+    assert not answers("10,80", "1080")
+    assert answers("!?", "!?")
+    assert not answers("x", "!?")
+
+
+def test_an_error_of_the_root_is_a_failure() -> None:
+    finding = triage(run(step("a", "x"), root_status=SpanStatus.ERROR, root_error="boom"))
+    assert finding.failed
+    assert finding.source is OutcomeSource.ERROR
+    assert "boom" in finding.reason
+
+
+def test_a_crash_below_a_root_that_says_ok_is_a_failure() -> None:
+    finding = triage(run(step("a", "call"), failed_tool("a"), root_status=SpanStatus.OK))
+    assert finding.failed
+    assert finding.source is OutcomeSource.ERROR
+
+
+def test_an_error_that_was_survived_is_no_failure() -> None:
+    assert not triage(run(failed_tool("a"), tool("a", "16"), step("a", "16."), output="16.")).failed
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "I'm sorry, but I was unable to find it.",
+        "I was not able to complete the task.",
+        "Unfortunately, I could not access the page.",
+        "Agent stopped due to max iterations.",
+        "Maximum number of turns (10) exceeded",
+        "Error: upstream failed",
+    ],
+)
+def test_an_answer_that_sounds_like_a_failure_is_one_by_guess(output: str) -> None:
+    finding = triage(run(step("a", output), output=output))
+    assert finding.failed
+    assert finding.source is OutcomeSource.HEURISTIC
+
+
+@pytest.mark.parametrize("output", ["The error rate is 5 %.", "Turn left at the sign.", "I cannot stress this enough: 7."])
+def test_an_answer_about_errors_is_none(output: str) -> None:
+    assert not triage(run(step("a", output), output=output)).failed
+
+
+def test_a_rule_of_the_users_own_decides_either_way() -> None:
+    trajectory = run(step("a", "x"), output="VERDICT: rejected")
+    failed = triage(trajectory, [output_matching("rejected$")])
+    passed = triage(run(step("a", "sorry"), output="sorry"), [output_matching("^sorry", failed=False)])
+    assert (failed.failed, failed.source) == (True, OutcomeSource.USER)
+    assert (passed.failed, passed.source) == (False, OutcomeSource.USER)
+
+
+def test_a_recorded_log_is_a_failure_without_asking() -> None:
+    assert triage(run(step("a", "fine"), is_recorded_conversation=True)).failed
+
+
+def test_a_lone_model_call_is_nobodys_failure_to_attribute() -> None:
+    assert not worth_a_model(run(step(UNKNOWN_AGENT, "x")))
+    assert worth_a_model(run(step("a", "x")))
+    assert worth_a_model(run(step(UNKNOWN_AGENT, "x"), step(UNKNOWN_AGENT, "y", StepKind.TOOL)))
+    assert not worth_a_model(run())
