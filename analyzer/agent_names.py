@@ -65,5 +65,7 @@ def match_agent(text: str, agents: Sequence[str]) -> str | None:
 def _phrases(text: str) -> frozenset[str]:
     """Every run of a few whole words of the beginning of a text, in the form of ``normalise``."""
     words = [normalise(word) for word in _WORD.findall(text)[:_MOST_WORDS]]
-    runs = (words[start : start + length] for start in range(len(words)) for length in range(1, _LONGEST_NAME + 1))
+    runs = (
+        words[start : start + length] for start in range(len(words)) for length in range(1, _LONGEST_NAME + 1)
+    )
     return frozenset("".join(run) for run in runs)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Annotated, Final
 
-import click
 import typer
 
 from analyzer.commands.attribute import attribute
@@ -22,7 +21,7 @@ from analyzer.commands.output import PROGRAM, WrongUsage, complain
 from analyzer.commands.replay import replay
 from analyzer.commands.serve import serve
 from analyzer.commands.steps import steps
-from analyzer.errors import AnalyzerError
+from analyzer.errors import AnalyzerError, ModelNeeded, UnknownMethod
 from collector_processor.otlp import CollectorError
 from collector_processor.settings import SettingsError
 
@@ -47,6 +46,7 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - the shape typer calls
 
 @app.callback()
 def _root(
+    *,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -63,12 +63,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     try:
         code = app(args=arguments, standalone_mode=False)
-    except (click.UsageError, WrongUsage, SettingsError) as error:
-        complain(error.format_message() if isinstance(error, click.UsageError) else str(error))
+    except typer.TyperException as error:
+        if message := error.format_message():  # none where the help was shown instead
+            complain(message)
+        return error.exit_code
+    except (WrongUsage, SettingsError, UnknownMethod, ModelNeeded) as error:
+        complain(str(error))
         return 2
     except (AnalyzerError, CollectorError, OSError) as error:
         complain(str(error))
         return 1
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         return 130
     return code if isinstance(code, int) else 0

@@ -94,6 +94,11 @@ class LiteLLM:
         size = sum(len(message.content.encode(errors="replace")) for message in prompt.messages)
         return float(size / _BYTES_PER_TOKEN * per_input + self._output_tokens(prompt) * per_output)
 
+    def missing_settings(self) -> tuple[str, ...]:
+        """Return the environment variables that litellm wants for this model and does not find."""
+        found = _litellm().validate_environment(model=self.name)
+        return () if found.get("keys_in_environment") else tuple(found.get("missing_keys") or ())
+
     async def prepare(self) -> None:
         """Import litellm beside the event loop, which the import would hold up for seconds."""
         await asyncio.to_thread(_litellm)

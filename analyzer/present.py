@@ -8,7 +8,7 @@ reads no markup.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from rich.box import ROUNDED, SIMPLE_HEAD
@@ -17,9 +17,21 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from semconv.model import AttributeValue, Attribution, Blame, SpanStatus, Status, Step, StepKind, Trajectory
+from semconv.model import (
+    AttributeValue,
+    Attribution,
+    Blame,
+    ContentState,
+    Evidence,
+    SpanStatus,
+    Status,
+    Step,
+    StepKind,
+    Trajectory,
+)
 
 _HEAD: Final = 400
+_MAX_QUOTES: Final = 4
 _KIND_STYLES: Final[Mapping[StepKind, str]] = {
     StepKind.LLM: "cyan",
     StepKind.TOOL: "yellow",
@@ -48,45 +60,35 @@ def plain(text: str, limit: int = _HEAD) -> str:
 def steps_table(trajectory: Trajectory, attribution: Attribution | None = None, *, width: int = 100) -> Table:
     """Return the run's ordered steps, the blamed one marked."""
     blamed = attribution.verdict.step if attribution and isinstance(attribution.verdict, Blame) else None
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=True, padding=(0, 1, 0, 0))
     table.add_column("", width=1)
     table.add_column("step", justify="right", style="dim")
     table.add_column("agent", no_wrap=True, max_width=24)
     table.add_column("kind", no_wrap=True)
     table.add_column("what happened", ratio=1, overflow="fold", min_width=30)
-    table.add_column("", no_wrap=True)
-    room = max(40, width - 50) * 2
+    room = 2 * max(30, width - 40)  # two lines of what is left beside the other columns
     for step in trajectory.steps:
-        style = "bold red" if step.index == blamed else None
+        style = "bold red" if step.index == blamed else ""
         table.add_row(
             Text("▶" if step.index == blamed else ""),
             str(step.index),
-            Text(plain(step.agent, 24), style=style or ""),
+            Text(plain(step.agent, 24)),
             Text(step.kind.value, style=_KIND_STYLES[step.kind]),
-            Text(_what(step, room), style=style or ""),
-            _state(step),
+            Text.assemble(*_marks(step), _what(step, room)),
             style=style,
         )
     return table
 
 
-def run_heading(trajectory: Trajectory) -> Text:
-    """Return the run in two lines: its task, and what it answered."""
-    text = Text()
-    text.append("task    ", style="dim")
-    text.append(
-        plain(trajectory.task) or "not in the trace", style="bold" if trajectory.task else "dim italic"
-    )
+def run_heading(trajectory: Trajectory) -> RenderableType:
+    """Return what was asked, what was answered, and what would have been right."""
+    lines = [_field("task", trajectory.task or "not in the trace")]
     if trajectory.output:
-        text.append("\nanswer  ", style="dim")
-        text.append(plain(trajectory.output))
+        lines.append(_field("answer", trajectory.output))
     if trajectory.reference:
-        text.append("\nright   ", style="dim")
-        text.append(plain(trajectory.reference))
-    for warning in trajectory.warnings:
-        text.append("\nnote    ", style="dim")
-        text.append(plain(warning), style="yellow")
-    return text
+        lines.append(_field("right", trajectory.reference))
+    lines += [_field("note", warning) for warning in trajectory.warnings]
+    return Group(*lines)
 
 
 def verdict_panel(attribution: Attribution, trajectory: Trajectory) -> Panel:
@@ -98,8 +100,7 @@ def verdict_panel(attribution: Attribution, trajectory: Trajectory) -> Panel:
         lines += [_who(verdict, trajectory), Text(), _field("why", verdict.reason)]
         if verdict.fix:
             lines.append(_field("instead", verdict.fix))
-        for evidence in verdict.evidence[:4]:
-            lines.append(_field(f"step {evidence.step}", f"“{plain(evidence.quote, 240)}”"))
+        lines += [_field(f"step {found.step}", f"“{plain(found.quote, 240)}”") for found in _telling(verdict)]
         if len(verdict.ranking) > 1:
             lines += [Text(), _ranking(verdict)]
     else:
@@ -156,6 +157,18 @@ def _field(name: str, value: str) -> Table:
     return grid
 
 
+def _telling(blame: Blame) -> list[Evidence]:
+    """The evidence to show: no quote that another quote of the same step contains."""
+    quotes = {(found.step, found.quote) for found in blame.evidence}
+    return [
+        found
+        for found in blame.evidence
+        if not any(
+            step == found.step and quote != found.quote and found.quote in quote for step, quote in quotes
+        )
+    ][:_MAX_QUOTES]
+
+
 def _ranking(blame: Blame) -> Table:
     grid = Table.grid(padding=(0, 2))
     for _ in range(4):
@@ -199,14 +212,13 @@ def _what(step: Step, room: int) -> str:
             return plain(step.output or step.error or step.input or step.name, room)
 
 
-def _state(step: Step) -> Text:
-    marks: Iterable[tuple[str, str]] = (
-        ("error", "red") if step.status is SpanStatus.ERROR else ("", ""),
-        (f"parallel {step.group}", "dim") if step.group is not None else ("", ""),
-        (step.content.value, "dim") if step.content.value not in {"complete", "absent"} else ("", ""),
-    )
-    text = Text()
-    for word, style in marks:
-        if word:
-            text.append(f"{word} ", style=style)
-    return text
+def _marks(step: Step) -> list[tuple[str, str]]:
+    """What stands before a step's text: an error, a parallel group, missing content."""
+    marks: list[tuple[str, str]] = []
+    if step.status is SpanStatus.ERROR:
+        marks.append(("✗ ", "bold red"))
+    if step.group is not None:
+        marks.append((f"∥{step.group} ", "dim"))
+    if step.content not in {ContentState.COMPLETE, ContentState.ABSENT}:
+        marks.append((f"[{step.content.value}] ", "dim"))
+    return marks

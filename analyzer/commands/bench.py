@@ -50,7 +50,7 @@ def bench(
 
     Scoring is strict: the step must be the very index, a missing answer is wrong. That the
     runs failed is taken as given, and the right answer is seen only with --with-reference.
-    Put [bold]random[/bold], [bold]first-agent-step[/bold] or [bold]constant[/bold] beside it: they are the floor.
+    The floor, to put beside it: [bold]random[/bold], [bold]first-agent-step[/bold], [bold]constant[/bold].
 
     Example: [bold]blamespan bench runs.jsonl.gz --method signals[/bold]
     """
@@ -126,9 +126,9 @@ def _cells(line: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _with_interval(share: float | None, interval: Sequence[float] | None) -> str:
     if share is None or interval is None:
-        return "–"
+        return "-"
     return f"{_percent(share)} \\[{_percent(interval[0])}, {_percent(interval[1])}]"
 
 
 def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f}"
+    return "-" if share is None else f"{100 * share:.1f}"

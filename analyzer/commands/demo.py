@@ -15,7 +15,7 @@ from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from rich.console import Console
+from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
@@ -32,11 +32,32 @@ from collector_processor.exporters import MemoryExporter
 from collector_processor.otlp import Exporter, Signal
 from collector_processor.runstore import StoredVerdict
 from collector_processor.settings import Settings, checked_url, load_settings
-from semconv.attributes import FAILURE_DECISIVE
+from semconv.attributes import (
+    CARRIER,
+    ERROR,
+    FAILURE_AGENT_NAME,
+    FAILURE_CONFIDENCE,
+    FAILURE_DECISIVE,
+    FAILURE_EXPLANATION,
+    FAILURE_MODE,
+    FAILURE_STEP_INDEX,
+)
 from semconv.model import Attribution, Span, Trajectory
 
 _GRACE_MS: Final = 300
 _PATIENCE_S: Final = 30.0
+_SHOWN: Final = frozenset(
+    {
+        CARRIER,
+        ERROR,
+        FAILURE_AGENT_NAME,
+        FAILURE_CONFIDENCE,
+        FAILURE_DECISIVE,
+        FAILURE_EXPLANATION,
+        FAILURE_MODE,
+        FAILURE_STEP_INDEX,
+    }
+)
 _FREE_PORT: Final = "127.0.0.1:0"
 _SERVICE: Final = "solar-advisor"
 
@@ -154,14 +175,11 @@ async def _verdict(running: Running, listener: _Overheard) -> StoredVerdict:
 
 async def _carried(memory: MemoryExporter, verdict: StoredVerdict, settings: Settings) -> None:
     """Wait until the carriers are with the backend, where that is ours to see."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while (
-        not settings.endpoints
-        and verdict.span_id
-        and _decisive(memory) is None
-        and time.monotonic() < deadline
-    ):
-        await asyncio.sleep(0.02)
+    if settings.endpoints or not verdict.span_id:
+        return
+    async with asyncio.timeout(_PATIENCE_S):
+        while _decisive(memory) is None:
+            await memory.wait_for_requests(len(memory.requests) + 1)
 
 
 def _decisive(memory: MemoryExporter) -> Span | None:
@@ -200,21 +218,20 @@ def _show_carrier(screen: Console, memory: MemoryExporter) -> None:
     carrier = _decisive(memory)
     if carrier is None:
         return
-    body = attributes_table(
-        {**carrier.attributes, "span name": carrier.name, "parent span": carrier.parent_id}
+    shown = {name: value for name, value in carrier.attributes.items() if name in _SHOWN}
+    name = Text.assemble(
+        (carrier.name, "bold red"), ("  child of the decisive span ", "dim"), carrier.parent_id or ""
     )
-    title = "The blamed span, as your backend receives it: a child of the decisive span"
+    rest = Text(f"… and {len(carrier.attributes) - len(shown)} more attributes", style="dim")
+    title = "How it stands in your backend: a carrier span beside untouched originals"
+    body = Group(name, Text(), attributes_table(shown), rest)
     screen.print(Panel(body, title=title, title_align="left", border_style="dim", padding=(1, 2)), "")
 
 
 def _opening(running: Running) -> Text:
-    text = Text()
-    text.append("blamespan", style="bold")
-    text.append(" is running (embedded defaults, no model). Four agents now answer a question of money;\n")
-    text.append(
-        f"their spans go out by OTLP/gRPC to {running.grpc}. Watch the retry at step 3: it is no fault.\n"
+    return Text.assemble(
+        ("blamespan", "bold"), f" takes OTLP on {running.grpc}. Four agents take a question, and fail.\n"
     )
-    return text
 
 
 def _where_to_look(
@@ -224,18 +241,15 @@ def _where_to_look(
     text.append(f"From the first span to the verdict in the trace: {took_s:.1f} s.\n", style="dim")
     text.append("Where to look\n", style="bold")
     if settings.endpoints:
-        text.append(
-            f"  in your backend   service {_SERVICE}, tag {FAILURE_DECISIVE}=true, trace {verdict.trace_id}\n"
-        )
+        found = f"service {_SERVICE}, tag {FAILURE_DECISIVE}=true, trace {verdict.trace_id}"
+        text.append(f"  in your backend     {found}\n")
     else:
-        text.append(
-            "  in Jaeger         blamespan demo --endpoint http://localhost:4317   (or Tempo, or a Collector)\n"
-        )
+        text.append("  in Jaeger or Tempo  blamespan demo --endpoint http://localhost:4317\n")
     if keep:
-        text.append(f"  as JSON           http://{running.web}/api/runs/{verdict.run_id}\n")
+        text.append(f"  as JSON             http://{running.web}/api/runs/{verdict.run_id}\n")
         text.append(
-            f"  send it yours     OTEL_EXPORTER_OTLP_ENDPOINT=http://{running.grpc}   (Ctrl-C ends)\n"
+            f"  with your agents    OTEL_EXPORTER_OTLP_ENDPOINT=http://{running.grpc}  (Ctrl-C ends)\n"
         )
     else:
-        text.append("  on your own run   blamespan attribute trace.json   or, live, blamespan serve\n")
+        text.append("  on your own run     blamespan attribute trace.json   (live: blamespan serve)\n")
     return text

@@ -54,9 +54,12 @@ async def _serve(settings: Settings, output: OutputFormat) -> None:
     async with running_service(settings) as running:
         _announce(running, settings, output)
         stopping = asyncio.create_task(stopped.wait())
-        await asyncio.wait({stopping, running.failure}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if running.failure.done():
+        running.failure.add_done_callback(lambda _failed: stopping.cancel())
+        try:
+            await stopping
+        except asyncio.CancelledError:
+            if not running.failure.done():
+                raise
             running.failure.result()
 
 
@@ -88,7 +91,7 @@ def _announce(running: Running, settings: Settings, output: OutputFormat) -> Non
     screen.print(f"OTLP/gRPC   {running.grpc}", f"OTLP/HTTP   http://{running.http}", sep="\n")
     screen.print(f"API         http://{running.web}/api/runs   (also /healthz, /readyz, /metrics)")
     screen.print(
-        f"goes on to  {', '.join(sorted(set(backends.values()))) or 'nowhere: set OTEL_EXPORTER_OTLP_ENDPOINT'}"
+        f"goes on to  {', '.join(sorted(set(backends.values()))) or 'nowhere (OTEL_EXPORTER_OTLP_ENDPOINT)'}"
     )
     screen.print(
         f"analysed by {settings.method}, {settings.model or 'no model'}; kept in {settings.data_dir}"
