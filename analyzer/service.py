@@ -139,6 +139,7 @@ class _Service:
         )
         journal = await open_journal(settings.data_dir / "ingest", limits)
         self._stack.push_async_callback(journal.close)
+        self._background(_fails_with(journal.failure))
         return journal
 
     def _open_store(self) -> RunStore:
@@ -190,7 +191,8 @@ class _Service:
                 exporters=exporters,
             )
             deliveries.append(delivery)
-            self._background(delivery.run())
+            self._stack.push_async_callback(delivery.drain, DRAIN_S)
+            self._background(delivery.run())  # cancelled first, so that nothing is sent by two
         return examiner, tuple(deliveries)
 
     async def _start_pipeline(self, journal: Journal, examiner: Examiner) -> Pipeline:
@@ -259,6 +261,10 @@ class _Service:
             assert error is not None
             logger.critical("a part of the service failed", exc_info=error)
             self._failure.set_exception(error)
+
+
+async def _fails_with(failure: asyncio.Future[None]) -> None:
+    await failure
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

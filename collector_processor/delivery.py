@@ -67,6 +67,15 @@ class OutboxDelivery:
                 pass
             await self._wake.wait()
 
+    async def drain(self, deadline_s: float) -> None:
+        """Send what there is until the deadline; what is left is sent after the next start."""
+        try:
+            async with asyncio.timeout(deadline_s):
+                while await self.send_some():
+                    pass
+        except TimeoutError:
+            logger.warning("stopped before every verdict was delivered", extra={"signal": self.signal.value})
+
     async def send_some(self) -> bool:
         """Send one batch; return whether there was any."""
         entries = await self._read(self.signal)
