@@ -92,7 +92,8 @@ class Settings(BaseModel):
     budget_usd_per_hour: float = Field(5.0, ge=0, description="most that all analyses of an hour may cost")
     model_timeout: int = Field(120_000, gt=0, description="ms one model call may take")
     concurrency: int = Field(16, gt=0, description="analyses at once")
-    queue: Literal["sqlite"] = Field("sqlite", description="the journal's kind")
+    queue: Literal["sqlite"] = Field("sqlite", description="the journal's kind; no other yet")
+    store_url: None = Field(None, description="must be unset: the store is SQLite in the data directory")
     tenant_headers: str = Field("x-scope-orgid", description="request headers that identify a tenant")
     forward_endpoint: str | None = Field(None, description="where spans go on to, before the `OTEL_` ones")
     forward_protocol: Protocol | None = Field(None, description="`grpc` or `http/protobuf`")
@@ -102,7 +103,9 @@ class Settings(BaseModel):
         "unset", description="`error` counts carriers as errors"
     )
     export_text: ExportText = Field(ExportText.REDACTED, description="`none`, `redacted` or `full`")
-    upstream_sampling: Literal["none", "head", "tail"] = Field("none", description="sampling before us")
+    upstream_sampling: Literal["none", "head", "tail"] = Field(
+        "none", description="sampling before us; noted, nothing depends on it yet"
+    )
     failure_pattern: str | None = Field(
         None, description="regular expression: a final answer it finds is a failure"
     )

@@ -9,6 +9,7 @@ import pytest
 from collector_processor.destination import Protocol
 from collector_processor.otlp import Signal
 from collector_processor.settings import SettingsError, WriteBack, load_settings
+from tests.settings_reference import PAGE, page
 
 
 def test_defaults_listen_on_loopback_and_forward_nowhere() -> None:
@@ -113,3 +114,9 @@ def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "blamespan.toml").write_text(text)
     with pytest.raises(SettingsError, match=r"blamespan\.toml"):
         load_settings({}, directory=tmp_path)
+
+
+def test_the_page_of_settings_is_fresh() -> None:
+    if not PAGE.is_file():
+        pytest.skip("the docs are not beside the tests (a built wheel is tested)")
+    assert PAGE.read_text(encoding="utf-8") == page(), "stale: run `make fix`"
