@@ -1,6 +1,26 @@
-"""``python -m analyzer`` is ``blamespan``."""
+"""``python -m analyzer``, and what the command ``blamespan`` calls.
 
-from analyzer.cli import main
+The base install brings the emitting API only; whoever types the command without
+the rest gets told how to have it, not a traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from analyzer.cli import main as run  # noqa: PLC0415 - the point is to see whether it can be imported
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in {"analyzer", "collector_processor", "semconv"}:
+            raise  # a fault of ours, not a missing extra
+        sys.exit(
+            f"blamespan: {error.name} is not installed; the command needs: pip install 'blamespan[server]'"
+        )
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -13,7 +13,7 @@ from typing import Final
 
 _HANDOVER: Final = re.compile(r"\(\s*(?:->|=>|→)\s*([^()]*?)\s*\)\s*$")
 _CARRIED_SUFFIX: Final = re.compile(
-    r"\s*\(\s*(?:thought|thoughts|termination condition|(?:->|=>|→)[^()]*)\s*\)\s*$", re.IGNORECASE
+    r"\(\s*(?:thought|thoughts|termination condition|(?:->|=>|→)[^()]*)\s*\)", re.IGNORECASE
 )
 _WORD: Final = re.compile(r"[^\W_]+")
 _MOST_WORDS: Final = 60
@@ -23,7 +23,10 @@ _NOT_ALPHANUMERIC: Final = re.compile(r"[\W_]+")
 
 def strip_suffix(name: str) -> str:
     """Return the agent a role speaks for, without what it was doing."""
-    return _CARRIED_SUFFIX.sub("", name).strip()
+    name = name.strip()
+    opened = name.rfind("(") if name.endswith(")") else -1
+    carried = opened >= 0 and _CARRIED_SUFFIX.fullmatch(name, opened)
+    return name[:opened].rstrip() if carried else name
 
 
 def handover_target(role: str) -> str | None:

@@ -20,8 +20,8 @@ HEAD: Final = 20_000
 _SPACE: Final = re.compile(r"\s+")
 _EXIT_CODE: Final = re.compile(r"exit[ _]?code:?\s*(-?\d+)", re.IGNORECASE)
 _FAULT: Final = re.compile(
-    r"Traceback \(most recent call last\)|^\s*\w*(?:Error|Exception)\b\s*:|\b(?:HTTP|status)\D{0,8}[45]\d\d\b"
-    r"|^\s*\"?(?:error|fatal)\"?\s*:|command not found|timed out|connection refused|permission denied",
+    r"Traceback \(most recent call last\)|^[ \t]*\w*(?:Error|Exception)\b[ \t]*:|\b(?:HTTP|status)\D{0,8}[45]\d\d\b"
+    r"|^[ \t]*\"?(?:error|fatal)\"?[ \t]*:|command not found|timed out|connection refused|permission denied",
     re.IGNORECASE | re.MULTILINE,
 )
 _OUTPUT_LABEL: Final = re.compile(r"^(?:code )?(?:output|results?)\s*:\s*", re.IGNORECASE)

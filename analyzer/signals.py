@@ -263,8 +263,7 @@ def repetition(reading: Reading) -> Iterator[Finding]:
         if reading.roles[position] is Role.RELAYING or len(said) < 20:
             continue
         key = (step.agent, step.kind, said)
-        since = reading.faults[first[key] : position] if key in first else ()
-        if key in first and key not in marked and all(fault is Fault.NONE for fault in since):
+        if key in first and key not in marked and not any_fault[first[key] : position].count(b"\x01"):
             marked.add(key)
             yield Finding(
                 step=position,

@@ -18,18 +18,19 @@ from analyzer.agent_names import normalise, strip_suffix
 LONGEST: Final = 100_000
 """Characters of a reply that are read."""
 _MARKUP: Final = re.compile(r"[*`#>|]{1,3}|(?<![^\W_])_{1,2}(?=[^\W_])|(?<=[^\W_])_{1,2}(?![^\W_])")
-_LABEL: Final = r"^[\s\-•]*(?:\(?\d+[.)]\s*)?"
-_IS: Final = r"\s*(?:is\s*)?[:\uff1a=]\s*(.*)$"
+# Blanks, not white space, in all of these: a reply of empty lines must not be walked over and over.
+_LABEL: Final = r"^[ \t\-•]{0,20}(?:\(?\d{1,3}[.)][ \t]{0,9})?"
+_IS: Final = r"[ \t]{0,9}(?:is[ \t]{0,9})?[:\uff1a=](.*)$"
 _AGENT: Final = re.compile(
-    rf"{_LABEL}(?:the\s+)?(?:mistake(?:n)?[ _]|responsible\s+)?agent(?:['\u2019]s)?(?:[ _]?name)?{_IS}",
+    rf"{_LABEL}(?:the )?(?:mistake(?:n)?[ _]|responsible )?agent(?:['\u2019]s)?(?:[ _]?name)?{_IS}",
     re.IGNORECASE | re.MULTILINE,
 )
 _STEP: Final = re.compile(
-    rf"{_LABEL}(?:the\s+)?(?:mistake[ _]|decisive\s+|error\s+)?step(?:[ _]?(?:number|index|no\.?|#))?{_IS}",
+    rf"{_LABEL}(?:the )?(?:mistake[ _]|decisive |error )?step(?:[ _]?(?:number|index|no\.?|#))?{_IS}",
     re.IGNORECASE | re.MULTILINE,
 )
 _REASON: Final = re.compile(
-    _LABEL + r"(?:reason(?:[ _]for(?:[ _]the)?[ _](?:mistake|error))?|explanation)\s*[:\uff1a=]\s*(.*)\Z",
+    _LABEL + r"(?:reason(?:[ _]for(?:[ _]the)?[ _](?:mistake|error))?|explanation)[ \t]{0,9}[:\uff1a=](.*)\Z",
     re.IGNORECASE | re.MULTILINE | re.DOTALL,
 )
 _BRACKETS: Final = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")

@@ -1,0 +1,44 @@
+"""What is installed, and what an agent's own process has to carry."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import packages_distributions, requires
+
+import pytest
+
+
+@pytest.mark.parametrize("package", ["semconv", "collector_processor", "analyzer"])
+def test_each_package_belongs_to_us_alone(package: str) -> None:
+    owners = packages_distributions().get(package)
+    if not owners and os.environ.get("BLAMESPAN_WHEEL") != "true":
+        pytest.skip("an editable install does not say whose packages are; .ci/run asks the wheel")
+    assert owners is not None
+    assert set(owners) == {"blamespan"}
+
+
+def test_the_base_install_needs_the_api_and_nothing_else() -> None:
+    needed = [line for line in requires("blamespan") or [] if "extra ==" not in line]
+    assert [line.split(">")[0] for line in needed] == ["opentelemetry-api"]
+
+
+def test_an_instrumented_agent_imports_neither_server_nor_model() -> None:
+    code = (
+        "import semconv.instrument, sys;"
+        "heavy = {'grpc', 'litellm', 'aiohttp', 'google.protobuf', 'pydantic', 'rich', 'openai',"
+        " 'opentelemetry.sdk', 'collector_processor', 'analyzer'};"
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_command_without_the_server_part_says_what_to_install() -> None:
+    code = "import sys; sys.modules['typer'] = None; from analyzer.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.strip() == (
+        "blamespan: typer is not installed; the command needs: pip install 'blamespan[server]'"
+    )

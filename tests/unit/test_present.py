@@ -1,0 +1,107 @@
+"""What is shown to people: nothing in a trace can move the cursor, colour the screen or fake a row."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from analyzer.present import plain, run_heading, steps_table, verdict_panel
+from semconv.model import (
+    Abstention,
+    Attribution,
+    Blame,
+    Evidence,
+    Ranked,
+    SpanStatus,
+    Status,
+    Step,
+    StepKind,
+    Trajectory,
+)
+
+STEPS = (
+    Step(index=0, agent="planner", kind=StepKind.LLM, output="plan"),
+    Step(index=1, agent="calculator", kind=StepKind.TOOL, target="multiply", input="2, 3", output="6"),
+    Step(index=2, agent="calculator", kind=StepKind.LLM, output="it is 7", status=SpanStatus.ERROR),
+)
+RUN = Trajectory(run_id="r", steps=STEPS, task="what is 2 x 3?", output="7", reference="6")
+BLAME = Blame(
+    agent="calculator",
+    step=2,
+    reason="the tool gave 6",
+    confidence=0.8,
+    evidence=(Evidence(step=2, quote="it is 7"), Evidence(step=2, quote="7")),
+    ranking=(
+        Ranked(step=2, agent="calculator", probability=0.8),
+        Ranked(step=0, agent="planner", probability=0.1),
+    ),
+)
+
+
+def shown(*parts: object) -> str:
+    screen = Console(file=io.StringIO(), width=100, force_terminal=False)
+    for part in parts:
+        screen.print(part)
+    assert isinstance(screen.file, io.StringIO)
+    return screen.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\x1b[2Jgone",
+        "a\rb",
+        "line\nline",
+        "right\u202eleft",
+        "zero\u200bwidth",
+        "bell\x07",
+        "\x9b31m",
+        "\ud800",
+    ],
+)
+def test_no_character_controls_the_terminal(text: str) -> None:
+    assert plain(text).isprintable()
+
+
+def test_long_text_is_cut_and_says_so() -> None:
+    assert plain("x" * 10_000, 20) == "x" * 19 + "…"
+    assert plain("short", 20) == "short"
+
+
+def test_markup_of_a_trace_is_text() -> None:
+    step = replace(STEPS[0], agent="[red]x[/red]", output="[link=http://evil]y[/link]")
+    text = shown(steps_table(replace(RUN, steps=(step,))))
+    assert "[red]x[/red]" in text
+    assert "[link=http://evil]y" in text
+
+
+def test_the_blamed_step_is_marked_and_the_verdict_says_who_where_and_why() -> None:
+    attribution = Attribution(run_id="r", verdict=BLAME, method="signals")
+    text = shown(run_heading(RUN), steps_table(RUN, attribution), verdict_panel(attribution, RUN))
+    (marked,) = [line for line in text.splitlines() if line.startswith("▶")]
+    assert "calculator" in marked
+    assert "✗ it is 7" in marked
+    assert "calculator, at step 2 of 3" in text
+    assert "the tool gave 6" in text
+    assert "multiply(2, 3) → 6" in text
+    assert text.count("“") == 1, "a quote that another contains is not shown again"
+
+
+@pytest.mark.parametrize(
+    ("status", "title"),
+    [
+        (Status.NO_FAILURE, "Nothing broke"),
+        (Status.UNDETERMINED, "Undetermined"),
+        (Status.ERROR, "Could not analyse"),
+    ],
+)
+def test_a_verdict_without_blame_says_why(status: Status, title: str) -> None:
+    attribution = Attribution(
+        run_id="r", verdict=Abstention(status=status, reason="because"), method="triage"
+    )
+    text = shown(verdict_panel(attribution, RUN))
+    assert title in text
+    assert "because" in text

@@ -1,0 +1,105 @@
+"""Health is open, all else wants the token or this machine's name; what is asked is answered as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.web import Application, Request
+from prometheus_client.registry import CollectorRegistry
+
+from analyzer.web.app import WebParts, make_app
+from collector_processor.otlp import NO_TENANT
+from collector_processor.runstore import StoredVerdict
+
+VERDICT = StoredVerdict(
+    tenant=NO_TENANT,
+    run_id="run-1",
+    version=2,
+    failure_id="f1",
+    status="attributed",
+    agent="<b>calculator</b>",
+    step=7,
+    span_id=None,
+    trace_id=None,
+    service="shop",
+    is_provisional=False,
+    decided_ns=5,
+    document='{"run_id": "run-1", "status": "attributed"}',
+)
+
+
+async def recent(limit: int) -> Sequence[StoredVerdict]:
+    return [VERDICT][:limit]
+
+
+async def find(run_id: str) -> StoredVerdict | None:
+    return VERDICT if run_id == VERDICT.run_id else None
+
+
+PARTS = WebParts(is_ready=lambda: True, recent=recent, find=find, metrics=CollectorRegistry())
+
+Asked = TestClient[Request, Application]
+Ask = Callable[[WebParts], Awaitable[Asked]]
+
+
+@pytest.fixture
+async def ask() -> AsyncIterator[Ask]:
+    clients: list[Asked] = []
+
+    async def start(parts: WebParts) -> Asked:
+        clients.append(TestClient(TestServer(make_app(parts))))
+        await clients[-1].start_server()
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        await client.close()
+
+
+async def test_runs_are_listed_and_found(ask: Ask) -> None:
+    client = await ask(PARTS)
+    listed = await (await client.get("/api/runs?limit=5")).json()
+    assert [run["run_id"] for run in listed["runs"]] == ["run-1"]
+    found = await (await client.get("/api/runs/run-1")).json()
+    assert (found["version"], found["failure_id"], found["provisional"]) == (2, "f1", False)
+    assert (await client.get("/api/runs/nobody")).status == 404
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "x", "501", "٣"])
+async def test_a_limit_that_is_none_is_said(ask: Ask, limit: str) -> None:
+    client = await ask(PARTS)
+    answer = await client.get("/api/runs", params={"limit": limit})
+    assert answer.status == 400
+    assert "expected 1 to 500" in await answer.text()
+
+
+async def test_readiness_turns_false_and_health_does_not(ask: Ask) -> None:
+    client = await ask(replace(PARTS, is_ready=lambda: False))
+    assert (await client.get("/readyz")).status == 503
+    assert (await client.get("/healthz")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": "Bearer s3cret"}, 200),
+        ({"x-blamespan-token": "s3cret"}, 200),
+        ({"x-blamespan-token": "sécret"}, 401),
+    ],
+)
+async def test_a_token_guards_all_but_the_probes(ask: Ask, headers: dict[str, str], status: int) -> None:
+    client = await ask(replace(PARTS, token="s3cret"))
+    for path in ("/api/runs", "/metrics"):
+        assert (await client.get(path, headers=headers)).status == status
+    assert (await client.get("/readyz")).status == 200
+
+
+async def test_another_sites_name_for_this_machine_is_refused(ask: Ask) -> None:
+    client = await ask(PARTS)
+    assert (await client.get("/api/runs", headers={"Host": "evil.example:8500"})).status == 401
+    assert (await client.get("/api/runs", headers={"Host": "localhost:8500"})).status == 200
