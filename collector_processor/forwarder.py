@@ -178,6 +178,8 @@ class Forwarder:
 
     async def drain(self, deadline_s: float) -> None:
         """Send what there is until the deadline, then stop; what is left stays in the journal."""
+        if self._stopped.is_set():
+            return
         try:
             async with asyncio.timeout(deadline_s):
                 await self._idle.wait()

@@ -46,6 +46,7 @@ from collector_processor.journal_writer import (
     JournalWriter,
     Mark,
     Rewrite,
+    Settle,
     Stop,
     WriterEvents,
 )
@@ -58,7 +59,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_FOLDER: Final = "ingest"
 _FAILED_RETRY_S: Final = 60.0
 """What we ask of clients when only a restart helps."""
 _TIDY_DELAY_S: Final = 0.2
@@ -77,14 +77,14 @@ class Journal:
         limits: JournalLimits,
     ) -> None:
         loop = asyncio.get_running_loop()
-        last = max((*directory.numbers(), *(summary.number for summary in summaries)), default=0)
+        next_segment = directory.next_number()
         self._loop: Final = loop
         self._keeper: Final = keeper
         self._lock: Final = lock
         self._keeper_thread: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-keeper")
         self._writer: Final = JournalWriter(
             directory,
-            last + 1,
+            next_segment,
             limits,
             self._post,
             WriterEvents(rotated=self._retired, failed=self._failed),
@@ -258,9 +258,9 @@ class Journal:
         """Return the trace's rows, each with only that trace's spans; empty once reclaimed."""
         return await self._fragments(Signal.TRACES, key, self._rows(key).rows)
 
-    async def read_logs(self, key: TraceKey) -> tuple[bytes, ...]:
-        """Return log requests with only this trace's records."""
-        return tuple(body for _, body in await self._fragments(Signal.LOGS, key, self._rows(key).logs))
+    async def read_logs(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
+        """Return the trace's rows of log requests, each with only that trace's records."""
+        return await self._fragments(Signal.LOGS, key, self._rows(key).logs)
 
     async def held_rows(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
         """Return the trace's rows that wait for a verdict."""
@@ -376,6 +376,9 @@ class Journal:
         self._settled = {seq for seq in self._settled if segment_of(seq) != number}
 
     async def _compact(self, number: int, retained: Mapping[int, frozenset[TraceId]]) -> None:
+        written: asyncio.Future[None] = self._loop.create_future()
+        self._writer.submit(Settle(segment=number, done=partial(written.set_result, None)))
+        await written
         try:
             stored = await self._keep(partial(self._keeper.compact, number, retained))
         except sqlite3.Error as error:
@@ -406,8 +409,10 @@ class Journal:
         self._is_closed = True
         if self._tidying is not None:
             self._tidying.cancel()
+        await asyncio.gather(*self._chores)  # they wait for the writer: before it stops
         self._writer.submit(Stop())
         await self._loop.run_in_executor(None, self._writer.join)
+        await asyncio.sleep(0)  # what the writer had to say
         await asyncio.gather(*self._chores)
         await self._keep(self._keeper.close)
         self._keeper_thread.shutdown()
@@ -427,18 +432,18 @@ class _Known:
 
 
 async def open_journal(
-    data_dir: Path,
+    path: Path,
     limits: JournalLimits | None = None,
     make_segment: Callable[[Path, int], SegmentFile] = SegmentFile,
 ) -> Journal:
-    """Open the journal in a data directory, or make it; everything acknowledged is there again.
+    """Open the journal in a directory of its own, or make it; everything acknowledged is there again.
 
     Raises:
         JournalError: another process uses it, a newer version wrote it, or it cannot be made.
     """
-    directory = SegmentDirectory(path=data_dir / _FOLDER, make=make_segment)
+    directory = SegmentDirectory(path=path, make=make_segment)
     loop = asyncio.get_running_loop()
-    lock = await loop.run_in_executor(None, _lock, data_dir)
+    lock = await loop.run_in_executor(None, _lock, path)
     keeper = JournalKeeper(directory)
     try:
         summaries = await loop.run_in_executor(None, keeper.recover)
@@ -449,23 +454,17 @@ async def open_journal(
     return Journal(directory, keeper, lock, summaries, limits or JournalLimits())
 
 
-def _lock(data_dir: Path) -> DirectoryLock:
+def _lock(path: Path) -> DirectoryLock:
     try:
-        (data_dir / _FOLDER).mkdir(parents=True, exist_ok=True)
-        return DirectoryLock(data_dir)
+        path.mkdir(parents=True, exist_ok=True)
+        return DirectoryLock(path)
     except OSError as error:
-        raise JournalError(f"the journal cannot be kept in {data_dir}: {error.strerror}") from error
+        raise JournalError(f"the journal cannot be kept in {path}: {error.strerror}") from error
 
 
-def is_in_use(data_dir: Path) -> bool:
-    """Whether a running process has the journal in this data directory."""
-    try:
-        DirectoryLock(data_dir).release()
-    except JournalError:
-        return True
-    except OSError:  # there is no such directory, or none that we may write to
-        return False
-    return False
+def is_in_use(path: Path) -> bool:
+    """Whether a running process has the journal in this directory."""
+    return DirectoryLock.is_taken(path)
 
 
 def _ignore_released(queue: Queue, seq: int) -> None:

@@ -35,7 +35,7 @@ _LOCK_FILE: Final = "lock"
 
 
 class DirectoryLock:
-    """Keeps a second process out of a data directory until it is released, or we die."""
+    """Keeps a second process out of a directory until it is released, or we die."""
 
     def __init__(self, directory: Path) -> None:
         """Take the lock.
@@ -46,7 +46,7 @@ class DirectoryLock:
         self._file: Final[IO[str]] = (directory / _LOCK_FILE).open("a+", encoding="ascii")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             self._file.seek(0)
             owner = self._file.read().strip() or "unknown"
             self._file.close()
@@ -57,6 +57,18 @@ class DirectoryLock:
         self._file.truncate(0)
         self._file.write(str(os.getpid()))
         self._file.flush()
+
+    @staticmethod
+    def is_taken(directory: Path) -> bool:
+        """Whether a running process holds the lock; leaves no trace."""
+        try:
+            with (directory / _LOCK_FILE).open(encoding="ascii") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # never used, or not ours to read
+            return False
+        return False
 
     def release(self) -> None:
         """Let others in."""
@@ -76,6 +88,7 @@ class JournalKeeper:
         Raises:
             JournalError: a newer version wrote it.
         """
+        self._directory.sweep()
         summaries: list[SegmentSummary] = []
         for number in self._directory.numbers():
             try:

@@ -87,11 +87,19 @@ class Detach:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Settle:
+    """Write the changes of state that were collected for a segment, now."""
+
+    segment: int
+    done: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     """Finish what is queued, and end."""
 
 
-Command: TypeAlias = Append | Mark | Rewrite | Forget | Detach | Stop
+Command: TypeAlias = Append | Mark | Rewrite | Forget | Settle | Detach | Stop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,9 +172,12 @@ class JournalWriter:
             for command in commands:
                 if isinstance(command, Rewrite):
                     self._rewrite(command)
+                elif isinstance(command, Settle):
+                    self._settle_segment(command.segment)
+                    self._post(command.done)
                 elif isinstance(command, Detach):
                     self._detach(command)
-            self._settle(is_due=is_stopping)
+            self._settle_all(is_due=is_stopping)
 
     def _gather(self) -> list[Command]:
         """Wait for a command, then take all that is there, within bounds."""
@@ -224,6 +235,7 @@ class JournalWriter:
         if self._active is None:
             number = self._next_segment
             self._next_segment += 1  # no number is used twice, whatever happens now
+            self._directory.reserve(number)
             self._active = self._files[number] = self._directory.open(number)
             self._active_since = monotonic()
             self._last_seq = first_seq(number)
@@ -246,7 +258,7 @@ class JournalWriter:
 
     # Changes of state.
 
-    def _settle(self, *, is_due: bool) -> None:
+    def _settle_all(self, *, is_due: bool) -> None:
         """Write collected changes if their time has come, or set the time."""
         now = monotonic()
         if is_due or (self._soon_at is not None and now >= self._soon_at):

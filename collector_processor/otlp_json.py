@@ -112,7 +112,11 @@ def _convert_spans(document: dict[str, Any]) -> None:
 
 
 def _nodes(root: dict[str, Any], path: tuple[tuple[str, ...], ...]) -> Iterator[dict[str, Any]]:
-    """Iterate over the objects at ``path``; each of its steps is a set of names."""
+    """Iterate over the objects at ``path``; each of its steps is a set of names.
+
+    Raises:
+        MalformedRequestError: there is something else.
+    """
     nodes = [root]
     for names in path:
         nodes = [child for node in nodes for name in names for child in _objects(node.get(name))]
@@ -123,6 +127,8 @@ def _objects(value: object) -> Iterator[dict[str, Any]]:
     for child in value if isinstance(value, list) else (value,):
         if isinstance(child, dict):
             yield child
+        elif child is not None:  # protobuf's parser takes text for an object without fields
+            raise MalformedRequestError(f"expected an object, not {type(child).__name__}, in the request")
 
 
 def _convert_ids(node: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ incremental: a compacted segment gives its pages back to the file system.
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,7 +46,9 @@ _CHECKPOINT_PAGES: Final = 4096
 """16 MB of WAL between checkpoints: few enough stalls, and a bounded file."""
 _BUSY_MS: Final = 10_000
 _ROWS_AT_ONCE: Final = 256
+_PAGES_AT_ONCE: Final = 1024
 _SUFFIX: Final = ".sqlite"
+_NEXT_FILE: Final = "next"
 _SCHEMA: Final = """
 CREATE TABLE chunk (
   seq INTEGER PRIMARY KEY, signal TEXT NOT NULL, tenant TEXT NOT NULL, hops TEXT NOT NULL,
@@ -171,8 +174,10 @@ class SegmentFile:
         )
 
     def mark(self, seqs: Iterable[int], state: State) -> None:
-        """Set the state of rows; those that are gone are passed over."""
-        self._db.executemany("UPDATE chunk SET state = ? WHERE seq = ?", [(state.value, seq) for seq in seqs])
+        """Raise rows to a state; those that are gone, or there already, are passed over."""
+        self._db.executemany(
+            "UPDATE chunk SET state = ?1 WHERE seq = ?2 AND state < ?1", [(state.value, seq) for seq in seqs]
+        )
 
     def forget(self, trace_id: TraceId, seqs: Iterable[int]) -> None:
         """Strike a trace out of the index of these rows."""
@@ -313,7 +318,9 @@ class SegmentFile:
             with self.transaction():
                 for seq, signal in rows:
                     self._trim(seq, Signal(signal), retained.get(seq, frozenset()))
-        self._db.execute("PRAGMA incremental_vacuum").fetchall()
+        while self._pragma("freelist_count"):
+            # as a script: it steps once for each page, which execute() does not follow
+            self._db.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         size: int = self._db.execute("SELECT coalesce(sum(size), 0) FROM chunk").fetchone()[0]
         return size
@@ -355,6 +362,33 @@ class SegmentDirectory:
         """Return the numbers of the segments there are, ascending."""
         stems = [path.stem for path in self.path.glob(f"*{_SUFFIX}")]
         return sorted(int(stem) for stem in stems if stem.isdigit())
+
+    def next_number(self) -> int:
+        """Return a number that was never used, even where all segments are deleted by now."""
+        try:
+            reserved = int((self.path / _NEXT_FILE).read_text(encoding="ascii"))
+        except (FileNotFoundError, ValueError):
+            reserved = 1
+        return max(reserved, *(number + 1 for number in self.numbers()), 1)
+
+    def reserve(self, number: int) -> None:
+        """Remember, for good, that a number is used.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        draft = self.path / f"{_NEXT_FILE}.new"
+        with draft.open("w", encoding="ascii") as file:
+            file.write(str(number + 1))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self.path / _NEXT_FILE)
+
+    def sweep(self) -> None:
+        """Remove what a kill in the middle of a deletion has left."""
+        for path in (*self.path.glob(f"*{_SUFFIX}-wal"), *self.path.glob(f"*{_SUFFIX}-shm")):
+            if not path.with_name(path.name[:-4]).exists():
+                path.unlink()
 
     def set_aside(self, number: int) -> None:
         """Rename a damaged segment, so that it is kept and never opened again."""

@@ -5,8 +5,10 @@ id, and one search over all bytes says whether there is any agent marker at
 all. Only spans of traces with a marker are looked at more closely, for the
 assembler, which decides across requests when a run has ended.
 
-Every OTLP encoder writes fields in the order of their numbers, so a span
-begins with its trace id and span id; one that does not is read field by field.
+Most encoders write fields in the order of their numbers, so a span begins with
+its trace id and span id. The Collector writes them from its buffer's end, so
+all stands in the opposite order: a value before its key, a span's ids last, the
+scope behind its spans. Both are read quickly; any other order field by field.
 What stands behind the ids of an unmarked span is not looked at: a backend that
 refuses it has its request bisected.
 """
@@ -21,6 +23,7 @@ from typing import Final
 from collector_processor.notes import SpanNote, TraceNote, make_note
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.wire import (
+    GROUP_TAG,
     Field,
     fields,
     filter_items,
@@ -46,6 +49,8 @@ _TOP_BIT, _AGENT_BIT, _MARKED_BIT, _REMOTE_BIT, _CARRIER_BIT = 1, 2, 4, 8, 16
 _TRACE_ID_BYTES, _SPAN_ID_BYTES = 16, 8
 _TRACE_ID_HEAD: Final = b"\x0a\x10"
 _SPAN_ID_HEAD: Final = b"\x12\x08"
+_PARENT_HEAD: Final = b"\x22\x08"
+_NO_PARENT: Final = b"\x22\x00"
 _SHORTEST_SPAN: Final = 28
 """Both ids with their headers."""
 _RECORD_TRACE_ID: Final = 9
@@ -60,6 +65,12 @@ _MARKER: Final = re.compile(rb"J.\n.(?:" + _KEYS + rb")", re.DOTALL)
 Longer ones need not be found: whoever marks a span gives it a short attribute
 too (its kind, its operation), and one rare first byte makes the search fast.
 """
+_MARKER_ANYWHERE: Final = re.compile(rb"\n(?<!\x12[^\x00]\n).(?:" + _KEYS + rb")", re.DOTALL)
+"""A key in whatever order; of requests that are not in the order of the numbers.
+
+What looks the same and is none is a text, behind the ``12 <length>`` of its
+value. Slower, for ``0a`` is everywhere.
+"""
 _RECORD_MARKER: Final = re.compile(rb"(?:\n|b).(?:" + _KEYS + rb")", re.DOTALL)
 """An attribute key (``0a``) or an event name (``62``) of a log record that is marked."""
 _SCOPES: Final = tuple(prefix.encode() for prefix in SCOPE_PREFIXES)
@@ -73,15 +84,25 @@ def _key_value(key: str, value: bytes) -> bytes:
     return b"\x0a" + write_varint(len(raw)) + raw + b"\x12" + write_varint(len(value)) + value
 
 
+def _value_key(key: str, value: bytes) -> bytes:
+    """Return a ``KeyValue`` as the Collector writes it."""
+    raw = key.encode()
+    return b"\x12" + write_varint(len(value)) + value + b"\x0a" + write_varint(len(raw)) + raw
+
+
 def _text_value(text: str) -> bytes:
     raw = text.encode()
     return b"\x0a" + write_varint(len(raw)) + raw
 
 
 _BITS: Final[dict[bytes, int]] = {
-    **{_key_value(key, _text_value(value)): _AGENT_BIT for key, value in AGENT_VALUES},
-    **{_key_value(key, _text_value(value)): _TOP_BIT for key, value in WORKFLOW_VALUES},
-    _key_value(CARRIER_KEY, b"\x10\x01"): _CARRIER_BIT,
+    write(key, value): bit
+    for write in (_key_value, _value_key)
+    for key, value, bit in (
+        *((key, _text_value(value), _AGENT_BIT) for key, value in AGENT_VALUES),
+        *((key, _text_value(value), _TOP_BIT) for key, value in WORKFLOW_VALUES),
+        (CARRIER_KEY, b"\x10\x01", _CARRIER_BIT),
+    )
 }
 _FACT: Final = re.compile(rb"J.(" + b"|".join(map(re.escape, _BITS)) + rb")", re.DOTALL)
 _FLAGS_TAG: Final = b"\x85\x01"
@@ -123,17 +144,17 @@ def survey(body: bytes, known: Container[TraceId] = ()) -> Survey:
         MalformedRequestError: the framing is broken.
     """
     try:
-        groups, strays = _group_spans(body)
+        groups, strays, marker = _group_spans(body)
     except IndexError:
         raise MalformedRequestError("the request is cut short") from None
-    has_marker = _MARKER.search(body) is not None
+    has_marker = marker.search(body) is not None
     invalid = strays
     notes: list[TraceNote] = []
     for trace_id, group in groups.items():
         if not trace_id.strip(b"\0"):
             invalid += len(group.spans)
-        elif group.is_marked or (has_marker and _any_marked(body, group)) or trace_id.hex() in known:
-            notes.append(_agent_note(body, trace_id, group))
+        elif group.is_marked or (has_marker and _any_marked(body, group, marker)) or trace_id.hex() in known:
+            notes.append(_agent_note(body, trace_id, group, marker))
         else:
             notes.append(_plain_note(trace_id, group))
     return Survey(
@@ -146,18 +167,22 @@ def survey(body: bytes, known: Container[TraceId] = ()) -> Survey:
     )
 
 
-def _group_spans(body: bytes) -> tuple[dict[bytes, _Group], int]:
+def _group_spans(body: bytes) -> tuple[dict[bytes, _Group], int, re.Pattern[bytes]]:
+    """Return the spans by trace, how many have invalid ids, and what a marker looks like here."""
     groups: dict[bytes, _Group] = {}
     strays = 0
+    marker = _MARKER
     for resource in fields(body, 0, len(body)):
         if resource.number != 1:
             continue
         _require_message(resource)
+        if resource.start < resource.end and body[resource.start] != GROUP_TAG:
+            marker = _MARKER_ANYWHERE  # the Resource, field 1, is not first
         for scope in fields(body, resource.start, resource.end):
             if scope.number == 2:
                 _require_message(scope)
                 strays += _group_scope(body, scope.start, scope.end, groups)
-    return groups, strays
+    return groups, strays, marker
 
 
 def _require_message(found: Field) -> None:
@@ -199,17 +224,28 @@ def _group_scope(body: bytes, at: int, end: int, groups: dict[bytes, _Group]) ->
             trace_id = body[start + 2 : start + 18]
             tag = body[start + 28]
             is_root = tag != 0x22 and (tag != 0x1A or not _names_parent(body, start + 28, at))
+        elif (
+            length > _SHORTEST_SPAN
+            and body[start] != 0x0A
+            and body[at - 18] == 0x0A
+            and body[at - 17] == 0x10
+            and body[at - 28] == 0x12
+            and body[at - 27] == 0x08
+        ):
+            trace_id = body[at - 16 : at]
+            has_parent = body[at - 38] == 0x22 and body[at - 37] == 0x08 and body[at - 30] != 0x22
+            is_root = not (has_parent and length > 38) and not _parent_id(body, start, at)
         else:
-            trace_id, span_id = read_span_ids(body, start, at)
+            trace_id, span_id = _span_ids(body, start, at)
             if len(trace_id) != _TRACE_ID_BYTES or len(span_id) != _SPAN_ID_BYTES:
                 strays += 1
                 continue
-            is_root = not _names_parent(body, start, at)
+            is_root = not _parent_id(body, start, at).strip(b"\0")
         group = groups.get(trace_id)
         if group is None:
             group = groups[trace_id] = _Group()
         group.spans.append((start, at, kind))
-        if is_root and kind != _OURS:
+        if is_root:
             group.any_root = True
         if kind:
             group.is_marked = True  # or ours: looked at closely all the same
@@ -234,8 +270,6 @@ def _scope_kind(body: bytes, at: int, end: int) -> int:
                 if inner.number == 1:
                     name = body[inner.start : inner.end]
                     return _OURS if name == _OUR_SCOPE else _MARKED if name.startswith(_SCOPES) else _PLAIN
-        if found.number <= 2:  # in field order, the scope comes before all spans
-            return _PLAIN
     return _PLAIN
 
 
@@ -252,8 +286,8 @@ def _names_parent(body: bytes, at: int, end: int) -> bool:
     return False
 
 
-def _any_marked(body: bytes, group: _Group) -> bool:
-    return any(_MARKER.search(body, start, end) for start, end, _ in group.spans)
+def _any_marked(body: bytes, group: _Group, marker: re.Pattern[bytes]) -> bool:
+    return any(marker.search(body, start, end) for start, end, _ in group.spans)
 
 
 def _plain_note(trace_id: bytes, group: _Group) -> TraceNote:
@@ -265,10 +299,10 @@ def _plain_note(trace_id: bytes, group: _Group) -> TraceNote:
     )
 
 
-def _agent_note(body: bytes, trace_id: bytes, group: _Group) -> TraceNote:
+def _agent_note(body: bytes, trace_id: bytes, group: _Group, marker: re.Pattern[bytes]) -> TraceNote:
     """Look at each span; spans of our own model calls count as carriers."""
     ours = trace_id.startswith(_OUR_TRACES)
-    spans = () if ours else tuple(note for span in group.spans for note in _span_note(body, *span))
+    spans = () if ours else tuple(note for span in group.spans for note in _span_note(body, *span, marker))
     return TraceNote(
         trace_id=TraceId(trace_id.hex()),
         span_count=len(group.spans),
@@ -280,38 +314,50 @@ def _agent_note(body: bytes, trace_id: bytes, group: _Group) -> TraceNote:
     )
 
 
-def _span_note(body: bytes, at: int, end: int, kind: int) -> Iterator[SpanNote]:
+def _span_note(body: bytes, at: int, end: int, kind: int, marker: re.Pattern[bytes]) -> Iterator[SpanNote]:
     """Yield the span's note, or nothing for a carrier."""
     if kind == _OURS:
         return
-    span_id, parent_id = _span_id_and_parent(body, at, end)
-    bits = _MARKED_BIT if kind == _MARKED or _MARKER.search(body, at, end) else 0
+    span_id, parent_id = _span_ids(body, at, end)[1], _parent_id(body, at, end)
+    bits = _MARKED_BIT if kind == _MARKED or marker.search(body, at, end) else 0
     for fact in _FACT.findall(body, at, end):
         bits |= _BITS[fact]
-    # flags is the last field of a span: tag, then four bytes, of which the second holds the two bits
-    if body[end - 6 : end - 4] == _FLAGS_TAG and body[end - 3] & 3 == 3:
+    if _flags_say_remote(body, at, end):
         bits |= _REMOTE_BIT
     if not bits & _CARRIER_BIT:
         yield make_note(span_id, parent_id, bits)
 
 
-def _span_id_and_parent(body: bytes, at: int, end: int) -> tuple[bytes, bytes]:
-    """Return the span's id and its parent's, empty if it has none."""
+def _flags_say_remote(body: bytes, at: int, end: int) -> bool:
+    """Whether the span's flags say that its parent is in another process.
+
+    They are the last field, or in the Collector's order stand before the parent:
+    a tag of two bytes, then four, of which the second holds the two bits.
+    """
+    flags = end - 6 if _has_usual_head(body, at, end) else end - 44
+    return flags > at and body.startswith(_FLAGS_TAG, flags) and body[flags + 3] & 3 == 3
+
+
+def _parent_id(body: bytes, at: int, end: int) -> bytes:
+    """Return the id of the span's parent, empty if it has none."""
     if _has_usual_head(body, at, end):
-        if body[at + 28 : at + 30] == b"\x22\x08":
-            return body[at + 20 : at + 28], body[at + 30 : at + 38]
+        if body.startswith(_PARENT_HEAD, at + 28):
+            return body[at + 30 : at + 38]
         if body[at + 28] not in {0x22, 0x1A}:
-            return body[at + 20 : at + 28], b""
-    span_id = parent_id = b""
+            return b""
+    elif _has_usual_tail(body, at, end):
+        has_none = body.startswith(_NO_PARENT, max(at, end - 30))
+        has_one = body.startswith(_PARENT_HEAD, max(at, end - 38))
+        if has_none != has_one:  # both: one of them is an id or a time that looks so
+            return body[end - 36 : end - 28] if has_one else b""
+    parent_id = b""
     try:
         for found in fields(body, at, end):
-            if found.number == 2:
-                span_id = body[found.start : found.end]
-            elif found.number == 4:
+            if found.number == 4:
                 parent_id = body[found.start : found.end]
     except MalformedRequestError:
         pass  # noted with what was read; the backend has the last word on its bytes
-    return span_id, parent_id if len(parent_id) == _SPAN_ID_BYTES else b""
+    return parent_id if len(parent_id) == _SPAN_ID_BYTES else b""
 
 
 def survey_logs(body: bytes) -> Survey:
@@ -440,15 +486,27 @@ def _span_ids(body: bytes, start: int, end: int) -> tuple[bytes, bytes]:
     """Return a span's ids as ``_group_scope`` reads them."""
     if _has_usual_head(body, start, end):
         return body[start + 2 : start + 18], body[start + 20 : start + 28]
+    if _has_usual_tail(body, start, end):
+        return body[end - 16 : end], body[end - 26 : end - 18]
     return read_span_ids(body, start, end)
 
 
 def _has_usual_head(body: bytes, start: int, end: int) -> bool:
-    """Whether a span begins with sound ids, as every encoder writes it."""
+    """Whether a span begins with sound ids, as most encoders write it."""
     return (
         end - start > _SHORTEST_SPAN
         and body.startswith(_TRACE_ID_HEAD, start)
         and body.startswith(_SPAN_ID_HEAD, start + 18)
+    )
+
+
+def _has_usual_tail(body: bytes, start: int, end: int) -> bool:
+    """Whether a span ends with sound ids, as the Collector writes it."""
+    return (
+        end - start > _SHORTEST_SPAN
+        and body[start] != _TRACE_ID_HEAD[0]
+        and body.startswith(_SPAN_ID_HEAD, end - 28)
+        and body.startswith(_TRACE_ID_HEAD, end - 18)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from google.protobuf.message import Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -11,6 +12,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from collector_processor.wire import write_varint
 from semconv.model import TraceId
 
 Value = str | int | bool
@@ -110,3 +112,24 @@ def spans_in(*bodies: bytes) -> list[Span]:
 def numbers_in(*bodies: bytes) -> list[int]:
     """The spans by their numbers, in order."""
     return [int.from_bytes(one.span_id) for one in spans_in(*bodies)]
+
+
+def as_the_collector_writes(body: bytes) -> bytes:
+    """The same trace request as Go's pdata writes it: fields by falling numbers, some of them empty."""
+    return _falling(ExportTraceServiceRequest.FromString(body))
+
+
+def _falling(message: Message) -> bytes:
+    parts: list[bytes] = [b"z\0"] if isinstance(message, Span) and not message.HasField("status") else []
+    for descriptor, value in reversed(message.ListFields()):
+        if descriptor.message_type is None:
+            alone = type(message)()
+            setattr(alone, descriptor.name, value)
+            parts.append(alone.SerializeToString())
+            continue
+        for one in value if descriptor.is_repeated else [value]:
+            raw = _falling(one)
+            parts += (write_varint(descriptor.number << 3 | 2), write_varint(len(raw)), raw)
+    if isinstance(message, Span) and not message.parent_span_id:
+        parts.insert(-2, b'"\0')  # before both ids
+    return b"".join(parts)

@@ -55,14 +55,22 @@ def test_spans_are_counted_for_each_trace() -> None:
 )
 def test_one_marked_attribute_makes_an_agent_trace(attributes: dict[str, str]) -> None:
     filler = {f"http.header.{n}": "x" * 50 for n in range(10)}
-    body = request(span(1), span(2, trace=2, parent=1, attributes=filler | attributes), span(3, trace=2, parent=1))
+    body = request(
+        span(1), span(2, trace=2, parent=1, attributes=filler | attributes), span(3, trace=2, parent=1)
+    )
     plain, marked = survey(body).traces
     assert (plain.is_agent, marked.is_agent) == (False, True)
     assert [note.is_marked for note in marked.spans] == [True, False]
 
 
 @pytest.mark.parametrize(
-    "scope", ["openinference.instrumentation.agno", "autogen-core", "blamespan.instrument", "strands.telemetry.tracer"]
+    "scope",
+    [
+        "openinference.instrumentation.agno",
+        "autogen-core",
+        "blamespan.instrument",
+        "strands.telemetry.tracer",
+    ],
 )
 def test_a_marked_scope_makes_an_agent_trace(scope: str) -> None:
     (note,) = survey(request(span(1), scope=scope)).traces
@@ -76,7 +84,9 @@ def test_a_marker_in_a_value_is_none() -> None:
 
 @pytest.mark.parametrize("trace_state", ["", "vendor=1"])
 def test_a_span_without_parent_is_a_root(trace_state: str) -> None:
-    body = request(span(1, trace=1, trace_state=trace_state), span(2, trace=2, parent=1, trace_state=trace_state))
+    body = request(
+        span(1, trace=1, trace_state=trace_state), span(2, trace=2, parent=1, trace_state=trace_state)
+    )
     assert [note.root_ended for note in survey(body).traces] == [True, False]
 
 

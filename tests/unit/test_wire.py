@@ -27,7 +27,9 @@ from tests.otlp_requests import (
     trace_name,
 )
 
-ADDED = b"\x4a" + bytes([len(key_value("k", "v").SerializeToString())]) + key_value("k", "v").SerializeToString()
+ADDED = (
+    b"\x4a" + bytes([len(key_value("k", "v").SerializeToString())]) + key_value("k", "v").SerializeToString()
+)
 
 
 def test_a_large_request_is_cut_between_spans_and_nothing_is_lost() -> None:
@@ -49,7 +51,9 @@ def test_a_span_that_fits_nowhere_stands_alone() -> None:
 
 
 def test_each_piece_has_the_resource_and_scope_of_its_spans() -> None:
-    body = request(span(1), span(2), scope="a", service="first") + request(span(3), scope="b", service="second")
+    body = request(span(1), span(2), scope="a", service="first") + request(
+        span(3), scope="b", service="second"
+    )
     for piece, service in zip(split_by_size(body, 120), ("first", "first", "second"), strict=True):
         (group,) = ExportTraceServiceRequest.FromString(piece).resource_spans
         assert group.resource.attributes[0].value.string_value == service

@@ -1,0 +1,349 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from collector_processor.chunks import Chunk, Entry, Queue, State
+from collector_processor.exporters.memory import MemoryExporter
+from collector_processor.forwarder import Forwarder, ForwarderLimits, Surroundings
+from collector_processor.journal import Journal, open_journal
+from collector_processor.ledger import Counts, Ledger
+from collector_processor.otlp import (
+    NO_TENANT,
+    Delivered,
+    Exporter,
+    NoSuchService,
+    Rejected,
+    SendOutcome,
+    Signal,
+    Tenant,
+    TryLater,
+)
+from collector_processor.survey import survey
+from tests.otlp_requests import many_spans, metric_request, numbers_in, request, span
+
+LARGE = 4 << 20
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.sleeps: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0)
+
+
+class Picky:
+    """A backend that refuses requests by what is in them."""
+
+    def __init__(self, judge: Callable[[list[int]], SendOutcome]) -> None:
+        self.max_bytes = LARGE
+        self.judge = judge
+        self.sends: list[list[int]] = []
+        self.taken: list[int] = []
+
+    async def send(self, signal: Signal, body: bytes, tenant: Tenant, hops: tuple[str, ...]) -> SendOutcome:
+        del signal, tenant, hops
+        numbers = numbers_in(body)
+        self.sends.append(numbers)
+        outcome = self.judge(numbers)
+        if isinstance(outcome, Delivered):
+            self.taken += numbers
+        return outcome
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+@dataclass
+class Bench:
+    journal: Journal
+    ledger: Ledger
+    forwarder: Forwarder
+    clock: Clock = field(default_factory=Clock)
+
+    async def store(
+        self,
+        body: bytes,
+        *,
+        signal: Signal = Signal.TRACES,
+        tenant: str = "",
+        hops: tuple[str, ...] = (),
+        state: State = State.PENDING,
+    ) -> Chunk:
+        found = survey(body) if signal is Signal.TRACES else None
+        items = found.item_count if found else 1
+        entry = Entry(
+            signal=signal,
+            tenant=Tenant(tenant),
+            hops=hops,
+            received_ns=0,
+            items=items,
+            body=body,
+            state=state,
+            traces=found.traces if found and state is State.HELD else (),
+        )
+
+        def stored(chunks: tuple[Chunk, ...]) -> None:
+            self.ledger.acknowledge(signal, items)
+            if state is State.PENDING:
+                self.forwarder.offer(chunks[0])
+
+        return (await self.journal.append([entry], stored))[0]
+
+    def counts(self, signal: Signal = Signal.TRACES) -> Counts:
+        counts = self.ledger.snapshot()[signal]
+        assert counts.is_balanced
+        return counts
+
+
+@asynccontextmanager
+async def bench(
+    path: Path, exporter: Exporter | None, limits: ForwarderLimits | None = None
+) -> AsyncIterator[Bench]:
+    journal = await open_journal(path)
+    clock = Clock()
+    ledger = Ledger(journal.held_items)
+    exporters = {} if exporter is None else dict.fromkeys(Signal, exporter)
+    around = Surroundings(sleep=clock.sleep, uniform=lambda _low, high: high, now=lambda: clock.now)
+    forwarder = Forwarder(journal, ledger, exporters, limits, around)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(forwarder.run())
+        try:
+            yield Bench(journal, ledger, forwarder, clock)
+        finally:
+            await forwarder.drain(10)
+    await journal.close()
+
+
+async def test_a_body_goes_on_as_it_came(tmp_path: Path) -> None:
+    backend = MemoryExporter()
+    async with bench(tmp_path, backend) as at:
+        await at.store(many_spans(3), tenant="a", hops=("far",))
+    (sent,) = backend.requests
+    assert (sent.body, sent.tenant, sent.hops) == (many_spans(3), "a", ("far",))
+    assert at.counts().forwarded == 3
+
+
+async def test_forwarded_rows_are_not_forwarded_again_after_a_restart(tmp_path: Path) -> None:
+    async with bench(tmp_path, MemoryExporter()) as at:
+        await at.store(many_spans(3))
+    backend = MemoryExporter()
+    async with bench(tmp_path, backend) as at:
+        at.forwarder.resume()
+    assert backend.requests == []
+
+
+async def test_small_neighbours_go_in_one_request(tmp_path: Path) -> None:
+    backend = MemoryExporter()
+    async with bench(tmp_path, backend, ForwarderLimits(max_in_flight=1)) as at:
+        await asyncio.gather(*(at.store(request(span(n))) for n in range(1, 41)))
+    assert len(backend.requests) < 20
+    assert sorted(numbers_in(*(sent.body for sent in backend.requests))) == list(range(1, 41))
+    assert at.counts().forwarded == 40
+
+
+async def test_rows_that_came_another_way_go_apart(tmp_path: Path) -> None:
+    backend = MemoryExporter()
+    async with bench(tmp_path, backend, ForwarderLimits(max_in_flight=1)) as at:
+        await asyncio.gather(*(at.store(request(span(n)), hops=(f"hop{n % 2}",)) for n in range(1, 9)))
+    for sent in backend.requests:
+        assert {f"hop{n % 2}" for n in numbers_in(sent.body)} == set(sent.hops)
+
+
+async def test_what_is_too_large_for_the_backend_goes_in_pieces(tmp_path: Path) -> None:
+    backend = MemoryExporter(max_bytes=2000)
+    async with bench(tmp_path, backend) as at:
+        await at.store(many_spans(100, payload=50))
+    assert max(len(sent.body) for sent in backend.requests) <= 2000
+    assert numbers_in(*(sent.body for sent in backend.requests)) == list(range(1, 101))
+    assert at.counts().forwarded == 100
+
+
+async def test_a_retryable_failure_is_tried_again_ever_later(tmp_path: Path) -> None:
+    backend = MemoryExporter([TryLater(reason="busy")] * 10)
+    async with bench(tmp_path, backend) as at:
+        await at.store(many_spans(2))
+        await backend.wait_for_requests(11)
+    assert at.clock.sleeps == [0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30]
+    assert {sent.body for sent in backend.requests} == {many_spans(2)}
+    assert at.counts().forwarded == 2
+
+
+async def test_the_backends_own_wish_is_honoured(tmp_path: Path) -> None:
+    backend = MemoryExporter([TryLater(reason="busy", after_s=17.5)])
+    async with bench(tmp_path, backend) as at:
+        await at.store(many_spans(2))
+    assert at.clock.sleeps == [17.5]
+
+
+async def test_one_bad_span_does_not_take_its_neighbours_along(tmp_path: Path) -> None:
+    def judge(numbers: list[int]) -> SendOutcome:
+        return Rejected(reason="bad") if 13 in numbers else Delivered()
+
+    backend = Picky(judge)
+    async with bench(tmp_path, backend) as at:
+        await at.store(many_spans(1000))
+    assert sorted(backend.taken) == [n for n in range(1, 1001) if n != 13]
+    assert len(backend.sends) < 25
+    assert (at.counts().forwarded, at.counts().rejected) == (999, 1)
+
+
+async def test_nothing_accepted_is_sent_again_while_the_rest_is_retried(tmp_path: Path) -> None:
+    answers: Iterator[SendOutcome] = iter(
+        [Rejected(reason="bad"), Delivered(), TryLater(reason="busy"), Delivered()]
+    )
+    backend = Picky(lambda _numbers: next(answers))
+    async with bench(tmp_path, backend) as at:
+        await at.store(many_spans(4))
+    assert backend.sends == [[1, 2, 3, 4], [1, 2], [3, 4], [3, 4]]
+    assert at.counts().forwarded == 4
+
+
+async def test_a_backend_that_refuses_everything_is_not_asked_about_every_span(tmp_path: Path) -> None:
+    backend = Picky(lambda _numbers: Rejected(reason="wrong password"))
+    async with bench(tmp_path, backend) as at:
+        await at.store(many_spans(1000))
+    assert len(backend.sends) < 60
+    assert at.counts().rejected == 1000
+
+
+async def test_partial_success_is_counted_and_not_sent_again(tmp_path: Path) -> None:
+    backend = MemoryExporter([Delivered(rejected=2, message="too old")])
+    async with bench(tmp_path, backend) as at:
+        await at.store(many_spans(5))
+    assert len(backend.requests) == 1
+    assert (at.counts().forwarded, at.counts().rejected) == (3, 2)
+
+
+async def test_a_signal_without_service_is_said_once_and_dropped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend = MemoryExporter(otherwise=NoSuchService(reason="takes only traces"))
+    async with bench(tmp_path, backend) as at:
+        for _ in range(5):
+            await at.store(metric_request([1]), signal=Signal.METRICS)
+    assert len(backend.requests) == 1
+    assert [record.message for record in caplog.records].count("backend does not take this signal") == 1
+    assert at.counts(Signal.METRICS).rejected == 5
+
+
+async def test_a_signal_without_service_is_tried_again_later(tmp_path: Path) -> None:
+    backend = MemoryExporter([NoSuchService(reason="not now")])
+    async with bench(tmp_path, backend) as at:
+        await at.store(metric_request([1]), signal=Signal.METRICS)
+        await backend.wait_for_requests(1)
+        at.clock.now += 1000
+        await at.store(metric_request([1]), signal=Signal.METRICS)
+    assert (at.counts(Signal.METRICS).rejected, at.counts(Signal.METRICS).forwarded) == (1, 1)
+
+
+async def test_with_no_backend_rows_are_kept(tmp_path: Path) -> None:
+    async with bench(tmp_path, None) as at:
+        await at.store(many_spans(3))
+        assert at.counts().kept == 3
+        assert at.counts().held == 0
+
+
+async def test_what_a_process_left_is_taken_up_by_the_next(tmp_path: Path) -> None:
+    journal = await open_journal(tmp_path)
+    for n in range(1, 30):
+        await journal.append(
+            [
+                Entry(
+                    signal=Signal.TRACES,
+                    tenant=NO_TENANT,
+                    hops=("far",),
+                    received_ns=0,
+                    items=1,
+                    body=request(span(n)),
+                )
+            ]
+        )
+    await journal.close()
+    backend = MemoryExporter()
+    async with bench(tmp_path, backend) as at:
+        at.forwarder.resume()
+        await at.store(request(span(30)), hops=("far",))
+    assert sorted(numbers_in(*(sent.body for sent in backend.requests))) == list(range(1, 31))
+    assert at.counts().received == 30
+    assert at.counts().forwarded == 30
+
+
+async def test_a_lane_that_falls_behind_reads_its_backlog_and_loses_and_doubles_nothing(
+    tmp_path: Path,
+) -> None:
+    backend = MemoryExporter()
+    limits = ForwarderLimits(max_in_flight=2, lane_memory_bytes=2000, batch_bytes=800)
+    async with bench(tmp_path, backend, limits) as at:
+        for first in range(1, 200, 20):
+            await asyncio.gather(*(at.store(request(span(n))) for n in range(first, first + 20)))
+    assert sorted(numbers_in(*(sent.body for sent in backend.requests))) == list(range(1, 201))
+    assert at.counts().forwarded == 200
+
+
+async def test_a_throttled_tenant_holds_up_only_itself(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+
+    class Throttled(MemoryExporter):
+        async def send(
+            self, signal: Signal, body: bytes, tenant: Tenant, hops: tuple[str, ...]
+        ) -> SendOutcome:
+            if tenant == "slow":
+                await gate.wait()
+            return await super().send(signal, body, tenant, hops)
+
+    backend = Throttled()
+    limits = ForwarderLimits(memory_bytes=1000, lane_memory_bytes=1000)
+    async with bench(tmp_path, backend, limits) as at:
+        for n in range(1, 21):
+            await at.store(request(span(n)), tenant="slow")
+            await at.store(request(span(n)), tenant="quick")
+        while len(backend.requests) < 20 and len(numbers_in(*(sent.body for sent in backend.requests))) < 20:
+            await backend.wait_for_requests(len(backend.requests) + 1)
+        assert {sent.tenant for sent in backend.requests} == {"quick"}
+        assert at.counts().held == 20
+        gate.set()
+    assert at.counts().forwarded == 40
+
+
+async def test_released_rows_are_sent_though_later_ones_went_before(tmp_path: Path) -> None:
+    backend = MemoryExporter()
+    async with bench(tmp_path, backend) as at:
+        await at.store(request(span(1)), state=State.HELD)
+        await at.store(request(span(2)))
+        await backend.wait_for_requests(1)
+        assert numbers_in(backend.requests[0].body) == [2]
+        (key,) = at.journal._accounts.traces
+        await at.journal.release_held(key)
+        await backend.wait_for_requests(2)
+    assert numbers_in(*(sent.body for sent in backend.requests)) == [2, 1]
+    assert at.counts().forwarded == 2
+
+
+async def test_draining_stops_at_the_deadline_and_leaves_the_rest_in_the_journal(tmp_path: Path) -> None:
+    class Silent(MemoryExporter):
+        async def send(
+            self, signal: Signal, body: bytes, tenant: Tenant, hops: tuple[str, ...]
+        ) -> SendOutcome:
+            await super().send(signal, body, tenant, hops)
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async with bench(tmp_path, Silent()) as at:
+        await at.store(many_spans(3))
+        await at.forwarder.drain(0.01)
+        assert at.counts().held == 3
+    journal = await open_journal(tmp_path)
+    assert journal.waiting[Queue(Signal.TRACES, NO_TENANT)].items == 3
+    await journal.close()

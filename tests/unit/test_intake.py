@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from collector_processor.assembler import TraceKey
+from collector_processor.chunks import Chunk, JournalLimits
+from collector_processor.intake import Intake, IntakeRules, LoopError
+from collector_processor.journal import Journal, open_journal
+from collector_processor.ledger import Counts, Ledger
+from collector_processor.notes import TraceArrival
+from collector_processor.otlp import (
+    NO_TENANT,
+    Arrival,
+    MalformedRequestError,
+    Receipt,
+    RefusedError,
+    Signal,
+    Tenant,
+)
+from tests.otlp_requests import (
+    log_request,
+    many_spans,
+    metric_request,
+    numbers_in,
+    record,
+    request,
+    span,
+    span_name,
+    trace_name,
+)
+
+AGENT = {"gen_ai.operation.name": "invoke_agent"}
+KEY = TraceKey(NO_TENANT, trace_name(1))
+
+
+@dataclass
+class Door:
+    """An intake with what is behind it noted down."""
+
+    journal: Journal
+    ledger: Ledger
+    held: set[TraceKey] = field(default_factory=set)
+    fed: list[TraceArrival] = field(default_factory=list)
+    offered: list[Chunk] = field(default_factory=list)
+    max_item_bytes: int = 1 << 20
+
+    def offer(self, chunk: Chunk) -> None:
+        self.offered.append(chunk)
+
+    async def accept(
+        self, body: bytes, *, signal: Signal = Signal.TRACES, tenant: str = "", hops: tuple[str, ...] = ()
+    ) -> Receipt:
+        rules = IntakeRules(
+            instance_id="us",
+            now_ns=lambda: 42,
+            holds=self.held.__contains__,
+            feed=self.fed.append,
+            max_item_bytes={Signal.TRACES: self.max_item_bytes},
+        )
+        arrival = Arrival(signal=signal, body=body, tenant=Tenant(tenant), hops=hops)
+        return await Intake(self.journal, self.ledger, self, rules).accept(arrival)
+
+    def counts(self, signal: Signal = Signal.TRACES) -> Counts:
+        counts = self.ledger.snapshot()[signal]
+        assert counts.is_balanced
+        return counts
+
+
+@asynccontextmanager
+async def door(path: Path, limits: JournalLimits | None = None) -> AsyncIterator[Door]:
+    journal = await open_journal(path, limits)
+    yield Door(journal, Ledger(journal.held_items))
+    await journal.close()
+
+
+async def test_ordinary_traffic_is_stored_whole_and_handed_on(tmp_path: Path) -> None:
+    async with door(tmp_path) as at:
+        assert await at.accept(many_spans(5), tenant="a", hops=("far",)) == Receipt()
+        (chunk,) = at.offered
+        assert (chunk.body, chunk.queue.tenant, chunk.hops, chunk.items) == (many_spans(5), "a", ("far",), 5)
+        assert at.fed == []
+        assert at.counts().acknowledged == 5
+
+
+async def test_agent_traces_are_told_to_the_slow_lane(tmp_path: Path) -> None:
+    body = request(span(1, attributes=AGENT, parent=9), span(2, trace=2), span(3, trace=3, attributes=AGENT))
+    async with door(tmp_path) as at:
+        await at.accept(body)
+        assert [arrival.trace_id for arrival in at.fed] == [trace_name(1), trace_name(3)]
+        first = at.fed[0]
+        assert (first.seq, first.received_ns, first.is_held) == (at.offered[0].seq, 42, False)
+        assert [note.span_id for note in first.notes] == [span_name(1)]
+        assert at.offered[0].body == body
+
+
+async def test_later_spans_of_a_known_trace_are_told_though_they_carry_no_marker(tmp_path: Path) -> None:
+    async with door(tmp_path) as at:
+        await at.accept(request(span(1, attributes=AGENT, parent=9)))
+        await at.accept(request(span(9)))
+        await at.accept(request(span(9)), tenant="other")
+        assert [[note.span_id for note in arrival.notes] for arrival in at.fed] == [
+            [span_name(1)],
+            [span_name(9)],
+        ]
+        assert len(await at.journal.read_trace(KEY)) == 2
+
+
+async def test_a_carrier_is_passed_on_and_never_told(tmp_path: Path) -> None:
+    async with door(tmp_path) as at:
+        await at.accept(request(span(1, attributes=AGENT)))
+        await at.accept(request(span(2, parent=1, attributes={"blamespan.carrier": True})))
+        assert len(at.fed) == 1
+        assert len(at.offered) == 2
+
+
+async def test_logs_of_agent_traces_keep_them_awake(tmp_path: Path) -> None:
+    async with door(tmp_path) as at:
+        await at.accept(request(span(1, attributes=AGENT)))
+        await at.accept(log_request(record(trace=1), record(trace=2)), signal=Signal.LOGS)
+        assert [(arrival.signal, arrival.notes) for arrival in at.fed[1:]] == [(Signal.LOGS, ())]
+        assert len(await at.journal.read_logs(KEY)) == 1
+        assert at.counts(Signal.LOGS).held == 2
+
+
+async def test_held_traces_wait_apart_and_the_rest_goes_on(tmp_path: Path) -> None:
+    body = request(
+        span(1, attributes=AGENT), span(2, trace=2), span(3, parent=1), span(4, trace=4, attributes=AGENT)
+    )
+    async with door(tmp_path) as at:
+        at.held.add(KEY)
+        await at.accept(body)
+        assert [numbers_in(chunk.body) for chunk in at.offered] == [[2, 4]]
+        ((_, held),) = await at.journal.held_rows(KEY)
+        assert numbers_in(held) == [1, 3]
+        assert {arrival.trace_id: arrival.is_held for arrival in at.fed} == {
+            trace_name(1): True,
+            trace_name(4): False,
+        }
+        assert at.journal.commits == 1
+        assert at.counts().held == 4
+
+
+async def test_a_request_of_held_traces_only_leaves_no_rest(tmp_path: Path) -> None:
+    async with door(tmp_path) as at:
+        at.held.add(KEY)
+        await at.accept(request(span(1, attributes=AGENT)))
+        assert at.offered == []
+
+
+async def test_invalid_spans_are_refused_and_their_neighbours_taken(tmp_path: Path) -> None:
+    bad = span(2)
+    bad.span_id = b"short"
+    async with door(tmp_path) as at:
+        receipt = await at.accept(request(span(1), bad, span(3)))
+        assert receipt.rejected == 1
+        assert "invalid" in receipt.message
+        assert numbers_in(at.offered[0].body) == [1, 3]
+        assert (at.counts().received, at.counts().refused) == (3, 1)
+
+
+async def test_a_span_too_large_for_the_backend_is_refused_before_it_is_acknowledged(tmp_path: Path) -> None:
+    async with door(tmp_path) as at:
+        at.max_item_bytes = 1000
+        receipt = await at.accept(request(span(1), span(2, attributes={"text": "x" * 2000}), span(3)))
+        assert receipt.rejected == 1
+        assert "1000 bytes" in receipt.message
+        assert numbers_in(at.offered[0].body) == [1, 3]
+        assert (at.counts().refused, at.counts().acknowledged) == (1, 2)
+
+
+async def test_a_large_request_of_small_spans_is_taken(tmp_path: Path) -> None:
+    async with door(tmp_path) as at:
+        at.max_item_bytes = 1000
+        assert (await at.accept(many_spans(100))).rejected == 0
+
+
+async def test_our_own_hop_coming_back_is_refused_for_good(tmp_path: Path) -> None:
+    async with door(tmp_path) as at:
+        with pytest.raises(LoopError, match="us"):
+            await at.accept(many_spans(2), hops=("far", "us"))
+        assert at.counts().refused == 2
+        assert at.offered == []
+
+
+async def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    async with door(tmp_path) as at:
+        for signal in Signal:
+            with pytest.raises(MalformedRequestError):
+                await at.accept(b"\x0a\xff", signal=signal)
+        assert at.ledger.malformed_requests == 3
+
+
+async def test_a_request_with_nothing_in_it_is_accepted_and_not_stored(tmp_path: Path) -> None:
+    async with door(tmp_path) as at:
+        for signal in Signal:
+            assert await at.accept(b"", signal=signal) == Receipt()
+        assert at.journal.commits == 0
+
+
+async def test_metrics_pass_by_data_point(tmp_path: Path) -> None:
+    async with door(tmp_path) as at:
+        await at.accept(metric_request([3, 4]), signal=Signal.METRICS)
+        assert at.counts(Signal.METRICS).acknowledged == 7
+
+
+async def test_a_full_journal_is_told_and_counted(tmp_path: Path) -> None:
+    async with door(tmp_path, JournalLimits(max_pending_bytes=10)) as at:
+        with pytest.raises(RefusedError):
+            await at.accept(many_spans(4))
+        assert (at.counts().received, at.counts().refused) == (4, 4)

@@ -1,0 +1,530 @@
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector_processor.assembler import TraceKey
+from collector_processor.chunks import (
+    Chunk,
+    CorruptBodyError,
+    Entry,
+    JournalError,
+    JournalLimits,
+    Queue,
+    State,
+    pack_body,
+    unpack_body,
+)
+from collector_processor.journal import Journal, is_in_use, open_journal
+from collector_processor.notes import TraceNote
+from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant
+from collector_processor.segments import SCHEMA_VERSION, SegmentFile
+from collector_processor.survey import survey, survey_logs
+from tests.otlp_requests import log_request, many_spans, numbers_in, record, request, span, trace_name
+
+TRACES = Queue(Signal.TRACES, NO_TENANT)
+KEY = TraceKey(NO_TENANT, trace_name(1))
+AGENT = {"gen_ai.operation.name": "invoke_agent"}
+SMALL_SEGMENTS = JournalLimits(segment_bytes=1)
+"""Each commit fills a segment."""
+
+
+def entry(
+    body: bytes,
+    *,
+    signal: Signal = Signal.TRACES,
+    tenant: str = "",
+    state: State = State.PENDING,
+    traces: tuple[TraceNote, ...] = (),
+    received_ns: int = 1_000,
+) -> Entry:
+    return Entry(
+        signal=signal,
+        tenant=Tenant(tenant),
+        hops=("far", "near"),
+        received_ns=received_ns,
+        items=1,
+        body=body,
+        state=state,
+        traces=traces,
+    )
+
+
+def agent_entry(
+    number: int = 1, *, trace: int = 1, state: State = State.PENDING, received_ns: int = 1_000
+) -> Entry:
+    body = request(span(number, trace=trace, attributes=AGENT), span(number + 100, trace=77))
+    notes = tuple(note for note in survey(body).traces if note.is_agent)
+    return entry(body, state=state, traces=notes, received_ns=received_ns)
+
+
+@asynccontextmanager
+async def journal_in(
+    path: Path, limits: JournalLimits | None = None, **others: Any
+) -> AsyncIterator[Journal]:
+    journal = await open_journal(path, limits, **others)
+    try:
+        yield journal
+    finally:
+        await journal.close()
+
+
+async def pending(journal: Journal, queue: Queue = TRACES) -> list[Chunk]:
+    """Read all that a queue has to forward."""
+    chunks: list[Chunk] = []
+    after = 0
+    while True:
+        backlog = await journal.read_pending(queue, after, 1 << 20)
+        chunks += backlog.chunks
+        after = backlog.upto_seq
+        if not backlog.is_more:
+            return chunks
+
+
+def crash_image(path: Path, to: Path) -> Path:
+    """The files as a killed process leaves them: WAL not written back, nothing closed."""
+    shutil.copytree(path, to, ignore=shutil.ignore_patterns("lock", "*-shm"))
+    return to
+
+
+def found(path: Path, pattern: str) -> list[Path]:
+    return sorted(path.glob(pattern))
+
+
+def segments(path: Path) -> list[str]:
+    return [segment.name for segment in found(path, "*.sqlite")]
+
+
+async def settled(journal: Journal) -> None:
+    """Let the writer and the keeper finish what they were given."""
+    for _ in range(3):
+        await journal.append([entry(b"x", tenant="barrier")])
+        await pending(journal)
+        journal.tidy()
+    await asyncio.sleep(0)
+    while journal._chores:
+        await asyncio.gather(*journal._chores)
+
+
+async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    async with journal_in(tmp_path / "live") as journal:
+        bodies = [many_spans(n + 1) for n in range(20)]
+        await asyncio.gather(*(journal.append([entry(body)]) for body in bodies))
+        image = crash_image(tmp_path / "live", tmp_path / "killed")
+    async with journal_in(image) as journal:
+        assert [chunk.body for chunk in await pending(journal)] == bodies
+        assert journal.waiting[TRACES].items == 20
+        assert (await pending(journal))[0].hops == ("far", "near")
+
+
+async def test_requests_that_come_together_share_a_commit(tmp_path: Path) -> None:
+    async with journal_in(tmp_path) as journal:
+        await journal.append([entry(b"opens the segment")])
+        await asyncio.gather(*(journal.append([entry(b"x")]) for _ in range(500)))
+        assert journal.commits <= 1 + 25
+        assert len(await pending(journal)) == 501
+
+
+async def test_rows_of_one_request_are_committed_together(tmp_path: Path) -> None:
+    async with journal_in(tmp_path) as journal:
+        chunks = await journal.append([entry(b"a"), entry(b"b")])
+        assert journal.commits == 1
+        assert chunks[1].seq == chunks[0].seq + 1
+
+
+async def test_the_forwarder_hears_of_rows_whose_client_has_gone(tmp_path: Path) -> None:
+    heard: list[tuple[Chunk, ...]] = []
+    async with journal_in(tmp_path) as journal:
+        task = asyncio.create_task(journal.append([entry(b"a")], heard.append))
+        await asyncio.sleep(0)
+        task.cancel()
+        await journal.append([entry(b"b")])
+        assert [chunk.body for chunks in heard for chunk in chunks] == [b"a"]
+    assert task.cancelled()
+
+
+async def test_rows_that_are_done_do_not_come_again(tmp_path: Path) -> None:
+    async with journal_in(tmp_path / "live") as journal:
+        chunks = [(await journal.append([entry(bytes([n]))]))[0] for n in range(5)]
+        journal.mark_done(chunks[:4])
+        assert [chunk.body for chunk in await pending(journal)] == [b"\x04"]  # noted, if not written yet
+        await journal.append([entry(b"carries the marks along")])
+        image = crash_image(tmp_path / "live", tmp_path / "killed")
+    async with journal_in(image) as journal:
+        assert [chunk.body for chunk in await pending(journal)] == [b"\x04", b"carries the marks along"]
+
+
+async def test_a_row_that_is_done_while_it_is_read_does_not_come(tmp_path: Path) -> None:
+    async with journal_in(tmp_path) as journal:
+        (chunk,) = await journal.append([entry(b"x")])
+        read = asyncio.create_task(journal.read_pending(TRACES, 0, 1 << 20))
+        await asyncio.sleep(0)
+        journal.mark_done([chunk])
+        assert (await read).chunks == ()
+
+
+async def test_queues_are_read_apart_and_in_order(tmp_path: Path) -> None:
+    async with journal_in(tmp_path, SMALL_SEGMENTS) as journal:
+        for n in range(6):
+            await journal.append([entry(bytes([n]), tenant=f"t{n % 2}")])
+        assert len(segments(tmp_path)) == 6
+        rows = await pending(journal, Queue(Signal.TRACES, Tenant("t1")))
+        assert [chunk.body for chunk in rows] == [b"\x01", b"\x03", b"\x05"]
+        assert await pending(journal, Queue(Signal.LOGS, Tenant("t1"))) == []
+
+
+async def test_rows_that_the_reader_has_are_skipped(tmp_path: Path) -> None:
+    async with journal_in(tmp_path) as journal:
+        chunks = [(await journal.append([entry(bytes([n]))]))[0] for n in range(3)]
+        backlog = await journal.read_pending(TRACES, 0, 1 << 20, {chunks[1].seq})
+        assert [chunk.body for chunk in backlog.chunks] == [b"\x00", b"\x02"]
+
+
+async def test_a_read_stops_at_its_limit_and_goes_on_behind_it(tmp_path: Path) -> None:
+    async with journal_in(tmp_path) as journal:
+        for n in range(4):
+            await journal.append([entry(bytes([n]) * 1000)])
+        first = await journal.read_pending(TRACES, 0, 2600)
+        assert [len(first.chunks), first.is_more] == [2, True]
+        rest = await journal.read_pending(TRACES, first.upto_seq, 2600)
+        assert [chunk.body[0] for chunk in rest.chunks] == [2, 3]
+
+
+async def test_a_forwarded_segment_is_deleted_whole(tmp_path: Path) -> None:
+    async with journal_in(tmp_path, SMALL_SEGMENTS) as journal:
+        chunks = [(await journal.append([entry(b"x")]))[0] for _ in range(3)]
+        journal.mark_done((chunks[0], chunks[2]))
+        await settled(journal)
+        names = segments(tmp_path)
+        assert "00000001.sqlite" not in names
+        assert "00000002.sqlite" in names
+        assert "00000003.sqlite" not in names
+
+
+async def test_a_segment_stays_until_its_last_row_is_forwarded(tmp_path: Path) -> None:
+    async with journal_in(tmp_path, SMALL_SEGMENTS) as journal:
+        first, second = await journal.append([entry(b"a"), entry(b"b")])
+        journal.mark_done([first])
+        await settled(journal)
+        assert [chunk.seq for chunk in await pending(journal)] == [second.seq]
+        journal.mark_done([second])
+        await settled(journal)
+        assert "00000001.sqlite" not in segments(tmp_path)
+
+
+async def test_closing_writes_what_was_put_off(tmp_path: Path) -> None:
+    async with journal_in(tmp_path) as journal:
+        first, _ = await journal.append([entry(b"a"), entry(b"b")])
+        journal.mark_done([first])
+    assert not journal._writer._soon
+    async with journal_in(tmp_path) as journal:
+        assert [chunk.body for chunk in await pending(journal)] == [b"b"]
+
+
+async def test_a_restart_never_uses_a_segment_number_again(tmp_path: Path) -> None:
+    async with journal_in(tmp_path) as journal:
+        (first,) = await journal.append([entry(b"x")])
+    async with journal_in(tmp_path) as journal:
+        (second,) = await journal.append([entry(b"y")])
+        assert second.seq > first.seq
+        assert [chunk.body for chunk in await pending(journal)] == [b"x", b"y"]
+
+
+async def test_seqs_go_on_where_everything_was_deleted(tmp_path: Path) -> None:
+    async with journal_in(tmp_path, SMALL_SEGMENTS) as journal:
+        chunks = await journal.append([entry(b"x")])
+        journal.mark_done(chunks)
+    async with journal_in(tmp_path):
+        pass
+    for path in found(tmp_path, "*.sqlite*"):
+        path.unlink()
+    (tmp_path / "00000001.sqlite-wal").write_bytes(b"left by a kill")
+    async with journal_in(tmp_path) as journal:
+        (later,) = await journal.append([entry(b"y")])
+        assert later.seq > chunks[0].seq
+        assert found(tmp_path, "00000001*") == []
+
+
+async def test_a_second_process_is_refused_with_words(tmp_path: Path) -> None:
+    async with journal_in(tmp_path):
+        assert is_in_use(tmp_path)
+        with pytest.raises(JournalError, match="another blamespan"):
+            await open_journal(tmp_path)
+    assert not is_in_use(tmp_path)
+    assert not is_in_use(tmp_path / "nowhere")
+
+
+async def test_a_newer_schema_is_refused_with_words(tmp_path: Path) -> None:
+    async with journal_in(tmp_path) as journal:
+        await journal.append([entry(b"x")])
+    with sqlite3.connect(tmp_path / "00000001.sqlite") as db:
+        db.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
+    db.close()
+    with pytest.raises(JournalError, match="newer blamespan"):
+        await open_journal(tmp_path)
+    assert not is_in_use(tmp_path)
+
+
+async def test_a_directory_that_cannot_be_is_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(JournalError, match="cannot be kept"):
+        await open_journal(tmp_path / "file")
+
+
+def test_a_flipped_bit_is_noticed_where_it_would_decompress() -> None:
+    checksum, packed = pack_body(b"too short to compress")
+    assert unpack_body(checksum, packed) == b"too short to compress"
+    with pytest.raises(CorruptBodyError):
+        unpack_body(checksum, packed[:-1] + bytes([packed[-1] ^ 1]))
+
+
+async def test_a_damaged_row_is_counted_and_the_rest_is_kept(tmp_path: Path) -> None:
+    async with journal_in(tmp_path) as journal:
+        for n in range(3):
+            await journal.append([entry(bytes([n]) * 500)])
+    with sqlite3.connect(tmp_path / "00000001.sqlite") as db:
+        db.execute(
+            "UPDATE body SET packed = substr(packed, 1, 5) || x'ff' || substr(packed, 7) WHERE seq % 16 = 2"
+        )
+    db.close()
+    async with journal_in(tmp_path) as journal:
+        backlog = await journal.read_pending(TRACES, 0, 1 << 20)
+        assert [chunk.body[0] for chunk in backlog.chunks] == [0, 2]
+        assert [chunk.items for chunk in backlog.lost] == [1]
+        journal.mark_done(backlog.lost)
+        assert journal.waiting[TRACES].items == 2
+
+
+async def test_a_damaged_segment_is_set_aside_and_the_others_are_kept(tmp_path: Path) -> None:
+    async with journal_in(tmp_path, SMALL_SEGMENTS) as journal:
+        await journal.append([entry(b"a")])
+        await journal.append([entry(b"b")])
+    (tmp_path / "00000001.sqlite").write_bytes(b"no database" * 1000)
+    async with journal_in(tmp_path) as journal:
+        assert [chunk.body for chunk in await pending(journal)] == [b"b"]
+        await journal.append([entry(b"c")])
+    assert (tmp_path / "00000001.sqlite.damaged").exists()
+
+
+async def test_a_full_journal_refuses_before_anything_is_stored(tmp_path: Path) -> None:
+    limits = JournalLimits(max_pending_bytes=20_000, max_queue_share=1.0)
+    async with journal_in(tmp_path, limits) as journal:
+        (first,) = await journal.append([entry(b"x" * 15_000)])
+        with pytest.raises(RefusedError, match="full") as refused:
+            await journal.append([entry(b"x" * 15_000)])
+        assert refused.value.retry_after_s > 0
+        assert len(await pending(journal)) == 1
+        journal.mark_done([first])
+        await journal.append([entry(b"x" * 15_000)])
+
+
+async def test_one_tenant_fills_only_its_own_share(tmp_path: Path) -> None:
+    async with journal_in(tmp_path, JournalLimits(max_pending_bytes=20_000)) as journal:
+        await journal.append([entry(b"x" * 9_000, tenant="a")])
+        with pytest.raises(RefusedError, match="share"):
+            await journal.append([entry(b"x" * 9_000, tenant="a")])
+        await journal.append([entry(b"x" * 9_000, tenant="b")])
+
+
+async def test_what_waits_for_the_disk_is_bounded(tmp_path: Path) -> None:
+    async with journal_in(tmp_path, JournalLimits(max_uncommitted_bytes=10_000)) as journal:
+        answers = await asyncio.gather(
+            *(journal.append([entry(b"x" * 4_000)]) for _ in range(4)), return_exceptions=True
+        )
+        assert [isinstance(answer, RefusedError) for answer in answers] == [False, False, True, True]
+
+
+class FullDisk(SegmentFile):
+    """A segment that has no room for more than a few pages."""
+
+    def __init__(self, path: Path, number: int) -> None:
+        super().__init__(path, number)
+        self._db.execute("PRAGMA max_page_count=12")
+
+
+class BrokenDisk(SegmentFile):
+    """A segment whose first commit fails."""
+
+    def insert(self, rows: Sequence[Any]) -> None:
+        if self.number == 1:
+            raise sqlite3.OperationalError("disk I/O error")
+        super().insert(rows)
+
+
+async def test_a_full_disk_refuses_and_the_journal_lives_on(tmp_path: Path) -> None:
+    async with journal_in(tmp_path, make_segment=FullDisk) as journal:
+        await journal.append([entry(b"small")])
+        with pytest.raises(RefusedError, match="full"):
+            await journal.append([entry(_noise(1))])
+        await journal.append([entry(b"small too")])
+        assert [chunk.body for chunk in await pending(journal)] == [b"small", b"small too"]
+        assert journal.waiting[TRACES].items == 2
+
+
+async def test_a_failing_disk_refuses_and_another_segment_is_begun(tmp_path: Path) -> None:
+    async with journal_in(tmp_path, make_segment=BrokenDisk) as journal:
+        with pytest.raises(RefusedError, match="I/O"):
+            await journal.append([entry(b"a")])
+        assert journal.waiting.get(TRACES) is None
+        (chunk,) = await journal.append([entry(b"b")])
+        assert chunk.seq >> 32 == 2
+
+
+class Faulty(SegmentFile):
+    """A segment with a fault of ours."""
+
+    def insert(self, rows: Sequence[Any]) -> None:
+        raise ZeroDivisionError(str(len(rows)))
+
+
+async def test_a_fault_of_ours_is_told_and_nothing_is_acknowledged_any_more(tmp_path: Path) -> None:
+    async with journal_in(tmp_path, make_segment=Faulty) as journal:
+        with pytest.raises(RefusedError, match="failed"):
+            await journal.append([entry(b"a")])
+        with pytest.raises(ZeroDivisionError):
+            await journal.failure
+        with pytest.raises(RefusedError):
+            await journal.append([entry(b"b")])
+
+
+async def test_an_agent_trace_is_read_back_with_only_its_spans(tmp_path: Path) -> None:
+    async with journal_in(tmp_path) as journal:
+        await journal.append([agent_entry(1)])
+        await journal.append([agent_entry(2)])
+        await journal.append([agent_entry(3, trace=5)])
+        rows = await journal.read_trace(KEY)
+        assert [numbers_in(body) for _, body in rows] == [[1], [2]]
+        assert rows[0][0] < rows[1][0]
+        assert await journal.read_trace(TraceKey(Tenant("other"), KEY.trace_id)) == ()
+        assert KEY.trace_id in journal.knows(NO_TENANT)
+        assert KEY.trace_id not in journal.knows(Tenant("other"))
+
+
+async def test_logs_of_a_trace_are_read_back(tmp_path: Path) -> None:
+    body = log_request(record(trace=1, name="gen_ai.choice"), record(trace=2))
+    async with journal_in(tmp_path) as journal:
+        await journal.append([entry(body, signal=Signal.LOGS, traces=survey_logs(body).traces[:1])])
+        ((_, logs),) = await journal.read_logs(KEY)
+        assert [note.span_count for note in survey_logs(logs).traces] == [1]
+        assert await journal.read_trace(KEY) == ()
+
+
+async def test_a_restart_tells_of_agent_traces_as_they_were(tmp_path: Path) -> None:
+    async with journal_in(tmp_path) as journal:
+        (chunk,) = await journal.append([agent_entry(1, received_ns=7)])
+        await journal.append([agent_entry(2, state=State.HELD)])
+    async with journal_in(tmp_path) as journal:
+        first, second = journal.agent_traces()
+        assert journal.agent_traces() == ()
+        assert (first.seq, first.trace_id, first.received_ns) == (chunk.seq, KEY.trace_id, 7)
+        assert (first.is_held, second.is_held) == (False, True)
+        assert first.notes == agent_entry(1).traces[0].spans
+        assert [numbers_in(body) for _, body in await journal.read_trace(KEY)] == [[1], [2]]
+
+
+async def test_held_rows_wait_until_they_are_let_go(tmp_path: Path) -> None:
+    released: list[tuple[Queue, int]] = []
+    async with journal_in(tmp_path, SMALL_SEGMENTS) as journal:
+        journal.on_released = lambda queue, seq: released.append((queue, seq))
+        chunks = [(await journal.append([agent_entry(n, state=State.HELD)]))[0] for n in (1, 2)]
+        assert await pending(journal) == []
+        assert journal.held_items(Signal.TRACES) == 2
+        assert [seq for seq, _ in await journal.held_rows(KEY)] == [chunk.seq for chunk in chunks]
+        await journal.release_held(KEY)
+        assert released == [(TRACES, chunk.seq) for chunk in chunks]
+        assert [chunk.seq for chunk in await pending(journal)] == [chunk.seq for chunk in chunks]
+        assert await journal.held_rows(KEY) == ()
+        await journal.release_held(KEY)
+        assert len(released) == 2
+
+
+async def test_a_held_row_is_rewritten_once(tmp_path: Path) -> None:
+    async with journal_in(tmp_path / "live") as journal:
+        (chunk,) = await journal.append([agent_entry(1, state=State.HELD)])
+        await journal.rewrite_held(chunk.seq, many_spans(4))
+        await journal.rewrite_held(chunk.seq, many_spans(5))
+        await journal.rewrite_held(999, many_spans(5))
+        image = crash_image(tmp_path / "live", tmp_path / "killed")
+        assert [numbers_in(row.body) for row in await pending(journal)] == [[1, 2, 3, 4]]
+    async with journal_in(image) as journal:
+        await journal.rewrite_held(chunk.seq, many_spans(5))  # the outbox says it again after a crash
+        assert [numbers_in(row.body) for row in await pending(journal)] == [[1, 2, 3, 4]]
+
+
+async def test_letting_go_of_a_row_that_is_done_does_not_bring_it_back(tmp_path: Path) -> None:
+    file = SegmentFile(tmp_path / "00000001.sqlite", 1)
+    with file.transaction():
+        file.insert([(7, entry(b"x", state=State.HELD), pack_body(b"x"))])
+        for state in (State.PENDING, State.DONE, State.PENDING):
+            file.mark([7], state)
+    assert file.summary().open_rows == 0
+    file.close()
+
+
+async def test_analysis_keeps_a_segment_until_the_trace_is_forgotten(tmp_path: Path) -> None:
+    async with journal_in(tmp_path, SMALL_SEGMENTS) as journal:
+        journal.mark_done(await journal.append([agent_entry(1)]))
+        await settled(journal)
+        assert "00000001.sqlite" in segments(tmp_path)
+        assert [numbers_in(body) for _, body in await journal.read_trace(KEY)] == [[1]]
+        journal.forget(KEY)
+        await settled(journal)
+        assert "00000001.sqlite" not in segments(tmp_path)
+        assert await journal.read_trace(KEY) == ()
+
+
+async def test_retention_evicts_the_longest_silent_and_never_refuses(tmp_path: Path) -> None:
+    evicted: list[TraceKey] = []
+    size = agent_entry().traces[0].byte_count + 256
+    async with journal_in(tmp_path, JournalLimits(max_retained_bytes=2 * size)) as journal:
+        journal.on_evicted = evicted.extend
+        for n, trace in enumerate((1, 2, 3), start=1):
+            await journal.append([agent_entry(n, trace=trace)])
+        assert evicted == [KEY]
+        assert await journal.read_trace(KEY) == ()
+        assert len(await pending(journal)) == 3
+
+
+async def test_silence_ends_retention_and_lets_held_rows_go(tmp_path: Path) -> None:
+    async with journal_in(tmp_path, JournalLimits(max_retained_age_s=1)) as journal:
+        await journal.append([agent_entry(1, received_ns=0, state=State.HELD)])
+        journal.expire(500_000_000)
+        assert KEY.trace_id in journal.knows(NO_TENANT)
+        journal.expire(1_500_000_000)
+        assert KEY.trace_id not in journal.knows(NO_TENANT)
+        await journal.append([entry(b"barrier")])
+        assert len(await pending(journal)) == 2
+
+
+async def test_a_segment_that_few_need_is_compacted(tmp_path: Path) -> None:
+    limits = JournalLimits(segment_bytes=6 << 20)
+    async with journal_in(tmp_path, limits) as journal:
+        rows = [agent_entry(1), entry(b"throttled", tenant="slow")]
+        chunks = await journal.append([*rows, *(entry(_noise(n)) for n in range(8))])
+        (path,) = found(tmp_path, "*.sqlite")
+        before = path.stat().st_size + path.with_name(path.name + "-wal").stat().st_size
+        journal.mark_done(chunk for chunk in chunks if chunk.queue == TRACES)
+        await settled(journal)
+        assert path.stat().st_size < before // 20
+        assert [numbers_in(body) for _, body in await journal.read_trace(KEY)] == [[1]]
+        assert [row.body for row in await pending(journal, Queue(Signal.TRACES, Tenant("slow")))] == [
+            b"throttled"
+        ]
+    async with journal_in(tmp_path) as journal:
+        assert [numbers_in(body) for _, body in await journal.read_trace(KEY)] == [[1]]
+
+
+def _noise(seed: int) -> bytes:
+    """Bytes that do not compress."""
+    value, noise = seed * 2 + 1, bytearray()
+    while len(noise) < 1 << 20:
+        value = value * 6364136223846793005 % (1 << 512) | 1
+        noise += value.to_bytes(64)
+    return bytes(noise)

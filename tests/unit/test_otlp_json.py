@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from collector_processor.otlp import MalformedRequestError, Signal
+from collector_processor.otlp_json import to_protobuf
+from collector_processor.survey import drop_invalid, survey
+from tests.otlp_requests import numbers_in, spans_in
+
+CAPTURES = Path(__file__).parents[3] / "shared" / "captures"
+TRACE = "5B8EFFF798038103D269B633813FC60C"
+SPAN = "eee19b7ec3c1b174"
+FULL: dict[str, Any] = {
+    "traceId": TRACE,
+    "spanId": SPAN,
+    "parentSpanId": "EEE19B7EC3C1B173",
+    "traceState": "a=b",
+    "flags": 257,
+    "name": "I'm a server span ☃",
+    "startTimeUnixNano": "1544712660000000000",
+    "endTimeUnixNano": 1544712661000000001,
+    "kind": 2,
+    "attributes": [
+        {"key": "text", "value": {"stringValue": "v"}},
+        {"key": "int", "value": {"intValue": "-9007199254740993"}},
+        {"key": "small", "value": {"intValue": 3}},
+        {"key": "float", "value": {"doubleValue": 0.5}},
+        {"key": "flag", "value": {"boolValue": False}},
+        {"key": "raw", "value": {"bytesValue": b64encode(b"\x00\xff").decode()}},
+        {"key": "list", "value": {"arrayValue": {"values": [{"stringValue": "a"}, {}]}}},
+        {"key": "map", "value": {"kvlistValue": {"values": [{"key": "traceId", "value": {"intValue": 1}}]}}},
+    ],
+    "droppedAttributesCount": 1,
+    "events": [{"timeUnixNano": "1", "name": "e", "attributes": [], "droppedAttributesCount": 2}],
+    "droppedEventsCount": 3,
+    "links": [{"traceId": TRACE.lower(), "spanId": SPAN, "attributes": [], "flags": 1}],
+    "droppedLinksCount": 4,
+    "status": {"code": 2, "message": "broke"},
+}
+
+
+def traces(*spans: dict[str, Any]) -> bytes:
+    scope = {"scope": {"name": "s", "version": "1"}, "schemaUrl": "inner", "spans": spans}
+    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "shop"}}]}
+    return json.dumps(
+        {"resourceSpans": [{"resource": resource, "schemaUrl": "outer", "scopeSpans": [scope]}]}
+    ).encode()
+
+
+def only_span(document: bytes) -> Span:
+    (found,) = spans_in(to_protobuf(Signal.TRACES, document))
+    return found
+
+
+def test_nothing_of_a_span_is_lost() -> None:
+    found = only_span(traces(FULL))
+    assert found.trace_id.hex() == TRACE.lower()
+    assert found.span_id.hex() == SPAN
+    assert found.parent_span_id.hex() == "eee19b7ec3c1b173"
+    assert (found.trace_state, found.flags, found.name, found.kind) == ("a=b", 257, "I'm a server span ☃", 2)
+    assert (found.start_time_unix_nano, found.end_time_unix_nano) == (
+        1544712660000000000,
+        1544712661000000001,
+    )
+    values = {attribute.key: attribute.value for attribute in found.attributes}
+    assert values["int"].int_value == -9007199254740993
+    assert values["small"].int_value == 3
+    assert values["float"].double_value == 0.5
+    assert values["flag"].HasField("bool_value")
+    assert values["raw"].bytes_value == b"\x00\xff"
+    assert [value.string_value for value in values["list"].array_value.values] == ["a", ""]
+    assert values["map"].kvlist_value.values[0].key == "traceId"
+    assert (found.events[0].time_unix_nano, found.events[0].dropped_attributes_count) == (1, 2)
+    assert (found.links[0].trace_id.hex(), found.links[0].span_id.hex()) == (TRACE.lower(), SPAN)
+    counts = (found.dropped_attributes_count, found.dropped_events_count, found.dropped_links_count)
+    assert counts == (1, 3, 4)
+    assert (found.status.code, found.status.message) == (Status.STATUS_CODE_ERROR, "broke")
+
+
+def test_resource_scope_and_schemas_stay() -> None:
+    message = ExportTraceServiceRequest.FromString(to_protobuf(Signal.TRACES, traces(FULL)))
+    (group,) = message.resource_spans
+    assert group.resource.attributes[0].value.string_value == "shop"
+    assert (group.schema_url, group.scope_spans[0].schema_url) == ("outer", "inner")
+    assert group.scope_spans[0].scope.version == "1"
+
+
+def test_enum_names_and_snake_case_are_tolerated() -> None:
+    document = {
+        "resource_spans": [
+            {
+                "scope_spans": [
+                    {
+                        "spans": [
+                            {
+                                "trace_id": TRACE,
+                                "span_id": SPAN,
+                                "parent_span_id": SPAN,
+                                "kind": "SPAN_KIND_CLIENT",
+                                "status": {"code": "STATUS_CODE_OK"},
+                                "links": [{"trace_id": TRACE, "span_id": SPAN}],
+                            }
+                        ]
+                    }
+                ]
+            }
+        ]
+    }
+    found = only_span(json.dumps(document).encode())
+    assert (found.kind, found.status.code) == (Span.SPAN_KIND_CLIENT, Status.STATUS_CODE_OK)
+    assert found.parent_span_id == found.links[0].span_id == bytes.fromhex(SPAN)
+
+
+def test_unknown_fields_are_passed_over() -> None:
+    assert only_span(traces(FULL | {"futureField": {"a": [1]}})) == only_span(traces(FULL))
+
+
+def test_ids_of_log_records_and_exemplars_are_hex_too() -> None:
+    ids = {"traceId": TRACE, "spanId": SPAN}
+    logs = {
+        "resourceLogs": [{"scopeLogs": [{"logRecords": [ids | {"eventName": "e", "body": {"intValue": 1}}]}]}]
+    }
+    record = (
+        ExportLogsServiceRequest.FromString(to_protobuf(Signal.LOGS, json.dumps(logs).encode()))
+        .resource_logs[0]
+        .scope_logs[0]
+        .log_records[0]
+    )
+    assert (record.trace_id.hex(), record.span_id.hex(), record.event_name) == (TRACE.lower(), SPAN, "e")
+    metric = {"name": "m", "sum": {"dataPoints": [{"asInt": "4", "exemplars": [ids]}], "isMonotonic": True}}
+    metrics = {"resourceMetrics": [{"scopeMetrics": [{"metrics": [metric]}]}]}
+    found = (
+        ExportMetricsServiceRequest.FromString(to_protobuf(Signal.METRICS, json.dumps(metrics).encode()))
+        .resource_metrics[0]
+        .scope_metrics[0]
+        .metrics[0]
+    )
+    assert found.sum.data_points[0].exemplars[0].trace_id.hex() == TRACE.lower()
+    assert (found.sum.data_points[0].as_int, found.sum.is_monotonic) == (4, True)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"traceId": "not hex"},
+        {"spanId": 7},
+        {"links": [{"traceId": "xyz", "spanId": SPAN}]},
+        {"traceId": TRACE[:10]},
+        {"spanId": ""},
+    ],
+    ids=json.dumps,
+)
+def test_a_span_with_a_bad_id_is_rejected_alone(bad: dict[str, Any]) -> None:
+    body = to_protobuf(
+        Signal.TRACES, traces({**FULL, "spanId": f"{1:016x}"}, FULL | bad, {**FULL, "spanId": f"{3:016x}"})
+    )
+    assert survey(body).invalid == 1
+    assert numbers_in(drop_invalid(body)[0]) == [1, 3]
+
+
+def test_half_a_surrogate_pair_does_not_lose_the_request() -> None:
+    for name in (b"\\ud800", b"\xed\xa0\x80"):
+        assert only_span(traces(FULL | {"name": "NAME"}).replace(b"NAME", name)).name.strip("\ufffd") == ""
+    assert only_span(traces(FULL | {"name": "😀"})).name == "😀"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"text"',
+        b"\xff\xfe\xfd",
+        b'{"resourceSpans": 1}',
+        b'{"resourceSpans": [null]}',
+        b'{"resourceSpans": [{"scopeSpans": [{"spans": ["text"]}]}]}',
+        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": 1}]}]}]}',
+        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": "soon"}]}]}]}',
+        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": NaN}]}]}]}',
+        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": {"a": 1}}]}]}]}',
+        b'{"a": ' + b"9" * 5000 + b"}",
+        b"[" * 100_000,
+        b'{"resourceSpans":' * 20_000,
+        b'{"resourceSpans":[{"resource":{"attributes":[{"value":'
+        + b'{"arrayValue":{"values":[' * 150
+        + b"]}}" * 150
+        + b"}]}}]}",
+    ],
+    ids=lambda body: repr(body[:40]),
+)
+def test_what_is_no_request_is_told_in_words(body: bytes) -> None:
+    with pytest.raises(MalformedRequestError) as told:
+        to_protobuf(Signal.TRACES, body)
+    assert 10 < len(str(told.value)) < 300
+
+
+def test_an_empty_object_is_an_empty_request() -> None:
+    for signal in Signal:
+        assert to_protobuf(signal, b"{}") == b""
+
+
+@pytest.mark.skipif(not CAPTURES.is_dir(), reason="the recorded runs are not beside this checkout")
+def test_recorded_runs_keep_every_value() -> None:
+    for path in CAPTURES.glob("*.json"):
+        if path.name == "INDEX.json":
+            continue
+        is_log = path.name.endswith(".logs.json")
+        signal = Signal.LOGS if is_log else Signal.TRACES
+        kind: type[Message] = ExportLogsServiceRequest if is_log else ExportTraceServiceRequest
+        message = kind.FromString(to_protobuf(signal, path.read_bytes()))
+        assert str(message).count("string_value") == path.read_text().count('"stringValue"'), path.name
+        assert str(message).count("int_value") == path.read_text().count('"intValue"'), path.name
