@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from collector_processor.acts import Act, Stage
 from semconv.dialects import Action, ActionKind
-from semconv.dialects.transfers import is_plain_transfer, transfer_target
+from semconv.dialects.transfers import transfer_target
 from semconv.model import AgentSource
 
 
@@ -73,56 +72,3 @@ def _passes_to(action: Action) -> str | None:
         return action.target
     targets = [transfer_target(call.name, call.arguments) for call in action.requested]
     return next(filter(None, targets), None)
-
-
-def plain(name: str) -> str:
-    """Return a name without case, spaces and punctuation: ``Research Agent`` is ``research_agent``."""
-    return "".join(letter for letter in name.lower() if letter.isalnum())
-
-
-class Agents:
-    """The names of a run's agents, found again however they are spelled."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = {plain(name): name for name in names}
-
-    def find(self, name: str) -> str | None:
-        """Return the agent called ``name``, or ``None``."""
-        return self._names.get(plain(name))
-
-    def named_at_the_end_of(self, tool: str) -> str | None:
-        """Return the agent that a tool like ``go_researcher`` or ``call-analyst`` is named after."""
-        stem = plain(tool)
-        ends = [name for key, name in self._names.items() if key and key != stem and stem.endswith(key)]
-        return max(ends, key=len, default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What kind of step an act is in the end."""
-
-    kind: ActionKind
-    target: str | None = None
-    """The tool called, or the agent handed over to."""
-
-
-def settle(act: Act, following: Act | None, agents: Agents) -> Settled:
-    """Return kind and target of a step, now that the run's agents are known.
-
-    A tool named after an agent that speaks next is a handoff (AG2's are plain tools); a tool named
-    like a transfer, to nobody who is known, with arguments of its own is not.
-    """
-    action = act.action
-    if action.kind is ActionKind.HANDOFF:
-        target = action.target and (agents.find(action.target) or action.target)
-        is_known = target is not None and agents.find(target) is not None
-        if action.tool is None or is_known or is_plain_transfer(action.input):
-            return Settled(ActionKind.HANDOFF, target)
-        return Settled(ActionKind.TOOL, action.tool)
-    if action.kind is ActionKind.TOOL:
-        if action.target is not None:  # delegated, and nothing shows the delegate at work
-            return Settled(ActionKind.HANDOFF, agents.find(action.target) or action.target)
-        named = agents.named_at_the_end_of(action.tool or "")
-        if named is not None and named != act.agent and following is not None and following.agent == named:
-            return Settled(ActionKind.HANDOFF, named)
-    return Settled(action.kind, action.tool)

@@ -1,8 +1,8 @@
 """The outbox's way out: carriers and evaluation logs to the backend, until it has them.
 
-At least once, in order, the same bytes each time. Each signal has its own loop:
-a backend that takes no logs (Jaeger) or is throttled on one signal holds up
-that signal only.
+At least once, the same bytes each time, a tenant's in order. Each signal has its
+own loop, and a tenant whom the backend asks to wait is passed over meanwhile: a
+backend that takes no logs (Jaeger), or throttles one tenant, holds up only that.
 """
 
 from __future__ import annotations
@@ -11,17 +11,29 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from time import monotonic
 from typing import Final
 
-from collector_processor.otlp import Delivered, Exporter, SendOutcome, Signal, TryLater
+from collector_processor.otlp import Delivered, Exporter, SendOutcome, Signal, Tenant, TryLater
 from collector_processor.runstore import Outgoing
 
 logger = logging.getLogger(__name__)
 
 FIRST_WAIT_S: Final = 0.5
 LONGEST_WAIT_S: Final = 30.0
-Read = Callable[[Signal], Awaitable[list[Outgoing]]]
+Read = Callable[[Signal, AbstractSet[Tenant]], Awaitable[list[Outgoing]]]
 Forget = Callable[[list[int]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """A tenant whom the backend asked to wait."""
+
+    until: float
+    longest_s: float
+    """What the pause may have lasted; the next lasts twice as long."""
 
 
 class OutboxDelivery:
@@ -34,24 +46,25 @@ class OutboxDelivery:
         read: Read,
         forget: Forget,
         exporters: Mapping[Signal, Exporter],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now: Callable[[], float] = monotonic,
     ) -> None:
         """Make the loop of one signal.
 
         Args:
             signal: what it sends.
-            read: returns undelivered entries of the signal, oldest first.
+            read: returns undelivered entries of the signal but those of some tenants, oldest first.
             forget: strikes delivered entries out.
             exporters: where each signal goes; one that is missing goes nowhere, its
                 entries are struck out (the store keeps the verdicts).
-            sleep: waits between tries.
+            now: seconds.
         """
         self.signal: Final = signal
         self._read: Final = read
         self._forget: Final = forget
         self._exporter: Final = exporters.get(signal)
-        self._sleep: Final = sleep
+        self._now: Final = now
         self._wake: Final = asyncio.Event()
+        self._pauses: Final[dict[Tenant, _Pause]] = {}
         self.sent: int = 0
         self.refused: int = 0
 
@@ -65,10 +78,10 @@ class OutboxDelivery:
             self._wake.clear()
             while await self.send_some():
                 pass
-            await self._wake.wait()
+            await self._rest()
 
     async def drain(self, deadline_s: float) -> None:
-        """Send what there is until the deadline; what is left is sent after the next start."""
+        """Send what there is until the deadline; what is left, or paused, is sent after the next start."""
         try:
             async with asyncio.timeout(deadline_s):
                 while await self.send_some():
@@ -76,26 +89,44 @@ class OutboxDelivery:
         except TimeoutError:
             logger.warning("stopped before every verdict was delivered", extra={"signal": self.signal.value})
 
+    async def _rest(self) -> None:
+        """Wait for something to send, or for the end of a pause."""
+        ends = [pause.until for pause in self._pauses.values()]
+        try:
+            async with asyncio.timeout(max(0.0, min(ends) - self._now()) if ends else None):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
     async def send_some(self) -> bool:
         """Send one batch; return whether there was any."""
-        entries = await self._read(self.signal)
+        entries = await self._read(self.signal, self._paused())
         for entry in entries:
-            await self._send(entry)
-            await self._forget([entry.id])
+            if entry.tenant not in self._paused() and await self._send(entry):
+                await self._forget([entry.id])
         return bool(entries)
 
-    async def _send(self, entry: Outgoing) -> None:
+    def _paused(self) -> AbstractSet[Tenant]:
+        now = self._now()
+        return {tenant for tenant, pause in self._pauses.items() if pause.until > now}
+
+    async def _send(self, entry: Outgoing) -> bool:
+        """Send one entry; return whether that is the end of it."""
         if self._exporter is None:
-            return
-        wait = FIRST_WAIT_S
-        while True:
-            outcome = await self._exporter.send(entry.signal, entry.body, entry.tenant, ())
-            if not isinstance(outcome, TryLater):
-                self._count(outcome)
-                return
-            pause = outcome.after_s if outcome.after_s is not None else wait * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
-            await self._sleep(pause)
-            wait = min(2 * wait, LONGEST_WAIT_S)
+            return True
+        outcome = await self._exporter.send(entry.signal, entry.body, entry.tenant, ())
+        if isinstance(outcome, TryLater):
+            self._pause(entry.tenant, outcome)
+            return False
+        self._pauses.pop(entry.tenant, None)
+        self._count(outcome)
+        return True
+
+    def _pause(self, tenant: Tenant, outcome: TryLater) -> None:
+        before = self._pauses.get(tenant)
+        longest_s = min(2 * before.longest_s, LONGEST_WAIT_S) if before else FIRST_WAIT_S
+        wait_s = longest_s * random.uniform(0.5, 1.0) if outcome.after_s is None else outcome.after_s  # noqa: S311 - jitter
+        self._pauses[tenant] = _Pause(self._now() + wait_s, longest_s)
 
     def _count(self, outcome: SendOutcome) -> None:
         if isinstance(outcome, Delivered) and not outcome.rejected:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, ParamSpec, Protocol, TypeVar
 
 from collector_processor.analyst import Analysis, Analyst
 from collector_processor.annotate import CarrierPolicy
 from collector_processor.assembler import Released, TraceKey
-from collector_processor.otlp import MalformedRequestError
+from collector_processor.otlp import MalformedRequestError, Tenant
 from collector_processor.rebuild import Run, rebuild
 from collector_processor.runs import TRACE_KEY, run_keys
 from collector_processor.runstore import Commit, RunStore, StoredVerdict
@@ -31,6 +31,9 @@ T = TypeVar("T")
 
 MAX_JOINED: Final = 256
 """Most traces that one run is joined from."""
+EVICTED: Final = "evicted: its spans were dropped before its analysis"
+MAX_KEYS: Final = 4 * MAX_JOINED
+"""Most run keys of one trace that are remembered: a span may link to any number of others."""
 
 
 class TraceSource(Protocol):
@@ -40,8 +43,8 @@ class TraceSource(Protocol):
         """Return the trace's rows, each with only that trace's spans; empty once reclaimed."""
         ...
 
-    async def read_logs(self, key: TraceKey) -> tuple[bytes, ...]:
-        """Return log requests with records of this trace."""
+    async def read_logs(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
+        """Return the rows with log records of this trace, each with only those."""
         ...
 
     async def held_rows(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
@@ -57,13 +60,35 @@ class TraceSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What became of an examination; neither of the two where the trace stays open."""
+
+    done: frozenset[TraceKey] = frozenset()
+    """The traces that are done with."""
+    awaited: frozenset[TraceKey] = frozenset()
+    """Open traces of the same run that it waits for."""
+
+
+@dataclass(slots=True)
 class _Material:
     """The traces of a run, or of several, as read back."""
 
-    upto: dict[TraceKey, int]
+    seen: dict[TraceKey, tuple[int, int]] = field(default_factory=dict)
+    """How often each trace was analysed when it was read, and up to which row."""
+    upto: dict[TraceKey, int] = field(default_factory=dict)
     """Each trace's highest journal row."""
-    runs: tuple[Run, ...]
+    bodies: list[bytes] = field(default_factory=list)
+    logs: list[bytes] = field(default_factory=list)
+    runs: tuple[Run, ...] = ()
+    awaited: frozenset[TraceKey] = frozenset()
+    fault: str = ""
+    """Why nothing can be made of the bytes."""
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether all of it was analysed before."""
+        return all(upto <= self.seen[key][1] for key, upto in self.upto.items())
 
 
 class Examiner:
@@ -85,6 +110,8 @@ class Examiner:
         self._policy: Final = policy
         self._wall_ns: Final = wall_ns
         self._wake_outbox: Final = wake_outbox
+        self._committing: Final = asyncio.Lock()
+        """Traces of one run may be examined at the same time; only one of them has the word."""
         # SQLite wants one thread at a time; what runs there is short.
         self._db: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="runstore")
 
@@ -104,44 +131,57 @@ class Examiner:
         await self.in_db(self._store.rewritten, [seq for seq, _ in rewrites])
 
     async def examine(
-        self, released: Released, *, is_open: Callable[[TraceKey], bool], claim: Callable[[], bool]
-    ) -> bool:
+        self,
+        released: Released,
+        *,
+        is_open: Callable[[TraceKey], bool],
+        claim: Callable[[TraceKey], bool],
+    ) -> Examined:
         """Give every run of the trace a verdict.
 
         Args:
             released: the trace and why now.
             is_open: whether another trace is still waited for: a run joined from several
                 is examined when the last of them is complete.
-            claim: takes the trace's held rows out of reach of the hold deadline; says
+            claim: takes a trace's held rows out of reach of the hold deadline; says
                 whether there are any.
-
-        Returns:
-            Whether the trace is done with; ``False`` where it stays open or waits for others.
         """
-        material = await self._gather(released, is_open)
-        if material is None:
-            return False
-        if released.completion is Completion.IDLE_OPEN:
-            await self._glance(released.key, material.runs)
-            return False
-        decisions = [await self._decide(released.key, run) for run in material.runs]
-        held = dict(await self._source.held_rows(released.key)) if claim() else {}
-        written: list[WriteBack] = []
-        for decision in decisions:
-            written.append(write_back(decision, self._policy, held))
-            held |= dict(written[-1].rewrites)  # two runs may share a row
-        await self._commit(material, written)
-        return True
+        while True:  # each further round means that another examination of the same run was committed
+            material = await self._gather(released, is_open)
+            if material.awaited:
+                return Examined(awaited=material.awaited)
+            if released.completion is Completion.IDLE_OPEN:
+                await self._glance(released.key, material.runs)
+                return Examined()
+            if released.key not in material.upto:
+                return await self._nothing_left(released.key)
+            done = Examined(done=frozenset(material.upto))
+            if material.fault:
+                await self.give_up(released.key, material.fault)
+                return done
+            if await self._is_settled(material):
+                return done
+            analyses = [(run, await self._analyst.analyse(run.trajectory)) for run in material.runs]
+            async with self._committing:
+                if await self._is_current(material):
+                    claimed = [key for key in material.upto if claim(key)]
+                    await self._commit(released.key.tenant, material, analyses, claimed)
+                    return done
 
     async def give_up(self, key: TraceKey, reason: str) -> None:
-        """Record an ``error`` verdict for a trace that cannot be examined; nothing is written into it."""
+        """Record an ``error`` verdict for a trace that cannot be examined; nothing is written into it.
+
+        A verdict that was given before stands.
+        """
         rows = await self._source.read_trace(key)
         trajectory = Trajectory(run_id=key.trace_id, steps=(), complete=False, root_trace_id=key.trace_id)
         run = Run(trace=Trace(spans=(), tenant=key.tenant), trajectory=trajectory)
-        decision = await self._decision(key, run, self._analyst.excuse(trajectory, reason))
         analysed = ((key, max((seq for seq, _ in rows), default=0)),)
-        verdicts = (write_back(decision, self._policy).verdict,)
-        await self.in_db(self._store.commit, Commit(analysed=analysed, verdicts=verdicts))
+        async with self._committing:
+            decision = await self._decision(key.tenant, run, self._analyst.excuse(trajectory, reason))
+            stands = decision.previous is not None and not decision.previous.is_provisional
+            verdicts = () if stands else (write_back(decision, self._policy).verdict,)
+            await self.in_db(self._store.commit, Commit(analysed=analysed, verdicts=verdicts))
 
     async def in_db(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run one call on the store's thread."""
@@ -151,74 +191,118 @@ class Examiner:
         """End the store's thread; the store itself is its owner's."""
         self._db.shutdown()
 
-    async def _gather(self, released: Released, is_open: Callable[[TraceKey], bool]) -> _Material | None:
-        """Read the trace and those joined to it; ``None`` if it is reclaimed or one of them still open."""
-        bodies, upto = dict[TraceKey, tuple[bytes, ...]](), dict[TraceKey, int]()
-        wanted, runs = [released.key], tuple[Run, ...]()
-        while wanted and len(upto) < MAX_JOINED:
+    async def _gather(self, released: Released, is_open: Callable[[TraceKey], bool]) -> _Material:
+        """Read the trace and those joined to it; nothing of it where its earlier spans are reclaimed."""
+        material, asked = _Material(), {released.key}
+        wanted = [released.key]
+        while wanted:
             for key in wanted:
-                rows = await self._source.read_trace(key)
-                if rows:
-                    bodies[key], upto[key] = tuple(body for _, body in rows), max(seq for seq, _ in rows)
-            if released.key not in upto:
-                return None
-            runs = await self._rebuild(released, bodies)
-            wanted = await self._joined(released.key, runs, upto)
-            if released.completion is not Completion.IDLE_OPEN and any(is_open(key) for key in wanted):
-                return None
-        return _Material(upto, runs)
+                await self._read(key, material)
+            if released.key not in material.upto:
+                return material
+            await self._rebuild(released, material)
+            wanted = await self._joined(released.key, material.runs, asked)
+            asked.update(wanted)
+            if released.completion is not Completion.IDLE_OPEN:
+                material.awaited = frozenset(key for key in wanted if is_open(key))
+                if material.awaited:
+                    return material
+        return material
 
-    async def _joined(self, key: TraceKey, runs: Iterable[Run], known: Iterable[TraceKey]) -> list[TraceKey]:
-        names = {name for run in runs for name in run_keys(run.trace)}
+    async def _read(self, key: TraceKey, material: _Material) -> None:
+        if len(material.upto) >= MAX_JOINED:
+            return
+        analyses, upto = await self.analyses(key)
+        rows = await self._source.read_trace(key)
+        if not rows or (analyses and rows[0][0] > upto):
+            return  # its first spans are reclaimed: half a run would only look like another failure
+        logs = await self._source.read_logs(key)
+        material.seen[key] = (analyses, upto)
+        material.upto[key] = max(seq for seq, _ in (*rows, *logs))
+        material.bodies += (body for _, body in rows)
+        material.logs += (body for _, body in logs)
+
+    async def _joined(self, key: TraceKey, runs: Iterable[Run], asked: Container[TraceKey]) -> list[TraceKey]:
+        """Return the traces of the same run that were not asked for yet."""
+        found = {name for run in runs for name in run_keys(run.trace)}
+        names = sorted(found, key=lambda name: (name != f"{TRACE_KEY}{key.trace_id}", name))[:MAX_KEYS]
         await self.in_db(self._store.remember_keys, [(key, name) for name in names])
         siblings = await self.in_db(self._store.siblings, key, names)
         linked = {TraceId(name.removeprefix(TRACE_KEY)) for name in names if name.startswith(TRACE_KEY)}
-        seen = set(known)
         return [
             other
             for trace_id in sorted(siblings | linked)
-            if (other := TraceKey(key.tenant, trace_id)) not in seen
+            if (other := TraceKey(key.tenant, trace_id)) not in asked
         ]
 
-    async def _rebuild(
-        self, released: Released, bodies: dict[TraceKey, tuple[bytes, ...]]
-    ) -> tuple[Run, ...]:
-        logs = [body for key in bodies for body in await self._source.read_logs(key)]
-        flat = [body for rows in bodies.values() for body in rows]
+    async def _rebuild(self, released: Released, material: _Material) -> None:
         try:
             # Decoding a large trace takes a while: off the event loop, so that acknowledgements go on.
-            return await asyncio.to_thread(
-                rebuild, flat, logs, completion=released.completion, tenant=released.key.tenant
+            material.runs = await asyncio.to_thread(
+                rebuild,
+                tuple(material.bodies),
+                tuple(material.logs),
+                completion=released.completion,
+                tenant=released.key.tenant,
             )
         except MalformedRequestError as error:
             logger.warning(
                 "trace cannot be decoded", extra={"trace_id": released.key.trace_id, "error": str(error)}
             )
-            return ()
+            material.fault = f"the spans cannot be read: {error}"
 
-    async def _decide(self, key: TraceKey, run: Run) -> Decision:
-        analysis = await self._analyst.analyse(run.trajectory)
-        return await self._decision(key, run, analysis)
+    async def _nothing_left(self, key: TraceKey) -> Examined:
+        """Say so where a trace was never analysed and its spans are gone; log records alone are no run."""
+        analyses, _ = await self.analyses(key)
+        if not analyses and not await self._source.read_logs(key):
+            await self.give_up(key, EVICTED)
+        return Examined(done=frozenset((key,)))
 
-    async def _decision(self, key: TraceKey, run: Run, analysis: Analysis) -> Decision:
+    async def _is_settled(self, material: _Material) -> bool:
+        """Whether another examination of the same run saw all of this, and is through with it."""
+        async with self._committing:
+            return material.is_covered
+
+    async def _is_current(self, material: _Material) -> bool:
+        """Whether nothing of it was analysed since it was read."""
+        return all([await self.analyses(key) == seen for key, seen in material.seen.items()])
+
+    async def _decision(self, tenant: Tenant, run: Run, analysis: Analysis) -> Decision:
         return Decision(
             run=run,
             attribution=analysis.attribution,
             document=analysis.document,
-            previous=await self.in_db(self._store.current, key.tenant, run.trajectory.run_id),
-            tenant=key.tenant,
+            previous=await self.in_db(self._store.current, tenant, run.trajectory.run_id),
+            tenant=tenant,
             now_ns=self._wall_ns(),
         )
 
     async def _glance(self, key: TraceKey, runs: Iterable[Run]) -> None:
+        # Signals read all of the text: beside the event loop too.
+        glances = [(run, await asyncio.to_thread(self._analyst.glance, run.trajectory)) for run in runs]
         verdicts: list[StoredVerdict] = []
-        for run in runs:
-            decision = await self._decision(key, run, self._analyst.glance(run.trajectory))
-            if decision.previous is None or decision.previous.is_provisional:
-                verdicts.append(provisional(decision))
-        await self.in_db(self._store.commit, Commit(analysed=(), verdicts=tuple(verdicts)))
+        async with self._committing:
+            for run, analysis in glances:
+                decision = await self._decision(key.tenant, run, analysis)
+                if decision.previous is None or decision.previous.is_provisional:
+                    verdicts.append(provisional(decision))
+            await self.in_db(self._store.commit, Commit(analysed=(), verdicts=tuple(verdicts)))
 
-    async def _commit(self, material: _Material, written: list[WriteBack]) -> None:
+    async def _commit(
+        self,
+        tenant: Tenant,
+        material: _Material,
+        analyses: Iterable[tuple[Run, Analysis]],
+        claimed: Iterable[TraceKey],
+    ) -> None:
+        held: dict[int, bytes] = {}
+        for key in claimed:
+            held |= dict(await self._source.held_rows(key))
+        written: list[WriteBack] = []
+        for run, analysis in analyses:
+            decision = await self._decision(tenant, run, analysis)
+            written.append(write_back(decision, self._policy, held))
+            held |= dict(written[-1].rewrites)  # two runs may share a row
         rewrites = tuple({seq: body for back in written for seq, body in back.rewrites}.items())
         commit = Commit(
             analysed=tuple(material.upto.items()),

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from collector_processor.acts import Act, Stage
-from collector_processor.casting import plain
+from collector_processor.handoffs import plain
 from semconv.dialects import ActionKind
-from semconv.dialects.messages import last_answer
+from semconv.dialects.conversation import last_answer
 from semconv.dialects.reading import words
 
 FINAL_ANSWER_TOOLS: Final = frozenset({"final_answer", "FinalAnswerTool", "finalanswer"})

@@ -1,7 +1,8 @@
 """What is new in each model call: the conversation repeats with every call, a step must not.
 
-A call is compared with the previous call of the same agent, message by message
-from the front; an agent's first call with all that was heard before by anybody.
+A call is compared with the previous call of the same agent, message by message,
+wherever they stand (limits evict from the front); an agent's first call with all
+that was heard before by anybody.
 The agent's own last words are left out too: they are the previous step's output.
 Where limits evicted an output, the next call of the same agent still quotes it.
 """
@@ -15,7 +16,7 @@ from typing import Final, TypeAlias
 
 from collector_processor.acts import Act
 from semconv.dialects import Message
-from semconv.dialects.messages import body_of, render
+from semconv.dialects.conversation import body_of, render
 from semconv.model import UNKNOWN_AGENT
 
 _Print: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
@@ -31,7 +32,6 @@ class _Memory:
     """One agent's last call."""
 
     heard: Sequence[_Print]
-    said: Sequence[_Print]
     act: Act
 
 
@@ -51,7 +51,7 @@ class Novelty:
         line = (act.agent or UNKNOWN_AGENT, act.action.instructions)
         before = self._last.get(line)
         fresh = self._since(before, messages, prints) if before else self._unheard(messages, prints)
-        self._last[line] = _Memory(prints, [_print(message) for message in act.action.said], act)
+        self._last[line] = _Memory(prints, act)
         self._heard.update(prints)
         return render(fresh)
 
@@ -62,17 +62,15 @@ class Novelty:
     def _since(
         self, before: _Memory, messages: Sequence[Message], prints: Sequence[_Print]
     ) -> Sequence[Message]:
-        shared = _shared_length(before.heard, prints)
-        left = Counter(before.heard[shared:])
-        left.update(before.said)
+        left = Counter(before.heard)
         fresh: list[Message] = []
-        for message, each in zip(messages[shared:], prints[shared:], strict=True):
+        for message, each in zip(messages, prints, strict=True):
             if left[each] > 0:
                 left[each] -= 1
             else:
                 fresh.append(message)
         self._recover(before, fresh)
-        while before.said and fresh and _is_own(fresh[0], before.act):
+        while before.act.action.said and fresh and _is_own(fresh[0], before.act):
             fresh.pop(0)
         return fresh
 
@@ -90,15 +88,6 @@ def _is_own(message: Message, act: Act) -> bool:
 
 def _print(message: Message) -> _Print:
     return message.text, tuple((call.name, call.arguments) for call in message.calls)
-
-
-def _shared_length(before: Sequence[_Print], after: Sequence[_Print]) -> int:
-    length = 0
-    for old, new in zip(before, after, strict=False):
-        if old != new:
-            break
-        length += 1
-    return length
 
 
 def shortened(text: str) -> str:

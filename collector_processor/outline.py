@@ -12,7 +12,7 @@ from typing import Final
 
 from collector_processor.acts import Act, Stage
 from semconv.dialects import Action, ActionKind
-from semconv.dialects.messages import last_answer, last_request
+from semconv.dialects.conversation import last_answer, last_request
 from semconv.dialects.reading import error_of
 from semconv.model import Completion, Outcome, OutcomeSource, Span, SpanStatus, Trace
 

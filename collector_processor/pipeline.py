@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from collector_processor.assembler import Assembler, AssemblerLimits, Released, TraceKey
-from collector_processor.examine import Examiner
+from collector_processor.examine import EVICTED, Examined, Examiner
 from collector_processor.notes import TraceArrival
 
 logger = logging.getLogger(__name__)
@@ -50,6 +50,8 @@ class Pipeline:
         self._wake: Final = asyncio.Event()
         self._slots: Final = asyncio.Semaphore(limits.concurrency)
         self._busy: set[TraceKey] = set()
+        self._waiting: dict[TraceKey, frozenset[TraceKey]] = {}
+        """Complete traces whose run has other traces that are still open, and these."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._holds: dict[TraceKey, float] = {}
         self._hold_timers: list[tuple[float, TraceKey]] = []
@@ -76,10 +78,13 @@ class Pipeline:
 
     def evicted(self, keys: Iterable[TraceKey]) -> None:
         """Take note that traces lost their spans to the retention quota. Called on the event loop."""
-        for key in keys:
-            if self._assembler.is_open(key):  # else it has its verdict
+        lost = frozenset(keys)
+        for key in lost:
+            if self._assembler.is_open(key) or key in self._waiting:  # else it has its verdict, or is at it
                 self._assembler.forget(key)
-                self._start(self._examiner.give_up(key, "evicted: its spans were dropped before its analysis"))
+                self._waiting.pop(key, None)
+                self._start(self._examiner.give_up(key, EVICTED))
+        self._look_again(lost)
 
     async def recover(self, arrivals: Iterable[TraceArrival]) -> None:
         """Resume where the last process stopped.
@@ -100,11 +105,20 @@ class Pipeline:
         """Work until cancelled."""
         while True:
             await self._sleep()
-            await self._absorb()
-            now = self._monotonic()
-            for released in self._assembler.take_ready(now):
-                self._begin(released)
-            await self._release_overdue(now)
+            await self.turn()
+
+    async def turn(self) -> None:
+        """Do what is due now, without waiting for the examinations that it starts."""
+        await self._absorb()
+        now = self._monotonic()
+        for released in self._assembler.take_ready(now):
+            self._begin(released)
+        await self._release_overdue(now)
+
+    async def settle(self) -> None:
+        """Wait until no examination is under way."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def drain(self, deadline_s: float) -> None:
         """Wait for examinations under way, until the deadline; then let go of what is held.
@@ -136,13 +150,21 @@ class Pipeline:
         inbox, self._inbox = self._inbox, []
         for arrival in inbox:
             key = _key(arrival)
-            analyses = 0 if self._assembler.is_open(key) else (await self._examiner.analyses(key))[0]
+            analyses = await self._analyses(key)
             if analyses < MAX_ANALYSES:
                 now = self._monotonic()
                 self._assembler.receive(key, arrival.notes, arrival.byte_count, now, analyses=analyses)
                 self._hold(arrival, key, now)
             elif arrival.is_held:
                 await self._let_go_of(key)
+
+    async def _analyses(self, key: TraceKey) -> int:
+        """Return how often a trace was analysed before; one under way or put off counts as a first."""
+        if self._assembler.is_open(key):
+            return 0
+        was_complete = key in self._busy or key in self._waiting
+        analyses, _ = await self._examiner.analyses(key)
+        return max(analyses, was_complete)
 
     def _hold(self, arrival: TraceArrival, key: TraceKey, now: float) -> None:
         if arrival.is_held and self._limits.hold_max_s is not None and key not in self._holds:
@@ -159,30 +181,56 @@ class Pipeline:
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("slow lane cannot record a verdict", exc_info=task.exception())
 
     async def _contain(self, released: Released) -> None:
         """The containment line: one trace's examination fails alone, and is said."""
-        key = released.key
+        key, claimed = released.key, {released.key}
         try:
             async with self._slots:
-                if await self._examiner.examine(
-                    released, is_open=self._is_open, claim=lambda: self._claim(key)
-                ):
-                    await self._let_go_of(key)
+                examined = await self._examiner.examine(
+                    released, is_open=self._is_open, claim=lambda held: self._claim(held, claimed)
+                )
+            await self._note(key, examined)
         except Exception as error:
             logger.exception("examination failed", extra={"trace_id": key.trace_id})
-            await self._let_go_of(key)
+            for held in claimed:
+                await self._let_go_of(held)
             await self._examiner.give_up(key, f"internal error: {type(error).__name__}")
+            self._look_again(frozenset((key,)))
         finally:
             self._busy.discard(key)
+
+    async def _note(self, key: TraceKey, examined: Examined) -> None:
+        if examined.awaited:
+            self._waiting[key] = examined.awaited
+        for done in examined.done:
+            self._waiting.pop(done, None)
+            await self._let_go_of(done)
+        self._look_again(examined.done)
+
+    def _look_again(self, settled: frozenset[TraceKey]) -> None:
+        """Take up the traces that waited for these, and were not examined along with them."""
+        for key, awaited in tuple(self._waiting.items()):
+            if awaited & settled:
+                del self._waiting[key]
+                self._assembler.receive(key, (), 0, self._monotonic(), analyses=1)
+                self._wake.set()
 
     def _is_open(self, key: TraceKey) -> bool:
         return self._assembler.is_open(key)
 
-    def _claim(self, key: TraceKey) -> bool:
+    def _claim(self, key: TraceKey, claimed: set[TraceKey]) -> bool:
         """Stop the hold deadline of a trace whose verdict is there; ``False`` if it was let go already."""
-        return self._holds.pop(key, None) is not None
+        if self._holds.pop(key, None) is None:
+            return False
+        claimed.add(key)
+        return True
 
     async def _release_overdue(self, now: float) -> None:
         while self._hold_timers and self._hold_timers[0][0] <= now:

@@ -11,6 +11,7 @@ acknowledgement. Synchronous; the caller runs it off the event loop.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -182,11 +183,12 @@ class RunStore:
         found = self._select("WHERE run_id = ? ORDER BY version DESC LIMIT 1", (run_id,))
         return found[0] if found else None
 
-    def outbox(self, signal: Signal, limit: int = 64) -> list[Outgoing]:
-        """Return what has not been delivered yet of one signal, oldest first."""
+    def outbox(self, signal: Signal, skip: Iterable[Tenant] = (), *, limit: int = 64) -> list[Outgoing]:
+        """Return what has not been delivered yet of one signal, but of some tenants, oldest first."""
         rows = self._db.execute(
-            "SELECT id, tenant, signal, body FROM outbox WHERE signal = ? ORDER BY id LIMIT ?",
-            (signal, limit),
+            "SELECT id, tenant, signal, body FROM outbox WHERE signal = ?"
+            " AND tenant NOT IN (SELECT value FROM json_each(?)) ORDER BY id LIMIT ?",
+            (signal, json.dumps(list(skip)), limit),
         )
         return [
             Outgoing(id=row[0], tenant=Tenant(row[1]), signal=Signal(row[2]), body=row[3]) for row in rows

@@ -14,14 +14,8 @@ from itertools import chain
 from typing import Final
 
 from collector_processor.acts import Act, Stage, stage
-from collector_processor.casting import (
-    Agents,
-    Settled,
-    name_by_handoff,
-    name_by_messages,
-    name_by_request,
-    settle,
-)
+from collector_processor.casting import name_by_handoff, name_by_messages, name_by_request
+from collector_processor.handoffs import Agents, Settled, settle, with_unseen_handoffs
 from collector_processor.leaves import leaves
 from collector_processor.novelty import Novelty, said_in_words, shortened
 from collector_processor.outline import ending_of, is_whole, output_of, stated_outcome, task_of
@@ -53,7 +47,9 @@ def order(trace: Trace) -> Trajectory:
     name_by_messages(scene, acts)
     name_by_request(acts)
     name_by_handoff(acts, together)
-    steps = _steps(acts, together, _agents(scene, acts))
+    agents = _agents(scene, acts)
+    acts = with_unseen_handoffs(scene, acts, agents)
+    steps = _steps(acts, together, agents)
     stated, ending = stated_outcome(scene), ending_of(scene, acts)
     return Trajectory(
         run_id=trace.run_id or _run_id(trace.spans),
@@ -92,7 +88,7 @@ def _steps(acts: Sequence[Act], together: Mapping[int, int], agents: Agents) -> 
         step = _step(index, act, settle(act, following, agents), heard)
         steps.append(replace(step, group=together.get(act.position)))
     for index, act in enumerate(acts):
-        if act.position in novelty.recovered:
+        if act.action.heard and act.position in novelty.recovered:
             steps[index] = _recovered(steps[index], novelty.recovered[act.position])
     return tuple(steps)
 

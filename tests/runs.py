@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from semconv.model import SpanStatus, Step, StepKind, Trajectory
+from semconv.model import SpanId, SpanStatus, Step, StepKind, Trajectory
 
 
 def step(agent: str, output: str = "", kind: StepKind = StepKind.LLM, **fields: Any) -> Step:
@@ -32,4 +32,4 @@ def run(*steps: Step, **fields: Any) -> Trajectory:
 
 
 def _numbered(one: Step, index: int) -> Step:
-    return replace(one, index=index, span_id=one.span_id or f"{index + 1:016x}")
+    return replace(one, index=index, span_id=one.span_id or SpanId(f"{index + 1:016x}"))

@@ -54,6 +54,8 @@ class Message:
     calls: tuple[ToolCall, ...] = ()
     name: str = ""
     """Who speaks, where the framework says so (langchain names the agent here)."""
+    answers: tuple[str, ...] = ()
+    """Ids of the calls whose results it brings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

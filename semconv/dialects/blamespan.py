@@ -31,11 +31,11 @@ NAME: Final = "blamespan"
 _EMITTED: Final = (HANDOFF_TARGET, TASK_INPUT, TASK_OUTPUT, TASK_OUTCOME, TASK_REFERENCE)
 
 
-def read_blamespan(span: Span, surroundings: Surroundings) -> Action | None:
+def read_blamespan(span: Span, _: Surroundings) -> Action | None:
     """Read a span of our emitting API, or one that carries our emitters' attributes."""
     if span.scope.name != SCOPE_INSTRUMENT and not any(name in span.attributes for name in _EMITTED):
         return None
-    action = replace(read_operation(span, _kind_of(span), surroundings), dialect=NAME)
+    action = replace(read_operation(span, _kind_of(span)), dialect=NAME)
     if action.kind is ActionKind.HANDOFF:
         return _handing_over(span, action)
     return _with_task(span, action)

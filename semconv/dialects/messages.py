@@ -8,7 +8,7 @@ named, never dumped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -37,12 +37,12 @@ _TEXTS: Final = frozenset(
     {"text", "input_text", "output_text", "summary_text", "thinking", "reasoning", "refusal"}
 )
 _PART_TYPES: Final = _CALLS | _RESULTS | _MEDIA | _TEXTS
-_PART_KEYS: Final = frozenset(
-    {"toolUse", "toolResult", "functionCall", "functionResponse", "function_call", "function_response"}
-    | {"inline_data", "file_data", "part_kind"}
-)
+_CALL_KEYS: Final = ("toolUse", "functionCall", "function_call")
+_RESULT_KEYS: Final = ("toolResult", "functionResponse", "function_response")
+_PART_KEYS: Final = frozenset({*_CALL_KEYS, *_RESULT_KEYS, "inline_data", "file_data", "part_kind"})
 _PART_PAIRS: Final = ({"name", "arguments"}, {"call_id", "content"})
 """AutoGen's function calls and results."""
+_RESULT_IDS: Final = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "id")
 _MAX_WRAPPERS: Final = 4
 
 
@@ -52,6 +52,14 @@ class _Draft:
     calls: list[ToolCall] = field(default_factory=list)
     answers_tool: bool = False
     """Holds a tool's result, whatever role it was filed under."""
+    answers: list[str] = field(default_factory=list)
+
+    def answer(self, item: Mapping[str, Any]) -> None:
+        """Note that ``item`` is a tool's result, and of which call."""
+        self.answers_tool = True
+        call_id = next((item[key] for key in _RESULT_IDS if item.get(key)), None)
+        if call_id is not None:
+            self.answers.append(words(call_id))
 
 
 def messages_of(value: Any) -> tuple[Message, ...]:
@@ -102,7 +110,7 @@ def _finish(draft: _Draft, role: str, name: str) -> Message:
     elif role not in {"user", "assistant", "system", "tool"}:
         role = "assistant" if draft.calls else (role or "user")
     body = "\n".join(each for each in draft.texts if each)
-    return Message(role=role, text=body, calls=tuple(draft.calls), name=name)
+    return Message(role=role, text=body, calls=tuple(draft.calls), name=name, answers=tuple(draft.answers))
 
 
 def _role_of(speaker: Any, value: Mapping[str, Any]) -> str:
@@ -120,7 +128,7 @@ def _read_item(draft: _Draft, item: Mapping[str, Any]) -> None:
     if item.get("type") == "function_call":
         draft.calls.append(_call_of(item))
     elif item.get("type") == "function_call_output":
-        draft.answers_tool = True
+        draft.answer(item)
         draft.texts.append(words(item.get("output")))
     else:
         _read_content(draft, item.get("summary") or item.get("content"))
@@ -141,7 +149,9 @@ def _read_body(draft: _Draft, value: Mapping[str, Any]) -> None:
     single = value.get("function_call")
     if isinstance(single, dict) and not draft.calls:
         draft.calls.append(_call_of(single))
-    if value.get("tool_call_id") or value.get("type") == "tool":
+    if value.get("tool_call_id"):
+        draft.answer({"tool_call_id": value["tool_call_id"]})
+    elif value.get("type") == "tool":
         draft.answers_tool = True
 
 
@@ -176,28 +186,27 @@ def _read_part(draft: _Draft, part: Any) -> None:
     kind = str(part.get("type") or part.get("part_kind") or "")
     if kind == "text":
         draft.texts.append(_text_of(part))
-        return
-    for key in ("toolUse", "functionCall", "function_call", "tool_call"):
-        if isinstance(part.get(key), dict):
-            draft.calls.append(_call_of(part[key]))
-            return
-    for key in ("toolResult", "functionResponse", "function_response"):
-        if isinstance(part.get(key), dict):
-            draft.answers_tool = True
-            draft.texts.append(_result_of(part[key]))
-            return
-    if kind in _CALLS or (not kind and "arguments" in part):
-        draft.calls.append(_call_of(part))
-    elif kind in _RESULTS:
-        draft.answers_tool = True
-        draft.texts.append(_result_of(part))
+    elif (call := _call_in(part, kind)) is not None:
+        draft.calls.append(_call_of(call))
+    elif (result := _result_in(part, kind)) is not None:
+        draft.answer(result)
+        draft.texts.append(_result_of(result))
     elif kind in _MEDIA or "inline_data" in part or "file_data" in part:
         draft.texts.append(f"[{kind or 'file'}{_label(part)}]")
-    elif not kind and "call_id" in part and "content" in part:  # AutoGen's function results
-        draft.answers_tool = True
-        draft.texts.append(words(part["content"]))
     else:
         draft.texts.append(_text_of(part))
+
+
+def _call_in(part: dict[str, Any], kind: str) -> dict[str, Any] | None:
+    if kind in _CALLS or (not kind and "arguments" in part):
+        return part
+    return next((part[key] for key in _CALL_KEYS if isinstance(part.get(key), dict)), None)
+
+
+def _result_in(part: dict[str, Any], kind: str) -> dict[str, Any] | None:
+    if kind in _RESULTS or (not kind and "call_id" in part):
+        return part
+    return next((part[key] for key in _RESULT_KEYS if isinstance(part.get(key), dict)), None)
 
 
 def _label(part: Mapping[str, Any]) -> str:
@@ -244,50 +253,3 @@ def _call_of(value: Mapping[str, Any]) -> ToolCall:
         (value[key] for key in ("id", "call_id", "toolUseId", "tool_call_id") if value.get(key)), ""
     )
     return ToolCall(name=words(spec.get("name")), arguments=words(arguments), call_id=words(call_id))
-
-
-# In words ------------------------------------------------------------------
-
-
-def render_call(call: ToolCall) -> str:
-    """Return a requested tool call on one line."""
-    return f"call {call.name}({call.arguments})"
-
-
-def render(messages: Iterable[Message]) -> str:
-    """Return messages as text, each under its role (and name)."""
-    return "\n".join(
-        f"{message.role}{f' ({message.name})' if message.name else ''}: {body_of(message)}"
-        for message in messages
-    )
-
-
-def body_of(message: Message) -> str:
-    """Return a message's text and calls, without its role."""
-    return "\n".join(filter(None, (message.text, *(render_call(call) for call in message.calls))))
-
-
-def last_request(messages: Sequence[Message]) -> str:
-    """Return what the user asks in a conversation: the first user message after the last plain answer.
-
-    Frameworks add context as further user messages, and a session's earlier turns come first.
-    """
-    request = ""
-    for message in reversed(messages):
-        if message.role == "user" and message.text:
-            request = message.text
-        elif request and message.role == "assistant" and message.text and not message.calls:
-            break
-    return request
-
-
-def last_answer(messages: Sequence[Message]) -> str:
-    """Return the text of the last message that is an agent's and says something."""
-    return next(
-        (
-            message.text
-            for message in reversed(messages)
-            if message.role not in {"user", "system", "tool"} and message.text
-        ),
-        "",
-    )

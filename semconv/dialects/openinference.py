@@ -9,7 +9,8 @@ is therefore read where OpenInference's own attribute is absent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from semconv.attributes import (
@@ -20,16 +21,18 @@ from semconv.attributes import (
     GEN_AI_TOOL_NAME,
     OPENINFERENCE_SPAN_KIND,
 )
-from semconv.dialects.action import Action, ActionKind, Dialect, Message, ToolCall
+from semconv.dialects.action import Action, ActionKind, Dialect
+from semconv.dialects.conversation import last_request
 from semconv.dialects.judging import read_judgements
-from semconv.dialects.messages import last_request, message_of, messages_of
+from semconv.dialects.messages import messages_of
 from semconv.dialects.openinference_agents import agent_name
-from semconv.dialects.otel_genai import conversation_of, instructions_of
-from semconv.dialects.payloads import answered, asked, reported_failure
+from semconv.dialects.openinference_messages import flattened
+from semconv.dialects.otel_genai import KINDS, TOOL_STATUS, conversation_of, instructions_of, is_pseudo_agent
+from semconv.dialects.payloads import answered, asked, content_of, reported_failure
 from semconv.dialects.reading import below, error_of, is_failed, is_redacted, items, mapping, text, words
 from semconv.dialects.surroundings import Surroundings
 from semconv.dialects.transfers import delegation_target, transfer_target
-from semconv.model import AttributeValue, Span
+from semconv.model import Span
 
 NAME: Final = "openinference"
 
@@ -38,10 +41,21 @@ OUTPUT_VALUE: Final = "output.value"
 TOOL_NAME: Final = "tool.name"
 TOOL_PARAMETERS: Final = "tool.parameters"
 TOOL_CALL_ID: Final = "tool_call.id"
+STRANDS_CALL_ID: Final = "tool.call_id"
+CLAUDE_CALL_ID: Final = "tool.id"
+DOCUMENTS: Final = "retrieval.documents"
 INPUT_MESSAGES: Final = "llm.input_messages"
 OUTPUT_MESSAGES: Final = "llm.output_messages"
+AG2_RECIPIENT: Final = "ag2.recipient.name"
 CREW_TASKS: Final = "crew_tasks"
 CREW_INPUTS: Final = "crew_inputs"
+
+_ARGUMENTS: Final = (
+    "tool_call.function.arguments",  # AG2, whose input is the whole call
+    INPUT_VALUE,
+    GEN_AI_TOOL_CALL_ARGUMENTS,
+    TOOL_PARAMETERS,
+)
 
 _KINDS: Final[Mapping[str, ActionKind]] = {
     "AGENT": ActionKind.AGENT,
@@ -57,6 +71,7 @@ _KINDS: Final[Mapping[str, ActionKind]] = {
     "EVALUATOR": ActionKind.EVALUATION,
 }
 _OPENAI_AGENTS: Final = "openinference.instrumentation.openai_agents"
+_STRANDS: Final = "strands.telemetry.tracer"
 _HANDOFF_SPAN: Final = "handoff to "
 
 
@@ -65,37 +80,39 @@ def read_openinference(span: Span, surroundings: Surroundings) -> Action | None:
     kind = _KINDS.get((text(span.attributes, OPENINFERENCE_SPAN_KIND) or "").upper())
     if kind is None:
         return None
-    match _mended(kind, span):
-        case ActionKind.LLM:
-            return _read_llm(span)
-        case ActionKind.TOOL:
-            return _read_tool(span, surroundings)
-        case ActionKind.AGENT:
-            return _read_agent(span, surroundings)
-        case ActionKind.CONTAINER if surroundings.parent(span) is None or span.scope.name != _scope_above(
-            span, surroundings
-        ):
-            return _read_top(span, ActionKind.WORKFLOW, surroundings)
-        case ActionKind.CONTAINER:
-            return _about(span, ActionKind.CONTAINER, surroundings)
-        case other:
-            return _read_other(span, other, surroundings)
+    kind = _mended(kind, span)
+    if kind is ActionKind.CONTAINER and _is_top(span, surroundings):
+        kind = ActionKind.WORKFLOW
+    return _READERS.get(kind, _read_other)(span, kind, surroundings)
 
 
 def _mended(kind: ActionKind, span: Span) -> ActionKind:
-    """Undo what version skew does: ADK 2.13 under OpenInference 1.0.5 calls an agent an LLM."""
+    """Undo what instrumentations get wrong.
+
+    ADK 2.13 under OpenInference 1.0.5 calls an agent an LLM; AG2's chats and Strands' swarms are
+    called agents, and are what the agents speak in.
+    """
     if kind is ActionKind.LLM and span.attributes.get(GEN_AI_OPERATION_NAME) == "invoke_agent":
         return ActionKind.AGENT
+    if kind is ActionKind.AGENT and (
+        AG2_RECIPIENT in span.attributes
+        or KINDS.get(text(span.attributes, GEN_AI_OPERATION_NAME) or "") is ActionKind.WORKFLOW
+    ):
+        return ActionKind.WORKFLOW
     return kind
 
 
-def _scope_above(span: Span, surroundings: Surroundings) -> str:
-    """Return the scope of the nearest OpenInference span above; empty at the top of them."""
+def _is_top(span: Span, surroundings: Surroundings) -> bool:
+    """Say whether nothing of the same instrumentation is above: then a chain is the whole run."""
     above = surroundings.parent(span)
-    return above.scope.name if above is not None and OPENINFERENCE_SPAN_KIND in above.attributes else ""
+    return (
+        above is None
+        or OPENINFERENCE_SPAN_KIND not in above.attributes
+        or above.scope.name != span.scope.name
+    )
 
 
-def _about(span: Span, kind: ActionKind, surroundings: Surroundings | None = None, **more: Any) -> Action:
+def _about(span: Span, kind: ActionKind, surroundings: Surroundings, **more: Any) -> Action:
     found = agent_name(span, kind, surroundings)
     failed = more.pop("failed", False) or is_failed(span)
     return Action(
@@ -103,7 +120,7 @@ def _about(span: Span, kind: ActionKind, surroundings: Surroundings | None = Non
         kind=kind,
         agent=found.name,
         agent_source=found.source,
-        pseudo_agent=found.name is not None and found.name.startswith("_"),
+        pseudo_agent=is_pseudo_agent(found.name),
         failed=failed,
         error=more.pop("error", "") or (error_of(span) if failed else ""),
         judgements=read_judgements(span),
@@ -111,16 +128,19 @@ def _about(span: Span, kind: ActionKind, surroundings: Surroundings | None = Non
     )
 
 
-def _read_llm(span: Span) -> Action:
-    heard = _flattened(span, INPUT_MESSAGES)
-    said = _flattened(span, OUTPUT_MESSAGES)
+def _read_llm(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
+    heard = flattened(span, INPUT_MESSAGES)
+    said = flattened(span, OUTPUT_MESSAGES)
     if not heard and not said:
         heard, said = conversation_of(span)
+    if span.scope.name == _STRANDS:  # files the history's assistant messages as output
+        heard, said = (*heard, *said[:-1]), said[-1:]
     given, got = text(span.attributes, INPUT_VALUE) or "", text(span.attributes, OUTPUT_VALUE) or ""
     system = "\n".join(message.text for message in heard if message.role == "system")
     return _about(
         span,
-        ActionKind.LLM,
+        kind,
+        surroundings,
         heard=heard,
         said=said,
         input="" if heard else asked(given),
@@ -130,70 +150,33 @@ def _read_llm(span: Span) -> Action:
     )
 
 
-def _flattened(span: Span, prefix: str) -> tuple[Message, ...]:
-    """Return ``<prefix>.<index>.message.*`` as messages, in index order, gaps closed."""
-    found = [_unflatten(fields) for fields in below(span.attributes, prefix).values()]
-    return tuple(message for message in found if message is not None)
-
-
-def _unflatten(fields: Mapping[str, AttributeValue]) -> Message | None:
-    parts: list[object] = []
-    content = fields.get("message.content")
-    pieces = below(fields, "message.contents")
-    if pieces:
-        parts.extend(_content_part(piece) for piece in pieces.values())
-    elif content is not None:
-        parts.append(content)
-    parts.extend(mapping(value) for name, value in fields.items() if name.startswith("function."))  # AutoGen
-    message = message_of({"role": words(fields.get("message.role")), "content": parts or None})
-    if message is None:
-        return None
-    calls = [_call(piece) for piece in below(fields, "message.tool_calls").values()]
-    single = text(fields, "message.function_call_name")
-    if single:
-        calls.append(
-            ToolCall(name=single, arguments=text(fields, "message.function_call_arguments_json") or "")
-        )
-    name = text(fields, "message.name") if message.role == "assistant" else None
-    return Message(
-        role=message.role, text=message.text, calls=(*message.calls, *calls), name=name or message.name
-    )
-
-
-def _content_part(piece: Mapping[str, AttributeValue]) -> str:
-    said = text(piece, "message_content.text")
-    return said if said is not None else f"[{text(piece, 'message_content.type') or 'content'}]"
-
-
-def _call(piece: Mapping[str, AttributeValue]) -> ToolCall:
-    return ToolCall(
-        name=text(piece, "tool_call.function.name") or "",
-        arguments=text(piece, "tool_call.function.arguments", "tool_call.function.arguments_json") or "",
-        call_id=text(piece, "tool_call.id") or "",
-    )
-
-
-def _read_tool(span: Span, surroundings: Surroundings) -> Action:
+def _read_tool(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
     if span.name.startswith(_HANDOFF_SPAN) and span.scope.name == _OPENAI_AGENTS:
         return _read_openai_handoff(span, surroundings)
     name = text(span.attributes, TOOL_NAME, GEN_AI_TOOL_NAME) or span.name.removesuffix(".run")
-    given = text(span.attributes, INPUT_VALUE, GEN_AI_TOOL_CALL_ARGUMENTS, TOOL_PARAMETERS) or ""
-    got = text(span.attributes, OUTPUT_VALUE, GEN_AI_TOOL_CALL_RESULT) or ""
+    given = text(span.attributes, *_ARGUMENTS) or ""
+    got = text(span.attributes, OUTPUT_VALUE, GEN_AI_TOOL_CALL_RESULT) or _documents(span)
     complaint = reported_failure(got)
     target = transfer_target(name, given)
     return _about(
         span,
-        ActionKind.TOOL if target is None else ActionKind.HANDOFF,
+        kind if target is None else ActionKind.HANDOFF,
         surroundings,
         tool=name,
         target=target or delegation_target(name, given),
         call_id=_call_id(span, got),
         input=_arguments(given),
         output=_result(got),
-        failed=bool(complaint),
+        failed=bool(complaint) or span.attributes.get(TOOL_STATUS) == "error",
         error=complaint,
         redacted=is_redacted(given, got),
     )
+
+
+def _documents(span: Span) -> str:
+    """Return what a retriever found."""
+    documents = below(span.attributes, DOCUMENTS).values()
+    return "\n".join(text(fields, "document.content") or "[document]" for fields in documents)
 
 
 def _read_openai_handoff(span: Span, surroundings: Surroundings) -> Action:
@@ -211,7 +194,7 @@ def _read_openai_handoff(span: Span, surroundings: Surroundings) -> Action:
 
 def _call_id(span: Span, result: str) -> str:
     """Return the id of the call; langchain keeps it only inside the result's tool message."""
-    found = text(span.attributes, TOOL_CALL_ID, GEN_AI_TOOL_CALL_ID)
+    found = text(span.attributes, TOOL_CALL_ID, GEN_AI_TOOL_CALL_ID, STRANDS_CALL_ID, CLAUDE_CALL_ID)
     if found is None and '"tool_call_id"' in result:
         message = mapping(result)
         data = message.get("data") or message.get("kwargs") or message
@@ -231,19 +214,25 @@ def _arguments(given: str) -> str:
 
 
 def _result(got: str) -> str:
-    """Return a tool's result; out of langchain's tool message where it is in one."""
+    """Return a tool's result; out of langchain's tool message, or AG2's pair, where it is in one."""
+    pair = items(got)
+    if len(pair) == 2 and isinstance(pair[0], bool) and isinstance(pair[1], dict):
+        return content_of(pair[1])
     value = mapping(got)
     if isinstance(value.get("data"), Mapping) or value.get("type") == "tool" or "lc" in value:
-        message = message_of(value)
-        return message.text if message else got
+        return content_of(value)
     return got
 
 
-def _read_agent(span: Span, surroundings: Surroundings) -> Action:
-    action = _read_top(span, ActionKind.AGENT, surroundings)
+def _read_agent(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
+    action = _read_top(span, kind, surroundings)
     if action.agent is None and span.scope.name == _OPENAI_AGENTS:
         # openai-agents marks its trace as an AGENT too, named after the workflow.
-        return _read_top(span, ActionKind.WORKFLOW, surroundings)
+        return replace(action, kind=ActionKind.WORKFLOW)
+    if not surroundings.children(span) and "tool_calls" in (text(span.attributes, OUTPUT_VALUE) or ""):
+        # AG2's replies have no model call below them; the reply says which tools are asked for.
+        said = messages_of(span.attributes[OUTPUT_VALUE])
+        return replace(action, said=said) if any(message.calls for message in said) else action
     return action
 
 
@@ -275,11 +264,23 @@ def _crew_task(span: Span, got: str) -> str:
     return last_request(messages_of(report.get("messages"))) or words(report.get("description"))
 
 
+def _read_container(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
+    return _about(span, kind, surroundings)
+
+
 def _read_other(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
     given, got = text(span.attributes, INPUT_VALUE) or "", text(span.attributes, OUTPUT_VALUE) or ""
     return _about(
         span, kind, surroundings, input=given, output=got, tool=span.name, redacted=is_redacted(given, got)
     )
 
+
+_READERS: Final[Mapping[ActionKind, Callable[[Span, ActionKind, Surroundings], Action]]] = {
+    ActionKind.LLM: _read_llm,
+    ActionKind.TOOL: _read_tool,
+    ActionKind.AGENT: _read_agent,
+    ActionKind.WORKFLOW: _read_top,
+    ActionKind.CONTAINER: _read_container,
+}
 
 OPENINFERENCE: Final = Dialect(name=NAME, read=read_openinference)

@@ -48,7 +48,7 @@ _PLUMBING_NODES: Final = frozenset(
 """Node names of langgraph's prebuilt agents and tutorials: parts of an agent, not agents."""
 _IN_SPAN_NAME: Final = re.compile(
     r"^(?:(?:invoke_agent|agent_run|agent)[ :]+\[?(?P<after>[^\]]+?)\]?"
-    r"|(?P<before>.+?)(?:\.(?:a?run|run_stream|a?invoke|on_messages|on_messages_stream|kickoff)| run))$"
+    r"|(?P<before>.+?)(?:\.(?:a?run|run_stream|a?invoke|on_messages|on_messages_stream|kickoff|query)| run))$"
 )
 _MAX_ANCESTORS: Final = 16
 """How far up a manager is looked for; smolagents puts one step between."""
@@ -63,7 +63,7 @@ class Found:
     source: AgentSource = AgentSource.SPAN
 
 
-def agent_name(span: Span, kind: ActionKind, surroundings: Surroundings | None) -> Found:
+def agent_name(span: Span, kind: ActionKind, surroundings: Surroundings) -> Found:
     """Return whose span this is, as far as the span itself says."""
     said = text(span.attributes, AGENT_NAME, GEN_AI_AGENT_NAME, PYDANTIC_AGENT_NAME)
     if said is not None:
@@ -99,14 +99,12 @@ def _langgraph_names(metadata: Mapping[str, object]) -> Iterator[str]:
             yield value.partition("|")[0].partition(":")[0] if key == LANGGRAPH_NAMESPACE else value
 
 
-def _managed_agent(span: Span, surroundings: Surroundings | None) -> str | None:
+def _managed_agent(span: Span, surroundings: Surroundings) -> str | None:
     """Return the name under which a smolagents manager knows the agent of ``span``.
 
     Older versions name the span after the agent's class (``ToolCallingAgent.run``). The manager
     lists the names of its agents, and its prompt tells each agent its own.
     """
-    if surroundings is None:
-        return None
     for above in islice(surroundings.ancestors(span), _MAX_ANCESTORS):
         managed = below(above.attributes, MANAGED_AGENTS)
         if managed:

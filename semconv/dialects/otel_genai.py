@@ -14,38 +14,21 @@ from dataclasses import replace
 from typing import Any, Final
 
 from semconv.attributes import (
-    EVENT_GEN_AI_CLIENT_INFERENCE_OPERATION_DETAILS as DETAILS_EVENT,
-)
-from semconv.attributes import (
-    GEN_AI_AGENT_NAME as AGENT_NAME,
-)
-from semconv.attributes import (
-    GEN_AI_INPUT_MESSAGES as INPUT_MESSAGES,
-)
-from semconv.attributes import (
-    GEN_AI_OPERATION_NAME as OPERATION,
-)
-from semconv.attributes import (
-    GEN_AI_OUTPUT_MESSAGES as OUTPUT_MESSAGES,
-)
-from semconv.attributes import (
-    GEN_AI_SYSTEM_INSTRUCTIONS as INSTRUCTIONS,
-)
-from semconv.attributes import (
-    GEN_AI_TOOL_CALL_ARGUMENTS as TOOL_ARGUMENTS,
-)
-from semconv.attributes import (
-    GEN_AI_TOOL_CALL_ID as TOOL_CALL_ID,
-)
-from semconv.attributes import (
-    GEN_AI_TOOL_CALL_RESULT as TOOL_RESULT,
-)
-from semconv.attributes import (
-    GEN_AI_TOOL_NAME as TOOL_NAME,
+    EVENT_GEN_AI_CLIENT_INFERENCE_OPERATION_DETAILS,
+    GEN_AI_AGENT_NAME,
+    GEN_AI_INPUT_MESSAGES,
+    GEN_AI_OPERATION_NAME,
+    GEN_AI_OUTPUT_MESSAGES,
+    GEN_AI_SYSTEM_INSTRUCTIONS,
+    GEN_AI_TOOL_CALL_ARGUMENTS,
+    GEN_AI_TOOL_CALL_ID,
+    GEN_AI_TOOL_CALL_RESULT,
+    GEN_AI_TOOL_NAME,
 )
 from semconv.dialects.action import Action, ActionKind, Dialect, Message
+from semconv.dialects.conversation import body_of, last_answer, last_request
 from semconv.dialects.judging import read_judgements
-from semconv.dialects.messages import body_of, last_answer, last_request, message_of, messages_of
+from semconv.dialects.messages import message_of, messages_of
 from semconv.dialects.payloads import answered, reported_failure
 from semconv.dialects.reading import (
     error_of,
@@ -100,15 +83,15 @@ _PSEUDO_AGENTS: Final = frozenset({"chat_manager"})
 """AG2's group chat; its other bookkeepers (``_User``, ``_Group_Tool_Executor``) start with an underscore."""
 
 
-def read_otel_genai(span: Span, surroundings: Surroundings) -> Action | None:
+def read_otel_genai(span: Span, _: Surroundings) -> Action | None:
     """Read a span that names its ``gen_ai.operation.name``."""
-    operation = text(span.attributes, OPERATION)
+    operation = text(span.attributes, GEN_AI_OPERATION_NAME)
     if operation is None:
         return None
-    return read_operation(span, KINDS.get(operation, ActionKind.CONTAINER), surroundings)
+    return read_operation(span, KINDS.get(operation, ActionKind.CONTAINER))
 
 
-def read_operation(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
+def read_operation(span: Span, kind: ActionKind) -> Action:
     """Read ``gen_ai.*`` as an action of ``kind``; for dialects that add to these conventions."""
     match kind:
         case ActionKind.LLM:
@@ -118,26 +101,31 @@ def read_operation(span: Span, kind: ActionKind, surroundings: Surroundings) -> 
         case ActionKind.HANDOFF:
             return _read_handoff(span)
         case ActionKind.AGENT | ActionKind.WORKFLOW:
-            return _read_agent(span, kind, surroundings)
+            return _read_agent(span, kind)
         case _:
             return _about(span, kind)
 
 
 def _about(span: Span, kind: ActionKind, **more: Any) -> Action:
     """Return an action with what every kind carries: agent, error, judgements."""
-    name = text(span.attributes, AGENT_NAME)
+    name = text(span.attributes, GEN_AI_AGENT_NAME)
     failed = more.pop("failed", False) or is_failed(span) or span.attributes.get(TOOL_STATUS) == "error"
     return Action(
         dialect=NAME,
         kind=kind,
         agent=name,
         agent_source=AgentSource.SPAN,
-        pseudo_agent=name is not None and (name in _PSEUDO_AGENTS or name.startswith("_")),
+        pseudo_agent=is_pseudo_agent(name),
         failed=failed,
         error=more.pop("error", "") or (error_of(span) if failed else ""),
         judgements=read_judgements(span),
         **more,
     )
+
+
+def is_pseudo_agent(name: str | None) -> bool:
+    """Say whether ``name`` is the framework's own bookkeeping rather than an agent of the user's."""
+    return name is not None and (name in _PSEUDO_AGENTS or name.startswith("_"))
 
 
 def _read_llm(span: Span) -> Action:
@@ -148,15 +136,20 @@ def _read_llm(span: Span) -> Action:
         ActionKind.LLM,
         heard=heard,
         said=said,
+        # JSON that a length limit cut short is still worth reading as it stands.
+        input="" if heard else text(span.attributes, GEN_AI_INPUT_MESSAGES) or "",
+        output="" if said else text(span.attributes, GEN_AI_OUTPUT_MESSAGES) or "",
         instructions=instructions_of(span) or system,
         redacted=is_redacted(*(message.text for message in (*heard, *said))),
     )
 
 
 def _read_tool(span: Span) -> Action:
-    name = text(span.attributes, TOOL_NAME) or _after_operation(span.name)
-    arguments = text(span.attributes, TOOL_ARGUMENTS) or _event_text(span, TOOL_MESSAGE_EVENT, "content")
-    result = span.attributes.get(TOOL_RESULT)
+    name = text(span.attributes, GEN_AI_TOOL_NAME) or _after_operation(span.name)
+    arguments = text(span.attributes, GEN_AI_TOOL_CALL_ARGUMENTS) or _event_text(
+        span, TOOL_MESSAGE_EVENT, "content"
+    )
+    result = span.attributes.get(GEN_AI_TOOL_CALL_RESULT)
     if result is None:
         result = _event_text(span, CHOICE_EVENT, "message")
     complaint = reported_failure(result)
@@ -166,7 +159,7 @@ def _read_tool(span: Span) -> Action:
         ActionKind.TOOL if target is None else ActionKind.HANDOFF,
         tool=name,
         target=target or delegation_target(name, arguments),
-        call_id=text(span.attributes, TOOL_CALL_ID) or "",
+        call_id=text(span.attributes, GEN_AI_TOOL_CALL_ID) or "",
         input=arguments,
         output=_result_text(result),
         failed=bool(complaint),
@@ -179,7 +172,7 @@ def _result_text(result: Any) -> str:
     """Return a tool's result, unwrapped: ADK writes ``{"result": …}``, Bedrock ``[{"text": …}]``."""
     value = structured(result)
     if isinstance(value, Mapping) and value.keys() <= {"result", "error", "output"}:
-        return answered(value) if any(value.values()) else ""
+        return words(value.get("result") or value.get("output") or value.get("error"))
     if isinstance(value, list | tuple) and (message := message_of({"role": "tool", "content": value})):
         return message.text
     return words(result)
@@ -188,11 +181,13 @@ def _result_text(result: Any) -> str:
 def _read_handoff(span: Span) -> Action:
     source, target = text(span.attributes, HANDOFF_FROM), text(span.attributes, HANDOFF_TO)
     heard, said = conversation_of(span)
-    action = _about(span, ActionKind.HANDOFF, target=target, input=last_request(heard), output=last_answer(said))
+    action = _about(
+        span, ActionKind.HANDOFF, target=target, input=last_request(heard), output=last_answer(said)
+    )
     return action if source is None else replace(action, agent=source, agent_source=AgentSource.HANDOFF)
 
 
-def _read_agent(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
+def _read_agent(span: Span, kind: ActionKind) -> Action:
     heard, said = conversation_of(span)
     result = text(span.attributes, "final_result")  # pydantic-ai
     return _about(
@@ -203,22 +198,28 @@ def _read_agent(span: Span, kind: ActionKind, surroundings: Surroundings) -> Act
         answer=answered(result) if result else _closing_words(said),
         input=last_request(heard),
         output=result or (body_of(said[-1]) if said else ""),
-        heard=() if surroundings.children(span) else heard,
+        heard=heard,
         said=said,
     )
 
 
 def _closing_words(said: Sequence[Message]) -> str:
-    """Return the last words of an agent or team; AG2 files its whole history as output, the last as user's."""
+    """Return an agent's or team's last words; AG2 files its whole history as output, the last as user's."""
     last = said[-1] if said else None
     return last.text if last is not None and last.text and last.role != "tool" else last_answer(said)
 
 
 def instructions_of(span: Span) -> str:
     """Return the system instructions, from attributes or a joined details event."""
-    value = span.attributes.get(INSTRUCTIONS)
+    value = span.attributes.get(GEN_AI_SYSTEM_INSTRUCTIONS)
     if value is None:
-        value = next((event.attributes.get(INSTRUCTIONS) for event in events_of(span, DETAILS_EVENT)), None)
+        value = next(
+            (
+                event.attributes.get(GEN_AI_SYSTEM_INSTRUCTIONS)
+                for event in events_of(span, EVENT_GEN_AI_CLIENT_INFERENCE_OPERATION_DETAILS)
+            ),
+            None,
+        )
     parts = items(value)
     if not parts:
         return words(value)
@@ -228,8 +229,14 @@ def instructions_of(span: Span) -> str:
 
 def conversation_of(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """Return the messages heard and said: from attributes, else the details event, else message events."""
-    for source in (span.attributes, *(_fields(event) for event in events_of(span, DETAILS_EVENT))):
-        heard, said = messages_of(source.get(INPUT_MESSAGES)), messages_of(source.get(OUTPUT_MESSAGES))
+    for source in (
+        span.attributes,
+        *(_fields(event) for event in events_of(span, EVENT_GEN_AI_CLIENT_INFERENCE_OPERATION_DETAILS)),
+    ):
+        heard, said = (
+            messages_of(source.get(GEN_AI_INPUT_MESSAGES)),
+            messages_of(source.get(GEN_AI_OUTPUT_MESSAGES)),
+        )
         if not heard and (everything := messages_of(source.get("pydantic_ai.all_messages"))):
             heard, said = everything[:1], said or everything[-1:]
         if heard or said:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from semconv.dialects.action import Message
-from semconv.dialects.messages import last_answer, last_request, messages_of
+from semconv.dialects.conversation import last_answer, last_request
+from semconv.dialects.messages import message_of, messages_of
 from semconv.dialects.reading import structured, words
 
 _ASK_KEYS: Final = (
@@ -34,6 +35,8 @@ _ANSWER_KEYS: Final = (
     *("update", "outputs"),
 )
 _ROLE_MARKS: Final = frozenset({"role", "source", "lc", "tool_calls"})
+_FAILURE_MARKS: Final = ('"error"', '"is_error"', '"isError"', "[false,")
+"""Spares parsing what cannot report a failure."""
 _MAX_LEVELS: Final = 8
 
 
@@ -45,6 +48,12 @@ def asked(value: Any) -> str:
 def answered(value: Any) -> str:
     """Return the answer in an output value; the value itself as text where none is recognised."""
     return _inside(value, _ANSWER_KEYS, last_answer)
+
+
+def content_of(value: Any) -> str:
+    """Return the text of a message, whoever's it is; the value itself as text if it is none."""
+    message = message_of(value)
+    return message.text if message is not None else words(value)
 
 
 def _inside(value: Any, keys: Sequence[str], choose: Callable[[Sequence[Message]], str]) -> str:
@@ -88,14 +97,11 @@ def reported_failure(value: Any) -> str:
     A handled error often looks like success: langgraph's tool message has ``"status": "error"``
     under a span that is OK; ADK's result is ``{"error": …}``.
     """
-    if (
-        isinstance(value, str)
-        and '"error"' not in value
-        and '"is_error"' not in value
-        and '"isError"' not in value
-    ):
+    if isinstance(value, str) and not any(mark in value for mark in _FAILURE_MARKS):
         return ""
     value = structured(value)
+    if isinstance(value, list) and len(value) == 2 and value[0] is False:
+        return content_of(value[1])  # AG2 answers (succeeded, message)
     for _ in range(2):
         if not isinstance(value, Mapping):
             return ""

@@ -1,4 +1,4 @@
-"""``python -m tests.backends.picture OUT.svg``: a blamed trace as a real Jaeger holds it, drawn as a waterfall.
+"""``python -m tests.backends.picture OUT.svg``: a blamed trace as a real Jaeger holds it, as a waterfall.
 
 Starts Jaeger, plays the demo into it, asks Jaeger's API for the trace, and draws
 what it answers. Nothing in the picture is made up.
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.backends import install
-from tests.backends.jaeger_query import JaegerQuery, tags_of
+from tests.backends.jaeger_query import JaegerQuery, JaegerSpan, JaegerTrace, tags_of
 from tests.backends.processes import start_jaeger
 
 WIDTH: Final = 1180
@@ -25,6 +25,11 @@ ROW: Final = 26
 LEFT: Final = 360
 TOP: Final = 92
 _FONT: Final = "font-family='ui-sans-serif,system-ui,Segoe UI,Helvetica,Arial,sans-serif'"
+_TITLE: Final = "A failed run in Jaeger, blamed by blamespan"
+_SUBTITLE: Final = (
+    "Drawn from the answer of a real Jaeger's query API. The red row and “failure attribution” are carriers; "
+    "every other span is as the agents sent it."
+)
 _COLOURS: Final = {
     "invoke_workflow": "#64748b",
     "invoke_agent": "#3b82f6",
@@ -55,17 +60,27 @@ class Row:
 
 def main(out: Path) -> None:
     """Make the picture."""
-    with tempfile.TemporaryDirectory() as folder:
-        with start_jaeger(install.build("jaeger"), Path(folder)) as jaeger:
-            endpoint = f"http://127.0.0.1:{jaeger.otlp_grpc_port}"
-            played = subprocess.run(
-                [sys.executable, "-m", "analyzer", "demo", "--format", "json", "--endpoint", endpoint],
-                check=True,
-                capture_output=True,
-                text=True,
-            )
-            verdict = json.loads(played.stdout)
-            trace = JaegerQuery(base_url=f"http://127.0.0.1:{jaeger.query_port}").trace(verdict["trace_id"])
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        start_jaeger(install.build("jaeger"), Path(folder)) as jaeger,
+    ):
+        played = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "analyzer",
+                "demo",
+                "--format",
+                "json",
+                "--endpoint",
+                jaeger.otlp_grpc_endpoint,
+            ],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        verdict = json.loads(played.stdout)
+        trace = JaegerQuery(base_url=f"http://127.0.0.1:{jaeger.query_port}").trace(verdict["trace_id"])
     assert trace is not None
     out.write_text(draw(rows_of(trace)), encoding="utf-8")
     sys.stderr.write(
@@ -73,16 +88,13 @@ def main(out: Path) -> None:
     )
 
 
-def rows_of(trace: dict[str, Any]) -> list[Row]:
+def rows_of(trace: JaegerTrace) -> list[Row]:
     """Return the trace's spans as a tree written down, children by their start."""
-    children: defaultdict[str | None, list[dict[str, Any]]] = defaultdict(list)
+    children: defaultdict[str | None, list[JaegerSpan]] = defaultdict(list)
     ids = {span["spanID"] for span in trace["spans"]}
     for span in trace["spans"]:
-        parents = [
-            ref["spanID"]
-            for ref in span["references"]
-            if ref["refType"] == "CHILD_OF" and ref["spanID"] in ids
-        ]
+        links = [ref["spanID"] for ref in span["references"] if ref["refType"] == "CHILD_OF"]
+        parents = [span_id for span_id in links if span_id in ids]
         children[parents[0] if parents else None].append(span)
     first = min(span["startTime"] for span in trace["spans"])
     stack = [(span, 0) for span in _latest_first(children[None])]
@@ -102,7 +114,7 @@ def rows_of(trace: dict[str, Any]) -> list[Row]:
     return rows
 
 
-def _latest_first(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _latest_first(spans: list[JaegerSpan]) -> list[JaegerSpan]:
     return sorted(spans, key=lambda span: (span["startTime"], span["duration"]), reverse=True)
 
 
@@ -114,9 +126,8 @@ def draw(rows: list[Row]) -> str:
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' {_FONT} font-size='13'>",
         f"<rect width='{WIDTH}' height='{height}' fill='#ffffff'/>",
-        "<text x='24' y='34' font-size='17' font-weight='600' fill='#0f172a'>A failed run in Jaeger, blamed by blamespan</text>",
-        "<text x='24' y='58' fill='#475569'>Drawn from the answer of a real Jaeger's query API. "
-        "The red row and “failure attribution” are carriers; every other span is as the agents sent it.</text>",
+        f"<text x='24' y='34' font-size='17' font-weight='600' fill='#0f172a'>{_TITLE}</text>",
+        f"<text x='24' y='58' fill='#475569'>{_SUBTITLE}</text>",
     ]
     parts += [part for number, row in enumerate(rows) for part in _row(row, TOP + ROW * number, whole)]
     parts += _note(decisive, TOP + ROW * len(rows) + 16)
@@ -129,21 +140,20 @@ def _row(row: Row, top: int, whole: int) -> list[str]:
     red = row.is_carrier and "blame" in row.name
     colour = "#dc2626" if red else "#94a3b8" if row.is_carrier else _colour(row)
     parts = [f"<rect x='0' y='{top}' width='{WIDTH}' height='{ROW}' fill='#fef2f2'/>"] if red else []
-    parts.append(
-        f"<rect x='{start:.1f}' y='{top + 6}' width='{width:.1f}' height='{ROW - 12}' rx='3' fill='{colour}'/>"
-    )
+    box = f"x='{start:.1f}' y='{top + 6}' width='{width:.1f}' height='{ROW - 12}' rx='3'"
+    parts.append(f"<rect {box} fill='{colour}'/>")
     weight = "700" if red else "400"
     fill = "#b91c1c" if red else "#0f172a"
     label = f"! {row.name}" if red else row.name
     parts.append(
-        f"<text x='{24 + 18 * row.depth}' y='{top + 17}' fill='{fill}' font-weight='{weight}'>{escape(label)}</text>"
+        f"<text x='{24 + 18 * row.depth}' y='{top + 17}' fill='{fill}' font-weight='{weight}'>"
+        f"{escape(label)}</text>"
     )
     after = f"{row.duration / 1000:.1f} ms" if row.duration >= 1000 else f"{row.duration} µs"
     if row.tags.get("error") and not row.is_carrier:
         after += "   error"
-    parts.append(
-        f"<text x='{start + width + 6:.1f}' y='{top + 17}' fill='#64748b' font-size='11'>{escape(after)}</text>"
-    )
+    at = f"x='{start + width + 6:.1f}' y='{top + 17}'"
+    parts.append(f"<text {at} fill='#64748b' font-size='11'>{escape(after)}</text>")
     return parts
 
 

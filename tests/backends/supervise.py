@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +63,12 @@ class Server:
 
 @contextmanager
 def running(
-    name: str, command: Sequence[str], *, log: Path, is_ready: Callable[[], bool]
+    name: str,
+    command: Sequence[str],
+    *,
+    log: Path,
+    is_ready: Callable[[], bool],
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
     """Run a server from ready to the end of the block.
 
@@ -72,13 +77,14 @@ def running(
         command: the program and its arguments.
         log: receives stdout and stderr, appended.
         is_ready: asked again and again; an ``OSError`` means not yet.
+        environ: all of its environment; by default ours.
 
     Raises:
         BackendError: it ended, or was not ready within ``READY_S``.
     """
     with log.open("ab") as out:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            command, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
         )
     server = Server(name=name, process=process, log=log)
     try:

@@ -61,7 +61,9 @@ async def test_the_budget_ends_a_run_honestly() -> None:
     found = await attribute_trajectory(RUN, method="judge", model=model, budget_usd=0.5)
     assert found.status is Status.ERROR
     assert model.prompts == []
-    assert (await attribute_trajectory(RUN, method="judge", model=model, budget_usd=None)).status is Status.ATTRIBUTED
+    assert (
+        await attribute_trajectory(RUN, method="judge", model=model, budget_usd=None)
+    ).status is Status.ATTRIBUTED
 
 
 async def test_the_right_answer_is_shown_only_when_allowed() -> None:

@@ -121,13 +121,20 @@ def test_the_same_content_gives_the_same_id_and_other_content_another() -> None:
 
 def test_the_marked_final_answer_is_the_output() -> None:
     read = read_conversation(
-        {"history": [{"role": "A", "content": "hm"}, {"role": "O", "content": "noise\nFINAL ANSWER: 42\nbye"}]}
+        {
+            "history": [
+                {"role": "A", "content": "hm"},
+                {"role": "O", "content": "noise\nFINAL ANSWER: 42\nbye"},
+            ]
+        }
     )
     assert read.trajectory.output == "42"
 
 
 def test_a_sign_off_is_no_answer() -> None:
-    read = read_conversation({"history": [{"role": "A", "content": "it is 42"}, {"role": "A", "content": "TERMINATE"}]})
+    read = read_conversation(
+        {"history": [{"role": "A", "content": "it is 42"}, {"role": "A", "content": "TERMINATE"}]}
+    )
     assert read.trajectory.output == "it is 42"
 
 
@@ -137,7 +144,10 @@ def test_without_a_question_the_first_request_is_the_task() -> None:
 
 
 def test_system_prompts_become_the_agents_instructions() -> None:
-    document = {"history": [{"role": "user", "name": "A", "content": "x"}], "system_prompt": {"A": "be exact"}}
+    document = {
+        "history": [{"role": "user", "name": "A", "content": "x"}],
+        "system_prompt": {"A": "be exact"},
+    }
     assert read_conversation(document).trajectory.steps[0].instructions == "be exact"
 
 

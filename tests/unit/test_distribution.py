@@ -40,5 +40,5 @@ def test_the_command_without_the_server_part_says_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.strip() == (
-        "blamespan: typer is not installed; the command needs: pip install 'blamespan[server]'"
+        "blamespan: typer is not installed; it needs: pip install 'blamespan[server]'"
     )

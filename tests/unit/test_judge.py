@@ -51,7 +51,10 @@ async def test_a_good_answer_is_the_verdict() -> None:
     assert verdict.mode == "wrong_computation"
     assert verdict.fix == "compute 16 x 10 x 3 again"
     assert verdict.evidence == (Evidence(step=3, quote="16 x 10  x 3 = 450"),)
-    assert [(r.step, r.agent, r.probability) for r in verdict.ranking] == [(3, "analyst", 0.8), (0, "planner", 0.1)]
+    assert [(r.step, r.agent, r.probability) for r in verdict.ranking] == [
+        (3, "analyst", 0.8),
+        (0, "planner", 0.1),
+    ]
 
 
 @pytest.mark.parametrize("wrapped", ["```json\n{}\n```", "Sure! Here it is: {} Hope it helps.", "\n\n{}"])

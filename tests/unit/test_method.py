@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import pytest
+
 from analyzer.errors import ModelError, ModelFailure
 from analyzer.method import Budget, Inquiry, Message, Prompt, Reply, answered, attribute
 from analyzer.scripted import ScriptedModel
@@ -81,7 +83,11 @@ async def test_the_budget_stops_before_the_call_that_would_exceed_it() -> None:
 async def test_a_free_or_unpriced_call_is_never_too_dear() -> None:
     model = ScriptedModel(replies=[reply(None)])
     inquest = await attribute(
-        Asks(), TWO_STEPS, model.complete, clock=lambda: 0.0, budget=Budget(usd=0.0, price=lambda _prompt: None)
+        Asks(),
+        TWO_STEPS,
+        model.complete,
+        clock=lambda: 0.0,
+        budget=Budget(usd=0.0, price=lambda _prompt: None),
     )
     assert inquest.attribution.status is Status.ATTRIBUTED
 
@@ -105,9 +111,6 @@ async def test_a_call_that_timed_out_may_have_cost_something() -> None:
 
 def test_an_inquiry_that_asks_nothing_ends_at_once() -> None:
     inquiry = answered(BLAME)
-    try:
+    with pytest.raises(StopIteration) as finished:
         next(inquiry)
-    except StopIteration as finished:
-        assert finished.value is BLAME
-    else:
-        raise AssertionError("it asked something")
+    assert finished.value.value is BLAME

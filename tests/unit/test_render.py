@@ -22,7 +22,9 @@ def test_steps_carry_their_index_and_consecutive_ones_of_an_agent_are_merged() -
         run(step("human", "do it", StepKind.HUMAN), step("a", "one"), step("a", "two"), step("b", "three")),
         max_bytes=PLENTY,
     )
-    lines = [line.removeprefix(rendering.marker).strip() for line in markers(rendering.text, rendering.marker)]
+    lines = [
+        line.removeprefix(rendering.marker).strip() for line in markers(rendering.text, rendering.marker)
+    ]
     assert lines == ["[0] human (human)", "steps 1-2 are all by a", "[1]", "[2]", "[3] b", "end of the run"]
     assert not rendering.truncated
     assert rendering.coverage == 1
@@ -45,7 +47,9 @@ def test_kinds_failures_inputs_and_instructions_are_shown() -> None:
 
 
 def test_what_was_just_said_is_not_said_again_as_input() -> None:
-    rendering = render(run(tool("a", "16 GPUs in all"), step("b", "so", input="16 GPUs in all")), max_bytes=PLENTY)
+    rendering = render(
+        run(tool("a", "16 GPUs in all"), step("b", "so", input="16 GPUs in all")), max_bytes=PLENTY
+    )
     assert rendering.text.count("16 GPUs in all") == 1
 
 

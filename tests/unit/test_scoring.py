@@ -10,10 +10,29 @@ from analyzer.conversation import Label
 from analyzer.scoring import Score, brier, calibration_error, score, summarise, wilson
 from semconv.model import Abstention, Attribution, Blame, Effort, Ranked, Status
 
-KEYS = (
-    "dataset subset n method model step_accuracy step_accuracy_ci agent_accuracy agent_accuracy_ci joint_accuracy"
-    " top3_step_accuracy within undetermined errors brier ece calls input_tokens output_tokens cost_usd duration_s"
-).split()
+KEYS = [
+    "dataset",
+    "subset",
+    "n",
+    "method",
+    "model",
+    "step_accuracy",
+    "step_accuracy_ci",
+    "agent_accuracy",
+    "agent_accuracy_ci",
+    "joint_accuracy",
+    "top3_step_accuracy",
+    "within",
+    "undetermined",
+    "errors",
+    "brier",
+    "ece",
+    "calls",
+    "input_tokens",
+    "output_tokens",
+    "cost_usd",
+    "duration_s",
+]
 
 
 def blamed(agent: str, step: int, confidence: float = 0.5, ranked: tuple[int, ...] = ()) -> Attribution:
@@ -87,7 +106,12 @@ def test_an_unknown_cost_makes_the_sum_unknown() -> None:
 
 def test_no_runs_have_no_shares() -> None:
     line = summed()
-    assert (line["n"], line["step_accuracy"], line["step_accuracy_ci"], line["brier"]) == (0, None, None, None)
+    assert (line["n"], line["step_accuracy"], line["step_accuracy_ci"], line["brier"]) == (
+        0,
+        None,
+        None,
+        None,
+    )
 
 
 def test_wilson_gives_the_published_interval() -> None:

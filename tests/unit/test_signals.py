@@ -63,13 +63,19 @@ def test_a_figure_from_nowhere_is_blamed_where_it_comes_in() -> None:
 
 def test_a_figure_that_a_tool_gave_is_not_from_nowhere() -> None:
     trajectory = run(
-        step("a", "call price()"), tool("a", "price: 450"), step("a", "It is 450."), task="price?", output="450."
+        step("a", "call price()"),
+        tool("a", "price: 450"),
+        step("a", "It is 450."),
+        task="price?",
+        output="450.",
     )
     assert not [f for f in findings(read(trajectory)) if f.signal == "unsupported_figure"]
 
 
 def test_the_crash_that_ends_the_run_is_blamed() -> None:
-    verdict = blame(run(step("planner", "plan"), step("researcher", "call lookup"), failed_tool("researcher")))
+    verdict = blame(
+        run(step("planner", "plan"), step("researcher", "call lookup"), failed_tool("researcher"))
+    )
     assert (verdict.agent, verdict.step) == ("researcher", 2)
     assert verdict.mode == "unhandled_error"
     assert verdict.confidence > 0.6
@@ -132,7 +138,9 @@ def test_putting_the_task_is_no_action_unless_a_tool_answers_it() -> None:
 
 def test_handing_over_is_coordination() -> None:
     trajectory = run(
-        step("triage", "call transfer_to_b"), step("triage", "to b", StepKind.HANDOFF, target="b"), step("b", "x")
+        step("triage", "call transfer_to_b"),
+        step("triage", "to b", StepKind.HANDOFF, target="b"),
+        step("b", "x"),
     )
     assert read(trajectory).roles == (Role.COORDINATING, Role.COORDINATING, Role.ACTING)
     assert blame(trajectory).agent == "b"

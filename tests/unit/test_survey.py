@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from semconv.markers import OWN_CALL_TRACE_PREFIX
 from semconv.model import SpanId
 from tests.otlp_requests import (
     REMOTE_PARENT,
+    as_the_collector_writes,
     log_request,
     many_spans,
     metric_request,
@@ -234,3 +236,57 @@ def test_every_recorded_framework_is_recognised() -> None:
         found = survey(body) if signal is Signal.TRACES else survey_logs(body)
         assert found.traces, path.name
         assert all(note.is_agent for note in found.traces), path.name
+
+
+LOOKS_LIKE_ONE = {"sql": "gen_ai.x", "http.url": "/docs/gen_ai.operation.name"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(request(span(1), span(2, parent=1), span(3, trace=2, parent=7)), id="no agent"),
+        pytest.param(request(span(1, attributes=LOOKS_LIKE_ONE)), id="a marker in a value"),
+        pytest.param(
+            request(span(1, attributes=LOOKS_LIKE_ONE | WORKFLOW), span(2, parent=1, attributes=AGENT)),
+            id="marked attributes",
+        ),
+        pytest.param(
+            request(span(1, attributes={"empty": ""} | WORKFLOW)), id="a marker behind an empty text"
+        ),
+        pytest.param(request(span(1), span(2, parent=1), scope="openinference.x"), id="a marked scope"),
+        pytest.param(
+            request(span(1, parent=7, attributes=AGENT, flags=REMOTE_PARENT), span(2, trace_state="a=b")),
+            id="a remote parent",
+        ),
+        pytest.param(
+            request(
+                span(1, trace_state="a=b", attributes=WORKFLOW),
+                span(2, parent=1, trace_state="a=b"),
+                span(0x2200, parent=0x2200),
+                span(4, parent=0x2208),
+                span(5, name=""),
+                span(6, name='ends in "\x08'),
+            ),
+            id="all that stands between ids and name",
+        ),
+        pytest.param(
+            request(span(1, attributes=WORKFLOW), span(2, parent=1, attributes={"blamespan.carrier": True})),
+            id="a carrier",
+        ),
+        pytest.param(request(span(1, parent=2, attributes=AGENT), scope="blamespan"), id="our scope"),
+        pytest.param(many_spans(40, traces=3, payload=300), id="many"),
+    ],
+)
+def test_the_collectors_order_of_fields_is_surveyed_the_same(body: bytes) -> None:
+    usual, falling = survey(body), survey(as_the_collector_writes(body))
+    assert [replace(note, byte_count=0) for note in falling.traces] == [
+        replace(note, byte_count=0) for note in usual.traces
+    ]
+    assert (falling.item_count, falling.invalid) == (usual.item_count, usual.invalid)
+
+
+def test_a_trace_is_taken_out_of_a_request_in_the_collectors_order() -> None:
+    body = as_the_collector_writes(request(*(span(n, trace=n % 3 + 1) for n in range(1, 10))))
+    assert numbers_in(extract(Signal.TRACES, body, [trace_name(2)])) == [1, 4, 7]
+    assert numbers_in(without(Signal.TRACES, body, [trace_name(2)])) == [2, 3, 5, 6, 8, 9]
+    assert drop_invalid(body) == (body, 0)

@@ -15,7 +15,9 @@ def test_a_run_that_nobody_finds_fault_with_did_not_fail() -> None:
 
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_what_the_run_states_decides_with_its_source(outcome: Outcome) -> None:
-    finding = triage(run(step("a", "x"), outcome=outcome, outcome_source=OutcomeSource.EVALUATOR, output="error"))
+    finding = triage(
+        run(step("a", "x"), outcome=outcome, outcome_source=OutcomeSource.EVALUATOR, output="error")
+    )
     assert finding.failed is (outcome is Outcome.FAILURE)
     assert finding.source is OutcomeSource.EVALUATOR
     assert "evaluator" in finding.reason
@@ -29,7 +31,7 @@ def test_what_the_run_states_decides_with_its_source(outcome: Outcome) -> None:
         ("480.00 dollars for 16 gpus", False),
     ],
 )
-def test_the_answer_is_compared_with_the_right_one(output: str, failed: bool) -> None:
+def test_the_answer_is_compared_with_the_right_one(output: str, *, failed: bool) -> None:
     finding = triage(run(step("a", output), output=output, reference="16 GPUs, $480"))
     assert finding.failed is failed
     assert finding.source is OutcomeSource.REFERENCE
@@ -87,7 +89,9 @@ def test_an_answer_that_sounds_like_a_failure_is_one_by_guess(output: str) -> No
     assert finding.source is OutcomeSource.HEURISTIC
 
 
-@pytest.mark.parametrize("output", ["The error rate is 5 %.", "Turn left at the sign.", "I cannot stress this enough: 7."])
+@pytest.mark.parametrize(
+    "output", ["The error rate is 5 %.", "Turn left at the sign.", "I cannot stress this enough: 7."]
+)
 def test_an_answer_about_errors_is_none(output: str) -> None:
     assert not triage(run(step("a", output), output=output)).failed
 

@@ -1,0 +1,58 @@
+"""TRAIL's 74 real traces (OpenInference, smolagents): no crash, no warning, the annotated spans are steps.
+
+Source: TRAIL, arXiv:2505.08638.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import json
+from typing import Any
+
+from collector_processor.rebuild import Run
+from tests.contract.recorded import SHARED, needs_shared, runs_in
+
+pytestmark = needs_shared
+
+TRACES = SHARED / "datasets" / "trail_otlp"
+ROWS = SHARED / "datasets" / "trail.dev.jsonl.gz"
+
+
+@functools.cache
+def rebuilt() -> dict[str, tuple[Run, ...]]:
+    return {path.name.partition(".")[0]: runs_in(path) for path in sorted(TRACES.iterdir())}
+
+
+@functools.cache
+def rows() -> dict[str, Any]:
+    lines = gzip.decompress(ROWS.read_bytes()).decode().splitlines()
+    return {row["id"].rpartition("/")[2]: row for row in map(json.loads, lines)}
+
+
+def test_each_trace_is_one_run_without_warnings() -> None:
+    assert len(rebuilt()) == 74
+    for runs in rebuilt().values():
+        (run,) = runs
+        assert run.trajectory.warnings == ()
+        assert run.trajectory.complete
+        assert run.trajectory.task
+
+
+def test_annotated_errors_are_steps() -> None:
+    """What is missing are final-answer tools, which are no steps."""
+    steps = {
+        trace_id: {step.span_id for run in runs for step in run.trajectory.steps}
+        for trace_id, runs in rebuilt().items()
+    }
+    errors = [
+        (trace_id, error["span_id"]) for trace_id, row in rows().items() for error in row["meta"]["errors"]
+    ]
+    found = sum(1 for trace_id, span_id in errors if span_id in steps[trace_id])
+    print(f"{found} of {len(errors)} annotated errors are steps")
+    assert found / len(errors) >= 0.95
+
+
+def test_the_managed_agent_has_its_own_name_not_its_class() -> None:
+    agents = {step.agent for runs in rebuilt().values() for step in runs[0].trajectory.steps}
+    assert agents == {"CodeAgent", "search_agent", "unknown"}

@@ -1,0 +1,153 @@
+"""Every framework's way of writing a message becomes the same message."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from semconv.dialects.conversation import last_request, render
+from semconv.dialects.messages import message_of, messages_of
+
+HELLO = ("user", "hello", ())
+CALL = ("assistant", "", ("search",))
+RESULT = ("tool", "found", ())
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param(
+            {"role": "user", "parts": [{"type": "text", "content": "hello"}]}, HELLO, id="opentelemetry"
+        ),
+        pytest.param({"role": "user", "content": "hello"}, HELLO, id="openai"),
+        pytest.param(
+            {"role": "user", "content": [{"type": "input_text", "text": "hello"}]}, HELLO, id="responses"
+        ),
+        pytest.param({"role": "user", "content": [{"text": "hello"}]}, HELLO, id="bedrock"),
+        pytest.param({"role": "user", "parts": [{"text": "hello"}]}, HELLO, id="gemini"),
+        pytest.param(
+            {"type": "human", "data": {"content": "hello", "type": "human"}}, HELLO, id="langchain state"
+        ),
+        pytest.param(
+            {"lc": 1, "kwargs": {"content": "hello", "type": "human"}}, HELLO, id="langchain constructor"
+        ),
+        pytest.param({"source": "user", "content": "hello", "type": "TextMessage"}, HELLO, id="autogen"),
+        pytest.param(json.dumps({"role": "user", "content": "hello"}), HELLO, id="as json"),
+        pytest.param(
+            {
+                "role": "assistant",
+                "parts": [{"type": "tool_call", "name": "search", "arguments": {}, "id": "1"}],
+            },
+            CALL,
+            id="opentelemetry call",
+        ),
+        pytest.param(
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "1", "function": {"name": "search"}}],
+            },
+            CALL,
+            id="openai call",
+        ),
+        pytest.param({"type": "function_call", "name": "search", "call_id": "1"}, CALL, id="responses call"),
+        pytest.param(
+            {"role": "assistant", "content": [{"type": "tool_use", "name": "search"}]},
+            CALL,
+            id="anthropic call",
+        ),
+        pytest.param(
+            {"role": "assistant", "content": [{"toolUse": {"name": "search"}}]}, CALL, id="bedrock call"
+        ),
+        pytest.param(
+            {"role": "model", "parts": [{"functionCall": {"name": "search"}}]}, CALL, id="gemini call"
+        ),
+        pytest.param(
+            {"source": "a", "content": [{"id": "1", "name": "search", "arguments": ""}]},
+            CALL,
+            id="autogen call",
+        ),
+        pytest.param(
+            {"role": "tool", "parts": [{"type": "tool_call_response", "response": "found"}]},
+            RESULT,
+            id="otel result",
+        ),
+        pytest.param({"role": "tool", "tool_call_id": "1", "content": "found"}, RESULT, id="openai result"),
+        pytest.param({"type": "function_call_output", "output": "found"}, RESULT, id="responses result"),
+        pytest.param(
+            {"role": "user", "content": [{"toolResult": {"content": [{"text": "found"}]}}]},
+            RESULT,
+            id="bedrock result",
+        ),
+        pytest.param(
+            {"type": "tool", "data": {"content": "found", "type": "tool"}}, RESULT, id="langchain result"
+        ),
+        pytest.param(
+            {"source": "a", "content": [{"call_id": "1", "content": "found", "is_error": True}]},
+            RESULT,
+            id="autogen result",
+        ),
+    ],
+)
+def test_a_message_is_read(value: Any, expected: tuple[str, str, tuple[str, ...]]) -> None:
+    message = message_of(value)
+    assert message is not None
+    assert (message.role, message.text, tuple(call.name for call in message.calls)) == expected
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        None,
+        7,
+        True,
+        "",
+        "plain",
+        b"raw",
+        [],
+        {},
+        [[]],
+        {"role": 3},
+        {"parts": 5},
+        {"content": {"a": 1}},
+        "[{",
+        '{"role":',
+    ],
+)
+def test_odd_values_never_raise(odd: Any) -> None:
+    assert isinstance(messages_of(odd), tuple)
+    assert isinstance(render(messages_of(odd)), str)
+
+
+def test_images_are_named_and_not_dumped() -> None:
+    message = message_of(
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:" + "x" * 99}}]}
+    )
+    assert message is not None
+    assert message.text == "[image_url]"
+
+
+def test_a_tools_json_result_is_not_taken_for_parts() -> None:
+    rows = json.dumps([{"type": "event", "id": 1}, {"type": "event", "id": 2}])
+    message = message_of({"role": "tool", "content": rows})
+    assert message is not None
+    assert message.text == rows
+
+
+def test_deeply_nested_json_is_taken_as_text() -> None:
+    deep = "[" * 100_000
+    assert messages_of(deep) == ()
+
+
+def test_the_request_is_the_first_words_of_the_last_turn() -> None:
+    conversation = [
+        {"role": "user", "content": "first question"},
+        {"role": "assistant", "content": "answer"},
+        {"role": "user", "content": "second question"},
+        {"role": "user", "content": "context: nothing"},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]},
+        {"role": "tool", "content": "r"},
+    ]
+    assert last_request(messages_of(conversation)) == "second question"

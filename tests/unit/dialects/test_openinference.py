@@ -1,0 +1,253 @@
+"""Where each OpenInference instrumentation puts agent, texts, errors and handoffs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from semconv.dialects import Action, ActionKind, Surroundings, read_action
+from semconv.model import AgentSource, Span
+from tests.factories import openinference, span
+
+
+def read(made: Span, *others: Span) -> Action:
+    action = read_action(made, Surroundings([made, *others]))
+    assert action is not None
+    return action
+
+
+def metadata(**fields: Any) -> dict[str, str]:
+    return {"metadata": json.dumps(fields)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "attributes", "agent", "source"),
+    [
+        pytest.param(
+            "AGENT", "triage", {"agent.name": "triage"}, "triage", AgentSource.SPAN, id="openai-agents"
+        ),
+        pytest.param(
+            "AGENT", "x", {"graph.node.id": "analyst"}, "analyst", AgentSource.SPAN, id="crewai, autogen"
+        ),
+        pytest.param(
+            "AGENT", "a.run", {"agent.name": "a", "graph.node.id": "9f" * 8}, "a", AgentSource.SPAN, id="agno"
+        ),
+        pytest.param(
+            "LLM", "chat", {"gen_ai.agent.name": "a"}, "a", AgentSource.SPAN, id="pydantic-ai, strands"
+        ),
+        pytest.param(
+            "LLM",
+            "m",
+            metadata(lc_agent_name="a", langgraph_node="model"),
+            "a",
+            AgentSource.METADATA,
+            id="langchain agent",
+        ),
+        pytest.param(
+            "LLM",
+            "m",
+            metadata(langgraph_checkpoint_ns="a:1|model:2"),
+            "a",
+            AgentSource.METADATA,
+            id="langgraph namespace",
+        ),
+        pytest.param(
+            "LLM", "m", metadata(langgraph_node="writer"), "writer", AgentSource.METADATA, id="langgraph node"
+        ),
+        pytest.param(
+            "LLM",
+            "m",
+            metadata(langgraph_checkpoint_ns="tools:1", langgraph_node="tools"),
+            None,
+            AgentSource.SPAN,
+            id="plumbing node",
+        ),
+        pytest.param("LLM", "m", {"metadata": "not json"}, None, AgentSource.SPAN, id="broken metadata"),
+        pytest.param("AGENT", "researcher.run", {}, "researcher", AgentSource.SPAN_NAME, id="smolagents"),
+        pytest.param("AGENT", "agent_run [critic]", {}, "critic", AgentSource.SPAN_NAME, id="google-adk"),
+        pytest.param(
+            "AGENT",
+            "x",
+            {"graph.node.id": "9f8e7d6c5b4a39281706"},
+            "x",
+            AgentSource.SPAN_NAME,
+            id="a hash is no name",
+        ),
+        pytest.param("CHAIN", "turn", {}, None, AgentSource.SPAN, id="a chain is nobody's"),
+    ],
+)
+def test_the_agent_is_found(
+    kind: str, name: str, attributes: dict[str, Any], agent: str | None, source: AgentSource
+) -> None:
+    action = read(openinference(2, kind, name=name, attributes=attributes))
+    assert action.agent == agent
+    if agent is not None:
+        assert action.agent_source is source
+
+
+def test_an_agent_known_only_by_its_class_is_called_what_its_manager_calls_it() -> None:
+    manager = openinference(
+        1,
+        "AGENT",
+        parent=None,
+        name="CodeAgent.run",
+        attributes={
+            "smolagents.managed_agents.0.name": "searcher",
+            "smolagents.managed_agents.1.name": "writer",
+        },
+    )
+    step = openinference(2, "CHAIN", parent=1)
+    told = json.dumps({"task": "You're a helpful agent named 'writer'."})
+    managed = openinference(
+        3, "AGENT", parent=2, name="ToolCallingAgent.run", attributes={"input.value": told}
+    )
+    assert read(managed, manager, step).agent == "writer"
+
+
+def test_openai_agents_trace_is_the_workflow() -> None:
+    root = openinference(1, "AGENT", parent=None, framework="openai_agents", name="Agent workflow")
+    assert read(root).kind is ActionKind.WORKFLOW
+
+
+def test_openai_agents_handoff_says_from_whom_to_whom() -> None:
+    action = read(
+        openinference(
+            2,
+            "TOOL",
+            framework="openai_agents",
+            name="handoff to researcher",
+            attributes={"input.value": "triage", "output.value": "researcher"},
+        )
+    )
+    assert (action.kind, action.target) == (ActionKind.HANDOFF, "researcher")
+
+
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        pytest.param(
+            {"type": "tool", "data": {"content": "timed out", "status": "error"}}, "timed out", id="langgraph"
+        ),
+        pytest.param({"error": "timed out"}, "timed out", id="adk"),
+        pytest.param([False, {"role": "function", "content": "timed out"}], "timed out", id="ag2"),
+        pytest.param({"status": "ok", "error": None}, "", id="none"),
+        pytest.param({"rows": [{"error": "in a row"}]}, "", id="an error among the data"),
+        pytest.param("plain", "", id="text"),
+    ],
+)
+def test_an_error_that_was_handled_is_still_seen(result: Any, error: str) -> None:
+    value = result if isinstance(result, str) else json.dumps(result)
+    action = read(openinference(2, "TOOL", attributes={"tool.name": "search", "output.value": value}))
+    assert (action.failed, action.error) == (bool(error), error)
+
+
+def test_langchains_tool_message_gives_result_and_call_id() -> None:
+    message = {"type": "tool", "data": {"content": "16", "tool_call_id": "c1", "type": "tool"}}
+    action = read(
+        openinference(2, "TOOL", attributes={"tool.name": "t", "output.value": json.dumps(message)})
+    )
+    assert (action.output, action.call_id) == ("16", "c1")
+
+
+def test_smolagents_arguments_are_unwrapped() -> None:
+    wrapped = json.dumps({"args": [], "sanitize_inputs_outputs": True, "kwargs": {"name": "Falcon"}})
+    action = read(openinference(2, "TOOL", attributes={"tool.name": "t", "input.value": wrapped}))
+    assert json.loads(action.input) == {"name": "Falcon"}
+
+
+def test_ag2s_call_and_pair_are_unwrapped() -> None:
+    action = read(
+        openinference(
+            2,
+            "TOOL",
+            attributes={
+                "tool.name": "t",
+                "agent.name": "_Group_Tool_Executor",
+                "tool_call.function.arguments": '{"name": "Falcon"}',
+                "input.value": '{"name": "t", "arguments": "{}"}',
+                "output.value": json.dumps([True, {"role": "function", "content": "16"}]),
+            },
+        )
+    )
+    assert (action.input, action.output, action.pseudo_agent) == ('{"name": "Falcon"}', "16", True)
+
+
+def test_messages_with_gaps_and_odd_types_are_read() -> None:
+    attributes = {
+        "llm.input_messages.0.message.role": "system",
+        "llm.input_messages.0.message.content": "be brief",
+        "llm.input_messages.7.message.role": "user",
+        "llm.input_messages.7.message.contents.0.message_content.type": "text",
+        "llm.input_messages.7.message.contents.0.message_content.text": "hello",
+        "llm.input_messages.7.message.contents.1.message_content.type": "image",
+        "llm.input_messages.9.function.0": '{"content": "late", "call_id": "c", "is_error": true}',
+        "llm.input_messages.x.message.role": "user",
+        "llm.input_messages": 5,
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": 42,
+        "llm.output_messages.0.message.tool_calls.3.tool_call.function.name": "t",
+    }
+    action = read(openinference(2, "LLM", attributes=attributes))
+    assert [(each.role, each.text) for each in action.heard] == [
+        ("system", "be brief"),
+        ("user", "hello\n[image]"),
+        ("tool", "late"),
+    ]
+    assert action.instructions == "be brief"
+    assert action.said[0].text == "42"
+    assert [call.name for call in action.requested] == ["t"]
+
+
+def test_strands_history_filed_as_output_is_put_back() -> None:
+    attributes = {
+        f"llm.output_messages.{index}.message.{key}": value
+        for index, words in enumerate(("earlier", "now"))
+        for key, value in (("role", "assistant"), ("content", words))
+    }
+    made = span(
+        2, attributes={"openinference.span.kind": "LLM", **attributes}, scope="strands.telemetry.tracer"
+    )
+    action = read(made)
+    assert [each.text for each in action.said] == ["now"]
+    assert [each.text for each in action.heard] == ["earlier"]
+
+
+def test_a_crews_tasks_are_its_task() -> None:
+    tasks = json.dumps([{"description": "Find it."}, {"description": "Compute it."}])
+    action = read(openinference(1, "CHAIN", parent=None, attributes={"crew_tasks": tasks}))
+    assert (action.kind, action.task) == (ActionKind.WORKFLOW, "Find it.\nCompute it.")
+
+
+def test_an_agent_that_version_skew_calls_a_model_is_an_agent() -> None:
+    action = read(
+        openinference(2, "LLM", name="invoke_agent a", attributes={"gen_ai.operation.name": "invoke_agent"})
+    )
+    assert action.kind is ActionKind.AGENT
+
+
+@pytest.mark.parametrize(
+    ("value", "task"),
+    [
+        pytest.param({"task": "do it", "stream": False}, "do it", id="smolagents, autogen"),
+        pytest.param(
+            {"messages": [{"type": "human", "data": {"content": "do it"}}]}, "do it", id="langgraph"
+        ),
+        pytest.param(
+            {"new_message": {"role": "user", "parts": [{"text": "do it"}]}}, "do it", id="google-adk"
+        ),
+        pytest.param([{"role": "user", "content": "do it"}], "do it", id="messages"),
+        pytest.param("do it", "do it", id="text"),
+        pytest.param({"x": 1}, '{"x": 1}', id="unrecognised"),
+    ],
+)
+def test_the_task_is_found_in_the_input(value: Any, task: str) -> None:
+    text = value if isinstance(value, str) else json.dumps(value)
+    assert read(openinference(1, "AGENT", parent=None, attributes={"input.value": text})).task == task
+
+
+@pytest.mark.parametrize("kind", ["UNKNOWN", "", 7, None])
+def test_an_unknown_kind_is_not_ours(kind: Any) -> None:
+    made = span(1, attributes={"openinference.span.kind": kind})
+    assert read_action(made, Surroundings([made])) is None

@@ -1,0 +1,200 @@
+"""The official conventions and our own, in every form their content takes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from semconv.dialects import Action, ActionKind, Surroundings, read_action
+from semconv.model import AgentSource, Event, Outcome, OutcomeSource, Span
+from tests.factories import agent, chat, messages, said, span, tool, workflow
+
+
+def read(made: Span) -> Action:
+    action = read_action(made, Surroundings([made]))
+    assert action is not None
+    return action
+
+
+def operation(name: str, **attributes: Any) -> Span:
+    return span(1, attributes={"gen_ai.operation.name": name, **attributes})
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("chat", ActionKind.LLM),
+        ("generate_content", ActionKind.LLM),
+        ("text_completion", ActionKind.LLM),
+        ("execute_tool", ActionKind.TOOL),
+        ("invoke_agent", ActionKind.AGENT),
+        ("invoke_workflow", ActionKind.WORKFLOW),
+        ("create_agent", ActionKind.SETUP),
+        ("embeddings", ActionKind.CONTAINER),
+        ("something_new", ActionKind.CONTAINER),
+    ],
+)
+def test_the_operation_says_the_kind(name: str, kind: ActionKind) -> None:
+    assert read(operation(name)).kind is kind
+
+
+SPOKEN = [said("user", "hello")]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(operation("chat", **{"gen_ai.input.messages": json.dumps(SPOKEN)}), id="json"),
+        pytest.param(operation("chat", **{"gen_ai.input.messages": tuple(SPOKEN)}), id="structured"),
+        pytest.param(
+            chat(1, events=[Event(name="gen_ai.user.message", attributes={"content": "hello"})]),
+            id="span event",
+        ),
+        pytest.param(
+            chat(
+                1, events=[Event(name="gen_ai.user.message", attributes={"content": '[{"text": "hello"}]'})]
+            ),
+            id="strands' span event",
+        ),
+        pytest.param(
+            chat(1, logs=[Event(name="gen_ai.user.message", body={"content": "hello"})]),
+            id="log event with a body",
+        ),
+        pytest.param(
+            chat(
+                1,
+                logs=[
+                    Event(
+                        name="gen_ai.client.inference.operation.details",
+                        attributes={"gen_ai.input.messages": json.dumps(SPOKEN)},
+                    )
+                ],
+            ),
+            id="details event",
+        ),
+    ],
+)
+def test_messages_are_found_wherever_they_are(made: Span) -> None:
+    assert [(each.role, each.text) for each in read(made).heard] == [("user", "hello")]
+
+
+def test_a_choice_event_is_what_was_said() -> None:
+    choice = Event(
+        name="gen_ai.choice", attributes={"message": '[{"toolUse": {"name": "t", "input": {"a": 1}}}]'}
+    )
+    assert [call.name for call in read(chat(1, events=[choice])).requested] == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("result", "output", "error"),
+    [
+        pytest.param("16 GPUs", "16 GPUs", "", id="text"),
+        pytest.param('{"result": "16 GPUs"}', "16 GPUs", "", id="adk"),
+        pytest.param('{"result": null}', "", "", id="adk, nothing"),
+        pytest.param('{"error": "late"}', "late", "late", id="adk error"),
+        pytest.param('[{"text": "16 GPUs"}]', "16 GPUs", "", id="bedrock"),
+        pytest.param('{"rows": 3}', '{"rows": 3}', "", id="json"),
+    ],
+)
+def test_a_tools_result_is_unwrapped(result: str, output: str, error: str) -> None:
+    action = read(tool(1, "search", result=result, arguments="{}", call_id="c1"))
+    assert (action.output, action.error, action.tool, action.call_id) == (output, error, "search", "c1")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "error"),
+    [({"error.type": "ExecutionError"}, "ExecutionError"), ({"gen_ai.tool.status": "error"}, "")],
+)
+def test_a_failure_is_seen_without_an_error_status(attributes: dict[str, str], error: str) -> None:
+    action = read(operation("execute_tool", **attributes))
+    assert action.failed
+    assert action.error == error
+
+
+def test_ag2s_bookkeepers_are_pseudo_agents() -> None:
+    for name in ("_Group_Tool_Executor", "chat_manager", "_User"):
+        assert read(agent(1, name)).pseudo_agent
+    assert not read(agent(1, "analyst")).pseudo_agent
+
+
+def test_an_agents_answer_may_be_filed_as_the_users() -> None:
+    """AG2's root: the whole history, the last message under the wrong role."""
+    history = messages(said("assistant", "question"), said("tool", "16"), said("user", "final answer"))
+    assert read(workflow()).answer == ""
+    assert read(operation("conversation", **{"gen_ai.output.messages": history})).answer == "final answer"
+
+
+def test_our_own_task_attributes_win() -> None:
+    made = workflow(task="as heard", answer="as said")
+    ours = span(
+        1,
+        attributes={
+            **made.attributes,
+            "blamespan.task.input": "the task",
+            "blamespan.task.output": "the output",
+            "blamespan.task.reference": "42",
+            "blamespan.task.outcome": "failure",
+            "blamespan.task.outcome.source": "user",
+        },
+    )
+    action = read(ours)
+    assert (action.dialect, action.kind, action.task, action.answer) == (
+        "blamespan",
+        ActionKind.WORKFLOW,
+        "the task",
+        "the output",
+    )
+    assert (action.reference, action.outcome, action.outcome_source) == (
+        "42",
+        Outcome.FAILURE,
+        OutcomeSource.USER,
+    )
+
+
+def test_an_unknown_outcome_is_none() -> None:
+    action = read(span(1, attributes={"blamespan.task.outcome": "so so", "blamespan.task.outcome.source": 3}))
+    assert (action.outcome, action.outcome_source) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "agent_name", "source"),
+    [
+        ({"blamespan.handoff.source": "a", "gen_ai.agent.name": "a"}, "a", AgentSource.SPAN),
+        ({"blamespan.handoff.source": "a"}, "a", AgentSource.HANDOFF),
+        ({}, None, AgentSource.SPAN),
+    ],
+)
+def test_our_own_handoff(attributes: dict[str, str], agent_name: str | None, source: AgentSource) -> None:
+    made = span(
+        1,
+        scope="blamespan.instrument",
+        attributes={
+            "blamespan.handoff.target": "b",
+            "gen_ai.input.messages": messages(said("user", "please write")),
+            **attributes,
+        },
+    )
+    action = read(made)
+    assert (action.kind, action.target, action.input) == (ActionKind.HANDOFF, "b", "please write")
+    assert (action.agent, action.agent_source) == (agent_name, source)
+
+
+def test_a_model_call_that_hands_over_is_a_model_call() -> None:
+    assert read(operation("chat", **{"blamespan.handoff.target": "b"})).kind is ActionKind.LLM
+
+
+@pytest.mark.parametrize("odd", [5, True, b"raw", (), {}, "[", None, ({"role": 1},), ("x", 3)])
+def test_odd_values_never_raise(odd: Any) -> None:
+    names = (
+        *(
+            "gen_ai.input.messages",
+            "gen_ai.output.messages",
+            "gen_ai.system_instructions",
+            "gen_ai.agent.name",
+        ),
+        *("gen_ai.tool.name", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result", "final_result"),
+    )
+    for name in ("chat", "execute_tool", "invoke_agent", "invoke_workflow", "agent_handoff"):
+        assert isinstance(read(operation(name, **dict.fromkeys(names, odd))), Action)

@@ -1,0 +1,164 @@
+"""The outbox's way out: at least once, in order, the same bytes, and nobody waits for another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Set as AbstractSet
+
+import pytest
+
+from collector_processor.delivery import FIRST_WAIT_S, LONGEST_WAIT_S, OutboxDelivery
+from collector_processor.exporters.memory import MemoryExporter
+from collector_processor.otlp import (
+    NO_TENANT,
+    Delivered,
+    NoSuchService,
+    Rejected,
+    SendOutcome,
+    Signal,
+    Tenant,
+    TryLater,
+)
+from collector_processor.runstore import Outgoing
+
+ACME, BETA = Tenant("x-scope-orgid=acme"), Tenant("x-scope-orgid=beta")
+BUSY = TryLater(reason="busy")
+
+
+class Outbox:
+    """An outbox in memory, and a clock that the test moves."""
+
+    def __init__(self, *outcomes: SendOutcome, has_backend: bool = True) -> None:
+        self.entries: list[Outgoing] = []
+        self.exporter = MemoryExporter(outcomes)
+        self.now = 0.0
+        exporters = {Signal.TRACES: self.exporter} if has_backend else {}
+        self.delivery = OutboxDelivery(
+            Signal.TRACES, read=self.read, forget=self.forget, exporters=exporters, now=lambda: self.now
+        )
+
+    def add(self, body: str, tenant: Tenant = NO_TENANT) -> None:
+        number = len(self.entries) + 1
+        self.entries.append(Outgoing(signal=Signal.TRACES, body=body.encode(), id=number, tenant=tenant))
+
+    async def read(self, signal: Signal, skip: AbstractSet[Tenant]) -> list[Outgoing]:
+        return [one for one in self.entries if one.signal is signal and one.tenant not in skip]
+
+    async def forget(self, ids: list[int]) -> None:
+        self.entries = [one for one in self.entries if one.id not in ids]
+
+    def taken(self) -> list[str]:
+        return [request.body.decode() for request in self.exporter.delivered]
+
+
+async def test_entries_are_sent_in_order_and_struck_out() -> None:
+    outbox = Outbox()
+    for body in ("a", "b", "c"):
+        outbox.add(body, ACME)
+    assert await outbox.delivery.send_some()
+    assert not await outbox.delivery.send_some()
+    assert (outbox.taken(), outbox.entries, outbox.delivery.sent) == (["a", "b", "c"], [], 3)
+    assert {request.tenant for request in outbox.exporter.requests} == {ACME}
+
+
+async def test_an_entry_stays_until_the_backend_has_taken_it() -> None:
+    outbox = Outbox(BUSY)
+    outbox.add("a")
+    assert await outbox.delivery.send_some()
+    assert len(outbox.entries) == 1
+    assert not await outbox.delivery.send_some()  # not before the pause is over
+    outbox.now = FIRST_WAIT_S
+    await outbox.delivery.send_some()
+    assert (outbox.taken(), outbox.entries) == (["a"], [])
+
+
+async def test_the_same_bytes_are_sent_again_after_a_crash_before_the_striking_out() -> None:
+    outbox = Outbox()
+    outbox.add("a")
+    (entry,) = outbox.entries
+    await outbox.delivery.send_some()
+    outbox.entries = [entry]  # the process died before it was written
+    await outbox.delivery.send_some()
+    assert outbox.taken() == ["a", "a"]
+
+
+async def test_a_throttled_tenant_holds_up_nobody_else() -> None:
+    outbox = Outbox(TryLater(reason="quota", after_s=60))
+    outbox.add("a1", ACME)
+    outbox.add("a2", ACME)
+    outbox.add("b1", BETA)
+    await outbox.delivery.send_some()
+    assert outbox.taken() == ["b1"]
+    assert len(outbox.exporter.requests) == 2  # a2 did not even knock
+    outbox.now = 59
+    outbox.add("b2", BETA)
+    await outbox.delivery.send_some()
+    outbox.now = 60
+    await outbox.delivery.send_some()
+    assert outbox.taken() == ["b1", "b2", "a1", "a2"]
+
+
+async def test_pauses_grow_to_a_limit_and_start_anew_after_a_success() -> None:
+    outbox = Outbox(*[BUSY] * 20)
+    outbox.add("a")
+    pauses = list[float]()
+    while outbox.entries:
+        before = outbox.now
+        while outbox.entries and not await outbox.delivery.send_some():
+            outbox.now += 0.125
+        pauses.append(outbox.now - before)
+    assert max(pauses) <= LONGEST_WAIT_S
+    assert pauses[-1] >= LONGEST_WAIT_S / 2
+    assert pauses[1] <= FIRST_WAIT_S + 0.125
+    outbox.exporter.answer_next(BUSY)
+    outbox.add("b")
+    await outbox.delivery.send_some()
+    outbox.now += FIRST_WAIT_S
+    assert await outbox.delivery.send_some()
+    assert outbox.taken() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        pytest.param(Rejected(reason="no"), id="refused"),
+        pytest.param(NoSuchService(reason="no logs here"), id="no such service"),
+        pytest.param(Delivered(rejected=1, message="too old"), id="partly taken"),
+    ],
+)
+async def test_what_is_refused_for_good_is_counted_and_not_sent_again(outcome: SendOutcome) -> None:
+    outbox = Outbox(outcome)
+    outbox.add("a")
+    outbox.add("b")
+    await outbox.delivery.send_some()
+    assert (outbox.entries, outbox.delivery.sent, outbox.delivery.refused) == ([], 1, 1)
+    assert len(outbox.exporter.requests) == 2
+
+
+async def test_with_no_backend_entries_are_struck_out() -> None:
+    outbox = Outbox(has_backend=False)
+    outbox.add("a")
+    await outbox.delivery.send_some()
+    assert (outbox.entries, outbox.delivery.sent) == ([], 0)
+
+
+async def test_it_sends_what_it_is_woken_for() -> None:
+    outbox = Outbox()
+    running = asyncio.create_task(outbox.delivery.run())
+    outbox.add("a")
+    outbox.delivery.wake()
+    await outbox.exporter.wait_for_requests(1)
+    outbox.add("b")
+    outbox.delivery.wake()
+    await outbox.exporter.wait_for_requests(2)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert outbox.taken() == ["a", "b"]
+
+
+async def test_a_shutdown_sends_what_there_is_and_waits_for_no_pause() -> None:
+    outbox = Outbox(TryLater(reason="quota", after_s=60))
+    outbox.add("a", ACME)
+    outbox.add("b", BETA)
+    await outbox.delivery.drain(5)
+    assert (outbox.taken(), len(outbox.entries)) == (["b"], 1)

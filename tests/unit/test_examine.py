@@ -1,0 +1,169 @@
+"""One examination: what it reads, what it remembers, what it commits and what it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from collector_processor.assembler import Released, TraceKey
+from collector_processor.decode import decode, decode_logs
+from collector_processor.encode import encode
+from collector_processor.examine import MAX_KEYS, Examined
+from collector_processor.otlp import NO_TENANT, Signal
+from semconv.model import Completion, Link, SpanId, TraceId
+from tests.factories import TRACE, agent, chat, span, workflow
+from tests.otlp_requests import log_request, record
+from tests.slow_lane import ScriptedAnalyst, SlowLane, written_names
+
+KEY = TraceKey(NO_TENANT, TRACE)
+OTHER = TraceKey(NO_TENANT, TraceId("b" * 32))
+ENDED = Released(key=KEY, completion=Completion.ROOT_ENDED)
+NEVER_HEARD_OF = TraceKey(NO_TENANT, TraceId("c" * 32))
+
+
+@pytest.fixture
+async def lane(tmp_path: Path) -> AsyncIterator[SlowLane]:
+    opened = SlowLane(path=tmp_path, analyst=ScriptedAnalyst(0))
+    yield opened
+    opened.close()
+
+
+def store_run(lane: SlowLane, *, is_held: bool = False) -> None:
+    lane.source.store(encode([workflow(1), chat(2, answer="4", agent_name="planner")]), is_held=is_held)
+
+
+async def examine(
+    lane: SlowLane,
+    released: Released = ENDED,
+    *,
+    still_open: tuple[TraceKey, ...] = (),
+    claims: tuple[TraceKey, ...] = (),
+) -> Examined:
+    return await lane.examiner.examine(released, is_open=still_open.__contains__, claim=claims.__contains__)
+
+
+async def test_the_verdict_and_its_bytes_are_committed_in_one(lane: SlowLane) -> None:
+    store_run(lane)
+    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    found = lane.store.current(NO_TENANT, TRACE)
+    assert found is not None
+    (carriers,), (log,) = lane.store.outbox(Signal.TRACES), lane.store.outbox(Signal.LOGS)
+    ids = {carrier.attributes["blamespan.failure.id"] for carrier in decode(carriers.body).spans}
+    assert ids == {found.failure_id}
+    assert [entry.event.name for entry in decode_logs(log.body)] == ["gen_ai.evaluation.result"]
+    assert (lane.store.analyses(KEY), lane.wakes) == ((1, 1), 1)
+
+
+async def test_what_was_analysed_is_not_analysed_again_without_anything_new(lane: SlowLane) -> None:
+    store_run(lane)
+    await examine(lane)
+    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    assert len(lane.analyst.asked) == 1
+
+
+async def test_a_run_that_did_its_task_is_written_too_and_no_evaluation(lane: SlowLane) -> None:
+    lane.analyst.answers = [None]
+    store_run(lane)
+    await examine(lane)
+    assert written_names(lane.written()) == ["failure attribution"]
+    assert lane.store.outbox(Signal.LOGS) == []
+
+
+async def test_the_log_records_of_the_trace_are_part_of_the_run(lane: SlowLane) -> None:
+    store_run(lane)
+    lane.source.store(log_request(record(trace=int(TRACE, 16))), signal=Signal.LOGS)
+    await examine(lane)
+    assert lane.store.analyses(KEY) == (1, 2)
+
+
+async def test_a_trace_that_nothing_is_left_of_is_an_error_once(lane: SlowLane) -> None:
+    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    await examine(lane)
+    found = lane.store.current(NO_TENANT, TRACE)
+    assert found is not None
+    assert (found.status, found.version) == ("error", 1)
+    assert lane.written() == []
+
+
+async def test_log_records_without_spans_are_no_run(lane: SlowLane) -> None:
+    lane.source.store(log_request(record(trace=int(TRACE, 16))), signal=Signal.LOGS)
+    await examine(lane, Released(key=KEY, completion=Completion.IDLE_OPEN))
+    await examine(lane)
+    assert lane.store.recent(10) == []
+
+
+async def test_bytes_that_cannot_be_decoded_leave_no_verdict_and_are_not_read_again(lane: SlowLane) -> None:
+    store_run(lane)
+    lane.source.rows[KEY][1] = b"\xff\xff"
+    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    found = lane.store.current(NO_TENANT, TRACE)
+    assert found is not None
+    assert found.status == "error"
+
+
+@pytest.mark.parametrize("links", [1, 3 * MAX_KEYS])
+async def test_links_to_traces_that_nobody_knows_are_asked_for_once(lane: SlowLane, links: int) -> None:
+    unknown = [
+        Link(trace_id=TraceId(f"{number + 1:032x}"), span_id=SpanId("1" * 16)) for number in range(links)
+    ]
+    lane.source.store(encode([workflow(1, links=unknown), chat(2, answer="4", agent_name="planner")]))
+    async with asyncio.timeout(60):
+        await examine(lane)
+    assert written_names(lane.written()) == ["blame planner", "failure attribution"]
+    assert lane.store.siblings(NEVER_HEARD_OF, [f"trace:{TRACE}"]) == {TRACE}
+
+
+async def test_a_chain_of_links_is_followed(lane: SlowLane) -> None:
+    chain = [TraceId(f"{number:032x}") for number in range(1, 6)]
+    for number, trace_id in enumerate(chain):
+        links = [Link(trace_id=chain[number - 1], span_id=SpanId("0" * 15 + "1"))] if number else []
+        lane.source.store(
+            encode([agent(1, f"a{number}", parent=None, trace_id=trace_id, links=links, start=number)])
+        )
+    await examine(lane, Released(key=TraceKey(NO_TENANT, chain[-1]), completion=Completion.ROOT_ENDED))
+    (asked,) = lane.analyst.asked
+    assert asked.agents == ("a0", "a1", "a2", "a3", "a4")
+    assert [lane.store.analyses(TraceKey(NO_TENANT, trace_id))[0] for trace_id in chain] == [1] * 5
+
+
+async def test_an_open_sibling_is_awaited_and_nothing_is_committed(lane: SlowLane) -> None:
+    lane.source.store(
+        encode([workflow(1, links=[Link(trace_id=OTHER.trace_id, span_id=SpanId("1" * 16))]), chat(2)])
+    )
+    assert await examine(lane, still_open=(OTHER,)) == Examined(awaited=frozenset((OTHER,)))
+    assert (lane.analyst.asked, lane.store.analyses(KEY)) == ([], (0, -1))
+
+
+async def test_of_two_examinations_of_the_same_spans_one_has_the_word(lane: SlowLane) -> None:
+    lane.analyst.answers = [0, 1]
+    lane.source.store(
+        encode([workflow(1), chat(2, answer="4", agent_name="planner"), chat(3, agent_name="writer")])
+    )
+    await asyncio.gather(examine(lane), examine(lane))
+    assert written_names(lane.written()) == ["blame planner", "failure attribution"]
+    assert lane.store.analyses(KEY)[0] == 1
+
+
+async def test_only_claimed_rows_are_rewritten(lane: SlowLane) -> None:
+    store_run(lane, is_held=True)
+    await examine(lane)
+    assert lane.source.sent == []
+    assert written_names(lane.written()) == ["blame planner", "failure attribution"]
+
+
+async def test_claimed_rows_are_rewritten_and_the_replacements_forgotten(lane: SlowLane) -> None:
+    store_run(lane, is_held=True)
+    await examine(lane, claims=(KEY,))
+    ((_, body),) = lane.source.sent
+    assert [len(one.attributes) > 5 for one in decode(body).spans] == [True, True]
+    assert (lane.written(), lane.store.rewrites()) == ([], [])
+
+
+async def test_plain_spans_that_were_joined_to_nothing_are_still_answered(lane: SlowLane) -> None:
+    lane.analyst.answers = ["no step to blame"]
+    lane.source.store(encode([span(1)]))
+    await examine(lane)
+    assert written_names(lane.written()) == ["failure attribution"]

@@ -1,0 +1,399 @@
+"""The slow lane's shell: who is examined when, what is held how long, what a restart resumes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from collector_processor.assembler import TraceKey
+from collector_processor.decode import decode
+from collector_processor.otlp import NO_TENANT, Signal
+from collector_processor.pipeline import MAX_ANALYSES
+from collector_processor.runstore import StoredVerdict
+from semconv.model import Link, SpanId, TraceId
+from tests.factories import TRACE, agent, chat, workflow
+from tests.otlp_requests import log_request, record
+from tests.slow_lane import LIMITS, Say, ScriptedAnalyst, SlowLane, written_names
+
+OTHER = TraceId("b" * 32)
+KEY = TraceKey(NO_TENANT, TRACE)
+GRACE = LIMITS.root_grace_s
+BLAMED = ["blame planner", "failure attribution"]
+Open = Callable[..., SlowLane]
+
+
+@pytest.fixture
+def slow_lane(tmp_path: Path) -> Iterator[Open]:
+    opened: list[SlowLane] = []
+
+    def open_lane(*answers: Say, hold_max_s: float | None = None, concurrency: int = 16) -> SlowLane:
+        opened.append(
+            SlowLane(
+                path=tmp_path,
+                analyst=ScriptedAnalyst(*answers),
+                hold_max_s=hold_max_s,
+                concurrency=concurrency,
+            )
+        )
+        return opened[-1]
+
+    yield open_lane
+    for lane in opened:
+        lane.close()
+
+
+def verdict(lane: SlowLane, run_id: str = TRACE) -> StoredVerdict:
+    found = lane.store.current(NO_TENANT, run_id)
+    assert found is not None
+    return found
+
+
+def reason(found: StoredVerdict) -> str:
+    return str(json.loads(found.document)["reason"])
+
+
+async def test_a_run_whose_top_ended_gets_a_verdict_and_carriers(slow_lane: Open) -> None:
+    lane = slow_lane(0)
+    lane.receive(agent(2, "planner"), chat(3, parent=2, answer="4"))
+    lane.receive(workflow(1))
+    await lane.pass_time(GRACE - 0.1)
+    assert lane.analyst.asked == []
+    await lane.pass_time(0.1)
+    assert (verdict(lane).status, verdict(lane).version, verdict(lane).agent) == ("attributed", 1, "planner")
+    assert written_names(lane.written()) == BLAMED
+    assert lane.wakes == 1
+
+
+async def test_a_trace_is_examined_once_at_a_time_and_again_for_what_came_meanwhile(slow_lane: Open) -> None:
+    lane = slow_lane(0)
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    lane.analyst.may_answer.clear()
+    await lane.pipeline.turn()
+    lane.now += GRACE
+    await lane.pipeline.turn()
+    await lane.analyst.was_asked.wait()
+    lane.receive(chat(3, answer="5", agent_name="writer"))
+    await lane.pipeline.turn()
+    lane.now += 4 * GRACE
+    await lane.pipeline.turn()
+    assert lane.pipeline.under_way == 1
+    assert len(lane.analyst.asked) == 1
+    lane.analyst.may_answer.set()
+    await lane.pipeline.settle()
+    await lane.pass_time(4 * GRACE)
+    assert [len(asked.steps) for asked in lane.analyst.asked] == [1, 2]
+    assert lane.analyst.most_running == 1
+    assert written_names(lane.written()) == BLAMED  # the second found the same, and is not written again
+
+
+async def test_no_more_runs_are_examined_at_once_than_allowed(slow_lane: Open) -> None:
+    lane = slow_lane(0, concurrency=2)
+    for number in range(5):
+        lane.receive(
+            workflow(1, trace_id=TraceId(f"{number + 1:032x}")),
+            chat(2, trace_id=TraceId(f"{number + 1:032x}")),
+        )
+    lane.analyst.may_answer.clear()
+    await lane.pipeline.turn()
+    lane.now += GRACE
+    await lane.pipeline.turn()
+    assert lane.pipeline.under_way == 5
+    lane.analyst.may_answer.set()
+    await lane.pipeline.settle()
+    assert len(lane.analyst.asked) == 5
+    assert lane.analyst.most_running <= 2
+
+
+async def test_a_late_span_reopens_the_trace_and_a_changed_verdict_withdraws_the_old(slow_lane: Open) -> None:
+    lane = slow_lane(0, 1)
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    await lane.pass_time(GRACE)
+    lane.receive(chat(3, answer="5", agent_name="writer"))
+    await lane.pass_time(3.9 * GRACE)
+    assert len(lane.analyst.asked) == 1
+    await lane.pass_time(0.1 * GRACE)
+    assert written_names(lane.written()) == [
+        *BLAMED,
+        "blame writer",
+        "failure attribution",
+        "blame withdrawn",
+    ]
+    assert (verdict(lane).version, verdict(lane).agent) == (2, "writer")
+
+
+async def test_a_trace_that_keeps_changing_is_analysed_three_times_and_no_more(slow_lane: Open) -> None:
+    lane = slow_lane(0, hold_max_s=20)
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    for number in range(3, 8):
+        await lane.pass_time(1000)
+        lane.receive(chat(number, answer="more", agent_name="writer"))
+    await lane.pass_time(1000)
+    assert len(lane.analyst.asked) == MAX_ANALYSES == 3
+    assert lane.source.held[KEY] == set()
+    assert [seq for seq, _ in lane.source.sent] == [1]  # the rest was never held
+
+
+async def test_an_idle_trace_with_no_top_gets_a_provisional_verdict_for_the_page_only(
+    slow_lane: Open,
+) -> None:
+    lane = slow_lane(0)
+    lane.receive(chat(2, answer="4", agent_name="planner"))
+    await lane.pass_time(LIMITS.idle_close_s)
+    assert (len(lane.analyst.glances), lane.analyst.asked) == (1, [])
+    assert verdict(lane).is_provisional
+    assert (lane.written(), lane.store.outbox(Signal.LOGS)) == ([], [])
+    lane.receive(workflow(1))
+    await lane.pass_time(GRACE)
+    assert (verdict(lane).is_provisional, verdict(lane).version) == (False, 1)
+    assert written_names(lane.written()) == BLAMED
+
+
+async def test_an_analyst_that_fails_is_an_error_verdict_and_holds_up_nothing(slow_lane: Open) -> None:
+    lane = slow_lane(RuntimeError("boom"), hold_max_s=20)
+    arrival = lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    await lane.pass_time(GRACE)
+    assert (verdict(lane).status, reason(verdict(lane))) == ("error", "internal error: RuntimeError")
+    assert lane.source.sent == [(arrival.seq, lane.source.rows[KEY][arrival.seq])]
+    assert lane.written() == []
+
+
+async def test_what_is_held_goes_on_with_the_verdict_on_the_originals(slow_lane: Open) -> None:
+    lane = slow_lane(0, hold_max_s=20)
+    lane.receive(chat(2, answer="4", agent_name="planner"))
+    lane.receive(workflow(1))
+    await lane.pass_time(GRACE)
+    (_, first), (_, second) = lane.source.sent
+    (blamed,), (root,) = decode(first).spans, decode(second).spans
+    assert blamed.attributes["blamespan.failure.decisive"] is True
+    assert root.attributes["blamespan.run.step.count"] == 1
+    assert lane.written() == []
+    assert lane.store.rewrites() == []
+    late = lane.receive(chat(3, answer="5", agent_name="writer"))
+    assert not late.is_held
+
+
+async def test_what_is_held_goes_on_as_it_is_after_hold_max_and_the_verdict_comes_late(
+    slow_lane: Open,
+) -> None:
+    lane = slow_lane(0, hold_max_s=20)
+    first = lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    lane.analyst.may_answer.clear()
+    await lane.pipeline.turn()
+    lane.now += GRACE
+    await lane.pipeline.turn()
+    await lane.analyst.was_asked.wait()
+    lane.now += 20 - GRACE
+    await lane.pipeline.turn()
+    assert lane.source.sent == [(first.seq, lane.source.rows[KEY][first.seq])]
+    lane.analyst.may_answer.set()
+    await lane.pipeline.settle()
+    assert written_names(lane.written()) == BLAMED
+    assert len(lane.source.sent) == 1
+
+
+async def test_a_restart_resumes_a_trace_that_was_not_complete(slow_lane: Open) -> None:
+    lane = slow_lane(0)
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    await lane.pass_time(GRACE / 2)
+    after = await lane.restarted()
+    await after.pass_time(GRACE)
+    assert written_names(after.written()) == BLAMED
+    after.close()
+
+
+async def test_a_restart_does_not_ask_again_about_what_has_its_verdict(slow_lane: Open) -> None:
+    lane = slow_lane(0)
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    lane.pipeline.feed(lane.source.store(log_request(record(trace=int(TRACE, 16))), signal=Signal.LOGS))
+    await lane.pass_time(GRACE)
+    after = await lane.restarted()
+    await after.pass_time(10 * GRACE)
+    assert (len(lane.analyst.asked), after.pipeline.open_traces) == (1, 0)
+    after.close()
+
+
+async def test_log_records_that_come_late_are_read_too(slow_lane: Open) -> None:
+    lane = slow_lane(0)
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    await lane.pass_time(GRACE)
+    lane.pipeline.feed(lane.source.store(log_request(record(trace=int(TRACE, 16))), signal=Signal.LOGS))
+    await lane.pass_time(4 * GRACE)
+    assert len(lane.analyst.asked) == 2
+
+
+async def test_a_crash_before_the_rewriting_sends_the_bytes_that_were_committed(slow_lane: Open) -> None:
+    lane = slow_lane(0, "I say something else this time", hold_max_s=20)
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    reached = asyncio.Event()
+
+    async def hang() -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    lane.source.before_rewrite = hang
+    await lane.pipeline.turn()
+    lane.now += GRACE
+    await lane.pipeline.turn()
+    await reached.wait()
+    committed = lane.store.rewrites()
+    after = await lane.restarted()
+    assert lane.source.sent == committed
+    assert after.store.rewrites() == []
+    await after.pass_time(100)
+    assert (len(lane.analyst.asked), verdict(after).version, after.written()) == (1, 1, [])
+    after.close()
+
+
+async def test_a_crash_after_the_verdict_lets_the_rest_of_the_trace_go_on(slow_lane: Open) -> None:
+    lane = slow_lane(None, hold_max_s=20)
+    lane.receive(workflow(1))
+    unchanged = lane.receive(chat(2, answer="4", agent_name="planner"))
+    reached = asyncio.Event()
+
+    async def hang() -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    lane.source.before_rewrite = hang
+    await lane.pipeline.turn()
+    lane.now += GRACE
+    await lane.pipeline.turn()
+    await reached.wait()
+    after = await lane.restarted()
+    assert sorted(seq for seq, _ in lane.source.sent) == [1, 2]
+    assert (unchanged.seq, lane.source.rows[KEY][unchanged.seq]) in lane.source.sent
+    after.close()
+
+
+async def test_a_shutdown_lets_go_of_what_is_held(slow_lane: Open) -> None:
+    lane = slow_lane(0, hold_max_s=20)
+    arrival = lane.receive(chat(2, answer="4", agent_name="planner"))
+    await lane.pipeline.turn()
+    await lane.pipeline.drain(1)
+    assert [seq for seq, _ in lane.source.sent] == [arrival.seq]
+
+
+async def test_an_evicted_trace_is_an_error_and_says_why(slow_lane: Open) -> None:
+    lane = slow_lane(0)
+    lane.receive(chat(2, answer="4", agent_name="planner"))
+    await lane.pipeline.turn()
+    lane.evict(TRACE)
+    await lane.pass_time(10_000)
+    assert verdict(lane).status == "error"
+    assert reason(verdict(lane)).startswith("evicted")
+    assert (lane.analyst.asked, lane.written()) == ([], [])
+
+
+async def test_a_trace_evicted_while_it_waits_for_a_free_place_is_an_error_too(slow_lane: Open) -> None:
+    lane = slow_lane(0, concurrency=1)
+    lane.analyst.may_answer.clear()
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    lane.receive(workflow(1, trace_id=OTHER), chat(2, trace_id=OTHER))
+    await lane.pipeline.turn()
+    lane.now += GRACE
+    await lane.pipeline.turn()
+    await lane.analyst.was_asked.wait()
+    lane.evict(OTHER)
+    lane.analyst.may_answer.set()
+    await lane.pipeline.settle()
+    assert (verdict(lane).status, verdict(lane, OTHER).status) == ("attributed", "error")
+
+
+async def test_a_verdict_stands_when_its_trace_is_evicted_later(slow_lane: Open) -> None:
+    lane = slow_lane(0)
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    await lane.pass_time(GRACE)
+    lane.receive(chat(3, answer="5"))
+    await lane.pipeline.turn()
+    lane.evict(TRACE)
+    await lane.pass_time(100)
+    assert (verdict(lane).status, verdict(lane).version) == ("attributed", 1)
+
+
+async def test_a_span_later_than_the_retention_changes_no_verdict(slow_lane: Open) -> None:
+    lane = slow_lane(0, 0)
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    await lane.pass_time(GRACE)
+    lane.evict(TRACE)
+    lane.receive(chat(3, answer="5", agent_name="writer"))
+    await lane.pass_time(100)
+    assert (len(lane.analyst.asked), verdict(lane).agent, verdict(lane).version) == (1, "planner", 1)
+
+
+class TestRunsOfSeveralTraces:
+    async def test_a_run_waits_for_its_open_siblings(self, slow_lane: Open) -> None:
+        lane = slow_lane(0)
+        lane.receive(chat(9, parent=8, trace_id=OTHER, agent_name="writer", start=500))
+        lane.receive(workflow(1, links=[linked(9)]), chat(2, answer="4", agent_name="planner"))
+        await lane.pass_time(GRACE)
+        assert lane.analyst.asked == []
+        lane.receive(agent(8, "writer", parent=None, trace_id=OTHER, start=400))
+        await lane.pass_time(GRACE)
+        (asked,) = lane.analyst.asked
+        assert [step.agent for step in asked.steps] == ["planner", "writer"]
+        await lane.pass_time(100)
+        assert (len(lane.analyst.asked), written_names(lane.written())) == (1, BLAMED)
+
+    async def test_traces_of_one_run_that_end_together_get_one_verdict(self, slow_lane: Open) -> None:
+        lane = slow_lane(0, 1)
+        lane.analyst.may_answer.clear()
+        lane.receive(workflow(1, links=[linked(9)]), chat(2, answer="4", agent_name="planner"))
+        lane.receive(
+            agent(8, "writer", parent=None, trace_id=OTHER, start=400, links=[linked(1, TRACE)]),
+            chat(9, parent=8, trace_id=OTHER, agent_name="writer", start=500),
+        )
+        await lane.pipeline.turn()
+        lane.now += GRACE
+        await lane.pipeline.turn()
+        await lane.analyst.was_asked.wait()
+        lane.analyst.may_answer.set()
+        await lane.pass_time(100)
+        assert written_names(lane.written()) == BLAMED
+        assert verdict(lane).version == 1
+
+    async def test_a_sibling_that_is_evicted_is_not_waited_for(self, slow_lane: Open) -> None:
+        lane = slow_lane(0)
+        lane.receive(chat(9, parent=8, trace_id=OTHER, agent_name="writer"))
+        lane.receive(workflow(1, links=[linked(9)]), chat(2, answer="4", agent_name="planner"))
+        await lane.pass_time(GRACE)
+        lane.evict(OTHER)
+        await lane.pass_time(4 * GRACE)
+        assert verdict(lane).status == "attributed"
+        assert verdict(lane, OTHER).status == "error"
+
+    async def test_a_trace_evicted_while_it_waits_for_a_sibling_is_an_error(self, slow_lane: Open) -> None:
+        lane = slow_lane(0)
+        lane.receive(chat(9, parent=8, trace_id=OTHER, agent_name="writer"))
+        lane.receive(workflow(1, links=[linked(9)]), chat(2, answer="4", agent_name="planner"))
+        await lane.pass_time(GRACE)
+        lane.evict(TRACE)
+        await lane.pass_time(4 * GRACE)
+        assert verdict(lane).status == "error"
+
+    async def test_a_sibling_that_is_no_agents_is_not_waited_for(self, slow_lane: Open) -> None:
+        lane = slow_lane(0)
+        lane.receive(workflow(1, links=[linked(9)]), chat(2, answer="4", agent_name="planner"))
+        async with asyncio.timeout(30):
+            await lane.pass_time(GRACE)
+        assert verdict(lane).status == "attributed"
+
+    async def test_a_siblings_held_spans_go_on_with_the_verdict(self, slow_lane: Open) -> None:
+        lane = slow_lane(1, hold_max_s=20)
+        lane.receive(chat(9, parent=8, trace_id=OTHER, agent_name="writer", start=500))
+        lane.receive(workflow(1, links=[linked(9)]), chat(2, answer="4", agent_name="planner"))
+        await lane.pass_time(GRACE)
+        lane.receive(agent(8, "writer", parent=None, trace_id=OTHER, start=400))
+        await lane.pass_time(GRACE)
+        assert sorted(seq for seq, _ in lane.source.sent) == [1, 2, 3]
+        sent = [span for _, body in lane.source.sent for span in decode(body).spans]
+        blamed = [span.span_id for span in sent if "blamespan.failure.decisive" in span.attributes]
+        assert blamed == [SpanId(f"{9:016x}")]
+
+
+def linked(number: int, trace_id: TraceId = OTHER) -> Link:
+    return Link(trace_id=trace_id, span_id=SpanId(f"{number:016x}"))
+

@@ -1,0 +1,130 @@
+"""Which traces are one run."""
+
+from __future__ import annotations
+
+import pytest
+
+from collector_processor.runs import group_runs, join_logs, run_keys
+from semconv.model import Event, Link, LogRecord, Span, Trace, TraceId
+from tests.factories import agent, chat, ordered, span, span_id, trace, workflow
+
+TEAM = "599c723a-8908-4131-9f13-750a9a98bbf1"
+RUN = "0b2c723a-8908-4131-9f13-750a9a98bb00"
+
+
+def trace_of(letter: str) -> TraceId:
+    return TraceId(letter * 32)
+
+
+def in_trace(letter: str, number: int, **more: object) -> Span:
+    return chat(number, parent=None, trace_id=trace_of(letter), **more)  # type: ignore[arg-type]
+
+
+def sizes(runs: tuple[Trace, ...]) -> list[int]:
+    return [len(run.spans) for run in runs]
+
+
+def test_links_join_traces_in_either_direction() -> None:
+    first = trace(in_trace("a", 1))
+    linked = trace(in_trace("b", 2, links=[Link(trace_id=trace_of("a"), span_id=span_id(1))]))
+    other = trace(in_trace("c", 3))
+    runs = group_runs([other, linked, first])
+    assert sizes(runs) == [2, 1]
+    assert {each.trace_id for each in runs[0].spans} == {trace_of("a"), trace_of("b")}
+
+
+def test_a_joined_run_is_known_by_its_earliest_trace() -> None:
+    late = trace(in_trace("a", 9))
+    early = trace(in_trace("b", 2, links=[Link(trace_id=trace_of("a"), span_id=span_id(9))]))
+    (run,) = group_runs([late, early])
+    assert ordered(*run.spans).run_id == trace_of("b")
+
+
+def test_autogens_team_id_joins_traces() -> None:
+    traces = [
+        trace(
+            agent(
+                number,
+                name,
+                parent=None,
+                trace_id=trace_of(letter),
+                attributes={"gen_ai.agent.id": f"{name}_{TEAM}/{RUN}"},
+            )
+        )
+        for number, letter, name in ((1, "a", "triage"), (2, "b", "researcher"))
+    ]
+    assert sizes(group_runs(traces)) == [2]
+    assert run_keys(traces[0]) & run_keys(traces[1]) == {f"autogen:{TEAM}"}
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        pytest.param({"gen_ai.conversation.id": "c-1"}, id="conversation"),
+        pytest.param({"session.id": "s-1"}, id="session"),
+        pytest.param({"gen_ai.agent.id": "agent"}, id="an agent's lasting id"),
+        pytest.param({"gen_ai.agent.id": TEAM}, id="a bare uuid"),
+    ],
+)
+def test_what_outlives_a_run_joins_nothing(attributes: dict[str, str]) -> None:
+    traces = [
+        trace(agent(number, "a", parent=None, trace_id=trace_of(letter), attributes=attributes))
+        for number, letter in ((1, "a"), (2, "b"))
+    ]
+    assert sizes(group_runs(traces)) == [1, 1]
+
+
+def test_traces_that_only_set_up_are_left_out() -> None:
+    building = trace(span(1, trace_id=trace_of("a"), attributes={"gen_ai.operation.name": "create_agent"}))
+    wiring = trace(span(2, trace_id=trace_of("b"), name="workflow.build"))
+    running = trace(in_trace("c", 3))
+    assert group_runs([building, wiring, running]) == (running,)
+    assert group_runs([building]) == ()
+
+
+def test_a_trace_of_several_workflows_is_several_runs() -> None:
+    whole = trace(
+        span(1, name="nightly", end=1000),
+        workflow(2, parent=1, task="first question", end=100),
+        chat(3, parent=2, answer="one"),
+        workflow(4, parent=1, task="second question", end=200),
+        chat(5, parent=4, answer="two"),
+    )
+    first, second = group_runs([whole])
+    trajectories = [ordered(*run.spans) for run in (first, second)]
+    assert [each.task for each in trajectories] == ["first question", "second question"]
+    assert first.run_id != second.run_id
+    assert all(run.run_id.startswith(whole.spans[0].trace_id) for run in (first, second))
+
+
+def test_agents_side_by_side_are_one_run() -> None:
+    """They may well be the steps of a program that is not instrumented."""
+    whole = trace(span(1), agent(2, "planner", parent=1), agent(3, "writer", parent=1))
+    assert group_runs([whole]) == (whole,)
+
+
+def test_a_workflow_with_a_stray_agent_beside_it_is_one_run() -> None:
+    whole = trace(span(1), workflow(2, parent=1), workflow(3, parent=1), agent(4, "stray", parent=1))
+    assert group_runs([whole]) == (whole,)
+
+
+def test_a_cycle_of_parents_does_not_hold_grouping_up() -> None:
+    assert sizes(group_runs([trace(span(1, parent=2), span(2, parent=1))])) == [2]
+
+
+def test_logs_find_their_spans_in_time_order() -> None:
+    whole = trace(chat(1, parent=None), chat(2, parent=1))
+
+    def record(number: int | None, time_ns: int) -> LogRecord:
+        return LogRecord(
+            trace_id=whole.spans[0].trace_id,
+            span_id=None if number is None else span_id(number),
+            event=Event(name=f"at {time_ns}", time_ns=time_ns),
+        )
+
+    joined = join_logs(whole, [record(2, 7), record(2, 3), record(None, 1), record(99, 2)])
+    assert [[event.name for event in each.logs] for each in joined.spans] == [[], ["at 3", "at 7"]]
+
+
+def test_no_traces_are_no_runs() -> None:
+    assert group_runs([]) == ()

@@ -1,0 +1,156 @@
+"""Which version a verdict is, and the bytes that leave because of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from collector_processor.annotate import CarrierPolicy
+from collector_processor.decode import decode, decode_logs
+from collector_processor.encode import encode
+from collector_processor.otlp import NO_TENANT, Signal, Tenant
+from collector_processor.rebuild import rebuild
+from collector_processor.runstore import StoredVerdict
+from collector_processor.writeback import Decision, WriteBack, provisional, write_back
+from semconv.model import Abstention, Attribution, Blame, Span, Status
+from tests.factories import TRACE, agent, chat, span_id, workflow
+from tests.otlp_requests import numbers_in
+
+SPANS = (
+    workflow(1, task="sum"),
+    agent(2, "planner"),
+    chat(3, parent=2, answer="1"),
+    agent(4, "writer"),
+    chat(5, parent=4, answer="2"),
+)
+POLICY = CarrierPolicy()
+DECISIVE = "blamespan.failure.decisive"
+
+
+def decision(
+    step: int | None = 0, *, previous: StoredVerdict | None = None, confidence: float = 0.9
+) -> Decision:
+    (run,) = rebuild([encode(SPANS)])
+    verdict: Blame | Abstention
+    if step is None:
+        verdict = Abstention(status=Status.NO_FAILURE, reason="fine")
+    else:
+        verdict = Blame(
+            agent=run.trajectory.steps[step].agent, step=step, reason="wrong sum", confidence=confidence
+        )
+    return Decision(
+        run=run,
+        attribution=Attribution(run_id=TRACE, verdict=verdict, method="scripted"),
+        document="{}",
+        previous=previous,
+        tenant=NO_TENANT,
+        now_ns=7,
+    )
+
+
+def told(step: int | None = 0) -> StoredVerdict:
+    return write_back(decision(step), POLICY).verdict
+
+
+def carriers(back: WriteBack) -> list[Span]:
+    return [span for out in back.outgoing if out.signal is Signal.TRACES for span in decode(out.body).spans]
+
+
+def test_the_first_verdict_is_version_1_with_carriers_and_an_evaluation() -> None:
+    back = write_back(decision(), POLICY)
+    assert (back.verdict.version, back.verdict.agent, back.verdict.step) == (1, "planner", 0)
+    assert (back.verdict.service, back.verdict.decided_ns, back.verdict.is_provisional) == ("test", 7, False)
+    assert [(one.name, one.parent_id) for one in carriers(back)] == [
+        ("blame planner", span_id(3)),
+        ("failure attribution", span_id(1)),
+    ]
+    (log,) = [out for out in back.outgoing if out.signal is Signal.LOGS]
+    assert [entry.span_id for entry in decode_logs(log.body)] == [span_id(3)]
+    assert back.rewrites == ()
+
+
+def test_the_same_decision_is_the_same_bytes() -> None:
+    assert write_back(decision(), POLICY) == write_back(decision(), POLICY)
+
+
+def test_a_verdict_that_says_the_same_again_leaves_nothing_to_send() -> None:
+    before = told()
+    assert write_back(decision(previous=before, confidence=0.1), POLICY) == WriteBack(verdict=before)
+
+
+@pytest.mark.parametrize(
+    ("step", "names"),
+    [
+        pytest.param(1, ["blame writer", "failure attribution", "blame withdrawn"], id="another step"),
+        pytest.param(None, ["failure attribution", "blame withdrawn"], id="no failure after all"),
+    ],
+)
+def test_a_changed_verdict_supersedes_and_withdraws_beside_the_old_one(
+    step: int | None, names: list[str]
+) -> None:
+    before = told()
+    back = write_back(decision(step, previous=before), POLICY)
+    made = carriers(back)
+    assert [one.name for one in made] == names
+    assert made[-1].parent_id == before.span_id
+    assert made[-1].attributes["blamespan.failure.supersedes"] == before.failure_id
+    assert DECISIVE not in made[-1].attributes
+    assert back.verdict.version == 2
+    assert {one.attributes["blamespan.failure.id"] for one in made} == {back.verdict.failure_id}
+    assert back.verdict.failure_id != before.failure_id
+
+
+def test_nothing_is_withdrawn_where_nothing_was_blamed() -> None:
+    back = write_back(decision(0, previous=told(None)), POLICY)
+    assert [one.name for one in carriers(back)] == ["blame planner", "failure attribution"]
+    assert back.verdict.version == 2
+
+
+def test_what_was_provisional_was_never_written_and_so_never_withdrawn() -> None:
+    before = provisional(decision(1))
+    assert before.is_provisional
+    back = write_back(decision(0, previous=before), POLICY)
+    assert [one.name for one in carriers(back)] == ["blame planner", "failure attribution"]
+    assert (back.verdict.version, back.verdict.is_provisional) == (1, False)
+
+
+def test_a_provisional_verdict_that_holds_is_written_all_the_same() -> None:
+    assert carriers(write_back(decision(0, previous=provisional(decision(0))), POLICY))
+
+
+def test_the_tenants_carriers_are_the_tenants() -> None:
+    mine = replace(decision(), tenant=Tenant("x-scope-orgid=acme"))
+    back = write_back(mine, POLICY)
+    assert {out.tenant for out in back.outgoing} == {mine.tenant} == {back.verdict.tenant}
+
+
+class TestHeld:
+    def test_originals_get_the_attributes_and_nothing_else_changes(self) -> None:
+        held = {8: encode(SPANS[:3]), 9: encode(SPANS[3:])}
+        back = write_back(decision(), POLICY, held)
+        ((seq, body),) = back.rewrites
+        assert (seq, numbers_in(body), carriers(back)) == (8, [1, 2, 3], [])
+        sent = {span.span_id: span for span in decode(body).spans}
+        assert sent[span_id(3)].attributes[DECISIVE] is True
+        assert sent[span_id(1)].attributes["blamespan.failure.agent.name"] == "planner"
+        assert DECISIVE not in sent[span_id(1)].attributes
+        before = {span.span_id: span for span in decode(held[8]).spans}
+        for name, span in sent.items():
+            own = {key: value for key, value in span.attributes.items() if not key.startswith("blamespan.")}
+            assert replace(span, attributes=own) == before[name]
+
+    def test_what_is_in_two_rows_is_written_into_both(self) -> None:
+        held = {8: encode(SPANS[:1]), 9: encode(SPANS[1:])}
+        back = write_back(decision(), POLICY, held)
+        assert [seq for seq, _ in back.rewrites] == [8, 9]
+
+    def test_what_went_on_before_gets_a_carrier(self) -> None:
+        back = write_back(decision(), POLICY, {9: encode(SPANS[1:])})
+        assert [seq for seq, _ in back.rewrites] == [9]
+        assert [one.name for one in carriers(back)] == ["failure attribution"]
+
+    def test_a_withdrawal_is_a_carrier_even_then(self) -> None:
+        back = write_back(decision(1, previous=told()), POLICY, {8: encode(SPANS)})
+        assert [one.name for one in carriers(back)] == ["blame withdrawn"]
+        assert len(back.rewrites) == 1
