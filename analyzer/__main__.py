@@ -17,7 +17,7 @@ def main() -> None:
         if (error.name or "").partition(".")[0] in {"analyzer", "collector_processor", "semconv"}:
             raise  # a fault of ours, not a missing extra
         sys.exit(
-            f"blamespan: {error.name} is not installed; the command needs: pip install 'blamespan[server]'"
+            f"blamespan: {error.name} is not installed; it needs: pip install 'blamespan[server]'"
         )
     run()
 

@@ -11,10 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-_HANDOVER: Final = re.compile(r"\(\s*(?:->|=>|→)\s*([^()]*?)\s*\)\s*$")
-_CARRIED_SUFFIX: Final = re.compile(
-    r"\(\s*(?:thought|thoughts|termination condition|(?:->|=>|→)[^()]*)\s*\)", re.IGNORECASE
-)
+_ARROWS: Final = ("->", "=>", "→")
+_DOING: Final = frozenset({"thought", "thoughts", "termination condition"})
 _WORD: Final = re.compile(r"[^\W_]+")
 _MOST_WORDS: Final = 60
 _LONGEST_NAME: Final = 8
@@ -24,15 +22,16 @@ _NOT_ALPHANUMERIC: Final = re.compile(r"[\W_]+")
 def strip_suffix(name: str) -> str:
     """Return the agent a role speaks for, without what it was doing."""
     name = name.strip()
-    opened = name.rfind("(") if name.endswith(")") else -1
-    carried = opened >= 0 and _CARRIED_SUFFIX.fullmatch(name, opened)
-    return name[:opened].rstrip() if carried else name
+    doing = _in_brackets(name)
+    carried = doing is not None and (doing.casefold() in _DOING or doing.startswith(_ARROWS))
+    return name[: name.rfind("(")].rstrip() if carried else name
 
 
 def handover_target(role: str) -> str | None:
     """Return the agent that a role such as ``Orchestrator (-> WebSurfer)`` hands over to."""
-    found = _HANDOVER.search(role)
-    return found.group(1) if found and found.group(1) else None
+    doing = _in_brackets(role.strip()) or ""
+    arrow = next((arrow for arrow in _ARROWS if doing.startswith(arrow)), None)
+    return (doing.removeprefix(arrow).strip() or None) if arrow else None
 
 
 def normalise(name: str) -> str:
@@ -72,3 +71,9 @@ def _phrases(text: str) -> frozenset[str]:
         words[start : start + length] for start in range(len(words)) for length in range(1, _LONGEST_NAME + 1)
     )
     return frozenset("".join(run) for run in runs)
+
+
+def _in_brackets(name: str) -> str | None:
+    """What stands in the brackets that a name ends with; a plain search, for names are hostile too."""
+    opened = name.rfind("(") if name.endswith(")") else -1
+    return name[opened + 1 : -1].strip() if opened >= 0 else None

@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import secrets
+import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ _SUPPRESSED: Final = (
     "suppress_language_model_instrumentation",
 )
 _RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_CLIENT_SHARE: Final = 0.9
+"""Of the time for an attempt, what the HTTP client gets to give up by itself, and tidily."""
 _RETRYABLE: Final = frozenset(
     {ModelFailure.TIMEOUT, ModelFailure.RATE_LIMITED, ModelFailure.CONNECTION, ModelFailure.UNAVAILABLE}
 )
@@ -162,7 +165,7 @@ class LiteLLM:
                         model=self.name,
                         messages=[{"role": m.role, "content": m.content} for m in prompt.messages],
                         max_tokens=self._output_tokens(prompt),
-                        timeout=self.patience.timeout_s,
+                        timeout=self.patience.timeout_s * _CLIENT_SHARE,
                         max_retries=0,
                         num_retries=0,
                         drop_params=True,
@@ -191,6 +194,8 @@ def _litellm() -> Any:
 
     litellm.telemetry = False
     litellm.suppress_debug_info = True
+    # litellm's types make pydantic complain, once, in the middle of the first call.
+    warnings.filterwarnings("ignore", message=r"Item '\w+' on TypedDict class", category=UserWarning)
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "httpx"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return litellm

@@ -29,7 +29,8 @@ _MOST_UNITS: Final = 4
 """Words that may follow an operand (``$3 per GPU-hour``)."""
 _BEFORE: Final = frozenset({"=", ":", ",", ";", ".", "**", "`", "•", '"', "'", "(", "[", "{", "“", "|", ">"})
 """Signs that may stand before a calculation without being part of it."""
-_MOST_SUMS: Final = 200
+_MOST_SUMS: Final = 50
+"""Signs of equality that are looked at in one text."""
 _MOST_OPERANDS: Final = 12
 
 

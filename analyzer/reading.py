@@ -20,7 +20,8 @@ HEAD: Final = 20_000
 _SPACE: Final = re.compile(r"\s+")
 _EXIT_CODE: Final = re.compile(r"exit[ _]?code:?\s*(-?\d+)", re.IGNORECASE)
 _FAULT: Final = re.compile(
-    r"Traceback \(most recent call last\)|^[ \t]*\w*(?:Error|Exception)\b[ \t]*:|\b(?:HTTP|status)\D{0,8}[45]\d\d\b"
+    r"Traceback \(most recent call last\)|^[ \t]*\w*(?:Error|Exception)\b[ \t]*:"
+    r"|\b(?:HTTP|status)\D{0,8}[45]\d\d\b"
     r"|^[ \t]*\"?(?:error|fatal)\"?[ \t]*:|command not found|timed out|connection refused|permission denied",
     re.IGNORECASE | re.MULTILINE,
 )

@@ -21,13 +21,13 @@ from analyzer.composition import carrier_policy, open_analyst
 from analyzer.metrics import ServiceMetrics
 from analyzer.web.app import WebParts, WebServer
 from collector_processor.analyst import Analyst
-from collector_processor.chunks import JournalLimits
 from collector_processor.delivery import OutboxDelivery
 from collector_processor.examine import Examiner
 from collector_processor.exporters import open_exporters
 from collector_processor.forwarder import Forwarder
 from collector_processor.intake import Intake, IntakeRules
 from collector_processor.journal import Journal, open_journal
+from collector_processor.journal.chunks import JournalLimits
 from collector_processor.ledger import Ledger
 from collector_processor.loops import own_listener
 from collector_processor.otlp import Exporter, Signal
@@ -186,7 +186,7 @@ class _Service:
         for signal in (Signal.TRACES, Signal.LOGS):
             delivery = OutboxDelivery(
                 signal,
-                read=lambda signal: examiner.in_db(store.outbox, signal),
+                read=lambda signal, skip: examiner.in_db(store.outbox, signal, skip),
                 forget=lambda ids: examiner.in_db(store.delivered, ids),
                 exporters=exporters,
             )

@@ -14,66 +14,22 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from analyzer.figures import derivable, numbers, wrong_sums
+from analyzer.finding import Finding, Signal
 from analyzer.reading import HEAD, Fault, Reading, Role, final_answer
+from analyzer.wording import CLAIMS_DONE, gave_up, hedging, made_up, unverified_claim
 from semconv.model import SpanStatus, Step, StepKind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One reason to blame a step, or not to."""
-
-    step: int
-    signal: str
-    """Name of the signal, low cardinality."""
-    weight: float
-    """Log-odds added to the step."""
-    reason: str
-    quote: str = ""
-    """Verbatim from the step; empty where the mark is not in its text."""
-    quoted_step: int | None = None
-    """The step that is quoted, where it is another."""
-
-
-Signal: TypeAlias = Callable[[Reading], Iterator[Finding]]
 
 _QUOTE: Final = 160
 _MOST_FIGURES: Final = 40
 _RECENT_FIGURES: Final = 12
-_MADE_UP: Final = re.compile(
-    r"\b(?:let(?:'s| us) (?:assume|say|suppose|pretend)|(?:we|I)(?:'ll| will| can)? assum(?:e|ed|ing)\b"
-    r"|assuming\b"
-    r"|simulat(?:e|ed|ing)\b|hypothetical\w*|placeholder|mock(?:ed)? (?:data|up|result)|dummy (?:data|value)"
-    r"|sample data|example data|for (?:demonstration|illustration)\b|as an example dataset|fabricat\w+"
-    r"|from (?:my )?(?:memory|general knowledge)|based on (?:my )?(?:general|prior|common) knowledge)",
-    re.IGNORECASE,
-)
-_HEDGE: Final = re.compile(
-    r"\b(?:I (?:think|believe|guess)|probably|presumably|might be|may be|appears to be|seems to be|roughly"
-    r"|it is (?:likely|possible)|not (?:entirely )?(?:sure|certain)|without (?:further )?verif\w+)",
-    re.IGNORECASE,
-)
-_GIVE_UP: Final = re.compile(
-    r"\b(?:I(?:'m| am|'ve| have)? (?:was |been )?(?:unable|not able)"
-    r"|(?:cannot|can't|could not|couldn't) (?:be )?"
-    r"(?:find|access|complete|determine|retrieve|locate|answer|proceed|verif\w+)"
-    r"|unable to (?:find|access|complete"
-    r"|determine|retrieve|locate|answer|proceed)|no (?:further )?information (?:is )?available)",
-    re.IGNORECASE,
-)
 _ADMITS_FAULT: Final = re.compile(
     r"\b(?:error|fail\w*|issue|exception|did(?:n't| not)|could(?:n't| not)|unable|empty|nothing|no results?"
     r"|not found|unavailable|timed? ?out|retry\w*|again|instead|wrong|incorrect|unexpected"
     r"|fix\w*|correct(?:ed)?)\b",
-    re.IGNORECASE,
-)
-_CLAIMS_DONE: Final = re.compile(
-    r"\b(?:confirmed|verified|is correct|are correct|accurate|final answer|conclu(?:de|sion)|therefore"
-    r"|the (?:answer|result) is|successfully|has been (?:confirmed|verified))\b",
     re.IGNORECASE,
 )
 
@@ -125,7 +81,7 @@ def ignored_fault(reading: Reading) -> Iterator[Finding]:
         text = reading.texts[position]
         if reading.roles[position] is not Role.ACTING or not text or _ADMITS_FAULT.search(text):
             continue
-        if not _CLAIMS_DONE.search(text) and not numbers(text) - numbers(reading.texts[before]):
+        if not CLAIMS_DONE.search(text) and not numbers(text) - numbers(reading.texts[before]):
             continue
         yield Finding(
             step=position,
@@ -230,23 +186,6 @@ def right_answer_seen(reading: Reading) -> Iterator[Finding]:
         )
 
 
-def made_up(reading: Reading) -> Iterator[Finding]:
-    """Assumed, simulated or placeholder data in place of real ones."""
-    yield from _worded(
-        reading, _MADE_UP, "made_up_data", 1.2, "works with assumed or made-up data instead of finding out"
-    )
-
-
-def hedging(reading: Reading) -> Iterator[Finding]:
-    """A guess where the task wants to know."""
-    yield from _worded(reading, _HEDGE, "hedging", 0.3, "guesses instead of finding out")
-
-
-def gave_up(reading: Reading) -> Iterator[Finding]:
-    """Saying that it cannot be done: more often the end of a failure than its beginning."""
-    yield from _worded(reading, _GIVE_UP, "gave_up", 0.4, "gives up")
-
-
 def repetition(reading: Reading) -> Iterator[Finding]:
     """The same call, or the same words, once more: a loop; the first repeat is marked.
 
@@ -254,7 +193,10 @@ def repetition(reading: Reading) -> Iterator[Finding]:
     """
     first: dict[tuple[str, str, str], int] = {}
     marked: set[tuple[str, str, str]] = set()
+    last_fault = -1
     for position, step in enumerate(reading.steps):
+        if position and reading.faults[position - 1] is not Fault.NONE:
+            last_fault = position - 1
         said = (
             reading.texts[position]
             if step.kind is not StepKind.TOOL
@@ -263,7 +205,7 @@ def repetition(reading: Reading) -> Iterator[Finding]:
         if reading.roles[position] is Role.RELAYING or len(said) < 20:
             continue
         key = (step.agent, step.kind, said)
-        if key in first and key not in marked and not any_fault[first[key] : position].count(b"\x01"):
+        if key in first and key not in marked and last_fault < first[key]:
             marked.add(key)
             yield Finding(
                 step=position,
@@ -273,22 +215,6 @@ def repetition(reading: Reading) -> Iterator[Finding]:
                 quote=said[:_QUOTE] if step.kind is not StepKind.TOOL else "",
             )
         first.setdefault(key, position)
-
-
-def unchecked_claim(reading: Reading) -> Iterator[Finding]:
-    """An agent that declares a result right without anything having been looked up since the claim."""
-    for position, text in enumerate(reading.texts):
-        if reading.roles[position] is not Role.ACTING or not _CLAIMS_DONE.search(text):
-            continue
-        before = reading.roles[position - 1] if position else None
-        if before is Role.ACTING and "```" not in text:
-            yield Finding(
-                step=position,
-                signal="unverified_claim",
-                weight=0.5,
-                reason="declares a result without having checked it",
-                quote=_match_quote(_CLAIMS_DONE, reading.steps[position]),
-            )
 
 
 SIGNALS: Final[tuple[Signal, ...]] = (
@@ -303,24 +229,13 @@ SIGNALS: Final[tuple[Signal, ...]] = (
     hedging,
     gave_up,
     repetition,
-    unchecked_claim,
+    unverified_claim,
 )
 
 
 def findings(reading: Reading, signals: Sequence[Signal] = SIGNALS) -> tuple[Finding, ...]:
     """Collect every signal's findings, in the order of the signals."""
     return tuple(finding for signal in signals for finding in signal(reading))
-
-
-def _worded(
-    reading: Reading, pattern: re.Pattern[str], signal: str, weight: float, reason: str
-) -> Iterator[Finding]:
-    for position, step in enumerate(reading.steps):
-        if reading.roles[position] not in (Role.ACTING, Role.COORDINATING):
-            continue
-        if pattern.search(step.output[:HEAD]):
-            quote = _match_quote(pattern, step)
-            yield Finding(step=position, signal=signal, weight=weight, reason=reason, quote=quote)
 
 
 def _answer(reading: Reading) -> str:
@@ -346,14 +261,6 @@ def _fault_quote(step: Step) -> str:
     lines = [line.strip() for line in step.output[:HEAD].splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"error|exception|fail|exit", line, re.IGNORECASE)]
     return (telling[-1] if telling else lines[0] if lines else "")[:_QUOTE]
-
-
-def _match_quote(pattern: re.Pattern[str], step: Step) -> str:
-    found = pattern.search(step.output[:HEAD])
-    if found is None:
-        return ""
-    start = max(0, found.start() - 40)
-    return step.output[start : found.end() + 80].strip()
 
 
 def _around(text: str, value: float) -> str:

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
 
-from collector_processor.chunks import MEBIBYTE, Chunk, Queue
 from collector_processor.journal import Journal
+from collector_processor.journal.chunks import MEBIBYTE, Chunk, Queue
 from collector_processor.ledger import Ledger
 from collector_processor.otlp import Delivered, Exporter, NoSuchService, Rejected, Signal, TryLater
 from collector_processor.survey import item_count

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from collector_processor.assembler import TraceKey
-from collector_processor.chunks import Chunk, Entry, State
 from collector_processor.journal import Journal
+from collector_processor.journal.chunks import Chunk, Entry, State
 from collector_processor.ledger import Ledger
 from collector_processor.notes import TraceArrival, TraceNote
 from collector_processor.otlp import Arrival, MalformedRequestError, Receipt, RefusedError, Signal

@@ -96,9 +96,11 @@ class Pipeline:
         for arrival in arrivals:
             key = _key(arrival)
             _, upto_seq = await self._examiner.analyses(key)
-            if arrival.seq > upto_seq:
+            is_decided = arrival.seq <= upto_seq
+            if not is_decided:
                 self.feed(arrival)
-            elif arrival.is_held:  # decided, and killed before it could be let go
+            # Killed before it could be let go, or held by a process that ran in hold mode.
+            if arrival.is_held and (is_decided or self._limits.hold_max_s is None):
                 await self._examiner.let_go(key)
 
     async def run(self) -> None:

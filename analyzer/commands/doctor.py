@@ -22,7 +22,7 @@ from analyzer.errors import ModelError
 from analyzer.method import Message, Prompt
 from analyzer.present import console, plain
 from collector_processor.exporters import Destination, DestinationError, open_exporter
-from collector_processor.journal_keeper import DirectoryLock
+from collector_processor.journal import is_in_use
 from collector_processor.loops import own_listener
 from collector_processor.otlp import (
     NO_TENANT,
@@ -126,7 +126,7 @@ def _data_dir(path: Path) -> Iterator[Finding]:
 
 
 def _store(path: Path) -> Finding:
-    if _is_in_use(path):
+    if is_in_use(path / "ingest"):
         return Finding(check="store", health=Health.OK, detail="in use by a running blamespan")
     try:
         RunStore(path / "runs.sqlite").close()
@@ -136,21 +136,10 @@ def _store(path: Path) -> Finding:
     return Finding(check="store", health=Health.OK, detail="opens")
 
 
-def _is_in_use(data_dir: Path) -> bool:
-    journal = data_dir / "ingest"
-    if not journal.is_dir():
-        return False
-    try:
-        DirectoryLock(journal).release()
-    except CollectorError:
-        return True
-    return False
-
-
 def _ports(settings: Settings) -> Iterator[Finding]:
     names = ("OTLP/gRPC", "OTLP/HTTP", "web")
     variables = ("BLAMESPAN_OTLP_GRPC_LISTEN", "BLAMESPAN_OTLP_HTTP_LISTEN", "BLAMESPAN_WEB_LISTEN")
-    running = _is_in_use(settings.data_dir)
+    running = is_in_use(settings.data_dir / "ingest")
     for name, variable, listener in zip(names, variables, settings.listeners, strict=True):
         problem = _bind_problem(listener)
         if problem is None:

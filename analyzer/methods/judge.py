@@ -119,8 +119,8 @@ class _Candidate(BaseModel):
 class JudgeReply(BaseModel):
     """A judge's answer as JSON; what is not strictly needed may be missing."""
 
-    model_config = ConfigDict(extra="ignore")
-    reason: str
+    model_config = ConfigDict(extra="ignore", str_strip_whitespace=True)
+    reason: str = Field(min_length=1)
     step: int
     agent: str = ""
     mode: FailureMode = FailureMode.OTHER

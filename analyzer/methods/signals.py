@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from analyzer.finding import Finding
 from analyzer.method import Inquiry, answered
 from analyzer.modes import FailureMode
 from analyzer.reading import Reading, Role, read
-from analyzer.signals import Finding, findings
+from analyzer.signals import findings
 from semconv.model import Abstention, Blame, Evidence, Ranked, Status, Trajectory
 
 _ROLE_ODDS: Final[dict[Role, float]] = {

@@ -14,14 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from collector_processor.otlp_json import to_protobuf
-
 from analyzer.conversation import Conversation, is_conversation, read_conversation
 from analyzer.errors import UnreadableInput
 from analyzer.recordings.jaeger import is_jaeger, jaeger_to_otlp
 from analyzer.recordings.tempo import is_tempo, tempo_to_otlp
 from collector_processor.decode import decode
 from collector_processor.otlp import MalformedRequestError, Signal
+from collector_processor.otlp.from_json import to_protobuf
 
 MAX_BYTES: Final = 1 << 30
 """A file may not unpack to more than this."""

@@ -18,8 +18,8 @@ from collector_processor.destination import (
 from collector_processor.exporters.outcomes import GrpcFailure, delivered, grpc_outcome
 from collector_processor.exporters.untraced import untraced
 from collector_processor.otlp import SendOutcome, Signal, Tenant
-from collector_processor.otlp_answers import read_success
-from collector_processor.otlp_services import grpc_path
+from collector_processor.otlp.answers import read_success
+from collector_processor.otlp.services import grpc_path
 
 _COMPRESSION: Final[Mapping[Compression, grpc.Compression]] = {
     Compression.NONE: grpc.Compression.NoCompression,

@@ -22,8 +22,8 @@ from collector_processor.destination import (
 from collector_processor.exporters.outcomes import HttpAnswer, http_outcome
 from collector_processor.exporters.untraced import untraced
 from collector_processor.otlp import SendOutcome, Signal, Tenant, TryLater
-from collector_processor.otlp_answers import MediaType
-from collector_processor.otlp_services import http_path
+from collector_processor.otlp.answers import MediaType
+from collector_processor.otlp.services import http_path
 
 # Answers are tens of bytes; the rest of a longer one is not waited for.
 _MAX_ANSWER_BYTES: Final = 64 << 10

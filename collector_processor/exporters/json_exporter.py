@@ -7,8 +7,8 @@ import asyncio
 from collector_processor.destination import Destination
 from collector_processor.exporters.http_exporter import HttpExporter
 from collector_processor.otlp import MalformedRequestError, Rejected, SendOutcome, Signal, Tenant
-from collector_processor.otlp_answers import MediaType
-from collector_processor.otlp_json_writer import to_json
+from collector_processor.otlp.answers import MediaType
+from collector_processor.otlp.to_json import to_json
 
 
 class JsonExporter:

@@ -22,7 +22,7 @@ from collector_processor.otlp import (
     Signal,
     TryLater,
 )
-from collector_processor.otlp_answers import (
+from collector_processor.otlp.answers import (
     MediaType,
     RpcCode,
     read_reason,

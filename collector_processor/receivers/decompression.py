@@ -15,7 +15,7 @@ from typing import Final
 import zstandard
 
 from collector_processor.otlp import MalformedRequestError
-from collector_processor.otlp_answers import RpcCode
+from collector_processor.otlp.answers import RpcCode
 from collector_processor.receivers.refusal import Refusal, TurnedAwayError, too_large
 
 IDENTITY: Final = "identity"

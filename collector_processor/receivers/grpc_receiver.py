@@ -15,14 +15,14 @@ import grpc
 import grpc.aio
 
 from collector_processor.otlp import CollectorError, Receipt, Signal, Sink
-from collector_processor.otlp_answers import (
+from collector_processor.otlp.answers import (
     RETRY_INFO_KEY,
     STATUS_DETAILS_KEY,
     failure,
     retry_info,
     success,
 )
-from collector_processor.otlp_services import EXPORT, SERVICES
+from collector_processor.otlp.services import EXPORT, SERVICES
 from collector_processor.receivers.admission import DoorRules, admit, hand_over
 from collector_processor.receivers.listening import ListenError, TlsFiles
 from collector_processor.receivers.refusal import BROKEN, Refusal, refusal_of

@@ -16,9 +16,9 @@ from typing import Any, Final
 from aiohttp import HttpVersion11, web
 
 from collector_processor.otlp import CollectorError, MalformedRequestError, Signal, Sink
-from collector_processor.otlp_answers import MediaType, RpcCode, failure, success
-from collector_processor.otlp_json import to_protobuf
-from collector_processor.otlp_services import http_path
+from collector_processor.otlp.answers import MediaType, RpcCode, failure, success
+from collector_processor.otlp.from_json import to_protobuf
+from collector_processor.otlp.services import http_path
 from collector_processor.receivers.admission import DoorRules, admit, hand_over
 from collector_processor.receivers.decompression import IDENTITY, decompress
 from collector_processor.receivers.listening import ListenError, TlsFiles

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from collector_processor.otlp import CollectorError, MalformedRequestError, RefusedError
-from collector_processor.otlp_answers import RpcCode
+from collector_processor.otlp.answers import RpcCode
 
 # OTLP lets a client retry after 429 and 503 alike, but earlier Python SDKs took 429
 # for final (opentelemetry-python#5460).

@@ -1,7 +1,7 @@
 """What a dialect answers: one span in our words, whatever its framework wrote.
 
 An action is not yet a step. Which actions are steps, in which order and by
-whom, is decided once for all dialects by ``collector_processor.trajectory``.
+whom, is decided once for all dialects by ``collector_processor.trajectory.order``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import grpc.aio
 from aiohttp import web
 
 from collector_processor.otlp import Signal
-from collector_processor.otlp_services import EXPORT, SERVICES, grpc_path
+from collector_processor.otlp.services import EXPORT, SERVICES, grpc_path
 from collector_processor.receivers import TlsFiles
 
 

@@ -16,8 +16,8 @@ import grpc
 import grpc.aio
 
 from collector_processor.otlp import Arrival, Receipt, Signal
-from collector_processor.otlp_answers import MediaType, read_reason, read_retry_delay, read_success
-from collector_processor.otlp_services import grpc_path, http_path
+from collector_processor.otlp.answers import MediaType, read_reason, read_retry_delay, read_success
+from collector_processor.otlp.services import grpc_path, http_path
 from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, Receiver, TlsFiles
 from collector_processor.settings import Address
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from collector_processor.otlp import Signal
-from collector_processor.otlp_json import to_protobuf
+from collector_processor.otlp.from_json import to_protobuf
 from collector_processor.rebuild import Run, rebuild
 
 SHARED = Path(__file__).parents[3] / "shared"

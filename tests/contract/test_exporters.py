@@ -45,7 +45,7 @@ from collector_processor.otlp import (
     Tenant,
     TryLater,
 )
-from collector_processor.otlp_answers import (
+from collector_processor.otlp.answers import (
     RETRY_INFO_KEY,
     STATUS_DETAILS_KEY,
     MediaType,
@@ -54,7 +54,7 @@ from collector_processor.otlp_answers import (
     retry_info,
     success,
 )
-from collector_processor.otlp_services import grpc_path, http_path
+from collector_processor.otlp.services import grpc_path, http_path
 from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, TlsFiles
 from tests.contract.backends import Backend, GrpcAnswer, HttpReply, grpc_backend, http_backend, socket_backend
 from tests.contract.doors import LOOPBACK, MemorySink, listening, make_tls

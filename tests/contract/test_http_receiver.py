@@ -22,7 +22,7 @@ import zstandard
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collector_processor.otlp import Receipt, RefusedError, Signal
-from collector_processor.otlp_services import grpc_path
+from collector_processor.otlp.services import grpc_path
 from collector_processor.receivers import (
     DoorRules,
     GrpcReceiver,

@@ -29,8 +29,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from collector_processor.otlp import MalformedRequestError, Receipt, RefusedError, Signal, Tenant
-from collector_processor.otlp_answers import RETRY_INFO_KEY, STATUS_DETAILS_KEY, read_retry_delay
-from collector_processor.otlp_services import grpc_path
+from collector_processor.otlp.answers import RETRY_INFO_KEY, STATUS_DETAILS_KEY, read_retry_delay
+from collector_processor.otlp.services import grpc_path
 from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, ListenError
 from collector_processor.settings import Address
 from tests.contract.doors import LOOPBACK, Door, GrpcClient, HttpClient, MemorySink, listening

@@ -12,10 +12,10 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector_processor.chunks import JournalLimits
 from collector_processor.forwarder import Forwarder, ForwarderLimits, Surroundings
 from collector_processor.intake import Intake, IntakeRules
 from collector_processor.journal import open_journal
+from collector_processor.journal.chunks import JournalLimits
 from collector_processor.ledger import Counts, Ledger
 from collector_processor.otlp import (
     Arrival,

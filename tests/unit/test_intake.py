@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from collector_processor.assembler import TraceKey
-from collector_processor.chunks import Chunk, JournalLimits
 from collector_processor.intake import Intake, IntakeRules, LoopError
 from collector_processor.journal import Journal, open_journal
+from collector_processor.journal.chunks import Chunk, JournalLimits
 from collector_processor.ledger import Counts, Ledger
 from collector_processor.notes import TraceArrival
 from collector_processor.otlp import (

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from collector_processor.assembler import TraceKey
-from collector_processor.chunks import (
+from collector_processor.journal import Journal, is_in_use, open_journal
+from collector_processor.journal.chunks import (
     Chunk,
     CorruptBodyError,
     Entry,
@@ -22,10 +23,9 @@ from collector_processor.chunks import (
     pack_body,
     unpack_body,
 )
-from collector_processor.journal import Journal, is_in_use, open_journal
+from collector_processor.journal.segments import SCHEMA_VERSION, SegmentFile
 from collector_processor.notes import TraceNote
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant
-from collector_processor.segments import SCHEMA_VERSION, SegmentFile
 from collector_processor.survey import survey, survey_logs
 from tests.otlp_requests import log_request, many_spans, numbers_in, record, request, span, trace_name
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from collector_processor.otlp import Receipt, Signal
-from collector_processor.otlp_answers import (
+from collector_processor.otlp.answers import (
     RETRY_INFO_KEY,
     STATUS_DETAILS_KEY,
     MediaType,

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from collector_processor.otlp import MalformedRequestError, Signal
-from collector_processor.otlp_json import to_protobuf
+from collector_processor.otlp.from_json import to_protobuf
 from collector_processor.survey import drop_invalid, survey
 from tests.otlp_requests import numbers_in, spans_in
 

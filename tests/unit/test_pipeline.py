@@ -205,6 +205,18 @@ async def test_a_restart_resumes_a_trace_that_was_not_complete(slow_lane: Open) 
     after.close()
 
 
+async def test_a_restart_in_late_mode_lets_go_of_what_was_held(slow_lane: Open) -> None:
+    lane = slow_lane(0, hold_max_s=20)
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    await lane.pipeline.turn()
+    lane.hold_max_s = None
+    after = await lane.restarted()
+    assert [seq for seq, _ in lane.source.sent] == [1]
+    await after.pass_time(GRACE)
+    assert written_names(after.written()) == BLAMED
+    after.close()
+
+
 async def test_a_restart_does_not_ask_again_about_what_has_its_verdict(slow_lane: Open) -> None:
     lane = slow_lane(0)
     lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))

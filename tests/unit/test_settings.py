@@ -52,9 +52,10 @@ def test_a_signals_own_endpoint_is_exact_and_goes_first() -> None:
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
         }
     ).endpoints
-    assert (endpoints[Signal.LOGS].endpoint, endpoints[Signal.LOGS].is_exact) == ("http://logs:9/ingest", True)
-    assert (endpoints[Signal.TRACES].endpoint, endpoints[Signal.TRACES].is_exact) == ("http://all:4318", False)
-    assert endpoints[Signal.TRACES].max_bytes == 20 << 20
+    logs, traces = endpoints[Signal.LOGS], endpoints[Signal.TRACES]
+    assert (logs.endpoint, logs.is_exact) == ("http://logs:9/ingest", True)
+    assert (traces.endpoint, traces.is_exact) == ("http://all:4318", False)
+    assert traces.max_bytes == 20 << 20
 
 
 def test_our_own_endpoint_goes_before_otels() -> None:

@@ -8,7 +8,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from collector_processor.notes import SpanNote, pack_notes, unpack_notes
 from collector_processor.otlp import MalformedRequestError, Signal
-from collector_processor.otlp_json import to_protobuf
+from collector_processor.otlp.from_json import to_protobuf
 from collector_processor.survey import (
     drop_invalid,
     extract,

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Final
 
-from collector_processor.chunks import (
+from collector_processor.journal.chunks import (
     Backlog,
     CorruptBodyError,
     JournalError,
@@ -24,8 +24,8 @@ from collector_processor.chunks import (
     first_seq,
     segment_of,
 )
+from collector_processor.journal.segments import SegmentDirectory, SegmentFile
 from collector_processor.otlp import Signal
-from collector_processor.segments import SegmentDirectory, SegmentFile
 from collector_processor.survey import extract
 from semconv.model import TraceId
 

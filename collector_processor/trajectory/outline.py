@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from collector_processor.acts import Act, Stage
+from collector_processor.trajectory.acts import Act, Stage
 from semconv.dialects import Action, ActionKind
 from semconv.dialects.conversation import last_answer, last_request
 from semconv.dialects.reading import error_of

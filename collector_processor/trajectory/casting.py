@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from collector_processor.acts import Act, Stage
+from collector_processor.trajectory.acts import Act, Stage
 from semconv.dialects import Action, ActionKind
 from semconv.dialects.transfers import transfer_target
 from semconv.model import AgentSource

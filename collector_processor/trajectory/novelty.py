@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from collector_processor.acts import Act
+from collector_processor.trajectory.acts import Act
 from semconv.dialects import Message
 from semconv.dialects.conversation import body_of, render
 from semconv.model import UNKNOWN_AGENT

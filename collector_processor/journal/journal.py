@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from collector_processor.assembler import TraceKey
-from collector_processor.chunks import (
+from collector_processor.journal.accounts import Accounts, TraceRows
+from collector_processor.journal.chunks import (
     Backlog,
     Chunk,
     Entry,
@@ -37,9 +38,9 @@ from collector_processor.chunks import (
     Wanted,
     segment_of,
 )
-from collector_processor.journal_accounts import Accounts, TraceRows
-from collector_processor.journal_keeper import DirectoryLock, JournalKeeper
-from collector_processor.journal_writer import (
+from collector_processor.journal.keeper import DirectoryLock, JournalKeeper
+from collector_processor.journal.segments import SegmentDirectory, SegmentFile
+from collector_processor.journal.writer import (
     Append,
     Detach,
     Forget,
@@ -52,7 +53,6 @@ from collector_processor.journal_writer import (
 )
 from collector_processor.notes import TraceArrival
 from collector_processor.otlp import RefusedError, Signal, Tenant
-from collector_processor.segments import SegmentDirectory, SegmentFile
 from semconv.model import TraceId
 
 logger = logging.getLogger(__name__)

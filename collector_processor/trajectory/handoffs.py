@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from collector_processor.acts import Act, Stage
+from collector_processor.trajectory.acts import Act, Stage
 from semconv.dialects import Action, ActionKind, ToolCall
 from semconv.dialects.transfers import is_plain_transfer, transfer_target
 

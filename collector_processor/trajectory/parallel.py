@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from collector_processor.leaves import Leaf
+from collector_processor.trajectory.leaves import Leaf
 
 _ROOT: Final = -1
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from collector_processor.acts import Act, Stage, stage
-from collector_processor.casting import name_by_handoff, name_by_messages, name_by_request
-from collector_processor.handoffs import Agents, Settled, settle, with_unseen_handoffs
-from collector_processor.leaves import leaves
-from collector_processor.novelty import Novelty, said_in_words, shortened
-from collector_processor.outline import ending_of, is_whole, output_of, stated_outcome, task_of
-from collector_processor.parallel import groups
+from collector_processor.trajectory.acts import Act, Stage, stage
+from collector_processor.trajectory.casting import name_by_handoff, name_by_messages, name_by_request
+from collector_processor.trajectory.handoffs import Agents, Settled, settle, with_unseen_handoffs
+from collector_processor.trajectory.leaves import leaves
+from collector_processor.trajectory.novelty import Novelty, said_in_words, shortened
+from collector_processor.trajectory.outline import ending_of, is_whole, output_of, stated_outcome, task_of
+from collector_processor.trajectory.parallel import groups
 from semconv.dialects import ActionKind
 from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
 from semconv.model import UNKNOWN_AGENT, AgentSource, ContentState, Span, Step, StepKind, Trace, Trajectory

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from collector_processor.chunks import (
+from collector_processor.journal.chunks import (
     Backlog,
     Chunk,
     CorruptBodyError,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from collector_processor.assembler import TraceKey
-from collector_processor.chunks import (
+from collector_processor.journal.chunks import (
     ROW_OVERHEAD_BYTES,
     Chunk,
     Entry,

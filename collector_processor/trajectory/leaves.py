@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from collector_processor.acts import Act, Stage
-from collector_processor.handoffs import plain
+from collector_processor.trajectory.acts import Act, Stage
+from collector_processor.trajectory.handoffs import plain
 from semconv.dialects import ActionKind
 from semconv.dialects.conversation import last_answer
 from semconv.dialects.reading import words

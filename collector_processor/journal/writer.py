@@ -23,9 +23,9 @@ from threading import Thread
 from time import monotonic
 from typing import Final, TypeAlias
 
-from collector_processor.chunks import Entry, JournalLimits, State, first_seq, pack_body, segment_of
+from collector_processor.journal.chunks import Entry, JournalLimits, State, first_seq, pack_body, segment_of
+from collector_processor.journal.segments import SegmentDirectory, SegmentFile
 from collector_processor.otlp import RefusedError
-from collector_processor.segments import SegmentDirectory, SegmentFile
 from semconv.model import TraceId
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,233 @@
+"""The slow lane with everything in memory but the store: a journal, an analyst, a clock."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from collector_processor.analyst import Analysis
+from collector_processor.annotate import CarrierPolicy
+from collector_processor.assembler import AssemblerLimits, TraceKey
+from collector_processor.decode import decode
+from collector_processor.encode import encode
+from collector_processor.examine import Examiner
+from collector_processor.notes import TraceArrival
+from collector_processor.otlp import NO_TENANT, Signal
+from collector_processor.pipeline import Pipeline, PipelineLimits
+from collector_processor.runstore import RunStore
+from collector_processor.survey import survey, survey_logs
+from semconv.model import Abstention, Attribution, Blame, Span, Status, TraceId, Trajectory
+
+LIMITS = AssemblerLimits(root_grace_s=2, candidate_grace_s=10, idle_close_s=60, max_age_s=3600)
+Say = int | str | Exception | None
+"""A step to blame, a reason why none can be told, an error to raise, or no failure."""
+
+
+class MemorySource:
+    """A ``TraceSource``: rows by trace, and what of the held ones went on, in order."""
+
+    def __init__(self) -> None:
+        self.rows: defaultdict[TraceKey, dict[int, bytes]] = defaultdict(dict)
+        self.logs: defaultdict[TraceKey, dict[int, bytes]] = defaultdict(dict)
+        self.held: defaultdict[TraceKey, set[int]] = defaultdict(set)
+        self.arrivals: list[TraceArrival] = []
+        self.sent: list[tuple[int, bytes]] = []
+        self.before_rewrite: Callable[[], Awaitable[None]] | None = None
+        self.seq = 0
+
+    def store(self, body: bytes, *, signal: Signal = Signal.TRACES, is_held: bool = False) -> TraceArrival:
+        (note,) = (survey(body) if signal is Signal.TRACES else survey_logs(body)).traces
+        key = TraceKey(NO_TENANT, note.trace_id)
+        self.seq += 1
+        (self.rows if signal is Signal.TRACES else self.logs)[key][self.seq] = body
+        if is_held:
+            self.held[key].add(self.seq)
+        arrival = TraceArrival(
+            seq=self.seq,
+            signal=signal,
+            tenant=NO_TENANT,
+            trace_id=note.trace_id,
+            received_ns=self.seq,
+            byte_count=len(body),
+            notes=note.spans,
+            is_held=is_held,
+        )
+        self.arrivals.append(arrival)
+        return arrival
+
+    def forget(self, key: TraceKey) -> None:
+        """Evict the trace, as the journal does: what is held of it goes on."""
+        self._let_go(key)
+        self.rows.pop(key, None)
+        self.logs.pop(key, None)
+        self.arrivals = [arrival for arrival in self.arrivals if arrival.trace_id != key.trace_id]
+
+    def known(self) -> list[TraceArrival]:
+        """What a restarted process is told."""
+        return [
+            TraceArrival(
+                seq=one.seq,
+                signal=one.signal,
+                tenant=one.tenant,
+                trace_id=one.trace_id,
+                received_ns=one.received_ns,
+                byte_count=one.byte_count,
+                notes=one.notes,
+                is_held=one.seq in self.held[TraceKey(one.tenant, one.trace_id)],
+            )
+            for one in self.arrivals
+        ]
+
+    async def read_trace(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
+        return tuple(self.rows.get(key, {}).items())
+
+    async def read_logs(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
+        return tuple(self.logs.get(key, {}).items())
+
+    async def held_rows(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
+        return tuple((seq, self.rows[key][seq]) for seq in sorted(self.held[key]))
+
+    async def release_held(self, key: TraceKey) -> None:
+        self._let_go(key)
+
+    async def rewrite_held(self, seq: int, body: bytes) -> None:
+        if self.before_rewrite is not None:
+            await self.before_rewrite()
+        for held in self.held.values():
+            if seq in held:
+                held.discard(seq)
+                self.sent.append((seq, body))
+
+    def _let_go(self, key: TraceKey) -> None:
+        self.sent += [(seq, self.rows[key][seq]) for seq in sorted(self.held[key])]
+        self.held[key].clear()
+
+
+class ScriptedAnalyst:
+    """Says what it was told to, the last answer again and again; can be made to wait."""
+
+    def __init__(self, *answers: Say) -> None:
+        self.answers: list[Say] = list(answers or (0,))
+        self.asked: list[Trajectory] = []
+        self.glances: list[Trajectory] = []
+        self.running = 0
+        self.most_running = 0
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.was_asked = asyncio.Event()
+
+    async def analyse(self, trajectory: Trajectory) -> Analysis:
+        self.asked.append(trajectory)
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        self.was_asked.set()
+        try:
+            await self.may_answer.wait()
+        finally:
+            self.running -= 1
+        return _analysis(trajectory, self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])
+
+    def glance(self, trajectory: Trajectory) -> Analysis:
+        self.glances.append(trajectory)
+        return _analysis(trajectory, 0)
+
+    def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
+        verdict = Abstention(status=Status.ERROR, reason=reason)
+        return _documented(Attribution(run_id=trajectory.run_id, verdict=verdict, method="none"))
+
+
+def _analysis(trajectory: Trajectory, answer: Say) -> Analysis:
+    if isinstance(answer, Exception):
+        raise answer
+    if isinstance(answer, int):
+        agent = trajectory.steps[answer].agent
+        verdict: Blame | Abstention = Blame(agent=agent, step=answer, reason="scripted", confidence=0.9)
+    elif answer is None:
+        verdict = Abstention(status=Status.NO_FAILURE, reason="it did its task")
+    else:
+        verdict = Abstention(status=Status.UNDETERMINED, reason=answer)
+    return _documented(Attribution(run_id=trajectory.run_id, verdict=verdict, method="scripted"))
+
+
+def _documented(attribution: Attribution) -> Analysis:
+    document = {"status": attribution.status.value}
+    if isinstance(attribution.verdict, Abstention):
+        document["reason"] = attribution.verdict.reason
+    return Analysis(attribution=attribution, document=json.dumps(document))
+
+
+@dataclass
+class SlowLane:
+    """One process's slow lane; ``restarted`` is the next process's."""
+
+    path: Path
+    analyst: ScriptedAnalyst
+    source: MemorySource = field(default_factory=MemorySource)
+    hold_max_s: float | None = None
+    concurrency: int = 16
+    now: float = 1000.0
+    wakes: int = 0
+
+    def __post_init__(self) -> None:
+        self.store = RunStore(self.path / "runs.sqlite")
+        self.examiner = Examiner(
+            source=self.source,
+            store=self.store,
+            analyst=self.analyst,
+            policy=CarrierPolicy(),
+            wall_ns=lambda: int(self.now * 1e9),
+            wake_outbox=self._woken,
+        )
+        limits = PipelineLimits(assembler=LIMITS, hold_max_s=self.hold_max_s, concurrency=self.concurrency)
+        self.pipeline = Pipeline(self.examiner, limits, lambda: self.now)
+
+    def _woken(self) -> None:
+        self.wakes += 1
+
+    def receive(self, *spans: Span) -> TraceArrival:
+        """Take spans of one trace, as the intake does: held where the pipeline says so."""
+        key = TraceKey(NO_TENANT, spans[0].trace_id)
+        arrival = self.source.store(encode(spans), is_held=self.pipeline.holds(key))
+        self.pipeline.feed(arrival)
+        return arrival
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let what became due in ``seconds`` happen, and end."""
+        await self.pipeline.turn()
+        self.now += seconds
+        await self.pipeline.turn()
+        await self.pipeline.settle()
+
+    def evict(self, trace_id: TraceId) -> None:
+        key = TraceKey(NO_TENANT, trace_id)
+        self.source.forget(key)
+        self.pipeline.evicted((key,))
+
+    async def die(self) -> None:
+        """End without finishing anything."""
+        self.pipeline._holds.clear()  # a killed process lets nothing go
+        await self.pipeline.drain(0)
+        self.close()
+
+    async def restarted(self) -> SlowLane:
+        await self.die()
+        self.source.before_rewrite = None
+        after = SlowLane(path=self.path, analyst=self.analyst, source=self.source, hold_max_s=self.hold_max_s)
+        await after.pipeline.recover(self.source.known())
+        return after
+
+    def close(self) -> None:
+        self.examiner.close()
+        self.store.close()
+
+    def written(self) -> list[Span]:
+        """The spans that are on their way to the backend because of verdicts, in order."""
+        return [span for entry in self.store.outbox(Signal.TRACES) for span in decode(entry.body).spans]
+
+
+def written_names(spans: Iterable[Span]) -> list[str]:
+    return [span.name for span in spans]
