@@ -43,6 +43,12 @@ def open_model(settings: Settings) -> HourlyBudget | None:
     return HourlyBudget(model=model, usd=settings.budget_usd_per_hour, clock=time.monotonic)
 
 
+async def prepare_model(settings: Settings) -> None:
+    """Import what models need beside the event loop: it takes seconds, and no span may wait for it."""
+    if settings.model is not None:
+        await LiteLLM(name=settings.model).prepare()
+
+
 def carrier_policy(settings: Settings) -> CarrierPolicy:
     """Return how verdicts are written into traces."""
     clean = {ExportText.NONE: omit, ExportText.REDACTED: redact, ExportText.FULL: keep}[settings.export_text]

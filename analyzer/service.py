@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from analyzer.composition import carrier_policy, open_analyst
+from analyzer.composition import carrier_policy, open_analyst, prepare_model
 from analyzer.metrics import ServiceMetrics
 from analyzer.web.app import WebParts, WebServer
 from collector_processor.analyst import Analyst
@@ -111,6 +111,7 @@ class _Service:
         pipeline = await self._start_pipeline(journal, examiner)
         intake = Intake(journal, ledger, forwarder, self._intake_rules(pipeline, exporters))
         self._background(self._expire(journal))
+        self._background(prepare_model(settings))
         metrics = ServiceMetrics(ledger=ledger, pipeline=pipeline, deliveries=deliveries)
         parts = WebParts(
             is_ready=lambda: self.is_ready,
