@@ -38,8 +38,8 @@ from collector_processor.settings import Address, Settings, SettingsError, Write
 
 logger = logging.getLogger(__name__)
 
-DRAIN_S: Final = 20.0
-"""How long a shutdown may take."""
+_ANALYSES_SHARE: Final = 0.5
+"""Of the time that a shutdown may take: what analyses leave behind must still be sent."""
 _EXPIRE_EVERY_S: Final = 60.0
 _DOORS_GRACE_S: Final = 2.0
 
@@ -75,9 +75,11 @@ async def running_service(
     """
     async with AsyncExitStack() as stack:
         service = _Service(settings, analyst or open_analyst(settings), exporters, stack)
-        yield await service.start()
-        service.is_ready = False
-        logger.info("shutting down")
+        running = await service.start()
+        try:
+            yield running
+        finally:
+            service.shut_down()
 
 
 class _Service:
@@ -96,6 +98,8 @@ class _Service:
         self._stack: Final = stack
         self._instance_id: Final = secrets.token_hex(8)
         self._failure: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
+        self._ends_at = time.monotonic()
+        """When a shutdown must be through; where starting fails there is nothing to wait for."""
         self.is_ready = False
 
     async def start(self) -> Running:
@@ -123,6 +127,12 @@ class _Service:
         running = await self._open_doors(intake, parts)
         self.is_ready = True
         return running
+
+    def shut_down(self) -> None:
+        """Begin the way down; the stack does the rest."""
+        self.is_ready = False
+        self._ends_at = time.monotonic() + self._settings.shutdown_max / 1000
+        logger.info("shutting down")
 
     def _refuse_own_endpoint(self, listeners: Sequence[Address]) -> None:
         for signal, destination in self._settings.endpoints.items():
@@ -162,7 +172,7 @@ class _Service:
     ) -> Forwarder:
         forwarder = Forwarder(journal=journal, ledger=ledger, exporters=exporters)
         self._background(forwarder.run())
-        self._stack.push_async_callback(forwarder.drain, DRAIN_S)  # runs before the one above is cancelled
+        self._drained(forwarder.drain)  # runs before the one above is cancelled
         forwarder.resume()
         return forwarder
 
@@ -192,7 +202,7 @@ class _Service:
                 exporters=exporters,
             )
             deliveries.append(delivery)
-            self._stack.push_async_callback(delivery.drain, DRAIN_S)
+            self._drained(delivery.drain)
             self._background(delivery.run())  # cancelled first, so that nothing is sent by two
         return examiner, tuple(deliveries)
 
@@ -205,7 +215,7 @@ class _Service:
         pipeline = Pipeline(examiner, limits, time.monotonic)
         journal.on_evicted = pipeline.evicted
         await pipeline.recover(journal.agent_traces())
-        self._stack.push_async_callback(pipeline.drain, DRAIN_S)
+        self._drained(pipeline.drain, share=_ANALYSES_SHARE)
         self._background(pipeline.run())  # cancelled first: nothing new begins while it drains
         return pipeline
 
@@ -249,6 +259,14 @@ class _Service:
         while True:
             journal.expire(time.time_ns())
             await asyncio.sleep(_EXPIRE_EVERY_S)
+
+    def _drained(self, drain: Callable[[float], Awaitable[None]], *, share: float = 1.0) -> None:
+        """Have a part drained on the way down, in its share of what is left of the time for all."""
+
+        async def drain_in_time() -> None:
+            await drain(max(0.0, self._ends_at - time.monotonic()) * share)
+
+        self._stack.push_async_callback(drain_in_time)
 
     def _background(self, work: Coroutine[None, None, None]) -> None:
         """Run a part for as long as the service; if it fails, the service ends and says why."""

@@ -216,6 +216,7 @@ def _evaluator(judgement: Judgement, policy: CarrierPolicy) -> dict[str, Attribu
     """OpenInference's evaluator fields, so that tools of that family show the verdict too."""
     blame = judgement.attribution.verdict
     assert isinstance(blame, Blame)
+    is_models_word = judgement.attribution.model and not judgement.attribution.fallback
     return _finish(
         {
             names.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
@@ -223,7 +224,7 @@ def _evaluator(judgement: Judgement, policy: CarrierPolicy) -> dict[str, Attribu
             names.EVALUATIONS_0_EVALUATION_SCORE: blame.confidence,
             names.EVALUATIONS_0_EVALUATION_LABEL: blame.agent,
             names.EVALUATIONS_0_EVALUATION_EXPLANATION: blame.reason,
-            names.EVALUATIONS_0_EVALUATION_ANNOTATOR_KIND: "LLM" if judgement.attribution.model else "CODE",
+            names.EVALUATIONS_0_EVALUATION_ANNOTATOR_KIND: "LLM" if is_models_word else "CODE",
             names.EVALUATIONS_0_EVALUATION_IDENTIFIER: judgement.failure_id,
         },
         policy,

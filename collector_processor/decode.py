@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collector_processor.otlp import MalformedRequestError
-from collector_processor.salvage import LOGS, MAX_NESTING, TOO_DEEP, TRACES, mend
+from collector_processor.salvage import LOGS, MAX_NESTING, TOO_DEEP, TRACES, Mended, mend
 from semconv.model import (
     Attributes,
     AttributeValue,
@@ -50,6 +50,8 @@ class Decoded:
     spans: tuple[Span, ...]
     rejected: int = 0
     """Spans that are none: ids of a wrong length, or unreadable."""
+    was_mended: bool = False
+    """Text that is no UTF-8, or nested too deep, was replaced."""
 
 
 def decode(body: bytes) -> Decoded:
@@ -60,7 +62,8 @@ def decode(body: bytes) -> Decoded:
     Raises:
         MalformedRequestError: the bytes are no such request.
     """
-    request, rejected = _parse(body, ExportTraceServiceRequest, TRACES)
+    request, mended = _parse(body, ExportTraceServiceRequest, TRACES)
+    rejected = mended.rejected if mended else 0
     spans: list[Span] = []
     for resource_spans in request.resource_spans:
         resource = _resource(resource_spans)
@@ -71,7 +74,7 @@ def decode(body: bytes) -> Decoded:
                     spans.append(_span(raw, resource, scope))
                 else:
                     rejected += 1
-    return Decoded(spans=tuple(spans), rejected=rejected)
+    return Decoded(spans=tuple(spans), rejected=rejected, was_mended=mended is not None)
 
 
 def decode_logs(body: bytes) -> tuple[LogRecord, ...]:
@@ -84,14 +87,14 @@ def decode_logs(body: bytes) -> tuple[LogRecord, ...]:
     return tuple(_log_records(request))
 
 
-def _parse(body: bytes, kind: type[M], name: str) -> tuple[M, int]:
-    """Return the request, and how many of its leaves could not be read."""
+def _parse(body: bytes, kind: type[M], name: str) -> tuple[M, Mended | None]:
+    """Return the request, and what had to be mended before it could be read."""
     try:
-        return kind.FromString(body), 0
+        return kind.FromString(body), None
     except DecodeError:
         mended = mend(body, name)
     try:
-        return kind.FromString(mended.body), mended.rejected
+        return kind.FromString(mended.body), mended
     except DecodeError as error:
         raise MalformedRequestError(str(error)) from error
 

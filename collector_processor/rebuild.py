@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from collector_processor.decode import decode, decode_logs
 from collector_processor.otlp import NO_TENANT, Tenant
@@ -15,6 +16,8 @@ from collector_processor.repair import repair
 from collector_processor.runs import group_runs, join_logs
 from collector_processor.trajectory import order
 from semconv.model import Completion, LogRecord, Span, Trace, TraceId, Trajectory
+
+MENDED: Final = "text that is no UTF-8, or values nested too deep, replaced"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +59,22 @@ def _run(trace: Trace) -> Run:
 
 def _traces(requests: Iterable[bytes], completion: Completion, tenant: Tenant) -> list[Trace]:
     spans: defaultdict[TraceId, list[Span]] = defaultdict(list)
+    mended: set[TraceId] = set()
     for body in requests:
-        for span in decode(body).spans:
+        decoded = decode(body)
+        for span in decoded.spans:
             spans[span.trace_id].append(span)
-    return [Trace(spans=tuple(found), completion=completion, tenant=tenant) for found in spans.values()]
+        if decoded.was_mended:
+            mended.update(span.trace_id for span in decoded.spans)
+    return [
+        Trace(
+            spans=tuple(found),
+            completion=completion,
+            tenant=tenant,
+            warnings=(MENDED,) if trace_id in mended else (),
+        )
+        for trace_id, found in spans.items()
+    ]
 
 
 def _with_logs(traces: Sequence[Trace], records: Sequence[LogRecord]) -> list[Trace]:

@@ -116,7 +116,7 @@ def order_times(trace: Trace) -> Trace:
         else replace(span, start_ns=start_ns, end_ns=max(span.end_ns, start_ns))
         for span in trace.spans
     )
-    count = sum(1 for old, new in zip(trace.spans, mended, strict=True) if old is not new)
+    count = sum(1 for span in trace.spans if not 0 < span.start_ns <= span.end_ns)
     return _changed(trace, mended, count, "zero or negative time put in order")
 
 

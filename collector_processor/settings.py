@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Literal
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from platformdirs import user_data_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -31,6 +31,8 @@ from collector_processor.otlp import CollectorError, Signal
 CONFIG_FILE: Final = "blamespan.toml"
 PREFIX: Final = "BLAMESPAN_"
 MEBIBYTE: Final = 1 << 20
+HTTP_PORT: Final = 4318
+"""OTLP over HTTP by IANA; without a protocol it means HTTP to everybody."""
 
 
 class SettingsError(CollectorError):
@@ -83,6 +85,7 @@ class Settings(BaseModel):
     )
     model: str | None = Field(None, description="any litellm model; none = zero-model tiers")
     method: str = Field("auto", description="attribution method")
+    ranker: Path | None = Field(None, description="model file made by `blamespan train`")
     write_back: WriteBack = Field(WriteBack.LATE, description="`late` or `hold`")
     hold_max: int = Field(20_000, gt=0, description="ms an agent trace may wait in hold mode")
     root_grace: int = Field(2_000, ge=0, description="ms of quiet after the run's top span ended")
@@ -109,6 +112,7 @@ class Settings(BaseModel):
     failure_pattern: str | None = Field(
         None, description="regular expression: a final answer it finds is a failure"
     )
+    shutdown_max: int = Field(20_000, ge=0, description="ms a shutdown may take; the rest is resumed")
     max_request_bytes: int = Field(20 * MEBIBYTE, gt=0, description="largest request taken, decompressed")
     max_pending_bytes: int = Field(2048 * MEBIBYTE, gt=0, description="journal bytes not yet forwarded")
     max_retained_bytes: int = Field(1024 * MEBIBYTE, gt=0, description="journal bytes kept for analysis only")
@@ -238,8 +242,13 @@ def _protocol(settings: Settings, otel_protocol: str, url: str) -> Protocol:
         except ValueError:
             expected = "grpc, http/protobuf or http/json"
             raise ValueError(f"OTEL_EXPORTER_OTLP_PROTOCOL={otel_protocol}: expected {expected}") from None
-    # The Python SDK's default is gRPC; port 4318 without a protocol means HTTP to everybody.
-    return Protocol.HTTP_PROTOBUF if ":4318" in url else Protocol.GRPC
+    # The Python SDK's default is gRPC.
+    return usual_protocol(url)
+
+
+def usual_protocol(url: str) -> Protocol:
+    """Return what an endpoint is expected to speak, if nobody says."""
+    return Protocol.HTTP_PROTOBUF if urlsplit(url).port == HTTP_PORT else Protocol.GRPC
 
 
 def _compression(text: str) -> Compression:
@@ -253,9 +262,16 @@ def checked_url(url: str) -> str:
     """Return an endpoint with its scheme and no slash at its end; raises ``ValueError`` for none such."""
     full = url if "://" in url else f"http://{url}"
     scheme, _, rest = full.partition("://")
-    if scheme not in {"http", "https"} or not rest.strip("/"):
+    if scheme not in {"http", "https"} or not rest.strip("/") or not _has_sound_port(full):
         raise ValueError(f"endpoint {url!r}: expected http://host:port or https://host:port")
     return full.rstrip("/")
+
+
+def _has_sound_port(url: str) -> bool:
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
 
 
 def read_headers(text: str) -> dict[str, str]:

@@ -216,6 +216,10 @@ class Step:
     content: ContentState = ContentState.COMPLETE
     instructions: str = ""
     """The agent's system instructions, where the span carries them."""
+    tools: str = ""
+    """The tools the agent could call, one a line, where the span carries them."""
+    causes: tuple[int, ...] = ()
+    """Earlier steps the spans tie this one to: what encloses it, links to it, or asked for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,12 @@ class WrongUsage(AnalyzerError):  # noqa: N818 - as above
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Print one object on one line of standard output."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, default=str) + "\n")
+    line = json.dumps(document, ensure_ascii=False, default=str)
+    try:
+        line.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:  # a terminal without Unicode, or a file name that is none
+        line = json.dumps(document, default=str)
+    sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 

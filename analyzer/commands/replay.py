@@ -31,7 +31,7 @@ from collector_processor.destination import Protocol
 from collector_processor.encode import encode, encode_logs
 from collector_processor.exporters import Destination, JsonExporter, open_exporter
 from collector_processor.otlp import NO_TENANT, Delivered, Exporter, SendOutcome, Signal, TryLater
-from collector_processor.settings import checked_url, read_headers
+from collector_processor.settings import checked_url, read_headers, usual_protocol
 from collector_processor.wire import member_count, split_by_size
 from semconv.model import SpanId, TraceId
 
@@ -93,7 +93,7 @@ def replay(
         url = checked_url(url)
     except ValueError as error:
         raise WrongUsage(f"replay: {error}") from error
-    chosen = protocol or (ReplayProtocol.HTTP_PROTOBUF if ":4318" in url else ReplayProtocol.GRPC)
+    chosen = protocol or ReplayProtocol(usual_protocol(url))
     requests = _requests([*files, *(logs or [])])
     sent = asyncio.run(_send_all(_fresh(requests) if fresh_ids else requests, url, chosen, rate))
     _tell(sent, url, output)
@@ -102,7 +102,8 @@ def replay(
 
 
 def _requests(paths: Sequence[Path]) -> list[tuple[Signal, bytes]]:
-    requests = [request for path in paths for request in load(path).requests]
+    loaded = [request for path in paths for request in load(path).requests]
+    requests = [(signal, body) for signal, body in loaded if member_count(body)]
     if not requests:
         raise CommandFailed(f"{paths[0]}: no spans to send (a conversation log has none)")
     return [(signal, piece) for signal, body in requests for piece in split_by_size(body, _PIECE_BYTES)]

@@ -21,6 +21,7 @@ from analyzer.recordings.tempo import is_tempo, tempo_to_otlp
 from collector_processor.decode import decode
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.otlp.from_json import to_protobuf
+from semconv.json_text import read_json
 
 MAX_BYTES: Final = 1 << 30
 """A file may not unpack to more than this."""
@@ -72,16 +73,19 @@ def read_recording(data: bytes) -> Recording:
 def _unpack(data: bytes) -> bytes:
     if not data.startswith(_GZIP):
         return data
-    unpacker = zlib.decompressobj(wbits=31)
-    try:
-        plain = unpacker.decompress(data, MAX_BYTES)
-    except zlib.error as error:
-        raise UnreadableInput(f"broken gzip: {error}") from error
-    if unpacker.unconsumed_tail:
-        raise UnreadableInput(f"unpacks to more than {MAX_BYTES >> 20} MiB")
-    if not unpacker.eof:
-        raise UnreadableInput("broken gzip: the end is missing")
-    return plain
+    plain = bytearray()
+    while data:  # files that were appended to have several members
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            plain += unpacker.decompress(data, MAX_BYTES + 1 - len(plain))
+        except zlib.error as error:
+            raise UnreadableInput(f"broken gzip: {error}") from error
+        if len(plain) > MAX_BYTES:
+            raise UnreadableInput(f"unpacks to more than {MAX_BYTES >> 20} MiB")
+        if not unpacker.eof:
+            raise UnreadableInput("broken gzip: the end is missing")
+        data = unpacker.unused_data
+    return bytes(plain)
 
 
 def _as_text(plain: bytes) -> str | None:
@@ -97,25 +101,23 @@ def _as_text(plain: bytes) -> str | None:
 def _documents(text: str) -> Iterator[Any]:
     """One document, or one a line; a list at the top is its items."""
     try:
-        documents = [json.loads(text)]
-    except RecursionError as error:
-        raise UnreadableInput("JSON nested too deeply") from error
-    except json.JSONDecodeError as whole:
+        documents = [read_json(text)]
+    except ValueError as whole:
         documents = list(_lines(text, whole))
     for document in documents:
         yield from document if isinstance(document, list) and not is_conversation(document) else [document]
 
 
-def _lines(text: str, whole: json.JSONDecodeError) -> Iterator[Any]:
+def _lines(text: str, whole: ValueError) -> Iterator[Any]:
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
         try:
-            yield json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+            yield read_json(line)
+        except ValueError as error:
             # If not even the first line is JSON, it was one document, broken where the whole says.
-            where = f"line {whole.lineno}: {whole.msg}" if number == 1 else f"line {number}: {error}"
-            raise UnreadableInput(f"broken JSON at {where}; {_EXPECTED}") from error
+            where = str(whole) if number == 1 else f"line {number}: {error}"
+            raise UnreadableInput(f"broken JSON: {where}; {_EXPECTED}") from error
 
 
 def _otlp_requests(document: Any) -> Iterator[tuple[Signal, bytes]]:
@@ -162,10 +164,12 @@ def _protobuf_requests(plain: bytes) -> list[bytes]:
 
 
 def _frames(plain: bytes) -> list[bytes]:
-    """Requests behind their length in four bytes, big-endian; empty where it is not that."""
+    """Requests behind their length in four bytes, big-endian; none where it is not that."""
     bodies, at = [], 0
     while at + 4 <= len(plain):
         size = int.from_bytes(plain[at : at + 4], "big")
+        if not size:
+            return []
         bodies.append(plain[at + 4 : at + 4 + size])
         at += 4 + size
     return bodies if at == len(plain) else []

@@ -20,7 +20,9 @@ from collector_processor.trajectory.leaves import leaves
 from collector_processor.trajectory.novelty import Novelty, said_in_words, shortened
 from collector_processor.trajectory.outline import ending_of, is_whole, output_of, stated_outcome, task_of
 from collector_processor.trajectory.parallel import groups
+from collector_processor.trajectory.ties import causes
 from semconv.dialects import ActionKind
+from semconv.dialects.toolbox import tools_of
 from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
 from semconv.model import UNKNOWN_AGENT, AgentSource, ContentState, Span, Step, StepKind, Trace, Trajectory
 
@@ -50,6 +52,8 @@ def order(trace: Trace) -> Trajectory:
     agents = _agents(scene, acts)
     acts = with_unseen_handoffs(scene, acts, agents)
     steps = _steps(acts, together, agents)
+    tied = causes(scene, acts)
+    steps = tuple(replace(step, causes=tied[step.index]) for step in steps)
     stated, ending = stated_outcome(scene), ending_of(scene, acts)
     return Trajectory(
         run_id=trace.run_id or _run_id(trace.spans),
@@ -113,6 +117,7 @@ def _step(index: int, act: Act, settled: Settled, heard: str) -> Step:
         target=settled.target,
         content=_content(act, heard, said),
         instructions=shortened(action.instructions),
+        tools=tools_of(span),
     )
 
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from semconv.json_text import read_json
 from semconv.model import Attributes, AttributeValue, Event, Span, SpanStatus
 
 REDACTED: Final = "__REDACTED__"
@@ -54,8 +55,8 @@ def structured(value: Any) -> Any:
     if not value.lstrip()[:1].startswith(("{", "[", '"')):
         return value
     try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
+        return read_json(value)
+    except ValueError:
         return value
 
 

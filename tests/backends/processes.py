@@ -18,6 +18,7 @@ from tests.backends.supervise import HOST, Server, free_ports, listens, running
 
 Protocol: TypeAlias = Literal["grpc", "http/protobuf"]
 Signal: TypeAlias = Literal["traces", "logs", "metrics"]
+Compression: TypeAlias = Literal["none", "gzip", "zstd", "snappy"]
 Config: TypeAlias = dict[str, Any]
 
 BATCH_TIMEOUT: Final = "20ms"
@@ -82,7 +83,7 @@ class Forwarding:
     protocol: Protocol = "grpc"
     signals: tuple[Signal, ...] = ("traces",)
     headers: tuple[tuple[str, str], ...] = ()
-    compression: Literal["none", "gzip", "zstd", "snappy"] = "gzip"
+    compression: Compression = "gzip"
     queue_folder: Path | None = None
 
 

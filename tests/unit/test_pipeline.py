@@ -408,4 +408,3 @@ class TestRunsOfSeveralTraces:
 
 def linked(number: int, trace_id: TraceId = OTHER) -> Link:
     return Link(trace_id=trace_id, span_id=SpanId(f"{number:016x}"))
-

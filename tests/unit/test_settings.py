@@ -44,6 +44,22 @@ def test_one_otel_endpoint_serves_every_signal() -> None:
     assert {endpoint.max_bytes for endpoint in endpoints.values()} == {4 << 20}
 
 
+@pytest.mark.parametrize(
+    ("url", "protocol"),
+    [
+        ("http://jaeger:4317", Protocol.GRPC),
+        ("http://jaeger:4318", Protocol.HTTP_PROTOBUF),
+        ("http://[::1]:4318/base", Protocol.HTTP_PROTOBUF),
+        ("http://jaeger:43181", Protocol.GRPC),
+        ("http://jaeger:9/:4318", Protocol.GRPC),
+        ("https://jaeger", Protocol.GRPC),
+    ],
+)
+def test_without_a_protocol_the_port_says_what_is_spoken(url: str, protocol: Protocol) -> None:
+    endpoints = load_settings({"OTEL_EXPORTER_OTLP_ENDPOINT": url}).endpoints
+    assert {endpoint.protocol for endpoint in endpoints.values()} == {protocol}
+
+
 def test_a_signals_own_endpoint_is_exact_and_goes_first() -> None:
     endpoints = load_settings(
         {

@@ -1,0 +1,48 @@
+"""The tools an agent could call, as a span of its model call lists them.
+
+Read from ``gen_ai.tool.definitions`` (a list or JSON; frameworks nest the function one level
+down, or group several under ``function_declarations``) and from OpenInference's
+``llm.tools.<n>.tool.json_schema``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from semconv.attributes import GEN_AI_TOOL_DEFINITIONS
+from semconv.dialects.reading import below, items, mapping, words
+from semconv.model import Span
+
+_OPENINFERENCE_TOOLS: Final = "llm.tools"
+_JSON_SCHEMA: Final = "tool.json_schema"
+_MOST_TOOLS: Final = 50
+_LONGEST_DESCRIPTION: Final = 160
+_MOST_PARAMETERS: Final = 12
+
+
+def tools_of(span: Span) -> str:
+    """Return the tools as ``name(parameters): description``, one a line, in the span's order."""
+    lines = (_line(definition) for definition in islice(_definitions(span), _MOST_TOOLS))
+    return "\n".join(dict.fromkeys(line for line in lines if line))
+
+
+def _definitions(span: Span) -> Iterator[Mapping[str, Any]]:
+    for each in items(span.attributes.get(GEN_AI_TOOL_DEFINITIONS)):
+        definition = mapping(each)
+        grouped = items(definition.get("function_declarations"))
+        yield from (mapping(one) for one in grouped) if grouped else (definition,)
+    for fields in below(span.attributes, _OPENINFERENCE_TOOLS).values():
+        yield mapping(fields.get(_JSON_SCHEMA))
+
+
+def _line(definition: Mapping[str, Any]) -> str:
+    function = mapping(definition.get("function")) or definition
+    name = " ".join(words(function.get("name")).split())
+    if not name:
+        return ""
+    schema = mapping(function.get("parameters")) or mapping(function.get("input_schema"))
+    parameters = ", ".join(islice(mapping(schema.get("properties")), _MOST_PARAMETERS))
+    description = " ".join(words(function.get("description")).split())[:_LONGEST_DESCRIPTION]
+    return f"{name}({parameters})" + (f": {description}" if description else "")

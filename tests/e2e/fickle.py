@@ -1,0 +1,60 @@
+"""``blamespan serve`` with an analyst that never says the same twice: ``python -m tests.e2e.fickle``.
+
+A model may answer differently when it is asked again. So whoever asks twice
+about one run is found out by the second answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+from pathlib import Path
+
+from analyzer.commands.serve import configure_logging
+from analyzer.service import running_service
+from collector_processor.analyst import Analysis
+from collector_processor.settings import load_settings
+from semconv.model import Abstention, Attribution, Blame, SpanStatus, Status, Trajectory
+
+LONGEST_S = 0.15
+
+
+class FickleAnalyst:
+    """Blames any step of a run that ended in error, for a reason never heard before."""
+
+    async def analyse(self, trajectory: Trajectory) -> Analysis:
+        await asyncio.sleep(random.uniform(0, LONGEST_S))
+        return self.glance(trajectory)
+
+    def glance(self, trajectory: Trajectory) -> Analysis:
+        reason = f"because of {random.getrandbits(64):x}"
+        if trajectory.root_status is not SpanStatus.ERROR or not trajectory.steps:
+            return _analysis(trajectory, Abstention(status=Status.NO_FAILURE, reason=reason))
+        step = random.choice(trajectory.steps)
+        return _analysis(trajectory, Blame(agent=step.agent, step=step.index, reason=reason, confidence=0.5))
+
+    def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
+        return _analysis(trajectory, Abstention(status=Status.ERROR, reason=reason))
+
+
+def _analysis(trajectory: Trajectory, verdict: Blame | Abstention) -> Analysis:
+    attribution = Attribution(run_id=trajectory.run_id, verdict=verdict, method="fickle")
+    document = json.dumps({"status": attribution.status.value, "reason": verdict.reason})
+    return Analysis(attribution=attribution, document=document)
+
+
+async def _serve(data_dir: Path) -> None:
+    settings = load_settings(os.environ, data_dir=data_dir)
+    async with running_service(settings, FickleAnalyst()) as running:
+        addresses = {"grpc": str(running.grpc), "http": str(running.http), "web": str(running.web)}
+        sys.stdout.write(json.dumps(addresses) + "\n")
+        sys.stdout.flush()
+        await running.failure
+
+
+if __name__ == "__main__":
+    configure_logging()
+    asyncio.run(_serve(Path(sys.argv[1])))

@@ -1,0 +1,208 @@
+"""Requests that no well-meaning client sends, and what OTLP says they are answered."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from collector_processor.encode import encode
+from semconv.model import Link, Span, SpanId, TraceId
+from tests.e2e.raw import field, wrap
+from tests.factories import agent, chat, span, tool, workflow
+
+MEBIBYTE: Final = 1 << 20
+PROTOBUF: Final = "application/x-protobuf"
+JSON: Final = "application/json"
+ANY_TRACE: Final = TraceId("a" * 32)
+SEED: Final = 20_260
+ESCAPES: Final = "[bold]planner\x1b]0;owned\x07\x1b[2J\x1b[31m<script>alert(1)</script>\u202e"
+"""A terminal's title and colours, a page's script, writing from right to left, and rich's markup."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A request over HTTP that is not to be taken."""
+
+    body: bytes
+    status: int
+    content_type: str = PROTOBUF
+    headers: tuple[tuple[str, str], ...] = ()
+    path: str = "/v1/traces"
+    method: str = "POST"
+
+
+def good_request() -> bytes:
+    return encode(failing_run(ANY_TRACE))
+
+
+def failing_run(trace_id: TraceId, *, name: str = "planner") -> list[Span]:
+    """Return the spans of a run whose tool fails for good and takes the run with it."""
+    return [
+        tool(4, "lookup", parent=2, trace_id=trace_id, error="connection refused"),
+        chat(3, parent=2, answer="I will look it up", trace_id=trace_id),
+        agent(2, name, trace_id=trace_id, end=80, error="connection refused"),
+        workflow(1, task="add up", trace_id=trace_id, error="connection refused"),
+    ]
+
+
+def bomb(size: int) -> bytes:
+    """Return gzip that becomes ``size`` zeros."""
+    packer, out = zlib.compressobj(9, zlib.DEFLATED, 31), bytearray()
+    zeros = bytes(MEBIBYTE)
+    for _ in range(size // MEBIBYTE):
+        out += packer.compress(zeros)
+    return bytes(out + packer.flush())
+
+
+def refused() -> dict[str, Refused]:
+    """Return what HTTP answers with something else than 200."""
+    good, gzipped = good_request(), (("Content-Encoding", "gzip"),)
+    return {
+        "truncated protobuf": Refused(body=good[:-5], status=400),
+        "no protobuf at all": Refused(body=b"\xff" * 64, status=400),
+        "protobuf said to be JSON": Refused(body=good, content_type=JSON, status=400),
+        "JSON said to be protobuf": Refused(body=b'{"resourceSpans": []}', status=400),
+        "no content type": Refused(body=good, content_type="", status=415),
+        "wrong content type": Refused(body=good, content_type="text/plain", status=415),
+        "UTF-16": Refused(body=b"\xff\xfe{\0}\0", content_type=f"{JSON}; charset=utf-16", status=415),
+        "unknown encoding": Refused(body=good, headers=(("Content-Encoding", "br"),), status=415),
+        "gzip that is none": Refused(body=good, headers=gzipped, status=400),
+        "gzip cut short": Refused(body=gzip.compress(good)[:-9], headers=gzipped, status=400),
+        "gzip bomb": Refused(body=bomb(256 * MEBIBYTE), headers=gzipped, status=413),
+        "gzip bomb as JSON": Refused(
+            body=bomb(64 * MEBIBYTE), content_type=JSON, headers=gzipped, status=413
+        ),
+        "50 MB attribute": Refused(body=huge_attribute(50 * MEBIBYTE), status=413),
+        "JSON cut short": Refused(body=b'{"resourceSpans": [{', content_type=JSON, status=400),
+        "JSON of another shape": Refused(body=b"[1, 2, 3]", content_type=JSON, status=400),
+        "JSON that is no UTF-8": Refused(body=b'{"a": "\xff\xfe"}', content_type=JSON, status=400),
+        "JSON nested deep": Refused(body=b"[" * 200_000, content_type=JSON, status=400),
+        "JSON objects nested deep": Refused(body=b'{"a":' * 200_000, content_type=JSON, status=400),
+        "JSON with a text for a number": Refused(
+            body=json_span(startTimeUnixNano="soon"), content_type=JSON, status=400
+        ),
+        "JSON with a number without end": Refused(
+            body=json_span(startTimeUnixNano=int("9" * 4000)), content_type=JSON, status=400
+        ),
+        "no such path": Refused(body=good, path="/v1/../../etc/passwd", status=404),
+        "no such method": Refused(body=b"", method="GET", status=405),
+    }
+
+
+def json_span(**changed: Any) -> bytes:
+    """Return one span as OTLP/JSON, with some of its fields changed."""
+    one = {
+        "traceId": "0af7651916cd43dd8448eb211c80319c",
+        "spanId": "b7ad6b7169203331",
+        "name": "work",
+        "startTimeUnixNano": "1",
+        "endTimeUnixNano": "2",
+        **changed,
+    }
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [one]}]}]}).encode()
+
+
+def huge_attribute(size: int, trace_id: TraceId = ANY_TRACE) -> bytes:
+    return encode([*failing_run(trace_id)[:-1], workflow(1, task="x" * size, trace_id=trace_id)])
+
+
+def noise(count: int) -> Iterator[bytes]:
+    """Return random bytes, and good requests with random bytes in them."""
+    chance, good = random.Random(SEED), good_request()
+    for number in range(count):
+        if number % 2:
+            yield chance.randbytes(chance.randrange(1, 400))
+        else:
+            broken = bytearray(good)
+            for _ in range(chance.randrange(1, 6)):
+                broken[chance.randrange(len(broken))] = chance.randrange(256)
+            yield bytes(broken)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odd:
+    """A trace that is taken as it is, and mended for the analysis."""
+
+    bodies: tuple[bytes, ...]
+    warning: str | None
+    """Stands in one of the warnings on the trace, if there is to be one."""
+    trace_id: TraceId = ANY_TRACE
+
+    def renamed(self, trace_id: TraceId) -> Odd:
+        """Return the same trace under another id."""
+        old, new = bytes.fromhex(self.trace_id), bytes.fromhex(trace_id)
+        bodies = tuple(body.replace(old, new) for body in self.bodies)
+        return replace(self, bodies=bodies, trace_id=trace_id)
+
+
+def odd_traces() -> dict[str, Odd]:
+    """Return traces that OTLP calls valid and nobody expects."""
+
+    def made(*spans: Span, warning: str | None = None) -> Odd:
+        moved = [replace(one, trace_id=ANY_TRACE) for one in spans]
+        parts = [part for part in (moved[:-1], moved[-1:]) if part]
+        return Odd(bodies=tuple(encode(part) for part in parts), warning=warning)
+
+    run = failing_run(ANY_TRACE)
+    chain = [chat(number, parent=number - 1, answer="deeper") for number in range(10_000, 1, -1)]
+    broad = [chat(number, answer="wider", start=number / 100) for number in range(2, 10_001)]
+    unknown = [Link(trace_id=TraceId(f"{n:032x}"), span_id=SpanId("1" * 16)) for n in range(1, 20_001)]
+    crowd = {f"key.{number}": f"value {number}" for number in range(10_000)}
+    return {
+        "10,000 deep": made(*chain, run[-1]),
+        "10,000 wide": made(*broad, run[-1]),
+        "cycle of parents": made(
+            agent(8, "a", parent=9), agent(9, "b", parent=8), *run, warning="cycle of parents"
+        ),
+        "own parent": made(agent(8, "a", parent=8), *run, warning="cycle of parents"),
+        "duplicate ids": made(*run, chat(3, answer="other"), workflow(1), warning="span id used"),
+        "ends before it starts": made(chat(8, start=50, end=10), *run, warning="zero or negative time"),
+        "no times": made(*(replace(one, start_ns=0, end_ns=0) for one in run), warning="zero or negative"),
+        "end of time": made(chat(8, end=9e12), *(replace(one, end_ns=2**64 - 1) for one in run)),
+        "missing root": made(*run[:-1], warning="parent"),
+        "many links": made(*run[:-1], replace(run[-1], links=tuple(unknown))),
+        "10,000 attributes": made(*run[:-1], replace(run[-1], attributes={**run[-1].attributes, **crowd})),
+        "escapes and markup": made(*failing_run(ANY_TRACE, name=ESCAPES)),
+        "2 MB attribute": made(*run[:-1], workflow(1, task="x" * (2 * MEBIBYTE), error="wrong")),
+        "half a character": made(*run[:-1], workflow(1, task="say \ud83d", error="wrong \\ud83d")),
+        "no UTF-8": _no_utf8(),
+        "deeply nested value": _nested(5_000),
+        "nothing but a model call": made(chat(1, parent=None, answer="4")),
+    }
+
+
+def _no_utf8() -> Odd:
+    body = encode(failing_run(ANY_TRACE)).replace(b"lookup", b"loo\xff\xfep")
+    return Odd(bodies=(body,), warning="text that is no UTF-8")
+
+
+def _nested(depth: int) -> Odd:
+    """A list in a list in a list: ``AnyValue.array_value`` is field 5, ``ArrayValue.values`` field 1."""
+    value = field(1, b"in there")
+    for _ in range(depth):
+        value = field(5, field(1, value))
+    spans = failing_run(ANY_TRACE)
+    raw = [_plain(one) for one in spans]
+    raw[-1] += field(9, field(1, b"depths") + field(2, value))
+    return Odd(bodies=(wrap(spans[0], *raw),), warning="text that is no UTF-8, or values nested")
+
+
+def _plain(one: Span) -> bytes:
+    request = ExportTraceServiceRequest.FromString(encode([one]))
+    return request.resource_spans[0].scope_spans[0].spans[0].SerializeToString()
+
+
+def with_invalid_ids() -> bytes:
+    """Return a request of which 3 of 4 spans have ids that OTLP calls invalid."""
+    good = span(1, attributes={"gen_ai.operation.name": "chat"}, trace_id=TraceId("f" * 32))
+    request = ExportTraceServiceRequest.FromString(encode([good, good, good, good]))
+    spans = request.resource_spans[0].scope_spans[0].spans
+    spans[1].trace_id, spans[2].span_id, spans[3].trace_id = b"", b"", bytes(16)
+    return request.SerializeToString()

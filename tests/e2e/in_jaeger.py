@@ -1,0 +1,81 @@
+"""What a person sees of a blamed trace in Jaeger, asked of its query API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from semconv.attributes import CARRIER, FAILURE_DECISIVE
+from tests.backends.jaeger_query import JaegerQuery, JaegerSpan, JaegerTrace, Reference, tags_of
+from tests.backends.processes import RunningJaeger
+from tests.backends.supervise import BackendError, wait_until
+from tests.e2e.spans import Placed, placed_in_json
+
+Parent = tuple[str, str]
+"""A reference's type and the span it names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A trace in the UI's form and as stored."""
+
+    trace: JaegerTrace
+    stored: list[Placed]
+
+    @property
+    def spans(self) -> dict[str, JaegerSpan]:
+        return {span["spanID"]: span for span in self.trace["spans"]}
+
+    def carriers(self) -> list[JaegerSpan]:
+        return [span for span in self.trace["spans"] if tags_of(span).get(CARRIER) is True]
+
+    def decisive(self) -> list[JaegerSpan]:
+        """Return the spans that say of themselves that they are decisive."""
+        return [span for span in self.trace["spans"] if tags_of(span).get(FAILURE_DECISIVE) is True]
+
+    def warnings(self) -> list[str]:
+        """Return what Jaeger finds wrong with the trace or any of its spans."""
+        lists = [self.trace["warnings"], *(span["warnings"] for span in self.trace["spans"])]
+        return [warning for warnings in lists for warning in warnings or ()]
+
+
+def tags(span: JaegerSpan) -> dict[str, Any]:
+    return tags_of(span)
+
+
+def references(span: JaegerSpan) -> list[Parent]:
+    """Return the parent first, then links."""
+    given: list[Reference] = span["references"]
+    return [(one["refType"], one["spanID"]) for one in given]
+
+
+def as_stored(spans: Iterable[Placed]) -> list[Placed]:
+    """Return what Jaeger keeps of spans: all but schema URLs."""
+    return [replace(one, schema_urls=("", "")) for one in spans]
+
+
+def look(jaeger: RunningJaeger, trace_id: str, *, spans: int) -> Seen:
+    """Wait until a trace has that many spans, and return it."""
+    query = jaeger.query
+
+    def complete() -> JaegerTrace | None:
+        found = query.trace(trace_id)
+        return found if found is not None and len(found["spans"]) >= spans else None
+
+    try:
+        trace = wait_until(complete, what=f"{spans} spans of {trace_id} in Jaeger")
+    except BackendError as error:
+        raise BackendError(f"{error}; there are {_names(query, trace_id)}") from None
+    stored = query.otlp_trace(trace_id)
+    assert stored is not None
+    return Seen(trace=trace, stored=placed_in_json(stored))
+
+
+def _names(query: JaegerQuery, trace_id: str) -> list[str]:
+    found = query.trace(trace_id)
+    return sorted(span["operationName"] for span in found["spans"]) if found else []
+
+
+def trace_ids(found: Iterable[JaegerTrace]) -> list[str]:
+    return [trace["traceID"] for trace in found]

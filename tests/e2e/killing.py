@@ -1,0 +1,202 @@
+"""Agents that keep sending, and services on one data directory that are killed one after another."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Final
+from urllib.error import URLError
+
+import grpc
+
+from semconv.model import Span, TraceId
+from tests.backends.supervise import running
+from tests.e2e.backend import Backend
+from tests.e2e.line import Line, environment
+from tests.e2e.raw import odd_span, plain_span, wrap
+from tests.e2e.traffic import Doors, Way, send
+from tests.factories import agent, chat, tool, workflow
+
+SERVE: Final = (sys.executable, "-m", "analyzer", "serve", "--format", "json", "--data-dir")
+FICKLE: Final = (sys.executable, "-m", "tests.e2e.fickle")
+HOLD_MAX_MS: Final = 1500
+WAYS: Final[tuple[Way, ...]] = ("grpc", "http", "grpc", "json")
+"""One agent each; every other one is patient."""
+_UNAVAILABLE: Final = (grpc.RpcError, URLError, ConnectionError, TimeoutError)
+_PAUSE_S: Final = 0.02
+"""Between requests of one agent."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One run: what was sent of it, and what of that was acknowledged."""
+
+    trace_id: TraceId
+    fails: bool
+    requests: list[bytes]
+    acknowledged: list[bytes] = field(default_factory=list)
+    was_resent: bool = False
+    """Some request may have come twice."""
+    was_top_resent: bool = False
+    """The one with the root may have, and the second time after the verdict: that may change it."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it was acknowledged."""
+        return len(self.acknowledged) == len(self.requests)
+
+
+def make_run(chance: random.Random, write: Callable[[Span], bytes]) -> Run:
+    """Return a run of three agents, in 2 to 5 requests, the root in the last."""
+    trace_id, fails = TraceId(f"{chance.getrandbits(128):032x}"), chance.random() < 0.7
+    spans: list[Span] = []
+    for place, name in enumerate(("planner", "researcher", "writer")):
+        first = 10 * place + 2
+        spans += [
+            tool(first + 2, "lookup", parent=first, result="12 rows", trace_id=trace_id),
+            chat(first + 1, parent=first, answer=f"what {name} said", trace_id=trace_id),
+            agent(first, name, trace_id=trace_id, end=10 * first + 80),
+        ]
+    spans.append(
+        workflow(task="add up", answer="42", trace_id=trace_id, error="wrong sum" if fails else None)
+    )
+    cuts = sorted(chance.sample(range(1, len(spans)), chance.randint(1, 4)))
+    parts = [spans[start:end] for start, end in zip([0, *cuts], [*cuts, len(spans)], strict=True)]
+    requests = [wrap(part[0], *map(write, part)) for part in parts]
+    return Run(trace_id=trace_id, fails=fails, requests=requests)
+
+
+class Agents:
+    """Threads that send runs, one after another, to whoever serves at the moment.
+
+    Half of them send again what was not acknowledged, as SDKs do; the others
+    give the run up, so that each of their requests is sent once.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.runs: list[Run] = []
+        self.doors: Doors | None = None
+        self._ended = Event()
+        self._is_over = False
+        self._threads = [
+            Thread(target=self._work, args=(random.Random(f"{seed}/{place}"), way, place // 2 == 0))
+            for place, way in enumerate(WAYS)
+        ]
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Let them work until the block ends."""
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._is_over = True
+            self.finish()
+
+    def finish(self) -> None:
+        """Let them end what they are at, and begin nothing new."""
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, chance: random.Random, way: Way, is_patient: bool) -> None:  # noqa: FBT001 - a thread's
+        while not self._ended.is_set():
+            run = make_run(chance, plain_span if way == "json" else odd_span)
+            self.runs.append(run)
+            for body in run.requests:
+                if not self._deliver(run, body, way, is_patient=is_patient):
+                    break
+                self._ended.wait(_PAUSE_S)
+
+    def _deliver(self, run: Run, body: bytes, way: Way, *, is_patient: bool) -> bool:
+        """Send one request, again and again if patient; return whether it was acknowledged."""
+        while not self._is_over:
+            doors = self.doors
+            try:
+                if doors is not None:
+                    send(doors, body, way=way)
+                    run.acknowledged.append(body)
+                    return True
+            except _UNAVAILABLE:
+                if not is_patient:
+                    return False
+                run.was_resent = True
+                run.was_top_resent |= body is run.requests[-1]
+            time.sleep(_PAUSE_S)
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What kind of service the next one is."""
+
+    hold: bool
+    fickle: bool
+
+    def __str__(self) -> str:
+        return f"{'hold' if self.hold else 'late'} mode, {'fickle analyst' if self.fickle else 'signals'}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """Processes on one data directory, one after another."""
+
+    folder: Path
+    backend: Backend
+    agents: Agents
+    started: int = 0
+
+    @contextmanager
+    def serving(self, kind: Kind) -> Iterator[Line]:
+        """Serve the agents until the block ends."""
+        command, environ, log = self._next(kind)
+
+        def is_ready() -> bool:
+            return bool(announcement(log))
+
+        with running("blamespan", command, log=log, is_ready=is_ready, environ=environ) as server:
+            line = Line(server=server, announced=announcement(log))
+            self.agents.doors = Doors(grpc=line.grpc, http=line.http)
+            try:
+                yield line
+            finally:
+                self.agents.doors = None
+
+    def kill_while_it_starts(self, kind: Kind, after_s: float) -> None:
+        """Start a process and kill it, ready or not."""
+        command, environ, log = self._next(kind)
+        with log.open("ab") as out:
+            process = subprocess.Popen(command, env=environ, stdout=out, stderr=out)
+        try:
+            process.wait(after_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.wait()
+
+    def _next(self, kind: Kind) -> tuple[list[str], dict[str, str], Path]:
+        self.started += 1
+        command = [*(FICKLE if kind.fickle else SERVE), str(self.folder / "data")]
+        environ = environment(
+            forward_endpoint=self.backend.url,
+            write_back="hold" if kind.hold else "late",
+            hold_max=HOLD_MAX_MS,
+            PYTHONPATH=os.pathsep.join(sys.path),
+        )
+        return command, environ, self.folder / f"serve-{self.started}.log"
+
+
+def announcement(log: Path) -> dict[str, Any]:
+    """Return where a service says that it listens; empty until it does."""
+    lines = log.read_text(errors="replace").split("\n")[:-1] if log.exists() else []
+    found = (json.loads(line) for line in lines if line.startswith('{"grpc"'))
+    return next(found, {})

@@ -1,0 +1,168 @@
+"""The service as users run it: ``blamespan serve`` in a process of its own, and what it says of itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from collector_processor.otlp import Signal
+from tests.backends.supervise import Server, running, wait_until
+
+GRACE_MS: Final = 300
+ANY_PORT: Final = "127.0.0.1:0"
+_OURS: Final = ("OTEL_", "BLAMESPAN_", "OPENAI_", "OPENINFERENCE_")
+_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A service that takes spans; URLs without TLS."""
+
+    server: Server
+    announced: dict[str, Any]
+
+    @property
+    def grpc(self) -> str:
+        return f"http://{self.announced['grpc']}"
+
+    @property
+    def http(self) -> str:
+        return f"http://{self.announced['http']}"
+
+    @property
+    def web(self) -> str:
+        return f"http://{self.announced['web']}"
+
+    def items(self, what: str, signal: Signal = Signal.TRACES) -> int:
+        """Return how many items were ``received``, ``forwarded``, ``held`` …, as its metrics say."""
+        metrics = self._samples()
+        return int(metrics[f"blamespan_items_{what}", signal] or 0)
+
+    def balance(self, signal: Signal = Signal.TRACES) -> dict[str, int]:
+        """Return every count of a signal, all of one moment, without those that are zero."""
+        prefix = "blamespan_items_"
+        return {
+            name.removeprefix(prefix): int(value)
+            for (name, of), value in self._samples().items()
+            if name.startswith(prefix) and of == signal and value
+        }
+
+    def await_items(self, what: str, count: int, signal: Signal = Signal.TRACES) -> None:
+        """Wait until so many items were ``received``, ``forwarded``, ``held`` …"""
+        wait_until(lambda: self.items(what, signal) == count, what=f"{count} {signal} {what}")
+
+    def verdicts(self, what: str, signal: Signal = Signal.TRACES) -> int:
+        """Return how many outbox entries of a signal were ``sent`` or ``refused``."""
+        return int(self._samples()[f"blamespan_verdicts_{what}", signal])
+
+    def run(self, run_id: str) -> dict[str, Any] | None:
+        """Return the current verdict on a run, if there is one."""
+        found = self._get(f"/api/runs/{run_id}")
+        return None if found is None else cast("dict[str, Any]", json.loads(found))
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Return the current verdicts, newest first."""
+        return cast("list[dict[str, Any]]", json.loads(self._get("/api/runs") or "")["runs"])
+
+    def verdict(self, run_id: str, *, version: int = 1) -> dict[str, Any]:
+        """Wait for a verdict that is not provisional, of at least this version."""
+
+        def decided() -> dict[str, Any] | None:
+            found = self.run(run_id)
+            return found if found and not found["provisional"] and found["version"] >= version else None
+
+        return wait_until(decided, what=f"verdict {version} on {run_id}; the log ends:\n{self.server.tail()}")
+
+    def said(self, message: str) -> list[dict[str, Any]]:
+        """Return the log lines with this message."""
+        return [line for line in _json_lines(self.server.log) if line.get("message") == message]
+
+    def terminate(self) -> int:
+        """Ask it to end, as an orchestrator does, and return its exit code."""
+        self.server.process.terminate()
+        return self.server.process.wait(timeout=60)
+
+    def _samples(self) -> dict[tuple[str, str], float]:
+        families = text_string_to_metric_families(self._get("/metrics") or "")
+        return {
+            (sample.name.removesuffix("_total"), sample.labels.get("signal", "")): sample.value
+            for family in families
+            for sample in family.samples
+        }
+
+    def _get(self, path: str) -> str | None:
+        direct = build_opener(ProxyHandler({}))
+        try:
+            with direct.open(self.web + path, timeout=_TIMEOUT_S) as answer:
+                return cast("bytes", answer.read()).decode()
+        except HTTPError as refusal:
+            with refusal:
+                if refusal.code == 404:
+                    return None
+            raise
+
+
+StartLine: TypeAlias = Callable[..., Line]
+
+
+@contextmanager
+def starting(folder: Path) -> Iterator[StartLine]:
+    """Give a function that starts services on one data directory, one at a time; they end with the block.
+
+    Its keywords are settings (``write_back="hold"``), those in capitals are
+    environment variables as they stand.
+    """
+    with ExitStack() as stack:
+        count = 0
+
+        def start(**settings: str | int) -> Line:
+            nonlocal count
+            count += 1
+            log = folder / f"serve-{count}.log"
+            return stack.enter_context(_serving(folder / "data", log, settings))
+
+        yield start
+
+
+@contextmanager
+def _serving(data: Path, log: Path, settings: dict[str, str | int]) -> Iterator[Line]:
+    command = [sys.executable, "-m", "analyzer", "serve", "--data-dir", str(data), "--format", "json"]
+
+    def is_ready() -> bool:
+        return any("grpc" in line for line in _json_lines(log))
+
+    environ = environment(**settings)
+    with running("blamespan", command, log=log, is_ready=is_ready, environ=environ) as server:
+        announced = next(line for line in _json_lines(log) if "grpc" in line)
+        yield Line(server=server, announced=announced)
+
+
+def environment(**settings: str | int) -> dict[str, str]:
+    """Return our environment without anything a developer may have set, and with these settings."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+    chosen: dict[str, str | int] = {
+        "otlp_grpc_listen": ANY_PORT,
+        "otlp_http_listen": ANY_PORT,
+        "web_listen": ANY_PORT,
+        "root_grace": GRACE_MS,
+        **settings,
+    }
+    return own | {
+        name if name.isupper() else f"BLAMESPAN_{name.upper()}": str(value) for name, value in chosen.items()
+    }
+
+
+def _json_lines(log: Path) -> list[dict[str, Any]]:
+    """Return the lines that are whole JSON objects; the last one may still be written."""
+    lines = log.read_text(errors="replace").split("\n")[:-1] if log.exists() else []
+    return [json.loads(line) for line in lines if line.startswith("{")]

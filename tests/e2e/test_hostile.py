@@ -1,0 +1,300 @@
+"""Hostile input against a running service: the right answer, and the service lives."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, build_opener
+from uuid import uuid4
+
+import grpc
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from collector_processor.otlp import Signal
+from collector_processor.otlp.answers import RETRY_INFO_KEY, STATUS_DETAILS_KEY, read_reason
+from collector_processor.otlp.services import grpc_path
+from collector_processor.rebuild import rebuild
+from semconv.attributes import FAILURE_DECISIVE
+from semconv.model import TraceId
+from tests.backends.supervise import wait_until
+from tests.e2e.backend import Backend, grpc_backend
+from tests.e2e.hostile import (
+    JSON,
+    MEBIBYTE,
+    PROTOBUF,
+    Refused,
+    failing_run,
+    good_request,
+    huge_attribute,
+    json_span,
+    noise,
+    odd_traces,
+    refused,
+    with_invalid_ids,
+)
+from tests.e2e.line import Line, starting
+from tests.e2e.raw import plain_span, raw_spans, wrap
+
+MAX_MEMORY = 400 * MEBIBYTE
+REFUSED, ODD = refused(), odd_traces()
+SETTINGS = {"root_grace": 200, "idle_close": 700, "max_age": 3000}
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[Backend]:
+    with grpc_backend() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory, backend: Backend) -> Iterator[dict[str, Line]]:
+    with ExitStack() as stack:
+        found: dict[str, Line] = {}
+        for mode in ("late", "hold"):
+            start = stack.enter_context(starting(tmp_path_factory.mktemp(mode)))
+            found[mode] = start(forward_endpoint=backend.url, write_back=mode, hold_max=2000, **SETTINGS)
+        yield found
+
+
+@pytest.fixture
+def line(request: pytest.FixtureRequest, services: dict[str, Line], backend: Backend) -> Iterator[Line]:
+    """The service, which is as well after the test as it was before."""
+    service = services[getattr(request, "param", "late")]
+    yield service
+    assert service.server.process.poll() is None, service.server.tail()
+    assert [_get(service, path) for path in ("/healthz", "/readyz")] == ["ok\n", "ready\n"]
+    assert _memory(service) < MAX_MEMORY
+    for signal in Signal:
+        balanced(service.balance(signal))
+    blames_as_ever(service, backend)
+
+
+def balanced(counts: dict[str, int]) -> None:
+    settled = sum(counts.get(name, 0) for name in ("forwarded", "rejected", "lost", "kept", "held"))
+    assert counts.get("received", 0) == counts.get("refused", 0) + counts.get("acknowledged", 0)
+    assert counts.get("acknowledged", 0) == settled
+
+
+def blames_as_ever(line: Line, backend: Backend) -> None:
+    trace_id = TraceId(uuid4().hex)
+    spans = failing_run(trace_id)
+    body = wrap(spans[0], *map(plain_span, spans))
+    assert call(line, body) is None
+    verdict = line.verdict(trace_id)
+    assert (verdict["status"], verdict["agent"]) == ("attributed", "planner")
+    expected = len(spans) + (2 if line.announced["write_back"] == "late" else 0)
+    received = await_spans(backend, trace_id, expected)
+    decisive = [one for one in received if any(pair.key == FAILURE_DECISIVE for pair in one.attributes)]
+    assert [one.name for one in decisive] == [
+        "blame planner" if len(received) > len(spans) else "execute_tool lookup"
+    ]
+
+
+def await_spans(backend: Backend, trace_id: TraceId, count: int) -> list[Span]:
+    """Wait for the spans of a sane trace, whatever else came along with them."""
+    wanted = bytes.fromhex(trace_id)
+
+    def found() -> list[Span] | None:
+        bodies = [request.body for request in backend.of(Signal.TRACES)]
+        spans = [Span.FromString(raw) for body in bodies for raw in raw_spans(body) if wanted in raw]
+        return spans if len(spans) >= count else None
+
+    return wait_until(found, what=f"{count} spans of {trace_id}")
+
+
+def _get(line: Line, path: str) -> str:
+    with build_opener(ProxyHandler({})).open(line.web + path, timeout=20) as answer:
+        return str(answer.read().decode())
+
+
+def _memory(line: Line) -> int:
+    """The most memory that the process ever had, in bytes."""
+    status = Path(f"/proc/{line.server.process.pid}/status")
+    if not status.exists():
+        pytest.skip("needs /proc to see the memory of another process")
+    peak = next(entry for entry in status.read_text().splitlines() if entry.startswith("VmHWM"))
+    return int(peak.split()[1]) * 1024
+
+
+def post(line: Line, request: Refused) -> tuple[HTTPResponse, bytes]:
+    connection = HTTPConnection(urlsplit(line.http).netloc, timeout=60)
+    try:
+        connection.putrequest(request.method, request.path, skip_accept_encoding=True)
+        if request.content_type:
+            connection.putheader("Content-Type", request.content_type)
+        for name, value in (*request.headers, ("Content-Length", str(len(request.body)))):
+            connection.putheader(name, value)
+        connection.endheaders()
+        with suppress(BrokenPipeError, ConnectionResetError):
+            connection.send(request.body)  # may be refused by its length alone: the answer is there
+        answer = connection.getresponse()
+        return answer, answer.read()
+    finally:
+        connection.close()
+
+
+def call(
+    line: Line, body: bytes, *, compression: grpc.Compression = grpc.Compression.NoCompression
+) -> Any | None:
+    """Export over gRPC; return the error, if any."""
+    options = [("grpc.max_send_message_length", -1)]
+    with grpc.insecure_channel(line.grpc.removeprefix("http://"), options=options) as channel:
+        try:
+            make: Any = channel.unary_unary  # the stubs want serializers, which raw bytes need not
+            make(grpc_path(Signal.TRACES))(body, compression=compression, timeout=60)
+        except grpc.RpcError as error:
+            return error
+    return None
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_http_refuses_in_otlps_own_words(line: Line, name: str) -> None:
+    request = REFUSED[name]
+    answer, body = post(line, request)
+    assert answer.status == request.status, body[:200]
+    assert "Retry-After" not in answer.headers  # the same request would be refused again
+    expected = PROTOBUF if request.content_type == PROTOBUF else JSON
+    assert answer.headers["Content-Type"].startswith(expected)
+    if request.content_type == PROTOBUF:
+        assert read_reason(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "compression", "code"),
+    [
+        pytest.param(good_request()[:-5], grpc.Compression.NoCompression, "INVALID_ARGUMENT", id="cut short"),
+        pytest.param(b"\xff" * 64, grpc.Compression.NoCompression, "INVALID_ARGUMENT", id="no protobuf"),
+        pytest.param(
+            huge_attribute(50 * MEBIBYTE), grpc.Compression.NoCompression, "RESOURCE_EXHAUSTED", id="50 MB"
+        ),
+        pytest.param(bytes(64 * MEBIBYTE), grpc.Compression.Gzip, "RESOURCE_EXHAUSTED", id="bomb"),
+    ],
+)
+def test_grpc_refuses_and_asks_for_no_repetition(
+    line: Line, body: bytes, compression: grpc.Compression, code: str
+) -> None:
+    error = call(line, body, compression=compression)
+    assert error is not None
+    assert error.code().name == code
+    trailers = dict(error.trailing_metadata() or ())
+    assert RETRY_INFO_KEY not in trailers
+    assert b"RetryInfo" not in trailers.get(STATUS_DETAILS_KEY, b"")
+
+
+def test_noise_is_taken_or_refused_and_breaks_nothing(line: Line) -> None:
+    for body in noise(300):
+        answer, said = post(line, Refused(body=body, status=0))
+        assert answer.status in {200, 400}, said
+        for content in (JSON, PROTOBUF):
+            path = "/v1/logs" if content == JSON else "/v1/metrics"
+            answer, said = post(line, Refused(body=body, status=0, content_type=content, path=path))
+            assert answer.status in {200, 400}, said
+    for body in noise(40):
+        error = call(line, body)
+        assert error is None or error.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("line", ["late", "hold"], indirect=True)
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_trace_is_passed_on_as_it_is_and_analysed(line: Line, backend: Backend, name: str) -> None:
+    odd = ODD[name].renamed(TraceId(uuid4().hex))
+    for body in odd.bodies:
+        assert call(line, body) is None
+    verdict = line.verdict(odd.trace_id)
+    assert verdict["status"] in {"attributed", "undetermined", "no_failure"}, verdict["reason"]
+    wait_until(lambda: "held" not in line.balance(), what="nothing held")
+    sent = {raw for body in odd.bodies for raw in raw_spans(body)}
+    received = {raw for request in backend.of(Signal.TRACES) for raw in raw_spans(request.body)}
+    rewritten = sent - received  # in hold mode: the decisive span and the root, each wherever it stands
+    assert len(rewritten) <= (3 if line.announced["write_back"] == "hold" else 0)
+    assert all(any(one.startswith(raw) for one in received) for raw in rewritten)
+    (run,) = rebuild(odd.bodies)
+    found = [warning for warning in run.trajectory.warnings if odd.warning and odd.warning in warning]
+    assert bool(found) == bool(odd.warning), run.trajectory.warnings
+
+
+def test_spans_with_invalid_ids_are_refused_and_their_neighbours_are_not(
+    line: Line, backend: Backend
+) -> None:
+    answer, body = post(line, Refused(body=with_invalid_ids(), status=200))
+    partial = ExportTraceServiceResponse.FromString(body).partial_success
+    assert (answer.status, partial.rejected_spans) == (200, 3)
+    assert "ids that OTLP calls invalid" in partial.error_message
+    await_spans(backend, TraceId("f" * 32), 1)
+
+
+def test_a_span_too_large_for_the_backend_is_refused_before_it_is_acknowledged(
+    line: Line, backend: Backend
+) -> None:
+    trace_id = TraceId(uuid4().hex)
+    body = gzip.compress(huge_attribute(15 * MEBIBYTE, trace_id))
+    answer, said = post(line, Refused(body=body, status=200, headers=(("Content-Encoding", "gzip"),)))
+    partial = ExportTraceServiceResponse.FromString(said).partial_success
+    assert (answer.status, partial.rejected_spans) == (200, 1)
+    assert "larger than the backend's limit" in partial.error_message
+    await_spans(backend, trace_id, 3)
+
+
+def test_json_with_ids_that_are_no_hex_is_refused_span_by_span(line: Line) -> None:
+    body = json_span(traceId="zz")
+    answer, said = post(line, Refused(body=body, status=200, content_type=JSON))
+    assert answer.status == 200
+    assert json.loads(said)["partialSuccess"]["rejectedSpans"] == "1"
+
+
+def test_json_numbers_beyond_what_protobuf_can_hold_are_refused(line: Line) -> None:
+    answer, _ = post(line, Refused(body=json_span(kind=10**30), status=400, content_type=JSON))
+    assert answer.status == 400
+
+
+@pytest.mark.parametrize("door", ["grpc", "http", "web"])
+def test_a_client_that_speaks_something_else_is_hung_up_on(line: Line, door: str) -> None:
+    host, _, port = getattr(line, door).removeprefix("http://").rpartition(":")
+    for opening in (
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"SSH-2.0-x\r\n",
+        os.urandom(2000),
+        b"POST / HTTP/9.9\r\n\r\n",
+    ):
+        with socket.create_connection((host, int(port)), timeout=20) as connection:
+            connection.sendall(opening)
+            connection.shutdown(socket.SHUT_WR)
+            connection.recv(4096)
+
+
+def test_a_client_that_goes_away_in_the_middle_leaves_nothing(line: Line) -> None:
+    before = line.balance().get("received", 0)
+    host, _, port = line.http.removeprefix("http://").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        head = (
+            f"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: {PROTOBUF}\r\nContent-Length: 5000\r\n\r\n"
+        )
+        connection.sendall(head.encode() + good_request()[:100])
+    assert line.balance().get("received", 0) == before
+
+
+def test_names_are_only_ever_text(line: Line) -> None:
+    odd = ODD["escapes and markup"].renamed(TraceId(uuid4().hex))
+    for body in odd.bodies:
+        assert call(line, body) is None
+    (run,) = rebuild(odd.bodies)
+    line.verdict(run.trajectory.run_id)
+    page = _get(line, f"/api/runs/{run.trajectory.run_id}")
+    assert "\x1b" not in page
+    assert "\x07" not in page
+    answered = build_opener(ProxyHandler({})).open(f"{line.web}/api/runs", timeout=20)
+    with answered:
+        assert answered.headers["Content-Type"].startswith("application/json")
+        assert answered.headers["X-Content-Type-Options"] == "nosniff"
+    log = line.server.log.read_text()
+    assert "\x1b]0;" not in log

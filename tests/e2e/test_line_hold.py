@@ -1,0 +1,137 @@
+"""Hold mode: the originals of agents wait for a verdict, bounded, and carry it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from collector_processor.decode import decode
+from collector_processor.encode import encode
+from collector_processor.otlp import Signal
+from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_DECISIVE, RUN_ID
+from semconv.model import Link, Span, TraceId
+from tests.e2e.backend import Backend, grpc_backend
+from tests.e2e.line import StartLine
+from tests.e2e.spans import Placed, by_id, carriers, placed
+from tests.e2e.traffic import CARRIERS, DEMO_SPANS, Played, play_demo, request, send, span_id
+
+FOREVER_MS: Final = 60_000
+
+
+def added(sent: Iterable[Placed], came: Iterable[Placed]) -> dict[str, list[str]]:
+    """Return by span which attributes stand behind those sent; nothing else may differ."""
+    before, after = by_id(sent), by_id(came)
+    found: dict[str, list[str]] = {}
+    for name, one in before.items():
+        own, grown = len(one.span.attributes), after[name]
+        if more := [pair.key for pair in grown.span.attributes[own:]]:
+            found[name] = more
+        bare = replace(grown, span=type(grown.span).FromString(grown.span.SerializeToString()))
+        del bare.span.attributes[own:]
+        assert bare == one
+    assert after.keys() == before.keys()
+    return found
+
+
+def test_no_original_reaches_the_backend_before_the_verdict(start_line: StartLine) -> None:
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url, write_back="hold", hold_max=FOREVER_MS)
+        played = play_demo()
+        send(line, request(played.spans[:5]))
+        send(line, request(played.spans[5:-1]), way="http+gzip")
+        line.await_items("held", DEMO_SPANS - 1)
+        assert backend.requests == []
+
+        send(line, request([played.root]), way="json")
+        came = backend.await_spans(played.trace_id, DEMO_SPANS)
+
+        assert line.verdict(played.trace_id)["agent"] == "calculator"
+        changes = added(placed(played.body), came)
+        assert changes.keys() == {span_id(played.decisive), span_id(played.root)}
+        assert FAILURE_DECISIVE in changes[span_id(played.decisive)]
+        assert {RUN_ID, FAILURE_AGENT_NAME} <= set(changes[span_id(played.root)])
+        assert FAILURE_DECISIVE not in changes[span_id(played.root)]
+        assert [event.span_id.hex() for event in backend.await_records()] == [span_id(played.decisive)]
+        assert line.terminate() == 0
+        assert len(backend.spans(played.trace_id)) == DEMO_SPANS, "nothing beside the originals"
+
+
+def test_what_gets_no_verdict_in_time_goes_on_untouched_and_the_blame_follows_late(
+    start_line: StartLine,
+) -> None:
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url, write_back="hold", hold_max=400)
+        played = play_demo()
+        send(line, request(played.spans[:-1]))
+        came = backend.await_spans(played.trace_id, DEMO_SPANS - 1)
+
+        assert by_id(came) == by_id(placed(request(played.spans[:-1])))
+        assert line.run(played.trace_id) is None
+        assert len(line.said("held trace let go without a verdict")) == 1
+
+        send(line, request([played.root]))
+        came = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
+        assert [one.span.name for one in carriers(came)] == ["blame calculator", "failure attribution"]
+        assert added(placed(played.body), (one for one in came if not one.is_carrier)) == {}
+
+
+def test_spans_that_come_after_the_verdict_are_not_held(start_line: StartLine) -> None:
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url, write_back="hold", hold_max=FOREVER_MS)
+        played = play_demo()
+        first, *rest = played.spans
+        send(line, request(rest))
+        backend.await_spans(played.trace_id, DEMO_SPANS - 1)
+
+        send(line, request([first]))
+
+        came = backend.await_spans(played.trace_id, DEMO_SPANS)
+        assert by_id(came)[span_id(first)] == by_id(placed(played.body))[span_id(first)]
+        assert [one.id for one in came if one.is_decisive] == [span_id(played.decisive)]
+
+
+def writer_apart(played: Played) -> tuple[list[Span], list[Span]]:
+    """Return the run as two traces: all but the writer's part, and that part, which links to the rest."""
+    spans = decode(played.body).spans
+    writer = next(one for one in spans if one.name == "invoke_agent writer")
+    link = Link(trace_id=writer.trace_id, span_id=span_id(played.root))
+    other = TraceId(played.trace_id[::-1])
+    part = [
+        replace(one, trace_id=other, parent_id=None, links=(link,))
+        if one is writer
+        else replace(one, trace_id=other)
+        for one in spans
+        if writer.span_id in {one.span_id, one.parent_id}
+    ]
+    taken = {one.span_id for one in part}
+    return [one for one in spans if one.span_id not in taken], part
+
+
+def await_both(backend: Backend, rest: list[Span], part: list[Span]) -> list[Placed]:
+    return [
+        *backend.await_spans(rest[0].trace_id, len(rest)),
+        *backend.await_spans(part[0].trace_id, len(part)),
+    ]
+
+
+def test_a_run_of_two_traces_carries_its_verdict_in_whichever_ended_first(start_line: StartLine) -> None:
+    with grpc_backend() as backend:
+        line = start_line(
+            forward_endpoint=backend.url, write_back="hold", hold_max=FOREVER_MS, root_grace=500
+        )
+        played = play_demo()
+        rest, part = writer_apart(played)
+        send(line, encode(rest))
+        send(line, encode(part))
+
+        came = await_both(backend, rest, part)
+
+        assert [one.id for one in came if one.is_decisive] == [span_id(played.decisive)]
+        assert added(placed(encode(rest), encode(part)), came).keys() == {
+            span_id(played.decisive),
+            span_id(played.root),
+        }
+        assert [one["agent"] for one in line.runs()] == ["calculator"]
+        assert line.terminate() == 0
+        assert len(backend.of(Signal.LOGS)) == 1

@@ -1,0 +1,131 @@
+"""The line with a language model: a scripted one of ours, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Any, Final, TypeVar
+
+from semconv.attributes import (
+    EVALUATIONS_0_EVALUATION_ANNOTATOR_KIND,
+    FAILURE_AGENT_NAME,
+    FAILURE_EXPLANATION,
+    FAILURE_FALLBACK,
+    FAILURE_METHOD,
+    FAILURE_MODEL,
+    FAILURE_STEP_INDEX,
+)
+from semconv.markers import OWN_CALL_TRACE_PREFIX
+from tests.e2e.backend import grpc_backend
+from tests.e2e.line import StartLine
+from tests.e2e.model_server import ModelServer, Scripted, serve
+from tests.e2e.spans import Placed, by_id, originals, placed
+from tests.e2e.traffic import CARRIERS, DEMO_SPANS, play_demo, send, span_id, without_mistake
+
+T = TypeVar("T")
+
+MODEL: Final = "openai/scripted"
+VERDICT: Final = json.dumps(
+    {
+        "reason": "the calculator misreported what its tool returned.",
+        "step": 9,
+        "agent": "calculator",
+        "mode": "wrong_computation",
+        "fix": "copy the tool's result",
+        "evidence": [{"step": 9, "quote": "9,266.14"}],
+        "ranking": [{"step": 9, "probability": 0.9}],
+    }
+)
+
+
+@contextmanager
+def in_background(opened: AbstractAsyncContextManager[T]) -> Iterator[T]:
+    """Enter an async context on an event loop of a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        entered = asyncio.run_coroutine_threadsafe(opened.__aenter__(), loop).result(30)
+        try:
+            yield entered
+        finally:
+            asyncio.run_coroutine_threadsafe(opened.__aexit__(None, None, None), loop).result(30)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def settings_for(server: ModelServer) -> dict[str, str]:
+    """What a user with a local OpenAI-compatible server sets."""
+    return {"model": MODEL, "OPENAI_API_BASE": server.url, "OPENAI_API_KEY": "none"}
+
+
+def told_by(spans: list[Placed]) -> dict[str, Any]:
+    (decisive,) = (one for one in spans if one.is_decisive)
+    return decisive.attributes
+
+
+def test_a_judges_verdict_stands_on_the_carrier_with_the_models_name(start_line: StartLine) -> None:
+    with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as server:
+        line = start_line(forward_endpoint=backend.url, **settings_for(server))
+        well, played = play_demo(without_mistake), play_demo()
+        send(line, well.body)
+        send(line, played.body)
+
+        spans = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
+
+        carrier = told_by(spans)
+        assert (carrier[FAILURE_METHOD], carrier[FAILURE_MODEL], carrier[FAILURE_FALLBACK]) == (
+            "judge",
+            MODEL,
+            "none",
+        )
+        assert (carrier[FAILURE_AGENT_NAME], carrier[FAILURE_STEP_INDEX]) == ("calculator", 9)
+        assert carrier[FAILURE_EXPLANATION] == "the calculator misreported what its tool returned."
+        assert carrier[EVALUATIONS_0_EVALUATION_ANNOTATOR_KIND] == "LLM"
+        assert line.verdict(well.trace_id)["status"] == "no_failure"
+        (asked,) = server.received  # and nothing about the run that went well
+        assert asked.headers["traceparent"].split("-")[1].startswith(OWN_CALL_TRACE_PREFIX)
+        assert originals(spans) == by_id(placed(played.body))
+
+
+def test_where_the_model_dies_signals_answer_in_its_place_and_say_so(start_line: StartLine) -> None:
+    gone = Scripted(status=503, headers={"Retry-After": "0"}, text="going down")
+    with grpc_backend() as backend, in_background(serve(Scripted(reset=True), gone)) as server:
+        line = start_line(forward_endpoint=backend.url, **settings_for(server))
+        played = play_demo()
+        send(line, played.body)
+
+        spans = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
+
+        carrier = told_by(spans)
+        assert (carrier[FAILURE_METHOD], carrier[FAILURE_MODEL]) == ("judge", MODEL)
+        assert carrier[FAILURE_FALLBACK].startswith("signals, because judge failed: ")
+        assert carrier[EVALUATIONS_0_EVALUATION_ANNOTATOR_KIND] == "CODE"
+        assert carrier[FAILURE_AGENT_NAME] == "calculator"
+        assert len(server.received) > 1
+        assert line.balance() == dict.fromkeys(("received", "acknowledged", "forwarded"), DEMO_SPANS)
+
+
+def test_originals_wait_no_longer_than_hold_max_for_a_slow_model(start_line: StartLine) -> None:
+    slow = Scripted(text=VERDICT, delay_s=1.5)
+    with grpc_backend() as backend, in_background(serve(slow)) as server:
+        line = start_line(
+            forward_endpoint=backend.url, write_back="hold", hold_max=700, **settings_for(server)
+        )
+        played = play_demo()
+        send(line, played.body)
+        came = backend.await_spans(played.trace_id, DEMO_SPANS)
+        assert line.run(played.trace_id) is None, "no verdict yet"
+        assert by_id(came) == by_id(placed(played.body))
+
+        came = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
+
+        (decisive,) = (one for one in came if one.is_decisive)
+        assert (decisive.is_carrier, decisive.parent_id) == (True, span_id(played.decisive))
+        assert decisive.attributes[FAILURE_METHOD] == "judge"
+        assert originals(came) == by_id(placed(played.body))

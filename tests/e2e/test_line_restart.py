@@ -1,0 +1,144 @@
+"""Stopping and starting: what was acknowledged goes on, and every run gets its one verdict."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from collector_processor.otlp import Signal
+from tests.backends.fixtures import CollectorFactory
+from tests.backends.processes import Forwarding
+from tests.backends.supervise import free_ports
+from tests.e2e.backend import grpc_backend
+from tests.e2e.line import StartLine, environment
+from tests.e2e.spans import by_id, carriers, originals, placed
+from tests.e2e.traffic import CARRIERS, DEMO_SPANS, Doors, play_demo, request, send, span_id
+from tests.otlp_requests import log_request, record
+
+DRAIN_MS: Final = 1_000
+
+
+@pytest.mark.parametrize("write_back", ["late", "hold"])
+def test_a_run_cut_by_a_restart_gets_one_verdict(start_line: StartLine, write_back: str) -> None:
+    with grpc_backend() as backend:
+        played = play_demo()
+        half = DEMO_SPANS // 2
+        first = start_line(forward_endpoint=backend.url, write_back=write_back)
+        send(first, request(played.spans[:half]))
+        assert first.terminate() == 0
+        assert by_id(backend.spans(played.trace_id)) == by_id(placed(request(played.spans[:half])))
+
+        second = start_line(forward_endpoint=backend.url, write_back=write_back)
+        send(second, request(played.spans[half:]))
+
+        told = second.verdict(played.trace_id)
+        assert (told["status"], told["agent"], told["step"]) == ("attributed", "calculator", 9)
+        came = backend.await_spans(played.trace_id, DEMO_SPANS + (CARRIERS if write_back == "late" else 0))
+        assert len(backend.await_records()) == 1
+        assert second.terminate() == 0
+        came = backend.spans(played.trace_id)
+        (decisive,) = (one for one in came if one.is_decisive)
+        assert span_id(played.decisive) == (decisive.parent_id if decisive.is_carrier else decisive.id)
+        assert originals(came).keys() == by_id(placed(played.body)).keys()
+        assert {one.attributes["blamespan.failure.version"] for one in carriers(came)} in ({1}, set())
+
+
+def test_a_run_that_was_whole_before_the_restart_is_judged_after_it(start_line: StartLine) -> None:
+    with grpc_backend() as backend:
+        played = play_demo()
+        first = start_line(forward_endpoint=backend.url, root_grace=60_000)
+        send(first, played.body)
+        backend.await_spans(played.trace_id, DEMO_SPANS)
+        assert first.terminate() == 0
+
+        second = start_line(forward_endpoint=backend.url)
+
+        assert second.verdict(played.trace_id)["agent"] == "calculator"
+        came = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
+        assert originals(came) == by_id(placed(played.body)), "and no original is sent twice"
+        assert second.items("received") == 0
+
+
+def test_what_the_backend_did_not_take_before_the_restart_it_gets_after_it(start_line: StartLine) -> None:
+    nowhere = f"http://127.0.0.1:{free_ports(1)[0]}"
+    played = play_demo()
+    first = start_line(forward_endpoint=nowhere, shutdown_max=DRAIN_MS)
+    send(first, played.body)
+    send(first, log_request(record(trace=3)), signal=Signal.LOGS)
+    before = first.verdict(played.trace_id)
+    assert first.items("held") == DEMO_SPANS
+
+    began = time.monotonic()
+    assert first.terminate() == 0
+    assert time.monotonic() - began < DRAIN_MS / 1000 + 2
+
+    with grpc_backend() as backend:
+        second = start_line(forward_endpoint=backend.url)
+        came = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
+        events = backend.await_records(2)
+
+        assert originals(came) == by_id(placed(played.body))
+        assert second.verdict(played.trace_id) == before, "the verdict of before, not a second one"
+        assert {one.attributes["blamespan.failure.id"] for one in carriers(came)} == {before["failure_id"]}
+        assert len(events) == 2
+        assert second.terminate() == 0
+        assert len(backend.spans(played.trace_id)) == DEMO_SPANS + CARRIERS
+
+
+def test_behind_a_collector_a_restart_in_the_middle_of_a_run_is_not_seen(
+    start_line: StartLine, collector_factory: CollectorFactory
+) -> None:
+    (port,) = free_ports(1)
+    listen = f"127.0.0.1:{port}"
+    with grpc_backend() as backend:
+        collector = collector_factory(Forwarding(endpoint=f"http://{listen}"))
+        doors = Doors(grpc=collector.otlp_grpc_endpoint, http=collector.otlp_http_endpoint)
+        played = play_demo()
+        first = start_line(forward_endpoint=backend.url, otlp_grpc_listen=listen)
+        # The Collector batches: what it has acknowledged may reach either process.
+        for one in played.spans[:6]:
+            send(doors, request([one]))
+        assert first.terminate() == 0
+        for one in played.spans[6:]:
+            send(doors, request([one]), way="http")
+
+        second = start_line(forward_endpoint=backend.url, otlp_grpc_listen=listen)
+
+        came = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
+        assert second.verdict(played.trace_id)["agent"] == "calculator"
+        assert originals(came).keys() == by_id(placed(played.body)).keys()
+        assert second.terminate() == 0
+        assert len(carriers(backend.spans(played.trace_id))) == CARRIERS
+
+
+def test_stdout_is_one_object_and_the_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    nowhere = f"http://127.0.0.1:{free_ports(1)[0]}"
+    command = [sys.executable, "-m", "analyzer", "serve", "--data-dir", str(tmp_path), "--format", "json"]
+    with subprocess.Popen(
+        command,
+        env=environment(forward_endpoint=nowhere),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        announced = json.loads(process.stdout.readline())
+        send(Doors(grpc=f"http://{announced['grpc']}", http=""), play_demo().body)
+
+        process.send_signal(signal.SIGTERM)
+        told = (json.loads(line)["message"] for line in process.stderr)
+        assert "shutting down" in told
+        process.send_signal(signal.SIGINT)
+
+        assert process.wait(timeout=10) == 130
+        assert process.stdout.read() == ""
+    assert announced["backends"]["traces"] == nowhere
+    assert announced["data_dir"] == str(tmp_path)

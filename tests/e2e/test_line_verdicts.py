@@ -1,0 +1,213 @@
+"""One verdict a run, told once, taken back when it changes, and nobody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+
+from collector_processor.assembler import TraceKey
+from collector_processor.otlp import NO_TENANT, Signal
+from collector_processor.runstore import RunStore
+from semconv.attributes import (
+    FAILURE_AGENT_NAME,
+    FAILURE_DECISIVE,
+    FAILURE_ID,
+    FAILURE_STATUS,
+    FAILURE_SUPERSEDES,
+    FAILURE_VERSION,
+    GEN_AI_EVALUATION_NAME,
+    GEN_AI_EVALUATION_SCORE_LABEL,
+    RUN_COMPLETE,
+)
+from semconv.model import TraceId
+from tests.backends.fixtures import CollectorFactory
+from tests.backends.processes import Forwarding
+from tests.backends.supervise import wait_until
+from tests.e2e.backend import grpc_backend
+from tests.e2e.line import StartLine
+from tests.e2e.spans import Placed, by_id, carriers, originals, placed
+from tests.e2e.traffic import CARRIERS, DEMO_SPANS, Played, play_demo, request, send, span_id, without_mistake
+
+HASTE_MS: Final = 100
+TENANT: Final = "x-scope-orgid"
+
+
+def await_analyses(folder: Path, played: Played, count: int) -> None:
+    """Wait until the trace was analysed that often, told or not: only the store knows."""
+    store = RunStore(folder / "data" / "runs.sqlite")
+    key = TraceKey(NO_TENANT, TraceId(played.trace_id))
+    try:
+        wait_until(lambda: store.analyses(key)[0] >= count, what=f"analysis {count}")
+    finally:
+        store.close()
+
+
+def plain(pairs: Sequence[KeyValue]) -> dict[str, Any]:
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value") or "") for pair in pairs}
+
+
+def brief(spans: Sequence[Placed]) -> list[tuple[str, str, int]]:
+    """Return each carrier's name, the span it hangs under, and its version."""
+    return [(one.span.name, one.parent_id, one.attributes[FAILURE_VERSION]) for one in carriers(spans)]
+
+
+def test_a_run_that_went_well_says_so_on_its_root_and_blames_nobody(start_line: StartLine) -> None:
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url)
+        played = play_demo(without_mistake)
+        send(line, played.body)
+
+        spans = backend.await_spans(played.trace_id, DEMO_SPANS + 1)
+
+        (carrier,) = carriers(spans)
+        assert carrier.parent_id == span_id(played.root)
+        assert carrier.attributes[FAILURE_STATUS] == "no_failure"
+        assert carrier.attributes[RUN_COMPLETE] is True
+        assert {FAILURE_DECISIVE, FAILURE_AGENT_NAME, "error"}.isdisjoint(carrier.attributes)
+        assert list(carrier.span.links) == []
+        assert originals(spans) == by_id(placed(played.body))
+        assert line.terminate() == 0
+        assert (backend.records(), len(backend.spans(played.trace_id))) == ([], DEMO_SPANS + 1)
+
+
+def test_a_late_span_that_changes_nothing_is_passed_on_and_nobody_is_blamed_twice(
+    start_line: StartLine, tmp_path: Path
+) -> None:
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url, root_grace=HASTE_MS)
+        played = play_demo()
+        first, *rest = played.spans
+        send(line, request(rest))
+        before = backend.await_spans(played.trace_id, DEMO_SPANS - 1 + CARRIERS)
+
+        send(line, request([first]))
+        await_analyses(tmp_path, played, 2)
+
+        assert line.terminate() == 0
+        after = backend.spans(played.trace_id)
+        assert originals(after) == by_id(placed(played.body))
+        assert carriers(after) == carriers(before)
+        assert len(backend.records()) == 1
+
+
+def test_a_changed_verdict_supersedes_the_old_one_and_withdraws_its_blame(
+    start_line: StartLine, tmp_path: Path
+) -> None:
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url, root_grace=HASTE_MS)
+        played = play_demo()
+        send(line, request(one for one in played.spans if one is not played.decisive))
+        before = backend.await_spans(played.trace_id, DEMO_SPANS - 1 + CARRIERS)
+        (wrong,) = (one for one in before if one.is_decisive)
+        assert wrong.attributes[FAILURE_AGENT_NAME] == "writer", "all that is there to blame"
+
+        send(line, request([played.decisive]))
+        after = backend.await_spans(played.trace_id, DEMO_SPANS + 2 * CARRIERS + 1)
+
+        decisive, root = span_id(played.decisive), span_id(played.root)
+        assert brief(after[len(before) :]) == [
+            ("blame calculator", decisive, 2),
+            ("failure attribution", root, 2),
+            ("blame withdrawn", wrong.parent_id, 2),
+        ]
+        old = wrong.attributes[FAILURE_ID]
+        assert {one.attributes[FAILURE_SUPERSEDES] for one in carriers(after[len(before) :])} == {old}
+        assert originals(after) == by_id(placed(played.body))
+        assert [one.span_id.hex() for one in backend.await_records(2)] == [wrong.parent_id, decisive]
+        told = line.verdict(played.trace_id, version=2)
+        assert (told["agent"], told["step"]) == (played.expected.agent, played.expected.step)
+        await_analyses(tmp_path, played, 2)
+
+
+def test_while_no_top_has_ended_a_verdict_is_provisional_and_for_the_page_only(
+    start_line: StartLine,
+) -> None:
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url, idle_close=200, root_grace=HASTE_MS)
+        played = play_demo()
+        # What has ended while the writer still works: its agent and the workflow are to come.
+        so_far, rest = played.spans[:14], played.spans[14:]
+        agents = [one for one in so_far if "invoke_agent" in one.name]
+        send(line, request(one for one in so_far if one not in agents))
+        page = wait_until(lambda: line.run(played.trace_id), what="a provisional verdict")
+        assert page["provisional"]
+        assert carriers(backend.spans(played.trace_id)) == []
+
+        send(line, request([*agents, *rest]))
+
+        told = line.verdict(played.trace_id)
+        assert (told["version"], told["agent"]) == (1, "calculator")
+        after = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
+        assert [version for _, _, version in brief(after)] == [1, 1]
+
+
+def test_two_tenants_with_one_trace_id_stay_apart_and_keep_their_headers(start_line: StartLine) -> None:
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url)
+        played = play_demo()
+        half = len(played.spans) // 2
+
+        def of(tenant: str) -> list[Placed]:
+            bodies = [
+                one.body for one in backend.of(Signal.TRACES) if one.headers.get(TENANT, "nobody") == tenant
+            ]
+            return placed(*bodies)
+
+        send(line, played.body, headers={TENANT: "red"})
+        send(line, request(played.spans[:half]), headers={TENANT: "blue"}, way="http")
+        wait_until(lambda: len(of("red")) == DEMO_SPANS + CARRIERS, what="red's verdict")
+        assert carriers(of("blue")) == [], "blue's run goes on"
+
+        send(line, request(played.spans[half:]), headers={TENANT: "blue"}, way="json")
+        wait_until(lambda: len(of("blue")) == DEMO_SPANS + CARRIERS, what="blue's verdict")
+
+        for tenant in ("red", "blue"):
+            assert originals(of(tenant)) == by_id(placed(played.body))
+            assert [version for _, _, version in brief(of(tenant))] == [1, 1]
+        assert of("nobody") == []
+        logs = backend.await_requests(Signal.LOGS, 2)
+        assert sorted(one.headers[TENANT] for one in logs) == ["blue", "red"]
+
+
+def test_the_evaluation_event_goes_through_a_real_collector(
+    start_line: StartLine, collector_factory: CollectorFactory
+) -> None:
+    with grpc_backend() as backend:
+        collector = collector_factory(Forwarding(endpoint=backend.url, signals=("traces", "logs")))
+        line = start_line(forward_endpoint=collector.otlp_grpc_endpoint)
+        played = play_demo()
+        send(line, played.body)
+
+        (event,) = backend.await_records()
+
+        assert event.event_name == "gen_ai.evaluation.result"
+        assert (event.trace_id.hex(), event.span_id.hex()) == (played.trace_id, span_id(played.decisive))
+        told = plain(event.attributes)
+        assert told[GEN_AI_EVALUATION_NAME] == "failure_attribution"
+        assert told[GEN_AI_EVALUATION_SCORE_LABEL] == "calculator"
+        spans = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
+        (decisive,) = (one for one in spans if one.is_decisive)
+        assert told[FAILURE_ID] == decisive.attributes[FAILURE_ID]
+
+
+def test_carriers_that_come_back_are_passed_on_and_never_judged(
+    start_line: StartLine, tmp_path: Path
+) -> None:
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url, root_grace=HASTE_MS)
+        played = play_demo()
+        send(line, played.body)
+        spans = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
+        (blames,) = (one.body for one in backend.of(Signal.TRACES) if carriers(placed(one.body)))
+
+        send(line, blames)
+        backend.await_spans(played.trace_id, len(spans) + CARRIERS)
+        # A trace that is reopened by something real is analysed again; carriers before it were not.
+        send(line, request([played.spans[0]]))
+        await_analyses(tmp_path, played, 2)
+
+        assert line.terminate() == 0
+        assert len(backend.spans(played.trace_id)) == len(spans) + CARRIERS + 1

@@ -1,0 +1,202 @@
+"""The judge over litellm over HTTP: whatever the server does ends in a verdict or an honest error."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import pytest
+
+from analyzer.attribution import Attributor
+from analyzer.completion import LiteLLM, Patience
+from analyzer.errors import ModelFailure
+from analyzer.method import Message, Prompt
+from semconv.markers import OWN_CALL_TRACE_PREFIX
+from semconv.model import Attribution, Blame, Status
+from tests.e2e.model_server import ModelServer, Scripted, serve
+from tests.runs import run, step
+
+RUN = run(*(step("AB"[n % 2], f"text {n}") for n in range(5)), task="do it")
+GOOD = json.dumps(
+    {
+        "reason": "it went wrong here",
+        "step": 3,
+        "agent": "B",
+        "mode": "bad_plan",
+        "fix": "plan again",
+        "evidence": [{"step": 3, "quote": "text 3"}],
+        "ranking": [{"step": 3, "probability": 0.6}],
+    }
+)
+
+
+def changed(**changes: Any) -> Scripted:
+    return Scripted(text=json.dumps(json.loads(GOOD) | changes))
+
+
+def model(server: ModelServer, **patience: Any) -> LiteLLM:
+    settings = {"timeout_s": 5.0, "attempts": 3, "first_wait_s": 0.01} | patience
+    return LiteLLM(name="openai/local", api_base=server.url, api_key="none", patience=Patience(**settings))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _warm() -> None:
+    """Call once before all tests: the first call of a process imports for seconds."""
+    asyncio.run(judge(Scripted(text=GOOD)))
+
+
+async def judge(*script: Scripted, **patience: Any) -> tuple[Attribution, ModelServer]:
+    async with serve(*script) as server:
+        attribution = await Attributor(method="judge", model=model(server, **patience))(RUN)
+    return attribution, server
+
+
+async def test_good_json_is_a_verdict() -> None:
+    found, server = await judge(Scripted(text=GOOD))
+    assert isinstance(found.verdict, Blame)
+    assert (found.verdict.agent, found.verdict.step) == ("B", 3)
+    assert (found.effort.calls, found.effort.input_tokens, found.effort.output_tokens) == (1, 100, 20)
+    assert found.effort.cost_usd is None, "nobody knows the price of a local model"
+    (request,) = server.received
+    assert request.body["response_format"]["json_schema"]["strict"] is True
+
+
+async def test_the_call_can_be_told_from_the_agents_own() -> None:
+    _, server = await judge(Scripted(text=GOOD))
+    parent = server.received[0].headers["traceparent"]
+    assert re.fullmatch(rf"00-{OWN_CALL_TRACE_PREFIX}[0-9a-f]{{16}}-[0-9a-f]{{16}}-00", parent)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(Scripted(text=GOOD[:-30]), id="broken JSON"),
+        pytest.param(Scripted(text="I think that it was B."), id="prose"),
+        pytest.param(changed(step=99), id="no such step"),
+        pytest.param(Scripted(text=""), id="empty"),
+        pytest.param(Scripted(text=GOOD[:50], finish_reason="length"), id="cut off"),
+    ],
+)
+async def test_a_bad_answer_is_asked_for_again_and_then_an_error(script: Scripted) -> None:
+    mended, server = await judge(script, Scripted(text=GOOD))
+    assert mended.status is Status.ATTRIBUTED
+    assert len(server.received) == 2
+    failed, server = await judge(script)
+    assert failed.status is Status.ERROR
+    assert failed.error is not None
+    assert "unreadable reply" in failed.error
+    assert len(server.received) == 2
+
+
+async def test_an_agent_that_does_not_exist_gives_way_to_the_actor_of_the_step() -> None:
+    found, _ = await judge(changed(agent="Santa"))
+    assert isinstance(found.verdict, Blame)
+    assert found.verdict.agent == "B"
+    assert "Santa" in found.verdict.reason
+
+
+async def test_a_429_is_waited_out_as_long_as_it_says() -> None:
+    waits: list[float] = []
+
+    async def note(seconds: float) -> None:
+        waits.append(seconds)
+
+    busy = Scripted(status=429, headers={"Retry-After": "17"})
+    async with serve(busy, busy, Scripted(text=GOOD)) as server:
+        patient = model(server)
+        patient.sleep = note
+        found = await Attributor(method="judge", model=patient)(RUN)
+    assert found.status is Status.ATTRIBUTED
+    assert waits == [17.0, 17.0]
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "requests"),
+    [
+        pytest.param(
+            Scripted(status=429, headers={"Retry-After": "3600"}), "rate_limited", 1, id="429 for an hour"
+        ),
+        pytest.param(Scripted(status=500), "unavailable", 3, id="500"),
+        pytest.param(Scripted(status=503, headers={"Retry-After": "0"}), "unavailable", 3, id="503"),
+        pytest.param(Scripted(reset=True), "connection", 3, id="connection reset"),
+        pytest.param(Scripted(status=401), "denied", 1, id="wrong key"),
+        pytest.param(Scripted(text="x" * 2_000_000), "too_large", 1, id="2 MB"),
+        pytest.param(Scripted(body=b"<html>"), "unavailable", 3, id="no JSON at all"),
+        pytest.param(Scripted(body=b"{}"), "unavailable", 3, id="no choices"),
+    ],
+)
+async def test_a_server_that_fails_is_an_error_that_says_how(
+    script: Scripted, kind: str, requests: int
+) -> None:
+    found, server = await judge(script)
+    assert found.status is Status.ERROR
+    assert found.error is not None
+    assert f"({kind})" in found.error
+    assert len(server.received) == requests
+
+
+async def test_no_answer_in_time_is_an_error() -> None:
+    found, _ = await judge(Scripted(delay_s=5), timeout_s=0.2, attempts=1)
+    assert found.status is Status.ERROR
+    assert found.error is not None
+    assert f"({ModelFailure.TIMEOUT})" in found.error
+    assert found.effort.cost_usd is None
+
+
+async def test_nobody_listening_is_an_error() -> None:
+    async with serve(Scripted()) as server:
+        pass
+    found = await Attributor(method="judge", model=model(server))(RUN)
+    assert found.error is not None
+    assert "(connection)" in found.error
+
+
+async def test_auto_answers_by_signals_and_says_so() -> None:
+    async with serve(Scripted(status=500)) as server:
+        found = await Attributor(model=model(server, attempts=1))(RUN)
+    assert found.status is Status.ATTRIBUTED
+    assert found.fallback is not None
+    assert "unavailable" in found.fallback
+
+
+async def test_a_server_without_schemas_is_asked_in_words() -> None:
+    refusal = Scripted(status=400, text="response_format is not supported")
+    async with serve(refusal, Scripted(text=GOOD), Scripted(text=GOOD)) as server:
+        attributor = Attributor(method="judge", model=model(server))
+        found = await attributor(RUN)
+        again = await attributor(RUN)
+    assert found.status is again.status is Status.ATTRIBUTED
+    assert ["response_format" in request.body for request in server.received] == [True, False, False]
+
+
+async def test_a_context_that_is_too_small_is_tried_with_less_of_the_run() -> None:
+    message = "This model's maximum context length is 4096 tokens."
+    refusal = {
+        "error": {"message": message, "code": "context_length_exceeded", "type": "invalid_request_error"}
+    }
+    found, server = await judge(Scripted(status=400, body=json.dumps(refusal).encode()), Scripted(text=GOOD))
+    assert found.status is Status.ATTRIBUTED
+    assert len(server.received) == 2
+
+
+async def test_all_at_once_reads_prose() -> None:
+    prose = "**Agent Name:** B\n**Step Number:** 3\n**Reason for Mistake:** it went wrong"
+    async with serve(Scripted(text=prose)) as server:
+        found = await Attributor(method="all-at-once", model=model(server))(RUN)
+    assert isinstance(found.verdict, Blame)
+    assert found.verdict.step == 3
+    assert "response_format" not in server.received[0].body
+
+
+def test_a_listed_model_has_a_price_and_a_context_and_another_has_not() -> None:
+    prompt = Prompt(messages=(Message(role="user", content="x" * 3_000),), max_output_tokens=1_000)
+    listed, local = LiteLLM(name="gpt-4o"), LiteLLM(name="openai/local")
+    price = listed.price(prompt)
+    assert price is not None
+    assert 0.001 < price < 0.1
+    assert listed.context_tokens >= 100_000
+    assert local.price(prompt) is None
+    assert local.context_tokens == 32_000
+    assert LiteLLM(name="openai/local", context_limit=8_192).context_tokens == 8_192
