@@ -112,7 +112,7 @@ def test_where_the_model_dies_signals_answer_in_its_place_and_say_so(start_line:
 
 
 def test_originals_wait_no_longer_than_hold_max_for_a_slow_model(start_line: StartLine) -> None:
-    slow = Scripted(text=VERDICT, delay_s=1.5)
+    slow = Scripted(text=VERDICT, delay_s=2.5)
     with grpc_backend() as backend, in_background(serve(slow)) as server:
         line = start_line(
             forward_endpoint=backend.url, write_back="hold", hold_max=700, **settings_for(server)

@@ -11,11 +11,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from collector_processor.notes import SpanNote
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.survey import drop_invalid, extract, item_count, survey, survey_signal, without
 from collector_processor.wire import append_attributes, drop_oversize, halve, split_by_size, write_varint
 from semconv.model import TraceId
-from tests.otlp_requests import key_value, span_name, trace_name
+from tests.otlp_requests import as_the_collector_writes, key_value, span_name, trace_name
 
 UNKNOWN = b"\xf8\x3f\x2a"
 """A field that OTLP does not have (number 1023, a varint)."""
@@ -136,6 +137,22 @@ def test_the_survey_agrees_with_protobuf(body: bytes) -> None:
         if note.spans:
             noted = {(one.span_id, one.parent_id) for one in note.spans}
             assert noted <= {(s.span_id.hex(), s.parent_span_id.hex() or None) for s in mine}
+
+
+@given(requests())
+def test_the_collectors_order_of_fields_is_read_like_the_usual_one(body: bytes) -> None:
+    usual, falling = survey(body), survey(as_the_collector_writes(body))
+    assert (falling.item_count, falling.invalid) == (usual.item_count, usual.invalid)
+    for found, expected in zip(falling.traces, usual.traces, strict=True):
+        assert (found.trace_id, found.span_count) == (expected.trace_id, expected.span_count)
+        assert found.is_agent >= expected.is_agent  # there a marker is found on a long attribute too
+        if expected.is_agent:
+            assert [kinds(note) for note in found.spans] == [kinds(note) for note in expected.spans]
+            assert (found.root_ended, found.carrier_count) == (expected.root_ended, expected.carrier_count)
+
+
+def kinds(note: SpanNote) -> tuple[str, str | None, bool, bool]:
+    return note.span_id, note.parent_id, note.is_top_kind, note.is_agent_kind
 
 
 @given(requests(), st.integers(1, 400))

@@ -1,0 +1,135 @@
+"""``blamespan bench`` with a model over HTTP: kept replies, and a server that dies half-way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.e2e.model_server import ModelServer, Scripted, serve
+
+JUDGED = Scripted(
+    text=json.dumps({"reason": "r", "step": 1, "agent": "B", "ranking": [{"step": 1, "probability": 0.6}]})
+)
+RUNS = 6
+
+
+@dataclass(slots=True, kw_only=True)
+class Dying(ModelServer):
+    """Answers a few times; from then on every connection is cut, as if the process had been killed."""
+
+    lives: int = 3
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer or cut the connection."""
+        if len(self.received) < self.lives:
+            return await ModelServer.handle(self, request)
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    path = tmp_path / "runs.jsonl"
+    logs = [
+        {
+            "id": f"r{n}",
+            "subset": "s",
+            "question": "q",
+            "history": [{"role": agent, "content": f"{agent} {n}"} for agent in "ABC"],
+            "label": {"agent": "B", "step": 1},
+        }
+        for n in range(RUNS)
+    ]
+    path.write_text("\n".join(json.dumps(log) for log in logs))
+    return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    total: dict[str, Any]
+    err: str
+
+
+async def bench(dataset: Path, url: str, *options: str, method: str = "judge") -> Said:
+    variables = {
+        "BLAMESPAN_DATA_DIR": str(dataset.parent / "data"),
+        "OPENAI_API_BASE": url,
+        "OPENAI_API_KEY": "none",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "PATH": "",
+    }
+    command = ["-m", "analyzer", "bench", str(dataset), "--method", method, "--model", "openai/local"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *command,
+        "--format",
+        "json",
+        *options,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=variables,
+        cwd=Path(__file__).parents[2],
+    )
+    out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    return Said(total=json.loads(out.splitlines()[-1]), err=err.decode())
+
+
+async def test_a_second_run_makes_no_call_and_gives_the_same_figures(dataset: Path) -> None:
+    async with serve(JUDGED) as server:
+        first = await bench(dataset, server.url)
+        assert len(server.received) == RUNS
+        second = await bench(dataset, server.url)
+        assert len(server.received) == RUNS
+        assert f"{RUNS} of {RUNS} replies were kept" in second.err
+        assert first.total["step_accuracy"] == 1.0
+        first.total.pop("duration_s")
+        second.total.pop("duration_s")
+        assert first.total == second.total
+        await bench(dataset, server.url, "--no-cache")
+        assert len(server.received) == 2 * RUNS
+        await bench(dataset, server.url, "--cache", str(dataset.parent / "elsewhere"))
+        assert len(server.received) == 3 * RUNS
+
+
+@pytest.mark.parametrize("method", ["judge", "auto"])
+async def test_a_server_killed_half_way_is_told_in_the_figures_and_gone_on_with(
+    dataset: Path, method: str
+) -> None:
+    dying = Dying(script=[JUDGED])
+    runner = await _run_beside(dying)
+    try:
+        cut = await bench(dataset, dying.url, "--concurrency", "1", method=method)
+        answered = len(dying.received)
+        assert answered == 3
+        if method == "auto":
+            assert (cut.total["fallbacks"], cut.total["errors"]) == (RUNS - 3, 0)
+        else:
+            assert (cut.total["fallbacks"], cut.total["errors"]) == (0, RUNS - 3)
+            assert cut.total["step_accuracy"] == 0.5, "an error is a wrong answer"
+            assert "3 × model call failed" in cut.err  # noqa: RUF001 - the sign as it is printed
+        dying.lives = 1_000
+        whole = await bench(dataset, dying.url, method=method)
+        assert len(dying.received) == RUNS, "only what had failed was asked again"
+        assert (whole.total["fallbacks"], whole.total["errors"]) == (0, 0)
+        assert whole.total["step_accuracy"] == 1.0
+    finally:
+        await runner.cleanup()
+
+
+async def _run_beside(server: ModelServer) -> web.AppRunner:
+    application = web.Application()
+    application.router.add_post("/v1/chat/completions", server.handle)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    return runner
