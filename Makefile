@@ -41,7 +41,7 @@ backends: $(READY) ## build a real OpenTelemetry Collector and Jaeger for the e2
 	@$(BIN)/python -m tests.backends.install all
 
 lock: ## renew the pinned set (needs uv)
-	uv pip compile pyproject.toml --extra server --group dev --universal --python-version 3.11 \
+	uv pip compile pyproject.toml --extra server --extra ranker --group dev --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade -o requirements/dev.txt
 
 clean: ## remove what the build and the tests left

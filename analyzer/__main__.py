@@ -16,9 +16,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in {"analyzer", "collector_processor", "semconv"}:
             raise  # a fault of ours, not a missing extra
-        sys.exit(
-            f"blamespan: {error.name} is not installed; it needs: pip install 'blamespan[server]'"
-        )
+        sys.exit(f"blamespan: {error.name} is not installed; it needs: pip install 'blamespan[server]'")
     run()
 
 

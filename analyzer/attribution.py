@@ -1,8 +1,10 @@
 """One run attributed by the method asked for: which that is, its budget, and what happens when it fails.
 
-``auto`` is decided here and nowhere else: the judge if there is a model, signals
-if not; and if the judge fails, signals answer in its place, and the verdict says
-so. A method that was asked for by name never gives way to another.
+``auto`` is decided here and nowhere else. Where no ranker is trained for the run's
+system: the judge if there is a model, signals if not; and if the judge fails,
+signals answer in its place, and the verdict says so. Where one is, it answers; a
+model is asked only where its answer is expected to change the ranker's, and the
+two are pooled. A method that was asked for by name never gives way to another.
 """
 
 from __future__ import annotations
@@ -12,9 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from analyzer.errors import ModelFailure, ModelNeeded
+from analyzer.features import VERSION
 from analyzer.method import Budget, Clock, Inquest, Model, Prompt, Reply, attribute
 from analyzer.methods import AUTO, registered
+from analyzer.methods.ranker import LearnedRanking, Ranking, blame, concur, is_worth_asking, ranking
 from analyzer.methods.signals import weigh
+from analyzer.ranker import Ranker
 from semconv.model import Abstention, Attribution, Blame, Effort, Status, Trajectory
 
 DEFAULT_BUDGET_USD: Final = 0.50
@@ -38,6 +43,8 @@ class Attributor:
 
     method: str = AUTO
     model: Model | None = None
+    ranker: Ranker | None = None
+    """Trained on labelled runs; ``auto`` uses it for the systems it was trained on."""
     with_reference: bool = False
     """Whether the method may see the right answer, where it is known."""
     budget_usd: float | None = DEFAULT_BUDGET_USD
@@ -53,29 +60,53 @@ class Attributor:
     async def __call__(self, trajectory: Trajectory) -> Attribution:
         """Attribute one run that failed; raises nothing for what a model or a run may do."""
         seen = trajectory if self.with_reference else replace(trajectory, reference=None)
-        name = self.method
-        if name == AUTO:
-            name = "judge" if self.model is not None else "signals"
-        attribution = await self._run(name, seen)
-        if self.method == AUTO and name != "signals" and attribution.status is Status.ERROR and seen.steps:
-            attribution = await self._fall_back(attribution, seen)
+        attribution = await (self._auto(seen) if self.method == AUTO else self._run(self.method, seen))
         return self._doubt(attribution)
 
     def at_once(self, trajectory: Trajectory) -> Attribution:
-        """Attribute one run by signals, whatever the method: with no model, and not to be waited for."""
+        """Attribute one run with no model, and not to be waited for.
+
+        By the ranker where it is at home, else by signals, whatever the method; by
+        signals where these were asked for by name.
+        """
         seen = trajectory if self.with_reference else replace(trajectory, reference=None)
         started = self.clock()
-        attribution = Attribution(run_id=trajectory.run_id, verdict=weigh(seen), method="signals")
-        duration_s = self.clock() - started
-        if isinstance(attribution.verdict, Abstention):
-            attribution = replace(attribution, error=attribution.verdict.reason)
-        return self._doubt(replace(attribution, effort=Effort(duration_s=duration_s)))
+        ranked = None if self.method == "signals" else self._ranked_at_home(seen)
+        verdict = blame(self.ranker, seen, ranked) if self.ranker and ranked else weigh(seen)
+        method = "ranker" if ranked else "signals"
+        effort = Effort(duration_s=self.clock() - started)
+        error = verdict.reason if isinstance(verdict, Abstention) else None
+        attribution = Attribution(
+            run_id=trajectory.run_id, verdict=verdict, method=method, effort=effort, error=error
+        )
+        return self._doubt(attribution)
+
+    async def _auto(self, trajectory: Trajectory) -> Attribution:
+        ranker, ranked = self.ranker, self._ranked_at_home(trajectory)
+        without = "signals" if ranked is None else "ranker"
+        if self.model is None or (ranked is not None and not is_worth_asking(ranked)):
+            return await self._run(without, trajectory)
+        attribution = await self._run("judge", trajectory)
+        if attribution.status is Status.ERROR and trajectory.steps:
+            return await self._fall_back(attribution, trajectory, without)
+        if ranker is None or ranked is None or not isinstance(attribution.verdict, Blame):
+            return attribution
+        pooled = concur(ranker, trajectory, ranked, attribution.verdict)
+        return replace(attribution, verdict=pooled, method="judge+ranker")
+
+    def _ranked_at_home(self, trajectory: Trajectory) -> Ranking | None:
+        """Return what the ranker makes of a run of a system that it was trained on; else ``None``."""
+        if self.ranker is None or not trajectory.steps or self.ranker.features_version != VERSION:
+            return None
+        ranked = ranking(self.ranker, trajectory)
+        return ranked if ranked.is_at_home else None
 
     async def _run(self, name: str, trajectory: Trajectory) -> Attribution:
         entry = registered(name)
         model = self.model if entry.needs_model else None
         if model is None:
-            return (await attribute(entry.build(0), trajectory, _no_model, clock=self.clock)).attribution
+            method = LearnedRanking(ranker=self.ranker) if name == "ranker" else entry.build(0)
+            return (await attribute(method, trajectory, _no_model, clock=self.clock)).attribution
         spent = Effort()
         for share in _CONTEXT_SHARES:
             inquest = await self._ask(name, model, trajectory, share, spent)
@@ -101,14 +132,14 @@ class Attributor:
         effort = _add(spent, inquest.attribution.effort)
         return replace(inquest, attribution=replace(inquest.attribution, effort=effort))
 
-    async def _fall_back(self, failed: Attribution, trajectory: Trajectory) -> Attribution:
-        signals = await self._run("signals", trajectory)
+    async def _fall_back(self, failed: Attribution, trajectory: Trajectory, instead: str) -> Attribution:
+        answer = await self._run(instead, trajectory)
         return replace(
-            signals,
+            answer,
             method=failed.method,
             model=failed.model,
-            fallback=f"signals, because {failed.method} failed: {failed.error}",
-            effort=_add(failed.effort, signals.effort),
+            fallback=f"{instead}, because {failed.method} failed: {failed.error}",
+            effort=_add(failed.effort, answer.effort),
         )
 
     def _doubt(self, attribution: Attribution) -> Attribution:

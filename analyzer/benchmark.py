@@ -1,18 +1,55 @@
-"""Run a method over labelled runs and score it: the engine of ``blamespan bench``."""
+"""Run a method over labelled runs and score it: the engine of ``blamespan bench``.
+
+A method that learns is only ever tested on runs it has not seen: either it is
+trained on another data set, from which the tested conversations are taken out,
+or by cross-validation. The same holds for the threshold below which a method
+abstains to reach a wanted precision.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, TypeAlias
 
+from analyzer.attribution import Attributor
 from analyzer.conversation import Conversation
-from analyzer.scoring import TOTAL, Score, score, summarise
+from analyzer.folds import history_key, split, split_keys
+from analyzer.reliability import least_confidence
+from analyzer.scoring import Score, confident, score, withheld
+from analyzer.tabulation import Subject, tabulate
 from semconv.model import Attribution, Trajectory
 
 Attribute: TypeAlias = Callable[[Trajectory], Awaitable[Attribution]]
 Progress: TypeAlias = Callable[[Score], None]
+THRESHOLD_FOLDS: Final = 10
+
+
+class Learner(Protocol):
+    """Makes something that attributes out of labelled runs."""
+
+    @property
+    def per_subset(self) -> bool:
+        """Tell whether each subset, being a system of its own, is learned for itself."""
+        ...
+
+    @property
+    def usual_folds(self) -> int | None:
+        """Return how many folds it is tested in where none are asked for; ``None``: it is used as it is."""
+        ...
+
+    def learn(self, runs: Sequence[Conversation], base: Attributor) -> Attribute:
+        """Learn from labelled runs, of which there may be none; ``base`` has the model and the budget."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run, and what attributes it."""
+
+    run: Conversation
+    attribute: Attribute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,47 +58,120 @@ class Benchmark:
 
     lines: tuple[dict[str, Any], ...]
     """One a subset, in order of first appearance, and the total last."""
-    left_out: int
+    scores: tuple[Score, ...]
+    """In the order of the runs."""
+    left_out: int = 0
     """Runs whose label lacks an agent or a step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """Scores after abstaining, and the confidence below which that was done, by fold."""
+
+    scores: tuple[Score, ...]
+    thresholds: tuple[float | None, ...]
+    """``None`` where no threshold reached the precision, so that nothing was answered."""
 
 
 async def bench(
     runs: Sequence[Conversation],
     attribute: Attribute,
+    subject: Subject,
     *,
-    dataset: str,
-    method: str,
-    model: str | None = None,
     concurrency: int = 8,
     progress: Progress = lambda _score: None,
 ) -> Benchmark:
-    """Attribute every labelled run, at most ``concurrency`` at once, and score the verdicts.
+    """Attribute every labelled run and score the verdicts; that the runs failed is taken as given."""
+    scored = labelled(runs)
+    jobs = [Job(run=run, attribute=attribute) for run in scored]
+    scores = await examine(jobs, concurrency=concurrency, progress=progress)
+    return Benchmark(lines=tabulate(scores, subject), scores=scores, left_out=len(runs) - len(scored))
 
-    That the runs failed is taken as given: no triage. What ``attribute`` raises
-    ends the benchmark.
-    """
-    scored = [run for run in runs if _is_labelled(run)]
+
+async def examine(
+    jobs: Sequence[Job], *, concurrency: int = 8, progress: Progress = lambda _score: None
+) -> tuple[Score, ...]:
+    """Do the jobs, at most ``concurrency`` at once; what an ``attribute`` raises ends all of them."""
     slots = asyncio.Semaphore(max(1, concurrency))
 
-    async def one(run: Conversation) -> Score:
+    async def one(job: Job) -> Score:
         async with slots:
-            attribution = await attribute(run.trajectory)
-        assert run.label is not None
-        result = score(attribution, run.label, run.subset)
+            attribution = await job.attribute(job.run.trajectory)
+        result = _score(job.run, attribution)
         progress(result)
         return result
 
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(run)) for run in scored]
-    scores = [task.result() for task in tasks]
-    subsets = dict.fromkeys(result.subset for result in scores)
-    parts = [(name, [s for s in scores if s.subset == name]) for name in subsets]
-    lines = tuple(
-        summarise(part, dataset=dataset, subset=name, method=method, model=model)
-        for name, part in [*parts, (TOTAL, scores)]
+        tasks = [group.create_task(one(job)) for job in jobs]
+    return tuple(task.result() for task in tasks)
+
+
+def labelled(runs: Sequence[Conversation]) -> list[Conversation]:
+    """Return the runs whose label names both an agent and a step."""
+    return [r for r in runs if r.label is not None and r.label.agent is not None and r.label.step is not None]
+
+
+def out_of_fold(
+    runs: Sequence[Conversation], learner: Learner, base: Attributor, folds: int
+) -> tuple[Job, ...]:
+    """Return a job a run, in order, each with what was learned from the other folds."""
+    jobs: dict[int, Job] = {}
+    for part in _systems(runs, learner):
+        members = [runs[index] for index in part]
+        for fold in split(members, folds):
+            attribute = learner.learn([run for i, run in enumerate(members) if i not in fold], base)
+            jobs.update({part[i]: Job(run=members[i], attribute=attribute) for i in fold})
+    return tuple(jobs[index] for index in range(len(runs)))
+
+
+def trained_on(
+    training: Sequence[Conversation], runs: Sequence[Conversation], learner: Learner, base: Attributor
+) -> tuple[Job, ...]:
+    """Return a job a run, all with what was learned from ``training`` less the runs themselves."""
+    seen = {history_key(run.trajectory) for run in runs}
+    rest = [run for run in labelled(training) if history_key(run.trajectory) not in seen]
+    attribute = learner.learn(rest, base)
+    return tuple(Job(run=run, attribute=attribute) for run in runs)
+
+
+def blinded(runs: Sequence[Conversation]) -> list[Conversation]:
+    """Return the runs without their right answers."""
+    return [replace(run, trajectory=replace(run.trajectory, reference=None)) for run in runs]
+
+
+def select(scores: Sequence[Score], precision: float, folds: int = THRESHOLD_FOLDS) -> Selected:
+    """Abstain where confidence is too low for the wanted share of right steps.
+
+    Each fold's threshold is chosen on the others.
+    """
+    kept = list(scores)
+    thresholds: list[float | None] = []
+    for fold in split_keys([(s.subset, s.history) for s in scores], folds):
+        others = confident([s for i, s in enumerate(scores) if i not in fold])
+        threshold = least_confidence(others, precision)
+        thresholds.append(threshold)
+        for index in fold:
+            sure = scores[index].confidence
+            if sure is not None and (threshold is None or sure < threshold):
+                kept[index] = withheld(scores[index])
+    return Selected(scores=tuple(kept), thresholds=tuple(thresholds))
+
+
+def _systems(runs: Sequence[Conversation], learner: Learner) -> list[list[int]]:
+    if not learner.per_subset:
+        return [list(range(len(runs)))]
+    subsets: Mapping[str, list[int]] = {run.subset: [] for run in runs}
+    for index, run in enumerate(runs):
+        subsets[run.subset].append(index)
+    return list(subsets.values())
+
+
+def _score(run: Conversation, attribution: Attribution) -> Score:
+    assert run.label is not None
+    return score(
+        attribution,
+        run.label,
+        run.subset,
+        steps=len(run.trajectory.steps),
+        history=history_key(run.trajectory),
     )
-    return Benchmark(lines=lines, left_out=len(runs) - len(scored))
-
-
-def _is_labelled(run: Conversation) -> bool:
-    return run.label is not None and run.label.agent is not None and run.label.step is not None

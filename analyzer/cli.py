@@ -21,6 +21,7 @@ from analyzer.commands.output import PROGRAM, WrongUsage, complain
 from analyzer.commands.replay import replay
 from analyzer.commands.serve import serve
 from analyzer.commands.steps import steps
+from analyzer.commands.train import train
 from analyzer.errors import AnalyzerError, ModelNeeded, UnknownMethod
 from collector_processor.otlp import CollectorError
 from collector_processor.settings import SettingsError
@@ -34,7 +35,7 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (demo, serve, attribute, steps, replay, bench, doctor):
+for command in (demo, serve, attribute, steps, replay, bench, train, doctor):
     app.command()(command)
 
 

@@ -4,30 +4,42 @@ from __future__ import annotations
 
 import re
 import time
+from typing import Final
 
 from analyzer.analyst import RunAnalyst
 from analyzer.attribution import Attributor
 from analyzer.budget import HourlyBudget
 from analyzer.completion import LiteLLM, Patience
+from analyzer.errors import UnreadableInput
+from analyzer.model_file import read_model
+from analyzer.ranker import Ranker
+from analyzer.reliability import least_confidence
+from analyzer.rotation import Rotation
 from analyzer.triage import Claim, output_matching
 from collector_processor.annotate import CarrierPolicy
 from collector_processor.redaction import keep, omit, redact
 from collector_processor.settings import ExportText, Settings, SettingsError
 from semconv.model import SpanStatus
 
+_BEYOND_ALL: Final = 1.01
+"""A confidence that no verdict has: where the precision was never reached, all is undetermined."""
+
 
 def open_analyst(settings: Settings, *, with_reference: bool = False) -> RunAnalyst:
     """Return the analyst that the settings ask for.
 
     Raises:
-        SettingsError: the failure pattern is no regular expression.
+        SettingsError: the failure pattern is no regular expression, or the ranker no ranker.
         UnknownMethod: the method's name is none.
         ModelNeeded: the method needs a model and none is set.
     """
+    ranker = open_ranker(settings)
     return RunAnalyst(
         attributor=Attributor(
             method=settings.method,
             model=open_model(settings),
+            ranker=ranker,
+            least_confidence=_least_confidence(settings.precision, ranker),
             with_reference=with_reference,
             budget_usd=settings.budget_usd_per_run,
         ),
@@ -35,18 +47,40 @@ def open_analyst(settings: Settings, *, with_reference: bool = False) -> RunAnal
     )
 
 
-def open_model(settings: Settings) -> HourlyBudget | None:
-    """Return the model within its hourly budget, or ``None`` where none is set."""
-    if settings.model is None:
+def open_ranker(settings: Settings) -> Ranker | None:
+    """Return the trained ranker, or ``None`` where none is set.
+
+    Raises:
+        SettingsError: the file cannot be read, or is no ranker.
+    """
+    if settings.ranker is None:
         return None
-    model = LiteLLM(name=settings.model, patience=Patience(timeout_s=settings.model_timeout / 1000))
+    try:
+        return read_model(settings.ranker.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, UnreadableInput) as error:
+        shown = error.strerror if isinstance(error, OSError) else error
+        raise SettingsError(f"BLAMESPAN_RANKER={settings.ranker}: {shown}") from error
+
+
+def model_names(settings: Settings) -> tuple[str, ...]:
+    """Return the models that are set; several, with commas between, take turns in votes."""
+    return tuple(name for part in (settings.model or "").split(",") if (name := part.strip()))
+
+
+def open_model(settings: Settings) -> HourlyBudget | None:
+    """Return the model, or several as one, within its hourly budget; ``None`` where none is set."""
+    patience = Patience(timeout_s=settings.model_timeout / 1000)
+    models = [LiteLLM(name=name, patience=patience) for name in model_names(settings)]
+    if not models:
+        return None
+    model = models[0] if len(models) == 1 else Rotation(models=models)
     return HourlyBudget(model=model, usd=settings.budget_usd_per_hour, clock=time.monotonic)
 
 
 async def prepare_model(settings: Settings) -> None:
     """Import what models need beside the event loop: it takes seconds, and no span may wait for it."""
-    if settings.model is not None:
-        await LiteLLM(name=settings.model).prepare()
+    for name in model_names(settings)[:1]:  # the import is the same for all
+        await LiteLLM(name=name).prepare()
 
 
 def carrier_policy(settings: Settings) -> CarrierPolicy:
@@ -54,6 +88,22 @@ def carrier_policy(settings: Settings) -> CarrierPolicy:
     clean = {ExportText.NONE: omit, ExportText.REDACTED: redact, ExportText.FULL: keep}[settings.export_text]
     status = SpanStatus.ERROR if settings.carrier_status == "error" else SpanStatus.UNSET
     return CarrierPolicy(clean=clean, status=status)
+
+
+def _least_confidence(precision: float | None, ranker: Ranker | None) -> float:
+    """Return the confidence from which the ranker's verdicts on unseen runs were right that often.
+
+    Raises:
+        SettingsError: there is no ranker, whose card knows.
+    """
+    if precision is None:
+        return 0.0
+    told = ranker.card.get("confidences") if ranker else None
+    if not told:
+        expected = "expected BLAMESPAN_RANKER, a model that `blamespan train` made"
+        raise SettingsError(f"BLAMESPAN_PRECISION={precision:g} without a ranker: {expected}")
+    least = least_confidence([(float(confidence), bool(right)) for confidence, right in told], precision)
+    return _BEYOND_ALL if least is None else least
 
 
 def _rules(settings: Settings) -> tuple[Claim, ...]:

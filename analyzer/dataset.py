@@ -6,7 +6,7 @@ A shell: it touches the file system, and nothing else here does.
 from __future__ import annotations
 
 import gzip
-import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Final
 
 from analyzer.conversation import Conversation, read_conversation
 from analyzer.errors import UnreadableInput
+from semconv.json_text import read_json
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
@@ -35,7 +36,7 @@ def _read_file(path: Path, subset: str) -> Iterator[Conversation]:
     try:
         raw = path.read_bytes()
         text = (gzip.decompress(raw) if raw.startswith(_GZIP_MAGIC) else raw).decode()
-    except (OSError, EOFError, UnicodeDecodeError, gzip.BadGzipFile) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise UnreadableInput(f"{path}: cannot be read as JSON, plain or gzip: {error}") from error
     for place, document in _documents(path, text):
         try:
@@ -48,13 +49,13 @@ def _read_file(path: Path, subset: str) -> Iterator[Conversation]:
 def _documents(path: Path, text: str) -> Iterator[tuple[str, object]]:
     """Yield each document with its place: one JSON value (an array's items), or one a line."""
     try:
-        whole = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
-        for number, line in enumerate(text.splitlines(), start=1):
+        whole = read_json(text)
+    except ValueError:
+        for number, line in enumerate(text.split("\n"), start=1):
             if line.strip():
                 try:
-                    yield f":{number}", json.loads(line)
-                except (json.JSONDecodeError, RecursionError) as error:
+                    yield f":{number}", read_json(line)
+                except ValueError as error:
                     raise UnreadableInput(f"{path}:{number}: not JSON: {error}") from error
         return
     for number, document in enumerate(whole if isinstance(whole, list) else [whole]):

@@ -45,6 +45,8 @@ class Prompt:
     """Whether any text of the trajectory was folded away to fit."""
     coverage: float = 1.0
     """Share of the trajectory's text in this prompt, 0..1."""
+    sample: int = 0
+    """0: the model's likeliest answer; 1, 2, …: a further answer to the same question, drawn afresh."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

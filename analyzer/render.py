@@ -13,17 +13,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from types import MappingProxyType
 from typing import Final
 
 from semconv.model import ContentState, SpanStatus, Step, StepKind, Trajectory
 
-MARKER_LENGTH: Final = 8
+MARKER_LENGTH: Final = 6
 _NAME: Final = 80
 _INSTRUCTION_SHARE: Final = 0.25
-"""Most of the budget that agents' instructions may take; the steps are what is judged."""
+"""Most of the budget that agents' instructions and tools may take; the steps are what is judged."""
+_LONGEST_TOOLS: Final = 1_200
+"""Characters for all agents' tools together."""
+NO_REMARKS: Final[Mapping[int, str]] = MappingProxyType({})
 _HEAD_SHARE: Final = 0.7
 """Of a folded text, how much of what is kept comes from its beginning."""
 _FOLD_NOTE: Final = 40
@@ -50,33 +54,44 @@ class _Part:
     text: str
 
 
-def render(trajectory: Trajectory, *, max_bytes: int) -> Rendering:
+def render(trajectory: Trajectory, *, max_bytes: int, remarks: Mapping[int, str] = NO_REMARKS) -> Rendering:
     """Render a run's agents and steps into at most about ``max_bytes`` of UTF-8.
 
-    The bound is exceeded only when the marker lines of the steps alone are larger.
+    The bound is exceeded only when the marker lines of the steps alone are larger. ``remarks``,
+    by step index, are ours and join the step's marker line; they must not hold raw text.
     """
     marker = _marker(trajectory)
-    instructions = _instructions(trajectory)
-    parts = [part for group in _groups(trajectory.steps) for part in _step_parts(group, trajectory)]
+    about = [*_instructions(trajectory), *_tools(trajectory)]
+    parts = [part for group in _groups(trajectory.steps) for part in _step_parts(group, trajectory, remarks)]
     texts = [part.text for part in parts]
-    wanted = [part.text for part in instructions]
+    wanted = [part.text for part in about]
     budget = _in_characters(max_bytes, [*texts, *wanted])
-    budget -= sum(len(part.heading) + MARKER_LENGTH + 3 for part in [*parts, *instructions])
-    shown_instructions = fold(wanted, max(0, min(int(budget * _INSTRUCTION_SHARE), budget)))
-    shown_steps = fold(texts, max(0, budget - sum(len(text) for text in shown_instructions.texts)))
-    shown = [*shown_instructions.texts, *shown_steps.texts]
-    lines = [
-        f"{marker} {part.heading}\n{text}" if text else f"{marker} {part.heading}"
-        for part, text in zip([*instructions, *parts], shown, strict=True)
-    ]
+    budget -= sum(len(part.heading) + MARKER_LENGTH + 3 for part in [*parts, *about])
+    shown_about = fold(wanted, max(0, min(int(budget * _INSTRUCTION_SHARE), budget)))
+    shown_steps = fold(texts, max(0, budget - sum(len(text) for text in shown_about.texts)))
+    lines = _lines([*about, *parts], [*shown_about.texts, *shown_steps.texts], marker)
     total = sum(len(text) for text in [*wanted, *texts])
-    kept = shown_instructions.kept + shown_steps.kept
+    kept = shown_about.kept + shown_steps.kept
     return Rendering(
         text="\n".join([*lines, f"{marker} end of the run"]),
         marker=marker,
         truncated=kept < total,
         coverage=kept / total if total else 1.0,
     )
+
+
+def excerpt(trajectory: Trajectory, steps: Sequence[Step], marker: str, *, max_chars: int) -> str:
+    """Render some of a run's steps whole, or folded to ``max_chars`` and said to be, under its marker."""
+    parts = [part for step in steps for part in _step_parts((step,), trajectory, NO_REMARKS)]
+    budget = max_chars - sum(len(part.heading) + MARKER_LENGTH + 3 for part in parts)
+    return "\n".join(_lines(parts, fold([part.text for part in parts], max(0, budget)).texts, marker))
+
+
+def _lines(parts: Sequence[_Part], texts: Sequence[str], marker: str) -> list[str]:
+    return [
+        f"{marker} {part.heading}\n{text}" if text else f"{marker} {part.heading}"
+        for part, text in zip(parts, texts, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +142,8 @@ def _marker(trajectory: Trajectory) -> str:
     digest = hashlib.sha256()
     for step in trajectory.steps:
         digest.update(f"{step.agent}\x00{step.input}\x00{step.output}\x00".encode(errors="replace"))
-    texts = [trajectory.task, *(text for step in trajectory.steps for text in _all_texts(step))]
+    texts = [trajectory.task, trajectory.reference or ""]
+    texts += [text for step in trajectory.steps for text in _all_texts(step)]
     while True:
         digest.update(b"\x01")
         marker = f"#{digest.hexdigest()[: MARKER_LENGTH - 1]}"
@@ -136,7 +152,8 @@ def _marker(trajectory: Trajectory) -> str:
 
 
 def _all_texts(step: Step) -> tuple[str, ...]:
-    return (step.agent, step.input, step.output, step.error, step.instructions, step.name, step.target or "")
+    texts = (step.agent, step.input, step.output, step.error, step.instructions, step.tools, step.name)
+    return (*texts, step.target or "")
 
 
 def _instructions(trajectory: Trajectory) -> list[_Part]:
@@ -144,6 +161,19 @@ def _instructions(trajectory: Trajectory) -> list[_Part]:
     return [
         _Part(heading=f"instructions given to {one_line(agent)}", text=first[agent].strip())
         for agent in sorted(first, key=lambda agent: _appearance(trajectory, agent))
+    ]
+
+
+def _tools(trajectory: Trajectory) -> list[_Part]:
+    """What each agent could call; shortened, since a step's own text shows what it did call."""
+    most = {step.agent: step.tools for step in sorted(trajectory.steps, key=lambda s: len(s.tools))}
+    agents = sorted(
+        (agent for agent, tools in most.items() if tools), key=lambda agent: _appearance(trajectory, agent)
+    )
+    shown = fold([most[agent] for agent in agents], _LONGEST_TOOLS)
+    return [
+        _Part(heading=f"tools that {one_line(agent)} could call", text=text)
+        for agent, text in zip(agents, shown.texts, strict=True)
     ]
 
 
@@ -157,13 +187,15 @@ def _groups(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
         yield tuple(group)
 
 
-def _step_parts(group: Sequence[Step], trajectory: Trajectory) -> Iterator[_Part]:
+def _step_parts(group: Sequence[Step], trajectory: Trajectory, remarks: Mapping[int, str]) -> Iterator[_Part]:
     agent = one_line(group[0].agent)
     if len(group) > 1:
         yield _Part(heading=f"steps {group[0].index}-{group[-1].index} are all by {agent}", text="")
     for step in group:
         who = "" if len(group) > 1 else f" {agent}"
-        yield _Part(heading=f"[{step.index}]{who}{_manner(step)}", text=_step_text(step, trajectory))
+        remark = f" {remarks[step.index]}" if step.index in remarks else ""
+        heading = f"[{step.index}]{who}{_manner(step)}{remark}"
+        yield _Part(heading=heading, text=_step_text(step, trajectory))
 
 
 def _manner(step: Step) -> str:

@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 _ANALYSES_SHARE: Final = 0.5
 """Of the time that a shutdown may take: what analyses leave behind must still be sent."""
+MAX_VERDICTS: Final = 100_000
+"""The store forgets older ones; backends keep theirs."""
 _EXPIRE_EVERY_S: Final = 60.0
 _DOORS_GRACE_S: Final = 2.0
 
@@ -53,9 +55,13 @@ class Running:
     web: Address
     instance_id: str
     recent: Callable[[int], Awaitable[Sequence[StoredVerdict]]]
-    find: Callable[[str], Awaitable[StoredVerdict | None]]
+    find: Callable[[str], Awaitable[Sequence[StoredVerdict]]]
     failure: asyncio.Future[None]
     """Raises, to whoever awaits it, what ended a part of the service."""
+    undelivered: Callable[[], Awaitable[int]]
+    """Items and verdicts that the backend does not have yet."""
+    rejected: Callable[[], int]
+    """Items that the backend refused for good."""
 
 
 @asynccontextmanager
@@ -114,7 +120,7 @@ class _Service:
         examiner, deliveries = self._start_deliveries(journal, store, exporters)
         pipeline = await self._start_pipeline(journal, examiner)
         intake = Intake(journal, ledger, forwarder, self._intake_rules(pipeline, exporters))
-        self._background(self._expire(journal))
+        self._background(self._expire(journal, examiner, store))
         self._background(prepare_model(settings))
         metrics = ServiceMetrics(ledger=ledger, pipeline=pipeline, deliveries=deliveries)
         parts = WebParts(
@@ -123,8 +129,17 @@ class _Service:
             find=lambda run_id: examiner.in_db(store.find, run_id),
             metrics=metrics.registry,
             token=settings.token,
+            tenant_header_names=settings.tenant_header_names,
         )
-        running = await self._open_doors(intake, parts)
+
+        async def undelivered() -> int:
+            waiting = await examiner.in_db(store.outbox_size)
+            return waiting + sum(counts.held for counts in ledger.snapshot().values())
+
+        def rejected() -> int:
+            return sum(counts.rejected for counts in ledger.snapshot().values())
+
+        running = await self._open_doors(intake, parts, undelivered, rejected)
         self.is_ready = True
         return running
 
@@ -228,7 +243,13 @@ class _Service:
             max_item_bytes={signal: exporter.max_bytes for signal, exporter in exporters.items()},
         )
 
-    async def _open_doors(self, intake: Intake, parts: WebParts) -> Running:
+    async def _open_doors(
+        self,
+        intake: Intake,
+        parts: WebParts,
+        undelivered: Callable[[], Awaitable[int]],
+        rejected: Callable[[], int],
+    ) -> Running:
         settings = self._settings
         grpc_listen, http_listen, web_listen = settings.listeners
         rules = DoorRules(
@@ -253,11 +274,14 @@ class _Service:
             recent=parts.recent,
             find=parts.find,
             failure=self._failure,
+            undelivered=undelivered,
+            rejected=rejected,
         )
 
-    async def _expire(self, journal: Journal) -> None:
+    async def _expire(self, journal: Journal, examiner: Examiner, store: RunStore) -> None:
         while True:
             journal.expire(time.time_ns())
+            await examiner.in_db(store.prune, MAX_VERDICTS)
             await asyncio.sleep(_EXPIRE_EVERY_S)
 
     def _drained(self, drain: Callable[[float], Awaitable[None]], *, share: float = 1.0) -> None:

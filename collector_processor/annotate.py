@@ -41,6 +41,8 @@ from semconv.model import (
 MAX_TEXT_BYTES: Final = 2000
 """Tempo cuts attribute values at 2048 bytes."""
 CARRIER_NS: Final = 1000
+_LATEST_NS: Final = 2**64 - 1
+"""OTLP's times are fixed64."""
 SAMPLED: Final = 1
 INTERNAL: Final = 1
 NONE: Final = "none"
@@ -196,7 +198,8 @@ def _verdict_attributes(judgement: Judgement) -> dict[str, AttributeValue]:
         names.FAILURE_SUPERSEDES: judgement.supersedes,
         names.FAILURE_METHOD: attribution.method,
         names.FAILURE_MODEL: attribution.model or NONE,
-        names.FAILURE_FALLBACK: attribution.fallback or NONE,
+        # The words behind the colon are a provider's, with keys and addresses in them.
+        names.FAILURE_FALLBACK: (attribution.fallback or NONE).partition(":")[0],
         names.FAILURE_EXPLANATION: verdict.reason,
     }
     if isinstance(verdict, Abstention):
@@ -250,14 +253,15 @@ def _short(text: str) -> str:
 
 
 def _carrier(name: str, parent: Span, judgement: Judgement, attributes: Attributes) -> Span:
+    start_ns = min(parent.start_ns, _LATEST_NS - CARRIER_NS)
     return Span(
         trace_id=parent.trace_id,
         span_id=SpanId(_digest(parent.trace_id, parent.span_id, name, judgement.failure_id, size=8)),
         parent_id=parent.span_id,
         name=name,
         kind=INTERNAL,
-        start_ns=parent.start_ns,
-        end_ns=parent.start_ns + CARRIER_NS,
+        start_ns=start_ns,
+        end_ns=start_ns + CARRIER_NS,
         attributes={names.CARRIER: True, **attributes},
         scope=_SCOPE,
         resource=parent.resource,

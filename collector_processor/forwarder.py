@@ -137,6 +137,7 @@ class Forwarder:
         self._lanes: dict[Queue, _Lane] = {}
         self._memory_bytes = 0
         self._no_service_until: dict[Signal, float] = {}
+        self._was_delivered: set[Signal] = set()
         self._group: asyncio.TaskGroup | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped: Final = asyncio.Event()
@@ -284,6 +285,7 @@ class Forwarder:
         signal = lane.queue.signal
         if self._has_no_service(signal):
             tally.rejected += sum(item_count(signal, part) for part in parts)
+            tally.reason = "the backend has no such service"
             parts.clear()
             return
         part = parts.popleft()
@@ -304,7 +306,10 @@ class Forwarder:
             case NoSuchService(reason=reason):
                 parts.appendleft(part)
                 tally.reason = reason
-                self._drop_signal(signal, reason)
+                if self._must_be_there(signal):
+                    await self._wait(lane, None, reason)
+                else:
+                    self._drop_signal(signal, reason)
 
     def _bisect(self, signal: Signal, part: bytes, parts: deque[bytes], tally: _Tally) -> None:
         """Put both halves of what was refused in front, or count it as rejected."""
@@ -317,6 +322,13 @@ class Forwarder:
             parts.clear()
         else:
             parts.extendleft(reversed(halves))
+
+    def _must_be_there(self, signal: Signal) -> bool:
+        """Whether "no such service" can only be a passing fault, such as an ingress during a rollout.
+
+        Traces are what the backend is there for; and what it took before, it takes again.
+        """
+        return signal is Signal.TRACES or signal in self._was_delivered
 
     def _has_no_service(self, signal: Signal) -> bool:
         return self._around.now() < self._no_service_until.get(signal, float("-inf"))
@@ -331,6 +343,7 @@ class Forwarder:
     def _recover(self, lane: _Lane, signal: Signal) -> None:
         """Note that the backend takes things (again)."""
         self._no_service_until.pop(signal, None)
+        self._was_delivered.add(signal)
         lane.failures = 0
         if lane.was_told:
             lane.was_told = False

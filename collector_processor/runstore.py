@@ -36,6 +36,7 @@ CREATE TABLE analysed (
   tenant TEXT NOT NULL, trace_id TEXT NOT NULL, analyses INTEGER NOT NULL, upto_seq INTEGER NOT NULL,
   PRIMARY KEY (tenant, trace_id)
 ) WITHOUT ROWID;
+CREATE INDEX analysed_by_seq ON analysed (upto_seq);
 CREATE TABLE run_key (
   tenant TEXT NOT NULL, key TEXT NOT NULL, trace_id TEXT NOT NULL,
   PRIMARY KEY (tenant, key, trace_id)
@@ -110,12 +111,16 @@ class RunStore:
         """Open or make the store.
 
         Raises:
-            CollectorError: it was written by a newer version.
+            CollectorError: it was written by a newer version, or is no store of ours.
         """
         self._db: Final = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        try:
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        except sqlite3.Error as error:
+            self._db.close()
+            raise CollectorError(f"{path}: cannot be used as a store: {error}; move it away") from error
         if version > SCHEMA_VERSION:
             self._db.close()
             raise CollectorError(f"{path.name} was written by a newer blamespan (schema {version})")
@@ -178,10 +183,31 @@ class RunStore:
         """Return the newest verdicts, one a run, newest first."""
         return self._select(f"WHERE {_IS_CURRENT} ORDER BY decided_ns DESC LIMIT ?", (limit,))
 
-    def find(self, run_id: str) -> StoredVerdict | None:
-        """Return the current verdict of a run of any tenant."""
-        found = self._select("WHERE run_id = ? ORDER BY version DESC LIMIT 1", (run_id,))
-        return found[0] if found else None
+    def find(self, run_id: str) -> list[StoredVerdict]:
+        """Return the current verdict of a run, one for each tenant that has a run of this id."""
+        return self._select(f"WHERE run_id = ? AND {_IS_CURRENT} ORDER BY tenant", (run_id,))
+
+    def prune(self, keep: int) -> None:
+        """Forget the oldest verdicts beyond ``keep``, and the oldest analysed traces beyond four times that.
+
+        Far more than the journal keeps spans of, so that what is forgotten cannot come again.
+        """
+        with self._transaction():
+            self._db.execute(
+                "DELETE FROM verdict WHERE decided_ns <"
+                " (SELECT decided_ns FROM verdict ORDER BY decided_ns DESC LIMIT 1 OFFSET ?)",
+                (keep - 1,),
+            )
+            oldest = self._db.execute(
+                "SELECT upto_seq FROM analysed ORDER BY upto_seq DESC LIMIT 1 OFFSET ?", (4 * keep - 1,)
+            ).fetchone()
+            if oldest is not None:
+                self._db.execute(
+                    "DELETE FROM run_key WHERE (tenant, trace_id) IN"
+                    " (SELECT tenant, trace_id FROM analysed WHERE upto_seq < ?)",
+                    oldest,
+                )
+                self._db.execute("DELETE FROM analysed WHERE upto_seq < ?", oldest)
 
     def outbox(self, signal: Signal, skip: Iterable[Tenant] = (), *, limit: int = 64) -> list[Outgoing]:
         """Return what has not been delivered yet of one signal, but of some tenants, oldest first."""
@@ -193,6 +219,11 @@ class RunStore:
         return [
             Outgoing(id=row[0], tenant=Tenant(row[1]), signal=Signal(row[2]), body=row[3]) for row in rows
         ]
+
+    def outbox_size(self) -> int:
+        """Return how many entries are undelivered."""
+        count: int = self._db.execute("SELECT count(*) FROM outbox").fetchone()[0]
+        return count
 
     def delivered(self, ids: Sequence[int]) -> None:
         """Forget what the backend has taken, or refused for good."""

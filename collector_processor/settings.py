@@ -7,6 +7,7 @@ in the project reads the environment for settings.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -71,6 +72,9 @@ class Address:
         return self.host in {"localhost", "::1"} or self.host.startswith("127.")
 
 
+_HEADER_NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
+
+
 class Settings(BaseModel):
     """Everything that can be set. Field ``x_y`` is variable ``BLAMESPAN_X_Y`` and TOML key ``x_y``."""
 
@@ -83,9 +87,15 @@ class Settings(BaseModel):
         default_factory=lambda: user_data_path("blamespan", appauthor=False),
         description="journal, store, models; default: the platform's user data directory",
     )
-    model: str | None = Field(None, description="any litellm model; none = zero-model tiers")
+    model: str | None = Field(
+        None,
+        description="any litellm model, or several with commas between for votes; none = zero-model tiers",
+    )
     method: str = Field("auto", description="attribution method")
     ranker: Path | None = Field(None, description="model file made by `blamespan train`")
+    precision: float | None = Field(
+        None, gt=0, le=1, description="right steps wanted of 1; less sure is `undetermined`; needs a ranker"
+    )
     write_back: WriteBack = Field(WriteBack.LATE, description="`late` or `hold`")
     hold_max: int = Field(20_000, gt=0, description="ms an agent trace may wait in hold mode")
     root_grace: int = Field(2_000, ge=0, description="ms of quiet after the run's top span ended")
@@ -187,7 +197,6 @@ def load_settings(environ: Mapping[str, str], *, directory: Path | None = None, 
         raise SettingsError(_first_sentence(error)) from error
     except ValueError as error:
         raise SettingsError(str(error)) from error
-    _require_token(settings)
     return settings.model_copy(update={"endpoints": endpoints})
 
 
@@ -262,6 +271,8 @@ def checked_url(url: str) -> str:
     """Return an endpoint with its scheme and no slash at its end; raises ``ValueError`` for none such."""
     full = url if "://" in url else f"http://{url}"
     scheme, _, rest = full.partition("://")
+    if "@" in rest.partition("/")[0]:
+        raise ValueError("endpoint: a user or password in the URL is not used; send a header instead")
     if scheme not in {"http", "https"} or not rest.strip("/") or not _has_sound_port(full):
         raise ValueError(f"endpoint {url!r}: expected http://host:port or https://host:port")
     return full.rstrip("/")
@@ -275,12 +286,23 @@ def _has_sound_port(url: str) -> bool:
 
 
 def read_headers(text: str) -> dict[str, str]:
-    """Read ``key=value,…``, percent-encoded, as OTel's header variables are written."""
+    """Read ``key=value,…``, percent-encoded, as OTel's header variables are written.
+
+    Raises:
+        ValueError: a name is no header name, or a value would break out of its line.
+    """
     pairs = (part.partition("=") for part in text.split(",") if part.strip())
-    return {unquote(name).strip().lower(): unquote(value).strip() for name, _, value in pairs}
+    headers = {unquote(name).strip().lower(): unquote(value).strip() for name, _, value in pairs}
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
+            raise ValueError(
+                "headers for the endpoint: expected name=value,… in printable ASCII"
+            )  # no values
+    return headers
 
 
-def _require_token(settings: Settings) -> None:
+def require_token(settings: Settings) -> None:
+    """Refuse to listen beyond this machine without a token; raises ``SettingsError``."""
     beyond = [str(listener) for listener in settings.listeners if not listener.is_loopback]
     if beyond and not settings.token:
         raise SettingsError(
@@ -293,5 +315,7 @@ def _first_sentence(error: ValidationError) -> str:
     name = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return f"{CONFIG_FILE}: unknown setting {name!r}"
+    if name == "store_url":
+        return "BLAMESPAN_STORE_URL: must be unset: the store is SQLite in BLAMESPAN_DATA_DIR"
     shown = "…" if name in {"token", "forward_headers"} else repr(first["input"])
     return f"{PREFIX}{name.upper()}={shown}: {first['msg'][0].lower()}{first['msg'][1:]}"

@@ -35,15 +35,19 @@ MethodOption = Annotated[
     typer.Option(
         "--method",
         metavar="NAME",
-        help=f"One of: {', '.join((AUTO, *METHODS))}. Default: BLAMESPAN_METHOD, or auto"
-        " (judge if a model is set, else signals).",
+        help=f"One of: {', '.join((AUTO, *METHODS))}. One that asks a model may be followed by *N, for N"
+        " votes that are pooled (judge*3). Default: BLAMESPAN_METHOD, or auto"
+        " (a ranker trained for the run's system, else the judge if a model is set, else signals).",
         show_default=False,
     ),
 ]
 ModelOption = Annotated[
     str | None,
     typer.Option(
-        "--model", metavar="NAME", help="Any litellm model. Default: BLAMESPAN_MODEL.", show_default=False
+        "--model",
+        metavar="NAME",
+        help="Any litellm model; several with commas between take turns in votes. Default: BLAMESPAN_MODEL.",
+        show_default=False,
     ),
 ]
 WithReferenceOption = Annotated[

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from analyzer.benchmark import Benchmark
-from analyzer.benchmark import bench as run_benchmark
+from analyzer.commands import bench_tables as tables
 from analyzer.commands.attribute import MethodOption, ModelOption, WithReferenceOption
+from analyzer.commands.measuring import Plan, measure, settings_of
 from analyzer.commands.output import (
     CommandFailed,
     FormatOption,
     OutputFormat,
-    advance,
+    WrongUsage,
     complain,
     print_json,
-    progress_bar,
 )
-from analyzer.composition import open_analyst
+from analyzer.comparison import compare as compare_scores
+from analyzer.comparison import second_labels
+from analyzer.contender import Contender, read_contender
 from analyzer.conversation import Conversation
 from analyzer.dataset import read_dataset
-from analyzer.present import console
-from collector_processor.settings import Settings, load_settings
+from analyzer.learners import LEARNERS
+from analyzer.plot import to_svg
+from analyzer.reply_cache import open_cache
+from collector_processor.settings import load_settings
+
+_CACHE: Final = "replies"
+"""Folder in the data directory."""
 
 
 def bench(
@@ -43,42 +49,134 @@ def bench(
     method: MethodOption = None,
     model: ModelOption = None,
     with_reference: WithReferenceOption = False,
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="A B",
+            help="Two methods on the same runs, with a paired test. Each is METHOD\\[+reference]\\[@MODEL].",
+            show_default=False,
+        ),
+    ] = None,
+    train: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DATASET", help="Train the method on this; may be repeated.", show_default=False
+        ),
+    ] = None,
+    cv: Annotated[
+        int | None,
+        typer.Option(min=2, metavar="K", help="Train and test in K folds.", show_default=False),
+    ] = None,
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="P",
+            help="Abstain to be right in this share of answers.",
+            show_default=False,
+        ),
+    ] = None,
+    second: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--second-labels",
+            metavar="DATASET",
+            help="Other annotators' labels of the same conversations.",
+            show_default=False,
+        ),
+    ] = None,
+    exclude: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="JSON list of run ids: show the figures without them too.",
+            show_default=False,
+        ),
+    ] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Runs attributed at once.")] = 8,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where replies are kept. Default: in the data directory.", show_default=False
+        ),
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Ask anew, keep nothing.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the figures as SVG.", show_default=False)
+    ] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Measure how often a method is right on labelled failures, and what it costs.
 
     Scoring is strict: the step must be the very index, a missing answer is wrong. That the
     runs failed is taken as given, and the right answer is seen only with --with-reference.
-    The floor, to put beside it: [bold]random[/bold], [bold]first-agent-step[/bold], [bold]constant[/bold].
+    The floor, to put beside it: [bold]random[/bold], [bold]first-agent-step[/bold], and
+    [bold]constant[/bold], whose step is chosen out of fold. Replies are kept by content: what was
+    interrupted goes on where it stopped, and a second run asks nothing.
 
-    Example: [bold]blamespan bench runs.jsonl.gz --method signals[/bold]
+    Example: [bold]blamespan bench runs.jsonl.gz --compare signals constant --plot signals.svg[/bold]
     """
-    settings = load_settings(os.environ, directory=Path.cwd(), method=method, model=model)
-    for path in datasets:
-        runs = read_dataset(path)
-        if not runs:
-            raise CommandFailed(f"{path}: holds no runs")
-        result = asyncio.run(_measure(settings, path.name, runs, concurrency, with_reference=with_reference))
-        if result.left_out:
-            complain(f"{path}: {result.left_out} runs left out: their label has no agent or no step")
-        _show(result, output)
-
-
-async def _measure(
-    settings: Settings, name: str, runs: Sequence[Conversation], concurrency: int, *, with_reference: bool
-) -> Benchmark:
-    analyst = open_analyst(settings, with_reference=with_reference)
-    with progress_bar("attributing", len(runs)) as bar:
-        return await run_benchmark(
-            runs,
-            analyst.attributor,
-            dataset=name,
-            method=settings.method,
-            model=settings.model,
+    base = Contender(method=method, model=model, with_reference=with_reference)
+    contenders = _contenders(base, compare)
+    _check_usage(contenders, train, cv, plot)
+    drawn: list[Mapping[str, Any]] = []
+    with ExitStack() as stack:
+        asks = any(settings_of(contender).model for contender in contenders) and not no_cache
+        kept = stack.enter_context(open_cache(cache or _data_dir() / _CACHE)) if asks else None
+        plan = Plan(
+            training=tuple(run for path in train or [] for run in _read(path)),
+            trained_on=", ".join(path.name for path in train or []),
+            folds=cv,
+            precision=precision,
             concurrency=concurrency,
-            progress=lambda _score: advance(bar),
+            cache=kept,
+            second=second_labels([run for path in second or [] for run in _read(path)]),
+            excluded=_ids(exclude),
         )
+        for path in datasets:
+            drawn += _bench_one(path, contenders, plan, output)
+    if plot is not None:
+        plot.write_text(to_svg(drawn, ", ".join(path.name for path in datasets)), encoding="utf-8")
+
+
+def _contenders(base: Contender, compare: tuple[str, str] | None) -> list[Contender]:
+    if compare is None:
+        return [base]
+    if base.method is not None:
+        raise WrongUsage("--method and --compare exclude each other: --compare names both methods")
+    return [read_contender(text, base) for text in compare]
+
+
+def _check_usage(
+    contenders: Sequence[Contender], train: list[Path] | None, cv: int | None, plot: Path | None
+) -> None:
+    if train and cv is not None:
+        raise WrongUsage("--train and --cv exclude each other: expected one of them")
+    methods = [settings_of(contender).method for contender in contenders]
+    if (train or cv is not None) and not any(name in LEARNERS for name in methods):
+        names = ", ".join(LEARNERS)
+        raise WrongUsage(f"{' and '.join(methods)}: nothing to train; methods that learn are {names}")
+    if plot is not None and plot.suffix != ".svg":
+        raise WrongUsage(f"--plot {plot}: expected a file name that ends in .svg")
+
+
+def _bench_one(
+    path: Path, contenders: Sequence[Contender], plan: Plan, output: OutputFormat
+) -> list[Mapping[str, Any]]:
+    runs = _read(path)
+    results = [measure(path, runs, contender, plan) for contender in contenders]
+    if results[0].left_out:
+        complain(f"{path}: {results[0].left_out} runs left out: their label has no agent or no step")
+    for result in results:
+        _show(result, output)
+        for reason in tables.error_summary(result.scores):
+            complain(f"{path.name}, {result.lines[0]['method']}: {reason}")
+    if len(results) == 2:
+        first, second = results
+        names = (_name(first), _name(second))
+        _show_comparison(compare_scores(first.scores, second.scores, dataset=path.name, names=names), output)
+    return [line for result in results for line in result.lines]
 
 
 def _show(result: Benchmark, output: OutputFormat) -> None:
@@ -86,49 +184,47 @@ def _show(result: Benchmark, output: OutputFormat) -> None:
         for line in result.lines:
             print_json(line)
         return
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
-    table.title = f"{result.lines[0]['dataset']}: {result.lines[0]['method']}"
-    for name in (
-        "subset",
-        "n",
-        "step %",
-        "agent %",
-        "both %",
-        "top-3 %",
-        "±1 %",
-        "±5 %",
-        "none",
-        "errors",
-        "calls",
-    ):
-        table.add_column(name, justify="left" if name == "subset" else "right")
-    for line in result.lines:
-        table.add_row(*_cells(line))
-    console().print(table)
-    console().print("brackets: 95 % Wilson interval", style="dim")
+    tables.show_accuracy(result.lines)
+    tables.show_nearness_and_confidence(result.lines)
+    tables.show_cost(result.lines)
+    tables.show_lengths(result.lines)
+    tables.show_extras(result.lines[-1])
 
 
-def _cells(line: Mapping[str, Any]) -> tuple[str, ...]:
-    return (
-        str(line["subset"]),
-        str(line["n"]),
-        _with_interval(line["step_accuracy"], line["step_accuracy_ci"]),
-        _with_interval(line["agent_accuracy"], line["agent_accuracy_ci"]),
-        _percent(line["joint_accuracy"]),
-        _percent(line["top3_step_accuracy"]),
-        _percent(line["within"]["1"]),
-        _percent(line["within"]["5"]),
-        str(line["undetermined"]),
-        str(line["errors"]),
-        str(line["calls"]),
-    )
+def _show_comparison(lines: Sequence[Mapping[str, Any]], output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        for line in lines:
+            print_json(line)
+        return
+    tables.show_comparison(lines)
 
 
-def _with_interval(share: float | None, interval: Sequence[float] | None) -> str:
-    if share is None or interval is None:
-        return "-"
-    return f"{_percent(share)} \\[{_percent(interval[0])}, {_percent(interval[1])}]"
+def _name(result: Benchmark) -> str:
+    line = result.lines[-1]
+    model = f"@{line['model']}" if line["model"] else ""
+    return f"{line['method']}{'+reference' if line['with_reference'] else ''}{model}"
 
 
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}"
+def _data_dir() -> Path:
+    return load_settings(os.environ, directory=Path.cwd()).data_dir
+
+
+def _read(path: Path) -> tuple[Conversation, ...]:
+    if not path.exists():
+        raise WrongUsage(f"{path}: no such file or folder")
+    runs = read_dataset(path)
+    if not runs:
+        raise CommandFailed(f"{path}: holds no runs")
+    return runs
+
+
+def _ids(path: Path | None) -> frozenset[str]:
+    if path is None:
+        return frozenset()
+    try:
+        ids = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise WrongUsage(f"--exclude {path}: expected a JSON list of run ids: {error}") from error
+    if not isinstance(ids, list):
+        raise WrongUsage(f"--exclude {path}: expected a JSON list of run ids")
+    return frozenset(map(str, ids))

@@ -20,7 +20,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from analyzer.analyst import RunAnalyst
-from analyzer.commands.output import CommandFailed, FormatOption, OutputFormat, print_json
+from analyzer.commands.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, print_json
 from analyzer.composition import open_analyst
 from analyzer.demo_run import play
 from analyzer.present import attributes_table, console, run_heading, steps_table, verdict_panel
@@ -58,6 +58,9 @@ _SHOWN: Final = frozenset(
         FAILURE_STEP_INDEX,
     }
 )
+_BACKEND_TRIES: Final = 200
+_PAUSE_S: Final = 0.05
+_SHUTDOWN_MS: Final = 1000
 _FREE_PORT: Final = "127.0.0.1:0"
 _SERVICE: Final = "solar-advisor"
 
@@ -122,6 +125,7 @@ def demo(
             otlp_http_listen=_FREE_PORT,
             web_listen=_FREE_PORT,
             root_grace=_GRACE_MS,
+            shutdown_max=_SHUTDOWN_MS,
             forward_endpoint=_checked(endpoint),
             model=model,
         )
@@ -129,7 +133,10 @@ def demo(
 
 
 def _checked(endpoint: str | None) -> str | None:
-    return checked_url(endpoint) if endpoint else None
+    try:
+        return checked_url(endpoint) if endpoint else None
+    except ValueError as error:
+        raise WrongUsage(f"demo: {error}") from error
 
 
 async def _demo(settings: Settings, output: OutputFormat, *, keep: bool) -> None:
@@ -144,7 +151,7 @@ async def _demo(settings: Settings, output: OutputFormat, *, keep: bool) -> None
         started = time.monotonic()
         await asyncio.to_thread(_play, f"http://{running.grpc}")
         verdict = await _verdict(running, listener)
-        await _carried(memory, verdict, settings)
+        await _carried(memory, verdict, settings, running)
         _show(
             verdict, listener, memory, settings, running, output, keep=keep, took_s=time.monotonic() - started
         )
@@ -166,17 +173,40 @@ async def _verdict(running: Running, listener: _Overheard) -> StoredVerdict:
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         if listener.trajectory is not None:
-            verdict = await running.find(listener.trajectory.run_id)
-            if verdict is not None:
-                return verdict
+            found = await running.find(listener.trajectory.run_id)
+            if found:
+                return found[0]
         await asyncio.sleep(0.02)
     raise CommandFailed(f"no verdict within {_PATIENCE_S:.0f} s; this is a bug, please report it")
 
 
-async def _carried(memory: MemoryExporter, verdict: StoredVerdict, settings: Settings) -> None:
-    """Wait until the carriers are with the backend, where that is ours to see."""
-    if settings.endpoints or not verdict.span_id:
-        return
+async def _carried(
+    memory: MemoryExporter, verdict: StoredVerdict, settings: Settings, running: Running
+) -> None:
+    """Wait until the backend has the run and its carriers.
+
+    Raises:
+        CommandFailed: the backend does not take them.
+    """
+    if settings.endpoints:
+        await _taken(settings, running)
+    elif verdict.span_id:
+        await _received(memory)
+
+
+async def _taken(settings: Settings, running: Running) -> None:
+    where = settings.endpoints[Signal.TRACES].endpoint
+    for _ in range(_BACKEND_TRIES):
+        if not await running.undelivered():
+            break
+        await asyncio.sleep(_PAUSE_S)
+    else:
+        raise CommandFailed(f"{where} does not take the spans: is it up, and does it speak OTLP there?")
+    if running.rejected():
+        raise CommandFailed(f"{where} refused {running.rejected()} spans for good")
+
+
+async def _received(memory: MemoryExporter) -> None:
     async with asyncio.timeout(_PATIENCE_S):
         while _decisive(memory) is None:
             await memory.wait_for_requests(len(memory.requests) + 1)

@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -18,7 +18,8 @@ from rich.text import Text
 
 from analyzer.commands.output import FormatOption, OutputFormat, print_json
 from analyzer.completion import LiteLLM
-from analyzer.errors import ModelError
+from analyzer.composition import model_names, open_analyst
+from analyzer.errors import AnalyzerError, ModelError
 from analyzer.method import Message, Prompt
 from analyzer.present import console, plain
 from collector_processor.exporters import Destination, DestinationError, open_exporter
@@ -35,7 +36,7 @@ from collector_processor.otlp import (
     TryLater,
 )
 from collector_processor.runstore import RunStore
-from collector_processor.settings import Address, Settings, SettingsError, load_settings
+from collector_processor.settings import Address, Settings, SettingsError, load_settings, require_token
 
 _LOW_DISK_BYTES: Final = 1 << 30
 
@@ -95,7 +96,9 @@ def doctor(
 async def _examine(*, call_model: bool) -> list[Finding]:
     try:
         settings = load_settings(os.environ, directory=Path.cwd())
-    except SettingsError as error:
+        require_token(settings)
+        open_analyst(settings)
+    except (AnalyzerError, SettingsError) as error:
         return [
             Finding(check="settings", health=Health.FAILED, detail=str(error), mend="correct the value named")
         ]
@@ -108,16 +111,13 @@ async def _examine(*, call_model: bool) -> list[Finding]:
 
 
 def _data_dir(path: Path) -> Iterator[Finding]:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        probe = path / ".doctor"
-        probe.write_bytes(b"")
-        probe.unlink()
-    except OSError as error:
+    there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
         mend = "make it writable, or set BLAMESPAN_DATA_DIR"
-        yield Finding(check="store", health=Health.FAILED, detail=f"{path}: {error.strerror}", mend=mend)
+        detail = f"{there}: cannot be written to"
+        yield Finding(check="store", health=Health.FAILED, detail=detail, mend=mend)
         return
-    free = shutil.disk_usage(path).free
+    free = shutil.disk_usage(there).free
     low = free < _LOW_DISK_BYTES
     mend = "free some, or set BLAMESPAN_DATA_DIR to a larger disk" if low else ""
     detail = f"{path}, {free / (1 << 30):.1f} GiB free"
@@ -128,6 +128,8 @@ def _data_dir(path: Path) -> Iterator[Finding]:
 def _store(path: Path) -> Finding:
     if is_in_use(path / "ingest"):
         return Finding(check="store", health=Health.OK, detail="in use by a running blamespan")
+    if not (path / "runs.sqlite").exists():
+        return Finding(check="store", health=Health.OK, detail="is made at the first start")
     try:
         RunStore(path / "runs.sqlite").close()
     except CollectorError as error:
@@ -211,26 +213,38 @@ def _backend_finding(check: str, where: str, outcome: SendOutcome) -> Finding:
 
 
 async def _model(settings: Settings, *, call_model: bool) -> Finding:
-    if settings.model is None:
+    names = model_names(settings)
+    if not names:
         detail = "none set: attribution by signals, at no cost"
         return Finding(check="model", health=Health.OK, detail=detail)
-    model = LiteLLM(name=settings.model)
+    findings = [await _one_model(name, call_model=call_model) for name in names]
+    failed = [finding for finding in findings if finding.health is Health.FAILED]
+    detail = "; ".join(finding.detail for finding in failed or findings)
+    return replace((failed or findings)[0], detail=detail)
+
+
+async def _one_model(name: str, *, call_model: bool) -> Finding:
+    model = LiteLLM(name=name)
     missing = model.missing_settings()
     if missing:
-        detail = f"{settings.model}: {', '.join(missing)} is not set"
+        detail = f"{name}: {', '.join(missing)} is not set"
         return Finding(
             check="model", health=Health.FAILED, detail=detail, mend="set it, or choose another model"
         )
+    if not call_model and model.price(Prompt(messages=(), max_output_tokens=1)) is None:
+        detail = f"{name}: litellm knows no price for it, so no budget can stop it"
+        mend = "fine for a local model; else choose a name that litellm has a price for"
+        return Finding(check="model", health=Health.WARNING, detail=detail, mend=mend)
     if not call_model:
-        detail = f"{settings.model}: settings are there; not called"
+        detail = f"{name}: settings are there; not called"
         return Finding(check="model", health=Health.OK, detail=detail, mend="doctor --call-model asks it")
     question = Message(role="user", content="Answer with the single word: ready")
     try:
         await model.complete(Prompt(messages=(question,), max_output_tokens=16))
     except ModelError as error:
         mend = "check key, address and quota"
-        return Finding(check="model", health=Health.FAILED, detail=f"{settings.model}: {error}", mend=mend)
-    return Finding(check="model", health=Health.OK, detail=f"{settings.model} answers")
+        return Finding(check="model", health=Health.FAILED, detail=f"{name}: {error}", mend=mend)
+    return Finding(check="model", health=Health.OK, detail=f"{name} answers")
 
 
 def _table(findings: list[Finding]) -> Table:

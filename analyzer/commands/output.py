@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from analyzer.errors import AnalyzerError
+from analyzer.present import plain
 
 PROGRAM: Final = "blamespan"
 
@@ -54,7 +55,7 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 def complain(message: str) -> None:
     """Print one line on standard error."""
-    sys.stderr.write(f"{PROGRAM}: {' '.join(message.split())}\n")
+    sys.stderr.write(f"{PROGRAM}: {plain(message, 2000)}\n")
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import uvloop
 from analyzer.commands.output import FormatOption, OutputFormat, print_json
 from analyzer.present import console
 from analyzer.service import Running, running_service
-from collector_processor.settings import Settings, load_settings
+from collector_processor.settings import Settings, load_settings, require_token
 
 _STANDARD_FIELDS: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
@@ -42,6 +42,7 @@ def serve(
     acknowledged is lost either way.
     """
     settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
+    require_token(settings)
     configure_logging()
     uvloop.run(_serve(settings, output))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from analyzer.agent_names import match_agent, same_agent
@@ -17,6 +18,8 @@ from semconv.model import Abstention, Evidence, Ranked, Status, Step, Trajectory
 
 LONGEST_TASK: Final = 8_000
 """Characters of the task that a prompt repeats; a longer one counts as truncated."""
+MOST_RANKED: Final = 5
+"""Candidates that a verdict names."""
 _SPACE: Final = re.compile(r"\s+")
 _QUOTED_REPLY: Final = 4_000
 _SHOWN_REPLY: Final = 200
@@ -87,6 +90,15 @@ def rank(
     )
 
 
+def ranking_of(trajectory: Trajectory, shares: Iterable[tuple[int, float]]) -> tuple[Ranked, ...]:
+    """Return the likeliest few of (position, probability) pairs that come best first."""
+    steps = trajectory.steps
+    return tuple(
+        Ranked(step=steps[place].index, agent=steps[place].agent, probability=round(share, 4))
+        for place, share in islice(shares, MOST_RANKED)
+    )
+
+
 def repair(prompt: Prompt, reply: Reply, problem: str, wanted: str) -> Prompt:
     """Return the one further prompt that a reply gets which cannot be used."""
     return Prompt(
@@ -99,6 +111,7 @@ def repair(prompt: Prompt, reply: Reply, problem: str, wanted: str) -> Prompt:
         response_schema=prompt.response_schema,
         truncated=prompt.truncated,
         coverage=prompt.coverage,
+        sample=prompt.sample,
     )
 
 

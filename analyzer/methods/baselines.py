@@ -8,9 +8,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from analyzer.method import Inquiry, answered
 from semconv.model import Abstention, Blame, Ranked, Status, Step, StepKind, Trajectory, Verdict
+
+_RANKED: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +45,28 @@ class FirstAgentStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstantStep:
-    """Blames the same step in every run; the last one where the run is shorter."""
+    """Blames the same step in every run; where a run is too short for it, the next best that it has."""
 
     name: str = "constant"
-    step: int = 1
+    steps: tuple[int, ...] = (1,)
+    """Best first."""
+    shares: tuple[float, ...] = ()
+    """How often each was the decisive one where that was counted."""
 
     def investigate(self, trajectory: Trajectory) -> Inquiry:
         """Return the verdict at once: no prompt is ever yielded."""
-        order = sorted(trajectory.steps, key=lambda step: (abs(step.index - self.step), step.index))
-        return answered(_verdict(order, 1 / max(1, len(order)), f"always step {self.step}"))
+        place = {step: number for number, step in enumerate(self.steps)}
+        order = sorted(
+            trajectory.steps,
+            key=lambda step: (
+                place.get(step.index, len(place)),
+                abs(step.index - self.steps[0]),
+                step.index,
+            ),
+        )
+        share = dict(zip(self.steps, self.shares, strict=False)).get(order[0].index if order else -1)
+        probability = 1 / max(1, len(order)) if share is None else share
+        return answered(_verdict(order, probability, f"always step {self.steps[0]}"))
 
 
 def _draw(step: Step) -> bytes:
@@ -61,8 +77,10 @@ def _draw(step: Step) -> bytes:
 def _verdict(order: Sequence[Step], probability: float, reason: str) -> Verdict:
     if not order:
         return Abstention(status=Status.ERROR, reason="the run has no steps to blame")
+    others = min(probability, (1 - probability) / max(1, len(order[:_RANKED]) - 1))
     ranking = tuple(
-        Ranked(step=step.index, agent=step.agent, probability=round(probability, 4)) for step in order[:5]
+        Ranked(step=step.index, agent=step.agent, probability=round(others if place else probability, 4))
+        for place, step in enumerate(order[:_RANKED])
     )
     first = ranking[0]
     return Blame(

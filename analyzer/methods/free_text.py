@@ -38,6 +38,7 @@ _INDEX: Final = re.compile(r"(?:\bindex(?:ed)?|0-based|zero-based)\D{0,20}?(\d{1
 _INTEGER: Final = re.compile(r"(?<![\w.-])(\d{1,6})(?:st|nd|rd|th)?(?![\w]|\.\d)")
 _NEGATIVE_OR_RANGE: Final = re.compile(r"(?<![\w.])-\s?\d|\d\s?[-\u2013\u2014]\s?\d")
 _ENOUGH_OBJECTS: Final = 50
+_THOUGHT: Final = re.compile(r"<(think|thinking|thought)>.*?</\1>", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +52,14 @@ class Answer:
     """The model says that nobody made a mistake."""
 
 
+def spoken(text: str) -> str:
+    """Return a reply without what a reasoning model thought aloud before it."""
+    return _THOUGHT.sub("", text) if "</" in text else text
+
+
 def read_answer(text: str) -> Answer:
     """Read the agent, the step and the reason out of a free-text reply."""
-    text = text[:LONGEST]
+    text = spoken(text)[:LONGEST]
     for found in objects(text):
         answer = _from_object(found)
         if answer is not None:
@@ -68,6 +74,12 @@ def read_answer(text: str) -> Answer:
         reason=reason.group(1).strip() if reason else "",
         says_none=_is_none(agent),
     )
+
+
+def read_reason(text: str) -> str:
+    """Return the reason that a reply gives under that label; empty if there is none."""
+    found = _REASON.search(_MARKUP.sub("", spoken(text)[:LONGEST]))
+    return found.group(1).strip() if found else ""
 
 
 def read_step(text: str) -> int | None:

@@ -109,7 +109,7 @@ def _documents(text: str) -> Iterator[Any]:
 
 
 def _lines(text: str, whole: ValueError) -> Iterator[Any]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -139,7 +139,7 @@ def _otlp_requests(document: Any) -> Iterator[tuple[Signal, bytes]]:
 def _translated(translate: Any, document: dict[str, Any], whose: str) -> dict[str, Any]:
     try:
         translated: dict[str, Any] = translate(document)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise UnreadableInput(f"{whose} JSON with something unexpected in it: {error!r}") from error
     return translated
 

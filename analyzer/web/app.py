@@ -8,7 +8,6 @@ to name this machine.
 
 from __future__ import annotations
 
-import hmac
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -18,13 +17,17 @@ from aiohttp import web
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
-from collector_processor.otlp import TOKEN_HEADER
+from collector_processor.otlp import tenant_of
+from collector_processor.receivers.admission import bears
 from collector_processor.runstore import StoredVerdict
 from collector_processor.settings import Address
 
 MAX_LISTED: Final = 500
 _OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 _LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+_WANTED: Final = "expected: Authorization: Bearer <BLAMESPAN_TOKEN>\n"
+_NOT_LOCAL: Final = "expected a Host header that names this machine, such as localhost\n"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -35,9 +38,10 @@ class WebParts:
 
     is_ready: Callable[[], bool]
     recent: Callable[[int], Awaitable[Sequence[StoredVerdict]]]
-    find: Callable[[str], Awaitable[StoredVerdict | None]]
+    find: Callable[[str], Awaitable[Sequence[StoredVerdict]]]
     metrics: CollectorRegistry
     token: str | None = None
+    tenant_header_names: tuple[str, ...] = ()
 
 
 class WebServer:
@@ -79,7 +83,7 @@ def _guard(token: str | None) -> Any:
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path not in _OPEN_PATHS and not _may(request, token):
-            raise web.HTTPUnauthorized(text="expected: Authorization: Bearer <BLAMESPAN_TOKEN>\n")
+            raise web.HTTPUnauthorized(text=_WANTED if token else _NOT_LOCAL)
         response = await handler(request)
         response.headers["X-Content-Type-Options"] = "nosniff"
         return response
@@ -91,10 +95,7 @@ def _may(request: web.Request, token: str | None) -> bool:
     if token is None:
         host = request.host.rsplit(":", 1)[0] if not request.host.endswith("]") else request.host
         return host in _LOCAL_HOSTS
-    given = request.headers.get(TOKEN_HEADER) or request.headers.get("Authorization", "").removeprefix(
-        "Bearer "
-    )
-    return hmac.compare_digest(given.encode(), token.encode())
+    return bears(request.headers.items(), token)
 
 
 async def _healthz(_request: web.Request) -> web.Response:
@@ -133,9 +134,15 @@ def _runs(parts: WebParts) -> Handler:
 def _run(parts: WebParts) -> Handler:
     async def run(request: web.Request) -> web.Response:
         found = await parts.find(request.match_info["run_id"])
-        if found is None:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        asked = tenant_of(headers, parts.tenant_header_names)
+        if asked:
+            found = [verdict for verdict in found if verdict.tenant == asked]
+        if not found:
             raise web.HTTPNotFound(text="no such run\n")
-        return web.json_response(run_document(found))
+        if len(found) > 1:
+            raise web.HTTPConflict(text="several tenants have a run of this id: send the tenant's header\n")
+        return web.json_response(run_document(found[0]))
 
     return run
 
@@ -144,6 +151,7 @@ def run_document(verdict: StoredVerdict) -> dict[str, Any]:
     """Return a stored verdict as the API shows it: the command line's object, and what the store knows."""
     document: dict[str, Any] = json.loads(verdict.document)
     return document | {
+        "tenant": verdict.tenant,
         "version": verdict.version,
         "failure_id": verdict.failure_id,
         "service": verdict.service,

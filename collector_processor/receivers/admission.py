@@ -62,7 +62,7 @@ def admit(headers: Iterable[tuple[str, str | bytes]], rules: DoorRules) -> Calle
         MalformedRequestError: a tenant or hop header could not go on as a header.
     """
     folded = _fold(headers)
-    if rules.token is not None and not _bears(folded, rules.token):
+    if rules.token is not None and not _holds(folded, rules.token):
         raise unauthorized()
     for name in (*rules.tenant_header_names, HOP_HEADER):
         # gRPC metadata, by which they may have to go on, is printable ASCII.
@@ -90,7 +90,12 @@ def _fold(headers: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
     return folded
 
 
-def _bears(headers: dict[str, str], token: str) -> bool:
+def bears(headers: Iterable[tuple[str, str | bytes]], token: str) -> bool:
+    """Tell whether a request's headers hold ``token``; the same rule for every door."""
+    return _holds(_fold(headers), token)
+
+
+def _holds(headers: dict[str, str], token: str) -> bool:
     """Whether either header holds ``token``; agents may need ``Authorization`` for something else."""
     scheme = headers.get("authorization", "")
     bearer = scheme[len(_BEARER) :].strip() if scheme[: len(_BEARER)].lower() == _BEARER else ""

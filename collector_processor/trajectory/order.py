@@ -117,7 +117,7 @@ def _step(index: int, act: Act, settled: Settled, heard: str) -> Step:
         target=settled.target,
         content=_content(act, heard, said),
         instructions=shortened(action.instructions),
-        tools=tools_of(span),
+        tools=tools_of(span) or (tools_of(act.runner.span) if act.runner is not None else ""),
     )
 
 

@@ -77,10 +77,15 @@ def _last_within(stage: Stage, steps: Sequence[Act]) -> dict[int, int]:
 
 
 def _tie_asked(steps: Sequence[Act], tied: defaultdict[int, set[int]]) -> None:
-    asked: dict[str, int] = {}
+    """Tie tools to the call that asked, by call id; without one, to the agent's latest call for it."""
+    by_id: dict[str, int] = {}
+    by_name: dict[tuple[str | None, str], int] = {}
     for index, act in enumerate(steps):
-        if act.action.call_id in asked and act.action.call_id:
-            tied[index].add(asked[act.action.call_id])
-        for call in act.action.requested:
+        action = act.action
+        asker = by_id.get(action.call_id) if action.call_id else by_name.get((act.agent, action.tool or ""))
+        if asker is not None:
+            tied[index].add(asker)
+        for call in action.requested:
+            by_name[act.agent, call.name] = index
             if call.call_id:
-                asked[call.call_id] = index
+                by_id[call.call_id] = index

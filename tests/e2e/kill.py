@@ -117,11 +117,11 @@ def _is_decided(line: Line, run_id: str) -> bool:
 def _stored(path: Path, runs: Sequence[Run]) -> tuple[dict[str, StoredVerdict], int]:
     store = RunStore(path)
     try:
-        found = {run.trace_id: store.find(run.trace_id) for run in runs}
+        found = [verdict for run in runs for verdict in store.find(run.trace_id)]
         undelivered = sum(len(store.outbox(signal)) for signal in Signal)
     finally:
         store.close()
-    return {run_id: verdict for run_id, verdict in found.items() if verdict is not None}, undelivered
+    return {verdict.run_id: verdict for verdict in found}, undelivered
 
 
 # The comparison.

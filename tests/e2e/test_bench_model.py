@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,14 +19,16 @@ from tests.e2e.model_server import ModelServer, Scripted, serve
 JUDGED = Scripted(
     text=json.dumps({"reason": "r", "step": 1, "agent": "B", "ranking": [{"step": 1, "probability": 0.6}]})
 )
-RUNS = 6
+RUNS = 4
+LIVES = 2
+AT_ONCE = ("--concurrency", str(RUNS))
 
 
 @dataclass(slots=True, kw_only=True)
 class Dying(ModelServer):
     """Answers a few times; from then on every connection is cut, as if the process had been killed."""
 
-    lives: int = 3
+    lives: int = LIVES
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer or cut the connection."""
@@ -84,52 +88,51 @@ async def bench(dataset: Path, url: str, *options: str, method: str = "judge") -
 
 
 async def test_a_second_run_makes_no_call_and_gives_the_same_figures(dataset: Path) -> None:
+    kept = ("--cache", str(dataset.parent / "kept"))
     async with serve(JUDGED) as server:
-        first = await bench(dataset, server.url)
+        first = await bench(dataset, server.url, *kept)
         assert len(server.received) == RUNS
-        second = await bench(dataset, server.url)
+        second = await bench(dataset, server.url, *kept)
         assert len(server.received) == RUNS
         assert f"{RUNS} of {RUNS} replies were kept" in second.err
         assert first.total["step_accuracy"] == 1.0
         first.total.pop("duration_s")
         second.total.pop("duration_s")
         assert first.total == second.total
-        await bench(dataset, server.url, "--no-cache")
+        await bench(dataset, server.url, *kept, "--no-cache")
         assert len(server.received) == 2 * RUNS
-        await bench(dataset, server.url, "--cache", str(dataset.parent / "elsewhere"))
-        assert len(server.received) == 3 * RUNS
 
 
-@pytest.mark.parametrize("method", ["judge", "auto"])
-async def test_a_server_killed_half_way_is_told_in_the_figures_and_gone_on_with(
-    dataset: Path, method: str
-) -> None:
-    dying = Dying(script=[JUDGED])
-    runner = await _run_beside(dying)
-    try:
-        cut = await bench(dataset, dying.url, "--concurrency", "1", method=method)
-        answered = len(dying.received)
-        assert answered == 3
-        if method == "auto":
-            assert (cut.total["fallbacks"], cut.total["errors"]) == (RUNS - 3, 0)
-        else:
-            assert (cut.total["fallbacks"], cut.total["errors"]) == (0, RUNS - 3)
-            assert cut.total["step_accuracy"] == 0.5, "an error is a wrong answer"
-            assert "3 × model call failed" in cut.err  # noqa: RUF001 - the sign as it is printed
-        dying.lives = 1_000
-        whole = await bench(dataset, dying.url, method=method)
-        assert len(dying.received) == RUNS, "only what had failed was asked again"
-        assert (whole.total["fallbacks"], whole.total["errors"]) == (0, 0)
-        assert whole.total["step_accuracy"] == 1.0
-    finally:
-        await runner.cleanup()
+async def test_a_server_killed_half_way_is_told_as_errors_and_gone_on_with(dataset: Path) -> None:
+    async with dying() as server:
+        cut = await bench(dataset, server.url, *AT_ONCE)
+        assert len(server.received) == LIVES
+        assert (cut.total["fallbacks"], cut.total["errors"]) == (0, RUNS - LIVES)
+        assert cut.total["step_accuracy"] == LIVES / RUNS, "an error is a wrong answer"
+        assert f"{RUNS - LIVES} × model call failed" in cut.err  # noqa: RUF001 - the sign as it is printed
+        server.lives = 1_000
+        whole = await bench(dataset, server.url)
+        assert len(server.received) == RUNS, "only what had failed was asked again"
+        assert (whole.total["step_accuracy"], whole.total["errors"]) == (1.0, 0)
 
 
-async def _run_beside(server: ModelServer) -> web.AppRunner:
+async def test_where_signals_answer_in_a_dead_models_place_the_figures_say_so(dataset: Path) -> None:
+    async with dying() as server:
+        cut = await bench(dataset, server.url, *AT_ONCE, method="auto")
+        assert (cut.total["fallbacks"], cut.total["errors"]) == (RUNS - LIVES, 0)
+
+
+@asynccontextmanager
+async def dying() -> AsyncIterator[Dying]:
+    """Run a server that dies after a few answers."""
+    server = Dying(script=[JUDGED])
     application = web.Application()
     application.router.add_post("/v1/chat/completions", server.handle)
     runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    return runner
+    try:
+        yield server
+    finally:
+        await runner.cleanup()

@@ -3,22 +3,28 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from analyzer.attribution import Attributor
-from analyzer.benchmark import bench
+from analyzer.benchmark import Attribute, bench, blinded, examine, labelled, out_of_fold, select, trained_on
 from analyzer.conversation import Conversation, Label
 from analyzer.dataset import read_dataset
 from analyzer.errors import UnreadableInput
+from analyzer.folds import history_key
+from analyzer.learners import LEARNERS
+from analyzer.scoring import Score, score
+from analyzer.tabulation import Subject
 from semconv.model import Attribution, Blame, Trajectory
 from tests.runs import run, step
 
 WHO_AND_WHEN = Path(__file__).parents[3] / "shared" / "datasets" / "who_and_when.dev.jsonl.gz"
 
 
-def labelled(subset: str, at: int | None, agent: str | None = "b") -> Conversation:
+def known(subset: str, at: int | None, agent: str | None = "b") -> Conversation:
     trajectory = run(step("a", "x"), step("b", "y"), is_recorded_conversation=True)
     return Conversation(trajectory=trajectory, label=Label(agent=agent, step=at), subset=subset)
 
@@ -29,8 +35,8 @@ async def always_b(trajectory: Trajectory) -> Attribution:
 
 
 async def test_there_is_a_line_a_subset_and_a_total_at_the_end() -> None:
-    runs = [labelled("one", 1), labelled("two", 0, "a"), labelled("one", 1)]
-    result = await bench(runs, always_b, dataset="d", method="m")
+    runs = [known("one", 1), known("two", 0, "a"), known("one", 1)]
+    result = await bench(runs, always_b, Subject(dataset="d", method="m"))
     assert [(line["subset"], line["n"], line["step_accuracy"]) for line in result.lines] == [
         ("one", 2, 1.0),
         ("two", 1, 0.0),
@@ -40,8 +46,8 @@ async def test_there_is_a_line_a_subset_and_a_total_at_the_end() -> None:
 
 async def test_labels_without_agent_or_step_are_left_out_and_counted() -> None:
     unlabelled = Conversation(trajectory=run(step("a", "x")))
-    runs = [labelled("s", 1), labelled("s", None), labelled("s", 1, None), unlabelled]
-    result = await bench(runs, always_b, dataset="d", method="m")
+    runs = [known("s", 1), known("s", None), known("s", 1, None), unlabelled]
+    result = await bench(runs, always_b, Subject(dataset="d", method="m"))
     assert result.left_out == 3
     assert result.lines[-1]["n"] == 1
 
@@ -58,17 +64,109 @@ async def test_no_more_runs_than_asked_for_are_attributed_at_once() -> None:
         return await always_b(trajectory)
 
     seen: list[bool] = []
-    runs = [labelled("s", 1)] * 20
+    runs = [known("s", 1)] * 20
     await bench(
         runs,
         counted,
-        dataset="d",
-        method="m",
+        Subject(dataset="d", method="m"),
         concurrency=3,
         progress=lambda score: seen.append(score.step_right),
     )
     assert highest == 3
     assert seen == [True] * 20
+
+
+class Memory:
+    """Learns which conversations it was shown, and blames step 1 only in those."""
+
+    per_subset = False
+    usual_folds = None
+
+    def __init__(self) -> None:
+        self.shown: list[set[str]] = []
+
+    def learn(self, runs: Sequence[Conversation], base: Attributor) -> Attribute:
+        seen = {history_key(run.trajectory) for run in runs}
+        self.shown.append(seen)
+
+        async def attribute(trajectory: Trajectory) -> Attribution:
+            assert history_key(trajectory) not in seen, "tested on what it was trained on"
+            return await base(trajectory)
+
+        return attribute
+
+
+def several(count: int, subset: str = "s", at: int = 1) -> list[Conversation]:
+    return [
+        Conversation(
+            trajectory=run(
+                step("a", f"{subset} {n}"), step("b", "y"), step("c", "z"), run_id=f"{subset}-{n}"
+            ),
+            label=Label(agent="abc"[at], step=at),
+            subset=subset,
+        )
+        for n in range(count)
+    ]
+
+
+async def test_nothing_is_tested_on_what_it_was_trained_on_not_even_a_twin() -> None:
+    runs = several(9)
+    runs.append(replace(runs[0], trajectory=replace(runs[0].trajectory, run_id="twin")))
+    learner = Memory()
+    jobs = out_of_fold(runs, learner, Attributor(method="constant"), 3)
+    scores = await examine(jobs)
+    assert [s.run_id for s in scores] == [r.trajectory.run_id for r in runs]
+    assert len(learner.shown) == 3
+    assert all(len(seen) >= 5 for seen in learner.shown)
+
+
+async def test_a_training_set_is_cleared_of_the_conversations_that_are_tested() -> None:
+    learner = Memory()
+    jobs = trained_on(several(6), several(2), learner, Attributor(method="constant"))
+    await examine(jobs)
+    assert [len(seen) for seen in learner.shown] == [4]
+
+
+async def test_the_constant_step_is_chosen_out_of_fold_and_for_each_subset() -> None:
+    runs = [*several(6, "one", at=1), *several(6, "two", at=2)]
+    scores = await examine(out_of_fold(runs, LEARNERS["constant"], Attributor(method="constant"), 3))
+    assert [s.step for s in scores] == [1] * 6 + [2] * 6
+    assert all(s.confidence == 1.0 for s in scores)
+    odd = [*several(1, "s", at=2), *several(5, "t", at=1)]
+    moved = [replace(r, subset="s") for r in odd]
+    scores = await examine(out_of_fold(moved, LEARNERS["constant"], Attributor(method="constant"), 6))
+    assert not scores[0].step_right, "its own label did not choose the step"
+
+
+async def test_blinded_runs_have_no_right_answer() -> None:
+    (one,) = labelled(
+        [Conversation(trajectory=run(step("a"), reference="42"), label=Label(agent="a", step=0))]
+    )
+    assert blinded([one])[0].trajectory.reference is None
+    assert blinded([one])[0].label == one.label
+
+
+def sure(confidence: float, *, right: bool, name: str) -> Score:
+    verdict = Blame(agent="b", step=1 if right else 2, reason="", confidence=confidence)
+    attribution = Attribution(run_id=name, verdict=verdict, method="m")
+    return score(attribution, Label(agent="b", step=1), "s", history=name)
+
+
+def test_abstaining_reaches_the_wanted_precision_where_confidence_tells() -> None:
+    scores = [sure(0.9, right=True, name=f"r{n}") for n in range(20)]
+    scores += [sure(0.2, right=False, name=f"w{n}") for n in range(20)]
+    chosen = select(scores, 0.8)
+    answered = [s for s in chosen.scores if s.step is not None]
+    assert len(answered) == 20
+    assert all(s.step_right for s in answered)
+    assert [s.run_id for s in chosen.scores] == [s.run_id for s in scores]
+
+
+def test_where_no_threshold_reaches_the_precision_nothing_is_answered() -> None:
+    scores = [sure(0.9, right=False, name=f"w{n}") for n in range(20)]
+    chosen = select(scores, 0.8)
+    assert set(chosen.thresholds) == {None}
+    assert all(s.step is None for s in chosen.scores)
 
 
 def line(text: str = "x") -> str:
@@ -111,7 +209,7 @@ async def test_signals_stand_clearly_above_the_trivial_baselines_on_the_developm
     runs = read_dataset(WHO_AND_WHEN)
     totals = {}
     for method in ("signals", "first-agent-step", "constant", "random"):
-        result = await bench(runs, Attributor(method=method), dataset="who_and_when", method=method)
+        result = await bench(runs, Attributor(method=method), Subject(dataset="w", method=method))
         totals[method] = result.lines[-1]
         assert result.lines[-1]["errors"] == 0
         assert result.lines[-1]["n"] == 92

@@ -117,3 +117,19 @@ def test_any_text_leaves_exactly_its_own_structure(said: list[tuple[str, str]]) 
 
 def test_an_empty_run_is_rendered() -> None:
     assert render(replace(run(), task="x"), max_bytes=100).coverage == 1
+
+
+def test_the_tools_an_agent_could_call_are_shown_in_short() -> None:
+    listed = "\n".join(f"tool{n}(x): does thing {n}" for n in range(500))
+    rendering = render(
+        run(step("a", "x", tools="look(where)"), step("b", "y", tools=listed)), max_bytes=PLENTY
+    )
+    assert "tools that a could call\nlook(where)" in rendering.text
+    assert "tool0(x)" in rendering.text
+    assert len(rendering.text) < 1_700
+
+
+def test_remarks_stand_in_the_line_of_structure() -> None:
+    rendering = render(run(step("a", "x"), step("b", "y")), max_bytes=PLENTY, remarks={1: "builds on 0"})
+    assert "[1] b builds on 0\ny" in rendering.text
+    assert "[0] a\nx" in rendering.text

@@ -79,8 +79,8 @@ def test_the_highest_version_is_current_and_each_run_is_listed_once(store: RunSt
     store.commit(Commit(analysed=(), verdicts=(VERDICT, later, other)))
     assert store.current(NO_TENANT, "run-1") == later
     assert store.recent(10) == [later, other]
-    assert store.find("run-2") == other
-    assert store.find("run-3") is None
+    assert store.find("run-2") == [other]
+    assert store.find("run-3") == []
 
 
 def test_a_provisional_verdict_is_replaced_by_the_real_one(store: RunStore) -> None:
@@ -100,6 +100,32 @@ def test_analyses_are_counted_and_the_highest_row_kept(store: RunStore) -> None:
     store.commit(Commit(analysed=((KEY, 5),)))
     store.commit(Commit(analysed=((KEY, 4),)))
     assert store.analyses(KEY) == (2, 5)
+
+
+def test_a_run_of_two_tenants_is_two_runs(store: RunStore) -> None:
+    other = replace(VERDICT, tenant=Tenant("x=b"), agent="writer")
+    store.commit(Commit(analysed=(), verdicts=(VERDICT, other)))
+    assert store.find("run-1") == [VERDICT, other]
+
+
+def test_the_store_keeps_the_newest_and_forgets_the_rest(store: RunStore) -> None:
+    keys = [TraceKey(NO_TENANT, TraceId(f"{number:032x}")) for number in range(20)]
+    store.remember_keys([(key, f"trace:{key.trace_id}") for key in keys])
+    for number, key in enumerate(keys):
+        verdict = replace(VERDICT, run_id=f"run-{number}", decided_ns=number)
+        store.commit(Commit(analysed=((key, number),), verdicts=(verdict,)))
+    store.prune(keep=3)
+    assert [verdict.run_id for verdict in store.recent(99)] == ["run-19", "run-18", "run-17"]
+    assert [store.analyses(key)[0] for key in keys] == [0] * 8 + [1] * 12
+    assert store.siblings(keys[19], [f"trace:{keys[7].trace_id}"]) == frozenset()
+    assert store.siblings(keys[19], [f"trace:{keys[8].trace_id}"]) == {keys[8].trace_id}
+
+
+def test_a_file_that_is_no_store_is_refused_with_words(tmp_path: Path) -> None:
+    path = tmp_path / "runs.sqlite"
+    path.write_bytes(b"garbage" * 1000)
+    with pytest.raises(CollectorError, match="cannot be used as a store"):
+        RunStore(path)
 
 
 def test_a_store_of_a_newer_version_is_refused_with_words(tmp_path: Path) -> None:

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from analyzer.conversation import Label
-from analyzer.scoring import Score, brier, calibration_error, score, summarise, wilson
+from analyzer.scoring import Score, confident, score, withheld
+from analyzer.tabulation import Subject, summarise, tabulate
 from semconv.model import Abstention, Attribution, Blame, Effort, Ranked, Status
 
 KEYS = [
@@ -49,11 +49,11 @@ LABEL = Label(agent="WebSurfer", step=12)
 
 
 def scored(attribution: Attribution) -> Score:
-    return score(attribution, LABEL, "s")
+    return score(attribution, LABEL, "s", steps=20, history="h")
 
 
 def summed(*scores: Score) -> dict[str, Any]:
-    return summarise(scores, dataset="d", subset="s", method="m", model=None)
+    return summarise(scores, Subject(dataset="d", method="m"), subset="s")
 
 
 def test_integers_are_compared_as_integers_and_agents_by_any_spelling() -> None:
@@ -73,9 +73,47 @@ def test_a_missing_answer_is_wrong() -> None:
         assert not result.in_top_three
 
 
-def test_the_line_has_the_keys_of_the_contract_in_order() -> None:
-    assert list(summed(scored(blamed("WebSurfer", 12)))) == KEYS
-    assert list(summed()) == KEYS
+def test_the_line_begins_with_the_keys_of_the_contract_in_order() -> None:
+    one, none = summed(scored(blamed("WebSurfer", 12))), summed()
+    assert list(one)[: len(KEYS)] == KEYS
+    assert list(one) == list(none)
+
+
+def test_the_reference_scorers_figure_stands_apart_under_its_own_name() -> None:
+    """Label 2 is a substring of 12, and the reference scorer calls that right."""
+    off = score(blamed("The WebSurfer", 12), Label(agent="WebSurfer", step=2), "s")
+    line = summed(off)
+    assert line["step_accuracy"] == line["agent_accuracy"] == 0
+    assert line["reference_scorer"] == {"step_accuracy": 1.0, "agent_accuracy": 1.0}
+
+
+def test_figures_are_given_by_length_of_run() -> None:
+    runs = [score(blamed("WebSurfer", 12), LABEL, "s", steps=n) for n in (5, 10, 11, 60, 61, 500)]
+    assert [(row["steps"], row["n"]) for row in summed(*runs)["by_length"]] == [
+        ("1-10", 2),
+        ("11-30", 1),
+        ("31-60", 1),
+        ("61+", 2),
+    ]
+
+
+def test_a_verdict_that_is_withheld_counts_as_undetermined_and_wrong() -> None:
+    right = scored(blamed("WebSurfer", 12))
+    line = summed(withheld(right), right)
+    assert (line["undetermined"], line["step_accuracy"], line["top3_step_accuracy"]) == (1, 0.5, 0.5)
+    assert confident([withheld(right), right]) == [(0.5, True)]
+
+
+def test_a_fallbacks_verdict_is_counted_as_one() -> None:
+    helped = replace(blamed("A", 1), fallback="signals, because judge failed")
+    assert summed(scored(helped), scored(blamed("A", 1)))["fallbacks"] == 1
+
+
+def test_there_is_a_line_a_subset_and_the_total_is_last() -> None:
+    one = score(blamed("A", 1), LABEL, "one")
+    other = score(blamed("A", 1), LABEL, "other")
+    lines = tabulate([one, other, one], Subject(dataset="d", method="m"))
+    assert [(line["subset"], line["n"]) for line in lines] == [("one", 2), ("other", 1), ("total", 3)]
 
 
 def test_everything_is_counted() -> None:
@@ -112,35 +150,6 @@ def test_no_runs_have_no_shares() -> None:
         None,
         None,
     )
-
-
-def test_wilson_gives_the_published_interval() -> None:
-    """ATTRIBUTION's 69 of 125 is 46.5 to 63.6 %, 17 of 58 is 19.2 to 42.0 %."""
-    assert (round(wilson(69, 125).low, 3), round(wilson(69, 125).high, 3)) == (0.465, 0.636)
-    assert (round(wilson(17, 58).low, 3), round(wilson(17, 58).high, 3)) == (0.192, 0.420)
-    assert (wilson(0, 0).low, wilson(0, 0).high) == (0.0, 1.0)
-
-
-@given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_the_interval_holds_the_share(counts: tuple[int, int]) -> None:
-    right, n = counts
-    interval = wilson(right, n)
-    assert 0 <= interval.low <= right / n + 1e-12
-    assert right / n - 1e-12 <= interval.high <= 1
-
-
-def test_confidence_that_is_always_right_is_perfectly_calibrated() -> None:
-    sure = [scored(blamed("A", 12, confidence=1.0)) for _ in range(10)]
-    assert brier(sure) == 0
-    assert calibration_error(sure) == 0
-    wrong = [scored(blamed("A", 3, confidence=1.0)) for _ in range(10)]
-    assert brier(wrong) == 1
-    assert calibration_error(wrong) == pytest.approx(1)
-
-
-def test_abstaining_is_neither_well_nor_badly_calibrated() -> None:
-    assert brier([scored(abstained(Status.ERROR))]) is None
-    assert calibration_error([]) is None
 
 
 def test_an_incomplete_label_cannot_be_scored() -> None:

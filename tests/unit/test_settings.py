@@ -8,7 +8,7 @@ import pytest
 
 from collector_processor.destination import Protocol
 from collector_processor.otlp import Signal
-from collector_processor.settings import SettingsError, WriteBack, load_settings
+from collector_processor.settings import SettingsError, WriteBack, load_settings, require_token
 from tests.settings_reference import PAGE, page
 
 
@@ -99,6 +99,22 @@ def test_our_own_endpoint_goes_before_otels() -> None:
             "expected grpc, http/protobuf or http/json",
             id="no such protocol",
         ),
+        pytest.param(
+            {"BLAMESPAN_FORWARD_ENDPOINT": "b:1", "BLAMESPAN_FORWARD_HEADERS": "a b=hush"},
+            "expected name=value",
+            id="no such header name",
+        ),
+        pytest.param(
+            {"BLAMESPAN_FORWARD_ENDPOINT": "b:1", "BLAMESPAN_FORWARD_HEADERS": "a=hush%0ab"},
+            "expected name=value",
+            id="a header value that breaks the line",
+        ),
+        pytest.param(
+            {"BLAMESPAN_FORWARD_ENDPOINT": "https://user:hush@b:1"},
+            "send a header instead",
+            id="password in a URL",
+        ),
+        pytest.param({"BLAMESPAN_STORE_URL": "postgres://u:hush@h/db"}, "must be unset", id="another store"),
         pytest.param({"BLAMESPAN_QUEUE": "kafka://x"}, "BLAMESPAN_QUEUE='kafka://x'", id="no such queue"),
         pytest.param(
             {"BLAMESPAN_OTLP_GRPC_LISTEN": "0.0.0.0:4317"}, "set BLAMESPAN_TOKEN", id="open without token"
@@ -110,8 +126,9 @@ def test_errors_name_the_variable_the_value_and_what_was_expected(
     environ: dict[str, str], message: str
 ) -> None:
     with pytest.raises(SettingsError) as caught:
-        load_settings(environ)
+        require_token(load_settings(environ))
     assert message in str(caught.value)
+    assert "hush" not in str(caught.value)
 
 
 def test_a_token_opens_the_way_beyond_loopback_and_is_never_shown() -> None:

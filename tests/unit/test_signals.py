@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.methods.signals import posterior, weigh
+from analyzer.methods.signals import weigh
 from analyzer.reading import Fault, Role, read
 from analyzer.signals import findings
+from analyzer.weighing import posterior
 from semconv.model import Abstention, Blame, ContentState, SpanStatus, Status, Step, StepKind, Trajectory
 from tests.runs import failed_tool, run, step, tool
 

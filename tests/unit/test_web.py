@@ -11,7 +11,7 @@ from aiohttp.web import Application, Request
 from prometheus_client.registry import CollectorRegistry
 
 from analyzer.web.app import WebParts, make_app
-from collector_processor.otlp import NO_TENANT
+from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.runstore import StoredVerdict
 
 VERDICT = StoredVerdict(
@@ -35,8 +35,11 @@ async def recent(limit: int) -> Sequence[StoredVerdict]:
     return [VERDICT][:limit]
 
 
-async def find(run_id: str) -> StoredVerdict | None:
-    return VERDICT if run_id == VERDICT.run_id else None
+OTHER = replace(VERDICT, tenant=Tenant("x-scope-orgid=b"))
+
+
+async def find(run_id: str) -> Sequence[StoredVerdict]:
+    return {"run-1": [VERDICT], "shared": [VERDICT, OTHER]}.get(run_id, [])
 
 
 PARTS = WebParts(is_ready=lambda: True, recent=recent, find=find, metrics=CollectorRegistry())
@@ -68,6 +71,14 @@ async def test_runs_are_listed_and_found(ask: Ask) -> None:
     assert (await client.get("/api/runs/nobody")).status == 404
 
 
+async def test_a_run_id_of_two_tenants_is_not_mixed(ask: Ask) -> None:
+    client = await ask(replace(PARTS, tenant_header_names=("x-scope-orgid",)))
+    assert (await client.get("/api/runs/shared")).status == 409
+    found = await client.get("/api/runs/shared", headers={"X-Scope-OrgID": "b"})
+    assert (await found.json())["tenant"] == "x-scope-orgid=b"
+    assert (await client.get("/api/runs/shared", headers={"X-Scope-OrgID": "c"})).status == 404
+
+
 @pytest.mark.parametrize("limit", ["0", "-1", "x", "501", "٣"])
 async def test_a_limit_that_is_none_is_said(ask: Ask, limit: str) -> None:
     client = await ask(PARTS)
@@ -88,6 +99,8 @@ async def test_readiness_turns_false_and_health_does_not(ask: Ask) -> None:
         ({}, 401),
         ({"Authorization": "Bearer wrong"}, 401),
         ({"Authorization": "Bearer s3cret"}, 200),
+        ({"Authorization": "bearer s3cret"}, 200),
+        ({"Authorization": "s3cret"}, 401),
         ({"x-blamespan-token": "s3cret"}, 200),
         ({"x-blamespan-token": "sécret"}, 401),
     ],

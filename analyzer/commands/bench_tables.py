@@ -1,0 +1,189 @@
+"""The tables of ``blamespan bench``: for people; programs read the JSON lines instead."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from analyzer.present import console
+from analyzer.scoring import Score
+
+_SHOWN_ERRORS: Final = 3
+_ERROR_WIDTH: Final = 160
+_REPORT_WIDTH: Final = 120
+"""Columns that are enough for every table: what goes into a pipe is not cut to fit."""
+
+
+def show_accuracy(lines: Sequence[Mapping[str, Any]]) -> None:
+    """Print how often a method was right."""
+    first = lines[0]
+    seen = "with" if first["with_reference"] else "without"
+    title = f"{first['dataset']}: {_method(first)}, {seen} reference"
+    table = _table(title, ("subset", "n", "step %", "agent %", "both %", "top-3 %", "none", "errors"))
+    for line in lines:
+        table.add_row(
+            line["subset"],
+            str(line["n"]),
+            _with_interval(line["step_accuracy"], line["step_accuracy_ci"]),
+            _with_interval(line["agent_accuracy"], line["agent_accuracy_ci"]),
+            _percent(line["joint_accuracy"]),
+            _percent(line["top3_step_accuracy"]),
+            str(line["undetermined"]),
+            str(line["errors"]),
+        )
+    _print(table)
+    if first["trained_on"]:
+        _note(f"trained on {first['trained_on']}")
+
+
+def show_nearness_and_confidence(lines: Sequence[Mapping[str, Any]]) -> None:
+    """Print how near it was, how far its confidence can be trusted, and the reference scorer's figures."""
+    table = _table("", ("subset", "±1 %", "±3 %", "±5 %", "Brier", "ECE", "(if true)", "substring %"))
+    for line in lines:
+        other = line["reference_scorer"]
+        table.add_row(
+            line["subset"],
+            *(_percent(line["within"][k]) for k in ("1", "3", "5")),
+            _decimal(line["brier"]),
+            _decimal(line["ece"]),
+            _decimal(line["ece_if_calibrated"]),
+            f"{_percent(other['step_accuracy'])} / {_percent(other['agent_accuracy'])}",
+        )
+    _print(table)
+    _note(
+        "brackets: 95 % Wilson interval; (if true): the ECE of perfectly calibrated confidences at this n;\n"
+        "substring: step / agent as the reference scorer counts"
+    )
+
+
+def show_cost(lines: Sequence[Mapping[str, Any]]) -> None:
+    """Print what the verdicts cost; nothing for a method that asks no model."""
+    if not lines[-1]["calls"]:
+        return
+    table = _table("", ("subset", "calls", "input tokens", "output tokens", "cost $", "seconds"))
+    for line in lines:
+        table.add_row(
+            line["subset"],
+            str(line["calls"]),
+            str(line["input_tokens"]),
+            str(line["output_tokens"]),
+            "?" if line["cost_usd"] is None else f"{line['cost_usd']:.4f}",
+            f"{line['duration_s']:.1f}",
+        )
+    _print(table)
+
+
+def show_lengths(lines: Sequence[Mapping[str, Any]]) -> None:
+    """Print the total by length of run, and by share of runs answered."""
+    table = _table("", ("steps in the run", "n", "step %", "agent %", "top-3 %"))
+    for row in lines[-1]["by_length"]:
+        table.add_row(
+            row["steps"],
+            str(row["n"]),
+            _with_interval(row["step_accuracy"], row["step_accuracy_ci"]),
+            _with_interval(row["agent_accuracy"], row["agent_accuracy_ci"]),
+            _percent(row["top3_step_accuracy"]),
+        )
+    _print(table)
+    curve = ", ".join(
+        f"{100 * point['coverage']:.0f}: {_percent(point['accuracy'])}"
+        for point in lines[-1]["coverage_curve"]
+    )
+    if curve:
+        _note(f"step % of the surest … % of runs: {curve}")
+
+
+def show_extras(line: Mapping[str, Any]) -> None:
+    """Print what was asked for beside the figures: abstaining, other labels, runs left out."""
+    if chosen := line.get("selective"):
+        _note(
+            f"abstaining to reach {100 * chosen['precision_wanted']:.0f} %: answered {chosen['answered']} of"
+            f" {line['n']}, right in {_with_interval(chosen['precision'], chosen['precision_ci'])} %"
+            " (thresholds chosen out of fold)"
+        )
+    if twice := line.get("second_labels"):
+        either = _with_interval(twice["step_accuracy_either"], twice["step_accuracy_either_ci"])
+        _note(
+            f"{twice['n']} runs have second labels: step {_percent(twice['step_accuracy_first'])} % by the"
+            f" first, {_percent(twice['step_accuracy_second'])} % by the second, {either} % by either; the"
+            f" labels agree on {_percent(twice['labels_agree_on_step'])} % of steps and"
+            f" {_percent(twice['labels_agree_on_agent'])} % of agents"
+        )
+    if rest := line.get("without_excluded"):
+        _note(
+            f"without the {line['n'] - rest['n']} excluded runs: n={rest['n']}, step"
+            f" {_with_interval(rest['step_accuracy'], rest['step_accuracy_ci'])} %, agent"
+            f" {_with_interval(rest['agent_accuracy'], rest['agent_accuracy_ci'])} %"
+        )
+    if line["fallbacks"]:
+        _note(f"{line['fallbacks']} of {line['n']} verdicts are a fallback's, not the method's own")
+
+
+def show_comparison(lines: Sequence[Mapping[str, Any]]) -> None:
+    """Print which of two methods was right where."""
+    first, second = lines[0]["compare"]
+    title = f"A: {first}, B: {second}"
+    table = _table(title, ("subset", "", "A %", "B %", "B - A", "only A", "only B", "p"))
+    for line in lines:
+        for claim in ("step", "agent", "joint", "top3_step"):
+            pair = line[claim]
+            low, high = pair["difference_ci"]
+            table.add_row(
+                line["subset"] if claim == "step" else "",
+                claim.replace("_step", "").replace("joint", "both").replace("top3", "top-3"),
+                _percent(pair["first"]),
+                _percent(pair["second"]),
+                f"{100 * pair['difference']:+.1f} \\[{100 * low:+.0f}, {100 * high:+.0f}]",
+                str(pair["only_first"]),
+                str(pair["only_second"]),
+                f"{pair['p_value']:.3g}",
+            )
+    _print(table)
+    _note("brackets: 95 % paired bootstrap interval; p: McNemar's exact test, two-sided")
+
+
+def error_summary(scores: Sequence[Score]) -> list[str]:
+    """Return the commonest errors with their counts, one line each."""
+    reasons = Counter(" ".join(s.error.split())[:_ERROR_WIDTH] for s in scores if s.error)
+    return [f"{count} × {reason}" for reason, count in reasons.most_common(_SHOWN_ERRORS)]  # noqa: RUF001 - times
+
+
+def _method(line: Mapping[str, Any]) -> str:
+    return f"{line['method']}, {line['model']}" if line["model"] else str(line["method"])
+
+
+def _table(title: str, columns: Sequence[str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title_justify="left", title=Text(title) if title else None)
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    return table
+
+
+def _print(table: Table) -> None:
+    screen = console()
+    if not screen.is_terminal:
+        screen.width = max(screen.width, _REPORT_WIDTH)
+    screen.print(table)
+
+
+def _note(words: str) -> None:
+    console().print(words.replace("\\[", "["), style="dim", markup=False, highlight=False)
+
+
+def _with_interval(share: float | None, interval: Sequence[float] | None) -> str:
+    if share is None or interval is None:
+        return "-"
+    return f"{_percent(share)} \\[{100 * interval[0]:.0f}, {100 * interval[1]:.0f}]"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def _decimal(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

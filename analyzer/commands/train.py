@@ -1,0 +1,128 @@
+"""``blamespan train``: a ranker from labelled runs, with a card that says how far to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from analyzer.commands.output import (
+    CommandFailed,
+    FormatOption,
+    OutputFormat,
+    WrongUsage,
+    complain,
+    print_json,
+)
+from analyzer.conversation import Conversation
+from analyzer.dataset import read_dataset
+from analyzer.model_file import write_model
+from analyzer.present import console
+from analyzer.validation import CURVE, FOLDS, certify, prepare
+
+
+def train(
+    datasets: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DATASET…",
+            help="Labelled runs of your own system: JSON lines, one JSON document, or a folder of them.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the model goes.", show_default=False)],
+    date: Annotated[
+        str | None,
+        typer.Option(metavar="YYYY-MM-DD", help="Date for the card.", show_default="today"),
+    ] = None,
+    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = FOLDS,
+    seed: Annotated[int, typer.Option(help="The same runs and seed give the same model.")] = 0,
+    curve: Annotated[
+        bool, typer.Option("--curve/--no-curve", help="Also measure it with 10, 20, 30, 40 and 50 labels.")
+    ] = True,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Train the ranker on labelled failures, and say how well such a model does.
+
+    The figures are nested cross-validation: no run is ever judged by a model that saw its label.
+    A ranker is meant for the systems it was trained on: "other systems" in the card shows what it
+    is worth elsewhere, where its confidence is not to be believed. Needs the extra
+    [bold]ranker[/bold] (scikit-learn); using a model does not.
+
+    Example: [bold]blamespan train labelled.jsonl.gz --out ranker.json[/bold], then
+    [bold]BLAMESPAN_RANKER=ranker.json blamespan attribute run.json --method ranker[/bold]
+    """
+    if not out.parent.is_dir():
+        raise WrongUsage(f"{out.parent}: no such folder")
+    runs = _read(datasets)
+    labelled = prepare(runs)
+    if len(labelled) < len(runs):
+        complain(
+            f"{len(runs) - len(labelled)} runs left out: no label with an agent and a step of theirs,"
+            " or a second label of a conversation that is in already"
+        )
+    ranker = certify(
+        labelled,
+        date=date or datetime.now(tz=UTC).date().isoformat(),
+        folds=folds,
+        seed=seed,
+        curve=CURVE if curve else (),
+        progress=complain,
+    )
+    try:
+        out.write_text(write_model(ranker), encoding="utf-8")
+    except OSError as error:
+        raise CommandFailed(f"{out}: {error.strerror or error}") from error
+    if output is OutputFormat.JSON:
+        print_json({"model": str(out), **ranker.card})
+    else:
+        _show(out, ranker.card)
+
+
+def _read(datasets: Sequence[Path]) -> list[Conversation]:
+    runs: list[Conversation] = []
+    for path in datasets:
+        if not path.exists():
+            raise WrongUsage(f"{path}: no such file or folder")
+        runs += read_dataset(path)
+    return runs
+
+
+def _show(out: Path, card: Mapping[str, Any]) -> None:
+    learned = ", ".join(f"{n} of {system or 'one system'}" for system, n in card["trained_on"].items())
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    table.title = f"{out}: trained on {card['labels']} labelled runs ({learned}), {card['date']}"
+    for name in ("tested on", "n", "step %", "agent %", "top-3 %", "ECE", "if calibrated"):
+        table.add_column(name, justify="left" if name == "tested on" else "right", overflow="fold")
+    for line in card["in_distribution"]:
+        table.add_row(f"own runs, {card['folds']}-fold: {line['subset']}", *_cells(line))
+    for line in card["out_of_distribution"]:
+        table.add_row(f"other systems: {line['subset']}", *_cells(line))
+    for line in card["learning_curve"]:
+        table.add_row(f"own runs, {line['labels']} labels", *_cells(line))
+    console().print(table)
+    console().print(
+        "nested cross-validation; brackets: 95 % Wilson interval; other systems: trained on all but this one",
+        style="dim",
+    )
+
+
+def _cells(line: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        str(line["n"]),
+        *(_with_interval(line[key], line[f"{key}_ci"]) for key in _SHARES),
+        f"{line['ece']:.3f}",
+        f"{line['ece_if_calibrated']:.3f}",
+    )
+
+
+_SHARES = ("step_accuracy", "agent_accuracy", "top3_step_accuracy")
+
+
+def _with_interval(share: float, interval: Sequence[float]) -> str:
+    return f"{100 * share:.1f} \\[{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"

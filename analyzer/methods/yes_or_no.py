@@ -1,0 +1,101 @@
+"""Reading the two-way answers that step-by-step and binary search ask for.
+
+Whatever a careful person reads without doubt is read the same way: ``1. **Yes**``,
+``1) yes``, ``Answer: No``, JSON, "not the upper half, the lower half". What a
+person would ask back about is ``None``, never one of the two: the reference code
+takes an unclear reply to step-by-step for "no" and one to binary search for a coin.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from analyzer.methods.free_text import LONGEST, objects, spoken
+
+_MARKUP: Final = re.compile(r"[*`#>|_\"']{1,3}")
+_LABEL: Final = (
+    r"[ \t\-•]{0,9}(?:\(?\d{1,6}[.):\]][ \t]{0,9})?(?:the )?(?:final |short |my )?"
+    r"(?:(?:answer|verdict|judge?ment|response|conclusion|error|mistake|step \d{1,6})"
+    r"[ \t]{0,9}(?:is\b|[:\-=])[ \t]{0,9})?"
+    r"(?:yes ?(?:/|or) ?no[ \t]{0,9}[:\-=]?[ \t]{0,9})?"
+)
+_ANSWER: Final = re.compile(
+    rf"^{_LABEL}(yes|no)\b(?! ?(?:/|or) ?(?:yes|no)\b)(.*)$", re.IGNORECASE | re.MULTILINE
+)
+_BARE: Final = re.compile(r"[\s.,!:;)]{0,9}")
+_FAULT: Final = r"(?:error|mistake|fault)"
+_DENIED: Final = re.compile(
+    rf"\b(?:no|not|without|free (?:of|from)|n't)\b[^.\n]{{0,40}}\b{_FAULT}s?\b|\b{_FAULT}-free\b",
+    re.IGNORECASE,
+)
+_STATED: Final = re.compile(
+    rf"\b(?:there (?:is|was)|contains?|made|makes|has|is)[ \t]an?[ \t][^.\n]{{0,30}}\b{_FAULT}\b",
+    re.IGNORECASE,
+)
+_YES_KEYS: Final = (
+    "answer",
+    "error",
+    "mistake",
+    "verdict",
+    "haserror",
+    "containserror",
+    "iserror",
+    "judgment",
+)
+_TRUTH: Final = {"yes": True, "true": True, "no": False, "false": False}
+_UPPER: Final = "upper"
+_LOWER: Final = "lower"
+_OTHER: Final = {_UPPER: _LOWER, _LOWER: _UPPER}
+_WORDS: Final = {"first": _UPPER, "second": _LOWER, "earlier": _UPPER, "later": _LOWER}
+_HALF: Final = re.compile(
+    r"(?P<turned>\b(?:not|than|instead of|as opposed to)[ \t](?:being[ \t])?(?:in[ \t])?(?:the[ \t])?)?"
+    r"\b(?P<half>upper|lower|first|second|earlier|later)[ \t-]half\b",
+    re.IGNORECASE,
+)
+_ALONE: Final = re.compile(r"(?:^|[:=])[ \t]{0,9}(?:the )?(upper|lower)[\s.!}]{0,9}$", re.IGNORECASE)
+_CONCLUSION: Final = re.compile(
+    r"^[ \t]{0,9}"
+    r"(?:(?:the )?(?:final )?(?:answer|prediction|verdict|conclusion)[ \t]{0,9}(?:is\b|[:=])?[ \t]{0,9})?"
+    r"(?:the )?(upper|lower|first|second|earlier|later)[ \t-]half[ \t.!]{0,9}$",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def read_yes_or_no(text: str) -> bool | None:
+    """Return whether a reply says yes; ``None`` where it says neither, or both."""
+    text = spoken(text)[:LONGEST]
+    for found in objects(text):
+        fields = {re.sub(r"[\W_]+", "", str(key)).casefold(): value for key, value in found.items()}
+        value = next((fields[key] for key in _YES_KEYS if key in fields), None)
+        said = _TRUTH.get(str(value).strip(" .").casefold())
+        if said is not None:
+            return said
+    plain = _MARKUP.sub("", text)
+    answers = [(match.group(1).casefold() == "yes", match.group(2)) for match in _ANSWER.finditer(plain)]
+    if answers:
+        bare = {said for said, rest in answers if _BARE.fullmatch(rest)}
+        told = bare or {answers[0][0]}
+        return told.pop() if len(told) == 1 else None
+    denied, stated = bool(_DENIED.search(plain)), bool(_STATED.search(plain))
+    return stated if denied != stated else None
+
+
+def read_half(text: str) -> str | None:
+    """Return ``upper`` (the earlier half) or ``lower``; ``None`` where a reply says neither, or both."""
+    plain = _MARKUP.sub("", spoken(text)[:LONGEST])
+    concluded = {_which(match.group(1)) for match in _CONCLUSION.finditer(plain)}
+    if len(concluded) == 1:
+        return concluded.pop()
+    alone = _ALONE.search(plain)
+    mentions = [(_which(match["half"]), bool(match["turned"])) for match in _HALF.finditer(plain)]
+    meant = {half for half, turned in mentions if not turned}
+    if not mentions and alone:
+        return _which(alone.group(1))
+    if not meant:  # of two, the one that it is not leaves the other
+        meant = {_OTHER[half] for half, turned in mentions if turned}
+    return meant.pop() if len(meant) == 1 else None
+
+
+def _which(word: str) -> str:
+    return _WORDS.get(word.casefold(), word.casefold())

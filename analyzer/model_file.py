@@ -1,0 +1,110 @@
+"""A ranker as JSON and back: numbers and words only, so that a file from anywhere can run nothing.
+
+Reading checks what using takes for granted: every number is finite, every tree
+ends, no row is read past its end.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from analyzer.errors import UnreadableInput
+from analyzer.features import FEATURES
+from analyzer.ranker import STEP_COLUMNS, Panel, Ranker, Record, Tree
+
+FORMAT: Final = "blamespan-ranker/1"
+_TREE: Final = ("feature", "threshold", "left", "right", "value")
+
+
+def write_model(ranker: Ranker) -> str:
+    """Return a ranker as one JSON document."""
+    document = {
+        "format": FORMAT,
+        "features_version": ranker.features_version,
+        "features": list(FEATURES),
+        "card": dict(ranker.card),
+        "systems": list(ranker.systems),
+        "temperature": ranker.temperature,
+        "records": {name: [record.runs, record.blamed] for name, record in ranker.records.items()},
+        "steps": _write_panel(ranker.steps),
+    }
+    return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def read_model(text: str) -> Ranker:
+    """Read a ranker back.
+
+    Raises:
+        UnreadableInput: it is no such document, or one that could not be used; the message says why.
+    """
+    try:
+        document = json.loads(text)
+        if document["format"] != FORMAT:
+            raise UnreadableInput(f"not a ranker: expected the format {FORMAT!r}")
+        return _read(document)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise UnreadableInput(f"not a ranker: not JSON: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UnreadableInput(f"not a ranker: {type(error).__name__}: {error}") from error
+
+
+def _read(document: Mapping[str, Any]) -> Ranker:
+    return Ranker(
+        features_version=int(document["features_version"]),
+        steps=_read_panel(document["steps"], STEP_COLUMNS),
+        records={
+            str(name): Record(runs=int(runs), blamed=int(blamed))
+            for name, (runs, blamed) in document["records"].items()
+        },
+        temperature=_number(document["temperature"], at_least=0.01),
+        systems=tuple(map(str, document["systems"])),
+        card=dict(document["card"]),
+    )
+
+
+def _write_panel(panel: Panel) -> dict[str, Any]:
+    trees = [{key: list(getattr(tree, key)) for key in _TREE} for tree in panel.trees]
+    return {"floor": panel.floor, "weights": list(panel.weights), "trees": trees}
+
+
+def _read_panel(document: Mapping[str, Any], columns: int) -> Panel:
+    weights = _numbers(document["weights"])
+    if len(weights) not in (0, columns):
+        raise ValueError(f"{len(weights)} weights for {columns} columns")
+    trees = tuple(_read_tree(tree, columns) for tree in document["trees"])
+    return Panel(weights=weights, trees=trees, floor=_number(document["floor"], at_least=1e-9))
+
+
+def _read_tree(document: Mapping[str, Any], columns: int) -> Tree:
+    tree = Tree(
+        feature=tuple(map(int, document["feature"])),
+        threshold=_numbers(document["threshold"]),
+        left=tuple(map(int, document["left"])),
+        right=tuple(map(int, document["right"])),
+        value=_numbers(document["value"]),
+    )
+    n = len(tree.feature)
+    if not n or any(len(getattr(tree, key)) != n for key in _TREE):
+        raise ValueError("a tree whose arrays differ in length")
+    for node, (feature, left, right) in enumerate(zip(tree.feature, tree.left, tree.right, strict=True)):
+        if feature >= columns:
+            raise ValueError(f"a tree that asks for column {feature} of {columns}")
+        if feature >= 0 and not (node < left < n and node < right < n):
+            raise ValueError("a tree whose branches do not lead on")
+        if not 0.0 <= tree.value[node] <= 1.0:
+            raise ValueError("a tree whose value is no share")
+    return tree
+
+
+def _numbers(values: Sequence[Any]) -> tuple[float, ...]:
+    return tuple(_number(value) for value in values)
+
+
+def _number(value: Any, at_least: float = -math.inf) -> float:
+    number = float(value)
+    if not math.isfinite(number) or number < at_least:
+        raise ValueError(f"{value!r} is no such number")
+    return number

@@ -1,0 +1,155 @@
+"""How well a ranker does on runs it has not seen: in its own system, in others, and with fewer labels.
+
+Every figure comes from verdicts on runs that had no part in making the model that gave them.
+``train`` makes all of its choices inside the runs it is given, so a plain loop around
+it is nested cross-validation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from analyzer.conversation import Conversation
+from analyzer.folds import split_keys
+from analyzer.methods.ranker import rank
+from analyzer.ranker import Ranker
+from analyzer.scoring import Score, confident, score
+from analyzer.tabulation import Subject, tabulate
+from analyzer.training import Example, as_example, train
+from semconv.model import Attribution
+
+FOLDS: Final = 5
+CURVE: Final = (10, 20, 30, 40, 50)
+_CARD: Final = (
+    "subset",
+    "n",
+    "step_accuracy",
+    "step_accuracy_ci",
+    "agent_accuracy",
+    "agent_accuracy_ci",
+    "top3_step_accuracy",
+    "top3_step_accuracy_ci",
+    "brier",
+    "ece",
+    "ece_if_calibrated",
+)
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labelled:
+    """A run that can be learned from."""
+
+    run: Conversation
+    example: Example
+
+
+def prepare(runs: Sequence[Conversation]) -> tuple[Labelled, ...]:
+    """Keep the runs whose label names an agent and a step of theirs.
+
+    A conversation that a second source labels again is kept once, as the first
+    source has it: a second label is no second run.
+    """
+    kept: list[Labelled] = []
+    source_of: dict[str, str] = {}
+    for run in runs:
+        example = as_example(run)
+        if example is not None and source_of.setdefault(example.likeness, run.source) == run.source:
+            kept.append(Labelled(run=run, example=example))
+    return tuple(kept)
+
+
+def cross_validated(
+    runs: Sequence[Labelled], folds: int = FOLDS, seed: int = 0, fewer: int | None = None
+) -> tuple[Score, ...]:
+    """Score each run by a model trained on the other folds, or on ``fewer`` runs drawn from them."""
+    scores: dict[int, Score] = {}
+    generator = random.Random(seed)  # noqa: S311 - a draw of training runs, no secret
+    for held in split_keys([(one.example.system, _salted(one, seed)) for one in runs], folds):
+        others = [one.example for position, one in enumerate(runs) if position not in held]
+        drawn = others if fewer is None else generator.sample(others, min(fewer, len(others)))
+        ranker = train(drawn, seed)
+        scores.update({position: _score(ranker, runs[position]) for position in held})
+    return tuple(scores[position] for position in range(len(runs)))
+
+
+def across_systems(runs: Sequence[Labelled], seed: int = 0) -> tuple[Score, ...]:
+    """Score each run by a model trained on every other system; none for a single system."""
+    scores: list[Score] = []
+    systems = dict.fromkeys(one.example.system for one in runs)
+    for system in systems if len(systems) > 1 else ():
+        held = [one for one in runs if one.example.system == system]
+        alike = {one.example.likeness for one in held}
+        others = [
+            one.example for one in runs if one.example.system != system and one.example.likeness not in alike
+        ]
+        ranker = train(others, seed)
+        scores += [_score(ranker, one) for one in held]
+    return tuple(scores)
+
+
+def certify(
+    runs: Sequence[Labelled], *, date: str, folds: int, seed: int, curve: Sequence[int], progress: Progress
+) -> Ranker:
+    """Train on all runs, and write into the model's card what cross-validation says of such models.
+
+    Raises:
+        TrainingImpossible: too few labels, or a library is missing.
+    """
+    progress("training on all runs")
+    ranker = train([one.example for one in runs], seed)
+    progress(f"nested {folds}-fold cross-validation")
+    scores = cross_validated(runs, folds, seed)
+    progress("leaving one system out")
+    outside = _lines(across_systems(runs, seed))
+    points = []
+    for labels in curve:
+        if labels < len(runs) * (folds - 1) // folds:
+            progress(f"learning curve: {labels} labels")
+            line = _lines(cross_validated(runs, folds, seed, fewer=labels))[-1]
+            points.append({"labels": labels, **line})
+    card = {
+        **ranker.card,
+        "date": date,
+        "seed": seed,
+        "trained_on": _count(runs),
+        "features_version": ranker.features_version,
+        "folds": folds,
+        "in_distribution": _lines(scores),
+        "confidences": [[confidence, int(right)] for confidence, right in confident(scores)],
+        "out_of_distribution": outside,
+        "learning_curve": points,
+    }
+    return replace(ranker, card=card)
+
+
+def _salted(one: Labelled, seed: int) -> str:
+    """Return a key that is equal for identical histories; the seed 0 gives the split of ``bench --cv``."""
+    likeness = one.example.likeness
+    return hashlib.sha256(f"{seed}:{likeness}".encode()).hexdigest() if seed else likeness
+
+
+def _score(ranker: Ranker, one: Labelled) -> Score:
+    trajectory = replace(one.run.trajectory, reference=None)
+    attribution = Attribution(run_id=trajectory.run_id, verdict=rank(ranker, trajectory), method="ranker")
+    assert one.run.label is not None
+    return score(attribution, one.run.label, one.example.system, steps=len(trajectory.steps))
+
+
+def _lines(scores: Sequence[Score]) -> list[dict[str, Any]]:
+    if not scores:
+        return []
+    lines = tabulate(scores, Subject(dataset="", method="ranker"))
+    return [{key: line[key] for key in _CARD if key in line} for line in lines]
+
+
+def _count(runs: Sequence[Labelled]) -> Mapping[str, int]:
+    counts: dict[str, int] = {}
+    for one in runs:
+        counts[one.example.system] = counts.get(one.example.system, 0) + 1
+    return counts

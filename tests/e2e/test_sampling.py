@@ -1,0 +1,35 @@
+"""Votes over litellm over HTTP: a first answer is the likeliest one, further ones are drawn."""
+
+from __future__ import annotations
+
+import json
+
+from analyzer.attribution import Attributor
+from analyzer.completion import LiteLLM
+from analyzer.rotation import Rotation
+from semconv.model import Blame
+from tests.e2e.model_server import Scripted, serve
+from tests.runs import run, step
+
+RUN = run(step("A", "text 0"), step("B", "text 1"), task="do it")
+ANSWER = json.dumps(
+    {
+        "reason": "r",
+        "step": 1,
+        "evidence": [{"step": 1, "quote": "text 1"}],
+        "ranking": [{"step": 1, "probability": 0.6}],
+    }
+)
+
+
+async def test_further_votes_of_a_model_are_drawn_and_each_models_first_is_not() -> None:
+    async with serve(Scripted(text=ANSWER)) as one, serve(Scripted(text=ANSWER)) as other:
+        models = [
+            LiteLLM(name="openai/local", api_base=server.url, api_key="none") for server in (one, other)
+        ]
+        attribution = await Attributor(method="judge*3", model=Rotation(models=models))(RUN)
+    assert isinstance(attribution.verdict, Blame)
+    assert attribution.verdict.step == 1
+    assert attribution.effort.calls == 3
+    assert [request.body["temperature"] for request in one.received] == [0.0, 0.7]
+    assert [request.body["temperature"] for request in other.received] == [0.0]

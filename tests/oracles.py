@@ -1,0 +1,31 @@
+"""Models that know which step is to blame, and answer questions about it: honest, lying, or obedient."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from analyzer.method import Prompt, Reply
+
+_PART: Final = re.compile(r"one of the steps (\d+) to (\d+)\?")
+
+
+@dataclass(slots=True, kw_only=True)
+class PartOracle:
+    """Answers whether the decisive step is in the part that is asked about; lies at a rate."""
+
+    step: int
+    lies: float = 0.0
+    chance: random.Random = field(default_factory=lambda: random.Random(0))
+    questions: int = 0
+
+    async def __call__(self, prompt: Prompt) -> Reply:
+        self.questions += 1
+        asked = _PART.search(prompt.messages[-1].content.rpartition("Is the decisive error")[2])
+        assert asked is not None
+        says_yes = int(asked.group(1)) <= self.step <= int(asked.group(2))
+        if self.chance.random() < self.lies:
+            says_yes = not says_yes
+        return Reply(text='{"reason": "r", "answer": "%s"}' % ("yes" if says_yes else "no"))

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analyzer.bisection import answered, blend, is_settled, most_questions, needed, split
+from analyzer.method import Prompt, Reply, attribute
+from analyzer.methods.bisect import Bisect
+from analyzer.scripted import ScriptedModel
+from semconv.model import Abstention, Blame, Status, Trajectory, Verdict
+from tests.oracles import PartOracle
+from tests.runs import run, step
+
+TRIALS = 150
+
+
+def long_run(count: int) -> Trajectory:
+    return run(*(step(f"agent{n % 3}", f"did thing {n}") for n in range(count)), task="do many things")
+
+
+async def bisect(trajectory: Trajectory, oracle: PartOracle, error_rate: float) -> Blame:
+    method = Bisect(max_bytes=2_000, error_rate=error_rate)
+    inquest = await attribute(method, trajectory, oracle, clock=lambda: 0.0)
+    verdict = inquest.attribution.verdict
+    assert isinstance(verdict, Blame), verdict
+    return verdict
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 140).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n - 1))))
+async def test_an_honest_oracle_and_an_error_rate_of_0_find_any_step_in_log2_questions(
+    case: tuple[int, int],
+) -> None:
+    count, blamed = case
+    oracle = PartOracle(step=blamed)
+    verdict = await bisect(long_run(count), oracle, error_rate=0)
+    assert verdict.step == blamed
+    assert oracle.questions <= needed(count)
+
+
+@given(
+    st.lists(st.floats(0.001, 1), min_size=2, max_size=100),
+    st.integers(0, 99),
+)
+def test_no_belief_beforehand_can_make_certain_answers_take_longer(weights: list[float], place: int) -> None:
+    sought, questions = place % len(weights), 0
+    belief = blend(len(weights), list(enumerate(weights)), 0.999)
+    while not is_settled(belief, 0.9, 0):
+        first = split(belief, 0)
+        belief = answered(belief, first, is_among=sought < first, error_rate=0)
+        questions += 1
+    assert belief[sought] == 1
+    assert questions <= needed(len(weights))
+
+
+async def test_an_oracle_that_lies_as_often_as_told_is_seen_through_nine_times_in_ten() -> None:
+    """At 64 steps, 31 answers of which a fifth are lies leave no method much more than nine in ten."""
+    chance = random.Random(20_260_101)
+    right = {64: 0, 80: 0, 128: 0}
+    for count in right:
+        trajectory = long_run(count)
+        for _ in range(TRIALS):
+            oracle = PartOracle(step=chance.randrange(count), lies=0.2, chance=chance)
+            verdict = await bisect(trajectory, oracle, error_rate=0.2)
+            right[count] += verdict.step == oracle.step
+            assert oracle.questions < count / 2
+    assert min(right.values()) >= 0.85 * TRIALS
+    assert sum(right.values()) >= 0.9 * TRIALS * len(right)
+
+
+async def test_signals_shorten_the_search_for_what_they_point_at() -> None:
+    plain = [step(f"agent{n % 3}", f"did thing {n}") for n in range(64)]
+    trajectory = run(*plain[:20], step("agent1", "so 16 x 10 x 3 = 450"), *plain[21:])
+    hinted, blind = PartOracle(step=20), PartOracle(step=20)
+    await bisect(trajectory, hinted, error_rate=0.2)
+    await bisect(long_run(64), blind, error_rate=0.2)
+    assert hinted.questions < blind.questions
+
+
+async def test_the_verdict_says_how_sure_it_is_and_of_how_many_answers() -> None:
+    verdict = await bisect(long_run(16), PartOracle(step=5), error_rate=0.2)
+    assert verdict.step == 5
+    assert verdict.agent == "agent2"
+    assert verdict.confidence == 0.9
+    assert "answers" in verdict.reason
+    assert "20%" in verdict.reason
+
+
+async def test_a_question_that_comes_up_again_is_turned_round_and_then_drawn_afresh() -> None:
+    seen: dict[str, int] = {}
+
+    async def contradicting_itself(prompt: Prompt) -> Reply:
+        question = f"{prompt.messages[-1].content}{prompt.sample}"
+        seen[question] = seen.get(question, 0) + 1
+        return await oracle(prompt)
+
+    oracle = PartOracle(step=0, lies=0.5, chance=random.Random(3))
+    await attribute(Bisect(max_bytes=2_000), long_run(4), contradicting_itself, clock=lambda: 0.0)
+    assert oracle.questions > 6
+    assert set(seen.values()) == {1}
+
+
+async def test_questions_end_however_an_oracle_answers() -> None:
+    for count in (2, 10, 64, 150):
+        oracle = PartOracle(step=0, lies=0.5, chance=random.Random(count))
+        await bisect(long_run(count), oracle, error_rate=0.4)
+        assert oracle.questions <= most_questions(count)
+
+
+async def ask(*replies: str) -> tuple[Verdict, ScriptedModel]:
+    model = ScriptedModel(replies=replies)
+    method = Bisect(max_bytes=2_000, error_rate=0)
+    inquest = await attribute(method, long_run(4), model.complete, clock=lambda: 0.0)
+    return inquest.attribution.verdict, model
+
+
+async def test_an_unreadable_answer_is_asked_for_once_more_and_then_is_an_error() -> None:
+    verdict, model = await ask("hm", '{"answer": "yes"}', "Yes.")
+    assert isinstance(verdict, Blame)
+    assert len(model.prompts) == 3
+    verdict, _ = await ask("hm", "well")
+    assert isinstance(verdict, Abstention)
+    assert verdict.status is Status.ERROR
+
+
+async def test_one_step_needs_no_question() -> None:
+    verdict = await bisect(long_run(1), PartOracle(step=0), error_rate=0.2)
+    assert (verdict.step, verdict.confidence) == (0, 0.9)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 0.5, 1.0])
+def test_answers_worth_nothing_are_refused(rate: float) -> None:
+    with pytest.raises(ValueError, match="error rate"):
+        Bisect(max_bytes=100, error_rate=rate)

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from analyzer.attribution import Attributor
+from analyzer.errors import UnreadableInput
+from analyzer.features import FEATURES, VERSION, Table, featurise
+from analyzer.method import Prompt, Reply
+from analyzer.methods.ranker import concur, rank, ranking
+from analyzer.model_file import read_model, write_model
+from analyzer.ranker import STEP_COLUMNS, Panel, Ranker, Record, Tree, linear_shares, step_rows
+from semconv.model import Abstention, Blame, Ranked, Status, Trajectory
+from tests.runs import run, step
+
+RUN = run(
+    step("Planner", "the plan"), step("Coder", "a line of code"), step("Coder", "an error, sorry"), task="t"
+)
+PLACE = FEATURES.index("place")
+ERRORS = FEATURES.index("error_words")
+LATE = Tree(
+    feature=(PLACE, -1, -1), threshold=(1.5, 0.0, 0.0), left=(1, 0, 0), right=(2, 0, 0), value=(0.3, 0.1, 0.7)
+)
+
+
+def weights(**wanted: float) -> tuple[float, ...]:
+    return tuple(wanted.get(name, 0.0) for name in (*FEATURES, "record", "runs"))
+
+
+def ranker(panel: Panel | None = None, **fields: object) -> Ranker:
+    made = Ranker(
+        features_version=VERSION,
+        steps=panel or Panel(weights=weights(error_words=2.0)),
+        records={"planner": Record(runs=9, blamed=3), "coder": Record(runs=9, blamed=6)},
+        temperature=1.0,
+        systems=("acme",),
+        card={"labels": 9},
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def blame(verdict: object) -> Blame:
+    assert isinstance(verdict, Blame)
+    return verdict
+
+
+def test_a_tree_sends_a_row_down_to_its_leaf() -> None:
+    row = [0.0] * STEP_COLUMNS
+    assert LATE.read([*row[:PLACE], 1.5, *row[PLACE + 1 :]]) == 0.1
+    assert LATE.read([*row[:PLACE], 1.6, *row[PLACE + 1 :]]) == 0.7
+
+
+def test_the_steps_of_a_run_compete_for_one_blame() -> None:
+    shares = linear_shares((1.0,), [[0.0], [math.log(3)]])
+    assert [math.exp(share) for share in shares] == pytest.approx([0.25, 0.75])
+
+
+def test_the_two_learners_and_the_signals_are_heard_alike() -> None:
+    panel = Panel(weights=weights(error_words=2.0), trees=(LATE,), floor=0.001)
+    table = featurise(RUN)
+    rows = step_rows(table, {})
+    linear = [2.0 * row[ERRORS] for row in table.rows]
+    forest = [math.log(0.101), math.log(0.101), math.log(0.701)]
+    signals = [row[FEATURES.index("signals_log")] for row in table.rows]
+    mean = [sum(three) / 3 for three in zip(linear, forest, signals, strict=True)]
+    together = panel.opinion(rows)
+    assert [share - together[0] for share in together] == pytest.approx([one - mean[0] for one in mean])
+
+
+def test_a_run_does_not_testify_in_its_own_case() -> None:
+    table = Table(rows=((0.0,), (0.0,)), agents=("a", "b"))
+    records = {"a": Record(runs=1, blamed=1), "b": Record(runs=1, blamed=0)}
+    fresh = step_rows(table, {})
+    assert step_rows(table, records, own="a") == fresh
+    assert step_rows(table, records) != fresh
+
+
+def test_the_verdict_names_the_likeliest_step_and_what_the_model_was_trained_on() -> None:
+    verdict = blame(rank(ranker(), RUN))
+    assert (verdict.step, verdict.agent) == (2, "Coder")
+    assert "9 labelled runs of acme" in verdict.reason
+    assert "out of distribution" not in verdict.reason
+    assert sum(candidate.probability for candidate in verdict.ranking) == pytest.approx(1.0, abs=0.001)
+
+
+def test_on_a_system_it_has_never_seen_the_verdict_says_so_and_claims_little() -> None:
+    stranger = replace(RUN, steps=tuple(replace(s, agent=f"x-{s.agent}") for s in RUN.steps))
+    verdict = blame(rank(ranker(), stranger))
+    assert verdict.reason.startswith("out of distribution")
+    assert verdict.confidence <= 0.15 < blame(rank(ranker(), RUN)).confidence
+
+
+def test_a_model_of_other_features_is_not_used_and_nor_is_a_run_without_steps() -> None:
+    for verdict in (rank(ranker(features_version=VERSION + 1), RUN), rank(ranker(), replace(RUN, steps=()))):
+        assert isinstance(verdict, Abstention)
+        assert verdict.status is Status.ERROR
+
+
+def test_a_model_comes_back_from_its_file_as_it_was() -> None:
+    model = ranker(Panel(weights=weights(place=0.5), trees=(LATE,)))
+    assert read_model(write_model(model)) == model
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        (["format"], "pickle", "format"),
+        (["temperature"], 0, "no such number"),
+        (["temperature"], "NaN", "no such number"),
+        (["steps", "weights"], [1.0], "1 weights"),
+        (["steps", "trees", 0, "left"], [0, 0, 0], "do not lead on"),
+        (["steps", "trees", 0, "right"], [9, 0, 0], "do not lead on"),
+        (["steps", "trees", 0, "feature"], [10_000, -1, -1], "column 10000"),
+        (["steps", "trees", 0, "value"], [0.1, 0.2, 7], "no share"),
+        (["steps", "trees", 0, "value"], [0.1], "differ in length"),
+        (["records"], {"a": [1]}, "ValueError"),
+        (["steps"], None, "TypeError"),
+    ],
+)
+def test_a_file_that_could_not_be_used_is_refused_with_the_reason(
+    path: list[str | int], value: object, problem: str
+) -> None:
+    document = json.loads(write_model(ranker(Panel(weights=weights(place=1.0), trees=(LATE,)))))
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(UnreadableInput, match=problem):
+        read_model(json.dumps(document))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7", "{}", "[" * 100_000])
+def test_what_is_no_model_at_all_is_refused(text: str) -> None:
+    with pytest.raises(UnreadableInput, match="not a ranker"):
+        read_model(text)
+
+
+class ScriptedModel:
+    """Counts what it is asked, and always blames the same step."""
+
+    name = "scripted"
+    context_tokens = 100_000
+
+    def __init__(self, step: int) -> None:
+        self.asked = 0
+        self.step = step
+
+    def price(self, _prompt: Prompt) -> float | None:
+        return None
+
+    async def complete(self, _prompt: Prompt) -> Reply:
+        self.asked += 1
+        answer = {
+            "agent": RUN.steps[self.step].agent,
+            "step": self.step,
+            "reason": "it is",
+            "fix": "",
+            "mode": "other",
+            "evidence": [],
+            "ranking": [{"step": self.step, "agent": RUN.steps[self.step].agent, "probability": 0.9}],
+        }
+        return Reply(text=json.dumps(answer))
+
+
+async def test_by_name_without_a_trained_model_it_says_what_is_missing() -> None:
+    attribution = await Attributor(method="ranker")(RUN)
+    assert attribution.status is Status.ERROR
+    assert "blamespan train" in (attribution.error or "")
+
+
+async def test_auto_uses_it_at_home_and_signals_elsewhere() -> None:
+    auto = Attributor(ranker=ranker())
+    assert (await auto(RUN)).method == "ranker"
+    stranger: Trajectory = replace(RUN, steps=tuple(replace(s, agent="x") for s in RUN.steps))
+    assert (await auto(stranger)).method == "signals"
+
+
+async def test_auto_asks_no_model_whose_answer_could_not_change_the_ranking() -> None:
+    model = ScriptedModel(step=0)
+    sure = ranker(Panel(weights=weights(error_words=9.0)))
+    attribution = await Attributor(ranker=sure, model=model)(RUN)
+    assert (model.asked, attribution.method) == (0, "ranker")
+
+
+async def test_auto_pools_a_judge_with_a_ranker_in_doubt() -> None:
+    model = ScriptedModel(step=1)
+    in_doubt = ranker(Panel(weights=weights(error_words=0.1)))
+    attribution = await Attributor(ranker=in_doubt, model=model)(RUN)
+    assert (model.asked, attribution.method) == (1, "judge+ranker")
+    verdict = blame(attribution.verdict)
+    assert verdict.step == 1
+    alone = {c.step: c.probability for c in blame(rank(in_doubt, RUN)).ranking}
+    assert alone[1] < verdict.confidence < 0.9
+
+
+def test_where_the_ranker_overrules_the_judge_the_verdict_says_what_it_said() -> None:
+    sure = ranker(Panel(weights=weights(error_words=9.0)))
+    own = blame(rank(sure, RUN))
+    judged = Blame(
+        agent="Planner",
+        step=0,
+        reason="a poor plan",
+        confidence=0.9,
+        ranking=(Ranked(step=0, agent="Planner", probability=0.9),),
+    )
+    verdict = concur(sure, RUN, ranking(sure, RUN), judged)
+    assert verdict.step == own.step == 2
+    assert "the judge named step 0 of Planner: a poor plan" in verdict.reason

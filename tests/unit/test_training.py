@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analyzer.cli import run as blamespan
+from analyzer.conversation import Conversation, Label, read_conversation
+from analyzer.model_file import read_model, write_model
+from analyzer.ranker import Ranker, Record
+from analyzer.training import TrainingImpossible, _library, as_example, count_records, train
+from analyzer.validation import Labelled, across_systems, cross_validated, prepare
+
+pytest.importorskip("sklearn")
+
+WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
+
+
+def made(seed: int, subset: str = "one", blamed: str = "Coder") -> Conversation:
+    """A run in which one agent, in one of its turns, writes an error: that is the labelled step."""
+    draw = random.Random(seed)
+    speakers = ["Planner", *(draw.choice(("Planner", "Coder", "Reader")) for _ in range(5)), blamed]
+    wrong = draw.choice([place for place, name in enumerate(speakers) if name == blamed])
+    history = [
+        {
+            "name": name,
+            "content": " ".join(draw.choices(WORDS, k=6)) + (" error: wrong" if i == wrong else ""),
+        }
+        for i, name in enumerate(speakers)
+    ]
+    conversation = read_conversation({"history": history, "question": "?", "id": f"{subset}-{seed}"})
+    return replace(conversation, label=Label(agent=blamed, step=wrong), source="made", subset=subset)
+
+
+@pytest.fixture(scope="module")
+def labelled() -> tuple[Labelled, ...]:
+    return prepare([made(seed) for seed in range(24)])
+
+
+@pytest.fixture(scope="module")
+def ranker(labelled: tuple[Labelled, ...]) -> Ranker:
+    return train([one.example for one in labelled])
+
+
+def test_what_marks_the_labelled_steps_is_learned_and_found_again_in_unseen_runs(
+    labelled: tuple[Labelled, ...],
+) -> None:
+    scores = cross_validated(labelled, folds=2)
+    assert sum(score.step_right for score in scores) >= 0.8 * len(scores)
+
+
+def test_the_same_runs_and_seed_give_the_same_model(labelled: tuple[Labelled, ...], ranker: Ranker) -> None:
+    assert train([one.example for one in labelled]) == ranker
+
+
+def test_the_model_says_what_it_was_trained_on(ranker: Ranker) -> None:
+    assert ranker.systems == ("made/one",)
+    assert ranker.card["labels"] == 24
+    assert ranker.is_at_home(["planner", "coder"])
+    assert not ranker.is_at_home(["planner", "somebody", "else"])
+
+
+def test_the_right_answer_is_never_learned_from() -> None:
+    blind, told = made(1), made(1)
+    told = replace(told, trajectory=replace(told.trajectory, reference="alpha"))
+    assert as_example(blind) == as_example(told)
+
+
+def test_runs_without_a_usable_label_are_no_examples() -> None:
+    good = made(1)
+    for label in (
+        None,
+        Label(agent=None, step=1),
+        Label(agent="Coder", step=None),
+        Label(agent="a", step=99),
+    ):
+        assert as_example(replace(good, label=label)) is None
+
+
+def test_a_label_whose_agent_never_speaks_counts_for_who_acted_in_the_step() -> None:
+    run = made(1)
+    assert run.label is not None
+    example = as_example(replace(run, label=Label(agent="Nobody", step=run.label.step)))
+    assert example is not None
+    assert example.agent == "coder"
+
+
+def test_records_count_runs_and_blame(labelled: tuple[Labelled, ...]) -> None:
+    records = count_records([one.example for one in labelled])
+    assert records["coder"] == Record(runs=24, blamed=24)
+    assert records["planner"].blamed == 0
+
+
+def test_a_second_sources_label_of_a_conversation_is_no_second_run() -> None:
+    first = made(1)
+    again = replace(first, source="others", label=Label(agent="Planner", step=0))
+    twin = replace(first, label=Label(agent="Planner", step=0))
+    assert len(prepare([first, again])) == 1
+    assert len(prepare([first, twin])) == 2  # two runs of one source that happen to be alike
+
+
+def test_other_systems_are_judged_by_models_that_saw_none_of_their_runs() -> None:
+    runs = [made(seed) for seed in range(8)] + [made(seed, "two", "Reader") for seed in range(100, 108)]
+    labelled = prepare(runs)
+    assert len(across_systems(labelled)) == 16
+    assert across_systems(labelled[:8]) == ()
+
+
+def test_too_few_labels_are_refused_in_words() -> None:
+    with pytest.raises(TrainingImpossible, match="4 labelled runs: a ranker needs 5"):
+        train([one.example for one in prepare([made(seed) for seed in range(4)])])
+
+
+def test_a_missing_library_is_named_with_what_brings_it() -> None:
+    with pytest.raises(TrainingImpossible, match=r"needs no_such_library: pip install 'blamespan\[ranker\]'"):
+        _library("no_such_library")
+
+
+def write(path: Path, count: int) -> Path:
+    lines = []
+    for seed in range(count):
+        run = made(seed)
+        assert run.label is not None
+        history = [{"name": s.agent, "content": s.output} for s in run.trajectory.steps]
+        label = {"agent": run.label.agent, "step": run.label.step}
+        lines.append(json.dumps({"history": history, "question": "?", "label": label, "id": str(seed)}))
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_the_command_writes_a_model_and_its_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, out = write(tmp_path / "runs.jsonl", 15), tmp_path / "ranker.json"
+    options = ["--date", "2026-01-02", "--folds", "2", "--no-curve", "--format", "json"]
+    assert blamespan(["train", str(data), "--out", str(out), *options]) == 0
+    card = json.loads(capsys.readouterr().out)
+    assert (card["labels"], card["date"], card["folds"]) == (15, "2026-01-02", 2)
+    assert card["in_distribution"][-1]["n"] == 15
+    assert dict(read_model(out.read_text()).card) == {k: v for k, v in card.items() if k != "model"}
+
+
+def test_a_model_that_could_not_be_written_is_not_trained_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write(tmp_path / "runs.jsonl", 12)
+    assert blamespan(["train", str(data), "--out", str(tmp_path / "nowhere" / "ranker.json")]) == 2
+    error = capsys.readouterr().err
+    assert "no such folder" in error
+    assert "training" not in error
+
+
+def test_a_trained_model_answers_where_the_setting_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = write(tmp_path / "runs.jsonl", 12), tmp_path / "ranker.json"
+    assert blamespan(["train", str(data), "--out", str(out), "--folds", "2", "--no-curve"]) == 0
+    capsys.readouterr()
+    monkeypatch.setenv("BLAMESPAN_RANKER", str(out))
+    run = tmp_path / "run.json"
+    run.write_text(data.read_text().splitlines()[0])
+    assert blamespan(["attribute", str(run), "--format", "json"]) == 0
+    verdict = json.loads(capsys.readouterr().out)
+    assert verdict["method"] == "ranker"
+    assert "12 labelled runs" in verdict["reason"]
+
+
+def test_a_wanted_precision_leaves_the_less_sure_undetermined_and_needs_a_ranker(
+    tmp_path: Path, ranker: Ranker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write(tmp_path / "runs.jsonl", 1)
+    monkeypatch.setenv("BLAMESPAN_PRECISION", "0.9")
+    assert blamespan(["attribute", str(run)]) == 2
+    assert "BLAMESPAN_RANKER" in capsys.readouterr().err
+    never_right = replace(ranker, card={**ranker.card, "confidences": [[0.4, 0], [0.9, 0]]})
+    model = tmp_path / "ranker.json"
+    model.write_text(write_model(never_right))
+    monkeypatch.setenv("BLAMESPAN_RANKER", str(model))
+    blamespan(["attribute", str(run), "--format", "json"])
+    assert json.loads(capsys.readouterr().out)["status"] == "undetermined"
+    monkeypatch.setenv("BLAMESPAN_PRECISION", "0.5")
+    often_right = replace(ranker, card={**ranker.card, "confidences": [[0.01, 0], [0.02, 1], [0.9, 1]]})
+    model.write_text(write_model(often_right))
+    blamespan(["attribute", str(run), "--format", "json"])
+    assert json.loads(capsys.readouterr().out)["status"] == "attributed"
+
+
+def test_a_file_that_is_no_model_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write(tmp_path / "runs.jsonl", 1)
+    monkeypatch.setenv("BLAMESPAN_RANKER", str(run))
+    assert blamespan(["attribute", str(run)]) == 2
+    assert "not a ranker" in capsys.readouterr().err

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from analyzer.attribution import Attributor
+from analyzer.errors import ModelError, ModelFailure, UnknownMethod
+from analyzer.method import attribute
+from analyzer.methods import registered
+from analyzer.methods.judge import Judge
+from analyzer.methods.panel import Panel
+from analyzer.methods.votes import Sampled, combine
+from analyzer.rotation import Rotation
+from analyzer.scripted import ScriptedModel
+from semconv.model import Abstention, Blame, Ranked, Status, Verdict
+from tests.runs import run, step
+
+RUN = run(step("a", "first thing"), step("b", "second thing"), step("c", "third thing"), step("a", "fourth"))
+
+
+def reply(at: int, probability: float = 0.6, fix: str = "mend it") -> str:
+    return json.dumps(
+        {
+            "reason": f"because of {at}",
+            "step": at,
+            "fix": fix,
+            "evidence": [{"step": at, "quote": RUN.steps[at].output}],
+            "ranking": [{"step": at, "probability": probability}],
+        }
+    )
+
+
+def vote(at: int, probability: float, **fields: str) -> Blame:
+    agent = RUN.steps[at].agent
+    ranking = (Ranked(step=at, agent=agent, probability=probability),)
+    reason = fields.get("reason", "r")
+    fix = fields.get("fix", "")
+    return Blame(agent=agent, step=at, reason=reason, confidence=probability, fix=fix, ranking=ranking)
+
+
+def pooled(*verdicts: Verdict) -> Blame:
+    found = combine(verdicts, RUN)
+    assert isinstance(found, Blame)
+    return found
+
+
+FAILED = Abstention(status=Status.ERROR, reason="unreadable reply")
+UNSURE = Abstention(status=Status.UNDETERMINED, reason="cannot tell")
+
+
+def test_agreement_outvotes_one_voter_that_is_sure() -> None:
+    found = pooled(vote(0, 0.9), vote(2, 0.6, reason="weak"), vote(2, 0.7, reason="good", fix="do it"))
+    assert (found.step, found.agent) == (2, "c")
+    assert found.reason == "good. (2 of 3 votes name step 2)."
+    assert found.fix == "do it"
+    assert found.confidence == pytest.approx((0.6 + 0.7 + 0.1 / 3) / 3, abs=1e-3)
+    assert 0.9 < sum(each.probability for each in found.ranking) <= 1.001
+
+
+def test_voters_that_cannot_tell_take_confidence_and_failed_ones_only_are_told() -> None:
+    assert pooled(vote(1, 0.8), UNSURE).confidence == pytest.approx((0.8 + 0.25) / 2, abs=1e-3)
+    found = pooled(vote(1, 0.8), FAILED)
+    assert found.confidence == pytest.approx(0.8, abs=1e-3)
+    assert "1 more failed" in found.reason
+
+
+def test_without_a_blame_the_abstention_stands() -> None:
+    assert combine([FAILED, UNSURE], RUN) == UNSURE
+    assert combine([FAILED, FAILED], RUN) == FAILED
+    with pytest.raises(ValueError, match="at least one"):
+        combine([], RUN)
+
+
+async def test_samples_of_any_method_are_fresh_draws_and_pooled() -> None:
+    model = ScriptedModel(replies=["junk", reply(1), reply(2), reply(2)])
+    method = Sampled(method=Judge(max_bytes=9_999), samples=3)
+    inquest = await attribute(method, RUN, model.complete, clock=lambda: 0.0)
+    assert isinstance(inquest.attribution.verdict, Blame)
+    assert inquest.attribution.verdict.step == 2
+    assert inquest.attribution.method == "judge*3"
+    assert [prompt.sample for prompt in model.prompts] == [0, 0, 1_000, 2_000]
+
+
+async def test_each_model_of_a_rotation_casts_its_own_votes() -> None:
+    one, other = ScriptedModel(replies=[reply(1), reply(1)], name="one"), ScriptedModel(replies=[reply(2)])
+    rotation = Rotation(models=[one, other])
+    attribution = await Attributor(method="judge*3", model=rotation)(RUN)
+    assert isinstance(attribution.verdict, Blame)
+    assert attribution.verdict.step == 1
+    assert attribution.model == "one + scripted"
+    assert [prompt.sample for prompt in one.prompts] == [0, 1_000], "its first answer, then a fresh one"
+    assert [prompt.sample for prompt in other.prompts] == [0]
+    assert rotation.context_tokens == 128_000
+
+
+async def test_a_model_that_is_gone_is_an_error_and_no_vote() -> None:
+    gone = ScriptedModel(replies=[ModelError("gone", kind=ModelFailure.CONNECTION)])
+    attribution = await Attributor(method="judge*2", model=gone)(RUN)
+    assert attribution.status is Status.ERROR
+
+
+@pytest.mark.parametrize("name", ["judge*", "judge*0", "judge*99", "judge*x", "signals*3", "nobody*3"])
+def test_votes_that_make_no_sense_are_refused(name: str) -> None:
+    with pytest.raises(UnknownMethod, match="expected one of"):
+        registered(name)
+
+
+async def panel(*replies: str) -> tuple[Verdict, ScriptedModel]:
+    model = ScriptedModel(replies=replies)
+    inquest = await attribute(Panel(max_bytes=9_999), RUN, model.complete, clock=lambda: 0.0)
+    return inquest.attribution.verdict, model
+
+
+async def test_two_experts_that_agree_need_no_arbiter() -> None:
+    verdict, model = await panel(reply(1), reply(1))
+    assert isinstance(verdict, Blame)
+    assert verdict.step == 1
+    plain, counterfactual = (prompt.messages[-1].content for prompt in model.prompts)
+    assert plain != counterfactual
+    assert "predict how the run would then have gone on" in counterfactual
+
+
+async def test_an_arbiter_decides_where_they_differ_and_all_three_say_how_sure_that_is() -> None:
+    verdict, model = await panel(reply(1), reply(2), reply(2, 0.8))
+    assert isinstance(verdict, Blame)
+    assert (verdict.step, verdict.fix) == (2, "mend it")
+    assert 0.4 < verdict.confidence < 0.6
+    asked = model.prompts[2].messages[-1].content
+    assert asked.index("- step 1: because of 1") < asked.index("- step 2: because of 2")
+    assert sum(each.probability for each in verdict.ranking) <= 1.001
+
+
+async def test_without_a_readable_arbiter_the_experts_are_pooled() -> None:
+    verdict, _ = await panel(reply(1, 0.8), reply(2, 0.5), "hm", "hm")
+    assert isinstance(verdict, Blame)
+    assert verdict.step == 1
+
+
+async def test_one_unreadable_expert_leaves_the_other() -> None:
+    verdict, model = await panel("hm", "hm", reply(2))
+    assert isinstance(verdict, Blame)
+    assert verdict.step == 2
+    assert len(model.prompts) == 3
