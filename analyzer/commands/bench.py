@@ -41,7 +41,7 @@ def bench(
     datasets: Annotated[
         list[Path],
         typer.Argument(
-            metavar="DATASET…",
+            metavar="DATASET",
             help="Labelled runs: JSON lines, one JSON document, or a folder of them; gzip or not.",
             show_default=False,
         ),

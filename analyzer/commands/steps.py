@@ -21,7 +21,7 @@ LogsOption = Annotated[
 FilesArgument = Annotated[
     list[Path],
     typer.Argument(
-        metavar="FILE…",
+        metavar="FILE",
         help="OTLP (JSON, JSON lines, protobuf), Jaeger JSON, Tempo JSON or a conversation log;"
         " told by content, gzip or not; `-` reads standard input.",
         show_default=False,

@@ -30,7 +30,7 @@ def train(
     datasets: Annotated[
         list[Path],
         typer.Argument(
-            metavar="DATASET…",
+            metavar="DATASET",
             help="Labelled runs of your own system: JSON lines, one JSON document, or a folder of them.",
             show_default=False,
         ),
