@@ -220,6 +220,19 @@ def test_prose_leaves_as_the_policy_says(clean: object, explanation: str | None)
     assert log.event.attributes.get("gen_ai.evaluation.explanation") == explanation
 
 
+def test_what_a_provider_said_of_its_failure_goes_into_no_span() -> None:
+    told = "signals, because judge failed: 401 Incorrect key sk-proj-abcdefghijklmnop1234"
+    fallen = replace(judgement(), attribution=replace(judgement().attribution, fallback=told))
+    for carrier in carriers(fallen, RUN, CarrierPolicy(clean=keep)):
+        assert carrier.attributes["blamespan.failure.fallback"] == "signals, because judge failed"
+
+
+def test_a_span_at_the_end_of_time_gets_a_carrier_all_the_same() -> None:
+    late = replace(SPANS[1], start_ns=2**64 - 1, end_ns=2**64 - 1)
+    decisive, _ = carriers(judgement(), Trace(spans=(SPANS[0], late)), CarrierPolicy())
+    assert (decisive.start_ns, decisive.end_ns) == (2**64 - 1001, 2**64 - 1)
+
+
 def test_strings_stay_under_what_tempo_cuts() -> None:
     long = replace(BLAME, reason="ä" * 5_000)
     text = decisive_attributes(judgement(long), CarrierPolicy())["blamespan.failure.explanation"]

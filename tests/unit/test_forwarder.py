@@ -238,6 +238,22 @@ async def test_a_signal_without_service_is_said_once_and_dropped(
     assert at.counts(Signal.METRICS).rejected == 5
 
 
+async def test_traces_wait_out_an_ingress_that_knows_no_such_path(tmp_path: Path) -> None:
+    backend = MemoryExporter([NoSuchService(reason="404 page not found")] * 3)
+    async with bench(tmp_path, backend) as at:
+        await at.store(many_spans(2))
+    assert len(backend.requests) == 4
+    assert (at.counts().forwarded, at.counts().rejected) == (2, 0)
+
+
+async def test_what_the_backend_took_before_it_takes_again(tmp_path: Path) -> None:
+    backend = MemoryExporter([Delivered(), NoSuchService(reason="404 page not found")])
+    async with bench(tmp_path, backend) as at:
+        for _ in range(2):
+            await at.store(metric_request([1]), signal=Signal.METRICS)
+    assert (at.counts(Signal.METRICS).forwarded, at.counts(Signal.METRICS).rejected) == (2, 0)
+
+
 async def test_a_signal_without_service_is_tried_again_later(tmp_path: Path) -> None:
     backend = MemoryExporter([NoSuchService(reason="not now")])
     async with bench(tmp_path, backend) as at:
