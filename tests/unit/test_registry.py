@@ -22,6 +22,8 @@ def registry() -> Registry:
 
 
 def test_generated_files_are_fresh(registry: Registry) -> None:
+    if not (generate.ROOT / "docs").is_dir():
+        pytest.skip("the reference page lies in the checkout; a built wheel holds only the packages")
     assert generate.stale(registry, generate.ROOT) == []
 
 
