@@ -33,7 +33,7 @@ from collector_processor.loops import own_listener
 from collector_processor.otlp import Exporter, Signal
 from collector_processor.pipeline import Pipeline, PipelineLimits
 from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver
-from collector_processor.runstore import RunStore, StoredVerdict
+from collector_processor.runstore import RunStore, StoredVerdict, StoreError
 from collector_processor.settings import Address, Settings, SettingsError, WriteBack
 
 logger = logging.getLogger(__name__)
@@ -281,7 +281,10 @@ class _Service:
     async def _expire(self, journal: Journal, examiner: Examiner, store: RunStore) -> None:
         while True:
             journal.expire(time.time_ns())
-            await examiner.in_db(store.prune, MAX_VERDICTS)
+            try:
+                await examiner.in_db(store.prune, MAX_VERDICTS)
+            except StoreError as error:
+                logger.warning("old verdicts cannot be pruned", extra={"reason": str(error)})
             await asyncio.sleep(_EXPIRE_EVERY_S)
 
     def _drained(self, drain: Callable[[float], Awaitable[None]], *, share: float = 1.0) -> None:

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Final
 
 from collector_processor.otlp import Delivered, Exporter, SendOutcome, Signal, Tenant, TryLater
-from collector_processor.runstore import Outgoing
+from collector_processor.runstore import Outgoing, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -103,8 +103,16 @@ class OutboxDelivery:
         entries = await self._read(self.signal, self._paused())
         for entry in entries:
             if entry.tenant not in self._paused() and await self._send(entry):
-                await self._forget([entry.id])
+                await self._strike_out(entry)
         return bool(entries)
+
+    async def _strike_out(self, entry: Outgoing) -> None:
+        """Forget what is delivered; where the disk refuses that, it goes once more after a pause."""
+        try:
+            await self._forget([entry.id])
+        except StoreError as error:
+            logger.warning("delivered verdict cannot be struck out", extra={"reason": str(error)})
+            self._pauses[entry.tenant] = _Pause(self._now() + LONGEST_WAIT_S, LONGEST_WAIT_S)
 
     def _paused(self) -> AbstractSet[Tenant]:
         now = self._now()

@@ -101,7 +101,10 @@ class Commit:
     outgoing: tuple[Outgoing, ...] = ()
     rewrites: tuple[tuple[int, bytes], ...] = ()
     """Held journal rows and the bytes that leave in their place (hold mode)."""
-    run_keys: tuple[tuple[TraceKey, str], ...] = ()
+
+
+class StoreError(CollectorError):
+    """The disk refuses (full, read-only); nothing of the transaction was kept, and it may be tried again."""
 
 
 class RunStore:
@@ -147,12 +150,12 @@ class RunStore:
                 [(out.tenant, out.signal, out.body) for out in commit.outgoing],
             )
             self._db.executemany("INSERT OR REPLACE INTO rewrite VALUES (?, ?)", commit.rewrites)
-            self.remember_keys(commit.run_keys)
 
     def remember_keys(self, keys: Iterable[tuple[TraceKey, str]]) -> None:
         """Note that a trace carries these run keys."""
         rows = [(key.tenant, name, key.trace_id) for key, name in keys]
-        self._db.executemany("INSERT OR IGNORE INTO run_key VALUES (?, ?, ?)", rows)
+        with self._transaction():  # one flush to the disk, not one a key
+            self._db.executemany("INSERT OR IGNORE INTO run_key VALUES (?, ?, ?)", rows)
 
     def siblings(self, key: TraceKey, names: Iterable[str]) -> frozenset[TraceId]:
         """Return the other traces that carry one of these run keys."""
@@ -241,13 +244,18 @@ class RunStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
         try:
+            self._db.execute("BEGIN IMMEDIATE")
             yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
+            self._db.execute("COMMIT")
+        except BaseException as error:
+            # A full disk shows at COMMIT too, and SQLite may have rolled back by itself: left
+            # open, the transaction would fail every later one until a restart.
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError):
+                raise StoreError(f"the store cannot write: {error}") from error
             raise
-        self._db.execute("COMMIT")
 
     def _insert(self, verdict: StoredVerdict) -> None:
         self._db.execute(

@@ -19,7 +19,7 @@ from collector_processor.otlp import (
     Tenant,
     TryLater,
 )
-from collector_processor.runstore import Outgoing
+from collector_processor.runstore import Outgoing, StoreError
 
 ACME, BETA = Tenant("x-scope-orgid=acme"), Tenant("x-scope-orgid=beta")
 BUSY = TryLater(reason="busy")
@@ -32,6 +32,7 @@ class Outbox:
         self.entries: list[Outgoing] = []
         self.exporter = MemoryExporter(outcomes)
         self.now = 0.0
+        self.disk_is_full = False
         exporters = {Signal.TRACES: self.exporter} if has_backend else {}
         self.delivery = OutboxDelivery(
             Signal.TRACES, read=self.read, forget=self.forget, exporters=exporters, now=lambda: self.now
@@ -45,6 +46,8 @@ class Outbox:
         return [one for one in self.entries if one.signal is signal and one.tenant not in skip]
 
     async def forget(self, ids: list[int]) -> None:
+        if self.disk_is_full:
+            raise StoreError("the store cannot write: database or disk is full")
         self.entries = [one for one in self.entries if one.id not in ids]
 
     def taken(self) -> list[str]:
@@ -70,6 +73,17 @@ async def test_an_entry_stays_until_the_backend_has_taken_it() -> None:
     outbox.now = FIRST_WAIT_S
     await outbox.delivery.send_some()
     assert (outbox.taken(), outbox.entries) == (["a"], [])
+
+
+async def test_a_full_disk_neither_ends_the_loop_nor_floods_the_backend() -> None:
+    outbox = Outbox()
+    outbox.add("a")
+    outbox.disk_is_full = True
+    assert await outbox.delivery.send_some()
+    assert not await outbox.delivery.send_some()
+    outbox.now, outbox.disk_is_full = LONGEST_WAIT_S, False
+    assert await outbox.delivery.send_some()
+    assert (outbox.taken(), outbox.entries) == (["a", "a"], [])
 
 
 async def test_the_same_bytes_are_sent_again_after_a_crash_before_the_striking_out() -> None:

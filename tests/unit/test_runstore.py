@@ -11,7 +11,7 @@ import pytest
 
 from collector_processor.assembler import TraceKey
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant
-from collector_processor.runstore import Commit, Outgoing, RunStore, StoredVerdict
+from collector_processor.runstore import Commit, Outgoing, RunStore, StoredVerdict, StoreError
 from semconv.model import SpanId, TraceId
 
 KEY = TraceKey(NO_TENANT, TraceId("a" * 32))
@@ -119,6 +119,19 @@ def test_the_store_keeps_the_newest_and_forgets_the_rest(store: RunStore) -> Non
     assert [store.analyses(key)[0] for key in keys] == [0] * 8 + [1] * 12
     assert store.siblings(keys[19], [f"trace:{keys[7].trace_id}"]) == frozenset()
     assert store.siblings(keys[19], [f"trace:{keys[8].trace_id}"]) == {keys[8].trace_id}
+
+
+def test_a_full_disk_refuses_with_words_and_what_comes_after_it_is_kept(store: RunStore) -> None:
+    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+    store._db.execute(f"PRAGMA max_page_count={pages}")
+    large = replace(VERDICT, document="x" * 100_000)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="full"):
+            store.commit(Commit(analysed=((KEY, 3),), verdicts=(large,)))
+    assert store.analyses(KEY) == (0, -1)
+    store._db.execute("PRAGMA max_page_count=1000000")
+    store.commit(Commit(analysed=((KEY, 3),), verdicts=(large,)))
+    assert store.analyses(KEY) == (1, 3)
 
 
 def test_a_file_that_is_no_store_is_refused_with_words(tmp_path: Path) -> None:
