@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from semconv.dialects.support import Support
 from semconv.dialects.surroundings import Surroundings
 from semconv.model import AgentSource, Outcome, OutcomeSource, Span
 
@@ -118,3 +119,5 @@ class Dialect:
     name: str
     read: Read
     """Returns ``None`` for a span that is not of this dialect. Never raises on odd content."""
+    support: tuple[Support, ...] = ()
+    """What frameworks tell in it, one entry a framework and instrumentation."""
