@@ -383,6 +383,7 @@ class SegmentDirectory:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self.path / _NEXT_FILE)
+        _flush_names(self.path)
 
     def sweep(self) -> None:
         """Remove what a kill in the middle of a deletion has left."""
@@ -394,3 +395,12 @@ class SegmentDirectory:
         """Rename a damaged segment, so that it is kept and never opened again."""
         for path in self.path.glob(f"{number:08}{_SUFFIX}*"):
             path.rename(path.with_name(f"{path.name}.damaged"))
+
+
+def _flush_names(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk; a file's own flush does not promise that."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

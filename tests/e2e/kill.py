@@ -1,5 +1,7 @@
 """Kill the service again and again in the middle of its work: ``python -m tests.e2e.kill --rounds 200``.
 
+With ``--power-loss`` the disk keeps what was flushed, and of the rest any part (tests/e2e/power).
+
 Each process is killed at a random instant, one in five while it starts; the next
 takes over its data directory, perhaps in the other write-back mode. At the end
 everything is compared with what a backend in this process received.
@@ -27,6 +29,7 @@ from tests.backends.supervise import BackendError, wait_until
 from tests.e2e.backend import grpc_backend
 from tests.e2e.killing import Agents, Kind, Run, Services
 from tests.e2e.line import Line
+from tests.e2e.power.cut import PowerSupply
 from tests.e2e.raw import raw_spans
 from tests.e2e.spans import Placed, placed
 
@@ -60,11 +63,11 @@ class Outcome:
         )
 
 
-def kill_again_and_again(rounds: int, seed: int, folder: Path) -> Outcome:
+def kill_again_and_again(rounds: int, seed: int, folder: Path, supply: PowerSupply | None = None) -> Outcome:
     """Do it, and return what there is to compare once everything has come to rest."""
     chance, agents = random.Random(seed), Agents(seed)
     with grpc_backend() as backend:
-        services = Services(folder=folder, backend=backend, agents=agents)
+        services = Services(folder=folder, backend=backend, agents=agents, supply=supply)
         with agents.at_work():
             for number in range(rounds):
                 _one_round(services, chance, number)
@@ -81,17 +84,24 @@ def kill_again_and_again(rounds: int, seed: int, folder: Path) -> Outcome:
     )
 
 
+def supply_of(folder: Path) -> PowerSupply:
+    """Return the power supply of services whose data lie in ``folder``."""
+    return PowerSupply(folder=folder / "data", scratch=folder)
+
+
 def _one_round(services: Services, chance: random.Random, number: int) -> None:
     kind = Kind(hold=bool(number & 1), fickle=bool(number & 2))
     if chance.random() < 0.2:
         after_s = chance.uniform(SHORTEST_S, STARTING_S)
         services.kill_while_it_starts(kind, after_s)
+        services.lose_power(chance)
         _say(f"round {number}: killed {after_s:.3f} s after its start ({kind})")
         return
     after_s = chance.uniform(SHORTEST_S, LONGEST_S)
     with services.serving(kind) as line:
         time.sleep(after_s)
         line.server.kill()
+    services.lose_power(chance)
     _say(f"round {number}: killed after {after_s:.3f} s of service ({kind})")
 
 
@@ -206,12 +216,14 @@ def _misplaced(verdict: StoredVerdict, current: Sequence[Placed]) -> Iterator[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--power-loss", action="store_true", help="lose what was not flushed, too")
     parser.add_argument("--seed", type=int, default=None, help="default: from the clock")
     arguments = parser.parse_args()
     seed = int(time.time()) if arguments.seed is None else arguments.seed
     with tempfile.TemporaryDirectory() as folder:
         _say(f"seed {seed}")
-        outcome = kill_again_and_again(arguments.rounds, seed, Path(folder))
+        supply = supply_of(Path(folder)) if arguments.power_loss else None
+        outcome = kill_again_and_again(arguments.rounds, seed, Path(folder), supply)
     _say(outcome.summary())
     found = faults(outcome)
     for fault in found[:20]:

@@ -22,6 +22,7 @@ from semconv.model import Span, TraceId
 from tests.backends.supervise import running
 from tests.e2e.backend import Backend
 from tests.e2e.line import Line, environment
+from tests.e2e.power.cut import PowerSupply
 from tests.e2e.raw import odd_span, plain_span, wrap
 from tests.e2e.traffic import Doors, Way, send
 from tests.factories import agent, chat, tool, workflow
@@ -154,7 +155,19 @@ class Services:
     folder: Path
     backend: Backend
     agents: Agents
+    supply: PowerSupply | None = None
+    """Where it is the power that fails, not only the process."""
     started: int = 0
+
+    @property
+    def data(self) -> Path:
+        """What they share."""
+        return self.folder / "data"
+
+    def lose_power(self, chance: random.Random) -> None:
+        """Leave of the last process's writes what a power cut might, where the power fails at all."""
+        if self.supply is not None:
+            self.supply.cut(chance)
 
     @contextmanager
     def serving(self, kind: Kind) -> Iterator[Line]:
@@ -185,13 +198,15 @@ class Services:
 
     def _next(self, kind: Kind) -> tuple[list[str], dict[str, str], Path]:
         self.started += 1
-        command = [*(FICKLE if kind.fickle else SERVE), str(self.folder / "data")]
+        command = [*(FICKLE if kind.fickle else SERVE), str(self.data)]
         environ = environment(
             forward_endpoint=self.backend.url,
             write_back="hold" if kind.hold else "late",
             hold_max=HOLD_MAX_MS,
             PYTHONPATH=os.pathsep.join(sys.path),
         )
+        if self.supply is not None:
+            environ |= self.supply.switch_on()
         return command, environ, self.folder / f"serve-{self.started}.log"
 
 

@@ -1,24 +1,42 @@
-"""Acknowledged means durable, and one run gets one verdict, whenever the process dies."""
+"""Acknowledged means durable, and one run gets one verdict, whenever the process dies or the power fails."""
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.kill import faults, kill_again_and_again
+from tests.backends.fixtures import REQUIRE
+from tests.e2e.kill import faults, kill_again_and_again, supply_of
+from tests.e2e.power.cut import PowerSupply
 
 ROUNDS = 20
+needs_compiler = pytest.mark.skipif(
+    shutil.which("cc") is None and os.environ.get(REQUIRE) != "true",
+    reason="recording what a process writes needs a C compiler",
+)
 
 
-@pytest.mark.timeout(300)
-def test_nothing_acknowledged_is_lost_and_no_run_is_judged_twice_by_kill_9(tmp_path: Path) -> None:
+def _is_kept(folder: Path, supply: PowerSupply | None = None) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
-    outcome = kill_again_and_again(ROUNDS, seed, tmp_path)
+    outcome = kill_again_and_again(ROUNDS, seed, folder, supply)
     print(outcome.summary())
     assert faults(outcome) == []
     whole = [run for run in outcome.runs if run.is_whole]
     assert sum(run.fails for run in whole) > ROUNDS
     assert any(not run.is_whole for run in outcome.runs)  # else nobody was hit in the middle
+
+
+@pytest.mark.timeout(300)
+def test_nothing_acknowledged_is_lost_and_no_run_is_judged_twice_by_kill_9(tmp_path: Path) -> None:
+    _is_kept(tmp_path)
+
+
+@needs_compiler
+@pytest.mark.timeout(300)
+def test_nothing_acknowledged_is_lost_and_no_run_is_judged_twice_by_a_power_cut(tmp_path: Path) -> None:
+    _is_kept(tmp_path, supply_of(tmp_path))
