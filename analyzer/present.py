@@ -46,7 +46,7 @@ _TITLES: Final[Mapping[Status, tuple[str, str]]] = {
     Status.UNDETERMINED: ("yellow", "Undetermined"),
     Status.ERROR: ("magenta", "Could not analyse"),
 }
-_BAD_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+_BAD_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cn", "Cs", "Co", "Zl", "Zp"})
 
 
 def plain(text: str, limit: int = _HEAD) -> str:

@@ -1,0 +1,233 @@
+"""What is fuzzed: each target takes any bytes and knows what must hold whatever they are.
+
+Hypothesis runs them in the default tests (``test_fuzz.py``), atheris by
+``python -m tests.bench.fuzz``. A target raises nothing but what it found wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from analyzer.errors import UnreadableInput
+from analyzer.method import Reply
+from analyzer.methods.criteria import read_rulings
+from analyzer.methods.free_text import objects, read_answer
+from analyzer.methods.judge import blame, read_reply
+from analyzer.methods.signals import weigh
+from analyzer.present import plain
+from analyzer.recordings import read_recording
+from analyzer.render import render
+from collector_processor.decode import decode, decode_logs
+from collector_processor.encode import encode
+from collector_processor.otlp import MalformedRequestError, Signal
+from collector_processor.otlp.from_json import to_protobuf
+from collector_processor.rebuild import rebuild
+from collector_processor.receivers.decompression import decompress
+from collector_processor.receivers.refusal import TurnedAwayError
+from collector_processor.redaction import redact
+from collector_processor.survey import drop_invalid, extract, item_count, survey, survey_signal, without
+from collector_processor.wire import append_attributes, drop_oversize, halve, split_by_size
+from semconv.model import Blame
+from tests.runs import run, step, tool
+from tests.security.mutations import mutate, mutate_json
+
+_SIGNALS: Final = tuple(Signal)
+_LIMIT: Final = 1 << 16
+_ENCODINGS: Final = ("gzip", "deflate", "zstd", "identity", "x-gzip")
+_RUN: Final = run(
+    step("planner", "Look it up."), tool("clerk", "16 GPUs"), step("analyst", "16 x 10 x 3 = 450"), task="sum"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A function under fire, and how a good input is made into a hostile one."""
+
+    run: Callable[[bytes], None]
+    mutate: Callable[[bytes, Random], bytes]
+    is_json: bool = False
+
+
+def survey_target(data: bytes) -> None:
+    """Every item is counted once, whoever counts."""
+    signal, body = _SIGNALS[data[0] % 3] if data else Signal.TRACES, data[1:]
+    try:
+        found = survey_signal(signal, body)
+    except MalformedRequestError:
+        return
+    assert item_count(signal, body) == found.item_count + found.invalid
+    assert sum(note.span_count for note in found.traces) <= found.item_count
+    if signal is Signal.TRACES:
+        _agrees_with_protobuf(body, found.item_count + found.invalid)
+        kept, dropped = drop_invalid(body)
+        assert dropped == found.invalid
+        again = survey(kept)
+        assert (again.item_count, again.invalid) == (found.item_count, 0)
+
+
+def _agrees_with_protobuf(body: bytes, count: int) -> None:
+    try:
+        request = ExportTraceServiceRequest.FromString(body)
+    except DecodeError:
+        return
+    assert count == sum(len(scope.spans) for group in request.resource_spans for scope in group.scope_spans)
+
+
+def wire_target(data: bytes) -> None:
+    """Cutting loses nothing and invents nothing."""
+    signal, body = _SIGNALS[data[0] % 3] if data else Signal.TRACES, data[1:]
+    limit = data[0] * 4 + 1 if data else 1
+    try:
+        count = item_count(signal, body)
+    except MalformedRequestError:
+        return
+    assert sum(item_count(signal, piece) for piece in split_by_size(body, limit)) == count
+    halves = halve(body)
+    if halves:
+        assert sum(item_count(signal, half) for half in halves) == count
+    if signal is Signal.METRICS:
+        return
+    with suppress(MalformedRequestError):
+        names = [note.trace_id for note in survey_signal(signal, body).traces][:2]
+        taken, left = extract(signal, body, names), without(signal, body, names)
+        assert item_count(signal, taken) + item_count(signal, left) == count
+    kept, dropped = drop_oversize(body, limit)
+    assert item_count(signal, kept) + dropped == count
+    if signal is Signal.TRACES:
+        changed = append_attributes(body, "01" * 16, "02" * 8, b"\x4a\x02\x0a\x00")
+        assert item_count(signal, changed) == count
+
+
+def decode_target(data: bytes) -> None:
+    """What can be decoded can be encoded, and decoded to as many again."""
+    with suppress(MalformedRequestError):
+        decode_logs(data)
+    try:
+        decoded = decode(data)
+    except MalformedRequestError:
+        return
+    again = decode(encode(decoded.spans))
+    assert [span.span_id for span in sorted(again.spans, key=_by_id)] == sorted(
+        span.span_id for span in decoded.spans
+    )
+    assert again.rejected == 0
+
+
+def _by_id(span: object) -> str:
+    return str(getattr(span, "span_id", ""))
+
+
+def slow_lane_target(data: bytes) -> None:
+    """Whatever decodes is rebuilt, weighed, and written into a prompt."""
+    try:
+        runs = rebuild((data,), (data,))
+    except MalformedRequestError:
+        return
+    for found in runs:
+        trajectory = found.trajectory
+        assert [one.index for one in trajectory.steps] == list(range(len(trajectory.steps)))
+        verdict = weigh(trajectory)
+        if isinstance(verdict, Blame):
+            assert trajectory.steps[verdict.step].agent == verdict.agent
+        shown = render(trajectory, max_bytes=4_000)
+        lines = [line for line in shown.text.split("\n") if line.startswith(shown.marker)]
+        assert lines
+        assert lines[-1].endswith("end of the run")
+
+
+def from_json_target(data: bytes) -> None:
+    """JSON becomes a request that the fast lane reads, or is malformed."""
+    signal, body = _SIGNALS[data[0] % 3] if data else Signal.TRACES, data[1:]
+    try:
+        converted = to_protobuf(signal, body)
+    except MalformedRequestError as error:
+        _is_a_sentence(str(error))
+        return
+    survey_signal(signal, converted)
+
+
+def _is_a_sentence(reason: str) -> None:
+    assert 0 < len(reason) < 600
+    assert "\n" not in reason
+
+
+def recordings_target(data: bytes) -> None:
+    """A file is one of the formats, or is told to be none in a sentence."""
+    try:
+        recording = read_recording(data)
+    except UnreadableInput as error:
+        _is_a_sentence(str(error))
+        return
+    for conversation in recording.conversations:
+        weigh(conversation.trajectory)
+    for signal, body in recording.requests:
+        item_count(signal, body)
+
+
+def replies_target(data: bytes) -> None:
+    """A model's answer never makes a verdict on a step that is not there."""
+    text = data.decode("utf-8", "surrogateescape")
+    read_answer(text)
+    objects(text)
+    reply = Reply(text=text)
+    read_rulings(reply, _RUN, (0, 2))
+    answer = read_reply(reply, _RUN)
+    if not isinstance(answer, str):
+        verdict = blame(_RUN, answer)
+        assert _RUN.steps[verdict.step].agent == verdict.agent
+        assert 0 <= verdict.confidence <= 1
+
+
+def unpack_target(data: bytes) -> None:
+    """No more comes out than the limit, whatever the body promises."""
+    encoding = _ENCODINGS[data[0] % len(_ENCODINGS)] if data else "gzip"
+    try:
+        assert len(decompress(data[1:], encoding, _LIMIT)) <= _LIMIT
+    except (MalformedRequestError, TurnedAwayError):
+        return
+
+
+def text_target(data: bytes) -> None:
+    """Text is cleaned for a terminal and of secrets without falling over."""
+    text = data.decode("utf-8", "surrogateescape")
+    shown = plain(text, 200)
+    assert len(shown) <= 200
+    assert shown.isprintable()
+    cleaned = redact(text)
+    assert len(cleaned) <= 4 * len(text) + 100
+
+
+def _after_first(change: Callable[[bytes, Random], bytes]) -> Callable[[bytes, Random], bytes]:
+    def change_the_rest(data: bytes, chance: Random) -> bytes:
+        return bytes((chance.randrange(256),)) + change(data[1:], chance)
+
+    return change_the_rest
+
+
+TARGETS: Final[Mapping[str, Target]] = {
+    "survey": Target(run=survey_target, mutate=_after_first(mutate)),
+    "wire": Target(run=wire_target, mutate=_after_first(mutate)),
+    "decode": Target(run=decode_target, mutate=mutate),
+    "slow-lane": Target(run=slow_lane_target, mutate=mutate),
+    "from-json": Target(run=from_json_target, mutate=_after_first(mutate_json), is_json=True),
+    "recordings": Target(run=recordings_target, mutate=mutate_json, is_json=True),
+    "replies": Target(run=replies_target, mutate=mutate_json, is_json=True),
+    "unpack": Target(run=unpack_target, mutate=_after_first(mutate)),
+    "text": Target(run=text_target, mutate=mutate),
+}
+
+
+def replies_seed() -> bytes:
+    """Return an answer as a judge should give it."""
+    evidence = [{"step": 2, "quote": "= 450"}]
+    ranking = [{"step": 2, "probability": 0.9}]
+    document = {"reason": "480", "step": 2, "agent": "analyst", "evidence": evidence, "ranking": ranking}
+    return json.dumps(document).encode()
