@@ -75,6 +75,7 @@ class SegmentFile:
         """
         self.number: Final = number
         self.path: Final = path
+        self._is_relaxed = False
         self._db: Final = sqlite3.connect(
             path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000
         )
@@ -113,6 +114,7 @@ class SegmentFile:
 
         What a power cut takes then is at most a change of state, done again after a restart.
         """
+        self._is_relaxed = True
         self._db.execute("PRAGMA synchronous=NORMAL")
 
     @property
@@ -133,7 +135,7 @@ class SegmentFile:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing, durable when it ends."""
+        """All or nothing; durable when it ends, but for a relaxed segment."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -142,6 +144,17 @@ class SegmentFile:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+
+    @contextmanager
+    def durable_transaction(self) -> Iterator[None]:
+        """All or nothing, durable when it ends even in a relaxed segment."""
+        self._db.execute("PRAGMA synchronous=FULL")
+        try:
+            with self.transaction():
+                yield
+        finally:
+            if self._is_relaxed:
+                self.relax()
 
     # Writing: inside a transaction.
 

@@ -7,7 +7,8 @@ and throughput grows with load instead of falling.
 New rows and their acknowledgement go first. Changes of state are collected and
 ride along with the next commit of rows, or go by themselves after a moment:
 losing some in a crash means that rows are forwarded twice, never that one is
-lost.
+lost. Letting held rows go is durable before it is done: they must not be sent
+again as something else.
 """
 
 from __future__ import annotations
@@ -271,7 +272,8 @@ class JournalWriter:
     def _settle_segment(self, number: int) -> None:
         try:
             file = self._file(number)
-            with file.transaction():
+            lets_go = any(_lets_go(command) for command in self._soon.get(number, ()))
+            with file.durable_transaction() if lets_go else file.transaction():
                 commands = self._apply_soon(file)
         except sqlite3.Error as error:  # tried again; a restart before that only forwards them twice
             logger.warning("journal cannot note what was forwarded", extra={"reason": str(error)})
@@ -296,7 +298,7 @@ class JournalWriter:
     def _rewrite(self, command: Rewrite) -> None:
         try:
             file = self._file(segment_of(command.seq))
-            with file.transaction():
+            with file.durable_transaction():
                 file.rewrite(command.seq, command.body)
         except sqlite3.Error as error:
             refused = RefusedError(f"the journal cannot store: {error}", retry_after_s=_RETRY_AFTER_S)
@@ -315,6 +317,11 @@ class JournalWriter:
             file = self._files[number] = self._directory.open(number)
             file.relax()
         return file
+
+
+def _lets_go(command: Mark | Forget) -> bool:
+    """Whether held rows go on: forgotten in a power cut, they would be sent again, and in another form."""
+    return isinstance(command, Mark) and command.state is State.PENDING
 
 
 def _answer(appends: Sequence[Append], answers: Sequence[tuple[int, ...] | RefusedError]) -> None:

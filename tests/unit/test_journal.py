@@ -3,10 +3,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -443,6 +443,38 @@ async def test_held_rows_wait_until_they_are_let_go(tmp_path: Path) -> None:
         assert await journal.held_rows(KEY) == ()
         await journal.release_held(KEY)
         assert len(released) == 2
+
+
+class Listening(SegmentFile):
+    """A segment that notes how long each change of a held row waits for the disk."""
+
+    FULL = 2
+    heard: ClassVar[list[tuple[str, bool]]] = []
+
+    def _note(self, what: str) -> None:
+        self.heard.append((what, self._pragma("synchronous") == self.FULL))
+
+    def mark(self, seqs: Iterable[int], state: State) -> None:
+        self._note(state.name)
+        super().mark(seqs, state)
+
+    def rewrite(self, seq: int, body: bytes) -> None:
+        self._note("rewrite")
+        super().rewrite(seq, body)
+
+
+async def test_held_rows_go_on_only_when_the_disk_knows_for_good(tmp_path: Path) -> None:
+    """Else a power cut would have them sent again as something else."""
+    Listening.heard.clear()
+    async with journal_in(tmp_path, SMALL_SEGMENTS, make_segment=Listening) as journal:
+        chunks = [(await journal.append([agent_entry(n, state=State.HELD)]))[0] for n in (1, 2)]
+        await settled(journal)
+        await journal.rewrite_held(chunks[0].seq, many_spans(4))
+        await journal.release_held(KEY)
+        journal.mark_done(chunks)
+        await settled(journal)
+    told = dict(Listening.heard)
+    assert (told["rewrite"], told["PENDING"], told["DONE"]) == (True, True, False)
 
 
 async def test_a_held_row_is_rewritten_once(tmp_path: Path) -> None:
