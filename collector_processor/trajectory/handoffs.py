@@ -6,6 +6,7 @@ as the agent it means.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,20 +20,40 @@ def plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
+def _ascii(name: str) -> str:
+    """Return what is left of a name in the name of a tool, of which APIs take only ASCII letters."""
+    return "".join(letter for letter in plain(name) if letter.isascii())
+
+
 class Agents:
     """The names of a run's agents, found again however they are spelled."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._names = {plain(name): name for name in names}
+        self._names = tuple(dict.fromkeys(names))
+        self._spelled: defaultdict[str, list[str]] = defaultdict(list)
+        for name in self._names:
+            for spelling in dict.fromkeys((name, plain(name), _ascii(name))):
+                self._spelled[spelling].append(name)
 
-    def find(self, name: str) -> str | None:
-        """Return the agent called ``name``, or ``None``."""
-        return self._names.get(plain(name))
+    def find(self, name: str, likely: str | None = None) -> str | None:
+        """Return the agent called ``name``, or ``None``.
+
+        A tool's name has only ASCII letters: ``transfer_to__v_nements`` means ``Événements``. Where
+        several agents are spelled alike it is ``likely``, if that is one of them.
+        """
+        if not name:
+            return None
+        for spelling in (name, plain(name), _ascii(name)):
+            found = self._spelled.get(spelling) or []
+            if len(found) == 1 or likely in found:
+                return likely if likely in found else found[0]
+        return None
 
     def named_at_the_end_of(self, tool: str) -> str | None:
         """Return the agent that a tool like ``go_researcher`` or ``call-analyst`` is named after."""
         stem = plain(tool)
-        ends = [name for key, name in self._names.items() if key and key != stem and stem.endswith(key)]
+        keys = ((plain(name), name) for name in self._names)
+        ends = [name for key, name in keys if key and key != stem and stem.endswith(key)]
         return max(ends, key=len, default=None)
 
 
@@ -53,8 +74,8 @@ def settle(act: Act, following: Act | None, agents: Agents) -> Settled:
     """
     action = act.action
     if action.kind is ActionKind.HANDOFF:
-        target = action.target and (agents.find(action.target) or action.target)
-        is_known = target is not None and agents.find(target) is not None
+        known = agents.find(action.target or "", following.agent if following is not None else None)
+        target, is_known = known or action.target, known is not None
         if action.tool is None or is_known or is_plain_transfer(action.input):
             return Settled(ActionKind.HANDOFF, target)
         return Settled(ActionKind.TOOL, action.tool)
@@ -81,16 +102,28 @@ def with_unseen_handoffs(stage: Stage, acts: Sequence[Act], agents: Agents) -> l
         for message in (*action.heard, *action.said)
         for call_id in message.answers
     }
+    speakers = _next_speakers(acts)
     found: list[Act] = []
     for index, act in enumerate(acts):
         found.append(act)
         for call in act.action.requested:
-            target = agents.find(transfer_target(call.name, call.arguments) or "")
+            target = agents.find(transfer_target(call.name, call.arguments) or "", speakers[index])
             if target is None or _is_shown(call, target, _until_next_call(acts, index), agents):
                 continue
             if call.call_id in results:
                 found.append(_handoff(act, call, target))
     return found
+
+
+def _next_speakers(acts: Sequence[Act]) -> list[str | None]:
+    """Return, for each step, whose the next model call is."""
+    speakers: list[str | None] = []
+    speaker: str | None = None
+    for act in reversed(acts):
+        speakers.append(speaker)
+        if act.action.kind in {ActionKind.LLM, ActionKind.AGENT}:
+            speaker = act.agent
+    return speakers[::-1]
 
 
 def _until_next_call(acts: Sequence[Act], index: int) -> Iterator[Act]:

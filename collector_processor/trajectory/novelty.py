@@ -21,6 +21,8 @@ from semconv.model import UNKNOWN_AGENT
 
 _Print: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A message without its role, which changes as it is passed from agent to agent."""
+_Line: TypeAlias = tuple[str, str]
+"""An agent with its instructions: one line of conversation."""
 
 _MAX_CHARS: Final = 256_000
 """Most characters of one text that a step keeps; more is no help to any reader, human or model."""
@@ -39,8 +41,11 @@ class _Memory:
 class Novelty:
     """Tells what is new, call by call, in order."""
 
-    _last: dict[tuple[str, str], _Memory] = field(default_factory=dict)
-    _heard: set[_Print] = field(default_factory=set)
+    _last: dict[_Line, _Memory] = field(default_factory=dict)
+    _heard: Counter[_Print] = field(default_factory=Counter)
+    """How often each message was heard in one call, at most: the same words may be said twice."""
+    _said_by: dict[_Print, _Line] = field(default_factory=dict)
+    """Who said it last."""
     recovered: dict[int, str] = field(default_factory=dict)
     """Outputs that only a later call quotes, by the position of the step that said them."""
 
@@ -50,29 +55,34 @@ class Novelty:
         prints = [_print(message) for message in messages]
         line = (act.agent or UNKNOWN_AGENT, act.action.instructions)
         before = self._last.get(line)
-        fresh = self._since(before, messages, prints) if before else self._unheard(messages, prints)
-        self._last[line] = _Memory(prints, act)
-        self._heard.update(prints)
+        if before is None:
+            fresh = _without(messages, prints, self._heard) or list(messages[-1:])
+        else:
+            fresh = self._since(before, line, messages, prints)
+        self._remember(act, line, prints)
         return render(fresh)
 
-    def _unheard(self, messages: Sequence[Message], prints: Sequence[_Print]) -> Sequence[Message]:
-        fresh = [message for message, each in zip(messages, prints, strict=True) if each not in self._heard]
-        return fresh or messages[-1:]
+    def _remember(self, act: Act, line: _Line, prints: Sequence[_Print]) -> None:
+        self._last[line] = _Memory(prints, act)
+        self._heard |= Counter(prints)
+        self._said_by.update((_print(message), line) for message in act.action.said)
 
     def _since(
-        self, before: _Memory, messages: Sequence[Message], prints: Sequence[_Print]
-    ) -> Sequence[Message]:
-        left = Counter(before.heard)
-        fresh: list[Message] = []
-        for message, each in zip(messages, prints, strict=True):
-            if left[each] > 0:
-                left[each] -= 1
-            else:
-                fresh.append(message)
+        self, before: _Memory, line: _Line, messages: Sequence[Message], prints: Sequence[_Print]
+    ) -> list[Message]:
+        fresh = _without(messages, prints, Counter(before.heard))
         self._recover(before, fresh)
-        while before.act.action.said and fresh and _is_own(fresh[0], before.act):
+        while before.act.action.said and fresh and self._is_own(fresh[0], before.act, line):
             fresh.pop(0)
         return fresh
+
+    def _is_own(self, message: Message, act: Act, line: _Line) -> bool:
+        """Say whether a message right after what was heard is the agent's last words.
+
+        They may be told anew (smolagents); but what another agent said is not this one's.
+        """
+        is_spoken = message.role == "assistant" and message.name in {"", act.agent}
+        return is_spoken and self._said_by.get(_print(message), line) == line
 
     def _recover(self, before: _Memory, fresh: list[Message]) -> None:
         if before.act.action.said or before.act.action.output or not fresh or fresh[0].role != "assistant":
@@ -81,9 +91,21 @@ class Novelty:
             self.recovered[before.act.position] = body_of(fresh.pop(0))
 
 
-def _is_own(message: Message, act: Act) -> bool:
-    """Say whether a message right after what was heard is the agent's last words, told anew (smolagents)."""
-    return message.role == "assistant" and message.name in {"", act.agent}
+def _without(messages: Sequence[Message], prints: Sequence[_Print], known: Counter[_Print]) -> list[Message]:
+    """Return the messages that are not known, each as often as it is more often there than known.
+
+    The result of a call that is new is new too, though another tool once said the same ("ok").
+    """
+    left = Counter(known)
+    fresh: list[Message] = []
+    asked: set[str] = set()
+    for message, each in zip(messages, prints, strict=True):
+        if left[each] > 0 and asked.isdisjoint(message.answers):
+            left[each] -= 1
+        else:
+            fresh.append(message)
+            asked.update(call.call_id for call in message.calls if call.call_id)
+    return fresh
 
 
 def _print(message: Message) -> _Print:

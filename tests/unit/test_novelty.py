@@ -1,0 +1,77 @@
+"""What is new in each model call, where words are repeated or said by somebody else."""
+
+from __future__ import annotations
+
+from tests.factories import agent, chat, ordered, said, workflow
+
+
+def test_another_agents_words_are_no_agents_own_last_words() -> None:
+    """A round-robin chat hands everybody's words on as nameless assistant messages."""
+    trajectory = ordered(
+        workflow(),
+        agent(2, "a", end=40),
+        chat(3, parent=2, heard=[said("user", "q")], answer="a's view"),
+        agent(5, "b", end=80),
+        chat(6, parent=5, heard=[said("user", "q"), said("assistant", "a's view")], answer="b's view"),
+        agent(9, "a", end=120),
+        chat(
+            10,
+            parent=9,
+            heard=[said("user", "q"), said("assistant", "a's view"), said("assistant", "b's view")],
+            answer="agreed",
+        ),
+    )
+    assert [step.input for step in trajectory.steps] == [
+        "user: q",
+        "assistant: a's view",
+        "assistant: b's view",
+    ]
+
+
+def test_own_last_words_told_anew_are_left_out() -> None:
+    """smolagents tells a model its last step in other words."""
+    trajectory = ordered(
+        agent(1, "a", parent=None, end=90),
+        chat(2, heard=[said("user", "q")], answer="let me see"),
+        chat(
+            3,
+            heard=[said("user", "q"), said("assistant", "Thought: let me see"), said("user", "and?")],
+            answer="42",
+        ),
+    )
+    assert trajectory.steps[1].input == "user: and?"
+
+
+def test_the_same_result_of_a_new_call_is_new() -> None:
+    def result(call_id: str) -> dict[str, object]:
+        return {
+            "role": "tool",
+            "parts": [{"type": "tool_call_response", "id": call_id, "response": "ok"}],
+        }
+
+    first, second = said("assistant", "", ("save", "1", "c1")), said("assistant", "", ("save", "2", "c2"))
+    trajectory = ordered(
+        agent(1, "a", parent=None, end=50),
+        chat(2, heard=[said("user", "q"), first, result("c1")], answer="done"),
+        agent(6, "b", parent=None, end=90),
+        chat(
+            7, parent=6, heard=[said("user", "q"), first, result("c1"), second, result("c2")], answer="done"
+        ),
+    )
+    assert trajectory.steps[1].input == "assistant: call save(2)\ntool: ok"
+
+
+def test_what_was_heard_twice_and_is_there_thrice_is_new_once() -> None:
+    go = said("user", "go on")
+    trajectory = ordered(
+        agent(1, "a", parent=None, end=50),
+        chat(2, heard=[go, go], answer="yes"),
+        chat(3, heard=[go, go, said("assistant", "yes"), go], answer="yes"),
+        agent(6, "b", parent=None, end=90),
+        chat(7, parent=6, heard=[go, go, go, go], answer="fine"),
+    )
+    assert [step.input for step in trajectory.steps] == [
+        "user: go on\nuser: go on",
+        "user: go on",
+        "user: go on",
+    ]
