@@ -46,6 +46,10 @@ class Destination:
     """Sent with every request; credentials are among them."""
     certificate: Path | None = None
     """PEM of the authorities to trust; ``None`` trusts the system's."""
+    client_certificate: Path | None = None
+    """PEM of what we show to a backend that asks who we are; ``None`` shows nothing."""
+    client_key: Path | None = None
+    """PEM of its key; ``None`` where it stands in the same file."""
     compression: Compression = Compression.NONE
     timeout_s: float = 10.0
     """For one attempt; OTel's default."""

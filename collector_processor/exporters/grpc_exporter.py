@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
@@ -16,6 +17,7 @@ from collector_processor.destination import (
     outgoing_headers,
 )
 from collector_processor.exporters.outcomes import GrpcFailure, delivered, grpc_outcome
+from collector_processor.exporters.trust import open_tls
 from collector_processor.exporters.untraced import untraced
 from collector_processor.otlp import SendOutcome, Signal, Tenant
 from collector_processor.otlp.answers import read_success
@@ -44,14 +46,17 @@ class GrpcExporter:
         self.max_bytes = destination.max_bytes
         self._destination = destination
         self._instance_id = instance_id
-        self._channel = _channel(destination)
-        # The stubs want serializers; bytes need none.
-        make: Any = self._channel.unary_unary
-        self._calls = {signal: make(grpc_path(signal)) for signal in Signal}
+        self._url = _url(destination)
+        self._tls = open_tls(destination) if self._url.scheme == "https" else None
+        self._identity = self._tls.identity() if self._tls else None
+        self._channel = self._open()
+        self._calls = _calls(self._channel)
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def send(self, signal: Signal, body: bytes, tenant: Tenant, hops: tuple[str, ...]) -> SendOutcome:
         """Send ``body`` and return what the backend said."""
         headers = outgoing_headers(self._destination, self._instance_id, tenant, hops)
+        self._renew()
         try:
             with untraced():
                 answer: bytes = await self._calls[signal](
@@ -63,16 +68,31 @@ class GrpcExporter:
 
     async def close(self) -> None:
         """Release the connection; what is under way ends as cancelled."""
-        await self._channel.close(None)
+        await asyncio.gather(self._channel.close(None), *self._closing)
+
+    def _open(self) -> grpc.aio.Channel:
+        netloc, compression = self._url.netloc, _COMPRESSION[self._destination.compression]
+        if self._identity is None:
+            return grpc.aio.insecure_channel(netloc, options=_OPTIONS, compression=compression)
+        credentials = self._identity.credentials
+        return grpc.aio.secure_channel(netloc, credentials, options=_OPTIONS, compression=compression)
+
+    def _renew(self) -> None:
+        """Connect anew where the certificates have changed; what is under way ends on the old connection."""
+        newest = self._tls.identity() if self._tls else None
+        if newest is self._identity:
+            return
+        old, self._identity = self._channel, newest
+        self._channel = self._open()
+        self._calls = _calls(self._channel)
+        closing = asyncio.create_task(old.close(self._destination.timeout_s))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
 
-def _channel(destination: Destination) -> grpc.aio.Channel:
-    url = _url(destination)
-    compression = _COMPRESSION[destination.compression]
-    if url.scheme == "http":
-        return grpc.aio.insecure_channel(url.netloc, options=_OPTIONS, compression=compression)
-    credentials = grpc.ssl_channel_credentials(_authorities(destination))
-    return grpc.aio.secure_channel(url.netloc, credentials, options=_OPTIONS, compression=compression)
+def _calls(channel: grpc.aio.Channel) -> Mapping[Signal, Any]:
+    make: Any = channel.unary_unary  # the stubs want serializers; bytes need none
+    return {signal: make(grpc_path(signal)) for signal in Signal}
 
 
 def _url(destination: Destination) -> SplitResult:
@@ -84,15 +104,6 @@ def _url(destination: Destination) -> SplitResult:
     if url.scheme not in {"http", "https"} or not url.netloc:
         raise DestinationError(expected)
     return url
-
-
-def _authorities(destination: Destination) -> bytes | None:
-    if destination.certificate is None:
-        return None
-    try:
-        return destination.certificate.read_bytes()
-    except OSError as error:
-        raise DestinationError(f"certificate {destination.certificate}: {error.strerror}") from error
 
 
 def _failure(error: grpc.aio.AioRpcError) -> GrpcFailure:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import ssl
 import time
 from collections.abc import Callable
 from io import BytesIO
@@ -20,6 +19,7 @@ from collector_processor.destination import (
     outgoing_headers,
 )
 from collector_processor.exporters.outcomes import HttpAnswer, http_outcome
+from collector_processor.exporters.trust import open_tls
 from collector_processor.exporters.untraced import untraced
 from collector_processor.otlp import SendOutcome, Signal, Tenant, TryLater
 from collector_processor.otlp.answers import MediaType
@@ -61,8 +61,8 @@ class HttpExporter:
         self._instance_id = instance_id
         self._clock = clock
         self._urls = {signal: _url(destination, signal) for signal in Signal}
+        self._tls = open_tls(destination)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=_ssl_context(destination)),
             timeout=aiohttp.ClientTimeout(total=destination.timeout_s),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": "blamespan", "Content-Type": media.value},
@@ -90,7 +90,11 @@ class HttpExporter:
     async def _post(self, url: URL, body: bytes, headers: dict[str, str]) -> HttpAnswer:
         data = BytesIO(body) if len(body) > _ONE_WRITE_BYTES else body
         # A redirected POST may arrive as a GET, or take credentials elsewhere.
-        async with self._session.post(url, data=data, headers=headers, allow_redirects=False) as response:
+        # Connections are kept by their context, so a renewed certificate means new ones.
+        trust = self._tls.identity().context
+        async with self._session.post(
+            url, data=data, headers=headers, ssl=trust, allow_redirects=False
+        ) as response:
             return HttpAnswer(
                 status=response.status,
                 content_type=response.content_type,
@@ -125,12 +129,3 @@ def _url(destination: Destination, signal: Signal) -> URL:
     if url.scheme not in {"http", "https"} or not url.host:
         raise DestinationError(f"endpoint {destination.endpoint!r}: expected http://… or https://…")
     return url
-
-
-def _ssl_context(destination: Destination) -> ssl.SSLContext | bool:
-    if destination.certificate is None:
-        return True
-    try:
-        return ssl.create_default_context(cafile=str(destination.certificate))
-    except OSError as error:  # ssl.SSLError is one
-        raise DestinationError(f"certificate {destination.certificate}: {error.strerror or error}") from error

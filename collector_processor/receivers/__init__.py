@@ -3,7 +3,8 @@
 from collector_processor.receivers.admission import DoorRules
 from collector_processor.receivers.grpc_receiver import GrpcReceiver
 from collector_processor.receivers.http_receiver import HttpPatience, HttpReceiver
-from collector_processor.receivers.listening import ListenError, Receiver, TlsFiles
+from collector_processor.receivers.listening import ListenError, Receiver
+from collector_processor.tls import TlsFiles
 
 __all__ = [
     "DoorRules",

@@ -24,9 +24,10 @@ from collector_processor.otlp.answers import (
 )
 from collector_processor.otlp.services import EXPORT, SERVICES
 from collector_processor.receivers.admission import DoorRules, admit, hand_over
-from collector_processor.receivers.listening import ListenError, TlsFiles
+from collector_processor.receivers.listening import ListenError
 from collector_processor.receivers.refusal import BROKEN, Refusal, refusal_of
 from collector_processor.settings import Address
+from collector_processor.tls import ServerTls, TlsFiles, reason_of
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,8 @@ class GrpcReceiver:
         self._rules = rules
         self._tls = tls
         self._server: grpc.aio.Server | None = None
+        self._credentials: grpc.ServerCredentials | None = None
+        """Kept: gRPC's core calls back into it at every handshake."""
 
     async def start(self) -> int:
         """Listen, and return the bound port; inside the running loop.
@@ -71,7 +74,7 @@ class GrpcReceiver:
         )
         try:
             port = self._bind(server)
-        except (RuntimeError, OSError) as error:
+        except (RuntimeError, OSError, ValueError) as error:
             await server.stop(None)
             raise ListenError(self._listen, _why(error)) from error
         await server.start()
@@ -87,8 +90,8 @@ class GrpcReceiver:
     def _bind(self, server: grpc.aio.Server) -> int:
         if self._tls is None:
             return server.add_insecure_port(str(self._listen))
-        pair = (self._tls.key.read_bytes(), self._tls.certificate.read_bytes())
-        return server.add_secure_port(str(self._listen), grpc.ssl_server_credentials([pair]))
+        self._credentials = ServerTls(self._tls).credentials()
+        return server.add_secure_port(str(self._listen), self._credentials)
 
     def _service(self, signal: Signal) -> grpc.GenericRpcHandler[bytes, bytes]:
         handler: Handler = partial(self._export, signal)
@@ -125,4 +128,8 @@ def _trailers(refusal: Refusal) -> tuple[tuple[str, bytes], ...]:
 
 def _why(error: Exception) -> str:
     # gRPC says no more than "Failed to bind to address …; set GRPC_VERBOSITY=debug …".
-    return str(error) if isinstance(error, OSError) else "the address is in use, or not this machine's"
+    return (
+        reason_of(error)
+        if isinstance(error, OSError | ValueError)
+        else "the address is in use, or not this machine's"
+    )

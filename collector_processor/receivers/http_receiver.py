@@ -21,9 +21,10 @@ from collector_processor.otlp.from_json import to_protobuf
 from collector_processor.otlp.services import http_path
 from collector_processor.receivers.admission import DoorRules, admit, hand_over
 from collector_processor.receivers.decompression import IDENTITY, decompress
-from collector_processor.receivers.listening import ListenError, TlsFiles
+from collector_processor.receivers.listening import ListenError
 from collector_processor.receivers.refusal import BROKEN, Refusal, TurnedAwayError, refusal_of, too_large
 from collector_processor.settings import Address
+from collector_processor.tls import ServerTls, TlsFiles, reason_of
 
 logger = logging.getLogger(__name__)
 
@@ -83,8 +84,8 @@ class HttpReceiver:
             self._listener = await asyncio.get_running_loop().create_server(
                 server, self._listen.host, self._listen.port, ssl=self._ssl_context(), backlog=1024
             )
-        except OSError as error:
-            raise ListenError(self._listen, error.strerror or str(error)) from error
+        except (OSError, ValueError) as error:
+            raise ListenError(self._listen, reason_of(error)) from error
         self._server = server
         return int(self._listener.sockets[0].getsockname()[1])
 
@@ -99,7 +100,7 @@ class HttpReceiver:
         self._listener = self._server = None
 
     def _ssl_context(self) -> ssl.SSLContext | None:
-        return None if self._tls is None else self._tls.ssl_context()
+        return None if self._tls is None else ServerTls(self._tls).context()
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         try:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from collector_processor.otlp import CollectorError
@@ -33,18 +30,3 @@ class Receiver(Protocol):
     async def stop(self, grace_s: float) -> None:
         """Take no more requests; those under way have ``grace_s`` seconds to end."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
-    """A server's identity, PEM."""
-
-    certificate: Path
-    """The chain, leaf first."""
-    key: Path
-
-    def ssl_context(self) -> ssl.SSLContext:
-        """Return the context for an asyncio server; raises ``OSError`` where a file is none such."""
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(self.certificate, self.key)
-        return context
