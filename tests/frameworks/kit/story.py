@@ -1,0 +1,88 @@
+"""The one story that every framework plays: a question to a ferry office, and the wrong answer it gets.
+
+Imported by the run scripts inside their own environments, and by the scripted
+server in ours: standard library only, Python 3.11.
+
+A passenger asks what a ferry takes in. The *concierge* hands over to the
+*registrar*, who looks the vessel up (the register fails once, then answers) and
+hands over to the *purser*, who multiplies, wrongly. Frameworks without handoffs
+let the concierge ask the other two, or run the three one after the other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Final
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+CONCIERGE: Final = "concierge"
+REGISTRAR: Final = "registrar"
+PURSER: Final = "purser"
+AGENTS: Final = (CONCIERGE, REGISTRAR, PURSER)
+
+INSTRUCTIONS: Final = {
+    CONCIERGE: "You are the concierge of a ferry office. Pass every question on; never answer it yourself.",
+    REGISTRAR: "You are the registrar of a ferry office. Look vessels up in the register, then pass on.",
+    PURSER: "You are the purser of a ferry office. Work out the amount and answer the passenger.",
+}
+"""An agent's prompt must hold its line: ``You are the <agent>`` is how the server knows who asks."""
+PURPOSE: Final = {
+    CONCIERGE: "Receives passengers' questions.",
+    REGISTRAR: "Looks vessels up in the ship register.",
+    PURSER: "Works out amounts of money.",
+}
+"""For frameworks that describe an agent to the others."""
+
+MODEL: Final = "gpt-4.1-mini"
+"""A name that frameworks know; the server answers to any."""
+TOOL: Final = "look_up_vessel"
+TOOL_PURPOSE: Final = "Look a vessel up in the ship register: how many seats it has."
+VESSEL: Final = "Marianne"
+SECOND_VESSEL: Final = "Odile"
+SEATS: Final = {VESSEL: 85, SECOND_VESSEL: 40}
+MAX_TURNS: Final = 5
+"""Turns (model calls) after which the variant ``max_turns`` asks the framework to stop."""
+
+VARIANT: Final = os.environ.get("SCENARIO_VARIANT", "normal")
+"""``normal``, ``sound``, ``crash``, ``parallel``, ``streaming`` or ``max_turns``; see the README."""
+
+
+def question(variant: str) -> str:
+    """Return what the passenger asks."""
+    if variant == "parallel":
+        return (
+            "The ferries Marianne and Odile: how many seats do they have together, and what do 12 full"
+            " crossings of both take in at 7 euros a seat?"
+        )
+    return (
+        "The ferry Marianne: how many seats does it have, and what do 12 full crossings take in at 7 euros"
+        " a seat?"
+    )
+
+
+QUESTION: Final = question(VARIANT)
+
+
+class RegisterUnavailable(Exception):  # noqa: N818 (frameworks show the name to the model; it should read well)
+    """The ship register did not answer."""
+
+
+def look_up_vessel(name: str) -> str:
+    """Return what the register knows of a vessel; the register is the scripted server.
+
+    Raises:
+        RegisterUnavailable: the first time a run asks for the Marianne, and always in ``max_turns``.
+    """
+    base = os.environ["OPENAI_BASE_URL"].removesuffix("/v1")
+    body = json.dumps({"name": name}).encode()
+    request = Request(f"{base}/tools/{TOOL}", data=body, headers={"Content-Type": "application/json"})
+    direct = build_opener(ProxyHandler({}))
+    try:
+        with direct.open(request, timeout=30) as answer:
+            found: str = answer.read().decode()
+            return found
+    except HTTPError as refusal:
+        with refusal:
+            raise RegisterUnavailable(refusal.read().decode()) from None

@@ -1,0 +1,167 @@
+"""Plays a run: its script in its own environment, against the scripted server, sending where it is told."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from collector_processor.otlp import Signal
+from collector_processor.otlp.to_json import to_json
+from tests.e2e.backend import http_backend
+from tests.frameworks.catalogue import FOLDER, RunScript
+from tests.frameworks.scrub import scrub
+from tests.frameworks.server import Office, serving
+from tests.frameworks.truth import Truth
+
+PATIENCE_S: Final = 180.0
+ROOT: Final = FOLDER.parents[1]
+_ENDS_IN_ERROR: Final = ("crash", "max_turns")
+"""Variants whose script may end with an exit code that is not 0."""
+_QUIET: Final = {
+    "ANONYMIZED_TELEMETRY": "false",
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_OFFLINE": "1",
+    "OPENAI_AGENTS_DONT_LOG_MODEL_DATA": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+"""What keeps frameworks from calling home."""
+
+
+class RunFailed(Exception):  # noqa: N818 (a script's failure, told to a person)
+    """A run script did not end as its variant should; says what it wrote."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """A run that was played."""
+
+    truth: Truth
+    requests: tuple[dict[str, object], ...]
+    """What the framework asked the model, as it came."""
+    said: str
+    """What the script wrote."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A run that was played, and what it sent."""
+
+    played: Played
+    lines: tuple[str, ...]
+    """OTLP/JSON, one export request a line, without traces of this machine."""
+
+    @property
+    def data(self) -> bytes:
+        """The fixture's bytes, the same for the same lines."""
+        return gzip.compress("\n".join(self.lines).encode() + b"\n", mtime=0)
+
+
+def play(run: RunScript, variant: str, *, python: Path, endpoint: str) -> Played:
+    """Run the script to its end.
+
+    Args:
+        run: what to run.
+        variant: of the story.
+        python: the interpreter of its environment.
+        endpoint: where its OTLP/HTTP goes.
+
+    Raises:
+        RunFailed: it ended in error, or not in time.
+    """
+    with serving(variant) as office, TemporaryDirectory(prefix="frameworks-") as home:
+        said = _run(run, office, python=python, endpoint=endpoint, home=home)
+        return _played(run, office, said)
+
+
+def record(run: RunScript, variant: str, *, python: Path) -> Recorded:
+    """Run the script to its end and keep all it sends."""
+    with (
+        http_backend() as backend,
+        serving(variant) as office,
+        TemporaryDirectory(prefix="frameworks-") as home,
+    ):
+        said = _run(run, office, python=python, endpoint=backend.url, home=home)
+        # Longest first, so that no path is cut by one that it begins with.
+        paths = {str(python.parents[1]): "/venv", str(python.parents[1].resolve()): "/venv"}
+        paths |= {str(ROOT): "/app", home: "/tmp/home", str(Path(sys.base_prefix)): "/usr"}
+        port = int(office.url.removesuffix("/v1").rpartition(":")[2])
+        lines = tuple(
+            scrub(json.loads(to_json(request.signal, request.body)), port=port, paths=paths)
+            for request in backend.requests
+            if request.signal in {Signal.TRACES, Signal.LOGS}
+        )
+        return Recorded(played=_played(run, office, said), lines=lines)
+
+
+def _played(run: RunScript, office: Office, said: str) -> Played:
+    truth = Truth(
+        variant=office.variant,
+        recorded=datetime.now(UTC).date().isoformat(),
+        versions=_versions(run),
+        log=tuple(office.log),
+    )
+    return Played(truth=truth, requests=tuple(office.requests), said=said)
+
+
+def _run(run: RunScript, office: Office, *, python: Path, endpoint: str, home: str) -> str:
+    environ = _environment(run, home) | {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+        "OPENAI_BASE_URL": office.url,
+        "OPENAI_API_KEY": "dummy",
+        "SCENARIO_VARIANT": office.variant,
+    }
+    try:
+        done = subprocess.run(
+            [str(python), str(run.script)],
+            env=environ,
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        said = (late.stdout or b"").decode(errors="replace")
+        raise RunFailed(f"{run.name}: not done in {PATIENCE_S:g} s; it wrote:\n{_tail(said)}") from None
+    said = done.stdout.decode(errors="replace")
+    if done.returncode and office.variant not in _ENDS_IN_ERROR:
+        raise RunFailed(f"{run.name} ended with {done.returncode}; it wrote:\n{_tail(said)}")
+    return said
+
+
+def _environment(run: RunScript, home: str) -> dict[str, str]:
+    """Nothing of the developer's but where programs are."""
+    ours = [str(FOLDER / "kit"), *([str(ROOT)] if run.needs_blamespan else [])]
+    return {
+        "PATH": os.environ.get("PATH", ""),
+        "HOME": home,
+        "TMPDIR": home,
+        "NO_PROXY": "127.0.0.1,localhost",
+        "PYTHONPATH": os.pathsep.join(ours),
+        "OTEL_SERVICE_NAME": "ferry-office",
+        **_QUIET,
+        **run.env,
+    }
+
+
+def _versions(run: RunScript) -> dict[str, str]:
+    """The pins of what the run's requirements name, without what these need in turn."""
+    pins = dict(re.findall(r"^([\w.-]+)==(\S+)", run.requirements_file.read_text(), re.MULTILINE))
+    wanted = run.requirements_file.with_suffix(".in").read_text().split()
+    names = [re.split(r"[\[=<>~!]", each)[0] for each in wanted]
+    return {name: pins[name] for name in names if name in pins}
+
+
+def _tail(text: str) -> str:
+    return "\n".join(text.splitlines()[-40:])

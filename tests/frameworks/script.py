@@ -1,0 +1,180 @@
+"""What the scripted model says: a rule on what is asked, never on how many asked before.
+
+Pure. Who speaks is read from the prompt, what comes next from the tools on offer
+and from what has come back so far. So a framework's extra calls (a planner, a
+summary, a second try) get an answer too, and a handoff, a delegation and a plain
+chain of agents play the same story.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.frameworks.asked import Asked, Call, Tool
+from tests.frameworks.kit.story import (
+    AGENTS,
+    CONCIERGE,
+    PURSER,
+    REGISTRAR,
+    SEATS,
+    SECOND_VESSEL,
+    TOOL,
+    VESSEL,
+    question,
+)
+
+NOBODY: Final = ""
+"""The agent of a call that none of the three makes."""
+UNAVAILABLE: Final = "the ship register is not answering"
+WRONG_ANSWER: Final = "6,840"
+"""Stands in the final answer of every variant but ``sound``, and nowhere else."""
+RIGHT_ANSWER: Final = "7,140"
+"""85 seats x 12 crossings x 7 euros; in ``parallel`` 10,500."""
+PATIENCE: Final = 12
+"""Failed look-ups after which the registrar gives up: no framework may run for ever."""
+
+_SPEAKER: Final = re.compile(rf"\byou are (?:the |an? )?({'|'.join(AGENTS)})\b", re.IGNORECASE)
+_ANSWERING_TOOLS: Final = ("final_answer", "final_result")
+"""Tools that some frameworks make the model call in place of answering."""
+_NAMING_AN_AGENT: Final = re.compile(r"agent|coworker|member|recipient|target|assignee|worker", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What the model says: a text, or tool calls."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    target: str | None = None
+    """The agent that a call reaches, if one does."""
+
+
+class Broken(Exception):  # noqa: N818 (it is an answer of the script)
+    """The model is to fail now."""
+
+
+def speaker(asked: Asked) -> str:
+    """Return which of the three agents asks; ``NOBODY`` for a framework's own call."""
+    instructions = [message.text for message in asked.messages if message.role == "system"]
+    for text in (*instructions, *(message.text for message in reversed(asked.messages))):
+        if found := _SPEAKER.search(text):
+            return found[1].lower()
+    return NOBODY
+
+
+def reply(asked: Asked, variant: str) -> Reply:
+    """Return what the model says to this.
+
+    Raises:
+        Broken: the request is to fail with HTTP 500.
+    """
+    who = speaker(asked)
+    if who == CONCIERGE:
+        return _concierge(asked, question(variant))
+    if who == REGISTRAR:
+        return _registrar(asked, variant)
+    if who == PURSER:
+        if variant == "crash":
+            raise Broken
+        return _says(asked, purser_answer(variant))
+    return _says(asked, "Noted.")
+
+
+def purser_answer(variant: str) -> str:
+    """Return the run's final answer."""
+    seats = sum(SEATS.values()) if variant == "parallel" else SEATS[VESSEL]
+    amount = RIGHT_ANSWER if variant == "sound" else WRONG_ANSWER
+    working = f"{seats} x 12 x 7 = {amount}"
+    return f"With {seats} seats, 12 full crossings at 7 euros a seat take in {working} euros."
+
+
+def _concierge(asked: Asked, task: str) -> Reply:
+    if found := re.search(r"With \d+ seats.* euros\.", asked.conversation):
+        return _says(asked, found[0])
+    if "seats." not in asked.conversation:  # nobody has looked it up
+        return _reaches(asked, REGISTRAR, task) or _says(asked, "The registrar should look this up.")
+    words = f"{task} {_finding(asked)}"
+    return _reaches(asked, PURSER, words) or _says(asked, "The purser should answer this.")
+
+
+def _registrar(asked: Asked, variant: str) -> Reply:
+    vessels = (VESSEL, SECOND_VESSEL) if variant == "parallel" else (VESSEL,)
+    found = {vessel: any(f"{vessel} has" in text for text in _looked_up(asked)) for vessel in vessels}
+    failed = sum(UNAVAILABLE in text for text in _looked_up(asked))
+    if any(tool.name == TOOL for tool in asked.tools) and not all(found.values()) and failed < PATIENCE:
+        missing = [vessel for vessel in vessels if not found[vessel]]
+        return Reply(
+            calls=tuple(Call(name=TOOL, arguments=json.dumps({"name": vessel})) for vessel in missing)
+        )
+    finding = " ".join(f"The {vessel} has {SEATS[vessel]} seats." for vessel in vessels)
+    words = f"{question(variant)} {finding}"
+    return _reaches(asked, PURSER, words) or _says(asked, f"The register says: {finding}")
+
+
+def _finding(asked: Asked) -> str:
+    """The sentences on vessels that stand in the conversation, each once."""
+    found = re.findall(r"The \w+ has \d+ seats\.", asked.conversation)
+    return " ".join(dict.fromkeys(found))
+
+
+def _looked_up(asked: Asked) -> list[str]:
+    """What look-ups returned; in a history told as plain text, every line of it."""
+    results = [result for call in asked.calls if call.name == TOOL and (result := asked.result_of(call))]
+    return results or asked.conversation.splitlines()
+
+
+def _says(asked: Asked, text: str) -> Reply:
+    for tool in asked.tools:
+        if tool.name in _ANSWERING_TOOLS:
+            return Reply(calls=(Call(name=tool.name, arguments=json.dumps(_filled(tool, NOBODY, text))),))
+    return Reply(text=text)
+
+
+def _reaches(asked: Asked, agent: str, words: str) -> Reply | None:
+    """A call that hands over to, or asks, the agent; ``None`` if no tool does, or it was made before."""
+    for tool in _reaching(asked.tools, agent):
+        arguments = _filled(tool, agent, words)
+        if not any(_same(call, tool, agent) for call in asked.calls):
+            call = Call(name=tool.name, arguments=json.dumps(arguments))
+            return Reply(calls=(call,), target=agent)
+    return None
+
+
+def _same(call: Call, tool: Tool, agent: str) -> bool:
+    return call.name == tool.name and (agent in call.name.lower() or agent in call.arguments.lower())
+
+
+def _reaching(tools: Sequence[Tool], agent: str) -> Iterator[Tool]:
+    """Tools named after the agent first, then those that take an agent's name."""
+    others = [other for other in AGENTS if other != agent]
+    yield from (tool for tool in tools if agent in tool.name.lower())
+    for tool in tools:
+        names = [name for name in _properties(tool) if _NAMING_AN_AGENT.search(name)]
+        if tool.name != TOOL and names and not any(other in tool.name.lower() for other in others):
+            yield tool
+
+
+def _properties(tool: Tool) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = tool.schema.get("properties") or {}
+    return found
+
+
+def _filled(tool: Tool, agent: str, words: str) -> dict[str, Any]:
+    """Arguments by the tool's schema: the agent's name where one is asked for, else the words."""
+    required = tool.schema.get("required") or list(_properties(tool))
+    return {name: _value(name, _properties(tool).get(name) or {}, agent, words) for name in required}
+
+
+def _value(name: str, schema: Mapping[str, Any], agent: str, words: str) -> Any:
+    choices = [choice for choice in schema.get("enum") or () if agent and agent in str(choice).lower()]
+    if choices:
+        return choices[0]
+    if agent and _NAMING_AN_AGENT.search(name):
+        return agent
+    return {"boolean": False, "integer": 0, "number": 0, "array": [], "object": {}}.get(
+        str(schema.get("type")), words
+    )

@@ -1,0 +1,112 @@
+"""Every framework's recorded run: the steps that really happened, by the server's own log."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import pytest
+
+from analyzer.triage import triage
+from collector_processor.rebuild import Run
+from tests.frameworks.catalogue import FOLDER, VARIANTS, RunScript, catalogue
+from tests.frameworks.changes import runs_of
+from tests.frameworks.kit.story import question
+from tests.frameworks.script import WRONG_ANSWER, purser_answer
+from tests.frameworks.truth import Expected, decisive_step, differences, expected_steps, read_truth
+
+RUNS = catalogue()
+ALL = [(name, variant) for name, run in RUNS.items() for variant in run.variants]
+READ = [(name, variant) for name, variant in ALL if variant not in RUNS[name].unread]
+CUT_SHORT = {"crash", "max_turns"}
+
+
+def _those(lacking: str, variants: Collection[str]) -> list[tuple[str, str]]:
+    """The recordings of these variants, but those that are said to lack what the test is about."""
+    runs = [(name, variant) for name, variant in READ if variant in variants]
+    return [(name, variant) for name, variant in runs if lacking not in RUNS[name].lacks]
+
+
+@dataclass(frozen=True)
+class Recording:
+    run: Run
+    expected: tuple[Expected, ...]
+
+
+def _runs(name: str, variant: str) -> list[Run]:
+    """Set-up traces that hold no step are runs of their own, and no matter."""
+    return [run for run in runs_of(RUNS[name].fixture(variant).read_bytes()) if run.trajectory.steps]
+
+
+@functools.cache
+def recording(name: str, variant: str) -> Recording:
+    (run,) = _runs(name, variant)
+    return Recording(run=run, expected=_expected(RUNS[name], variant))
+
+
+def _expected(run: RunScript, variant: str) -> tuple[Expected, ...]:
+    return expected_steps(run, read_truth(run.truth(variant)).log)
+
+
+@pytest.mark.parametrize(("name", "variant"), READ)
+def test_the_steps_are_those_that_happened(name: str, variant: str) -> None:
+    found = recording(name, variant)
+    told = differences(found.expected, found.run.trajectory)
+    assert told == [], "\n".join(told)
+
+
+@pytest.mark.parametrize(("name", "variant"), _those("task", VARIANTS))
+def test_the_task_is_what_the_passenger_asked(name: str, variant: str) -> None:
+    assert question(variant) in recording(name, variant).run.trajectory.task
+
+
+@pytest.mark.parametrize(("name", "variant"), _those("answer", {*VARIANTS} - CUT_SHORT))
+def test_the_answer_is_what_the_last_agent_said(name: str, variant: str) -> None:
+    assert purser_answer(variant) in recording(name, variant).run.trajectory.output
+
+
+@pytest.mark.parametrize(("name", "variant"), _those("outcome", {*VARIANTS} - CUT_SHORT))
+def test_a_tool_error_that_was_repaired_is_no_error_of_the_run(name: str, variant: str) -> None:
+    trajectory = recording(name, variant).run.trajectory
+    assert trajectory.root_error == ""
+    assert not triage(trajectory).failed
+
+
+@pytest.mark.parametrize(("name", "variant"), _those("outcome", CUT_SHORT))
+def test_a_run_that_was_cut_short_has_failed_whatever_its_root_says(name: str, variant: str) -> None:
+    assert triage(recording(name, variant).run.trajectory).failed
+
+
+@pytest.mark.parametrize(("name", "variant"), _those("text", {*VARIANTS} - {"sound", "max_turns"}))
+def test_the_decisive_step_is_the_last_agents_and_says_what_went_wrong(name: str, variant: str) -> None:
+    found = recording(name, variant)
+    step = decisive_step(found.expected, found.run.trajectory)
+    assert step is not None
+    if variant == "crash":
+        assert step.error
+    else:
+        assert WRONG_ANSWER in step.output
+
+
+@pytest.mark.parametrize(("name", "variant"), _those("complete", VARIANTS))
+def test_a_recording_that_is_sound_gives_no_warning(name: str, variant: str) -> None:
+    trajectory = recording(name, variant).run.trajectory
+    assert trajectory.warnings == ()
+    assert trajectory.complete
+
+
+@pytest.mark.parametrize(("name", "variant"), [case for case in ALL if case not in READ])
+def test_a_run_said_to_be_read_wrong_still_is(name: str, variant: str) -> None:
+    """Whoever mends the reading takes the reason out of the run's TOML."""
+    runs = _runs(name, variant)
+    expected = _expected(RUNS[name], variant)
+    assert len(runs) != 1 or differences(expected, runs[0].trajectory)
+
+
+def test_every_recording_belongs_to_a_run() -> None:
+    kept = {path.name for path in (FOLDER / "fixtures").iterdir()}
+    files = [
+        path for name, variant in ALL for path in (RUNS[name].fixture(variant), RUNS[name].truth(variant))
+    ]
+    assert kept == {path.name for path in files}

@@ -1,0 +1,143 @@
+"""What really happened in a run, by the scripted server's own log, as the steps that spans should give.
+
+Pure. One rule for all frameworks: a model call is a step, a tool execution is a
+step, and a transfer that the model asked for is a step after the call that asked.
+What a dialect cannot show is said beside the run script, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby, zip_longest
+from pathlib import Path
+from typing import Any, Final
+
+from semconv.model import Step, Trajectory
+from tests.frameworks.catalogue import RunScript
+from tests.frameworks.kit.story import PURSER
+from tests.frameworks.server import Happening
+
+ANYBODY: Final = "*"
+_PASSING_CONTROL: Final = ("transfer", "handoff", "hand_off")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """A step that the spans should give."""
+
+    agent: str
+    """``ANYBODY`` where no span says who."""
+    kind: str
+    group: int
+    """Steps of one group ran side by side; their order is not known."""
+    target: str | None = None
+    is_decisive: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """What is kept beside a recording."""
+
+    variant: str
+    recorded: str
+    """The day, ISO 8601."""
+    versions: dict[str, str]
+    """Of the packages that the run asks for by name."""
+    log: tuple[Happening, ...]
+
+    def write(self, path: Path) -> None:
+        """Keep it as JSON for people to read."""
+        path.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
+
+
+def read_truth(path: Path) -> Truth:
+    """Return what was kept beside a recording."""
+    said: dict[str, Any] = json.loads(path.read_text())
+    log = tuple(Happening(**{**each, "calls": tuple(each["calls"])}) for each in said.pop("log"))
+    return Truth(log=log, **said)
+
+
+def expected_steps(run: RunScript, log: Sequence[Happening]) -> tuple[Expected, ...]:
+    """Return the steps that the run's spans should give, in order."""
+    decisive = _decisive(log)
+    found: list[Expected] = []
+    group, until = -1, 0
+    for happened in sorted(log, key=lambda each: each.began):
+        if happened.began > until:
+            group += 1
+        until = max(until, happened.ended)
+        found.append(
+            Expected(
+                agent=happened.agent or ANYBODY,
+                kind=happened.kind,
+                group=group,
+                target=happened.tool or None,
+                is_decisive=happened is decisive,
+            )
+        )
+        if happened.target is not None and _is_handoff(run, happened):
+            group += 1
+            found.append(Expected(agent=happened.agent, kind="handoff", group=group, target=happened.target))
+    return tuple(_named(run, each) for each in found if not _matches(run.hidden, each))
+
+
+def differences(expected: Sequence[Expected], trajectory: Trajectory) -> list[str]:
+    """Return in words where the steps are not the expected ones; nothing where they are."""
+    steps = _side_by_side(expected, list(trajectory.steps))
+    if len(steps) == len(expected) and all(map(_same, steps, expected)):
+        return []
+    rows = enumerate(zip_longest(steps, expected))
+    return ["steps:", *(_row(index, got, wanted) for index, (got, wanted) in rows)]
+
+
+def decisive_step(expected: Sequence[Expected], trajectory: Trajectory) -> Step | None:
+    """Return the step of ours that stands where the decisive one should."""
+    for each, step in zip(expected, _side_by_side(expected, list(trajectory.steps)), strict=False):
+        if each.is_decisive:
+            return step
+    return None
+
+
+def _decisive(log: Iterable[Happening]) -> Happening | None:
+    """The purser's first model call: there the wrong number is made, or the model breaks."""
+    return next((each for each in log if each.kind == "llm" and each.agent == PURSER), None)
+
+
+def _is_handoff(run: RunScript, happened: Happening) -> bool:
+    if run.delegation != "by_name":
+        return run.delegation == "handoff"
+    return any(call.startswith(_PASSING_CONTROL) for call in happened.calls)
+
+
+def _named(run: RunScript, each: Expected) -> Expected:
+    return replace(each, agent=ANYBODY) if _matches(run.unnamed, each) else each
+
+
+def _matches(which: dict[str, str], each: Expected) -> bool:
+    return each.kind in which or f"{each.agent}.{each.kind}" in which
+
+
+def _side_by_side(expected: Sequence[Expected], steps: list[Step]) -> list[Step]:
+    """The steps, those of one group in the order in which they are expected: they had none."""
+    found: list[Step] = []
+    for _, members in groupby(expected, key=lambda each: each.group):
+        wanted = list(members)
+        chunk = steps[len(found) : len(found) + len(wanted)]
+        for each in wanted:
+            if chunk:
+                fits = (index for index, step in enumerate(chunk) if _same(step, each))
+                found.append(chunk.pop(next(fits, 0)))
+    return [*found, *steps[len(found) :]]
+
+
+def _same(got: Step, expected: Expected) -> bool:
+    return got.kind == expected.kind and expected.agent in {ANYBODY, got.agent}
+
+
+def _row(index: int, got: Step | None, expected: Expected | None) -> str:
+    mark = "  " if got and expected and _same(got, expected) else "! "
+    told = f"{got.agent} {got.kind}" if got else "-"
+    wanted = f"{expected.agent} {expected.kind}" if expected else "-"
+    return f"{mark}{index:2} got {told:24} expected {wanted}"
