@@ -15,9 +15,12 @@ import typer
 
 from analyzer.commands.attribute import attribute
 from analyzer.commands.bench import bench
+from analyzer.commands.confirm import confirm
 from analyzer.commands.demo import demo
 from analyzer.commands.doctor import doctor
+from analyzer.commands.label import label
 from analyzer.commands.output import PROGRAM, WrongUsage, complain
+from analyzer.commands.reject import reject
 from analyzer.commands.replay import replay
 from analyzer.commands.serve import serve
 from analyzer.commands.steps import steps
@@ -35,7 +38,7 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (demo, serve, attribute, steps, replay, bench, train, doctor):
+for command in (demo, serve, attribute, steps, replay, bench, train, label, confirm, reject, doctor):
     app.command()(command)
 
 

@@ -15,11 +15,15 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from analyzer.composition import carrier_policy, open_analyst, prepare_model
+from analyzer.label_store import LabelStore
+from analyzer.labelling import RUNS, Given, give, keeper, open_labels
+from analyzer.labels import Label, Said
 from analyzer.metrics import ServiceMetrics
 from analyzer.web.app import WebParts, WebServer
+from analyzer.web.labels import Labels
 from collector_processor.analyst import Analyst
 from collector_processor.delivery import OutboxDelivery
 from collector_processor.examine import Examiner
@@ -30,7 +34,7 @@ from collector_processor.journal import Journal, open_journal
 from collector_processor.journal.chunks import JournalLimits
 from collector_processor.ledger import Ledger
 from collector_processor.loops import own_listener
-from collector_processor.otlp import Exporter, Signal
+from collector_processor.otlp import Exporter, Signal, Tenant
 from collector_processor.pipeline import Pipeline, PipelineLimits
 from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver
 from collector_processor.runstore import RunStore, StoredVerdict, StoreError
@@ -113,11 +117,11 @@ class _Service:
         settings = self._settings
         self._refuse_own_endpoint(settings.listeners)
         journal = await self._open_journal()
-        store = self._open_store()
+        store, labels = self._open_store(), self._open_labels()
         exporters = self._open_exporters()
         ledger = Ledger(journal.held_items)
         forwarder = self._start_forwarder(journal, ledger, exporters)
-        examiner, deliveries = self._start_deliveries(journal, store, exporters)
+        examiner, deliveries = self._start_deliveries(journal, store, labels, exporters)
         pipeline = await self._start_pipeline(journal, examiner)
         intake = Intake(journal, ledger, forwarder, self._intake_rules(pipeline, exporters))
         self._background(self._expire(journal, examiner, store))
@@ -128,6 +132,7 @@ class _Service:
             recent=lambda limit: examiner.in_db(store.recent, limit),
             find=lambda run_id: examiner.in_db(store.find, run_id),
             metrics=metrics.registry,
+            labels=_label_parts(labels, examiner),
             token=settings.token,
             tenant_header_names=settings.tenant_header_names,
         )
@@ -169,9 +174,14 @@ class _Service:
         return journal
 
     def _open_store(self) -> RunStore:
-        store = RunStore(self._settings.data_dir / "runs.sqlite")
+        store = RunStore(self._settings.data_dir / RUNS)
         self._stack.callback(store.close)
         return store
+
+    def _open_labels(self) -> LabelStore:
+        labels = open_labels(self._settings.data_dir)
+        self._stack.callback(labels.close)
+        return labels
 
     def _open_exporters(self) -> Mapping[Signal, Exporter]:
         if self._given_exporters is not None:
@@ -192,7 +202,7 @@ class _Service:
         return forwarder
 
     def _start_deliveries(
-        self, journal: Journal, store: RunStore, exporters: Mapping[Signal, Exporter]
+        self, journal: Journal, store: RunStore, labels: LabelStore, exporters: Mapping[Signal, Exporter]
     ) -> tuple[Examiner, tuple[OutboxDelivery, ...]]:
         deliveries: list[OutboxDelivery] = []
 
@@ -200,13 +210,18 @@ class _Service:
             for delivery in deliveries:
                 delivery.wake()
 
+        async def in_db(*call: Any) -> Any:
+            return await examiner.in_db(*call)
+
+        policy = carrier_policy(self._settings)
         examiner = Examiner(
             source=journal,
             store=store,
             analyst=self._analyst,
-            policy=carrier_policy(self._settings),
+            policy=policy,
             wall_ns=time.time_ns,
             wake_outbox=wake,
+            keep=keeper(labels, policy.clean, time.time_ns, in_db),
         )
         self._stack.callback(examiner.close)
         for signal in (Signal.TRACES, Signal.LOGS):
@@ -307,6 +322,16 @@ class _Service:
             assert error is not None
             logger.critical("a part of the service failed", exc_info=error)
             self._failure.set_exception(error)
+
+
+def _label_parts(labels: LabelStore, examiner: Examiner) -> Labels:
+    async def take(verdict: StoredVerdict, said: Said) -> Given:
+        return await examiner.in_db(give, labels, verdict, said, time.time_ns())
+
+    async def of(tenant: Tenant, run_id: str) -> Sequence[Label]:
+        return await examiner.in_db(labels.labels, tenant, run_id)
+
+    return Labels(give=take, of=of)
 
 
 async def _fails_with(failure: asyncio.Future[None]) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, ParamSpec, Protocol, TypeVar
+from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from collector_processor.analyst import Analysis, Analyst
 from collector_processor.annotate import CarrierPolicy
@@ -34,6 +34,14 @@ MAX_JOINED: Final = 256
 EVICTED: Final = "evicted: its spans were dropped before its analysis"
 MAX_KEYS: Final = 4 * MAX_JOINED
 """Most run keys of one trace that are remembered: a span may link to any number of others."""
+
+
+Keep: TypeAlias = Callable[[Tenant, Sequence[tuple[Trajectory, Analysis]]], Awaitable[None]]
+"""Keeps analysed runs for whoever wants to see their steps later; never raises for the disk's sake."""
+
+
+async def keep_nothing(_tenant: Tenant, _analyses: Sequence[tuple[Trajectory, Analysis]]) -> None:
+    """Keep no run."""
 
 
 class TraceSource(Protocol):
@@ -103,6 +111,7 @@ class Examiner:
         policy: CarrierPolicy,
         wall_ns: Callable[[], int],
         wake_outbox: Callable[[], None],
+        keep: Keep = keep_nothing,
     ) -> None:
         self._source: Final = source
         self._store: Final = store
@@ -110,6 +119,7 @@ class Examiner:
         self._policy: Final = policy
         self._wall_ns: Final = wall_ns
         self._wake_outbox: Final = wake_outbox
+        self._keep: Final = keep
         self._committing: Final = asyncio.Lock()
         """Traces of one run may be examined at the same time; only one of them has the word."""
         # SQLite wants one thread at a time; what runs there is short.
@@ -162,6 +172,8 @@ class Examiner:
             if await self._is_settled(material):
                 return done
             analyses = [(run, await self._analyst.analyse(run.trajectory)) for run in material.runs]
+            # Before the verdict: a verdict that is there to be labelled has its run kept beside it.
+            await self._keep(released.key.tenant, [(run.trajectory, analysis) for run, analysis in analyses])
             async with self._committing:
                 if await self._is_current(material):
                     claimed = [key for key in material.upto if claim(key)]

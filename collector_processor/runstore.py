@@ -190,6 +190,14 @@ class RunStore:
         """Return the current verdict of a run, one for each tenant that has a run of this id."""
         return self._select(f"WHERE run_id = ? AND {_IS_CURRENT} ORDER BY tenant", (run_id,))
 
+    def starting_with(self, prefix: str, tenant: Tenant | None, limit: int) -> list[StoredVerdict]:
+        """Return the current verdicts of the runs whose ids begin like this, of one tenant or of all."""
+        return self._select(
+            "WHERE substr(run_id, 1, ?) = ? AND (? IS NULL OR tenant = ?)"
+            f" AND {_IS_CURRENT} ORDER BY run_id, tenant LIMIT ?",
+            (len(prefix), prefix, tenant, tenant, limit),
+        )
+
     def prune(self, keep: int) -> None:
         """Forget the oldest verdicts beyond ``keep``, and the oldest analysed traces beyond four times that.
 

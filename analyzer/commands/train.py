@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,8 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from analyzer.commands.labelled import read_files, read_store, require_enough
+from analyzer.commands.labelling import DataDirOption, TenantOption
 from analyzer.commands.output import (
     CommandFailed,
     FormatOption,
@@ -19,23 +22,24 @@ from analyzer.commands.output import (
     complain,
     print_json,
 )
-from analyzer.conversation import Conversation
-from analyzer.dataset import read_dataset
 from analyzer.model_file import write_model
 from analyzer.present import console
 from analyzer.validation import CURVE, FOLDS, certify, prepare
 
 
 def train(
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the model goes.", show_default=False)],
     datasets: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             metavar="DATASET",
-            help="Labelled runs of your own system: JSON lines, one JSON document, or a folder of them.",
+            help="Labelled runs of your own system: JSON lines, one JSON document, or a folder of them."
+            " Without one: the runs that were labelled or confirmed in the service's store.",
             show_default=False,
         ),
-    ],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the model goes.", show_default=False)],
+    ] = None,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
     date: Annotated[
         str | None,
         typer.Option(metavar="YYYY-MM-DD", help="Date for the card.", show_default="today"),
@@ -54,18 +58,22 @@ def train(
     is worth elsewhere, where its confidence is not to be believed. Needs the extra
     [bold]ranker[/bold] (scikit-learn); using a model does not.
 
-    Example: [bold]blamespan train labelled.jsonl.gz --out ranker.json[/bold], then
+    Example: [bold]blamespan train --out ranker.json[/bold], then
     [bold]BLAMESPAN_RANKER=ranker.json blamespan attribute run.json --method ranker[/bold]
     """
     if not out.parent.is_dir():
         raise WrongUsage(f"{out.parent}: no such folder")
-    runs = _read(datasets)
-    labelled = prepare(runs)
-    if len(labelled) < len(runs):
+    if datasets and (tenant is not None or data_dir is not None):
+        raise WrongUsage("--tenant and --data-dir are about the store: they exclude a DATASET")
+    labels = read_files(datasets) if datasets else read_store(data_dir, tenant)
+    labelled = prepare(labels.runs)
+    if len(labelled) < len(labels.runs):
         complain(
-            f"{len(runs) - len(labelled)} runs left out: no label with an agent and a step of theirs,"
+            f"{len(labels.runs) - len(labelled)} runs left out: no label with an agent and a step of theirs,"
             " or a second label of a conversation that is in already"
         )
+    if not datasets:
+        require_enough(labelled)
     ranker = certify(
         labelled,
         date=date or datetime.now(tz=UTC).date().isoformat(),
@@ -74,6 +82,7 @@ def train(
         curve=CURVE if curve else (),
         progress=complain,
     )
+    ranker = replace(ranker, card={**ranker.card, "source": labels.source})
     try:
         out.write_text(write_model(ranker), encoding="utf-8")
     except OSError as error:
@@ -82,15 +91,6 @@ def train(
         print_json({"model": str(out), **ranker.card})
     else:
         _show(out, ranker.card)
-
-
-def _read(datasets: Sequence[Path]) -> list[Conversation]:
-    runs: list[Conversation] = []
-    for path in datasets:
-        if not path.exists():
-            raise WrongUsage(f"{path}: no such file or folder")
-        runs += read_dataset(path)
-    return runs
 
 
 def _show(out: Path, card: Mapping[str, Any]) -> None:

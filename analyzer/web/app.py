@@ -17,6 +17,7 @@ from aiohttp import web
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
+from analyzer.web.labels import Labels, label_document, label_routes
 from collector_processor.otlp import tenant_of
 from collector_processor.receivers.admission import bears
 from collector_processor.runstore import StoredVerdict
@@ -40,6 +41,7 @@ class WebParts:
     recent: Callable[[int], Awaitable[Sequence[StoredVerdict]]]
     find: Callable[[str], Awaitable[Sequence[StoredVerdict]]]
     metrics: CollectorRegistry
+    labels: Labels
     token: str | None = None
     tenant_header_names: tuple[str, ...] = ()
 
@@ -74,6 +76,7 @@ def make_app(parts: WebParts) -> web.Application:
             web.get("/metrics", _metrics(parts)),
             web.get("/api/runs", _runs(parts)),
             web.get("/api/runs/{run_id}", _run(parts)),
+            *label_routes(parts.labels, lambda request: _find_one(parts, request)),
         ]
     )
     return app
@@ -133,18 +136,25 @@ def _runs(parts: WebParts) -> Handler:
 
 def _run(parts: WebParts) -> Handler:
     async def run(request: web.Request) -> web.Response:
-        found = await parts.find(request.match_info["run_id"])
-        headers = {name.lower(): value for name, value in request.headers.items()}
-        asked = tenant_of(headers, parts.tenant_header_names)
-        if asked:
-            found = [verdict for verdict in found if verdict.tenant == asked]
-        if not found:
-            raise web.HTTPNotFound(text="no such run\n")
-        if len(found) > 1:
-            raise web.HTTPConflict(text="several tenants have a run of this id: send the tenant's header\n")
-        return web.json_response(run_document(found[0]))
+        verdict = await _find_one(parts, request)
+        said = await parts.labels.of(verdict.tenant, verdict.run_id)
+        return web.json_response({**run_document(verdict), **label_document(said)})
 
     return run
+
+
+async def _find_one(parts: WebParts, request: web.Request) -> StoredVerdict:
+    """Return the run that the path means, of the tenant whose header the request bears."""
+    found = await parts.find(request.match_info["run_id"])
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    asked = tenant_of(headers, parts.tenant_header_names)
+    if asked:
+        found = [verdict for verdict in found if verdict.tenant == asked]
+    if not found:
+        raise web.HTTPNotFound(text="no such run\n")
+    if len(found) > 1:
+        raise web.HTTPConflict(text="several tenants have a run of this id: send the tenant's header\n")
+    return found[0]
 
 
 def run_document(verdict: StoredVerdict) -> dict[str, Any]:

@@ -10,23 +10,18 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 from prometheus_client.registry import CollectorRegistry
 
+from analyzer.labelling import Given
+from analyzer.labels import Label, Said
 from analyzer.web.app import WebParts, make_app
-from collector_processor.otlp import NO_TENANT, Tenant
+from analyzer.web.labels import Labels
+from collector_processor.otlp import Tenant
 from collector_processor.runstore import StoredVerdict
+from tests.verdicts import stored
 
-VERDICT = StoredVerdict(
-    tenant=NO_TENANT,
-    run_id="run-1",
+VERDICT = stored(
     version=2,
-    failure_id="f1",
-    status="attributed",
     agent="<b>calculator</b>",
     step=7,
-    span_id=None,
-    trace_id=None,
-    service="shop",
-    is_provisional=False,
-    decided_ns=5,
     document='{"run_id": "run-1", "status": "attributed"}',
 )
 
@@ -42,7 +37,21 @@ async def find(run_id: str) -> Sequence[StoredVerdict]:
     return {"run-1": [VERDICT], "shared": [VERDICT, OTHER]}.get(run_id, [])
 
 
-PARTS = WebParts(is_ready=lambda: True, recent=recent, find=find, metrics=CollectorRegistry())
+async def give(_verdict: StoredVerdict, _said: Said) -> Given:
+    raise AssertionError("nobody labels here")
+
+
+async def labels_of(_tenant: Tenant, _run_id: str) -> Sequence[Label]:
+    return []
+
+
+PARTS = WebParts(
+    is_ready=lambda: True,
+    recent=recent,
+    find=find,
+    metrics=CollectorRegistry(),
+    labels=Labels(give=give, of=labels_of),
+)
 
 Asked = TestClient[Request, Application]
 Ask = Callable[[WebParts], Awaitable[Asked]]
@@ -68,6 +77,7 @@ async def test_runs_are_listed_and_found(ask: Ask) -> None:
     assert [run["run_id"] for run in listed["runs"]] == ["run-1"]
     found = await (await client.get("/api/runs/run-1")).json()
     assert (found["version"], found["failure_id"], found["provisional"]) == (2, "f1", False)
+    assert (found["label"], found["earlier_labels"]) == (None, [])
     assert (await client.get("/api/runs/nobody")).status == 404
 
 

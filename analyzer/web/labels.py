@@ -1,0 +1,104 @@
+"""Labels over HTTP: what a person says of a verdict, sent by a page or a program.
+
+A browser will send a request that changes something here for any page that asks it
+to: only its answer is kept from that page. So such a request must say that it is
+JSON, which a foreign page may not without our leave (we give none), and where a
+browser says whence it comes, that must be here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import web
+
+from analyzer.labelling import Given
+from analyzer.labels import Label, LabelKind, LabelRefused, Said, to_json
+from collector_processor.otlp import Tenant
+from collector_processor.runstore import StoredVerdict, StoreError
+
+_ALLOWED: Final = frozenset({"same-origin", "none"})
+"""Of ``Sec-Fetch-Site``; ``none`` is the user's own doing."""
+_EXPECTED: Final = 'expected {"agent": NAME, "step": N}, either or both, or {"failed": false}\n'
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+FindOne = Callable[[web.Request], Awaitable[StoredVerdict]]
+"""Returns the run that a request's path means, for the tenant that it bears; else raises a 404 or 409."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """Giving labels, and reading them back."""
+
+    give: Callable[[StoredVerdict, Said], Awaitable[Given]]
+    of: Callable[[Tenant, str], Awaitable[Sequence[Label]]]
+
+
+def label_routes(labels: Labels, find: FindOne) -> list[web.RouteDef]:
+    """Return the routes by which labels come in."""
+    return [
+        web.post("/api/runs/{run_id}/label", _giving(labels, find, read_said)),
+        web.post("/api/runs/{run_id}/confirm", _giving(labels, find, _always(LabelKind.CONFIRMED))),
+        web.post("/api/runs/{run_id}/reject", _giving(labels, find, _always(LabelKind.REJECTED))),
+    ]
+
+
+def read_said(document: object) -> Said:
+    """Read what a label says.
+
+    Raises:
+        ValueError: it says nothing of the kind.
+    """
+    if not isinstance(document, Mapping) or not document or document.keys() - {"agent", "step", "failed"}:
+        raise ValueError(_EXPECTED)
+    agent, step, failed = document.get("agent"), document.get("step"), document.get("failed", True)
+    is_step = step is None or (isinstance(step, int) and not isinstance(step, bool))
+    if not (agent is None or isinstance(agent, str)) or not is_step or not isinstance(failed, bool):
+        raise ValueError(_EXPECTED)
+    names_something = agent is not None or step is not None
+    if names_something is not failed:
+        raise ValueError(_EXPECTED)
+    return Said(kind=LabelKind.CORRECTED if failed else LabelKind.NOT_A_FAILURE, agent=agent, step=step)
+
+
+def _always(kind: LabelKind) -> Callable[[object], Said]:
+    return lambda _document: Said(kind=kind)
+
+
+def _giving(labels: Labels, find: FindOne, read: Callable[[object], Said]) -> Handler:
+    async def handle(request: web.Request) -> web.Response:
+        _refuse_foreign(request)
+        body = await request.read()  # bounded by the application
+        try:
+            said = read(json.loads(body) if body.strip() else None)
+        except (ValueError, RecursionError):
+            raise web.HTTPBadRequest(text=_EXPECTED) from None
+        verdict = await find(request)
+        try:
+            given = await labels.give(verdict, said)
+        except LabelRefused as refusal:
+            raise web.HTTPUnprocessableEntity(text=f"{refusal}\n") from refusal
+        except StoreError as error:
+            raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
+        return web.json_response(given.to_json())
+
+    return handle
+
+
+def _refuse_foreign(request: web.Request) -> None:
+    """Refuse what another site's page may have made a browser send."""
+    if request.content_type != "application/json":
+        raise web.HTTPUnsupportedMediaType(text="expected Content-Type: application/json\n")
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    own = {f"{scheme}://{request.host}".casefold() for scheme in ("http", "https")}
+    if (origin is not None and origin.casefold() not in own) or (site is not None and site not in _ALLOWED):
+        raise web.HTTPForbidden(text="this request comes from another site's page\n")
+
+
+def label_document(said: Sequence[Label]) -> Mapping[str, Any]:
+    """Return what the API adds to a run: the label that counts, and the earlier ones, newest first."""
+    documents = [to_json(label) for label in said]
+    return {"label": documents[0] if documents else None, "earlier_labels": documents[1:]}

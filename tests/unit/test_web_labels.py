@@ -1,0 +1,219 @@
+"""Labels over HTTP: taken from whoever may, refused from pages of other sites, and never half."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.web import Application, Request
+from prometheus_client.registry import CollectorRegistry
+
+from analyzer.labelling import Given
+from analyzer.labels import Label, LabelKind, LabelRefused, Said, as_label
+from analyzer.web.app import WebParts, make_app
+from analyzer.web.labels import Labels, read_said
+from collector_processor.otlp import Tenant
+from collector_processor.runstore import StoredVerdict, StoreError
+from tests.runs import run, step, tool
+from tests.verdicts import stored
+
+RUN = run(step("planner"), tool("clerk", "1,450"), step("analyst", "14,500"))
+OTHER = Tenant("x-scope-orgid=b")
+JSON = {"Content-Type": "application/json"}
+Asked = TestClient[Request, Application]
+
+
+@dataclass(slots=True)
+class Memory:
+    """Takes labels as the service does, in memory."""
+
+    given: list[Label] = field(default_factory=list)
+    error: Exception | None = None
+
+    async def find(self, run_id: str) -> Sequence[StoredVerdict]:
+        found = {
+            "run-1": [stored()],
+            "shared": [stored(run_id="shared"), stored(run_id="shared", tenant=OTHER)],
+        }
+        return found.get(run_id, [])
+
+    async def give(self, verdict: StoredVerdict, said: Said) -> Given:
+        if self.error:
+            raise self.error
+        label = as_label(said, verdict, RUN, 9)
+        self.given.insert(0, label)
+        return Given(label=label, obstacle=None)
+
+    async def of(self, tenant: Tenant, run_id: str) -> Sequence[Label]:
+        return [label for label in self.given if (label.tenant, label.run_id) == (tenant, run_id)]
+
+    async def recent(self, _limit: int) -> Sequence[StoredVerdict]:
+        return []
+
+    def parts(self) -> WebParts:
+        return WebParts(
+            is_ready=lambda: True,
+            recent=self.recent,
+            find=self.find,
+            metrics=CollectorRegistry(),
+            labels=Labels(give=self.give, of=self.of),
+            tenant_header_names=("x-scope-orgid",),
+        )
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+@pytest.fixture
+async def client(memory: Memory) -> AsyncIterator[Asked]:
+    async with TestClient(TestServer(make_app(memory.parts()))) as opened:
+        yield opened
+
+
+async def test_a_label_is_taken_and_shown_with_the_run(client: Asked, memory: Memory) -> None:
+    answer = await client.post("/api/runs/run-1/label", json={"agent": "analyst", "step": 2})
+    given = await answer.json()
+    assert answer.status == 200
+    assert (given["label"], given["agent"], given["step"], given["can_be_learned"]) == (
+        "corrected",
+        "analyst",
+        2,
+        True,
+    )
+    await client.post("/api/runs/run-1/label", json={"failed": False})
+    shown = await (await client.get("/api/runs/run-1")).json()
+    assert shown["label"]["label"] == "not_a_failure"
+    assert [one["label"] for one in shown["earlier_labels"]] == ["corrected"]
+    assert len(memory.given) == 2
+
+
+@pytest.mark.parametrize(("verb", "kind"), [("confirm", "confirmed"), ("reject", "rejected")])
+async def test_a_verdict_is_confirmed_or_rejected(client: Asked, verb: str, kind: str) -> None:
+    answer = await client.post(f"/api/runs/run-1/{verb}", headers=JSON)
+    assert (answer.status, (await answer.json())["label"]) == (200, kind)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "HERE"}, 200),
+        ({"Origin": "HERE", "Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Sec-Fetch-Site": "none"}, 200),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
+        ({"Origin": ""}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ({"Content-Type": "multipart/form-data; boundary=x"}, 415),
+        ({"Host": "evil.example"}, 401),
+    ],
+)
+@pytest.mark.parametrize("verb", ["label", "confirm", "reject"])
+async def test_another_sites_page_cannot_label(
+    client: Asked, memory: Memory, verb: str, headers: dict[str, str], status: int
+) -> None:
+    here = f"http://127.0.0.1:{client.port}"
+    sent = {**JSON, **{name: value.replace("HERE", here) for name, value in headers.items()}}
+    body = b'{"step": 2}' if verb == "label" else b""
+    answer = await client.post(f"/api/runs/run-1/{verb}", data=body, headers=sent)
+    assert answer.status == status
+    assert len(memory.given) == (status == 200)
+
+
+async def test_a_preflight_gets_no_leave(client: Asked) -> None:
+    asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+    answer = await client.options("/api/runs/run-1/label", headers=asked)
+    assert answer.status == 405
+    assert not [name for name in answer.headers if name.lower().startswith("access-control-")]
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
+async def test_where_there_is_a_token_it_is_wanted(memory: Memory, headers: dict[str, str]) -> None:
+    parts = replace(memory.parts(), token="s3cret")
+    async with TestClient(TestServer(make_app(parts))) as client:
+        answer = await client.post("/api/runs/run-1/confirm", headers={**JSON, **headers})
+        assert answer.status == 401
+        allowed = {**JSON, "Authorization": "Bearer s3cret"}
+        assert (await client.post("/api/runs/run-1/confirm", headers=allowed)).status == 200
+    assert len(memory.given) == 1
+
+
+async def test_a_run_of_two_tenants_is_labelled_for_the_one_that_asks(client: Asked, memory: Memory) -> None:
+    assert (await client.post("/api/runs/shared/confirm", headers=JSON)).status == 409
+    asked = {**JSON, "X-Scope-OrgID": "b"}
+    assert (await client.post("/api/runs/shared/confirm", headers=asked)).status == 200
+    assert [label.tenant for label in memory.given] == [OTHER]
+    stranger = {**JSON, "X-Scope-OrgID": "c"}
+    assert (await client.post("/api/runs/run-1/confirm", headers=stranger)).status == 404
+
+
+async def test_a_label_that_does_not_fit_says_what_would(client: Asked, memory: Memory) -> None:
+    answer = await client.post("/api/runs/run-1/label", json={"agent": "<b>writer</b>"})
+    assert answer.status == 422
+    assert "its agents are planner, clerk, analyst" in await answer.text()
+    assert answer.content_type == "text/plain"
+    assert memory.given == []
+
+
+BROKEN: list[Any] = [
+    [],
+    {},
+    "x",
+    None,
+    {"agent": 3},
+    {"step": "2"},
+    {"step": True},
+    {"step": 2.5},
+    {"failed": True},
+    {"failed": "no"},
+    {"failed": False, "step": 2},
+    {"step": 2, "sure": True},
+]
+
+
+@pytest.mark.parametrize("document", BROKEN)
+def test_what_is_no_label_is_not_read_as_one(document: object) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        read_said(document)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b"7", b'{"step": "2"}'])
+async def test_a_body_that_is_no_label_is_said(client: Asked, memory: Memory, body: bytes) -> None:
+    answer = await client.post("/api/runs/run-1/label", data=body, headers=JSON)
+    assert (answer.status, memory.given) == (400, [])
+    assert "expected" in await answer.text()
+
+
+async def test_a_body_of_megabytes_is_not_read(client: Asked) -> None:
+    body = io.BytesIO(b'{"agent": "' + b"a" * (2 << 20) + b'"}')
+    assert (await client.post("/api/runs/run-1/label", data=body, headers=JSON)).status == 413
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(StoreError("the label store cannot write: disk full"), 503), (LabelRefused("no"), 422)],
+)
+async def test_why_a_label_is_not_kept_is_said(
+    client: Asked, memory: Memory, error: Exception, status: int
+) -> None:
+    memory.error = error
+    answer = await client.post("/api/runs/run-1/confirm", headers=JSON)
+    assert (answer.status, await answer.text()) == (status, f"{error}\n")
+
+
+def test_the_words_of_a_label_are_read() -> None:
+    read: Callable[[Any], Said] = read_said
+    assert read({"failed": False}) == Said(kind=LabelKind.NOT_A_FAILURE)
+    assert read({"step": 2, "agent": None}) == Said(kind=LabelKind.CORRECTED, step=2)
+    assert read({"agent": "a", "failed": True}) == Said(kind=LabelKind.CORRECTED, agent="a")
