@@ -95,9 +95,15 @@ def _mend_surrogates(document: dict[str, Any]) -> None:
         node = stack.pop()
         for key, value in list(node.items() if isinstance(node, dict) else enumerate(node)):
             if isinstance(value, str):
-                node[key] = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+                node[key] = _whole_characters(value)
             elif isinstance(value, dict | list):
                 stack.append(value)
+            if isinstance(key, str) and not key.isascii():
+                node[_whole_characters(key)] = node.pop(key)
+
+
+def _whole_characters(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _convert_spans(document: dict[str, Any]) -> None:
