@@ -4,6 +4,9 @@ The key is a digest of everything the reply depends on: the model's name, where 
 is reached, and the whole prompt with its options. Only replies are kept, never
 failures, so that what failed is asked again; an interrupted benchmark goes on
 where it stopped.
+
+A place where nothing can be kept is an error before anything is asked. A disk that
+fills up afterwards is a warning: what is left is asked and answered all the same.
 """
 
 from __future__ import annotations
@@ -11,13 +14,13 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from analyzer.errors import UnreadableInput
+from analyzer.errors import AnalyzerError, UnreadableInput
 from analyzer.method import Model, Prompt, Reply
 
 _FILE: Final = "replies.sqlite3"
@@ -33,20 +36,33 @@ CREATE TABLE IF NOT EXISTS replies (
 ) WITHOUT ROWID"""
 
 
+Warn = Callable[[str], None]
+
+
+class CacheUnusable(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+    """Replies cannot be kept where they were to be; the message says where and why."""
+
+
 @dataclass(slots=True, kw_only=True)
 class ReplyCache:
     """The kept replies, in one SQLite file; ``open_cache`` opens it."""
 
     database: sqlite3.Connection
+    warn: Warn
+    is_kept: bool = True
+    """Whether replies are still kept; not once the disk has refused one."""
     found: int = 0
     """How many questions it has answered."""
     missed: int = 0
 
     def get(self, key: bytes) -> Reply | None:
         """Return the reply that is kept under a key."""
-        row = self.database.execute(
-            "SELECT text, input_tokens, output_tokens, cost_usd FROM replies WHERE key = ?", (key,)
-        ).fetchone()
+        row = None
+        if self.is_kept:
+            with self._gives_up():
+                row = self.database.execute(
+                    "SELECT text, input_tokens, output_tokens, cost_usd FROM replies WHERE key = ?", (key,)
+                ).fetchone()
         self.found += row is not None
         self.missed += row is None
         if row is None:
@@ -54,40 +70,64 @@ class ReplyCache:
         return Reply(text=row[0], input_tokens=row[1], output_tokens=row[2], cost_usd=row[3])
 
     def put(self, key: bytes, model: str, reply: Reply) -> None:
-        """Keep a reply, at once and for good."""
+        """Keep a reply, at once and for good; once the disk refuses, say so and keep no more."""
+        if not self.is_kept:
+            return
         text = reply.text.encode(errors="replace").decode()  # half a surrogate pair is no text to SQLite
-        with self.database:
+        with self._gives_up(), self.database:
             self.database.execute(
                 "INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?, ?)",
                 (key, model, text, reply.input_tokens, reply.output_tokens, reply.cost_usd),
             )
 
+    @contextmanager
+    def _gives_up(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            self.is_kept = False
+            self.warn(f"replies are no longer kept, and those that were are not read: {error}")
+
 
 @contextmanager
-def open_cache(directory: Path) -> Iterator[ReplyCache]:
+def open_cache(directory: Path, warn: Warn) -> Iterator[ReplyCache]:
     """Open the cache in a directory, which is made if it is not there; close it afterwards.
+
+    Args:
+        directory: where.
+        warn: told, once, if replies can no longer be kept.
 
     Raises:
         UnreadableInput: there is a file of that name, and it is no cache.
-        OSError: the directory cannot be made.
+        CacheUnusable: nothing can be kept there.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     path = directory / _FILE
-    database = sqlite3.connect(path, timeout=_WAIT_S)
     try:
+        directory.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(path, timeout=_WAIT_S)
+    except (OSError, sqlite3.OperationalError) as error:
+        raise _unusable(directory, error) from error
+    with closing(database):
         _prepare(database, path)
-        yield ReplyCache(database=database)
-    finally:
-        database.close()
+        yield ReplyCache(database=database, warn=warn)
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
     try:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
-        database.execute(_TABLE)
+        with database:  # what cannot be written shows here, not at the first reply
+            database.execute(_TABLE)
+            database.execute("DELETE FROM replies WHERE key = x''")
+    except sqlite3.OperationalError as error:
+        raise _unusable(path.parent, error) from error
     except sqlite3.DatabaseError as error:
         raise UnreadableInput(f"{path}: expected a cache of replies, or no such file: {error}") from error
+
+
+def _unusable(directory: Path, error: Exception) -> CacheUnusable:
+    shown = error.strerror if isinstance(error, OSError) else error
+    return CacheUnusable(f"{directory}: replies cannot be kept there: {shown}; --cache DIR, or --no-cache")
 
 
 @dataclass(slots=True, kw_only=True)

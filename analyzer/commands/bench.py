@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from analyzer.benchmark import Benchmark
+from analyzer.benchmark import Benchmark, labelled
 from analyzer.commands import bench_tables as tables
 from analyzer.commands.attribute import MethodOption, ModelOption, WithReferenceOption
 from analyzer.commands.measuring import Plan, measure, settings_of
@@ -123,7 +123,7 @@ def bench(
     drawn: list[Mapping[str, Any]] = []
     with ExitStack() as stack:
         asks = any(settings_of(contender).model for contender in contenders) and not no_cache
-        kept = stack.enter_context(open_cache(cache or _data_dir() / _CACHE)) if asks else None
+        kept = stack.enter_context(open_cache(cache or _data_dir() / _CACHE, complain)) if asks else None
         plan = Plan(
             training=tuple(run for path in train or [] for run in _read(path)),
             trained_on=", ".join(path.name for path in train or []),
@@ -165,6 +165,11 @@ def _bench_one(
     path: Path, contenders: Sequence[Contender], plan: Plan, output: OutputFormat
 ) -> list[Mapping[str, Any]]:
     runs = _read(path)
+    if not labelled(runs):
+        raise CommandFailed(
+            f"{path}: none of its {len(runs)} runs has a label with an agent and a step: expected"
+            ' {"label": {"agent", "step"}} or {"mistake_agent", "mistake_step"} in each'
+        )
     results = [measure(path, runs, contender, plan) for contender in contenders]
     if results[0].left_out:
         complain(f"{path}: {results[0].left_out} runs left out: their label has no agent or no step")

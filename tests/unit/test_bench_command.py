@@ -143,3 +143,22 @@ def test_wrong_usage_is_one_line_that_says_what_was_expected(
 )
 def test_a_contender_is_a_method_and_what_differs_from_the_options(text: str, contender: Contender) -> None:
     assert read_contender(text, Contender(model="m")) == contender
+
+
+def test_runs_without_a_label_are_no_benchmark(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dataset.write_text(json.dumps({"question": "q", "history": [{"role": "A", "content": "a"}]}))
+    assert run(["bench", str(dataset), "--method", "random", "--format", "json"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "none of its 1 runs has a label with an agent and a step: expected" in said.err
+    assert len(said.err.splitlines()) == 1
+
+
+def test_where_replies_cannot_be_kept_one_line_says_so(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    arguments = ["bench", str(dataset), "--method", "judge", "--model", "openai/none"]
+    assert run([*arguments, "--cache", str(tmp_path / "file" / "kept")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "replies cannot be kept there" in line

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,14 +8,18 @@ import pytest
 
 from analyzer.errors import ModelError, ModelFailure, UnreadableInput
 from analyzer.method import Message, Prompt, Reply, ResponseSchema
-from analyzer.reply_cache import CachedModel, open_cache, place_of_models
+from analyzer.reply_cache import CachedModel, CacheUnusable, _prepare, open_cache, place_of_models
 from analyzer.scripted import ScriptedModel
 
 PROMPT = Prompt(messages=(Message(role="user", content="who?"),), max_output_tokens=100)
 
 
+def fail(message: str) -> None:
+    raise AssertionError(message)
+
+
 async def ask(directory: Path, model: ScriptedModel, prompt: Prompt = PROMPT, place: str = "") -> Reply:
-    with open_cache(directory) as cache:
+    with open_cache(directory, fail) as cache:
         return await CachedModel(model=model, cache=cache, place=place).complete(prompt)
 
 
@@ -71,20 +76,63 @@ async def test_a_failure_is_not_kept(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_cache_is_left_alone_and_said(tmp_path: Path) -> None:
     (tmp_path / "replies.sqlite3").write_text("my diary, not a database, " * 100)
-    with pytest.raises(UnreadableInput, match="expected a cache"), open_cache(tmp_path):
+    with pytest.raises(UnreadableInput, match="expected a cache"), open_cache(tmp_path, fail):
         pass
     assert (tmp_path / "replies.sqlite3").read_text().startswith("my diary")
 
 
 async def test_it_counts_what_it_answered(tmp_path: Path) -> None:
     model = ScriptedModel(replies=["one"])
-    with open_cache(tmp_path) as cache:
+    with open_cache(tmp_path, fail) as cache:
         cached = CachedModel(model=model, cache=cache)
         await cached.complete(PROMPT)
         await cached.complete(PROMPT)
         assert (cache.found, cache.missed) == (1, 1)
         assert (cached.name, cached.context_tokens) == (model.name, model.context_tokens)
         assert cached.price(PROMPT) == 0.0
+
+
+async def test_a_disk_that_fills_up_is_told_once_and_everything_is_still_answered(tmp_path: Path) -> None:
+    told: list[str] = []
+    model = ScriptedModel(replies=["x" * 100_000, "two", "three", "four"])
+    with open_cache(tmp_path, told.append) as cache:
+        cached = CachedModel(model=model, cache=cache)
+        pages = cache.database.execute("PRAGMA page_count").fetchone()[0]
+        cache.database.execute(f"PRAGMA max_page_count={pages}")
+        assert len((await cached.complete(PROMPT)).text) == 100_000
+        assert [(await cached.complete(PROMPT)).text for _ in range(3)] == ["two", "three", "four"]
+    assert len(told) == 1
+    assert "no longer kept" in told[0]
+
+
+async def test_a_disk_that_can_no_longer_be_read_costs_only_what_was_kept(tmp_path: Path) -> None:
+    told: list[str] = []
+    with open_cache(tmp_path, told.append) as cache:
+        cache.database.execute("DROP TABLE replies")
+        cached = CachedModel(model=ScriptedModel(replies=["one", "two"]), cache=cache)
+        assert [(await cached.complete(PROMPT)).text for _ in range(2)] == ["one", "two"]
+    assert len(told) == 1
+
+
+def test_a_place_where_nothing_can_be_kept_is_said_before_anything_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(CacheUnusable, match=r"replies cannot be kept there.*--no-cache"),
+        open_cache(tmp_path / "file", fail),
+    ):
+        pass
+    (tmp_path / "kept" / "replies.sqlite3").mkdir(parents=True)
+    with pytest.raises(CacheUnusable, match="unable to open"), open_cache(tmp_path / "kept", fail):
+        pass
+
+
+def test_a_read_only_cache_is_said_too(tmp_path: Path) -> None:
+    with open_cache(tmp_path, fail) as cache:
+        path = cache.database.execute("PRAGMA database_list").fetchone()[2]
+    read_only = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    with pytest.raises(CacheUnusable, match="readonly"):
+        _prepare(read_only, Path(path))
+    read_only.close()
 
 
 def test_the_place_is_the_base_urls_of_the_environment() -> None:
