@@ -4,7 +4,8 @@ A call is compared with the previous call of the same agent, message by message,
 wherever they stand (limits evict from the front); an agent's first call with all
 that was heard before by anybody.
 The agent's own last words are left out too: they are the previous step's output.
-Where limits evicted an output, the next call of the same agent still quotes it.
+Where limits evicted an output, the next call of the same agent still quotes it, and an agent's last is
+its answer.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from collector_processor.trajectory.acts import Act
-from semconv.dialects import Message
+from semconv.dialects import ActionKind, Message
 from semconv.dialects.conversation import body_of, render
 from semconv.model import UNKNOWN_AGENT
 
@@ -46,6 +47,7 @@ class Novelty:
     """How often each message was heard in one call, at most: the same words may be said twice."""
     _said_by: dict[_Print, _Line] = field(default_factory=dict)
     """Who said it last."""
+    _latest: dict[str, _Line] = field(default_factory=dict)
     recovered: dict[int, str] = field(default_factory=dict)
     """Outputs that only a later call quotes, by the position of the step that said them."""
 
@@ -53,7 +55,7 @@ class Novelty:
         """Return what is new in the call's input, in words, and remember the call."""
         messages = [message for message in act.action.heard if message.role != "system"]
         prints = [_print(message) for message in messages]
-        line = (act.agent or UNKNOWN_AGENT, act.action.instructions)
+        line = self._line_of(act)
         before = self._last.get(line)
         if before is None:
             fresh = _without(messages, prints, self._heard) or list(messages[-1:])
@@ -61,6 +63,14 @@ class Novelty:
             fresh = self._since(before, line, messages, prints)
         self._remember(act, line, prints)
         return render(fresh)
+
+    def _line_of(self, act: Act) -> _Line:
+        """Return whose line of conversation a call is; limits evict the instructions first."""
+        agent = act.agent or UNKNOWN_AGENT
+        if act.span.dropped_attributes and not act.action.instructions:
+            return self._latest.get(agent, (agent, ""))
+        line = self._latest[agent] = (agent, act.action.instructions)
+        return line
 
     def _remember(self, act: Act, line: _Line, prints: Sequence[_Print]) -> None:
         self._last[line] = _Memory(prints, act)
@@ -85,10 +95,24 @@ class Novelty:
         return is_spoken and self._said_by.get(_print(message), line) == line
 
     def _recover(self, before: _Memory, fresh: list[Message]) -> None:
-        if before.act.action.said or before.act.action.output or not fresh or fresh[0].role != "assistant":
-            return
-        if before.act.span.dropped_attributes:
+        if _lost_output(before.act) and fresh and fresh[0].role == "assistant":
             self.recovered[before.act.position] = body_of(fresh.pop(0))
+
+    def recover_answers(self, acts: Sequence[Act]) -> None:
+        """Give last calls of agents that lost their output what their agent answered."""
+        answered: set[int] = set()
+        for act in reversed(acts):
+            turn = act.runner
+            if turn is None or act.action.kind is not ActionKind.LLM or turn.position in answered:
+                continue
+            answered.add(turn.position)
+            if _lost_output(act) and turn.action.output:
+                self.recovered.setdefault(act.position, turn.action.output)
+
+
+def _lost_output(act: Act) -> bool:
+    action = act.action
+    return bool(act.span.dropped_attributes) and not (action.said or action.output or action.failed)
 
 
 def _without(messages: Sequence[Message], prints: Sequence[_Print], known: Counter[_Print]) -> list[Message]:

@@ -91,8 +91,9 @@ def _steps(acts: Sequence[Act], together: Mapping[int, int], agents: Agents) -> 
         heard = novelty.take(act) if act.action.heard else act.action.input
         step = _step(index, act, settle(act, following, agents), heard)
         steps.append(replace(step, group=together.get(act.position)))
+    novelty.recover_answers(acts)
     for index, act in enumerate(acts):
-        if act.action.heard and act.position in novelty.recovered:
+        if act.action.kind is ActionKind.LLM and act.position in novelty.recovered:
             steps[index] = _recovered(steps[index], novelty.recovered[act.position])
     return tuple(steps)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from collector_processor.trajectory.acts import Act, Stage
@@ -54,16 +55,17 @@ def _tasks(stage: Stage, steps: Sequence[Act]) -> Iterator[str]:
         yield last_request(first.action.heard) or first.action.input
     for action in filter(None, stage.actions):
         yield action.task
-    yield from (act.action.input for act in steps[:1])
+    yield from (act.action.input for act in steps[:1] if act.action.tool is None)
 
 
 def output_of(stage: Stage, steps: Sequence[Act]) -> str:
     """Return the run's answer: from the top span that ended last, else the last model call's words.
 
-    Empty for a run whose last step failed.
+    Empty for a run whose last step failed; what was said before a top span failed is no answer.
     """
     tops = sorted(stage.tops(), key=lambda top: (top[0].end_ns, top[0].span_id))
-    stated = next((action.answer for _, action in reversed(tops) if action.answer), "")
+    unfailed = takewhile(lambda top: not top[1].failed, reversed(tops))
+    stated = next((action.answer for _, action in unfailed if action.answer), "")
     if stated or not steps or steps[-1].action.failed:
         return stated
     for act in reversed(steps):

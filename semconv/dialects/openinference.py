@@ -24,6 +24,7 @@ from semconv.attributes import (
 from semconv.dialects.action import Action, ActionKind, Dialect
 from semconv.dialects.conversation import last_request
 from semconv.dialects.judging import read_judgements
+from semconv.dialects.langchain_repr import message_fields
 from semconv.dialects.messages import messages_of
 from semconv.dialects.openinference_agents import agent_name
 from semconv.dialects.openinference_messages import flattened
@@ -70,6 +71,13 @@ _KINDS: Final[Mapping[str, ActionKind]] = {
     "DECISION": ActionKind.OTHER,
     "EVALUATOR": ActionKind.EVALUATION,
 }
+_LISTS: Final = (
+    (f"{OUTPUT_MESSAGES}.", ActionKind.LLM),
+    (f"{INPUT_MESSAGES}.", ActionKind.LLM),
+    (f"{DOCUMENTS}.", ActionKind.TOOL),
+)
+"""Flattened lists, and the kind of span that has them."""
+_SCOPES: Final = "openinference.instrumentation."
 _OPENAI_AGENTS: Final = "openinference.instrumentation.openai_agents"
 _STRANDS: Final = "strands.telemetry.tracer"
 _HANDOFF_SPAN: Final = "handoff to "
@@ -77,13 +85,29 @@ _HANDOFF_SPAN: Final = "handoff to "
 
 def read_openinference(span: Span, surroundings: Surroundings) -> Action | None:
     """Read a span with an ``openinference.span.kind`` that we know."""
-    kind = _KINDS.get((text(span.attributes, OPENINFERENCE_SPAN_KIND) or "").upper())
+    kind = _declared(span) or _evicted(span)
     if kind is None:
         return None
     kind = _mended(kind, span)
     if kind is ActionKind.CONTAINER and _is_top(span, surroundings):
         kind = ActionKind.WORKFLOW
     return _READERS.get(kind, _read_other)(span, kind, surroundings)
+
+
+def _declared(span: Span) -> ActionKind | None:
+    return _KINDS.get((text(span.attributes, OPENINFERENCE_SPAN_KIND) or "").upper())
+
+
+def _evicted(span: Span) -> ActionKind | None:
+    """Return the kind of a span that lost it to a limit: it is set first, and the oldest goes first.
+
+    Only what has a long list in it has so many attributes: a model call's messages, a search's finds.
+    """
+    if not span.dropped_attributes or not span.scope.name.startswith(_SCOPES):
+        return None
+    return next(
+        (kind for prefix, kind in _LISTS if any(name.startswith(prefix) for name in span.attributes)), None
+    )
 
 
 def _mended(kind: ActionKind, span: Span) -> ActionKind:
@@ -219,6 +243,8 @@ def _result(got: str) -> str:
     if len(pair) == 2 and isinstance(pair[0], bool) and isinstance(pair[1], dict):
         return content_of(pair[1])
     value = mapping(got)
+    if value.keys() == {"output"} and message_fields(words(value["output"])) is not None:
+        return content_of(value["output"])
     if isinstance(value.get("data"), Mapping) or value.get("type") == "tool" or "lc" in value:
         return content_of(value)
     return got

@@ -588,10 +588,10 @@ def test_a_tool_that_lost_its_caller_is_not_complete() -> None:
 
 
 def test_an_unknown_dialect_gives_no_steps_and_says_so() -> None:
-    strange = span(1, scope="langfuse-sdk", attributes={"langfuse.observation.type": "agent"})
+    strange = span(1, scope="strange", attributes={"smolagents.strange": "agent"})
     trajectory = ordered(strange)
     assert trajectory.steps == ()
-    assert trajectory.warnings == ("no steps: agent spans of a dialect that is not known (langfuse-sdk)",)
+    assert trajectory.warnings == ("no steps: agent spans of a dialect that is not known (strange)",)
 
 
 def test_a_trace_without_agents_gives_no_steps() -> None:

@@ -1,0 +1,72 @@
+"""A run of 45 turns whose spans lost most of their attributes to the SDK's limit still tells every turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import pytest
+from opentelemetry.sdk.trace import SpanLimits
+
+from collector_processor.rebuild import Run, rebuild
+from semconv.model import ContentState
+from tests.renderings.openinference import OPENINFERENCE
+from tests.renderings.play import Act, Asked, ModelCall, Play, ToolUse, Turn
+from tests.renderings.staging import Stage
+from tests.renderings.through_sdk import Arrange, as_they_are, replayed
+
+TURNS: Final = 45
+LIMITS: Final = SpanLimits(max_span_attributes=128)
+
+
+def turn(number: int) -> list[Act]:
+    asked = Asked(tool="search", arguments=f'{{"page": {number}}}', call_id=f"call_{number}")
+    return [
+        ModelCall(text=f"thought {number}", asks=(asked,)),
+        ToolUse(asked=asked, result=f"result {number}"),
+    ]
+
+
+def long_run() -> Stage:
+    acts = [*chain.from_iterable(turn(number) for number in range(TURNS - 1)), ModelCall(text="the answer")]
+    agent = Turn(agent="reader", instructions="Read on.", acts=tuple(acts))
+    return Stage(Play(name="reading", task="the task", stages=(agent,)))
+
+
+def answers_first(attributes: Mapping[str, Any]) -> Sequence[tuple[str, Any]]:
+    """Set outputs first, as instrumentations do that write inputs from a late hook: they are evicted."""
+    return sorted(attributes.items(), key=lambda item: not item[0].startswith("llm.output_messages"))
+
+
+def arrived(arrange: Arrange) -> Run:
+    (run,) = rebuild([replayed(OPENINFERENCE.spans(long_run()), LIMITS, arrange)])
+    return run
+
+
+@pytest.mark.parametrize("arrange", [as_they_are, answers_first])
+def test_every_turns_text_is_there(arrange: Arrange) -> None:
+    run = arrived(arrange)
+    dropped = sum(span.dropped_attributes for span in run.trace.spans)
+    assert dropped > 3_000  # or the test shows nothing
+    steps = run.trajectory.steps
+    calls = [step for step in steps if step.kind.value == "llm"]
+    assert [step.output.partition("\n")[0] for step in calls] == [
+        *(f"thought {number}" for number in range(TURNS - 1)),
+        "the answer",
+    ]
+    assert [f'call search({{"page": {number}}})' in step.output for number, step in enumerate(calls)] == [
+        *[True] * (TURNS - 1),
+        False,
+    ]
+    assert [step.input for step in calls[1:]] == [f"tool: result {number}" for number in range(TURNS - 1)]
+    assert run.trajectory.task == "the task"
+    assert run.trajectory.output == "the answer"
+
+
+@pytest.mark.parametrize("arrange", [as_they_are, answers_first])
+def test_what_was_lost_is_said(arrange: Arrange) -> None:
+    trajectory = arrived(arrange).trajectory
+    cut = [step for step in trajectory.steps if step.content is ContentState.TRUNCATED]
+    assert trajectory.warnings == (f"{len(cut)} of {2 * TURNS - 1} steps lost content to limits",)
+    assert ContentState.DROPPED not in {step.content for step in trajectory.steps}
