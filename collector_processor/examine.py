@@ -20,7 +20,7 @@ from collector_processor.assembler import Released, TraceKey
 from collector_processor.otlp import MalformedRequestError, Tenant
 from collector_processor.rebuild import Run, rebuild
 from collector_processor.runs import TRACE_KEY, run_keys
-from collector_processor.runstore import Commit, RunStore, StoredVerdict
+from collector_processor.runstore import Commit, RunStore, StoredVerdict, StoreError
 from collector_processor.writeback import Decision, WriteBack, provisional, write_back
 from semconv.model import Completion, Trace, TraceId, Trajectory
 
@@ -34,6 +34,8 @@ MAX_JOINED: Final = 256
 EVICTED: Final = "evicted: its spans were dropped before its analysis"
 MAX_KEYS: Final = 4 * MAX_JOINED
 """Most run keys of one trace that are remembered: a span may link to any number of others."""
+STORE_RETRY_S: Final = 2.0
+"""How long a verdict waits before it is written again where the disk refuses."""
 
 
 Keep: TypeAlias = Callable[[Tenant, Sequence[tuple[Trajectory, Analysis]]], Awaitable[None]]
@@ -99,6 +101,10 @@ class _Material:
         return all(upto <= self.seen[key][1] for key, upto in self.upto.items())
 
 
+_Analyses: TypeAlias = dict[Trajectory, Analysis]
+"""By what was analysed: a trajectory is a value."""
+
+
 class Examiner:
     """Turns released traces into committed verdicts."""
 
@@ -112,6 +118,7 @@ class Examiner:
         wall_ns: Callable[[], int],
         wake_outbox: Callable[[], None],
         keep: Keep = keep_nothing,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._source: Final = source
         self._store: Final = store
@@ -120,6 +127,7 @@ class Examiner:
         self._wall_ns: Final = wall_ns
         self._wake_outbox: Final = wake_outbox
         self._keep: Final = keep
+        self._pause: Final = pause
         self._committing: Final = asyncio.Lock()
         """Traces of one run may be examined at the same time; only one of them has the word."""
         # SQLite wants one thread at a time; what runs there is short.
@@ -138,7 +146,7 @@ class Examiner:
         rewrites = await self.in_db(self._store.rewrites)
         for seq, body in rewrites:
             await self._source.rewrite_held(seq, body)
-        await self.in_db(self._store.rewritten, [seq for seq, _ in rewrites])
+        await self._insist(self._store.rewritten, [seq for seq, _ in rewrites])
 
     async def examine(
         self,
@@ -156,7 +164,8 @@ class Examiner:
             claim: takes a trace's held rows out of reach of the hold deadline; says
                 whether there are any.
         """
-        while True:  # each further round means that another examination of the same run was committed
+        analyses: _Analyses = {}
+        while True:  # once more where another examination of the same run, or the disk, came between
             material = await self._gather(released, is_open)
             if material.awaited:
                 return Examined(awaited=material.awaited)
@@ -171,14 +180,46 @@ class Examiner:
                 return done
             if await self._is_settled(material):
                 return done
-            analyses = [(run, await self._analyst.analyse(run.trajectory)) for run in material.runs]
+            analyses = await self._analysed(material, analyses)
             # Before the verdict: a verdict that is there to be labelled has its run kept beside it.
-            await self._keep(released.key.tenant, [(run.trajectory, analysis) for run, analysis in analyses])
-            async with self._committing:
-                if await self._is_current(material):
-                    claimed = [key for key in material.upto if claim(key)]
-                    await self._commit(released.key.tenant, material, analyses, claimed)
-                    return done
+            await self._keep(released.key.tenant, tuple(analyses.items()))
+            if await self._commit_if_current(released.key.tenant, material, analyses, claim):
+                return done
+
+    async def _analysed(self, material: _Material, known: _Analyses) -> _Analyses:
+        """Analyse the runs, but for those that were analysed as they are: a model is not asked twice."""
+        return {
+            run.trajectory: known.get(run.trajectory) or await self._analyst.analyse(run.trajectory)
+            for run in material.runs
+        }
+
+    async def _commit_if_current(
+        self, tenant: Tenant, material: _Material, analyses: _Analyses, claim: Callable[[TraceKey], bool]
+    ) -> bool:
+        """Commit; ``False``, after a while, where the disk refuses, or at once where more is known by now."""
+        async with self._committing:
+            if not await self._is_current(material):
+                return False
+            claimed = [key for key in material.upto if claim(key)]
+            try:
+                await self._commit(tenant, material, analyses, claimed)
+            except StoreError as error:
+                logger.warning("verdict waits for the store", extra={"reason": str(error)})
+                for key in claimed:  # telemetry waits for no disk of ours; the blame follows late
+                    await self._source.release_held(key)
+            else:
+                return True
+        await self._pause(STORE_RETRY_S)
+        return False
+
+    async def _insist(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call that writes, again and again while the disk refuses."""
+        while True:
+            try:
+                return await self.in_db(call, *args, **kwargs)
+            except StoreError as error:
+                logger.warning("slow lane waits for the store", extra={"reason": str(error)})
+            await self._pause(STORE_RETRY_S)
 
     async def give_up(self, key: TraceKey, reason: str) -> None:
         """Record an ``error`` verdict for a trace that cannot be examined; nothing is written into it.
@@ -193,7 +234,7 @@ class Examiner:
             decision = await self._decision(key.tenant, run, self._analyst.excuse(trajectory, reason))
             stands = decision.previous is not None and not decision.previous.is_provisional
             verdicts = () if stands else (write_back(decision, self._policy).verdict,)
-            await self.in_db(self._store.commit, Commit(analysed=analysed, verdicts=verdicts))
+            await self._insist(self._store.commit, Commit(analysed=analysed, verdicts=verdicts))
 
     async def in_db(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run one call on the store's thread."""
@@ -238,7 +279,7 @@ class Examiner:
         """Return the traces of the same run that were not asked for yet."""
         found = {name for run in runs for name in run_keys(run.trace)}
         names = sorted(found, key=lambda name: (name != f"{TRACE_KEY}{key.trace_id}", name))[:MAX_KEYS]
-        await self.in_db(self._store.remember_keys, [(key, name) for name in names])
+        await self._insist(self._store.remember_keys, [(key, name) for name in names])
         siblings = await self.in_db(self._store.siblings, key, names)
         linked = {TraceId(name.removeprefix(TRACE_KEY)) for name in names if name.startswith(TRACE_KEY)}
         return [
@@ -298,21 +339,21 @@ class Examiner:
                 decision = await self._decision(key.tenant, run, analysis)
                 if decision.previous is None or decision.previous.is_provisional:
                     verdicts.append(provisional(decision))
-            await self.in_db(self._store.commit, Commit(analysed=(), verdicts=tuple(verdicts)))
+            await self._insist(self._store.commit, Commit(analysed=(), verdicts=tuple(verdicts)))
 
     async def _commit(
         self,
         tenant: Tenant,
         material: _Material,
-        analyses: Iterable[tuple[Run, Analysis]],
+        analyses: _Analyses,
         claimed: Iterable[TraceKey],
     ) -> None:
         held: dict[int, bytes] = {}
         for key in claimed:
             held |= dict(await self._source.held_rows(key))
         written: list[WriteBack] = []
-        for run, analysis in analyses:
-            decision = await self._decision(tenant, run, analysis)
+        for run in material.runs:
+            decision = await self._decision(tenant, run, analyses[run.trajectory])
             written.append(write_back(decision, self._policy, held))
             held |= dict(written[-1].rewrites)  # two runs may share a row
         rewrites = tuple({seq: body for back in written for seq, body in back.rewrites}.items())
@@ -326,5 +367,5 @@ class Examiner:
         for seq, body in rewrites:
             await self._source.rewrite_held(seq, body)
         if rewrites:
-            await self.in_db(self._store.rewritten, [seq for seq, _ in rewrites])
+            await self._insist(self._store.rewritten, [seq for seq, _ in rewrites])
         self._wake_outbox()

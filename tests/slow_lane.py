@@ -18,7 +18,7 @@ from collector_processor.examine import Examiner
 from collector_processor.notes import TraceArrival
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.pipeline import Pipeline, PipelineLimits
-from collector_processor.runstore import RunStore
+from collector_processor.runstore import Commit, RunStore, StoreError
 from collector_processor.survey import survey, survey_logs
 from semconv.model import Abstention, Attribution, Blame, Span, Status, TraceId, Trajectory
 
@@ -160,6 +160,18 @@ def _documented(attribution: Attribution) -> Analysis:
     return Analysis(attribution=attribution, document=json.dumps(document))
 
 
+class FullStore(RunStore):
+    """A store whose disk is full for so many commits of verdicts."""
+
+    refusals = 0
+
+    def commit(self, commit: Commit) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreError("the store cannot write: database or disk is full")
+        super().commit(commit)
+
+
 @dataclass
 class SlowLane:
     """One process's slow lane; ``restarted`` is the next process's."""
@@ -171,9 +183,12 @@ class SlowLane:
     concurrency: int = 16
     now: float = 1000.0
     wakes: int = 0
+    pauses: list[float] = field(default_factory=list)
+    """How long it waited for the disk, each time."""
+    on_pause: Callable[[float], None] = lambda _: None
 
     def __post_init__(self) -> None:
-        self.store = RunStore(self.path / "runs.sqlite")
+        self.store = FullStore(self.path / "runs.sqlite")
         self.examiner = Examiner(
             source=self.source,
             store=self.store,
@@ -181,9 +196,14 @@ class SlowLane:
             policy=CarrierPolicy(),
             wall_ns=lambda: int(self.now * 1e9),
             wake_outbox=self._woken,
+            pause=self._pause,
         )
         limits = PipelineLimits(assembler=LIMITS, hold_max_s=self.hold_max_s, concurrency=self.concurrency)
         self.pipeline = Pipeline(self.examiner, limits, lambda: self.now)
+
+    async def _pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.on_pause(seconds)
 
     def _woken(self) -> None:
         self.wakes += 1

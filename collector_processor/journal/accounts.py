@@ -260,6 +260,13 @@ class Accounts:
             too_much -= trace.size
         return found
 
+    def in_the_way(self) -> list[TraceKey]:
+        """Return the traces without which the oldest segment that is all forwarded could be deleted."""
+        for segment in self._segments.values():
+            if segment.is_needed and not (segment.is_active or segment.open_rows or segment.is_busy):
+                return list(dict.fromkeys(key for keys in segment.index.values() for key in keys))
+        return []
+
     # Segments.
 
     def take_deletable(self) -> list[int]:

@@ -5,7 +5,8 @@ thread commits; the keeper's thread reads, compacts and deletes. Segments are
 written in order and deleted whole once nothing in them is needed; one in which
 little is needed (a throttled tenant's rows, a few agent traces) is compacted
 first. Only rows not yet forwarded may cause a refusal; what is kept for
-analysis is evicted instead, the longest silent trace first.
+analysis is evicted instead, the longest silent trace first, and where the disk
+is full, whatever keeps the oldest segment.
 
 Durable means: committed with ``synchronous=FULL`` before ``append`` returns.
 """
@@ -159,6 +160,7 @@ class Journal:
                 self._accounts.cancel(rows)
                 if not future.done():
                     future.set_exception(answer)
+                self._make_room()
                 return
             chunks = self._accounts.stored(rows, answer)
             if then is not None:
@@ -175,6 +177,10 @@ class Journal:
     def _evict_over_quota(self) -> None:
         if self._accounts.is_over_quota:
             self._evict(self._accounts.overdue(0))
+
+    def _make_room(self) -> None:
+        """The disk refuses: what is kept for analysis goes, a segment's worth at a time."""
+        self._evict(self._accounts.in_the_way())
 
     def mark_done(self, chunks: Iterable[Chunk]) -> None:
         """Note that rows need no forwarding any more. Written soon, not at once."""

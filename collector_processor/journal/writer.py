@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 _MARK_DELAY_S: Final = 0.05
 """How long a change of state may wait for company."""
+_WORTH_DELETING: Final = 1 << 20
+"""Bytes of a segment on a full disk; a smaller one goes on to be used."""
 _MAX_GROUP: Final = 4096
 """Commands taken at once."""
 _RETRY_AFTER_S: Final = 5.0
@@ -208,6 +210,8 @@ class JournalWriter:
             self._post(partial(_answer, appends, [refused] * len(appends)))
             if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
                 self._retire()  # who knows what is the matter with it
+            elif self._active is not None and self._active.disk_bytes >= _WORTH_DELETING:
+                self._retire()  # once it is forwarded, it can be deleted to make room
             return
         self.commits += 1
         self._post(partial(_answer, appends, seqs))

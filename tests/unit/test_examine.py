@@ -11,7 +11,7 @@ import pytest
 from collector_processor.assembler import Released, TraceKey
 from collector_processor.decode import decode, decode_logs
 from collector_processor.encode import encode
-from collector_processor.examine import MAX_KEYS, Examined
+from collector_processor.examine import MAX_KEYS, STORE_RETRY_S, Examined
 from collector_processor.otlp import NO_TENANT, Signal
 from semconv.model import Completion, Link, SpanId, TraceId
 from tests.factories import TRACE, agent, chat, span, workflow
@@ -167,3 +167,43 @@ async def test_plain_spans_that_were_joined_to_nothing_are_still_answered(lane: 
     lane.source.store(encode([span(1)]))
     await examine(lane)
     assert written_names(lane.written()) == ["failure attribution"]
+
+
+async def test_a_verdict_waits_for_a_full_disk_and_the_model_is_not_asked_again(lane: SlowLane) -> None:
+    store_run(lane)
+    lane.store.refusals = 3
+    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    assert lane.pauses == [STORE_RETRY_S] * 3
+    assert len(lane.analyst.asked) == 1
+    assert lane.store.analyses(KEY) == (1, 1)
+
+
+async def test_while_the_verdict_waits_for_the_disk_new_spans_are_not_passed_over(lane: SlowLane) -> None:
+    store_run(lane)
+    lane.store.refusals = 1
+
+    def more(_: float) -> None:
+        lane.source.store(encode([chat(3, answer="5", agent_name="writer")]))
+
+    lane.on_pause = more
+    await examine(lane)
+    assert [len(asked.steps) for asked in lane.analyst.asked] == [1, 2]
+    assert lane.store.analyses(KEY) == (1, 2)
+
+
+async def test_held_spans_do_not_wait_for_a_full_disk(lane: SlowLane) -> None:
+    """They go on as they came, once; the blame follows late."""
+    store_run(lane, is_held=True)
+    lane.store.refusals = 2
+    await examine(lane, claims=(KEY,))
+    ((_, body),) = lane.source.sent
+    assert [len(one.attributes) > 5 for one in decode(body).spans] == [False, False]
+    assert written_names(lane.written()) == ["blame planner", "failure attribution"]
+
+
+async def test_giving_up_waits_for_a_full_disk_too(lane: SlowLane) -> None:
+    lane.store.refusals = 2
+    await lane.examiner.give_up(KEY, "because")
+    found = lane.store.current(NO_TENANT, TRACE)
+    assert found is not None
+    assert (found.status, len(lane.pauses)) == ("error", 2)
