@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ class PartOracle:
 
     step: int
     lies: float = 0.0
+    fix: str = ""
+    """What it says should be done instead at the step; an oracle need not say."""
     chance: random.Random = field(default_factory=lambda: random.Random(0))
     questions: int = 0
 
@@ -28,4 +31,6 @@ class PartOracle:
         says_yes = int(asked.group(1)) <= self.step <= int(asked.group(2))
         if self.chance.random() < self.lies:
             says_yes = not says_yes
-        return Reply(text='{"reason": "r", "answer": "%s"}' % ("yes" if says_yes else "no"))
+        answer = {"reason": "r", "answer": "yes" if says_yes else "no"}
+        proposed = {"step": self.step, "fix": self.fix} if self.fix else {}
+        return Reply(text=json.dumps({**answer, **proposed}))

@@ -6,6 +6,9 @@ put the other way round, and drawn anew, because a model asked twice in the same
 witness and not two. Its errors are still not independent the way the arithmetic takes them to
 be, so no verdict claims more than 0.9.
 
+Each answer also names the step that the model suspects and what should be done there instead:
+the verdict's fix is the latest one given for the step that is blamed. It costs no call.
+
 Source: noisy generalised binary search, arXiv:0910.4397; the question is that of binary search,
 arXiv:2505.00212, with the whole run in sight. Cost: ceil(log2 steps) model calls at an error rate
 of 0; at 0.2 and a wanted confidence of 0.98 about 24 for 64 steps, never half as many as steps
@@ -15,7 +18,7 @@ from 64 on (at most 31 below, 100 at all). Every call shows the run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,12 +26,14 @@ from analyzer.bisection import Belief, answered, blend, is_settled, most_questio
 from analyzer.method import Inquiry, Prompt, Reply, ResponseSchema
 from analyzer.methods.answering import nothing_to_judge, ranking_of, repair, unreadable
 from analyzer.methods.briefing import ask
+from analyzer.methods.free_text import LONGEST, objects, spoken
 from analyzer.methods.signals import weigh
 from analyzer.methods.yes_or_no import read_yes_or_no
 from analyzer.render import render
-from semconv.model import Blame, Ranked, Trajectory, Verdict
+from semconv.model import Abstention, Blame, Ranked, Trajectory
 
-_OUTPUT_TOKENS: Final = 400
+_OUTPUT_TOKENS: Final = 500
+_NEITHER: Final = "it says neither yes nor no"
 _MOST_CONFIDENT: Final = 0.9
 _TRUST_IN_SIGNALS: Final = 0.05
 """How far signals move the belief before the first question; where they are wrong it costs 0.07 bit."""
@@ -38,14 +43,19 @@ _SCHEMA: Final = ResponseSchema(
     schema={
         "type": "object",
         "additionalProperties": False,
-        "required": ["reason", "answer"],
+        "required": ["reason", "answer", "step", "fix"],
         "properties": {
             "reason": {"type": "string", "description": "one or two sentences"},
             "answer": {"type": "string", "enum": ["yes", "no"]},
+            "step": {"type": "integer", "description": "the one step you suspect most"},
+            "fix": {"type": "string", "description": "what its agent should do instead, as an instruction"},
         },
     },
 )
-_FORMAT: Final = 'as one JSON object {"reason": "one or two sentences", "answer": "yes" or "no"}'
+_FORMAT: Final = (
+    'as one JSON object {"reason": "one or two sentences", "answer": "yes" or "no", "step": the one step you'
+    ' suspect most, "fix": "what its agent should do instead, as an instruction"}'
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +86,7 @@ class Bisect:
         belief = blend(count, _hints(trajectory), _TRUST_IN_SIGNALS)
         rendering = render(trajectory, max_bytes=self.max_bytes)
         asked: Counter[int] = Counter()
+        fixes: dict[int, str] = {}
         while not is_settled(belief, self.wanted, self.error_rate) and asked.total() < most_questions(count):
             first = split(belief, self.error_rate)
             question = _Question(first=first, count=count, time=asked[first])
@@ -89,14 +100,16 @@ class Bisect:
                 schema=_SCHEMA,
             )
             said = yield from _put(replace(prompt, sample=question.time // 2))
-            if isinstance(said, Reply):
-                return unreadable("it says neither yes nor no", said)
+            if isinstance(said, Abstention):
+                return said
             belief = answered(
-                belief, first, is_among=said is not question.is_turned, error_rate=self.error_rate
+                belief, first, is_among=said.says_yes is not question.is_turned, error_rate=self.error_rate
             )
-        return self._verdict(trajectory, belief, asked.total())
+            fixes |= said.fixes
+        blamed = self._verdict(trajectory, belief, asked.total())
+        return replace(blamed, fix=fixes.get(blamed.step, ""))
 
-    def _verdict(self, trajectory: Trajectory, belief: Belief, questions: int) -> Verdict:
+    def _verdict(self, trajectory: Trajectory, belief: Belief, questions: int) -> Blame:
         order = sorted(range(len(belief)), key=lambda place: (-belief[place], place))
         ranking = ranking_of(trajectory, [(place, belief[place]) for place in order])
         best = ranking[0]
@@ -135,14 +148,30 @@ class _Question:
         )
 
 
-def _put(prompt: Prompt) -> Generator[Prompt, Reply, bool | Reply]:
-    """Ask, once more if the answer cannot be read; return what it says, or the unreadable reply."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    says_yes: bool
+    fixes: Mapping[int, str]
+    """What to do instead, by step; of one step at most."""
+
+
+def _put(prompt: Prompt) -> Generator[Prompt, Reply, _Answer | Abstention]:
+    """Ask, once more if the answer cannot be read; return what it says, or that it is unreadable."""
     reply = yield prompt
     said = read_yes_or_no(reply.text)
     if said is None:
-        reply = yield repair(prompt, reply, "it says neither yes nor no", _FORMAT)
+        reply = yield repair(prompt, reply, _NEITHER, _FORMAT)
         said = read_yes_or_no(reply.text)
-    return reply if said is None else said
+    return unreadable(_NEITHER, reply) if said is None else _Answer(says_yes=said, fixes=_fixes(reply.text))
+
+
+def _fixes(text: str) -> Mapping[int, str]:
+    """Return the fix that an answer proposes, by its step; none is no fault of an answer."""
+    for found in objects(spoken(text)[:LONGEST]):
+        step, fix = found.get("step"), found.get("fix")
+        if isinstance(step, int) and not isinstance(step, bool) and isinstance(fix, str) and fix.strip():
+            return {step: fix.strip()}
+    return {}
 
 
 def _hints(trajectory: Trajectory) -> Sequence[tuple[int, float]]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -129,6 +130,27 @@ async def test_an_unreadable_answer_is_asked_for_once_more_and_then_is_an_error(
 async def test_one_step_needs_no_question() -> None:
     verdict = await bisect(long_run(1), PartOracle(step=0), error_rate=0.2)
     assert (verdict.step, verdict.confidence) == (0, 0.9)
+
+
+async def test_the_fix_is_what_was_said_of_the_step_that_is_blamed_and_costs_no_call() -> None:
+    told = PartOracle(step=5, fix="check the sum")
+    verdict = await bisect(long_run(16), told, error_rate=0)
+    assert (verdict.step, verdict.fix) == (5, "check the sum")
+    assert told.questions == needed(16)
+
+
+async def test_a_fix_for_another_step_is_none_for_this_one_and_the_latest_counts() -> None:
+    answers = [
+        {"answer": "yes", "step": 0, "fix": "an early guess"},
+        {"answer": "no", "step": 1, "fix": " and for good "},
+    ]
+    verdict, _ = await ask(*map(json.dumps, answers))
+    assert isinstance(verdict, Blame)
+    assert (verdict.step, verdict.fix) == (1, "and for good")
+    for odd in ({"step": 0}, {"step": True}, {"step": None}, {"step": 1, "fix": 7}, {"step": 1, "fix": " "}):
+        verdict, _ = await ask(*(json.dumps(answer | odd) for answer in answers))
+        assert isinstance(verdict, Blame)
+        assert (verdict.step, verdict.fix) == (1, "")
 
 
 @pytest.mark.parametrize("rate", [-0.1, 0.5, 1.0])
