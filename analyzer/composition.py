@@ -17,7 +17,8 @@ from analyzer.reliability import least_confidence
 from analyzer.rotation import Rotation
 from analyzer.triage import Claim, output_matching
 from collector_processor.annotate import CarrierPolicy
-from collector_processor.redaction import keep, omit, redact
+from collector_processor.cleaning import Cleaner
+from collector_processor.redaction import ALL_KINDS, keep, make_redactor, omit, read_kinds
 from collector_processor.settings import ExportText, Settings, SettingsError
 from semconv.model import SpanStatus
 
@@ -83,8 +84,14 @@ async def prepare_model(settings: Settings) -> None:
         await LiteLLM(name=name).prepare()
 
 
+def open_cleaner(settings: Settings) -> Cleaner:
+    """Return what takes secrets out of runs before anything else sees them."""
+    return Cleaner(make_redactor(read_kinds(settings.redact), settings.redact_patterns))
+
+
 def carrier_policy(settings: Settings) -> CarrierPolicy:
     """Return how verdicts are written into traces."""
+    redact = make_redactor(ALL_KINDS, settings.redact_patterns).plainly
     clean = {ExportText.NONE: omit, ExportText.REDACTED: redact, ExportText.FULL: keep}[settings.export_text]
     status = SpanStatus.ERROR if settings.carrier_status == "error" else SpanStatus.UNSET
     return CarrierPolicy(clean=clean, status=status)

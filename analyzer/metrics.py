@@ -14,6 +14,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from collector_processor.cleaning import Cleaner
 from collector_processor.delivery import OutboxDelivery
 from collector_processor.ledger import Ledger
 from collector_processor.pipeline import Pipeline
@@ -36,6 +37,7 @@ class ServiceMetrics(Collector):
     ledger: Ledger
     pipeline: Pipeline
     deliveries: Sequence[OutboxDelivery]
+    cleaner: Cleaner
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
@@ -69,6 +71,12 @@ class ServiceMetrics(Collector):
             "blamespan_examinations", "Traces being analysed now.", self.pipeline.under_way
         )
         yield from self._outbox()
+        redacted = CounterMetricFamily(
+            "blamespan_redacted", "Secrets taken out of runs before their analysis.", labels=["kind"]
+        )
+        for kind in self.cleaner.kinds:
+            redacted.add_metric([kind], self.cleaner.count(kind))
+        yield redacted
 
     def _outbox(self) -> Iterable[CounterMetricFamily]:
         sent = CounterMetricFamily("blamespan_verdicts_sent", "Outbox entries delivered.", labels=["signal"])

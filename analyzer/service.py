@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from analyzer.composition import carrier_policy, open_analyst, prepare_model
+from analyzer.composition import carrier_policy, open_analyst, open_cleaner, prepare_model
 from analyzer.label_store import LabelStore
 from analyzer.labelling import RUNS, Given, give, keeper, open_labels
 from analyzer.labels import Label, Said
@@ -107,6 +107,7 @@ class _Service:
         self._given_exporters: Final = exporters
         self._stack: Final = stack
         self._instance_id: Final = secrets.token_hex(8)
+        self._cleaner: Final = open_cleaner(settings)
         self._failure: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
         self._ends_at = time.monotonic()
         """When a shutdown must be through; where starting fails there is nothing to wait for."""
@@ -126,7 +127,9 @@ class _Service:
         intake = Intake(journal, ledger, forwarder, self._intake_rules(pipeline, exporters))
         self._background(self._expire(journal, examiner, store))
         self._background(prepare_model(settings))
-        metrics = ServiceMetrics(ledger=ledger, pipeline=pipeline, deliveries=deliveries)
+        metrics = ServiceMetrics(
+            ledger=ledger, pipeline=pipeline, deliveries=deliveries, cleaner=self._cleaner
+        )
         parts = WebParts(
             is_ready=lambda: self.is_ready,
             recent=lambda limit: examiner.in_db(store.recent, limit),
@@ -222,6 +225,7 @@ class _Service:
             wall_ns=time.time_ns,
             wake_outbox=wake,
             keep=keeper(labels, policy.clean, time.time_ns, in_db),
+            clean=self._cleaner,
         )
         self._stack.callback(examiner.close)
         for signal in (Signal.TRACES, Signal.LOGS):

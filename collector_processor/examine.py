@@ -11,12 +11,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from collector_processor.analyst import Analysis, Analyst
 from collector_processor.annotate import CarrierPolicy
 from collector_processor.assembler import Released, TraceKey
+from collector_processor.cleaning import CleanRun, as_it_is
 from collector_processor.otlp import MalformedRequestError, Tenant
 from collector_processor.rebuild import Run, rebuild
 from collector_processor.runs import TRACE_KEY, run_keys
@@ -108,7 +109,7 @@ _Analyses: TypeAlias = dict[Trajectory, Analysis]
 class Examiner:
     """Turns released traces into committed verdicts."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - it joins the slow lane's ends, and is made once
         self,
         *,
         source: TraceSource,
@@ -118,6 +119,7 @@ class Examiner:
         wall_ns: Callable[[], int],
         wake_outbox: Callable[[], None],
         keep: Keep = keep_nothing,
+        clean: CleanRun = as_it_is,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._source: Final = source
@@ -127,6 +129,7 @@ class Examiner:
         self._wall_ns: Final = wall_ns
         self._wake_outbox: Final = wake_outbox
         self._keep: Final = keep
+        self._clean: Final = clean
         self._pause: Final = pause
         self._committing: Final = asyncio.Lock()
         """Traces of one run may be examined at the same time; only one of them has the word."""
@@ -291,18 +294,22 @@ class Examiner:
     async def _rebuild(self, released: Released, material: _Material) -> None:
         try:
             # Decoding a large trace takes a while: off the event loop, so that acknowledgements go on.
-            material.runs = await asyncio.to_thread(
-                rebuild,
-                tuple(material.bodies),
-                tuple(material.logs),
-                completion=released.completion,
-                tenant=released.key.tenant,
-            )
+            material.runs = await asyncio.to_thread(self._runs, material, released)
         except MalformedRequestError as error:
             logger.warning(
                 "trace cannot be decoded", extra={"trace_id": released.key.trace_id, "error": str(error)}
             )
             material.fault = f"the spans cannot be read: {error}"
+
+    def _runs(self, material: _Material, released: Released) -> tuple[Run, ...]:
+        """Return the runs in order, without their secrets: nothing behind this line sees those."""
+        runs = rebuild(
+            tuple(material.bodies),
+            tuple(material.logs),
+            completion=released.completion,
+            tenant=released.key.tenant,
+        )
+        return tuple(replace(run, trajectory=self._clean(run.trajectory)) for run in runs)
 
     async def _nothing_left(self, key: TraceKey) -> Examined:
         """Say so where a trace was never analysed and its spans are gone; log records alone are no run."""

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 from platformdirs import user_data_path
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from collector_processor.assembler import AssemblerLimits
 from collector_processor.destination import (
@@ -28,6 +28,7 @@ from collector_processor.destination import (
     Protocol,
 )
 from collector_processor.otlp import CollectorError, Signal
+from collector_processor.redaction import ALL_KINDS, check_pattern, read_kinds
 
 CONFIG_FILE: Final = "blamespan.toml"
 PREFIX: Final = "BLAMESPAN_"
@@ -72,13 +73,16 @@ class Address:
         return self.host in {"localhost", "::1"} or self.host.startswith("127.")
 
 
+_SECRET: Final = frozenset({"token", "forward_headers"})
+"""Fields whose values are never shown."""
 _HEADER_NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class Settings(BaseModel):
     """Everything that can be set. Field ``x_y`` is variable ``BLAMESPAN_X_Y`` and TOML key ``x_y``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # A value in an error may be a secret: what pydantic says of it is written without (``_first_sentence``).
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     otlp_grpc_listen: str = Field("127.0.0.1:4317", description="OTLP/gRPC receiver; port 0 = a free one")
     otlp_http_listen: str = Field("127.0.0.1:4318", description="OTLP/HTTP receiver; port 0 = a free one")
@@ -110,7 +114,14 @@ class Settings(BaseModel):
     tenant_headers: str = Field("x-scope-orgid", description="request headers that identify a tenant")
     forward_endpoint: str | None = Field(None, description="where spans go on to, before the `OTEL_` ones")
     forward_protocol: Protocol | None = Field(None, description="`grpc` or `http/protobuf`")
-    forward_headers: str | None = Field(None, description="`key=value,…`, percent-encoded")
+    forward_headers: str | None = Field(None, description="`key=value,…`, percent-encoded", repr=False)
+    forward_certificate: Path | None = Field(
+        None, description="PEM of the authorities the backend is trusted by"
+    )
+    forward_client_certificate: Path | None = Field(
+        None, description="PEM of what the backend is shown of us"
+    )
+    forward_client_key: Path | None = Field(None, description="PEM of its key, if not in the same file")
     forward_max_bytes: int | None = Field(None, gt=0, description="backend's request limit in bytes")
     carrier_status: Literal["unset", "error"] = Field(
         "unset", description="`error` counts carriers as errors"
@@ -129,6 +140,32 @@ class Settings(BaseModel):
     token: str | None = Field(
         None, description="bearer token; required to listen beyond loopback", repr=False
     )
+    allowed_hosts: str = Field(
+        "",
+        description="further names of this machine that a Host header may bear where no token is asked for",
+    )
+    tls_certificate: Path | None = Field(
+        None, description="PEM chain of receivers and web, leaf first; read again when it changes"
+    )
+    tls_key: Path | None = Field(None, description="PEM of its key, without a password")
+    tls_client_ca: Path | None = Field(
+        None, description="PEM of authorities: clients need a certificate of one (mutual TLS)"
+    )
+    max_receiving_bytes: int = Field(
+        256 * MEBIBYTE,
+        gt=0,
+        description="bytes of bodies being read or unpacked at once, over HTTP, of all clients",
+    )
+    max_connections: int = Field(
+        4096, gt=0, description="connections at once, over HTTP, to the receiver and to web"
+    )
+    redact: str = Field(
+        ",".join(ALL_KINDS),
+        description="taken out of runs' text before a model, the store or a page sees it; or `none`",
+    )
+    redact_patterns: tuple[str, ...] = Field(
+        (), description="further patterns to take out, RE2 syntax, one a line (in the file: a list)"
+    )
     endpoints: Mapping[Signal, Destination] = Field(default_factory=dict, exclude=True, repr=False)
 
     @field_validator("token", "model")
@@ -141,6 +178,37 @@ class Settings(BaseModel):
     def _is_address(cls, value: str) -> str:
         address(value)
         return value
+
+    @field_validator("redact")
+    @classmethod
+    def _names_kinds(cls, value: str) -> str:
+        read_kinds(value)
+        return value
+
+    @field_validator("redact_patterns", mode="before")
+    @classmethod
+    def _one_a_line(cls, value: object) -> object:
+        return tuple(line for line in value.splitlines() if line.strip()) if isinstance(value, str) else value
+
+    @field_validator("redact_patterns")
+    @classmethod
+    def _are_patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in value:
+            check_pattern(pattern)
+        return value
+
+    @model_validator(mode="after")
+    def _certificates_have_keys(self) -> Self:
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            raise ValueError("BLAMESPAN_TLS_CERTIFICATE and BLAMESPAN_TLS_KEY: expected both or neither")
+        if self.tls_client_ca and not self.tls_certificate:
+            raise ValueError("BLAMESPAN_TLS_CLIENT_CA without BLAMESPAN_TLS_CERTIFICATE: expected both")
+        return self
+
+    @property
+    def allowed_host_names(self) -> tuple[str, ...]:
+        """Lower-case names beyond ``localhost`` by which browsers may call this machine."""
+        return tuple(name.strip().lower() for name in self.allowed_hosts.split(",") if name.strip())
 
     @property
     def tenant_header_names(self) -> tuple[str, ...]:
@@ -226,18 +294,28 @@ def _endpoint(settings: Settings, environ: Mapping[str, str], signal: Signal) ->
     if not url:
         return None
     protocol = _protocol(settings, otel("PROTOCOL")[0], url)
-    certificate, _ = otel("CERTIFICATE")
+    authorities = settings.forward_certificate or _path(otel("CERTIFICATE")[0])
+    shown = settings.forward_client_certificate or _path(otel("CLIENT_CERTIFICATE")[0])
+    key = settings.forward_client_key or _path(otel("CLIENT_KEY")[0])
+    if key and not shown:
+        raise ValueError("OTEL_EXPORTER_OTLP_CLIENT_KEY without _CLIENT_CERTIFICATE: expected both")
     headers = settings.forward_headers if settings.forward_headers is not None else otel("HEADERS")[0]
     return Destination(
         endpoint=checked_url(url),
         protocol=protocol,
         headers=read_headers(headers),
         compression=_compression(otel("COMPRESSION")[0]),
-        certificate=Path(certificate) if certificate else None,
+        certificate=authorities,
+        client_certificate=shown,
+        client_key=key,
         max_bytes=settings.forward_max_bytes
         or (GRPC_MAX_BYTES if protocol is Protocol.GRPC else HTTP_MAX_BYTES),
         is_exact=is_exact,
     )
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
 
 
 def _protocol(settings: Settings, otel_protocol: str, url: str) -> Protocol:
@@ -317,5 +395,7 @@ def _first_sentence(error: ValidationError) -> str:
         return f"{CONFIG_FILE}: unknown setting {name!r}"
     if name == "store_url":
         return "BLAMESPAN_STORE_URL: must be unset: the store is SQLite in BLAMESPAN_DATA_DIR"
-    shown = "…" if name in {"token", "forward_headers"} else repr(first["input"])
+    if not name:  # what settings are to each other; the sentence names them
+        return first["msg"].removeprefix("Value error, ")
+    shown = "…" if name in _SECRET else repr(first["input"])
     return f"{PREFIX}{name.upper()}={shown}: {first['msg'][0].lower()}{first['msg'][1:]}"

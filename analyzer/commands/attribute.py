@@ -23,7 +23,7 @@ from analyzer.commands.output import (
     progress_bar,
 )
 from analyzer.commands.steps import FilesArgument, LogsOption
-from analyzer.composition import open_analyst
+from analyzer.composition import open_analyst, open_cleaner
 from analyzer.methods import AUTO, METHODS
 from analyzer.present import console, run_heading, steps_table, verdict_panel
 from analyzer.verdict import to_json
@@ -88,7 +88,8 @@ def attribute(
     )
     analyst = open_analyst(settings, with_reference=with_reference or reference is not None)
     runs, broken = _load(files, logs or [])
-    runs = [_told(run, reference) for run in runs]
+    clean = open_cleaner(settings)
+    runs = [replace(run, trajectory=clean(run.trajectory)) for run in (_told(run, reference) for run in runs)]
     verdicts = asyncio.run(_attribute_all(analyst, runs, settings.concurrency, failed=failed))
     for run, verdict in zip(runs, verdicts, strict=True):
         _show(run.trajectory, verdict, output)

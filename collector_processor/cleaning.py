@@ -1,0 +1,76 @@
+"""A run without its secrets: every text of it goes through one redactor, and what went is counted.
+
+Names (agents, tools, spans) stay: they are what a verdict is about, and what is
+looked for in the trace. Ids and times stay too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from threading import Lock
+from typing import Final, TypeAlias
+
+from collector_processor.redaction import Redactor, RunRedactor, describe
+from semconv.model import Step, Trajectory
+
+CleanRun: TypeAlias = Callable[[Trajectory], Trajectory]
+
+
+def as_it_is(trajectory: Trajectory) -> Trajectory:
+    """Return the run unchanged."""
+    return trajectory
+
+
+class Cleaner:
+    """Cleans runs, and keeps count over all of them."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor: Final = redactor
+        self._counts: Final[Counter[str]] = Counter()
+        self._lock: Final = Lock()  # runs are cleaned on several threads
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that are looked for, each once."""
+        return tuple(dict.fromkeys(rule.kind for rule in self._redactor.rules))
+
+    def count(self, kind: str) -> int:
+        """Return how often something of a kind was taken out so far."""
+        return self._counts[kind]
+
+    def __call__(self, trajectory: Trajectory) -> Trajectory:
+        """Return the run without what the rules find; a warning on it says how much that was."""
+        redact = self._redactor.for_run()
+        cleaned = _cleaned(trajectory, redact)
+        if not redact.counts:
+            return trajectory
+        with self._lock:
+            self._counts.update(redact.counts)
+        return replace(cleaned, warnings=(*trajectory.warnings, describe(redact.counts)))
+
+
+def _cleaned(trajectory: Trajectory, redact: RunRedactor) -> Trajectory:
+    # The task first: secrets are numbered in the order in which a reader meets them.
+    task = redact(trajectory.task)
+    return replace(
+        trajectory,
+        task=task,
+        steps=tuple(_clean_steps(trajectory.steps, redact)),
+        output=redact(trajectory.output),
+        reference=None if trajectory.reference is None else redact(trajectory.reference),
+        root_error=redact(trajectory.root_error),
+    )
+
+
+def _clean_steps(steps: Iterable[Step], redact: RunRedactor) -> Iterable[Step]:
+    for step in steps:
+        yield replace(
+            step,
+            instructions=redact(step.instructions),
+            tools=redact(step.tools),
+            input=redact(step.input),
+            output=redact(step.output),
+            error=redact(step.error),
+        )

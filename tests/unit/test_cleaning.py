@@ -1,0 +1,103 @@
+"""A run is cleaned of secrets as a whole: alike ones alike, names untouched, all counted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from analyzer.analyst import RunAnalyst
+from analyzer.attribution import Attributor
+from analyzer.composition import open_cleaner
+from analyzer.scripted import ScriptedModel
+from collector_processor.cleaning import Cleaner
+from collector_processor.redaction import ALL_KINDS, make_redactor
+from collector_processor.settings import SettingsError, load_settings
+from tests.runs import run, step, tool
+
+KEY = "sk-proj-abcdefghijklmnop1234"
+RUN = run(
+    step("ann@example.org", f"I will write to bob@example.org with {KEY}."),
+    tool("mailer", "sent to eve@example.org", input="to: eve@example.org"),
+    task="Write to bob@example.org.",
+    output="done, bob@example.org has it",
+)
+
+
+def test_equal_secrets_are_called_alike_and_different_ones_are_not() -> None:
+    cleaned = Cleaner(make_redactor(ALL_KINDS))(RUN)
+    assert cleaned.task == "Write to [e-mail 1]."
+    assert cleaned.steps[0].output == "I will write to [e-mail 1] with [key 1]."
+    assert cleaned.steps[1].output == "sent to [e-mail 2]"
+    assert cleaned.output == "done, [e-mail 1] has it"
+
+
+def test_names_stay_for_they_are_what_the_trace_is_searched_by() -> None:
+    assert Cleaner(make_redactor(ALL_KINDS))(RUN).agents == RUN.agents
+
+
+def test_what_was_taken_out_is_counted_on_the_run_and_over_all_runs() -> None:
+    cleaner = Cleaner(make_redactor(ALL_KINDS))
+    cleaned = cleaner(cleaner(RUN))  # what is redacted is not redacted again
+    assert cleaned.warnings == ("redacted before the analysis: 1 of keys, 5 of emails",)
+    assert {kind: cleaner.count(kind) for kind in cleaner.kinds} == {
+        "keys": 1, "tokens": 0, "secrets": 0, "emails": 5, "cards": 0
+    }  # fmt: skip
+
+
+def test_a_run_without_secrets_is_the_same_run() -> None:
+    plain = run(step("a", "16 x 10 x 3 = 450"))
+    assert Cleaner(make_redactor(ALL_KINDS))(plain) is plain
+
+
+def test_kinds_are_switched_off_by_settings() -> None:
+    cleaned = open_cleaner(load_settings({"BLAMESPAN_REDACT": "keys"}))(RUN)
+    assert cleaned.steps[0].output == "I will write to bob@example.org with [key 1]."
+    assert open_cleaner(load_settings({"BLAMESPAN_REDACT": "none"}))(RUN) is RUN
+
+
+def test_own_patterns_come_one_a_line() -> None:
+    settings = load_settings({"BLAMESPAN_REDACT_PATTERNS": "EMP-\\d{4}\n(?i)project \\w+"})
+    cleaned = open_cleaner(settings)(run(step("a", "EMP-1234 is on Project Raven")))
+    assert cleaned.steps[0].output == "[redacted 1] is on [redacted 2]"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("REDACT", "keys,passwords", "expected some of keys, tokens, secrets, cards, emails, or none"),
+        ("REDACT_PATTERNS", "(a", "expected a regular expression as RE2 reads it"),
+        ("REDACT_PATTERNS", r"(\w)\1", "expected a regular expression as RE2 reads it"),
+        ("REDACT_PATTERNS", "a*", "not found in empty text"),
+        ("REDACT_PATTERNS", "a" * 2001, "at most 2000 characters"),
+    ],
+)
+def test_settings_that_cannot_be_are_said(name: str, value: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        load_settings({f"BLAMESPAN_{name}": value})
+
+
+@pytest.mark.parametrize("pattern", [r"(a+)+$", r"(a|aa)+$", r"(.*a){20}$", r"(x+x+)+y"])
+@pytest.mark.timeout(20)
+def test_a_catastrophic_pattern_of_the_users_does_not_hang(pattern: str) -> None:
+    """``re`` takes 2 ** 30 steps for the first of them on 30 characters."""
+    clean = make_redactor((), (pattern,)).for_run()
+    clean("a" * 50_000 + "b" + "x" * 50_000)
+
+
+def test_half_characters_do_not_reach_the_users_patterns() -> None:
+    assert make_redactor((), ("secret",)).for_run()("\ud83d secret") == "? [redacted 1]"
+
+
+async def test_a_model_sees_no_secret_and_may_quote_what_it_was_shown() -> None:
+    reply = {"reason": "wrong address", "step": 1, "evidence": [{"step": 1, "quote": "sent to [e-mail 2]"}]}
+    model = ScriptedModel(replies=(json.dumps(reply),))
+    analyst = RunAnalyst(attributor=Attributor(method="judge", model=model))
+    failed = replace(Cleaner(make_redactor(ALL_KINDS))(RUN), is_recorded_conversation=True)
+    document = (await analyst.analyse(failed)).document
+    assert "[e-mail 2]" in document
+    prompt = "".join(message.content for message in model.prompts[0].messages)
+    for secret in (KEY, "eve@example.org", "bob@example.org"):
+        assert secret not in prompt
+        assert secret not in document
