@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from analyzer.attribution import Attributor
 from analyzer.conversation import Conversation
-from analyzer.folds import history_key, split, split_keys
+from analyzer.folds import Kin, history_key, split, split_kin
 from analyzer.reliability import least_confidence
 from analyzer.scoring import Score, confident, score, withheld
 from analyzer.tabulation import Subject, tabulate
@@ -146,7 +146,7 @@ def select(scores: Sequence[Score], precision: float, folds: int = THRESHOLD_FOL
     """
     kept = list(scores)
     thresholds: list[float | None] = []
-    for fold in split_keys([(s.subset, s.history) for s in scores], folds):
+    for fold in split_kin([Kin(subset=s.subset, history=s.history) for s in scores], folds):
         others = confident([s for i, s in enumerate(scores) if i not in fold])
         threshold = least_confidence(others, precision)
         thresholds.append(threshold)

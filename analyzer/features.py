@@ -1,6 +1,6 @@
 """Plain features of each step: what the learned ranker sees of a run.
 
-Some seventy figures a step, read off structure, words and the signals' findings;
+Some eighty figures a step, read off structure, words and the signals' findings;
 nothing is learned here, no framework and no agent is named. A figure is about
 this step, its neighbours, or its place among the run's other steps, so that a
 model over them knows neither the task nor who wrote the agents.
@@ -23,12 +23,13 @@ from typing import Final, TypeAlias
 from analyzer.agent_names import normalise
 from analyzer.figures import numbers
 from analyzer.finding import Finding
+from analyzer.lineage import ANSWER, LASTING, answer_figures, lasting_figures
 from analyzer.reading import Fault, Reading, Role, final_answer, read
 from analyzer.signals import findings
 from analyzer.weighing import posterior
 from semconv.model import StepKind, Trajectory
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 _WORD: Final = re.compile(r"[^\W_]{3,}")
 _READ: Final = 6_000
@@ -89,6 +90,17 @@ FEATURES_OF: Final[Mapping[str, tuple[str, ...]]] = {
         "after_handover",
         "after_tool",
         "before_tool",
+        "speakers_before",
+        "acting_in_code",
+        "acting_in_prose",
+    ),
+    "led": (
+        "led_acting",
+        "led_place",
+        "led_place_share",
+        "led_acted_before",
+        "led_first_act",
+        "led_speaker_before",
     ),
     "text": (
         "length",
@@ -124,6 +136,8 @@ FEATURES_OF: Final[Mapping[str, tuple[str, ...]]] = {
         "like_after",
         "novelty",
     ),
+    "answer": ANSWER,
+    "lasting": LASTING,
     "signals": (
         "fault",
         "fault_before",
@@ -206,6 +220,8 @@ def _speaker(reading: Reading, _found: Sequence[Finding]) -> Columns:
         before.append(so_far[name])
         so_far[name] += 1
     roles = reading.roles
+    new = _counted_before(not count for count in before)
+    code = ["```" in step.output[:_READ] for step in reading.steps]
     return {
         "speaker_share": [said[name] / n for name in names],
         "speaker_count": [math.log1p(len(said))] * n,
@@ -222,6 +238,33 @@ def _speaker(reading: Reading, _found: Sequence[Finding]) -> Columns:
         "after_handover": [float(i > 0 and reading.steps[i - 1].kind is StepKind.HANDOFF) for i in range(n)],
         "after_tool": [float(i > 0 and reading.steps[i - 1].kind is StepKind.TOOL) for i in range(n)],
         "before_tool": [float(i + 1 < n and reading.steps[i + 1].kind is StepKind.TOOL) for i in range(n)],
+        "speakers_before": [math.log1p(count) for count in new],
+        "acting_in_code": [
+            float(role is Role.ACTING and coded) for role, coded in zip(roles, code, strict=True)
+        ],
+        "acting_in_prose": [
+            float(role is Role.ACTING and not coded) for role, coded in zip(roles, code, strict=True)
+        ],
+    }
+
+
+def _led(reading: Reading, _found: Sequence[Finding]) -> Columns:
+    """Place and turn once more, where an agent says who works next, and 0 where none does.
+
+    A place means something else there: turns are handed out, and taken over and over.
+    """
+    led = float(any(role is Role.COORDINATING for role in reading.roles))
+    place, speaker = _place(reading, ()), _speaker(reading, ())
+    return {
+        name: [led * value for value in column]
+        for name, column in (
+            ("led_acting", speaker["acting"]),
+            ("led_place", place["place_log"]),
+            ("led_place_share", place["place_share"]),
+            ("led_acted_before", place["acted_before"]),
+            ("led_first_act", place["first_act"]),
+            ("led_speaker_before", speaker["speaker_before"]),
+        )
     }
 
 
@@ -282,6 +325,14 @@ def _overlap(reading: Reading, _found: Sequence[Finding]) -> Columns:
     }
 
 
+def _answer(reading: Reading, _found: Sequence[Finding]) -> Columns:
+    return answer_figures(reading)
+
+
+def _lasting(reading: Reading, _found: Sequence[Finding]) -> Columns:
+    return lasting_figures(reading)
+
+
 def _marks(reading: Reading, found: Sequence[Finding]) -> Columns:
     n = len(reading.steps)
     faults = [float(fault is Fault.FAILED) for fault in reading.faults]
@@ -323,9 +374,12 @@ Group: TypeAlias = Callable[[Reading, Sequence[Finding]], Columns]
 _GROUPS: Final[Mapping[str, Group]] = {
     "place": _place,
     "speaker": _speaker,
+    "led": _led,
     "text": _text,
     "words": _words,
     "overlap": _overlap,
+    "answer": _answer,
+    "lasting": _lasting,
     "signals": _marks,
 }
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
+from analyzer.calibration import Calibration, Knots
 from analyzer.errors import UnreadableInput
 from analyzer.features import FEATURES
 from analyzer.ranker import STEP_COLUMNS, Panel, Ranker, Record, Tree
 
-FORMAT: Final = "blamespan-ranker/1"
+FORMAT: Final = "blamespan-ranker/2"
+_FAMILY: Final = "blamespan-ranker/"
 _TREE: Final = ("feature", "threshold", "left", "right", "value")
 
 
@@ -27,7 +30,9 @@ def write_model(ranker: Ranker) -> str:
         "features": list(FEATURES),
         "card": dict(ranker.card),
         "systems": list(ranker.systems),
-        "temperature": ranker.temperature,
+        "temperature": ranker.calibration.temperature,
+        "home": ranker.home,
+        "curve": [list(knot) for knot in ranker.calibration.curve],
         "records": {name: [record.runs, record.blamed] for name, record in ranker.records.items()},
         "steps": _write_panel(ranker.steps),
     }
@@ -43,7 +48,7 @@ def read_model(text: str) -> Ranker:
     try:
         document = json.loads(text)
         if document["format"] != FORMAT:
-            raise UnreadableInput(f"not a ranker: expected the format {FORMAT!r}")
+            raise UnreadableInput(_wrong_format(document["format"]))
         return _read(document)
     except (json.JSONDecodeError, RecursionError) as error:
         raise UnreadableInput(f"not a ranker: not JSON: {error}") from error
@@ -59,7 +64,11 @@ def _read(document: Mapping[str, Any]) -> Ranker:
             str(name): Record(runs=int(runs), blamed=int(blamed))
             for name, (runs, blamed) in document["records"].items()
         },
-        temperature=_number(document["temperature"], at_least=0.01),
+        calibration=Calibration(
+            temperature=_number(document["temperature"], at_least=0.01),
+            curve=_read_curve(document["curve"]),
+        ),
+        home=_number(document["home"], at_least=1e-6),
         systems=tuple(map(str, document["systems"])),
         card=dict(document["card"]),
     )
@@ -67,7 +76,7 @@ def _read(document: Mapping[str, Any]) -> Ranker:
 
 def _write_panel(panel: Panel) -> dict[str, Any]:
     trees = [{key: list(getattr(tree, key)) for key in _TREE} for tree in panel.trees]
-    return {"floor": panel.floor, "weights": list(panel.weights), "trees": trees}
+    return {"signals": panel.signals, "weights": list(panel.weights), "trees": trees}
 
 
 def _read_panel(document: Mapping[str, Any], columns: int) -> Panel:
@@ -75,7 +84,23 @@ def _read_panel(document: Mapping[str, Any], columns: int) -> Panel:
     if len(weights) not in (0, columns):
         raise ValueError(f"{len(weights)} weights for {columns} columns")
     trees = tuple(_read_tree(tree, columns) for tree in document["trees"])
-    return Panel(weights=weights, trees=trees, floor=_number(document["floor"], at_least=1e-9))
+    signals = _number(document["signals"], at_least=0.0)
+    if signals > 1:
+        raise ValueError(f"{signals} is no weight of the signals: expected 0..1")
+    return Panel(weights=weights, trees=trees, signals=signals)
+
+
+def _read_curve(knots: Sequence[Sequence[Any]]) -> Knots:
+    curve = tuple((_number(stated), _number(true, at_least=0.0)) for stated, true in knots)
+    if any(x0 >= x1 or y0 > y1 for (x0, y0), (x1, y1) in pairwise(curve)):
+        raise ValueError("a calibration curve that does not ascend")
+    return curve
+
+
+def _wrong_format(found: object) -> str:
+    if str(found).startswith(_FAMILY):
+        return f"a ranker of the format {found!r}, not {FORMAT!r}: train it again"
+    return f"not a ranker: expected the format {FORMAT!r}"
 
 
 def _read_tree(document: Mapping[str, Any], columns: int) -> Tree:

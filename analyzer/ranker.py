@@ -1,27 +1,36 @@
 """The learned ranker, as far as it is used: a few tables of numbers, and the code that reads them.
 
 Two small learners look at a run's steps, a linear one (conditional logit: the
-steps of a run compete) and a forest. With the signals, which learned nothing,
-they make three opinions that are pooled evenly; a temperature makes the result
-a probability. Where the
-numbers come from is ``training.py``'s business: using a model needs no library,
-and no file of numbers can run code.
+steps of a run compete) and a forest. They are pooled with the signals, which
+learned nothing; a calibration makes the result a probability. Which learners there
+are, what they weigh and where the numbers come from is ``training.py``'s
+business: using a model needs no library, and no file of numbers can run code.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from analyzer.calibration import Calibration
 from analyzer.features import FEATURES, Table
-from analyzer.posterior import LogShares, log_softmax, pool_evenly, temper
+from analyzer.posterior import LogShares, Opinion, log_softmax, pool
 
 _PRIOR: Final = 3.0
 """Runs' worth of doubt about an agent before its record counts."""
-_FAMILIAR: Final = 0.5
-"""Share of a run's steps whose agents the model must know to be at home."""
+MOST_ASKED: Final = 0.5
+"""Most of a run's steps whose agents a model asks to know before it is at home."""
+_ANYONES: Final = frozenset(
+    {
+        *("agent", "ai", "assistant", "bot", "chatbot", "environment", "function", "human", "llm", "model"),
+        *("system", "tool", "unknown", "user"),
+    }
+)
+"""Names, normalised, that agents bear everywhere: they tell no system from another."""
+_FLOOR: Final = 1e-3
+"""Added to the forest's shares, which may be 0."""
 _SIGNALS: Final = FEATURES.index("signals_log")
 STEP_COLUMNS: Final = len(FEATURES) + 2
 """Columns of a step: the features, and two of its agent's record."""
@@ -61,20 +70,30 @@ class Panel:
 
     weights: tuple[float, ...] = ()
     trees: tuple[Tree, ...] = ()
-    floor: float = 1e-3
-    """Added to the forest's shares, which may be 0."""
+    signals: float = 1 / 3
+    """The signals' weight in the pool, 0..1; the learners share the rest, and leave it all to the
+    signals where there are none."""
 
     def opinion(self, rows: Sequence[Sequence[float]]) -> LogShares:
         """Return the panel's log-probabilities of the rows of one run; they compete."""
+        return self.pooled(self.learned(rows), rows)
+
+    def learned(self, rows: Sequence[Sequence[float]]) -> list[LogShares]:
+        """Return what each learner says for itself."""
         heard = [linear_shares(self.weights, rows)] if self.weights else []
-        heard += [self._forest_shares(rows)] if self.trees else []
+        return heard + ([self._forest_shares(rows)] if self.trees else [])
+
+    def pooled(self, learned: Sequence[LogShares], rows: Sequence[Sequence[float]]) -> LogShares:
+        """Pool what learners say with what the signals say."""
         signals = log_softmax([row[_SIGNALS] for row in rows])
-        return pool_evenly([*heard, signals])
+        rest = (1.0 - self.signals) / max(1, len(learned))
+        believed = Opinion(shares=signals, weight=self.signals if learned else 1.0)
+        return pool([*(Opinion(shares=shares, weight=rest) for shares in learned), believed])
 
     def _forest_shares(self, rows: Sequence[Sequence[float]]) -> LogShares:
         n = len(self.trees)
         return log_softmax(
-            [math.log(self.floor + sum(tree.read(row) for tree in self.trees) / n) for row in rows]
+            [math.log(_FLOOR + sum(tree.read(row) for tree in self.trees) / n) for row in rows]
         )
 
 
@@ -86,7 +105,9 @@ class Ranker:
     steps: Panel
     records: Mapping[str, Record]
     """By normalised name: what was learned of the agents of the systems trained on."""
-    temperature: float
+    calibration: Calibration = field(default_factory=Calibration)
+    home: float = MOST_ASKED
+    """Familiarity from which a run is one of a system that the model was trained on; above 0."""
     systems: tuple[str, ...] = ()
     """The data sets or systems trained on."""
     card: Mapping[str, Any] = field(default_factory=dict)
@@ -94,16 +115,21 @@ class Ranker:
 
     def rank(self, table: Table) -> LogShares:
         """Return the calibrated log-probability of each step of a run that has any."""
-        return temper(self.steps.opinion(step_rows(table, self.records)), self.temperature)
+        return self.calibration.apply(self.steps.opinion(step_rows(table, self.records)))
 
-    def familiarity(self, agents: Iterable[str]) -> float:
-        """Return the share of steps, given their normalised agents, that known agents took."""
-        known = [agent in self.records for agent in agents]
-        return sum(known) / len(known) if known else 0.0
+    def is_at_home(self, agents: Sequence[str]) -> bool:
+        """Tell whether a run, given its steps' normalised agents, looks like one of a system trained on."""
+        return familiarity(self.records, agents) >= self.home
 
-    def is_at_home(self, agents: Iterable[str]) -> bool:
-        """Tell whether a run looks like one of a system that the model was trained on."""
-        return self.familiarity(agents) >= _FAMILIAR
+
+def familiarity(known: Collection[str], agents: Sequence[str]) -> float:
+    """Return the share of steps, given their normalised agents, that known agents took; 0 without steps.
+
+    Names that agents bear everywhere count only where there are no others.
+    """
+    own = [agent for agent in agents if agent not in _ANYONES] or agents
+    telling = {name for name in known if name not in _ANYONES} or set(known)
+    return sum(agent in telling for agent in own) / len(own) if own else 0.0
 
 
 def linear_shares(weights: Sequence[float], rows: Sequence[Sequence[float]]) -> LogShares:

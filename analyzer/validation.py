@@ -7,19 +7,18 @@ it is nested cross-validation.
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from analyzer.conversation import Conversation
-from analyzer.folds import split_keys
+from analyzer.folds import families, split_kin
 from analyzer.methods.ranker import rank
 from analyzer.ranker import Ranker
 from analyzer.scoring import Score, confident, score
 from analyzer.tabulation import Subject, tabulate
-from analyzer.training import Example, as_example, train
+from analyzer.training import FEWEST, Example, as_example, train
 from semconv.model import Attribution
 
 FOLDS: Final = 5
@@ -59,7 +58,7 @@ def prepare(runs: Sequence[Conversation]) -> tuple[Labelled, ...]:
     source_of: dict[str, str] = {}
     for run in runs:
         example = as_example(run)
-        if example is not None and source_of.setdefault(example.likeness, run.source) == run.source:
+        if example is not None and source_of.setdefault(example.kin.history, run.source) == run.source:
             kept.append(Labelled(run=run, example=example))
     return tuple(kept)
 
@@ -70,7 +69,7 @@ def cross_validated(
     """Score each run by a model trained on the other folds, or on ``fewer`` runs drawn from them."""
     scores: dict[int, Score] = {}
     generator = random.Random(seed)  # noqa: S311 - a draw of training runs, no secret
-    for held in split_keys([(one.example.system, _salted(one, seed)) for one in runs], folds):
+    for held in split_kin([one.example.kin for one in runs], folds, salt=seed):
         others = [one.example for position, one in enumerate(runs) if position not in held]
         drawn = others if fewer is None else generator.sample(others, min(fewer, len(others)))
         ranker = train(drawn, seed)
@@ -79,17 +78,19 @@ def cross_validated(
 
 
 def across_systems(runs: Sequence[Labelled], seed: int = 0) -> tuple[Score, ...]:
-    """Score each run by a model trained on every other system; none for a single system."""
+    """Score each run by a model trained on every other system, without kin of any run of its own.
+
+    Systems beside which too few labels are left to train on are left out; none for a single system.
+    """
     scores: list[Score] = []
-    systems = dict.fromkeys(one.example.system for one in runs)
-    for system in systems if len(systems) > 1 else ():
-        held = [one for one in runs if one.example.system == system]
-        alike = {one.example.likeness for one in held}
-        others = [
-            one.example for one in runs if one.example.system != system and one.example.likeness not in alike
-        ]
-        ranker = train(others, seed)
-        scores += [_score(ranker, one) for one in held]
+    family = families([one.example.kin for one in runs], most=len(runs) // FOLDS)
+    for system in dict.fromkeys(one.example.system for one in runs):
+        held = [place for place, one in enumerate(runs) if one.example.system == system]
+        alike = {family[place] for place in held}
+        others = [one.example for one, its in zip(runs, family, strict=True) if its not in alike]
+        if len(others) >= FEWEST:
+            ranker = train(others, seed)
+            scores += [_score(ranker, runs[place]) for place in held]
     return tuple(scores)
 
 
@@ -126,12 +127,6 @@ def certify(
         "learning_curve": points,
     }
     return replace(ranker, card=card)
-
-
-def _salted(one: Labelled, seed: int) -> str:
-    """Return a key that is equal for identical histories; the seed 0 gives the split of ``bench --cv``."""
-    likeness = one.example.likeness
-    return hashlib.sha256(f"{seed}:{likeness}".encode()).hexdigest() if seed else likeness
 
 
 def _score(ranker: Ranker, one: Labelled) -> Score:

@@ -21,14 +21,15 @@ from pathlib import Path
 from analyzer.dataset import read_dataset
 from analyzer.features import FEATURES, FEATURES_OF, Table
 from analyzer.finding import Signal
-from analyzer.folds import split_keys
+from analyzer.fitting import fit_linear
+from analyzer.folds import families, split_kin
 from analyzer.posterior import LogShares, log_softmax, ranked
 from analyzer.ranker import linear_shares
 from analyzer.reading import Reading, read
 from analyzer.scoring import Score, score
 from analyzer.signals import SIGNALS, findings
 from analyzer.significance import wilson
-from analyzer.training import Example, fit_linear, train
+from analyzer.training import Example, train
 from analyzer.validation import FOLDS, Labelled, prepare
 from analyzer.weighing import posterior, prior
 from semconv.model import Attribution, Blame
@@ -82,10 +83,11 @@ def ablate_signals(runs: Sequence[Labelled], readings: Sequence[Reading]) -> Non
 def leave_one_system_out(runs: Sequence[Labelled], readings: Sequence[Reading]) -> None:
     rows = [_columns(reading) for reading in readings]
     fitted: list[LogShares] = [()] * len(runs)
+    family = families([one.example.kin for one in runs])
     for system in dict.fromkeys(one.example.system for one in runs):
         held = {i for i, one in enumerate(runs) if one.example.system == system}
-        alike = {runs[i].example.likeness for i in held}
-        seen = [i for i, one in enumerate(runs) if i not in held and one.example.likeness not in alike]
+        alike = {family[i] for i in held}
+        seen = [i for i in range(len(runs)) if family[i] not in alike]
         if not seen:
             print("  one system only: nothing to leave out")
             return
@@ -108,7 +110,7 @@ def ablate_features(runs: Sequence[Labelled]) -> None:
 
 def _ranked_out_of_fold(examples: Sequence[Example]) -> list[LogShares]:
     shares: dict[int, LogShares] = {}
-    for held in split_keys([(example.system, example.likeness) for example in examples], FOLDS):
+    for held in split_kin([example.kin for example in examples], FOLDS):
         ranker = train([example for i, example in enumerate(examples) if i not in held])
         shares.update({i: ranker.rank(examples[i].table) for i in held})
     return [shares[i] for i in range(len(examples))]

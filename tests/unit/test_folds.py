@@ -7,7 +7,7 @@ import pytest
 
 from analyzer.conversation import Conversation
 from analyzer.dataset import read_dataset
-from analyzer.folds import history_key, split
+from analyzer.folds import Kin, families, history_key, split, split_kin
 from tests.runs import run, step
 
 DATASETS = Path(__file__).parents[3] / "shared" / "datasets"
@@ -37,6 +37,38 @@ def test_identical_histories_are_in_one_fold_whatever_their_spelling_and_order()
     there = [sorted(runs[i].trajectory.steps[0].output for i in fold) for fold in split(runs, 4)]
     back = [sorted(turned[i].trajectory.steps[0].output for i in fold) for fold in split(turned, 4)]
     assert there == back
+
+
+def test_runs_of_one_task_are_in_one_fold_whoever_worked_on_it() -> None:
+    runs = [
+        replace(one, trajectory=replace(one.trajectory, task=f"t{n // 2}"))
+        for n, one in enumerate(conversations(20))
+    ]
+    folds = split(runs, 5)
+    assert all({n ^ 1 for n in fold} == set(fold) for fold in folds)
+
+
+def test_kin_of_kin_are_kin() -> None:
+    kin = [
+        Kin(subset="s", history="x", task="one"),
+        Kin(subset="s", history="x", task="two"),
+        Kin(subset="s", history="y", task="two"),
+        Kin(subset="s", history="a", task=""),
+        Kin(subset="s", history="b", task=""),
+    ]
+    assert families(kin) == ("hx", "hx", "hx", "ha", "hb")
+
+
+def test_a_task_that_all_runs_share_keeps_none_of_them_together() -> None:
+    kin = [Kin(subset="s", history=str(n), task="the same") for n in range(10)]
+    assert [len(fold) for fold in split_kin(kin, 5)] == [2] * 5
+
+
+def test_another_salt_is_another_split_of_the_same_runs() -> None:
+    kin = [Kin(subset="s", history=str(n)) for n in range(40)]
+    splits = {split_kin(kin, 5, salt) for salt in range(4)}
+    assert len(splits) == 4
+    assert all(sorted(i for fold in one for i in fold) == list(range(40)) for one in splits)
 
 
 def test_the_key_follows_from_who_said_what_in_which_order() -> None:

@@ -7,12 +7,23 @@ from dataclasses import replace
 import pytest
 
 from analyzer.attribution import Attributor
+from analyzer.calibration import Calibration
 from analyzer.errors import UnreadableInput
 from analyzer.features import FEATURES, VERSION, Table, featurise
 from analyzer.method import Prompt, Reply
 from analyzer.methods.ranker import concur, rank, ranking
 from analyzer.model_file import read_model, write_model
-from analyzer.ranker import STEP_COLUMNS, Panel, Ranker, Record, Tree, linear_shares, step_rows
+from analyzer.posterior import log_softmax
+from analyzer.ranker import (
+    STEP_COLUMNS,
+    Panel,
+    Ranker,
+    Record,
+    Tree,
+    familiarity,
+    linear_shares,
+    step_rows,
+)
 from semconv.model import Abstention, Blame, Ranked, Status, Trajectory
 from tests.runs import run, step
 
@@ -35,7 +46,6 @@ def ranker(panel: Panel | None = None, **fields: object) -> Ranker:
         features_version=VERSION,
         steps=panel or Panel(weights=weights(error_words=2.0)),
         records={"planner": Record(runs=9, blamed=3), "coder": Record(runs=9, blamed=6)},
-        temperature=1.0,
         systems=("acme",),
         card={"labels": 9},
     )
@@ -59,7 +69,7 @@ def test_the_steps_of_a_run_compete_for_one_blame() -> None:
 
 
 def test_the_two_learners_and_the_signals_are_heard_alike() -> None:
-    panel = Panel(weights=weights(error_words=2.0), trees=(LATE,), floor=0.001)
+    panel = Panel(weights=weights(error_words=2.0), trees=(LATE,), signals=1 / 3)
     table = featurise(RUN)
     rows = step_rows(table, {})
     linear = [2.0 * row[ERRORS] for row in table.rows]
@@ -99,9 +109,32 @@ def test_a_model_of_other_features_is_not_used_and_nor_is_a_run_without_steps() 
         assert verdict.status is Status.ERROR
 
 
+def test_what_has_learned_nothing_leaves_it_to_the_signals() -> None:
+    table = featurise(RUN)
+    rows = step_rows(table, {})
+    signals = log_softmax([row[FEATURES.index("signals_log")] for row in rows])
+    assert Panel(signals=0.2).opinion(rows) == pytest.approx(signals)
+
+
+def test_names_that_agents_bear_everywhere_make_no_run_at_home() -> None:
+    own = {"planner": Record(runs=9), "user": Record(runs=9), "assistant": Record(runs=9)}
+    assert familiarity(own, ["user", "assistant", "planner", "stranger"]) == 0.5
+    assert familiarity(own, ["user", "assistant", "user"]) == 0.0
+    assert familiarity(own, ["unknown"]) == familiarity(own, []) == 0.0
+    everybodys = {"user": Record(runs=9), "assistant": Record(runs=9)}
+    assert familiarity(everybodys, ["user", "assistant"]) == 1.0  # nothing tells such systems apart
+
+
 def test_a_model_comes_back_from_its_file_as_it_was() -> None:
-    model = ranker(Panel(weights=weights(place=0.5), trees=(LATE,)))
+    calibration = Calibration(temperature=1.3, curve=((0.1, 0.2), (0.9, 0.7)))
+    model = ranker(Panel(weights=weights(place=0.5), trees=(LATE,), signals=0.25), calibration=calibration)
     assert read_model(write_model(model)) == model
+
+
+def test_a_model_of_an_earlier_format_is_to_be_trained_again() -> None:
+    document = json.loads(write_model(ranker()))
+    with pytest.raises(UnreadableInput, match="train it again"):
+        read_model(json.dumps({**document, "format": "blamespan-ranker/1"}))
 
 
 @pytest.mark.parametrize(
@@ -110,6 +143,11 @@ def test_a_model_comes_back_from_its_file_as_it_was() -> None:
         (["format"], "pickle", "format"),
         (["temperature"], 0, "no such number"),
         (["temperature"], "NaN", "no such number"),
+        (["home"], 0, "no such number"),
+        (["curve"], [[0.5, 0.2], [0.5, 0.4]], "does not ascend"),
+        (["curve"], [[0.1, 0.4], [0.5, 0.2]], "does not ascend"),
+        (["curve"], [[0.1]], "ValueError"),
+        (["steps", "signals"], 1.5, "no weight of the signals"),
         (["steps", "weights"], [1.0], "1 weights"),
         (["steps", "trees", 0, "left"], [0, 0, 0], "do not lead on"),
         (["steps", "trees", 0, "right"], [9, 0, 0], "do not lead on"),

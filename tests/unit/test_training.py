@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.candidates import CANDIDATES, Candidate, Linear
 from analyzer.cli import run as blamespan
 from analyzer.conversation import Conversation, Label, read_conversation
+from analyzer.features import FEATURES, FEATURES_OF
+from analyzer.fitting import TrainingImpossible, library
 from analyzer.model_file import read_model, write_model
 from analyzer.ranker import Ranker, Record
-from analyzer.training import TrainingImpossible, _library, as_example, count_records, train
+from analyzer.training import as_example, choose, count_records, train
 from analyzer.validation import Labelled, across_systems, cross_validated, prepare
 
 pytest.importorskip("sklearn")
@@ -63,6 +66,56 @@ def test_the_model_says_what_it_was_trained_on(ranker: Ranker) -> None:
     assert not ranker.is_at_home(["planner", "somebody", "else"])
 
 
+def test_the_candidate_that_does_best_on_inner_folds_is_chosen_and_the_card_shows_the_others(
+    ranker: Ranker,
+) -> None:
+    told = ranker.card["candidates"]
+    assert list(told) == [candidate.name for candidate in CANDIDATES]
+    assert told[ranker.card["chosen"]] == min(told.values()) < told["signals"]
+
+
+def test_what_labels_do_not_show_is_left_to_the_signals() -> None:
+    """The labelled steps are drawn at random: whatever is learned from them is noise."""
+    draw = random.Random(7)
+    runs = [
+        replace(one, label=Label(agent=one.trajectory.steps[place].agent, step=place))
+        for one in (made(seed) for seed in range(30))
+        for place in [draw.randrange(len(one.trajectory.steps))]
+    ]
+    noise = Candidate(name="noise", signals=0.0, linear=Linear(penalty=0.1))
+    signals = Candidate(name="signals", signals=1.0)
+    choice = choose([one.example for one in prepare(runs)], [noise, signals])
+    assert choice.candidate is signals
+    assert choice.surprises["noise"] > choice.surprises["signals"]
+
+
+def test_a_learner_sees_no_group_of_features_but_its_own(labelled: tuple[Labelled, ...]) -> None:
+    wordless = Candidate(name="w", signals=0.0, linear=Linear(penalty=1.0, groups=("place",)))
+    model = train([one.example for one in labelled], candidates=[wordless])
+    seen = {name for name, weight in zip(FEATURES, model.steps.weights, strict=False) if weight}
+    assert seen
+    assert seen <= set(FEATURES_OF["place"])
+
+
+def test_runs_of_agents_that_change_from_run_to_run_are_at_home_all_the_same() -> None:
+    runs = [
+        replace(
+            one,
+            trajectory=replace(
+                one.trajectory,
+                steps=tuple(
+                    replace(s, agent=f"Reader{seed}" if s.agent == "Reader" else s.agent)
+                    for s in one.trajectory.steps
+                ),
+            ),
+        )
+        for seed, one in ((seed, made(seed)) for seed in range(24))
+    ]
+    model = train([one.example for one in prepare(runs)])
+    assert 0 < model.home <= 0.5
+    assert not model.is_at_home(["x", "y"])
+
+
 def test_the_right_answer_is_never_learned_from() -> None:
     blind, told = made(1), made(1)
     told = replace(told, trajectory=replace(told.trajectory, reference="alpha"))
@@ -107,6 +160,7 @@ def test_other_systems_are_judged_by_models_that_saw_none_of_their_runs() -> Non
     labelled = prepare(runs)
     assert len(across_systems(labelled)) == 16
     assert across_systems(labelled[:8]) == ()
+    assert len(across_systems(labelled[:11])) == 3  # three labels are too few to judge the first eight by
 
 
 def test_too_few_labels_are_refused_in_words() -> None:
@@ -116,7 +170,7 @@ def test_too_few_labels_are_refused_in_words() -> None:
 
 def test_a_missing_library_is_named_with_what_brings_it() -> None:
     with pytest.raises(TrainingImpossible, match=r"needs no_such_library: pip install 'blamespan\[ranker\]'"):
-        _library("no_such_library")
+        library("no_such_library")
 
 
 def write(path: Path, count: int) -> Path:
