@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -120,6 +121,56 @@ async def test_where_signals_answer_in_a_dead_models_place_the_figures_say_so(da
     async with dying() as server:
         cut = await bench(dataset, server.url, *AT_ONCE, method="auto")
         assert (cut.total["fallbacks"], cut.total["errors"]) == (RUNS - LIVES, 0)
+
+
+@pytest.mark.parametrize(("method", "fallbacks"), [("judge", 0), ("auto", RUNS - LIVES)])
+async def test_a_model_whose_process_is_killed_under_way_is_told_and_counted(
+    dataset: Path, method: str, fallbacks: int
+) -> None:
+    async with model_process() as model:
+        measuring = asyncio.create_task(bench(dataset, model.url, *AT_ONCE, method=method))
+        await model.has_answered()
+        model.process.send_signal(signal.SIGKILL)
+        assert await model.process.wait() == -signal.SIGKILL
+        cut = await measuring
+        lost = RUNS - LIVES
+        assert (cut.total["fallbacks"], cut.total["errors"]) == (fallbacks, lost - fallbacks)
+        assert cut.total["calls"] >= RUNS, "what was asked and never answered was asked all the same"
+        if method == "judge":
+            assert cut.total["step_accuracy"] == LIVES / RUNS
+            assert f"{lost} × model call failed" in cut.err  # noqa: RUF001 - the sign as it is printed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelProcess:
+    """A model in a process of its own: it answers ``LIVES`` times, and keeps all others waiting."""
+
+    process: asyncio.subprocess.Process
+    url: str
+
+    async def has_answered(self) -> None:
+        """Wait until its answers are out, and all other questions in."""
+        assert self.process.stdout is not None
+        said = [await self.process.stdout.readline() for _ in range(RUNS)]
+        assert sorted(said) == [b"answered\n"] * LIVES + [b"waiting\n"] * (RUNS - LIVES)
+
+
+@asynccontextmanager
+async def model_process() -> AsyncIterator[ModelProcess]:
+    """Run ``tests.e2e.mortal_model`` until the block ends."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "tests.e2e.mortal_model", str(LIVES), JUDGED.text),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    assert process.stdout is not None
+    try:
+        yield ModelProcess(process=process, url=(await process.stdout.readline()).decode().strip())
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 @asynccontextmanager
