@@ -1,45 +1,76 @@
 """The command line: the composition root, which knows everything and does nothing itself.
 
+A command is a file in ``commands/`` with a function of its name. Only the one that
+was called is imported: the others' libraries take longer than most commands.
+
 Exit codes: 0 success, 1 the thing asked failed, 2 wrong usage. Errors are one
 line on standard error that says what was expected.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import version
+from importlib.resources import files
 from typing import Annotated, Final
 
 import typer
 
-from analyzer.commands.attribute import attribute
-from analyzer.commands.bench import bench
-from analyzer.commands.confirm import confirm
-from analyzer.commands.demo import demo
-from analyzer.commands.doctor import doctor
-from analyzer.commands.label import label
 from analyzer.commands.output import PROGRAM, WrongUsage, complain
-from analyzer.commands.reject import reject
-from analyzer.commands.replay import replay
-from analyzer.commands.serve import serve
-from analyzer.commands.steps import steps
-from analyzer.commands.train import train
 from analyzer.errors import AnalyzerError, ModelNeeded, UnknownMethod
 from collector_processor.otlp import CollectorError
-from collector_processor.settings import SettingsError
 
-app: Final = typer.Typer(
-    name=PROGRAM,
-    help="Which agent broke the run, at which step and why: inside the traces you already look at.",
-    epilog="New here? Try [bold]blamespan demo[/bold].",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+COMMANDS: Final = (
+    "demo",
+    "serve",
+    "attribute",
+    "steps",
+    "replay",
+    "bench",
+    "train",
+    "label",
+    "confirm",
+    "reject",
+    "doctor",
 )
-for command in (demo, serve, attribute, steps, replay, bench, train, label, confirm, reject, doctor):
-    app.command()(command)
+"""In the order in which ``--help`` lists them."""
+_PLACE: Final = "analyzer.commands"
+
+
+def _app(arguments: Sequence[str]) -> typer.Typer:
+    """Return the command line with the command that is called; where none is, with the titles of all."""
+    app = typer.Typer(
+        name=PROGRAM,
+        help="Which agent broke the run, at which step and why: inside the traces you already look at.",
+        epilog="New here? Try [bold]blamespan demo[/bold].",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+    )
+    app.callback()(_root)
+    called = next((argument for argument in arguments if not argument.startswith("-")), None)
+    for name in (called,) if called in COMMANDS and called == arguments[0] else COMMANDS:
+        if name == called:
+            app.command()(getattr(import_module(f"{_PLACE}.{name}"), name))
+        else:
+            app.command(name, help=_title(name))(_untouched)
+    return app
+
+
+def _title(name: str) -> str:
+    """Read off a command's source what it does, without importing it."""
+    tree = ast.parse(files(_PLACE).joinpath(f"{name}.py").read_text(encoding="utf-8"))
+    found = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
+    return inspect.cleandoc(ast.get_docstring(found) or "").partition("\n\n")[0]
+
+
+def _untouched() -> None:
+    raise AssertionError("a command that was not called ran")
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - the shape typer calls
@@ -48,7 +79,6 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - the shape typer calls
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     *,
     _version: Annotated[
@@ -66,17 +96,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     try:
-        code = app(args=arguments, standalone_mode=False)
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        code = _app(given)(args=given, standalone_mode=False)
     except typer.TyperException as error:
         if message := error.format_message():  # none where the help was shown instead
             complain(message)
         return error.exit_code
-    except (WrongUsage, SettingsError, UnknownMethod, ModelNeeded) as error:
+    except (WrongUsage, UnknownMethod, ModelNeeded) as error:
         complain(str(error))
         return 2
     except (AnalyzerError, CollectorError, OSError) as error:
         complain(str(error))
-        return 1
+        return 2 if _is_setting(error) else 1
     except (typer.Abort, KeyboardInterrupt):
         return 130
     return code if isinstance(code, int) else 0
+
+
+def _is_setting(error: Exception) -> bool:
+    """Tell whether a setting is wrong; only here, for what reads settings is large."""
+    from collector_processor.settings import SettingsError  # noqa: PLC0415
+
+    return isinstance(error, SettingsError)

@@ -13,6 +13,7 @@ import typer
 
 from analyzer.analyst import RunAnalyst
 from analyzer.commands.files import RecordedRun, load_runs
+from analyzer.commands.options import MethodOption, ModelOption, WithReferenceOption
 from analyzer.commands.output import (
     CommandFailed,
     FormatOption,
@@ -24,35 +25,10 @@ from analyzer.commands.output import (
 )
 from analyzer.commands.steps import FilesArgument, LogsOption
 from analyzer.composition import open_analyst, open_cleaner
-from analyzer.methods import AUTO, METHODS
 from analyzer.present import console, run_heading, steps_table, verdict_panel
 from analyzer.verdict import to_json
 from collector_processor.settings import load_settings
 from semconv.model import Attribution, Status, Trajectory
-
-MethodOption = Annotated[
-    str | None,
-    typer.Option(
-        "--method",
-        metavar="NAME",
-        help=f"One of: {', '.join((AUTO, *METHODS))}. One that asks a model may be followed by *N, for N"
-        " votes that are pooled (judge*3). Default: BLAMESPAN_METHOD, or auto"
-        " (a ranker trained for the run's system, else the judge if a model is set, else signals).",
-        show_default=False,
-    ),
-]
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="NAME",
-        help="Any litellm model; several with commas between take turns in votes. Default: BLAMESPAN_MODEL.",
-        show_default=False,
-    ),
-]
-WithReferenceOption = Annotated[
-    bool, typer.Option("--with-reference", help="Let the method see the right answer, where the run has it.")
-]
 
 
 def attribute(

@@ -13,8 +13,8 @@ import typer
 
 from analyzer.benchmark import Benchmark, labelled
 from analyzer.commands import bench_tables as tables
-from analyzer.commands.attribute import MethodOption, ModelOption, WithReferenceOption
 from analyzer.commands.measuring import Plan, measure, settings_of
+from analyzer.commands.options import MethodOption, ModelOption, WithReferenceOption
 from analyzer.commands.output import (
     CommandFailed,
     FormatOption,

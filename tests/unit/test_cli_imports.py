@@ -1,0 +1,72 @@
+"""What is not needed is not imported: a person waits for every import of a command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from analyzer.cli import COMMANDS, run
+
+HEAVY = ("grpc", "aiohttp", "google.protobuf", "pydantic", "prometheus_client", "uvloop", "litellm")
+    "grpc",
+    "aiohttp",
+    "google.protobuf",
+    "pydantic",
+    "prometheus_client",
+    "uvloop",
+    "litellm",
+    "sklearn",
+)
+PROGRAM = """
+import json, sys
+from analyzer.cli import run
+run(sys.argv[1:])
+sys.stdout.write("\\n" + json.dumps(sorted(sys.modules)))
+"""
+
+
+def imported(*arguments: str) -> frozenset[str]:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, check=True, text=True, timeout=60
+    )
+    return frozenset(json.loads(ended.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])
+def test_the_help_needs_no_library(arguments: list[str]) -> None:
+    assert imported(*arguments).isdisjoint(HEAVY)
+
+
+def test_a_benchmark_needs_neither_service_nor_traces_nor_training() -> None:
+    found = imported("bench", "--help")
+    assert "analyzer.benchmark" in found
+    assert found.isdisjoint(set(HEAVY) - {"pydantic"})
+    assert found.isdisjoint({"sklearn", "analyzer.service", "collector_processor.decode", "analyzer.commands.attribute"})
+
+
+def test_every_command_is_listed_by_its_first_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    listed = capsys.readouterr().out
+    assert "Measure how often a method is right" in listed
+    for name in COMMANDS:
+        assert f" {name} " in listed
+        assert run([name, "--help"]) == 0
+        assert f" {name} [OPTIONS]" in capsys.readouterr().out
+
+
+def test_every_file_of_a_command_is_listed() -> None:
+    folder = Path(__file__).parents[2] / "analyzer" / "commands"
+    own = {path.stem for path in folder.glob("*.py") if f"\ndef {path.stem}(" in path.read_text()}
+    assert own == set(COMMANDS)
+
+
+@pytest.mark.parametrize("arguments", [["--", "steps"], ["steps"]])
+def test_a_command_is_found_wherever_it_stands(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert "Missing argument" in capsys.readouterr().err
