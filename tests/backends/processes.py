@@ -85,6 +85,7 @@ class Forwarding:
     headers: tuple[tuple[str, str], ...] = ()
     compression: Compression = "gzip"
     queue_folder: Path | None = None
+    is_batching: bool = True
 
 
 @contextmanager
@@ -148,7 +149,8 @@ def _jaeger_config(grpc: int, http: int, query: int, query_grpc: int) -> Config:
 
 def _collector_config(grpc: int, http: int, forwarding: Forwarding) -> Config:
     exporter = "otlp_grpc" if forwarding.protocol == "grpc" else "otlp_http"
-    pipeline = {"receivers": ["otlp"], "processors": ["batch"], "exporters": [exporter]}
+    batch = ["batch"] if forwarding.is_batching else []
+    pipeline = {"receivers": ["otlp"], "processors": batch, "exporters": [exporter]}
     config: Config = {
         "receivers": {"otlp": _otlp_receiver(grpc, http)},
         "processors": {"batch": {"timeout": BATCH_TIMEOUT}},

@@ -1,0 +1,83 @@
+"""A backend that takes everything and keeps only count: ``python -m tests.bench.ingest.null_backend grpc``.
+
+Prints its OTLP endpoint and where it tells how many bytes came. Runs beside what is measured, so it does as
+little as can be done in Python.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+
+import grpc.aio
+import uvloop
+from aiohttp import web
+
+HOST = "127.0.0.1"
+_OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.so_reuseport", 0))
+
+
+@dataclass
+class Count:
+    """What came so far."""
+
+    bytes: int = 0
+
+
+async def main(protocol: str) -> None:
+    """Serve until standard input ends."""
+    count = Count()
+    if protocol == "grpc":
+        await _serve_grpc(count)
+    else:
+        await _serve_http(count)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+async def _serve_grpc(count: Count) -> None:
+    async def export(body: bytes, _: object) -> bytes:
+        count.bytes += len(body)
+        return b""
+
+    server = grpc.aio.server(options=_OPTIONS)
+    method = grpc.unary_unary_rpc_method_handler(export)
+    service = "opentelemetry.proto.collector.trace.v1.TraceService"
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"Export": method}),))
+    port = server.add_insecure_port(f"{HOST}:0")
+    await server.start()
+    globals()["_server"] = server  # else it is collected, and stops
+    _announce(port, await _listen(count))
+
+
+async def _serve_http(count: Count) -> None:
+    port = await _listen(count)
+    _announce(port, port)
+
+
+async def _listen(count: Count) -> int:
+    async def take(request: web.Request) -> web.Response:
+        count.bytes += len(await request.read())
+        return web.Response(content_type="application/x-protobuf")
+
+    async def tell(_: web.Request) -> web.Response:
+        return web.Response(text=str(count.bytes))
+
+    app = web.Application(client_max_size=1 << 30)
+    app.router.add_post("/v1/traces", take)
+    app.router.add_get("/count", tell)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, HOST, 0)
+    await site.start()
+    port: int = runner.addresses[0][1]
+    return port
+
+
+def _announce(port: int, counter: int) -> None:
+    sys.stdout.write(f"http://{HOST}:{port} http://{HOST}:{counter}/count\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    uvloop.run(main(sys.argv[1]))
