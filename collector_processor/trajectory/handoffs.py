@@ -29,9 +29,10 @@ class Agents:
     """The names of a run's agents, found again however they are spelled."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._names = tuple(dict.fromkeys(names))
+        own = dict.fromkeys(names)
+        self._plain = tuple((key, name) for name in own if (key := plain(name)))
         self._spelled: defaultdict[str, list[str]] = defaultdict(list)
-        for name in self._names:
+        for name in own:
             for spelling in dict.fromkeys((name, plain(name), _ascii(name))):
                 self._spelled[spelling].append(name)
 
@@ -52,8 +53,7 @@ class Agents:
     def named_at_the_end_of(self, tool: str) -> str | None:
         """Return the agent that a tool like ``go_researcher`` or ``call-analyst`` is named after."""
         stem = plain(tool)
-        keys = ((plain(name), name) for name in self._names)
-        ends = [name for key, name in keys if key and key != stem and stem.endswith(key)]
+        ends = [name for key, name in self._plain if key != stem and stem.endswith(key)]
         return max(ends, key=len, default=None)
 
 
@@ -76,6 +76,8 @@ def settle(act: Act, following: Act | None, agents: Agents) -> Settled:
     if action.kind is ActionKind.HANDOFF:
         known = agents.find(action.target or "", following.agent if following is not None else None)
         target, is_known = known or action.target, known is not None
+        if target is None and following is not None and following.agent != act.agent:
+            target = following.agent  # hidden arguments: who speaks next was handed over to
         if action.tool is None or is_known or is_plain_transfer(action.input):
             return Settled(ActionKind.HANDOFF, target)
         return Settled(ActionKind.TOOL, action.tool)

@@ -74,7 +74,8 @@ class Novelty:
 
     def _remember(self, act: Act, line: _Line, prints: Sequence[_Print]) -> None:
         self._last[line] = _Memory(prints, act)
-        self._heard |= Counter(prints)
+        for each, count in Counter(prints).items():  # ``|=`` would go through all that was ever heard
+            self._heard[each] = max(self._heard[each], count)
         self._said_by.update((_print(message), line) for message in act.action.said)
 
     def _since(
@@ -120,7 +121,7 @@ def _without(messages: Sequence[Message], prints: Sequence[_Print], known: Count
 
     The result of a call that is new is new too, though another tool once said the same ("ok").
     """
-    left = Counter(known)
+    left = {each: known[each] for each in prints}
     fresh: list[Message] = []
     asked: set[str] = set()
     for message, each in zip(messages, prints, strict=True):

@@ -9,12 +9,14 @@ nanoseconds; ties are broken by place in the tree, never by arrival. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
 from collector_processor.trajectory.acts import Act, Stage, stage
+from collector_processor.trajectory.borrowing import lend
 from collector_processor.trajectory.casting import name_by_handoff, name_by_messages, name_by_request
+from collector_processor.trajectory.epilogues import without_epilogues
 from collector_processor.trajectory.handoffs import Agents, Settled, settle, with_unseen_handoffs
 from collector_processor.trajectory.leaves import leaves
 from collector_processor.trajectory.novelty import Novelty, said_in_words, shortened
@@ -43,17 +45,16 @@ def order(trace: Trace) -> Trajectory:
     A trace without steps gives an empty trajectory with a warning that says why.
     """
     scene = stage(trace.spans)
-    found = leaves(scene)
+    found = without_epilogues(leaves(scene))
     acts = [leaf.act for leaf in found]
+    lend(acts)
     together = groups(found, scene.parents)
     name_by_messages(scene, acts)
     name_by_request(acts)
     name_by_handoff(acts, together)
     agents = _agents(scene, acts)
     acts = with_unseen_handoffs(scene, acts, agents)
-    steps = _steps(acts, together, agents)
-    tied = causes(scene, acts)
-    steps = tuple(replace(step, causes=tied[step.index]) for step in steps)
+    steps = _steps(acts, agents, together, causes(scene, acts))
     stated, ending = stated_outcome(scene), ending_of(scene, acts)
     return Trajectory(
         run_id=trace.run_id or _run_id(trace.spans),
@@ -83,14 +84,17 @@ def _agents(scene: Stage, acts: Iterable[Act]) -> Agents:
     return Agents(act.agent for act in chain(scene.acts, acts) if act.agent is not None)
 
 
-def _steps(acts: Sequence[Act], together: Mapping[int, int], agents: Agents) -> tuple[Step, ...]:
-    novelty = Novelty()
+def _steps(
+    acts: Sequence[Act], agents: Agents, together: Mapping[int, int], tied: Sequence[tuple[int, ...]]
+) -> tuple[Step, ...]:
+    novelty, toolbox = Novelty(), _Toolbox()
     steps: list[Step] = []
     for index, act in enumerate(acts):
         following = acts[index + 1] if index + 1 < len(acts) else None
         heard = novelty.take(act) if act.action.heard else act.action.input
-        step = _step(index, act, settle(act, following, agents), heard)
-        steps.append(replace(step, group=together.get(act.position)))
+        settled = settle(act, following, agents)
+        place = _Place(index=index, group=together.get(act.position), causes=tied[index])
+        steps.append(_step(place, act, settled, heard, toolbox.of(act)))
     novelty.recover_answers(acts)
     for index, act in enumerate(acts):
         if act.action.kind is ActionKind.LLM and act.position in novelty.recovered:
@@ -98,11 +102,36 @@ def _steps(acts: Sequence[Act], together: Mapping[int, int], agents: Agents) -> 
     return tuple(steps)
 
 
-def _step(index: int, act: Act, settled: Settled, heard: str) -> Step:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where a step stands among the others."""
+
+    index: int
+    group: int | None
+    causes: tuple[int, ...]
+
+
+class _Toolbox:
+    """The tools that agents could call; an agent's own are read once, however many steps it has."""
+
+    def __init__(self) -> None:
+        self._of_turn: dict[int, str] = {}
+
+    def of(self, act: Act) -> str:
+        own = tools_of(act.span)
+        if own or act.runner is None:
+            return own
+        turn = act.runner
+        if turn.position not in self._of_turn:
+            self._of_turn[turn.position] = tools_of(turn.span)
+        return self._of_turn[turn.position]
+
+
+def _step(place: _Place, act: Act, settled: Settled, heard: str, tools: str) -> Step:
     action, span = act.action, act.span
     said = said_in_words(action.said) if action.said else action.output
     return Step(
-        index=index,
+        index=place.index,
         agent=act.agent or UNKNOWN_AGENT,
         kind=_STEP_KINDS[settled.kind],
         agent_source=act.agent_source if act.agent is not None else AgentSource.UNKNOWN,
@@ -118,7 +147,9 @@ def _step(index: int, act: Act, settled: Settled, heard: str) -> Step:
         target=settled.target,
         content=_content(act, heard, said),
         instructions=shortened(action.instructions),
-        tools=tools_of(span) or (tools_of(act.runner.span) if act.runner is not None else ""),
+        tools=tools,
+        group=place.group,
+        causes=place.causes,
     )
 
 

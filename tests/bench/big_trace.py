@@ -1,0 +1,105 @@
+"""How long a big trace takes from OTLP bytes to ordered steps, and how much memory.
+
+    python -m tests.bench.big_trace                    # 10,000 and 100,000 spans: wide, deep, crowded
+    python -m tests.bench.big_trace --spans 50000 --shape wide
+
+Time is the process's own CPU time, the best of three; memory is the growth of the process's peak
+resident size, in a process of its own for each shape.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from collector_processor.decode import decode
+from collector_processor.encode import encode
+from collector_processor.repair import repair
+from collector_processor.trajectory import order
+from semconv.model import Span, Trace
+from tests.factories import agent, chat, openinference, said, tool, workflow
+
+_ROUNDS: Final = 3
+_MIB: Final = 1024 * 1024
+
+
+def wide(count: int) -> list[Span]:
+    """Make a run of seven agents in turn: each call repeats the last six messages, and asks for a tool."""
+    spans = [workflow(end=20 * count), *(agent(n, f"agent {n}", end=20 * count) for n in range(2, 9))]
+    history: list[dict[str, Any]] = []
+    for number in range(9, count + 1, 2):
+        home = 2 + number % 7
+        history = [*history[-6:], said("user", f"turn {number} {'x' * 200}")]
+        answer = f"answer {number} {'y' * 200}"
+        spans.append(chat(number, parent=home, heard=history, answer=answer))
+        spans.append(tool(number + 1, "search", parent=home, arguments='{"q": 1}', result="ok"))
+    return spans[:count]
+
+
+def deep(count: int) -> list[Span]:
+    """Make a chain: each agent calls the next one."""
+    return [
+        openinference(number, "AGENT", parent=number - 1 or None, start=number, end=3 * count - number)
+        for number in range(1, count + 1)
+    ]
+
+
+def crowded(count: int) -> list[Span]:
+    """Make one agent whose tools all run at the same time."""
+    spans = [agent(1, "boss", parent=None, end=count)]
+    return spans + [
+        tool(number, f"tool {number}", start=20, end=count, result="ok") for number in range(2, count + 1)
+    ]
+
+
+SHAPES: Final[Mapping[str, Callable[[int], list[Span]]]] = {"wide": wide, "deep": deep, "crowded": crowded}
+
+
+def main() -> None:
+    """Make each trace here, and measure it in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--spans", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--shape", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        measure(arguments.measure, sys.stdin.buffer.read())
+        return
+    command = [sys.executable, "-m", "tests.bench.big_trace", "--measure"]
+    for size in arguments.spans:
+        for shape in arguments.shape:
+            subprocess.run([*command, shape], input=encode(SHAPES[shape](size)), check=True)
+
+
+def measure(shape: str, body: bytes) -> None:
+    """Print time and memory of one trace."""
+    before = _peak_bytes()
+    spans = decode(body).spans
+    decoded = _peak_bytes()
+    best_s, steps = min(_timed(spans) for _ in range(_ROUNDS))
+    print(
+        f"{shape:8} {len(spans):7,} spans ({len(body) / _MIB:5.1f} MiB of OTLP): {steps:7,} steps"
+        f" ordered in {best_s:6.2f} s; memory: decoded {(decoded - before) / _MIB:5.0f} MiB,"
+        f" ordering {(_peak_bytes() - decoded) / _MIB:5.0f} MiB,"
+        f" whole process {_peak_bytes() / _MIB:5.0f} MiB",
+        flush=True,
+    )
+
+
+def _timed(spans: tuple[Span, ...]) -> tuple[float, int]:
+    started = time.process_time()
+    steps = len(order(repair(Trace(spans=spans))).steps)
+    return time.process_time() - started, steps
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Ordering costs the same for each span, however many there are: counted in operations, not in time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from collector_processor.repair import repair
+from collector_processor.trajectory import order
+from semconv.model import Span, Trace
+from tests.bench.big_trace import SHAPES
+
+
+def operations(work: Callable[[], object]) -> int:
+    """Count the bytecode operations that ``work`` takes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def cost(spans: list[Span]) -> int:
+    return operations(lambda: order(repair(Trace(spans=tuple(spans)))))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_twice_the_spans_are_twice_the_work(shape: str) -> None:
+    once, twice = cost(SHAPES[shape](150)), cost(SHAPES[shape](300))
+    assert once > 150 * 100  # the counter counts
+    assert twice < 2.2 * once
