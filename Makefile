@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix lock backends clean
+.PHONY: help demo test check fix lock backends frameworks clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ fix: $(READY) ## what the tools can mend by themselves, and the generated files
 
 backends: $(READY) ## build a real OpenTelemetry Collector and Jaeger for the e2e suite (needs go)
 	@$(BIN)/python -m tests.backends.install all
+
+frameworks: $(READY) ## install the agent frameworks that the suite plays live, each in its own environment
+	@$(BIN)/python -m tests.frameworks.install live
 
 lock: ## renew the pinned set (needs uv)
 	uv pip compile pyproject.toml --extra server --extra ranker --group dev --universal --python-version 3.11 \

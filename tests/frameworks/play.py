@@ -32,6 +32,7 @@ _QUIET: Final = {
     "DO_NOT_TRACK": "1",
     "HF_HUB_OFFLINE": "1",
     "OPENAI_AGENTS_DONT_LOG_MODEL_DATA": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONUNBUFFERED": "1",
 }
 """What keeps frameworks from calling home."""
