@@ -10,14 +10,26 @@ from typing import Final
 
 from semconv.dialects.action import Action, ActionKind, Dialect, Judgement, Message, ToolCall
 from semconv.dialects.blamespan import BLAMESPAN
+from semconv.dialects.langfuse import LANGFUSE
+from semconv.dialects.langsmith import LANGSMITH
+from semconv.dialects.logfire import LOGFIRE
+from semconv.dialects.mlflow import MLFLOW
+from semconv.dialects.openai_agents_v2 import OPENAI_AGENTS_V2
 from semconv.dialects.openinference import OPENINFERENCE
 from semconv.dialects.otel_genai import OTEL_GENAI
 from semconv.dialects.surroundings import Surroundings
+from semconv.dialects.traceloop import TRACELOOP
 from semconv.model import Span
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
     BLAMESPAN,
     OPENINFERENCE,  # before gen_ai: pydantic-ai's and Strands' OpenInference spans carry both
+    LANGFUSE,
+    LANGSMITH,
+    MLFLOW,
+    LOGFIRE,
+    OPENAI_AGENTS_V2,  # before gen_ai, whose attributes it fills with placeholders
+    TRACELOOP,  # before gen_ai, which its newer versions speak too
     OTEL_GENAI,
 )
 """First match wins."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from semconv.dialects.action import Message, ToolCall
+from semconv.dialects.langchain_repr import message_fields
 from semconv.dialects.reading import items, structured, words
 
 _ROLES: Final[Mapping[str, str]] = {
@@ -43,6 +44,8 @@ _PART_KEYS: Final = frozenset({*_CALL_KEYS, *_RESULT_KEYS, "inline_data", "file_
 _PART_PAIRS: Final = ({"name", "arguments"}, {"call_id", "content"})
 """AutoGen's function calls and results."""
 _RESULT_IDS: Final = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "id")
+_CONTENT_OFF: Final = frozenset({"type", "part_kind"})
+"""All that is left of a part whose content the emitter was told to leave out."""
 _MAX_WRAPPERS: Final = 4
 
 
@@ -79,6 +82,8 @@ def messages_of(value: Any) -> tuple[Message, ...]:
 def message_of(value: Any) -> Message | None:
     """Return one message, or ``None`` where ``value`` is not one."""
     value = structured(value)
+    if isinstance(value, str):
+        value = message_fields(value)
     if not isinstance(value, dict):
         return None
     if "parts" in value and "role" in value:  # OpenTelemetry's own shape, by far the most frequent
@@ -141,7 +146,9 @@ def _read_body(draft: _Draft, value: Mapping[str, Any]) -> None:
     else:
         _read_content(draft, value.get("content", value.get("contents", value.get("text"))))
     known = {call.call_id for call in draft.calls if call.call_id}
-    for each in items(value.get("tool_calls")):
+    more = value.get("additional_kwargs")  # langchain's messages as Langfuse 3 keeps them
+    given = value.get("tool_calls") or (more.get("tool_calls") if isinstance(more, dict) else None)
+    for each in items(given):
         if isinstance(each, dict):
             call = _call_of(each)
             if call.name and call.call_id not in known:
@@ -221,7 +228,7 @@ def _text_of(part: Mapping[str, Any]) -> str:
             return value
         if isinstance(value, list | tuple):
             return "\n".join(_plain(value))
-    return words(part)
+    return "" if part.keys() <= _CONTENT_OFF else words(part)
 
 
 def _plain(parts: Iterable[Any]) -> list[str]:

@@ -7,13 +7,13 @@ metadata, smolagents' managed agents, and last the span's name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
 from semconv.attributes import GEN_AI_AGENT_NAME
 from semconv.dialects.action import ActionKind
+from semconv.dialects.langgraph import Found, graph_agent
 from semconv.dialects.payloads import asked
 from semconv.dialects.reading import below, mapping, text
 from semconv.dialects.surroundings import Surroundings
@@ -23,29 +23,10 @@ AGENT_NAME: Final = "agent.name"
 PYDANTIC_AGENT_NAME: Final = "agent_name"
 GRAPH_NODE_ID: Final = "graph.node.id"
 METADATA: Final = "metadata"
-LANGCHAIN_AGENT: Final = "lc_agent_name"
-LANGGRAPH_NODE: Final = "langgraph_node"
-LANGGRAPH_NAMESPACE: Final = "langgraph_checkpoint_ns"
 MANAGED_AGENTS: Final = "smolagents.managed_agents"
 INPUT_VALUE: Final = "input.value"
 
 _OPENAI_AGENTS: Final = "openinference.instrumentation.openai_agents"
-_PLUMBING_NODES: Final = frozenset(
-    {
-        "model",
-        "tools",
-        "agent",
-        "tool",
-        "call_model",
-        "call_tool",
-        "call_tools",
-        "tool_node",
-        "llm",
-        "chatbot",
-    }
-    | {"__start__", "__end__", "generate_structured_response", "pre_model_hook", "post_model_hook"}
-)
-"""Node names of langgraph's prebuilt agents and tutorials: parts of an agent, not agents."""
 _IN_SPAN_NAME: Final = re.compile(
     r"^(?:(?:invoke_agent|agent_run|agent)[ :]+\[?(?P<after>[^\]]+?)\]?"
     r"|(?P<before>.+?)(?:\.(?:a?run|run_stream|a?invoke|on_messages|on_messages_stream|kickoff|query)| run))$"
@@ -53,14 +34,6 @@ _IN_SPAN_NAME: Final = re.compile(
 _MAX_ANCESTORS: Final = 16
 """How far up a manager is looked for; smolagents puts one step between."""
 _MACHINE_MADE: Final = re.compile(r"^(?:[0-9a-f]{12,}|[0-9a-f-]{36}|\d+)$", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """An agent's name and where it stood."""
-
-    name: str | None
-    source: AgentSource = AgentSource.SPAN
 
 
 def agent_name(span: Span, kind: ActionKind, surroundings: Surroundings) -> Found:
@@ -71,9 +44,9 @@ def agent_name(span: Span, kind: ActionKind, surroundings: Surroundings) -> Foun
     node = text(span.attributes, GRAPH_NODE_ID)
     if kind is ActionKind.AGENT and node is not None and not _MACHINE_MADE.match(node):
         return Found(node)
-    graph = _langgraph_agent(span)
-    if graph is not None:
-        return Found(graph, AgentSource.METADATA)
+    graph = graph_agent(span, surroundings, _metadata)
+    if graph.name is not None:
+        return graph
     if kind is not ActionKind.AGENT or span.scope.name == _OPENAI_AGENTS:
         return Found(None)
     managed = _managed_agent(span, surroundings)
@@ -83,20 +56,8 @@ def agent_name(span: Span, kind: ActionKind, surroundings: Surroundings) -> Foun
     return Found((named["after"] or named["before"]) if named else span.name, AgentSource.SPAN_NAME)
 
 
-def _langgraph_agent(span: Span) -> str | None:
-    raw = span.attributes.get(METADATA)
-    if raw is None:
-        return None
-    metadata = mapping(raw)
-    return next((name for name in _langgraph_names(metadata) if name not in _PLUMBING_NODES), None)
-
-
-def _langgraph_names(metadata: Mapping[str, object]) -> Iterator[str]:
-    """Yield candidates: the agent's name, the outermost node of the namespace, the node."""
-    for key in (LANGCHAIN_AGENT, LANGGRAPH_NAMESPACE, LANGGRAPH_NODE):
-        value = metadata.get(key)
-        if isinstance(value, str) and value:
-            yield value.partition("|")[0].partition(":")[0] if key == LANGGRAPH_NAMESPACE else value
+def _metadata(span: Span) -> Mapping[str, object]:
+    return mapping(span.attributes.get(METADATA))
 
 
 def _managed_agent(span: Span, surroundings: Surroundings) -> str | None:

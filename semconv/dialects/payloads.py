@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from semconv.dialects.action import Message
 from semconv.dialects.conversation import last_answer, last_request
+from semconv.dialects.langchain_repr import message_fields
 from semconv.dialects.messages import message_of, messages_of
 from semconv.dialects.reading import structured, words
 
@@ -84,6 +85,8 @@ def _flat(values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _is_message(value: Any) -> bool:
+    if isinstance(value, str):
+        return message_fields(value) is not None
     if not isinstance(value, Mapping):
         return False
     if value.keys() & _ROLE_MARKS:

@@ -31,13 +31,14 @@ OURS = (
     "langgraph-genai_official",
     "lg-crash",
     "oa-crash",
+    "langfuse-sdk",
+    "langgraph-traceloop",
+    "openai_agents-otelv2",
+    "openai_agents-traceloop",
 )
 """Runs in the dialects that are read so far."""
 
 MISSES = {
-    "langfuse-sdk": "writes `langfuse.*` only; its dialect is not read yet",
-    "langgraph-traceloop": "agents stand in Traceloop's `gen_ai.task.name`; its dialect is not read yet",
-    "openai_agents-otelv2": "names every agent `OpenAI Agent`; its dialect is not read yet",
     "strands-swarm": "after each handoff the agent makes one more model call (`handed off`), a span and "
     "a step that the label leaves out",
 }

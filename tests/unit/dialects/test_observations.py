@@ -1,0 +1,286 @@
+"""Langfuse, LangSmith, MLflow and Logfire: kinds, agents, texts and errors, where each keeps them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from semconv.dialects import Action, ActionKind, Surroundings, read_action
+from semconv.model import AgentSource, AttributeValue, Span
+from tests.factories import ordered, outline, span
+
+
+def read(*spans: Span) -> Action:
+    """Read the last of ``spans`` among the others."""
+    action = read_action(spans[-1], Surroundings(spans))
+    assert action is not None
+    return action
+
+
+def langfuse(number: int, kind: str, *, parent: int | None = 1, **more: Any) -> Span:
+    attributes = {"langfuse.observation.type": kind, **more.pop("attributes", {})}
+    return span(number, parent=parent, attributes=attributes, scope="langfuse-sdk", **more)
+
+
+def langsmith(number: int, kind: str, *, parent: int | None = 1, **more: Any) -> Span:
+    attributes = {"langsmith.span.kind": kind, **more.pop("attributes", {})}
+    return span(number, parent=parent, attributes=attributes, scope="langsmith", **more)
+
+
+def mlflow(number: int, kind: str, *, parent: int | None = 1, **more: Any) -> Span:
+    attributes = {"mlflow.spanType": json.dumps(kind), **more.pop("attributes", {})}
+    return span(number, parent=parent, attributes=attributes, scope="mlflow.tracing.provider", **more)
+
+
+def logfire(number: int, template: str, *, parent: int | None = 1, **attributes: AttributeValue) -> Span:
+    given = {"logfire.msg_template": template, "gen_ai.system": "openai", **attributes}
+    return span(number, parent=parent, name=template, attributes=given, scope="logfire.openai_agents")
+
+
+QUESTION = {"role": "user", "content": "How many?"}
+ASKED_LIKE_A_FUNCTION = {"args": [[QUESTION], "unused"], "kwargs": {}}
+CHAT_ANSWER = {"choices": [{"message": {"role": "assistant", "content": "Three"}}]}
+LANGCHAIN_ANSWER = {
+    "generations": [[{"text": "Three", "message": {"lc": 1, "kwargs": {"content": "Three", "type": "ai"}}}]]
+}
+RESPONSES_ANSWER = {
+    "output": [
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Three"}]}
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [
+        pytest.param([QUESTION], "Three", id="a list and a text"),
+        pytest.param(
+            ASKED_LIKE_A_FUNCTION, {"role": "assistant", "content": "Three"}, id="a function's arguments"
+        ),
+        pytest.param({"kwargs": {"messages": [QUESTION]}, "args": []}, CHAT_ANSWER, id="openai chat"),
+        pytest.param({"messages": [[QUESTION]]}, LANGCHAIN_ANSWER, id="langchain"),
+        pytest.param({"input": [QUESTION]}, RESPONSES_ANSWER, id="openai responses"),
+        pytest.param(
+            {"input": "How many?"}, {"message": {"role": "assistant", "content": "Three"}}, id="plain text"
+        ),
+        pytest.param(
+            {"contents": [{"role": "user", "parts": [{"text": "How many?"}]}]},
+            {"candidates": [{"content": {"role": "model", "parts": [{"text": "Three"}]}}]},
+            id="gemini",
+        ),
+        pytest.param(
+            {"messages": [QUESTION]},
+            {"role": "assistant", "content": [{"type": "text", "text": "Three"}]},
+            id="anthropic",
+        ),
+    ],
+)
+def test_a_model_call_is_read_however_its_sdk_takes_and_gives_it(given: Any, got: Any) -> None:
+    for made in (
+        langfuse(
+            1,
+            "generation",
+            attributes={
+                "langfuse.observation.input": json.dumps(given),
+                "langfuse.observation.output": json.dumps(got),
+            },
+        ),
+        langsmith(
+            1,
+            "llm",
+            attributes={"gen_ai.prompt": json.dumps(given).encode(), "gen_ai.completion": json.dumps(got)},
+        ),
+        mlflow(
+            1,
+            "CHAT_MODEL",
+            attributes={"mlflow.spanInputs": json.dumps(given), "mlflow.spanOutputs": json.dumps(got)},
+        ),
+    ):
+        action = read(made)
+        assert action.kind is ActionKind.LLM
+        assert [(each.role, each.text) for each in action.heard] == [("user", "How many?")]
+        assert [(each.role, each.text) for each in action.said] == [("assistant", "Three")]
+
+
+def test_instructions_stand_before_what_was_asked() -> None:
+    given = json.dumps({"instructions": "Be brief.", "input": [QUESTION]})
+    action = read(mlflow(1, "LLM", attributes={"mlflow.spanInputs": given}))
+    assert [each.role for each in action.heard] == ["system", "user"]
+    assert action.instructions == "Be brief."
+
+
+def test_langfuse_tells_an_error_by_its_level() -> None:
+    action = read(
+        langfuse(
+            1,
+            "tool",
+            name="look_up",
+            attributes={
+                "langfuse.observation.level": "ERROR",
+                "langfuse.observation.status_message": "no such ship",
+                "langfuse.observation.input": '{"args": ["Falcon"], "kwargs": {}}',
+            },
+        )
+    )
+    assert (action.kind, action.tool, action.input) == (ActionKind.TOOL, "look_up", "Falcon")
+    assert (action.failed, action.error) == (True, "no such ship")
+
+
+def test_langfuse_appends_tool_definitions_that_nobody_said() -> None:
+    told = [QUESTION, {"role": "tool", "content": {"type": "function", "function": {"name": "look_up"}}}]
+    action = read(langfuse(1, "generation", attributes={"langfuse.observation.input": json.dumps(told)}))
+    assert [each.text for each in action.heard] == ["How many?"]
+
+
+def test_a_span_of_langchains_tool_is_a_tool_before_langfuse_had_the_type() -> None:
+    made = langfuse(1, "span", name="look_up", attributes={"langfuse.observation.metadata.color": "green"})
+    assert read(made).kind is ActionKind.TOOL
+
+
+def test_an_agents_observation_names_what_it_encloses() -> None:
+    trajectory = ordered(
+        langfuse(1, "span", parent=None, end=100),
+        langfuse(2, "agent", name="writer", end=90),
+        langfuse(3, "generation", parent=2, name="chat"),
+    )
+    assert outline(trajectory) == [("writer", "llm")]
+
+
+NODE = {"langgraph_node": "model", "langgraph_checkpoint_ns": "writer:1|model:2"}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        langfuse(
+            2,
+            "generation",
+            attributes={f"langfuse.observation.metadata.{key}": f'"{value}"' for key, value in NODE.items()},
+        ),
+        langsmith(2, "llm", attributes={f"langsmith.metadata.{key}": value for key, value in NODE.items()}),
+        mlflow(2, "CHAT_MODEL", attributes={"metadata": json.dumps(NODE)}),
+    ],
+    ids=["langfuse", "langsmith", "mlflow"],
+)
+def test_a_graphs_metadata_names_the_agent(made: Span) -> None:
+    action = read(made)
+    assert (action.agent, action.agent_source) == ("writer", AgentSource.METADATA)
+
+
+def test_where_all_nodes_are_plumbing_the_graph_gives_its_name() -> None:
+    graph = langsmith(1, "chain", parent=None, name="writer")
+    node = langsmith(2, "chain", name="agent", attributes={"langsmith.metadata.langgraph_node": "agent"})
+    call = langsmith(3, "llm", parent=2, attributes={"langsmith.metadata.langgraph_node": "agent"})
+    assert read(graph, node, call).agent == "writer"
+
+
+def test_a_graph_without_a_name_names_nobody() -> None:
+    graph = langsmith(1, "chain", parent=None, name="LangGraph")
+    call = langsmith(2, "llm", attributes={"langsmith.metadata.langgraph_node": "agent"})
+    assert read(graph, call).agent is None
+
+
+def openai_agents(number: int, kind: str, name: str, parent: int | None, prompt: str = "{}") -> Span:
+    attributes = {"langsmith.metadata.ls_integration": "openai-agents-sdk", "gen_ai.prompt": prompt}
+    return langsmith(number, kind, parent=parent, name=name, attributes=attributes, end=number * 10 + 200)
+
+
+def test_langsmith_calls_agents_and_handoffs_of_openai_agents_chains() -> None:
+    spans = [
+        openai_agents(1, "chain", "Agent workflow", None),
+        openai_agents(2, "chain", "clerk", 1),
+        openai_agents(3, "chain", "Span", 2),
+        openai_agents(4, "chain", "Handoff", 3, '{"from_agent": "clerk", "to_agent": null}'),
+    ]
+    assert [read(*spans[:number]).kind for number in (1, 2, 3, 4)] == [
+        ActionKind.WORKFLOW,
+        ActionKind.AGENT,
+        ActionKind.CONTAINER,
+        ActionKind.HANDOFF,
+    ]
+    assert (read(*spans).agent, read(*spans).target) == ("clerk", None)
+
+
+def test_mlflow_names_no_agent_after_a_method() -> None:
+    assert read(mlflow(1, "AGENT", name="Agent.run_sync")).agent is None
+    assert read(mlflow(1, "AGENT", name="clerk")).agent == "clerk"
+
+
+def test_mlflow_tells_openai_agents_runner_from_its_agents() -> None:
+    runner = mlflow(
+        1, "AGENT", parent=None, name="AgentRunner.run", attributes={"mlflow.openai.agent_run_root": "true"}
+    )
+    assert read(runner).kind is ActionKind.WORKFLOW
+
+
+def test_mlflow_has_handoffs_in_chains() -> None:
+    made = mlflow(
+        1,
+        "CHAIN",
+        name="Handoff",
+        attributes={
+            "mlflow.spanInputs": '{"from_agent": "clerk"}',
+            "mlflow.spanOutputs": '{"to_agent": "writer"}',
+        },
+    )
+    assert (read(made).kind, read(made).agent, read(made).target) == (ActionKind.HANDOFF, "clerk", "writer")
+
+
+def test_logfire_tells_kinds_by_its_templates() -> None:
+    trajectory = ordered(
+        logfire(1, "OpenAI Agents trace: {name}", parent=None, name="Agent workflow"),
+        logfire(2, "Agent run: {name!r}", name="clerk"),
+        logfire(3, "Turn {turn} for agent clerk", parent=2, agent_name="clerk"),
+        logfire(
+            4,
+            "Responses API with {gen_ai.request.model!r}",
+            parent=3,
+            events=json.dumps(
+                [
+                    {"event.name": "gen_ai.user.message", "content": "How many?", "role": "user"},
+                    {"event.name": "gen_ai.choice", "message": {"role": "assistant", "content": "Three"}},
+                ]
+            ),
+        ),
+        logfire(
+            5, "Function: {name}", parent=3, name="look_up", error='{"message": "failed", "data": {"a": 1}}'
+        ),
+        logfire(6, "Handoff: {from_agent} → {to_agent}", parent=3, from_agent="clerk", to_agent="writer"),
+    )
+    assert outline(trajectory) == [("clerk", "llm"), ("clerk", "tool"), ("clerk", "handoff")]
+    call, tool, handoff = trajectory.steps
+    assert (call.input, call.output) == ("user: How many?", "Three")
+    assert (tool.target, tool.error) == ("look_up", 'failed: {"a": 1}')
+    assert handoff.target == "writer"
+
+
+def test_logfires_spans_of_a_web_server_are_nobodys() -> None:
+    made = span(1, attributes={"logfire.msg_template": "GET /"}, scope="logfire.fastapi")
+    assert read_action(made, Surroundings([made])) is None
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "",
+        "[",
+        "nul",
+        "[[[]]]",
+        '{"messages": 3}',
+        '{"choices": [1, null, {}]}',
+        '"x"',
+        "[1, 2]",
+        '{"generations": [[]]}',
+    ],
+)
+def test_odd_content_gives_less_and_never_an_exception(odd: str) -> None:
+    for kind in ("generation", "tool", "agent", "span", "guardrail"):
+        read(
+            langfuse(
+                1, kind, attributes={"langfuse.observation.input": odd, "langfuse.observation.output": odd}
+            )
+        )
+    for template in ("Responses API", "Function", "Handoff", "Agent run"):
+        read(logfire(1, template, events=odd, error=odd, input=odd, output=odd, response=odd))

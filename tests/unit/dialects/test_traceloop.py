@@ -1,0 +1,202 @@
+"""Traceloop old and new, and the contrib instrumentation that shares its scope."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from semconv.dialects import Action, ActionKind, Surroundings, read_action
+from semconv.model import Scope, Span
+from tests.factories import messages, ordered, outline, said, span
+
+LANGCHAIN = "opentelemetry.instrumentation.langchain"
+OPENAI_AGENTS = "opentelemetry.instrumentation.openai_agents"
+
+
+def read(*spans: Span) -> Action:
+    """Read the last of ``spans`` among the others."""
+    action = read_action(spans[-1], Surroundings(spans))
+    assert action is not None
+    return action
+
+
+def traceloop(number: int, kind: str = "", *, parent: int | None = 1, **more: Any) -> Span:
+    attributes = {"traceloop.workflow.name": "team", **more.pop("attributes", {})}
+    if kind:
+        attributes["traceloop.span.kind"] = kind
+    return span(number, parent=parent, attributes=attributes, scope=LANGCHAIN, **more)
+
+
+FLAT = {
+    "llm.request.type": "chat",
+    "gen_ai.prompt.0.role": "system",
+    "gen_ai.prompt.0.content": "Be brief.",
+    "gen_ai.prompt.1.role": "user",
+    "gen_ai.prompt.1.content": "How many?",
+    "gen_ai.completion.0.role": "assistant",
+    "gen_ai.completion.0.content": '""',
+    "gen_ai.completion.0.tool_calls.0.name": "look_up",
+    "gen_ai.completion.0.tool_calls.0.arguments": '{"name": "Falcon"}',
+    "gen_ai.completion.0.tool_calls.0.id": "c1",
+}
+
+
+def test_flattened_messages_are_read() -> None:
+    action = read(traceloop(1, attributes=FLAT))
+    assert [(each.role, each.text) for each in action.heard] == [
+        ("system", "Be brief."),
+        ("user", "How many?"),
+    ]
+    (call,) = action.requested
+    assert (call.name, call.arguments, call.call_id) == ("look_up", '{"name": "Falcon"}', "c1")
+    assert action.said[0].text == ""
+    assert action.instructions == "Be brief."
+
+
+def test_a_tool_of_langchains_is_unwrapped() -> None:
+    action = read(
+        traceloop(
+            1,
+            "tool",
+            attributes={
+                "traceloop.entity.name": "look_up",
+                "traceloop.entity.input": json.dumps(
+                    {"input_str": "{'name': 'Falcon'}", "tags": ["seq:step:1"]}
+                ),
+                "traceloop.entity.output": json.dumps(
+                    {
+                        "output": {
+                            "lc": 1,
+                            "kwargs": {
+                                "content": "timed out",
+                                "type": "tool",
+                                "status": "error",
+                                "tool_call_id": "c1",
+                            },
+                        },
+                        "kwargs": {"tags": []},
+                    }
+                ),
+            },
+        )
+    )
+    assert (action.kind, action.tool, action.call_id) == (ActionKind.TOOL, "look_up", "c1")
+    assert (action.input, action.output) == ('{"name": "Falcon"}', "timed out")
+    assert (action.failed, action.error) == (True, "timed out")
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"traceloop.association.properties.langgraph_node": "writer"},
+        {
+            "traceloop.association.properties.lc_agent_name": "writer",
+            "traceloop.association.properties.langgraph_node": "model",
+        },
+        {"traceloop.entity.input": json.dumps({"inputs": {}, "metadata": {"langgraph_node": "writer"}})},
+        {"traceloop.entity.path": "writer.agent.RunnableSequence"},
+    ],
+    ids=["node", "agent", "in the input", "path only, content off"],
+)
+def test_a_graphs_agent_is_named(attributes: dict[str, str]) -> None:
+    assert read(traceloop(1, "task", attributes=attributes)).agent == "writer"
+
+
+def test_the_mark_of_a_graph_beside_its_tasks_is_no_step() -> None:
+    trajectory = ordered(
+        traceloop(1, "workflow", parent=None, end=200),
+        span(
+            2,
+            parent=1,
+            end=190,
+            attributes={
+                "gen_ai.operation.name": "invoke_agent",
+                "gen_ai.agent.name": "writer",
+                "gen_ai.workflow.nodes": ("model", "tools"),
+            },
+        ),
+        traceloop(
+            3, "task", attributes={"traceloop.association.properties.langgraph_node": "writer"}, end=190
+        ),
+        traceloop(4, parent=3, attributes=FLAT),
+        span(
+            5,
+            parent=3,
+            name="goto other",
+            attributes={"gen_ai.operation.name": "goto", "langgraph.command.source_node": "writer"},
+        ),
+    )
+    assert outline(trajectory) == [("writer", "llm")]
+
+
+def test_decorated_functions_name_agents_and_tools() -> None:
+    trajectory = ordered(
+        traceloop(1, "workflow", parent=None, attributes={"traceloop.entity.name": "team"}, end=100),
+        traceloop(2, "agent", attributes={"traceloop.entity.name": "writer"}, end=90),
+        traceloop(3, parent=2, attributes=FLAT),
+        traceloop(4, "tool", parent=2, attributes={"traceloop.entity.name": "look_up"}),
+    )
+    assert outline(trajectory) == [("writer", "llm"), ("writer", "tool")]
+
+
+def test_anothers_span_inside_a_workflow_stays_anothers() -> None:
+    made = span(1, attributes={"traceloop.workflow.name": "team", "db.system": "mysql"})
+    assert read_action(made, Surroundings([made])) is None
+
+
+def contrib(
+    number: int, operation: str, *, parent: int | None = 1, agent: str | None = "OpenAI Agent", **more: Any
+) -> Span:
+    attributes = {"gen_ai.operation.name": operation, **more.pop("attributes", {})}
+    if agent is not None:
+        attributes["gen_ai.agent.name"] = agent
+    return span(
+        number, parent=parent, attributes=attributes, scope=OPENAI_AGENTS, end=number * 10 + 300, **more
+    )
+
+
+CALL = (
+    "ResponseFunctionToolCall(arguments='{}', call_id='c1', name='transfer_to_writer', type='function_call')"
+)
+
+
+def test_the_placeholder_is_no_name() -> None:
+    trajectory = ordered(
+        contrib(1, "invoke_agent", parent=None, agent=None),
+        contrib(2, "unknown"),
+        contrib(3, "invoke_agent", parent=2, agent="clerk"),
+        contrib(
+            4, "chat", parent=3, attributes={"gen_ai.output.messages": messages(said("assistant", CALL))}
+        ),
+        contrib(
+            5,
+            "agent_handoff",
+            parent=3,
+            attributes={"gen_ai.handoff.from_agent": "clerk", "gen_ai.handoff.to_agent": "writer"},
+        ),
+    )
+    assert outline(trajectory) == [("clerk", "llm"), ("clerk", "handoff")]
+    assert trajectory.steps[0].output == "call transfer_to_writer({})"
+    assert trajectory.steps[1].target == "writer"
+
+
+def test_hidden_content_is_hidden_and_not_said() -> None:
+    made = contrib(1, "chat", attributes={"gen_ai.output.messages": messages(said("assistant", "readacted"))})
+    assert read(made).redacted
+
+
+def test_an_answer_that_only_looks_like_an_object_is_kept() -> None:
+    made = contrib(
+        1, "chat", attributes={"gen_ai.output.messages": messages(said("assistant", "Ship(name='Falcon')"))}
+    )
+    assert read(made).said[0].text == "Ship(name='Falcon')"
+
+
+def test_the_version_of_the_scope_tells_traceloop_apart() -> None:
+    made = contrib(1, "chat", agent="OpenAI Agent")
+    theirs = replace(made, scope=Scope(name=OPENAI_AGENTS, version="0.62.4"))
+    assert read(made).agent is None
+    assert read(theirs).agent == "OpenAI Agent"
