@@ -6,11 +6,12 @@ A shell: it touches the file system, and nothing else here does.
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from analyzer.conversation import Conversation, read_conversation
 from analyzer.errors import UnreadableInput
@@ -35,10 +36,10 @@ def read_dataset(path: Path) -> tuple[Conversation, ...]:
 def _read_file(path: Path, subset: str) -> Iterator[Conversation]:
     try:
         raw = path.read_bytes()
-        text = (gzip.decompress(raw) if raw.startswith(_GZIP_MAGIC) else raw).decode()
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raw = gzip.decompress(raw) if raw.startswith(_GZIP_MAGIC) else raw
+    except (OSError, EOFError, zlib.error) as error:
         raise UnreadableInput(f"{path}: cannot be read as JSON, plain or gzip: {error}") from error
-    for place, document in _documents(path, text):
+    for place, document in _documents(path, raw):
         try:
             run = read_conversation(document)
         except UnreadableInput as error:
@@ -46,20 +47,40 @@ def _read_file(path: Path, subset: str) -> Iterator[Conversation]:
         yield run if run.subset else replace(run, subset=subset)
 
 
-def _documents(path: Path, text: str) -> Iterator[tuple[str, object]]:
+def _documents(path: Path, raw: bytes) -> Iterator[tuple[str, object]]:
     """Yield each document with its place: one JSON value (an array's items), or one a line."""
+    whole = None if _begins_with_a_line_of_json(raw) else _whole(raw)
+    if whole is None:
+        yield from _lines(path, raw)
+    elif isinstance(whole, list):
+        yield from ((f"[{number}]", document) for number, document in enumerate(whole))
+    else:
+        yield "", whole
+
+
+def _lines(path: Path, raw: bytes) -> Iterator[tuple[str, object]]:
+    """Yield one document a line, each decoded by itself: together they take several times the memory."""
+    for number, line in enumerate(io.BytesIO(raw), start=1):
+        if line.strip():
+            try:
+                yield f":{number}", read_json(line.decode())
+            except UnicodeDecodeError as error:
+                raise UnreadableInput(f"{path}:{number}: cannot be read as UTF-8: {error}") from error
+            except ValueError as error:
+                raise UnreadableInput(f"{path}:{number}: not JSON: {error}") from error
+
+
+def _begins_with_a_line_of_json(raw: bytes) -> bool:
+    end = raw.find(b"\n")
+    return end >= 0 and bool(raw[end:].strip()) and _whole(raw[:end]) is not None
+
+
+def _whole(raw: bytes) -> object:
+    """Return what is one JSON value; ``None`` for anything else, and for ``null``, which is no run either."""
     try:
-        whole = read_json(text)
+        return cast("object", read_json(raw.decode()))
     except ValueError:
-        for number, line in enumerate(text.split("\n"), start=1):
-            if line.strip():
-                try:
-                    yield f":{number}", read_json(line)
-                except ValueError as error:
-                    raise UnreadableInput(f"{path}:{number}: not JSON: {error}") from error
-        return
-    for number, document in enumerate(whole if isinstance(whole, list) else [whole]):
-        yield f"[{number}]" if isinstance(whole, list) else "", document
+        return None
 
 
 def _stem(path: Path) -> str:

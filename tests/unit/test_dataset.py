@@ -1,0 +1,81 @@
+"""Labelled runs from files: one document, an array, or one a line, gzip or not; errors say where."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analyzer.dataset import read_dataset
+from analyzer.errors import UnreadableInput
+
+
+def log(name: str, said: str = "hello") -> dict[str, Any]:
+    return {"id": name, "history": [{"role": "A", "content": said}]}
+
+
+ONE, TWO = log("one"), log("two")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        pytest.param(json.dumps(ONE), ["one"], id="one document"),
+        pytest.param(json.dumps(ONE) + "\n\n", ["one"], id="one line"),
+        pytest.param(json.dumps(ONE, indent=2), ["one"], id="one document over many lines"),
+        pytest.param(json.dumps([ONE, TWO]), ["one", "two"], id="an array"),
+        pytest.param(json.dumps([ONE, TWO], indent=1), ["one", "two"], id="an array over many lines"),
+        pytest.param(f"{json.dumps(ONE)}\n{json.dumps(TWO)}", ["one", "two"], id="lines"),
+        pytest.param(f"\n{json.dumps(ONE)}\r\n\n{json.dumps(TWO)}\n", ["one", "two"], id="blank lines"),
+        pytest.param(json.dumps(log("one", "a\u2028b"), ensure_ascii=False), ["one"], id="odd line ends"),
+        pytest.param("", [], id="nothing"),
+    ],
+)
+def test_every_shape_is_read(
+    tmp_path: Path, text: str, ids: list[str], pack: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "part.jsonl"
+    path.write_bytes(pack(text.encode()))
+    runs = read_dataset(path)
+    assert [run.trajectory.run_id for run in runs] == ids
+    assert {run.subset for run in runs} <= {"part"}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"{", ":1: not JSON"),
+        (json.dumps(ONE).encode() + b"\n{\n", ":2: not JSON"),
+        (b"{\n" + json.dumps(ONE).encode(), ":1: not JSON"),
+        (json.dumps(ONE).encode() + b"\n\xff\n", ":2: not JSON"),
+        (b"\xff\xfe", ":1: not JSON"),
+        (json.dumps([ONE, 7]).encode(), r"\[1\]: not a conversation"),
+        (json.dumps(ONE).encode() + b"\n7\n", ":2: not a conversation"),
+        (b"null", ": not a conversation"),
+        (gzip.compress(b"{}")[:-3], "plain or gzip"),
+    ],
+)
+def test_what_cannot_be_read_is_said_with_its_place(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "runs"
+    path.write_bytes(data)
+    with pytest.raises(UnreadableInput, match=message):
+        read_dataset(path)
+
+
+def test_reading_takes_little_more_memory_than_the_runs(tmp_path: Path) -> None:
+    """Decoded as one text, a single character beyond Latin makes every other one as wide as itself."""
+    path = tmp_path / "many.jsonl"
+    line = json.dumps(log("run", "x" * 20_000 + "\U0001f600"), ensure_ascii=False)
+    path.write_text("\n".join([line] * 200), encoding="utf-8")
+    tracemalloc.start()
+    runs = read_dataset(path)
+    kept, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(runs) == 200
+    assert most < kept + 2 * path.stat().st_size
