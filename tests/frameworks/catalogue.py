@@ -31,7 +31,8 @@ class RunScript:
     needs_blamespan: bool = False
     """The script imports our own packages."""
     hidden: dict[str, str] = field(default_factory=dict)
-    """Kinds of steps (``llm``, or ``concierge.llm``) that these spans cannot show, each with the reason."""
+    """Steps that these spans cannot show, each with the reason: ``llm``, ``purser.llm``, ``crash.purser.llm``
+    or ``crash.llm``."""
     unnamed: dict[str, str] = field(default_factory=dict)
     """As ``hidden``: steps whose agent no span names; any honest answer is right."""
     delegation: str = "by_name"
@@ -39,7 +40,8 @@ class RunScript:
     ``transfer…`` and ``handoff…`` are handoffs, and every other is only the way to the agent's steps."""
     lacks: dict[str, str] = field(default_factory=dict)
     """What the spans do not hold, each with the reason: ``task``, ``answer`` (the run's), ``text`` (of the
-    decisive step), ``outcome`` (of a run cut short), ``complete`` (some of the run is in no trace)."""
+    decisive step), ``outcome`` (of a run cut short), ``complete`` (some of the run is in no trace);
+    of one variant only: ``crash.outcome``."""
     unread: dict[str, str] = field(default_factory=dict)
     """Variants that are not read right yet, each with the reason; a test fails when one is."""
 

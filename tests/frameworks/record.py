@@ -86,7 +86,7 @@ def _told_changes(run: RunScript, variant: str, recorded: Recorded) -> list[str]
 
 def _misses(run: RunScript, recorded: Recorded) -> list[str]:
     """How blamespan's steps differ from what happened, to help whoever writes a dialect."""
-    expected = expected_steps(run, recorded.played.truth.log)
+    expected = expected_steps(run, recorded.played.truth)
     runs = [found for found in runs_of(recorded.data) if found.trajectory.steps]
     if len(runs) != 1:
         return [f"{len(runs)} runs with steps, expected 1"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.frameworks.catalogue import FOLDER, VARIANTS, RunScript, catalogue
 from tests.frameworks.changes import runs_of
 from tests.frameworks.kit.story import question
 from tests.frameworks.script import WRONG_ANSWER, purser_answer
-from tests.frameworks.truth import Expected, decisive_step, differences, expected_steps, read_truth
+from tests.frameworks.truth import Expected, decisive_step, differences, expected_steps, read_truth, says
 
 RUNS = catalogue()
 ALL = [(name, variant) for name, run in RUNS.items() for variant in run.variants]
@@ -24,8 +24,11 @@ CUT_SHORT = {"crash", "max_turns"}
 
 def _those(lacking: str, variants: Collection[str]) -> list[tuple[str, str]]:
     """The recordings of these variants, but those that are said to lack what the test is about."""
-    runs = [(name, variant) for name, variant in READ if variant in variants]
-    return [(name, variant) for name, variant in runs if lacking not in RUNS[name].lacks]
+    return [
+        (name, variant)
+        for name, variant in READ
+        if variant in variants and not {lacking, f"{variant}.{lacking}"} & {*RUNS[name].lacks}
+    ]
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ def recording(name: str, variant: str) -> Recording:
 
 
 def _expected(run: RunScript, variant: str) -> tuple[Expected, ...]:
-    return expected_steps(run, read_truth(run.truth(variant)).log)
+    return expected_steps(run, read_truth(run.truth(variant)))
 
 
 @pytest.mark.parametrize(("name", "variant"), READ)
@@ -94,6 +97,40 @@ def test_a_recording_that_is_sound_gives_no_warning(name: str, variant: str) -> 
     trajectory = recording(name, variant).run.trajectory
     assert trajectory.warnings == ()
     assert trajectory.complete
+
+
+def _test_outcome(name: str, variant: str) -> None:
+    cut_short = test_a_run_that_was_cut_short_has_failed_whatever_its_root_says
+    whole = test_a_tool_error_that_was_repaired_is_no_error_of_the_run
+    (cut_short if variant in CUT_SHORT else whole)(name, variant)
+
+
+FACETS: Mapping[str, Callable[[str, str], None]] = {
+    "task": test_the_task_is_what_the_passenger_asked,
+    "answer": test_the_answer_is_what_the_last_agent_said,
+    "outcome": _test_outcome,
+    "text": test_the_decisive_step_is_the_last_agents_and_says_what_went_wrong,
+    "complete": test_a_recording_that_is_sound_gives_no_warning,
+}
+EXCUSES = [(name, lacking) for name, run in RUNS.items() for lacking in run.lacks]
+
+
+@pytest.mark.parametrize(("name", "lacking"), EXCUSES)
+def test_what_is_said_to_be_lacking_is_lacking(name: str, lacking: str) -> None:
+    """An excuse that is no longer needed goes out of the run's TOML."""
+    variant, _, facet = lacking.rpartition(".")
+    with pytest.raises(AssertionError):
+        FACETS[facet](name, variant or "normal")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_is_said_to_be_hidden_or_unnamed_did_happen(name: str) -> None:
+    run = RUNS[name]
+    truths = [read_truth(run.truth(variant)) for variant in run.variants]
+    bare = replace(run, hidden={}, unnamed={})
+    happened = [(truth.variant, each) for truth in truths for each in expected_steps(bare, truth)]
+    said = [*run.hidden, *run.unnamed]
+    assert [word for word in said if not any(says({word: ""}, *each) for each in happened)] == []
 
 
 @pytest.mark.parametrize(("name", "variant"), [case for case in ALL if case not in READ])

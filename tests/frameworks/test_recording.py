@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -43,8 +44,8 @@ def fixture(document: Any) -> bytes:
     return gzip.compress(json.dumps(document).encode())
 
 
-def truth(**versions: str) -> Truth:
-    return Truth(variant="normal", recorded="2026-01-01", versions=versions, log=())
+def truth(*log: Happening, **versions: str) -> Truth:
+    return Truth(variant="normal", recorded="2026-01-01", versions=versions, log=log)
 
 
 def test_the_machine_is_taken_out_and_the_service_stays() -> None:
@@ -113,20 +114,27 @@ def test_a_transfer_is_a_handoff_and_a_call_that_only_asks_an_agent_is_no_step()
     passing = llm("a", 1, 2, "transfer_to_b", target="b")
     asking = llm("a", 1, 2, "ask_b", target="b")
 
-    assert [each.kind for each in expected_steps(RUN, [passing])] == ["llm", "handoff"]
-    assert [each.kind for each in expected_steps(RUN, [asking])] == ["llm"]
+    assert [each.kind for each in expected_steps(RUN, truth(passing))] == ["llm", "handoff"]
+    assert [each.kind for each in expected_steps(RUN, truth(asking))] == ["llm"]
 
 
 def test_what_overlaps_is_one_group_and_what_follows_another() -> None:
-    log = [llm("a", 1, 3), llm("b", 2, 4), llm("c", 5, 6)]
+    happened = truth(llm("a", 1, 3), llm("b", 2, 4), llm("c", 5, 6))
 
-    first, second, third = expected_steps(RUN, log)
+    first, second, third = expected_steps(RUN, happened)
 
     assert first.group == second.group
     assert third.group > second.group
 
 
 def test_steps_that_the_spans_cannot_show_are_left_out() -> None:
-    run = RunScript(name="some", framework="some", instrumentation="some", hidden={"a.llm": "no span"})
+    happened = truth(llm("a", 1, 2), llm("b", 3, 4))
 
-    assert [each.agent for each in expected_steps(run, [llm("a", 1, 2), llm("b", 3, 4)])] == ["b"]
+    def shown(*hidden: str) -> list[str]:
+        run = replace(RUN, hidden=dict.fromkeys(hidden, "no span"))
+        return [each.agent for each in expected_steps(run, happened)]
+
+    assert shown("a.llm") == ["b"]
+    assert shown("normal.a.llm") == ["b"]
+    assert shown("crash.a.llm", "tool") == ["a", "b"]
+    assert shown("llm") == []

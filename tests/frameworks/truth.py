@@ -8,7 +8,7 @@ What a dialect cannot show is said beside the run script, with the reason.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby, zip_longest
 from pathlib import Path
@@ -59,12 +59,12 @@ def read_truth(path: Path) -> Truth:
     return Truth(log=log, **said)
 
 
-def expected_steps(run: RunScript, log: Sequence[Happening]) -> tuple[Expected, ...]:
+def expected_steps(run: RunScript, truth: Truth) -> tuple[Expected, ...]:
     """Return the steps that the run's spans should give, in order."""
-    decisive = _decisive(log)
+    decisive = _decisive(truth.log)
     found: list[Expected] = []
     group, until = -1, 0
-    for happened in sorted(log, key=lambda each: each.began):
+    for happened in sorted(truth.log, key=lambda each: each.began):
         if happened.began > until:
             group += 1
         until = max(until, happened.ended)
@@ -80,7 +80,9 @@ def expected_steps(run: RunScript, log: Sequence[Happening]) -> tuple[Expected, 
         if happened.target is not None and _is_handoff(run, happened):
             group += 1
             found.append(Expected(agent=happened.agent, kind="handoff", group=group, target=happened.target))
-    return tuple(_named(run, each) for each in found if not _matches(run.hidden, each))
+    return tuple(
+        _named(run, truth.variant, each) for each in found if not says(run.hidden, truth.variant, each)
+    )
 
 
 def differences(expected: Sequence[Expected], trajectory: Trajectory) -> list[str]:
@@ -90,6 +92,12 @@ def differences(expected: Sequence[Expected], trajectory: Trajectory) -> list[st
         return []
     rows = enumerate(zip_longest(steps, expected))
     return ["steps:", *(_row(index, got, wanted) for index, (got, wanted) in rows)]
+
+
+def says(which: Mapping[str, str], variant: str, each: Expected) -> bool:
+    """Whether a table of a run's TOML names this step: ``[variant.][agent.]kind``."""
+    mine = (each.kind, f"{each.agent}.{each.kind}")
+    return any(name in which for kind in mine for name in (kind, f"{variant}.{kind}"))
 
 
 def decisive_step(expected: Sequence[Expected], trajectory: Trajectory) -> Step | None:
@@ -111,12 +119,8 @@ def _is_handoff(run: RunScript, happened: Happening) -> bool:
     return any(call.startswith(_PASSING_CONTROL) for call in happened.calls)
 
 
-def _named(run: RunScript, each: Expected) -> Expected:
-    return replace(each, agent=ANYBODY) if _matches(run.unnamed, each) else each
-
-
-def _matches(which: dict[str, str], each: Expected) -> bool:
-    return each.kind in which or f"{each.agent}.{each.kind}" in which
+def _named(run: RunScript, variant: str, each: Expected) -> Expected:
+    return replace(each, agent=ANYBODY) if says(run.unnamed, variant, each) else each
 
 
 def _side_by_side(expected: Sequence[Expected], steps: list[Step]) -> list[Step]:
