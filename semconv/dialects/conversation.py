@@ -13,10 +13,11 @@ def render_call(call: ToolCall) -> str:
 
 
 def render(messages: Iterable[Message]) -> str:
-    """Return messages as text, each under its role (and name)."""
+    """Return messages as text, each under its role (and name); those that say nothing are left out."""
     return "\n".join(
-        f"{message.role}{f' ({message.name})' if message.name else ''}: {body_of(message)}"
+        f"{message.role}{f' ({message.name})' if message.name else ''}: {body}"
         for message in messages
+        if (body := body_of(message))
     )
 
 

@@ -36,7 +36,10 @@ class Surroundings:
         self._spans = {key_of(span): span for span in spans}
         self._children: dict[Key, list[Span]] = {}
         self._roots: list[Span] = []
+        self._linking: dict[Key, list[Span]] = {}
         for span in sorted(self._spans.values(), key=moment):
+            for link in span.links:
+                self._linking.setdefault((link.trace_id, link.span_id), []).append(span)
             parent = self.parent(span)
             if parent is None:
                 self._roots.append(span)
@@ -67,6 +70,10 @@ class Surroundings:
     def children(self, span: Span) -> Sequence[Span]:
         """Return the children, earliest first."""
         return self._children.get(key_of(span), ())
+
+    def linking(self, span: Span) -> Sequence[Span]:
+        """Return the spans that link to ``span``, earliest first."""
+        return self._linking.get(key_of(span), ())
 
     def walk(self) -> Iterator[Span]:
         """Yield every span once, parents before children, earlier siblings first."""
