@@ -29,6 +29,7 @@ COMMANDS: Final = (
     "serve",
     "attribute",
     "steps",
+    "lint",
     "replay",
     "bench",
     "train",

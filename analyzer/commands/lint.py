@@ -1,0 +1,114 @@
+"""``blamespan lint``: what a trace lacks for good attribution, each with the line that mends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from analyzer.commands.files import load_runs
+from analyzer.commands.output import CommandFailed, FormatOption, OutputFormat, complain, print_json
+from analyzer.commands.steps import FilesArgument, LogsOption
+from analyzer.present import console, plain
+from collector_processor.lint import Finding, Severity
+from collector_processor.lint import lint as look_at
+from collector_processor.rebuild import Run
+from semconv.model import Trajectory
+
+_STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+_MARKS: Final = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.INFO: "·"}
+_FAILING: Final = frozenset({Severity.ERROR, Severity.WARNING})
+
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="Also exit with 1 where there is nothing but `info`.")
+]
+
+
+def lint(
+    files: FilesArgument,
+    logs: LogsOption = None,
+    strict: StrictOption = False,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Say what traces lack for good attribution, and the line that mends it.
+
+    Looks at agents, content, task, context, handoffs, tool calls, limits and clocks, and names the
+    setting or the code for the framework that wrote the spans. Exits with 1 if there is an error
+    or a warning, so that it can hold a build; `info` alone is fine.
+
+    Example: [bold]blamespan lint trace.json[/bold]
+    """
+    failed = False
+    for path in files:
+        try:
+            runs = load_runs(path, logs or [])
+        except CommandFailed as error:
+            complain(str(error))
+            failed = True
+            continue
+        for run in runs:
+            if run.trace is None:
+                complain(f"{path}: a conversation log has no spans to look at")
+                failed = True
+                continue
+            findings = look_at(Run(trace=run.trace, trajectory=run.trajectory))
+            _show(path, run.trajectory, findings, output)
+            failed = failed or any(strict or finding.severity in _FAILING for finding in findings)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _show(path: Path, trajectory: Trajectory, findings: tuple[Finding, ...], output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        for finding in findings:
+            print_json(finding_document(path, trajectory, finding))
+        return
+    console().print(
+        _heading(path, trajectory, findings), *(_shown(finding) for finding in findings), "", sep="\n"
+    )
+
+
+def finding_document(path: Path, trajectory: Trajectory, finding: Finding) -> dict[str, Any]:
+    """Return a finding as the object of ``lint --format json``."""
+    return {
+        "file": str(path),
+        "run_id": trajectory.run_id,
+        "rule": finding.rule,
+        "severity": finding.severity.value,
+        "what": finding.what,
+        "spans": len(finding.spans),
+        "of": finding.of,
+        "trace_id": finding.spans[0].trace_id,
+        "span_id": finding.spans[0].span_id,
+        "framework": finding.framework,
+        "mend": list(finding.mend),
+    }
+
+
+def _heading(path: Path, trajectory: Trajectory, findings: tuple[Finding, ...]) -> Text:
+    agents = ", ".join(plain(agent, 30) for agent in trajectory.agents[:6]) or "no agents"
+    heading = Text.assemble(
+        (plain(path.name, 60), "bold"),
+        (f"  run {plain(trajectory.run_id, 32)}, {len(trajectory.steps)} steps by {agents}", "dim"),
+    )
+    if not findings:
+        heading.append("\n  ✓ lacks nothing", style="green")
+    return heading
+
+
+def _shown(finding: Finding) -> RenderableType:
+    style = _STYLES[finding.severity]
+    title = Text.assemble(
+        (f"{_MARKS[finding.severity]} {finding.rule}", style),
+        (f"  {len(finding.spans)} of {finding.of}", "bold"),
+        (f", as span {finding.spans[0].span_id}", "dim"),
+        (f" of {plain(finding.framework, 60)}" if finding.framework else "", "dim"),
+    )
+    mend = Text("\n".join(plain(line, 200) for line in finding.mend), style="green")
+    return Padding(
+        Group(title, Padding(Text(plain(finding.what, 400)), (0, 2)), Padding(mend, (0, 4))), (0, 2)
+    )
