@@ -1,0 +1,20 @@
+"""What tests of the deployment start with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.backends.fixtures import jaeger
+from tests.e2e.line import StartLine, starting
+
+__all__ = ["jaeger", "start_line"]
+
+
+@pytest.fixture
+def start_line(tmp_path: Path) -> Iterator[StartLine]:
+    """Give a function that starts services on the test's data directory; they end with the test."""
+    with starting(tmp_path) as start:
+        yield start

@@ -1,0 +1,85 @@
+"""The compose files against the specification's own schema, and what in them could be wrong all the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+import yaml
+
+from tests.backends.fixtures import REQUIRE
+
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+FILES: Final = sorted((DEPLOY / "compose").glob("*.yaml"))
+SCHEMA: Final = "github.com/compose-spec/compose-go/v2@v2.16.2"
+"""The module that Docker's own command reads compose files with; the schema lies in it."""
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(path.read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def schema(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    command = ["go", "mod", "download", "-json", SCHEMA]
+    folder = tmp_path_factory.mktemp("module")
+    if shutil.which("go") is None:
+        told = "the compose specification's schema comes as a Go module, and there is no go"
+        pytest.fail(told) if os.environ.get(REQUIRE) == "true" else pytest.skip(told)
+    environ = os.environ | {"GOFLAGS": "-mod=mod", "GOWORK": "off"}
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(
+        (Path(json.loads(done.stdout)["Dir"]) / "schema/compose-spec.json").read_text()
+    )
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_compose_file_is_what_the_specification_allows(path: Path, schema: dict[str, Any]) -> None:
+    jsonschema.validate(read(path), schema)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_images_are_pinned(path: Path) -> None:
+    images = [service["image"] for service in read(path)["services"].values()]
+    assert [image for image in images if ":" not in image or image.endswith(":latest")] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_whatever_is_mounted_from_here_is_here(path: Path) -> None:
+    for service in read(path)["services"].values():
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            if source.startswith("."):
+                assert (path.parent / source).exists(), source
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_ports_are_open_to_this_machine_only(path: Path) -> None:
+    ports = [port for service in read(path)["services"].values() for port in service.get("ports", ())]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_blamespan_runs_without_rights_and_asks_for_a_token(path: Path) -> None:
+    service = read(path)["services"]["blamespan"]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert ":?" in service["environment"]["BLAMESPAN_TOKEN"]
+
+
+def test_the_image_runs_as_a_user_without_rights_from_a_pinned_base() -> None:
+    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    bases = [line.split()[1] for line in lines if line.startswith("FROM")]
+    assert all(base.rpartition(":")[2].count(".") == 2 for base in bases)
+    last_stage = lines[max(n for n, line in enumerate(lines) if line.startswith("FROM")) :]
+    assert "USER 10001:10001" in last_stage
+    assert any("--require-hashes" in line for line in lines)
