@@ -20,6 +20,7 @@ from collector_processor.annotate import CarrierPolicy
 from collector_processor.cleaning import Cleaner
 from collector_processor.redaction import ALL_KINDS, keep, make_redactor, omit, read_kinds
 from collector_processor.settings import ExportText, Settings, SettingsError
+from collector_processor.tls import TlsFiles
 from semconv.model import SpanStatus
 
 _BEYOND_ALL: Final = 1.01
@@ -82,6 +83,15 @@ async def prepare_model(settings: Settings) -> None:
     """Import what models need beside the event loop: it takes seconds, and no span may wait for it."""
     for name in model_names(settings)[:1]:  # the import is the same for all
         await LiteLLM(name=name).prepare()
+
+
+def tls_files(settings: Settings) -> TlsFiles | None:
+    """Return the identity of our doors, or ``None`` where they speak plainly."""
+    if settings.tls_certificate is None or settings.tls_key is None:
+        return None
+    return TlsFiles(
+        certificate=settings.tls_certificate, key=settings.tls_key, client_ca=settings.tls_client_ca
+    )
 
 
 def open_cleaner(settings: Settings) -> Cleaner:

@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from analyzer.composition import carrier_policy, open_analyst, open_cleaner, prepare_model
+from analyzer.composition import carrier_policy, open_analyst, open_cleaner, prepare_model, tls_files
 from analyzer.label_store import LabelStore
 from analyzer.labelling import RUNS, Given, give, keeper, open_labels
 from analyzer.labels import Label, Said
@@ -36,7 +36,7 @@ from collector_processor.ledger import Ledger
 from collector_processor.loops import own_listener
 from collector_processor.otlp import Exporter, Signal, Tenant
 from collector_processor.pipeline import Pipeline, PipelineLimits
-from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver
+from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, HttpRoom
 from collector_processor.runstore import RunStore, StoredVerdict, StoreError
 from collector_processor.settings import Address, Settings, SettingsError, WriteBack
 
@@ -138,6 +138,9 @@ class _Service:
             labels=_label_parts(labels, examiner),
             token=settings.token,
             tenant_header_names=settings.tenant_header_names,
+            allowed_hosts=settings.allowed_host_names,
+            tls=tls_files(settings),
+            most_connections=settings.max_connections,
         )
 
         async def undelivered() -> int:
@@ -275,12 +278,19 @@ class _Service:
             token=settings.token,
             tenant_header_names=settings.tenant_header_names,
             max_bytes=settings.max_request_bytes,
+            local_names=settings.allowed_host_names,
         )
+        room = HttpRoom(bytes=settings.max_receiving_bytes, connections=settings.max_connections)
+        receivers = (
+            GrpcReceiver(intake, grpc_listen, rules, parts.tls),
+            HttpReceiver(intake, http_listen, rules, parts.tls, room=room),
+        )
+        _warn_of_clear_text(settings)
         web = WebServer(parts, web_listen)
         web_port = await web.start()
         self._stack.push_async_callback(web.stop)
         ports: list[int] = []
-        for receiver in (GrpcReceiver(intake, grpc_listen, rules), HttpReceiver(intake, http_listen, rules)):
+        for receiver in receivers:
             ports.append(await receiver.start())
             self._stack.push_async_callback(receiver.stop, _DOORS_GRACE_S)
         bound = (replace(grpc_listen, port=ports[0]), replace(http_listen, port=ports[1]))
@@ -326,6 +336,15 @@ class _Service:
             assert error is not None
             logger.critical("a part of the service failed", exc_info=error)
             self._failure.set_exception(error)
+
+
+def _warn_of_clear_text(settings: Settings) -> None:
+    beyond = [str(listener) for listener in settings.listeners if not listener.is_loopback]
+    if beyond and settings.tls_certificate is None:
+        logger.warning(
+            "listening beyond this machine without TLS: token and spans travel in clear text",
+            extra={"listeners": beyond, "mend": "set BLAMESPAN_TLS_CERTIFICATE and BLAMESPAN_TLS_KEY"},
+        )
 
 
 def _label_parts(labels: LabelStore, examiner: Examiner) -> Labels:

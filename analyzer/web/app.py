@@ -1,36 +1,34 @@
 """Health, metrics and verdicts over HTTP. A shell: it asks, and answers; it decides nothing.
 
-``/healthz`` and ``/readyz`` are open, for probes; all else wants the token where
-one is set. Without a token only this machine can reach us, and a browser could
-be tricked into asking for another site (DNS rebinding): so the Host header has
-to name this machine.
+``/healthz`` and ``/readyz`` are open, for probes; who may ask for all else, ``guard.py`` knows.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
+from analyzer.web.guard import GuardRules, Handler, guarding
 from analyzer.web.labels import Labels, label_document, label_routes
-from collector_processor.otlp import tenant_of
-from collector_processor.receivers.admission import bears
+from collector_processor.otlp import Tenant, tenant_of
+from collector_processor.receivers import ListenError
+from collector_processor.receivers.room import DEFAULT_CONNECTIONS, with_room
 from collector_processor.runstore import StoredVerdict
 from collector_processor.settings import Address
+from collector_processor.tls import ServerTls, TlsFiles, reason_of
 
 MAX_LISTED: Final = 500
-_OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
-_LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-
-_WANTED: Final = "expected: Authorization: Bearer <BLAMESPAN_TOKEN>\n"
-_NOT_LOCAL: Final = "expected a Host header that names this machine, such as localhost\n"
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_MAX_BODY: Final = 64 << 10
+"""Bytes of a label."""
+_IDLE_S: Final = 75.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +40,12 @@ class WebParts:
     find: Callable[[str], Awaitable[Sequence[StoredVerdict]]]
     metrics: CollectorRegistry
     labels: Labels
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     tenant_header_names: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    """Names of this machine that a Host header may bear beside ``localhost``; lower case."""
+    tls: TlsFiles | None = None
+    most_connections: int = DEFAULT_CONNECTIONS
 
 
 class WebServer:
@@ -51,24 +53,44 @@ class WebServer:
 
     def __init__(self, parts: WebParts, listen: Address) -> None:
         self._listen: Final = listen
-        self._runner: Final = web.AppRunner(make_app(parts), access_log=None)
+        self._parts: Final = parts
+        self._runner: Final = web.AppRunner(make_app(parts), access_log=None, keepalive_timeout=_IDLE_S)
+        self._listener: asyncio.Server | None = None
 
     async def start(self) -> int:
-        """Listen, and return the bound port; raises ``OSError`` where the address is taken."""
+        """Listen, and return the bound port.
+
+        Raises:
+            ListenError: the address is taken or not ours, or a TLS file cannot be read.
+        """
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._listen.host, self._listen.port)
-        await site.start()
-        port: int = self._runner.addresses[0][1]
-        return port
+        assert self._runner.server is not None
+        try:
+            # A client without a certificate is told so in words, and probes are answered (``guard.py``).
+            tls = ServerTls(self._parts.tls, ssl.CERT_OPTIONAL).context() if self._parts.tls else None
+            connect = with_room(self._runner.server, self._parts.most_connections)
+            self._listener = await asyncio.get_running_loop().create_server(
+                connect, self._listen.host, self._listen.port, ssl=tls
+            )
+        except (OSError, ValueError) as error:
+            raise ListenError(self._listen, reason_of(error)) from error
+        return int(self._listener.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Stop listening."""
+        if self._listener is not None:
+            self._listener.close()
         await self._runner.cleanup()
 
 
 def make_app(parts: WebParts) -> web.Application:
     """Return the application."""
-    app = web.Application(middlewares=[_guard(parts.token)])
+    rules = GuardRules(
+        token=parts.token,
+        allowed_hosts=parts.allowed_hosts,
+        wants_certificate=parts.tls is not None and parts.tls.client_ca is not None,
+    )
+    app = web.Application(middlewares=[guarding(rules)], client_max_size=_MAX_BODY)
     app.add_routes(
         [
             web.get("/healthz", _healthz),
@@ -80,25 +102,6 @@ def make_app(parts: WebParts) -> web.Application:
         ]
     )
     return app
-
-
-def _guard(token: str | None) -> Any:
-    @web.middleware
-    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path not in _OPEN_PATHS and not _may(request, token):
-            raise web.HTTPUnauthorized(text=_WANTED if token else _NOT_LOCAL)
-        response = await handler(request)
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        return response
-
-    return guard
-
-
-def _may(request: web.Request, token: str | None) -> bool:
-    if token is None:
-        host = request.host.rsplit(":", 1)[0] if not request.host.endswith("]") else request.host
-        return host in _LOCAL_HOSTS
-    return bears(request.headers.items(), token)
 
 
 async def _healthz(_request: web.Request) -> web.Response:
@@ -128,7 +131,8 @@ def _runs(parts: WebParts) -> Handler:
         asked = request.query.get("limit", "100")
         if not (asked.isascii() and asked.isdigit() and 0 < int(asked) <= MAX_LISTED):
             raise web.HTTPBadRequest(text=f"limit: expected 1 to {MAX_LISTED}\n")
-        found = await parts.recent(int(asked))
+        found = await parts.recent(MAX_LISTED if (tenant := _tenant(parts, request)) else int(asked))
+        found = [verdict for verdict in found if not tenant or verdict.tenant == tenant][: int(asked)]
         return web.json_response({"runs": [run_document(verdict) for verdict in found]})
 
     return runs
@@ -146,8 +150,7 @@ def _run(parts: WebParts) -> Handler:
 async def _find_one(parts: WebParts, request: web.Request) -> StoredVerdict:
     """Return the run that the path means, of the tenant whose header the request bears."""
     found = await parts.find(request.match_info["run_id"])
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    asked = tenant_of(headers, parts.tenant_header_names)
+    asked = _tenant(parts, request)
     if asked:
         found = [verdict for verdict in found if verdict.tenant == asked]
     if not found:
@@ -155,6 +158,12 @@ async def _find_one(parts: WebParts, request: web.Request) -> StoredVerdict:
     if len(found) > 1:
         raise web.HTTPConflict(text="several tenants have a run of this id: send the tenant's header\n")
     return found[0]
+
+
+def _tenant(parts: WebParts, request: web.Request) -> Tenant:
+    """Return the tenant whose header a request bears; empty for none."""
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    return tenant_of(headers, parts.tenant_header_names)
 
 
 def run_document(verdict: StoredVerdict) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collector_processor.receivers.admission import DoorRules
 from collector_processor.receivers.grpc_receiver import GrpcReceiver
-from collector_processor.receivers.http_receiver import HttpPatience, HttpReceiver
+from collector_processor.receivers.http_receiver import HttpPatience, HttpReceiver, HttpRoom
 from collector_processor.receivers.listening import ListenError, Receiver
 from collector_processor.tls import TlsFiles
 
@@ -11,6 +11,7 @@ __all__ = [
     "GrpcReceiver",
     "HttpPatience",
     "HttpReceiver",
+    "HttpRoom",
     "ListenError",
     "Receiver",
     "TlsFiles",

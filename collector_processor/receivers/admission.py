@@ -22,7 +22,8 @@ from collector_processor.otlp import (
     Tenant,
     tenant_of,
 )
-from collector_processor.receivers.refusal import unauthorized
+from collector_processor.receivers.hosts import names_this_machine
+from collector_processor.receivers.refusal import not_local, unauthorized
 
 DEFAULT_MAX_BYTES: Final = 20 << 20
 """The OpenTelemetry Collector's HTTP limit (``max_request_body_size``)."""
@@ -40,6 +41,8 @@ class DoorRules:
     """Lower case."""
     max_bytes: int = DEFAULT_MAX_BYTES
     """The largest request taken, decompressed."""
+    local_names: tuple[str, ...] | None = None
+    """Where set and no token is asked for, a Host header must name this machine, or be one of these."""
 
     def __post_init__(self) -> None:
         if self.token == "":
@@ -88,6 +91,18 @@ def _fold(headers: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
         key = name.lower()
         folded[key] = f"{folded[key]}, {value}" if key in folded else value
     return folded
+
+
+def require_local(host: str, rules: DoorRules) -> None:
+    """Turn a browser away that was tricked into calling us by another site's name.
+
+    Raises:
+        TurnedAwayError: the Host header does not name this machine.
+    """
+    if rules.token is not None or rules.local_names is None:
+        return
+    if not names_this_machine(host, rules.local_names):
+        raise not_local()
 
 
 def bears(headers: Iterable[tuple[str, str | bytes]], token: str) -> bool:

@@ -1,7 +1,8 @@
 """OTLP over gRPC: raw request bytes in, answer bytes out; no request is parsed here.
 
-Size limits are gRPC core's own: it stops reading, or inflating, at the limit
-and answers ``RESOURCE_EXHAUSTED`` without ``RetryInfo`` before our code runs.
+Callers without the token are turned away by their headers alone. Size limits
+are gRPC core's own: it stops reading, or inflating, at the limit and answers
+``RESOURCE_EXHAUSTED`` without ``RetryInfo`` before our code runs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from collector_processor.otlp.answers import (
 from collector_processor.otlp.services import EXPORT, SERVICES
 from collector_processor.receivers.admission import DoorRules, admit, hand_over
 from collector_processor.receivers.listening import ListenError
-from collector_processor.receivers.refusal import BROKEN, Refusal, refusal_of
+from collector_processor.receivers.refusal import BROKEN, Refusal, TurnedAwayError, refusal_of, unauthorized
 from collector_processor.settings import Address
 from collector_processor.tls import ServerTls, TlsFiles, reason_of
 
@@ -70,6 +71,7 @@ class GrpcReceiver:
         """
         server = grpc.aio.server(
             handlers=[self._service(signal) for signal in Signal],
+            interceptors=[] if self._rules.token is None else [_Doorkeeper(self._rules)],
             options=(*_OPTIONS, ("grpc.max_receive_message_length", self._rules.max_bytes)),
         )
         try:
@@ -116,6 +118,31 @@ class GrpcReceiver:
         except Exception:  # one work item: the request; the service lives on
             logger.exception("receiver failed", extra={"signal": signal.value})
             return BROKEN
+
+
+class _Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[type-arg] # generic in the stubs only
+    """Turns callers without the token away before a byte of their message is read."""
+
+    def __init__(self, rules: DoorRules) -> None:
+        self._rules = rules
+        # Of a stream, unlike of a single message, nothing is read before the handler asks for it.
+        self._refusal = grpc.stream_unary_rpc_method_handler(_turn_away)
+
+    async def intercept_service(self, continuation: Any, details: Any) -> Any:
+        """Return who handles the call; its headers alone have arrived."""
+        try:
+            admit(details.invocation_metadata, self._rules)
+        except TurnedAwayError:
+            return self._refusal
+        except CollectorError:
+            pass  # malformed, not unknown: it is answered where the words for it are
+        return await continuation(details)
+
+
+async def _turn_away(_messages: Any, context: Context) -> bytes:
+    refusal = unauthorized().refusal
+    await context.abort(_STATUS[refusal.code], refusal.reason, _trailers(refusal))
+    return b""  # never reached: abort raises
 
 
 def _trailers(refusal: Refusal) -> tuple[tuple[str, bytes], ...]:

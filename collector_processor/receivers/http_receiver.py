@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,10 +19,17 @@ from collector_processor.otlp import CollectorError, MalformedRequestError, Sign
 from collector_processor.otlp.answers import MediaType, RpcCode, failure, success
 from collector_processor.otlp.from_json import to_protobuf
 from collector_processor.otlp.services import http_path
-from collector_processor.receivers.admission import DoorRules, admit, hand_over
+from collector_processor.receivers.admission import DoorRules, admit, hand_over, require_local
 from collector_processor.receivers.decompression import IDENTITY, decompress
 from collector_processor.receivers.listening import ListenError
 from collector_processor.receivers.refusal import BROKEN, Refusal, TurnedAwayError, refusal_of, too_large
+from collector_processor.receivers.room import (
+    DEFAULT_CONNECTIONS,
+    DEFAULT_ROOM_BYTES,
+    Lease,
+    Room,
+    with_room,
+)
 from collector_processor.settings import Address
 from collector_processor.tls import ServerTls, TlsFiles, reason_of
 
@@ -33,6 +40,8 @@ _PATHS: Final = ", ".join(_SIGNALS)
 _CHARSETS: Final = frozenset({"", "utf-8", "utf8", "us-ascii"})
 # Below this, decompressing or converting takes less time than a thread's hand-over.
 _INLINE_BYTES: Final = 64 << 10
+# Large bodies being unpacked or converted at once: each may take several times its size meanwhile.
+_UNPACKING: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +56,15 @@ class HttpPatience:
     """Reading on after a refusal, so that the client gets to read the answer."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRoom:
+    """How much is taken at once, of all clients together."""
+
+    bytes: int = DEFAULT_ROOM_BYTES
+    """Of bodies, as they come and unpacked."""
+    connections: int = DEFAULT_CONNECTIONS
+
+
 class HttpReceiver:
     """``/v1/traces``, ``/v1/logs`` and ``/v1/metrics`` on one port."""
 
@@ -56,13 +74,18 @@ class HttpReceiver:
         listen: Address,
         rules: DoorRules,
         tls: TlsFiles | None = None,
+        *,
         patience: HttpPatience | None = None,
+        room: HttpRoom | None = None,
     ) -> None:
         self._sink = sink
         self._listen = listen
         self._rules = rules
         self._tls = tls
         self._patience = patience or HttpPatience()
+        self._most_connections = (room or HttpRoom()).connections
+        self._room = Room((room or HttpRoom()).bytes)
+        self._unpacking = asyncio.Semaphore(_UNPACKING)
         self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
 
@@ -82,7 +105,11 @@ class HttpReceiver:
         )
         try:
             self._listener = await asyncio.get_running_loop().create_server(
-                server, self._listen.host, self._listen.port, ssl=self._ssl_context(), backlog=1024
+                with_room(server, self._most_connections),
+                self._listen.host,
+                self._listen.port,
+                ssl=self._ssl_context(),
+                backlog=1024,
             )
         except (OSError, ValueError) as error:
             raise ListenError(self._listen, reason_of(error)) from error
@@ -114,29 +141,39 @@ class HttpReceiver:
         return _refused(refusal, _media_type(request) or MediaType.JSON)
 
     async def _take(self, request: web.BaseRequest) -> web.Response:
+        require_local(request.headers.get("Host", ""), self._rules)
         signal = _signal(request)
         caller = admit(request.headers.items(), self._rules)
         media = _media_type(request)
         if media is None:
             raise _unsupported_type(request)
-        body = await self._protobuf(request, signal, media)
-        receipt = await hand_over(self._sink, signal, body, caller)
+        with self._room.lease() as lease:
+            body = await self._protobuf(request, signal, media, lease)
+            receipt = await hand_over(self._sink, signal, body, caller)
         return web.Response(body=success(signal, receipt, media), content_type=media.value)
 
-    async def _protobuf(self, request: web.BaseRequest, signal: Signal, media: MediaType) -> bytes:
+    async def _protobuf(
+        self, request: web.BaseRequest, signal: Signal, media: MediaType, lease: Lease
+    ) -> bytes:
         """Return the request's body as protobuf: read, decompressed, converted."""
-        body = await self._read(request)
+        body = await self._read(request, lease)
         encoding = request.headers.get("Content-Encoding", "")
-        if media is MediaType.PROTOBUF and encoding.strip().lower() in {"", IDENTITY}:
-            return body
+        if encoding.strip().lower() not in {"", IDENTITY}:
+            body = await self._apart(body, lambda: decompress(body, encoding, self._rules.max_bytes))
+            lease.hold(len(body))
+        if media is MediaType.JSON and body:
+            plain = body
+            body = await self._apart(plain, lambda: to_protobuf(signal, plain))
+        return body
 
-        def unpack() -> bytes:
-            plain = decompress(body, encoding, self._rules.max_bytes)
-            return to_protobuf(signal, plain) if plain and media is MediaType.JSON else plain
+    async def _apart(self, body: bytes, work: Callable[[], bytes]) -> bytes:
+        """Do what takes long for large bodies beside the event loop, few at once."""
+        if len(body) < _INLINE_BYTES:
+            return work()
+        async with self._unpacking:
+            return await asyncio.to_thread(work)
 
-        return unpack() if len(body) < _INLINE_BYTES else await asyncio.to_thread(unpack)
-
-    async def _read(self, request: web.BaseRequest) -> bytes:
+    async def _read(self, request: web.BaseRequest, lease: Lease) -> bytes:
         limit = self._rules.max_bytes
         if (request.content_length or 0) > limit:
             raise too_large(limit)
@@ -145,7 +182,7 @@ class HttpReceiver:
             request.writer.output_size = 0  # what aiohttp's own handler does: the answer is still to come
         try:
             async with asyncio.timeout(self._patience.body_s):
-                return await _read_bounded(request, limit)
+                return await _read_bounded(request, limit, lease)
         except TimeoutError as error:
             raise _too_slow(self._patience.body_s) from error
         except (ConnectionError, web.RequestPayloadError) as error:
@@ -153,13 +190,14 @@ class HttpReceiver:
             raise MalformedRequestError(f"the body broke off: {type(error).__name__}") from error
 
 
-async def _read_bounded(request: web.BaseRequest, limit: int) -> bytes:
+async def _read_bounded(request: web.BaseRequest, limit: int, lease: Lease) -> bytes:
     pieces: list[bytes] = []
     size = 0
     while piece := await request.content.readany():
         size += len(piece)
         if size > limit:
             raise too_large(limit)
+        lease.hold(size)
         pieces.append(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 

@@ -82,6 +82,18 @@ def unauthorized() -> TurnedAwayError:
     )
 
 
+def not_local() -> TurnedAwayError:
+    """The Host header names another machine."""
+    return TurnedAwayError(
+        Refusal(
+            code=RpcCode.PERMISSION_DENIED,
+            http_status=403,
+            reason="expected a Host header that names this machine, such as localhost"
+            " (or one of BLAMESPAN_ALLOWED_HOSTS), or a token",
+        )
+    )
+
+
 def too_large(limit: int) -> TurnedAwayError:
     """The body is, or becomes when decompressed, larger than ``limit`` bytes."""
     return TurnedAwayError(
