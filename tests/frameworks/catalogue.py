@@ -40,8 +40,9 @@ class RunScript:
     ``transfer…`` and ``handoff…`` are handoffs, and every other is only the way to the agent's steps."""
     lacks: dict[str, str] = field(default_factory=dict)
     """What the spans do not hold, each with the reason: ``task``, ``answer`` (the run's), ``text`` (of the
-    decisive step), ``outcome`` (of a run cut short), ``complete`` (some of the run is in no trace);
-    of one variant only: ``crash.outcome``."""
+    decisive step), ``outcome`` (of a run cut short), ``target`` (whom a handoff reaches),
+    ``tool`` (what it returned), ``complete`` (some of the run is in no trace); of one variant only:
+    ``crash.outcome``."""
     unread: dict[str, str] = field(default_factory=dict)
     """Variants that are not read right yet, each with the reason; a test fails when one is."""
 

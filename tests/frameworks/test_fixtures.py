@@ -14,7 +14,15 @@ from tests.frameworks.catalogue import FOLDER, VARIANTS, RunScript, catalogue
 from tests.frameworks.changes import runs_of
 from tests.frameworks.kit.story import question
 from tests.frameworks.script import WRONG_ANSWER, purser_answer
-from tests.frameworks.truth import Expected, decisive_step, differences, expected_steps, read_truth, says
+from tests.frameworks.truth import (
+    Expected,
+    decisive_step,
+    differences,
+    expected_steps,
+    pairs,
+    read_truth,
+    says,
+)
 
 RUNS = catalogue()
 ALL = [(name, variant) for name, run in RUNS.items() for variant in run.variants]
@@ -92,6 +100,22 @@ def test_the_decisive_step_is_the_last_agents_and_says_what_went_wrong(name: str
         assert WRONG_ANSWER in step.output
 
 
+@pytest.mark.parametrize(("name", "variant"), _those("target", VARIANTS))
+def test_a_tool_is_known_by_its_name_and_a_handoff_by_whom_it_reaches(name: str, variant: str) -> None:
+    found = recording(name, variant)
+    acts = [(each, step) for each, step in pairs(found.expected, found.run.trajectory) if each.target]
+    assert [step.target for _, step in acts] == [each.target for each, _ in acts]
+
+
+@pytest.mark.parametrize(("name", "variant"), _those("tool", {*VARIANTS} - {"parallel"}))
+def test_a_tool_step_holds_what_the_tool_said_or_that_it_failed(name: str, variant: str) -> None:
+    """Not in ``parallel``, where which of two look-ups came first is not known."""
+    found = recording(name, variant)
+    used = [step for step in pairs(found.expected, found.run.trajectory) if step[0].kind == "tool"]
+    assert [step for each, step in used if each.text not in step.output] == []
+    assert [step for each, step in used if not each.text and not step.output + step.error] == []
+
+
 @pytest.mark.parametrize(("name", "variant"), _those("complete", VARIANTS))
 def test_a_recording_that_is_sound_gives_no_warning(name: str, variant: str) -> None:
     trajectory = recording(name, variant).run.trajectory
@@ -110,6 +134,8 @@ FACETS: Mapping[str, Callable[[str, str], None]] = {
     "answer": test_the_answer_is_what_the_last_agent_said,
     "outcome": _test_outcome,
     "text": test_the_decisive_step_is_the_last_agents_and_says_what_went_wrong,
+    "target": test_a_tool_is_known_by_its_name_and_a_handoff_by_whom_it_reaches,
+    "tool": test_a_tool_step_holds_what_the_tool_said_or_that_it_failed,
     "complete": test_a_recording_that_is_sound_gives_no_warning,
 }
 EXCUSES = [(name, lacking) for name, run in RUNS.items() for lacking in run.lacks]

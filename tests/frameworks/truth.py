@@ -33,6 +33,10 @@ class Expected:
     group: int
     """Steps of one group ran side by side; their order is not known."""
     target: str | None = None
+    """The tool, or the agent handed over to."""
+    text: str = ""
+    """What the model or the tool said; nothing where it failed, for frameworks tell an error in words of
+    their own."""
     is_decisive: bool = False
 
 
@@ -74,6 +78,7 @@ def expected_steps(run: RunScript, truth: Truth) -> tuple[Expected, ...]:
                 kind=happened.kind,
                 group=group,
                 target=happened.tool or None,
+                text=happened.text if happened.ok else "",
                 is_decisive=happened is decisive,
             )
         )
@@ -100,12 +105,14 @@ def says(which: Mapping[str, str], variant: str, each: Expected) -> bool:
     return any(name in which for kind in mine for name in (kind, f"{variant}.{kind}"))
 
 
+def pairs(expected: Sequence[Expected], trajectory: Trajectory) -> list[tuple[Expected, Step]]:
+    """Return each expected step with the one of ours that stands where it should."""
+    return list(zip(expected, _side_by_side(expected, list(trajectory.steps)), strict=False))
+
+
 def decisive_step(expected: Sequence[Expected], trajectory: Trajectory) -> Step | None:
     """Return the step of ours that stands where the decisive one should."""
-    for each, step in zip(expected, _side_by_side(expected, list(trajectory.steps)), strict=False):
-        if each.is_decisive:
-            return step
-    return None
+    return next((step for each, step in pairs(expected, trajectory) if each.is_decisive), None)
 
 
 def _decisive(log: Iterable[Happening]) -> Happening | None:
