@@ -1,12 +1,18 @@
 """What a ranker may be made of: the candidates among which training chooses, all of them, in one place.
 
-Few and unlike each other, because some fifty labels cannot tell apart what is
-alike. Simpler ones come first and win ties. The signals alone are one of them: where labels
-add nothing to what needs none, that is what training should find.
+They differ in family, penalty, features and the signals' weight. The first is the even
+pool of all the others: a few dozen labels cannot tell which of several reasonable models is best, and
+an even pool of forecasts is seldom beaten by the one that seemed best (the forecast combination
+puzzle: Smith & Wallis, Oxford Bulletin 2009). The signals alone are one of them: where labels add
+nothing to what needs none, that is what training should find.
+
+Boosted trees are not among them: on the development data they did worse than the forest
+(``python -m tests.bench.ablation DATASET --ranker``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -44,35 +50,49 @@ Learner: TypeAlias = Linear | Forest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """Learners that are heard alike, and the signals beside them."""
+    """Learners and the signals, each with its weight in the pool; the weights sum to 1."""
 
     name: str
     signals: float
-    """The signals' weight in the pool, 0..1; the learners share the rest."""
-    linear: Linear | None = None
-    forest: Forest | None = None
+    learners: tuple[tuple[Learner, float], ...] = ()
 
-    @property
-    def learners(self) -> tuple[Learner, ...]:
-        """Return the learners it has."""
-        return tuple(learner for learner in (self.linear, self.forest) if learner is not None)
+
+def heard_alike(name: str, *learners: Learner, signals: float) -> Candidate:
+    """Return a candidate whose learners share evenly what the signals leave."""
+    return Candidate(
+        name=name,
+        signals=signals,
+        learners=tuple((learner, (1.0 - signals) / len(learners)) for learner in learners),
+    )
+
+
+def pooled(name: str, candidates: Sequence[Candidate]) -> Candidate:
+    """Return the even pool of candidates, which is a candidate too."""
+    weights: dict[Learner, float] = {}
+    for candidate in candidates:
+        for learner, weight in candidate.learners:
+            weights[learner] = weights.get(learner, 0.0) + weight / len(candidates)
+    signals = sum(candidate.signals for candidate in candidates) / len(candidates)
+    return Candidate(name=name, signals=signals, learners=tuple(weights.items()))
 
 
 _LOOSE, _WEAK, _FIRM, _STIFF = (Linear(penalty=penalty) for penalty in (10.0, 30.0, 100.0, 300.0))
 _WORDLESS: Final = Linear(penalty=60.0, groups=_STRUCTURE)
 _FOREST: Final = Forest()
 
-CANDIDATES: Final[tuple[Candidate, ...]] = (
+SINGLE: Final[tuple[Candidate, ...]] = (
     Candidate(name="signals", signals=1.0),
-    Candidate(name="linear-300+signals", linear=_STIFF, signals=0.5),
-    Candidate(name="linear-100+signals", linear=_FIRM, signals=0.5),
-    Candidate(name="linear-30+signals", linear=_WEAK, signals=0.5),
-    Candidate(name="linear-10+signals", linear=_LOOSE, signals=0.5),
-    Candidate(name="linear-30", linear=_WEAK, signals=0.0),
-    Candidate(name="wordless+signals", linear=_WORDLESS, signals=0.5),
-    Candidate(name="forest+signals", forest=_FOREST, signals=0.5),
-    Candidate(name="forest", forest=_FOREST, signals=0.0),
-    Candidate(name="linear-100+forest", linear=_FIRM, forest=_FOREST, signals=0.0),
-    Candidate(name="linear-100+forest+signals", linear=_FIRM, forest=_FOREST, signals=1 / 3),
-    Candidate(name="linear-30+forest+signals", linear=_WEAK, forest=_FOREST, signals=1 / 3),
+    heard_alike("linear-300+signals", _STIFF, signals=0.5),
+    heard_alike("linear-100+signals", _FIRM, signals=0.5),
+    heard_alike("linear-30+signals", _WEAK, signals=0.5),
+    heard_alike("linear-10+signals", _LOOSE, signals=0.5),
+    heard_alike("linear-30", _WEAK, signals=0.0),
+    heard_alike("wordless+signals", _WORDLESS, signals=0.5),
+    heard_alike("forest+signals", _FOREST, signals=0.5),
+    heard_alike("forest", _FOREST, signals=0.0),
+    heard_alike("linear-100+forest", _FIRM, _FOREST, signals=0.0),
+    heard_alike("linear-100+forest+signals", _FIRM, _FOREST, signals=1 / 3),
+    heard_alike("linear-30+forest+signals", _WEAK, _FOREST, signals=1 / 3),
 )
+CANDIDATES: Final[tuple[Candidate, ...]] = (pooled("all", SINGLE), *SINGLE)
+"""The first is used unless another proves better: see ``training.choose``."""

@@ -76,7 +76,7 @@ def _read(document: Mapping[str, Any]) -> Ranker:
 
 def _write_panel(panel: Panel) -> dict[str, Any]:
     trees = [{key: list(getattr(tree, key)) for key in _TREE} for tree in panel.trees]
-    return {"signals": panel.signals, "weights": list(panel.weights), "trees": trees}
+    return {"signals": panel.signals, "forest": panel.forest, "weights": list(panel.weights), "trees": trees}
 
 
 def _read_panel(document: Mapping[str, Any], columns: int) -> Panel:
@@ -84,10 +84,12 @@ def _read_panel(document: Mapping[str, Any], columns: int) -> Panel:
     if len(weights) not in (0, columns):
         raise ValueError(f"{len(weights)} weights for {columns} columns")
     trees = tuple(_read_tree(tree, columns) for tree in document["trees"])
-    signals = _number(document["signals"], at_least=0.0)
-    if signals > 1:
-        raise ValueError(f"{signals} is no weight of the signals: expected 0..1")
-    return Panel(weights=weights, trees=trees, signals=signals)
+    return Panel(
+        weights=weights,
+        trees=trees,
+        forest=_share(document["forest"]),
+        signals=_share(document["signals"]),
+    )
 
 
 def _read_curve(knots: Sequence[Sequence[Any]]) -> Knots:
@@ -126,6 +128,13 @@ def _read_tree(document: Mapping[str, Any], columns: int) -> Tree:
 
 def _numbers(values: Sequence[Any]) -> tuple[float, ...]:
     return tuple(_number(value) for value in values)
+
+
+def _share(value: Any) -> float:
+    share = _number(value, at_least=0.0)
+    if share > 1:
+        raise ValueError(f"{value!r} is no weight: expected 0..1")
+    return share
 
 
 def _number(value: Any, at_least: float = -math.inf) -> float:

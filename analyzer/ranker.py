@@ -66,35 +66,24 @@ class Tree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """A linear learner and a forest, either of which may be absent, and the signals beside them."""
+    """A linear learner, a forest and the signals, pooled; any of them may be absent."""
 
     weights: tuple[float, ...] = ()
+    """Of the linear learner, times its weight in the pool; several such learners pooled are one."""
     trees: tuple[Tree, ...] = ()
-    signals: float = 1 / 3
-    """The signals' weight in the pool, 0..1; the learners share the rest, and leave it all to the
-    signals where there are none."""
+    forest: float = 0.0
+    """The forest's weight in the pool, 0..1."""
+    signals: float = 0.0
+    """The signals' weight in the pool, 0..1."""
 
     def opinion(self, rows: Sequence[Sequence[float]]) -> LogShares:
         """Return the panel's log-probabilities of the rows of one run; they compete."""
-        return self.pooled(self.learned(rows), rows)
-
-    def learned(self, rows: Sequence[Sequence[float]]) -> list[LogShares]:
-        """Return what each learner says for itself."""
-        heard = [linear_shares(self.weights, rows)] if self.weights else []
-        return heard + ([self._forest_shares(rows)] if self.trees else [])
-
-    def pooled(self, learned: Sequence[LogShares], rows: Sequence[Sequence[float]]) -> LogShares:
-        """Pool what learners say with what the signals say."""
-        signals = log_softmax([row[_SIGNALS] for row in rows])
-        rest = (1.0 - self.signals) / max(1, len(learned))
-        believed = Opinion(shares=signals, weight=self.signals if learned else 1.0)
-        return pool([*(Opinion(shares=shares, weight=rest) for shares in learned), believed])
-
-    def _forest_shares(self, rows: Sequence[Sequence[float]]) -> LogShares:
-        n = len(self.trees)
-        return log_softmax(
-            [math.log(_FLOOR + sum(tree.read(row) for tree in self.trees) / n) for row in rows]
-        )
+        heard = [Opinion(shares=signal_shares(rows), weight=self.signals)]
+        if self.weights:
+            heard.append(Opinion(shares=linear_shares(self.weights, rows)))
+        if self.trees:
+            heard.append(Opinion(shares=forest_shares(self.trees, rows), weight=self.forest))
+        return pool(heard)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +124,17 @@ def familiarity(known: Collection[str], agents: Sequence[str]) -> float:
 def linear_shares(weights: Sequence[float], rows: Sequence[Sequence[float]]) -> LogShares:
     """Return the log-probabilities of a linear learner; a constant term would change nothing."""
     return log_softmax([sum(w * x for w, x in zip(weights, row, strict=True)) for row in rows])
+
+
+def forest_shares(trees: Sequence[Tree], rows: Sequence[Sequence[float]]) -> LogShares:
+    """Return the log-probabilities of a forest of at least one tree."""
+    n = len(trees)
+    return log_softmax([math.log(_FLOOR + sum(tree.read(row) for tree in trees) / n) for row in rows])
+
+
+def signal_shares(rows: Sequence[Sequence[float]]) -> LogShares:
+    """Return the log-probabilities of the signals, which are one of the features."""
+    return log_softmax([row[_SIGNALS] for row in rows])
 
 
 def step_rows(

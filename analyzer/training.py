@@ -10,6 +10,8 @@ scikit-learn is needed here and only here; using a model needs none of it.
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,13 +24,16 @@ from analyzer.conversation import Conversation
 from analyzer.features import FEATURES, FEATURES_OF, VERSION, Table, featurise
 from analyzer.fitting import Rows, TrainingImpossible, fit_curve, fit_forest, fit_linear
 from analyzer.folds import Kin, history_key, split_kin, task_key
-from analyzer.posterior import LogShares
-from analyzer.ranker import MOST_ASKED, Panel, Ranker, Record, familiarity, step_rows
+from analyzer.posterior import LogShares, Opinion, pool
+from analyzer.ranker import MOST_ASKED, Panel, Ranker, Record, familiarity, signal_shares, step_rows
 
 _TREES: Final = 200
 _INNER_TREES: Final = 60
 """For choosing and calibrating: what more trees would change is far below its own uncertainty."""
 _INNER_FOLDS: Final = 4
+_DOUBT: Final = 3.0
+"""Standard errors: of a dozen candidates no better than the first, one would be 2 ahead by chance in a
+quarter of trainings if they were independent, 3 ahead in one of sixty."""
 _STRANGERS: Final = 0.05
 """Share of a system's own runs that may be taken for another's."""
 _LEAST_ASKED: Final = 0.1
@@ -56,7 +61,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The candidate that did best on inner folds, and how the others did."""
+    """The candidate that is used, and how all of them did on inner folds."""
 
     candidate: Candidate
     calibration: Calibration
@@ -83,7 +88,7 @@ def as_example(run: Conversation) -> Example | None:
 
 
 def train(examples: Sequence[Example], seed: int = 0, candidates: Sequence[Candidate] = CANDIDATES) -> Ranker:
-    """Return a ranker of the examples: the candidate that does best in cross-validation among them.
+    """Return a ranker of the examples, made as cross-validation among them advises.
 
     Raises:
         TrainingImpossible: too few labels, or scikit-learn is not installed.
@@ -94,7 +99,7 @@ def train(examples: Sequence[Example], seed: int = 0, candidates: Sequence[Candi
     records = count_records(examples)
     rows = [step_rows(example.table, records, own=example.agent) for example in examples]
     right = [example.step for example in examples]
-    fits = {learner: _fit(learner, rows, right, _TREES, seed) for learner in choice.candidate.learners}
+    fits = {learner: _fit(learner, rows, right, _TREES, seed) for learner, _ in choice.candidate.learners}
     return Ranker(
         features_version=VERSION,
         steps=_joined(choice.candidate, fits),
@@ -113,15 +118,31 @@ def train(examples: Sequence[Example], seed: int = 0, candidates: Sequence[Candi
 
 
 def choose(examples: Sequence[Example], candidates: Sequence[Candidate], seed: int = 0) -> Choice:
-    """Choose by the log-loss on inner folds; of equals, the first."""
+    """Choose by the log-loss on inner folds: the first, unless another is better beyond doubt.
+
+    Beyond doubt is by more than ``_DOUBT`` standard errors of the difference on the same runs; of
+    those, the best. Taking whatever did best would be taking what was luckiest.
+    """
     heard = _heard_out_of_fold(examples, candidates, seed)
     right = [example.step for example in examples]
     calibrations = {name: calibrate(shares, right, fit_curve) for name, shares in heard.items()}
-    surprises = {
-        name: surprise(calibrations[name], shares, right) / len(right) for name, shares in heard.items()
+    losses = {
+        name: [surprise(calibrations[name], [one], [step]) for one, step in zip(shares, right, strict=True)]
+        for name, shares in heard.items()
     }
-    best = min(candidates, key=lambda candidate: surprises[candidate.name])
-    return Choice(candidate=best, calibration=calibrations[best.name], surprises=surprises)
+    first = candidates[0]
+    better = [one for one in candidates if _is_beyond_doubt(losses[first.name], losses[one.name])]
+    best = min(better, key=lambda candidate: math.fsum(losses[candidate.name]), default=first)
+    return Choice(
+        candidate=best,
+        calibration=calibrations[best.name],
+        surprises={name: math.fsum(loss) / len(loss) for name, loss in losses.items()},
+    )
+
+
+def _is_beyond_doubt(usual: Sequence[float], other: Sequence[float]) -> bool:
+    gains = [one - two for one, two in zip(usual, other, strict=True)]
+    return statistics.fmean(gains) > _DOUBT * statistics.stdev(gains) / math.sqrt(len(gains))
 
 
 def count_records(examples: Iterable[Example]) -> dict[str, Record]:
@@ -150,7 +171,7 @@ def _heard_out_of_fold(
     examples: Sequence[Example], candidates: Sequence[Candidate], seed: int
 ) -> dict[str, list[LogShares]]:
     """Return what each candidate, fitted to the other folds, says of each example."""
-    learners = list(dict.fromkeys(one for candidate in candidates for one in candidate.learners))
+    learners = dict.fromkeys(learner for candidate in candidates for learner, _ in candidate.learners)
     heard: dict[str, list[LogShares]] = {one.name: [()] * len(examples) for one in candidates}
     for held in split_kin([example.kin for example in examples], _INNER_FOLDS):
         seen = [example for position, example in enumerate(examples) if position not in held]
@@ -162,26 +183,36 @@ def _heard_out_of_fold(
         fits = {learner: _fit(learner, rows, right, _INNER_TREES, seed) for learner in learners}
         for position in held:
             unseen = step_rows(examples[position].table, records)
-            told = {learner: panel.learned(unseen) for learner, panel in fits.items()}
+            told = {learner: panel.opinion(unseen) for learner, panel in fits.items()}
             for candidate in candidates:
-                panel = Panel(signals=candidate.signals)
-                heard[candidate.name][position] = panel.pooled(
-                    [shares for learner in candidate.learners for shares in told[learner]], unseen
-                )
+                heard[candidate.name][position] = _pooled(candidate, told, signal_shares(unseen))
     return heard
 
 
+def _pooled(candidate: Candidate, told: Mapping[Learner, LogShares], signals: LogShares) -> LogShares:
+    learned = (Opinion(shares=told[learner], weight=weight) for learner, weight in candidate.learners)
+    return pool([*learned, Opinion(shares=signals, weight=candidate.signals)])
+
+
 def _fit(learner: Learner, rows: Sequence[Rows], right: Sequence[int], trees: int, seed: int) -> Panel:
+    """Return a panel of one learner."""
     shown = [_showing(learner.groups, run) for run in rows]
     if isinstance(learner, Linear):
         return Panel(weights=fit_linear(shown, right, learner.penalty))
-    return Panel(trees=fit_forest(shown, right, learner, trees, seed))
+    return Panel(trees=fit_forest(shown, right, learner, trees, seed), forest=1.0)
 
 
 def _joined(candidate: Candidate, fits: Mapping[Learner, Panel]) -> Panel:
+    """Return one panel of all the candidate's learners; a pool of linear learners is linear."""
+    scaled = [[weight * x for x in fits[one].weights] for one, weight in candidate.learners]
+    grown = [(fits[one].trees, weight) for one, weight in candidate.learners if fits[one].trees]
+    if len(grown) > 1:
+        raise ValueError(f"{candidate.name}: expected at most one forest")
+    trees, forest = grown[0] if grown else ((), 0.0)
     return Panel(
-        weights=fits[candidate.linear].weights if candidate.linear else (),
-        trees=fits[candidate.forest].trees if candidate.forest else (),
+        weights=tuple(math.fsum(column) for column in zip(*filter(None, scaled), strict=True)),
+        trees=trees,
+        forest=forest,
         signals=candidate.signals,
     )
 

@@ -68,8 +68,8 @@ def test_the_steps_of_a_run_compete_for_one_blame() -> None:
     assert [math.exp(share) for share in shares] == pytest.approx([0.25, 0.75])
 
 
-def test_the_two_learners_and_the_signals_are_heard_alike() -> None:
-    panel = Panel(weights=weights(error_words=2.0), trees=(LATE,), signals=1 / 3)
+def test_the_two_learners_and_the_signals_are_heard_by_their_weights() -> None:
+    panel = Panel(weights=weights(error_words=2.0 / 3), trees=(LATE,), forest=1 / 3, signals=1 / 3)
     table = featurise(RUN)
     rows = step_rows(table, {})
     linear = [2.0 * row[ERRORS] for row in table.rows]
@@ -109,11 +109,11 @@ def test_a_model_of_other_features_is_not_used_and_nor_is_a_run_without_steps() 
         assert verdict.status is Status.ERROR
 
 
-def test_what_has_learned_nothing_leaves_it_to_the_signals() -> None:
+def test_what_has_learned_nothing_says_what_the_signals_say() -> None:
     table = featurise(RUN)
     rows = step_rows(table, {})
     signals = log_softmax([row[FEATURES.index("signals_log")] for row in rows])
-    assert Panel(signals=0.2).opinion(rows) == pytest.approx(signals)
+    assert Panel(signals=1.0).opinion(rows) == pytest.approx(signals)
 
 
 def test_names_that_agents_bear_everywhere_make_no_run_at_home() -> None:
@@ -127,7 +127,9 @@ def test_names_that_agents_bear_everywhere_make_no_run_at_home() -> None:
 
 def test_a_model_comes_back_from_its_file_as_it_was() -> None:
     calibration = Calibration(temperature=1.3, curve=((0.1, 0.2), (0.9, 0.7)))
-    model = ranker(Panel(weights=weights(place=0.5), trees=(LATE,), signals=0.25), calibration=calibration)
+    model = ranker(
+        Panel(weights=weights(place=0.5), trees=(LATE,), forest=0.5, signals=0.25), calibration=calibration
+    )
     assert read_model(write_model(model)) == model
 
 
@@ -147,7 +149,8 @@ def test_a_model_of_an_earlier_format_is_to_be_trained_again() -> None:
         (["curve"], [[0.5, 0.2], [0.5, 0.4]], "does not ascend"),
         (["curve"], [[0.1, 0.4], [0.5, 0.2]], "does not ascend"),
         (["curve"], [[0.1]], "ValueError"),
-        (["steps", "signals"], 1.5, "no weight of the signals"),
+        (["steps", "signals"], 1.5, "no weight"),
+        (["steps", "forest"], -1, "no such number"),
         (["steps", "weights"], [1.0], "1 weights"),
         (["steps", "trees", 0, "left"], [0, 0, 0], "do not lead on"),
         (["steps", "trees", 0, "right"], [9, 0, 0], "do not lead on"),

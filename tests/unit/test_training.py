@@ -1,19 +1,21 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from analyzer.candidates import CANDIDATES, Candidate, Linear
+from analyzer.candidates import CANDIDATES, Candidate, Forest, Linear, heard_alike, pooled
 from analyzer.cli import run as blamespan
 from analyzer.conversation import Conversation, Label, read_conversation
 from analyzer.features import FEATURES, FEATURES_OF
 from analyzer.fitting import TrainingImpossible, library
 from analyzer.model_file import read_model, write_model
-from analyzer.ranker import Ranker, Record
+from analyzer.posterior import Opinion, pool
+from analyzer.ranker import Ranker, Record, step_rows
 from analyzer.training import as_example, choose, count_records, train
 from analyzer.validation import Labelled, across_systems, cross_validated, prepare
 
@@ -66,12 +68,40 @@ def test_the_model_says_what_it_was_trained_on(ranker: Ranker) -> None:
     assert not ranker.is_at_home(["planner", "somebody", "else"])
 
 
-def test_the_candidate_that_does_best_on_inner_folds_is_chosen_and_the_card_shows_the_others(
-    ranker: Ranker,
-) -> None:
+def test_the_card_shows_how_every_candidate_did_and_which_is_used(ranker: Ranker) -> None:
     told = ranker.card["candidates"]
     assert list(told) == [candidate.name for candidate in CANDIDATES]
-    assert told[ranker.card["chosen"]] == min(told.values()) < told["signals"]
+    assert told[ranker.card["chosen"]] < told["signals"]
+
+
+def test_the_weights_of_every_candidate_sum_to_one() -> None:
+    for candidate in CANDIDATES:
+        weights = [candidate.signals, *(weight for _, weight in candidate.learners)]
+        assert math.fsum(weights) == pytest.approx(1.0)
+
+
+def test_the_first_candidate_gives_way_to_one_that_is_better_beyond_doubt_and_to_no_other(
+    labelled: tuple[Labelled, ...],
+) -> None:
+    examples = [one.example for one in labelled]
+    signals = Candidate(name="signals", signals=1.0)
+    firm, firmer = (heard_alike(f"{p}", Linear(penalty=p), signals=0.0) for p in (1.0, 1.05))
+    assert choose(examples, [signals, firm]).candidate is firm
+    assert choose(examples, [firm, firmer]).candidate is firm
+    assert choose(examples, [firmer, firm]).candidate is firmer
+
+
+def test_a_pool_of_candidates_trained_is_the_pool_of_what_they_say(labelled: tuple[Labelled, ...]) -> None:
+    examples = [one.example for one in labelled]
+    parts = [
+        heard_alike("one", Linear(penalty=1.0), signals=0.5),
+        heard_alike("two", Linear(penalty=50.0), Forest(), signals=0.0),
+    ]
+    together = train(examples, candidates=[pooled("both", parts)])
+    apart = [train(examples, candidates=[part]) for part in parts]
+    rows = step_rows(examples[0].table, together.records)
+    said = pool([Opinion(shares=one.steps.opinion(rows), weight=0.5) for one in apart])
+    assert together.steps.opinion(rows) == pytest.approx(said)
 
 
 def test_what_labels_do_not_show_is_left_to_the_signals() -> None:
@@ -82,7 +112,7 @@ def test_what_labels_do_not_show_is_left_to_the_signals() -> None:
         for one in (made(seed) for seed in range(30))
         for place in [draw.randrange(len(one.trajectory.steps))]
     ]
-    noise = Candidate(name="noise", signals=0.0, linear=Linear(penalty=0.1))
+    noise = heard_alike("noise", Linear(penalty=0.001), signals=0.0)
     signals = Candidate(name="signals", signals=1.0)
     choice = choose([one.example for one in prepare(runs)], [noise, signals])
     assert choice.candidate is signals
@@ -90,7 +120,7 @@ def test_what_labels_do_not_show_is_left_to_the_signals() -> None:
 
 
 def test_a_learner_sees_no_group_of_features_but_its_own(labelled: tuple[Labelled, ...]) -> None:
-    wordless = Candidate(name="w", signals=0.0, linear=Linear(penalty=1.0, groups=("place",)))
+    wordless = heard_alike("w", Linear(penalty=1.0, groups=("place",)), signals=0.0)
     model = train([one.example for one in labelled], candidates=[wordless])
     seen = {name for name, weight in zip(FEATURES, model.steps.weights, strict=False) if weight}
     assert seen
