@@ -23,6 +23,7 @@ from semconv.attributes import (
 from semconv.dialects.action import Action, ActionKind, Dialect
 from semconv.dialects.otel_genai import KINDS, read_operation
 from semconv.dialects.reading import text
+from semconv.dialects.support import Support, gives, partly
 from semconv.dialects.surroundings import Surroundings
 from semconv.model import AgentSource, Outcome, OutcomeSource, Span
 
@@ -72,4 +73,22 @@ def _with_task(span: Span, action: Action) -> Action:
     )
 
 
-BLAMESPAN: Final = Dialect(name=NAME, read=read_blamespan)
+BLAMESPAN: Final = Dialect(
+    name=NAME,
+    read=read_blamespan,
+    support=(
+        Support(
+            framework="any Python code",
+            instrumentation="`semconv.instrument`, this version",
+            source="recorded",
+            agent=gives("`gen_ai.agent.name` on agents, calls and tools"),
+            text=partly("off by default, as upstream"),
+            tools=partly("arguments and result with content on"),
+            handoff=gives("`blamespan.handoff.*`"),
+            task=partly("`blamespan.task.*` on the root, with content on; the right answer too"),
+            errors=gives("status, `error.type`, `exception` events; the run's outcome"),
+            scopes=(SCOPE_INSTRUMENT,),
+            switches=("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY",),
+        ),
+    ),
+)

@@ -1,0 +1,135 @@
+"""What frameworks tell in OpenInference: one entry for each of its instrumentations that was read or seen."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semconv.dialects.support import Gift, Support, gives, lacks, partly
+
+_SCOPE: Final = "openinference.instrumentation"
+_HIDDEN: Final = ("OPENINFERENCE_HIDE_INPUTS=false", "OPENINFERENCE_HIDE_OUTPUTS=false")
+_MESSAGES: Final = gives("`llm.input_messages`, `llm.output_messages`; long runs lose the oldest to limits")
+_VALUES: Final = gives("`tool.name`, `input.value`, `output.value`")
+_ROOT: Final = gives("the root's `input.value` and `output.value`")
+_FAILING: Final = gives("status and `exception` events")
+
+
+def _support(  # noqa: PLR0913 - one argument an aspect
+    framework: str,
+    version: str,
+    scope: str,
+    *,
+    agent: Gift,
+    text: Gift = _MESSAGES,
+    tools: Gift = _VALUES,
+    handoff: Gift,
+    task: Gift = _ROOT,
+    errors: Gift = _FAILING,
+    recordings: tuple[str, ...] = (),
+    source: str = "recorded",
+) -> Support:
+    return Support(
+        framework=framework,
+        instrumentation=version,
+        source=source,
+        agent=agent,
+        text=text,
+        tools=tools,
+        handoff=handoff,
+        task=task,
+        errors=errors,
+        scopes=(f"{_SCOPE}.{scope}",),
+        recordings=recordings,
+        switches=_HIDDEN,
+    )
+
+
+OPENINFERENCE_SUPPORT: Final = (
+    _support(
+        "openai-agents",
+        "`openinference-instrumentation-openai-agents` 2.6",
+        "openai_agents",
+        agent=gives("`agent.name` on AGENT spans"),
+        handoff=gives("TOOL span `handoff to X`"),
+        task=partly("the root has neither; read from the first and the last model call"),
+        errors=partly("the root says OK after a crash; the error of the agent below it is taken"),
+        recordings=("openai_agents-openinference", "oa-crash"),
+    ),
+    _support(
+        "langgraph, langchain",
+        "`openinference-instrumentation-langchain` 0.1.80",
+        "langchain",
+        agent=partly("no AGENT span: JSON in `metadata` (`lc_agent_name`, checkpoint namespace, node)"),
+        handoff=partly("`transfer_to_X` tools; a plain `goto` is routing and no step"),
+        errors=partly("a handled tool error has status OK; read from the tool message's `status`"),
+        recordings=("langgraph-openinference", "lg-crash"),
+    ),
+    _support(
+        "crewai",
+        "`openinference-instrumentation-crewai` 1.1",
+        "crewai",
+        agent=gives("`graph.node.id` on AGENT spans"),
+        text=partly("no spans of model calls: the task's prompt and answer stand for them"),
+        handoff=partly("`Delegate work to coworker`, as a tool"),
+        task=gives("`crew_inputs` and `crew_tasks` on the root"),
+        recordings=("crewai-openinference",),
+    ),
+    _support(
+        "autogen-agentchat",
+        "`openinference-instrumentation-autogen-agentchat` 0.1.22",
+        "autogen_agentchat",
+        agent=gives("`graph.node.id` on AGENT spans"),
+        text=partly("agents' messages; no spans of model calls without a model client's instrumentation"),
+        handoff=gives("tool `transfer_to_X`"),
+        recordings=("autogen-openinference",),
+    ),
+    _support(
+        "smolagents",
+        "`openinference-instrumentation-smolagents` 0.1.43",
+        "smolagents",
+        agent=partly("the span's name, `X.run`; managed agents by `smolagents.managed_agents`"),
+        handoff=lacks("managed agents are tools that enclose the agent"),
+        recordings=("smolagents-openinference",),
+    ),
+    _support(
+        "ag2",
+        "`openinference-instrumentation-ag2`, 2026",
+        "ag2",
+        source="source",
+        agent=gives("`agent.name`"),
+        text=partly("replies on agents' spans; no spans of model calls"),
+        handoff=partly("a plain tool, recognised by the agent that speaks next"),
+    ),
+    _support(
+        "agno",
+        "`openinference-instrumentation-agno`, 2026",
+        "agno",
+        source="source",
+        agent=gives("`agent.name`; `graph.node.id` is a hash"),
+        handoff=partly("`delegate_task_to_member`; the member's run stands beside the call"),
+    ),
+    _support(
+        "google-adk",
+        "`openinference-instrumentation-google-adk` 1.0.5",
+        "google_adk",
+        source="source",
+        agent=gives("`agent.name`, `gen_ai.agent.name`"),
+        handoff=gives("tool `transfer_to_agent` with `agent_name`"),
+    ),
+    _support(
+        "pydantic-ai",
+        "`openinference-instrumentation-pydantic-ai`, 2026",
+        "pydantic_ai",
+        source="source",
+        agent=gives("`agent_name`, `gen_ai.agent.name`"),
+        handoff=lacks("pydantic-ai has none; agents are asked as tools"),
+    ),
+    _support(
+        "claude-agent-sdk",
+        "`openinference-instrumentation-claude-agent-sdk`, 2026",
+        "claude_agent_sdk",
+        source="source",
+        agent=gives("`agent.name`: the tool that started the subagent"),
+        handoff=partly("the tool that starts the subagent encloses it"),
+    ),
+)
