@@ -4,7 +4,8 @@
 system: the judge if there is a model, signals if not; and if the judge fails,
 signals answer in its place, and the verdict says so. Where one is, it answers; a
 model is asked only where its answer is expected to change the ranker's, and the
-two are pooled. A method that was asked for by name never gives way to another.
+two are pooled. Nothing is spent beyond what the answer is expected to be worth
+(``economy.py``). A method that was asked for by name never gives way to another.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import time
 from dataclasses import dataclass, replace
 from typing import Final
 
+from analyzer.economy import belief_in_signals, worth_of
 from analyzer.errors import ModelFailure, ModelNeeded
 from analyzer.features import VERSION
 from analyzer.method import Budget, Clock, Inquest, Model, Prompt, Reply, attribute
 from analyzer.methods import AUTO, registered
-from analyzer.methods.ranker import LearnedRanking, Ranking, blame, concur, is_worth_asking, ranking
+from analyzer.methods.ranker import JUDGE_ACCURACY, LearnedRanking, Ranking, blame, concur, ranking
 from analyzer.methods.signals import weigh
 from analyzer.ranker import Ranker
 from semconv.model import Abstention, Attribution, Blame, Effort, Status, Trajectory
@@ -84,9 +86,11 @@ class Attributor:
     async def _auto(self, trajectory: Trajectory) -> Attribution:
         ranker, ranked = self.ranker, self._ranked_at_home(trajectory)
         without = "signals" if ranked is None else "ranker"
-        if self.model is None or (ranked is not None and not is_worth_asking(ranked)):
+        believed = ranked.shares if ranked else belief_in_signals(len(trajectory.steps))
+        worth = worth_of(believed, JUDGE_ACCURACY)
+        if self.model is None or (trajectory.steps and not worth.is_any):
             return await self._run(without, trajectory)
-        attribution = await self._run("judge", trajectory)
+        attribution = await self._run("judge", trajectory, worth.limit(self.budget_usd))
         if attribution.status is Status.ERROR and trajectory.steps:
             return await self._fall_back(attribution, trajectory, without)
         if ranker is None or ranked is None or not isinstance(attribution.verdict, Blame):
@@ -101,36 +105,33 @@ class Attributor:
         ranked = ranking(self.ranker, trajectory)
         return ranked if ranked.is_at_home else None
 
-    async def _run(self, name: str, trajectory: Trajectory) -> Attribution:
+    async def _run(
+        self, name: str, trajectory: Trajectory, limit: tuple[float | None, str] | None = None
+    ) -> Attribution:
         entry = registered(name)
         model = self.model if entry.needs_model else None
         if model is None:
             method = LearnedRanking(ranker=self.ranker) if name == "ranker" else entry.build(0)
             return (await attribute(method, trajectory, _no_model, clock=self.clock)).attribution
-        spent = Effort()
+        spent, (usd, purpose) = Effort(), limit or (self.budget_usd, "a run")
         for share in _CONTEXT_SHARES:
-            inquest = await self._ask(name, model, trajectory, share, spent)
+            left = None if usd is None else usd - (spent.cost_usd or 0.0)
+            budget = Budget(usd=left, price=model.price, purpose=purpose)
+            inquest = await self._ask(name, model, trajectory, share, budget)
+            inquest = _with(spent, inquest)
             spent = inquest.attribution.effort
             if inquest.failure is None or inquest.failure.kind is not ModelFailure.CONTEXT_TOO_LONG:
                 break
         return inquest.attribution
 
     async def _ask(
-        self, name: str, model: Model, trajectory: Trajectory, share: float, spent: Effort
+        self, name: str, model: Model, trajectory: Trajectory, share: float, budget: Budget
     ) -> Inquest:
         room = (model.context_tokens - _FIXED_TOKENS) * _BYTES_PER_TOKEN
         method = registered(name).build(max(_LEAST_BYTES, int(room * share)))
-        left = None if self.budget_usd is None else self.budget_usd - (spent.cost_usd or 0.0)
-        inquest = await attribute(
-            method,
-            trajectory,
-            model.complete,
-            clock=self.clock,
-            budget=Budget(usd=left, price=model.price),
-            model=model.name,
+        return await attribute(
+            method, trajectory, model.complete, clock=self.clock, budget=budget, model=model.name
         )
-        effort = _add(spent, inquest.attribution.effort)
-        return replace(inquest, attribution=replace(inquest.attribution, effort=effort))
 
     async def _fall_back(self, failed: Attribution, trajectory: Trajectory, instead: str) -> Attribution:
         answer = await self._run(instead, trajectory)
@@ -175,6 +176,11 @@ async def attribute_trajectory(
 async def _no_model(_prompt: Prompt) -> Reply:
     message = "a method that is registered as needing no model asked one"
     raise AssertionError(message)
+
+
+def _with(spent: Effort, inquest: Inquest) -> Inquest:
+    effort = _add(spent, inquest.attribution.effort)
+    return replace(inquest, attribution=replace(inquest.attribution, effort=effort))
 
 
 def _add(one: Effort, other: Effort) -> Effort:

@@ -127,6 +127,8 @@ class Budget:
     usd: float | None
     """``None``: no limit."""
     price: Price = lambda _prompt: None
+    purpose: str = "a run"
+    """What the money is for, in the words of the message that it is used up."""
 
     def forbids(self, prompt: Prompt, spent_usd: float) -> bool:
         """Tell whether the next call may exceed the budget."""
@@ -232,7 +234,7 @@ async def _drive(inquiry: Inquiry, complete: Complete, budget: Budget, tally: _T
 
 def _over_budget(budget: Budget, tally: _Tally) -> Abstention:
     reason = (
-        f"the budget of ${budget.usd:.4g} a run does not allow another call "
+        f"the budget of ${budget.usd:.4g} {budget.purpose} does not allow another call "
         f"(${tally.cost_usd:.4g} spent in {tally.calls} calls)"
     )
     return Abstention(status=Status.ERROR, reason=reason)

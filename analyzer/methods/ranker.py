@@ -16,7 +16,7 @@ from analyzer.features import VERSION, tabulate
 from analyzer.finding import Finding
 from analyzer.method import Inquiry, answered
 from analyzer.methods.signals import blame_first
-from analyzer.posterior import LogShares, Opinion, from_ranking, gain_of_asking, pool, ranked
+from analyzer.posterior import LogShares, Opinion, from_ranking, pool, ranked
 from analyzer.ranker import Ranker
 from analyzer.reading import read
 from analyzer.signals import findings
@@ -29,8 +29,6 @@ models named the right step in 23 of 181 runs of five systems outside Who&When."
 JUDGE_ACCURACY: Final = 0.45
 """Steps that one call over an indexed log names rightly: 45 to 49 of 100 on algorithm-generated Who&When
 logs, by model (the structured single-call baseline in the literature); not measured here."""
-_LEAST_GAIN: Final = 0.02
-"""Expected gain in the chance of naming the right step below which a call is not made."""
 _UNTRAINED: Final = (
     "no ranker is trained: train one on labelled runs with `blamespan train DATASET --out FILE`,"
     " and say where it is with BLAMESPAN_RANKER=FILE"
@@ -80,11 +78,6 @@ def rank(ranker: Ranker, trajectory: Trajectory) -> Verdict:
         return Abstention(status=Status.ERROR, reason=reason)
     seen = ranking(ranker, trajectory)
     return blame(ranker, trajectory, seen)
-
-
-def is_worth_asking(seen: Ranking) -> bool:
-    """Tell whether a judge's answer is expected to change the ranker's, and for the better."""
-    return gain_of_asking(seen.shares, JUDGE_ACCURACY) >= _LEAST_GAIN
 
 
 def blame(ranker: Ranker, trajectory: Trajectory, seen: Ranking) -> Blame:
