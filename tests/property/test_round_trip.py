@@ -24,8 +24,9 @@ from tests.renderings.play import Play
 from tests.renderings.plays import AGENTS, plays
 from tests.renderings.spans import Rendering
 from tests.renderings.staging import Line, Stage
+from tests.renderings.traceloop import OLD_TRACELOOP, TRACELOOP
 
-RENDERINGS: Final = (OWN, OFFICIAL, OPENINFERENCE)
+RENDERINGS: Final = (OWN, OFFICIAL, OPENINFERENCE, TRACELOOP, OLD_TRACELOOP)
 
 
 def lines_of(trajectory: Trajectory) -> list[Line]:
