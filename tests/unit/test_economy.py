@@ -63,6 +63,20 @@ def test_the_smaller_of_worth_and_budget_is_spent() -> None:
 
 
 @pytest.mark.parametrize(
+    ("shares", "gain", "most"),
+    [
+        (belief_in_signals(10), 0.25, 0.5),
+        (log_softmax([math.log(0.4), *[math.log(0.6 / 9)] * 9]), 0.05, 0.25),
+        (log_softmax([math.log(0.8), *[math.log(0.2 / 9)] * 9]), 0.0, 0.0),
+    ],
+)
+def test_the_figures_of_the_page_on_methods(shares: tuple[float, ...], gain: float, most: float) -> None:
+    worth = worth_of(shares, JUDGE)
+    assert worth.gain == pytest.approx(gain)
+    assert worth.limit(0.5)[0] == pytest.approx(most)
+
+
+@pytest.mark.parametrize(
     ("price", "method", "calls"),
     [
         pytest.param(None, "judge", 1, id="nobody knows the price"),

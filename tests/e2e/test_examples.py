@@ -1,0 +1,80 @@
+"""The examples do what they say: a run is retried from the blamed step with the fix, and becomes right."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.e2e.line import environment
+from tests.e2e.model_server import Scripted, serve
+
+EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "retry_with_fix.py"
+BIN: Final = Path(sys.executable).parent
+
+pytestmark = pytest.mark.skipif(not (BIN / "blamespan").exists(), reason="the command is not installed")
+
+
+def judged(step: int, agent: str, fix: str) -> Scripted:
+    answer = {
+        "reason": "the sum is wrong",
+        "step": step,
+        "agent": agent,
+        "mode": "wrong_computation",
+        "fix": fix,
+        "evidence": [{"step": step, "quote": "820"}],
+        "ranking": [{"step": step, "probability": 0.9}],
+    }
+    return Scripted(text=json.dumps(answer))
+
+
+async def retry(folder: Path, url: str | None) -> tuple[int | None, str, str]:
+    model = {"model": "openai/scripted"} if url else {}
+    variables = environment(
+        data_dir=str(folder),
+        OPENAI_API_BASE=url or "",
+        OPENAI_API_KEY="none",
+        LITELLM_LOCAL_MODEL_COST_MAP="True",
+        PATH=f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        **model,
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(EXAMPLE),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=variables,
+        cwd=folder,
+    )
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_a_team_that_is_told_the_fix_succeeds_at_the_second_attempt(tmp_path: Path) -> None:
+    async with serve(judged(2, "clerk", "Work the sum out with the calculator.")) as server:
+        code, out, err = await retry(tmp_path, server.url)
+    assert (code, len(server.received)) == (0, 1), err
+    assert "attempt 1: Together they cost 820." in out
+    assert "step 2, clerk: the sum is wrong" in out
+    assert "fix: Work the sum out with the calculator." in out
+    assert "attempt 2: Together they cost 840." in out
+
+
+async def test_a_fix_for_the_wrong_agent_does_not_help_and_the_team_gives_up(tmp_path: Path) -> None:
+    async with serve(judged(3, "writer", "Write more clearly.")) as server:
+        code, out, err = await retry(tmp_path, server.url)
+    assert (code, len(server.received)) == (1, 3)
+    assert out.count("820") >= 3
+    assert "could not be helped" in err
+
+
+async def test_without_a_model_there_is_no_fix_and_it_says_so(tmp_path: Path) -> None:
+    code, out, err = await retry(tmp_path, None)
+    assert code == 1
+    assert "attempt 2" not in out
+    assert "no fix to try" in err
