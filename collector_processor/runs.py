@@ -1,9 +1,11 @@
 """Which traces are one run, and which parts of a trace are runs of their own.
 
-Traces belong together where a span links to another trace, or where a
-framework's own id of the run says so (AutoGen's team uuid in
-``gen_ai.agent.id``). A conversation id is no such key: pydantic-ai has one per
+Traces belong together where a span links to another trace, or, where there are
+no links, where a framework's own id says so (AutoGen's team uuid in
+``gen_ai.agent.id``: a team is asked many times, so its id joins only what has
+lost its links). A conversation id is no such key: pydantic-ai has one per
 agent, and a chat has many runs. Traces that only build agents are no runs.
+A message of AutoGen's whose sending is in no trace here was lost on the way.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Final
 
 from semconv.attributes import GEN_AI_AGENT_ID, GEN_AI_OPERATION_NAME
 from semconv.dialects import ActionKind, Surroundings, read_action
+from semconv.dialects.autogen_messages import RUNTIME_SCOPE
 from semconv.model import Event, LogRecord, Span, SpanId, Trace
 
 TRACE_KEY: Final = "trace:"
@@ -31,15 +34,21 @@ _SETUP_SPANS: Final = frozenset({"workflow.build"})
 def run_keys(trace: Trace) -> frozenset[str]:
     """Return what joins ``trace`` to others: traces that share a key are one run.
 
-    Its own trace ids, those its spans link to, and framework ids of the run.
+    Its own trace ids, those its spans link to, and without links framework ids of the run.
     """
-    return frozenset(key for span in trace.spans for key in _keys(span))
+    linked = frozenset(key for span in trace.spans for key in _linked(span))
+    if any(span.links for span in trace.spans):
+        return linked
+    return linked.union(*(_framework_ids(span) for span in trace.spans))
 
 
-def _keys(span: Span) -> Iterator[str]:
+def _linked(span: Span) -> Iterator[str]:
     yield f"{TRACE_KEY}{span.trace_id}"
     for link in span.links:
         yield f"{TRACE_KEY}{link.trace_id}"
+
+
+def _framework_ids(span: Span) -> Iterator[str]:
     agent_id = span.attributes.get(GEN_AI_AGENT_ID)
     if isinstance(agent_id, str) and (found := _AUTOGEN_AGENT.search(agent_id)):
         yield f"autogen:{found['team']}"
@@ -52,10 +61,20 @@ def group_runs(traces: Sequence[Trace]) -> tuple[Trace, ...]:
     trace that holds nothing but several workflows side by side. That is all the splitting there
     is: agents side by side under a user's own span may well be one run.
     """
-    running = [trace for trace in traces if trace.spans and not all(map(_is_setup, trace.spans))]
-    joined = [_join(members) for members in _components(running)]
+    running = [trace for trace in traces if trace.spans and not _only_sets_up(trace)]
+    joined = [_with_losses(_join(members)) for members in _components(running)]
     runs = [run for trace in joined for run in _split(trace)]
     return tuple(sorted(runs, key=lambda run: (_start_ns(run), run.run_id or run.spans[0].trace_id)))
+
+
+def _only_sets_up(trace: Trace) -> bool:
+    """Say whether the trace holds no run; a single span's dialect is asked too."""
+    if all(map(_is_setup, trace.spans)):
+        return True
+    if len(trace.spans) > 1:
+        return False
+    action = read_action(trace.spans[0], Surroundings(trace.spans))
+    return action is not None and action.kind is ActionKind.SETUP
 
 
 def _is_setup(span: Span) -> bool:
@@ -96,6 +115,18 @@ def _join(traces: Sequence[Trace]) -> Trace:
         warnings=tuple(dict.fromkeys(warning for trace in (first, *others) for warning in trace.warnings)),
         complete=all(trace.complete for trace in traces),
     )
+
+
+def _with_losses(trace: Trace) -> Trace:
+    """Say that ``trace`` is not complete where a message was sent in a trace that is not here."""
+    here = {span.trace_id for span in trace.spans}
+    lost = any(
+        link.trace_id not in here
+        for span in trace.spans
+        if span.scope.name.startswith(RUNTIME_SCOPE)
+        for link in span.links
+    )
+    return replace(trace, complete=False) if lost and trace.complete else trace
 
 
 def _split(trace: Trace) -> list[Trace]:

@@ -64,6 +64,7 @@ WORKFLOW_VALUES: Final[tuple[tuple[str, str], ...]] = (
     ("gen_ai.operation.name", "invoke_graph"),  # Strands
     ("traceloop.span.kind", "workflow"),
     ("ag2.span.type", "conversation"),
+    ("ag2.span.type", "multi_conversation"),
 )
 """Attributes of a span that encloses a whole run: when it ends, the run has ended."""
 

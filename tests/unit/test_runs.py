@@ -57,6 +57,29 @@ def test_autogens_team_id_joins_traces() -> None:
     assert run_keys(traces[0]) & run_keys(traces[1]) == {f"autogen:{TEAM}"}
 
 
+def test_one_team_asked_twice_is_two_runs() -> None:
+    def asked(first: str, second: str) -> list[Trace]:
+        named = {"gen_ai.agent.id": f"triage_{TEAM}/{RUN}"}
+        links = [Link(trace_id=trace_of(first), span_id=span_id(1))]
+        turn = agent(2, "triage", parent=None, trace_id=trace_of(second), attributes=named, links=links)
+        return [trace(span(1, trace_id=trace_of(first), scope="autogen x")), trace(turn)]
+
+    assert sizes(group_runs([*asked("a", "b"), *asked("c", "d")])) == [2, 2]
+
+
+def test_a_message_sent_in_a_trace_that_is_not_here_was_lost() -> None:
+    links = [Link(trace_id=trace_of("a"), span_id=span_id(1))]
+    received = span(2, trace_id=trace_of("b"), scope="autogen SingleThreadedAgentRuntime", links=links)
+    sent = span(1, trace_id=trace_of("a"))
+    assert [run.complete for run in group_runs([trace(received)])] == [False]
+    assert [run.complete for run in group_runs([trace(received), trace(sent)])] == [True]
+
+
+def test_a_link_that_is_no_message_may_lead_anywhere() -> None:
+    links = [Link(trace_id=trace_of("a"), span_id=span_id(1))]
+    assert [run.complete for run in group_runs([trace(in_trace("b", 2, links=links))])] == [True]
+
+
 @pytest.mark.parametrize(
     "attributes",
     [
