@@ -1,0 +1,249 @@
+"""Who gets in, and how much at once: names, tokens, pages of other sites, crowds and slow clients."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+
+import aiohttp
+import pytest
+
+from collector_processor.otlp import Arrival, Receipt, RefusedError
+from collector_processor.otlp.answers import MediaType, RpcCode, read_reason
+from collector_processor.receivers import DoorRules, HttpPatience, HttpReceiver, HttpRoom
+from collector_processor.receivers.hosts import names_this_machine
+from collector_processor.receivers.room import Room
+from collector_processor.settings import SettingsError, load_settings, require_token
+from tests.contract.doors import LOOPBACK, MemorySink, listening
+from tests.otlp_requests import request, span
+from tests.unit.test_web import PARTS, Ask, ask
+
+__all__ = ["ask"]
+
+BODY = request(span(1))
+PROTOBUF = {"Content-Type": MediaType.PROTOBUF.value}
+RULES = DoorRules(local_names=("otel.internal",))
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "LOCALHOST:4318", "localhost.:1", "127.0.0.1:8500", "127.9.9.9", "[::1]:4318", "[::1]", "",
+     "app.localhost", "otel.internal:4318", "192.168.1.5"],
+)  # fmt: skip
+def test_names_of_this_machine(host: str) -> None:
+    assert names_this_machine(host, ("otel.internal",))
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:4318", "localhost.evil.example", "evil-localhost",
+     "127.0.0.1.evil.example", "127.0.0.1@evil.example", "otel.internal.evil.example", "0x7f000001", "1"],
+)  # fmt: skip
+def test_names_of_others(host: str) -> None:
+    assert not names_this_machine(host, ("otel.internal",))
+
+
+@asynccontextmanager
+async def raw(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Connect by hand; nothing takes longer than five seconds."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        async with asyncio.timeout(5):
+            yield reader, writer
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def post(port: int, body: bytes = BODY, /, **headers: str) -> tuple[int, bytes]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"http://127.0.0.1:{port}/v1/traces", data=body, headers=PROTOBUF | headers) as answer,
+    ):
+        return answer.status, await answer.read()
+
+
+async def test_a_rebound_name_is_refused_in_otlps_words() -> None:
+    sink = MemorySink()
+    async with listening(HttpReceiver(sink, LOOPBACK, RULES)) as port:
+        status, said = await post(port, Host="evil.example:4318")
+        assert (status, "names this machine" in read_reason(said)) == (403, True)
+        assert (await post(port, Host="otel.internal"))[0] == 200
+        assert (await post(port))[0] == 200
+    assert len(sink.arrivals) == 2
+
+
+async def test_with_a_token_any_name_will_do() -> None:
+    """Behind a load balancer we are called by its name; no tricked browser knows the token."""
+    rules = replace(RULES, token="s3cret")
+    async with listening(HttpReceiver(MemorySink(), LOOPBACK, rules)) as port:
+        assert (await post(port, Host="collector.example", Authorization="Bearer s3cret"))[0] == 200
+        assert (await post(port, Host="collector.example"))[0] == 401
+
+
+async def test_a_page_of_another_site_gets_no_leave_to_send() -> None:
+    async with listening(HttpReceiver(MemorySink(), LOOPBACK, RULES)) as port:
+        preflight = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.options(f"http://127.0.0.1:{port}/v1/traces", headers=preflight) as answer,
+        ):
+            assert answer.status == 405
+            assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+        # What a page may send without leave has another content type.
+        assert (await post(port, BODY, **{"Content-Type": "text/plain"}))[0] == 415
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 409),
+        ({"Sec-Fetch-Site": "same-origin"}, 409),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+async def test_no_page_of_another_site_labels_a_verdict(
+    ask: Ask, headers: dict[str, str], status: int
+) -> None:
+    """409 is the label's own answer: the run of these tests has nothing to be confirmed, or is another's."""
+    client = await ask(replace(PARTS, tenant_header_names=("x-scope-orgid",)))
+    answer = await client.post(
+        "/api/runs/shared/confirm", headers=headers | {"Content-Type": "application/json"}
+    )
+    assert answer.status == status
+
+
+async def test_every_answer_of_the_api_forbids_scripts_frames_and_guessing(ask: Ask) -> None:
+    client = await ask(PARTS)
+    for path in ("/api/runs", "/api/runs/nobody", "/metrics", "/healthz", "/nowhere"):
+        headers = (await client.get(path)).headers
+        assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["X-Frame-Options"] == "DENY"
+        assert headers["Cache-Control"] == "no-store"
+
+
+async def test_a_list_shows_the_runs_of_the_tenant_who_asks(ask: Ask) -> None:
+    client = await ask(replace(PARTS, tenant_header_names=("x-scope-orgid",)))
+    listed = await (await client.get("/api/runs", headers={"X-Scope-OrgID": "b"})).json()
+    assert listed["runs"] == []
+
+
+@pytest.mark.parametrize("door", ["OTLP_GRPC_LISTEN", "OTLP_HTTP_LISTEN", "WEB_LISTEN"])
+@pytest.mark.parametrize("address", ["0.0.0.0:1", ":1", "[::]:1", "192.168.1.5:1", "box.example:1"])
+def test_no_door_opens_beyond_this_machine_without_a_token(door: str, address: str) -> None:
+    environ = {f"BLAMESPAN_{door}": address}
+    with pytest.raises(SettingsError, match="lets other machines in"):
+        require_token(load_settings(environ))
+    require_token(load_settings(environ | {"BLAMESPAN_TOKEN": "s3cret"}))
+
+
+def test_a_room_holds_no_more_than_its_limit_and_all_of_it_again_afterwards() -> None:
+    room = Room(100)
+    with room.lease() as one, room.lease() as other:
+        one.hold(60)
+        other.hold(40)
+        with pytest.raises(RefusedError) as told:
+            one.hold(61)
+        assert told.value.retry_after_s > 0
+        one.hold(10)
+        other.hold(90)
+    assert room.used == 0
+
+
+async def test_bodies_of_all_clients_together_are_bounded_and_the_rest_may_come_again() -> None:
+    release = asyncio.Event()
+
+    class Slow(MemorySink):
+        async def accept(self, arrival: Arrival) -> Receipt:
+            await release.wait()
+            return await super().accept(arrival)
+
+    sink, room = Slow(), HttpRoom(bytes=5 * len(BODY) // 2)
+    async with listening(HttpReceiver(sink, LOOPBACK, RULES, room=room)) as port:
+        waiting = [asyncio.create_task(post(port)) for _ in range(2)]
+        await asyncio.sleep(0.3)
+        status, said = await post(port)
+        assert (status, "are being taken already" in read_reason(said)) == (503, True)
+        release.set()
+        assert [status for status, _ in await asyncio.gather(*waiting)] == [200, 200]
+        assert (await post(port))[0] == 200
+    assert len(sink.arrivals) == 3
+
+
+async def test_a_body_counts_by_what_it_unpacks_to() -> None:
+    async with listening(
+        HttpReceiver(MemorySink(), LOOPBACK, DoorRules(), room=HttpRoom(bytes=100_000))
+    ) as port:
+        packed = gzip.compress(BODY + request(*(span(n) for n in range(2, 3_000))))
+        assert len(packed) < 100_000
+        status, said = await post(port, packed, **{"Content-Encoding": "gzip"})
+        assert (status, RpcCode.RESOURCE_EXHAUSTED.name) == (503, "RESOURCE_EXHAUSTED"), said
+        assert (await post(port))[0] == 200
+
+
+async def test_connections_beyond_the_limit_are_told_to_come_again() -> None:
+    async with listening(
+        HttpReceiver(MemorySink(), LOOPBACK, DoorRules(), room=HttpRoom(connections=3))
+    ) as port:
+        async with AsyncExitStack() as stack:
+            for _ in range(3):
+                await stack.enter_async_context(raw(port))
+            await asyncio.sleep(0.1)
+            async with raw(port) as (reader, _):
+                assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
+        await asyncio.sleep(0.1)
+        assert (await post(port))[0] == 200
+
+
+@pytest.mark.parametrize("opening", [b"", b"POST /v1/tr", b"POST /v1/traces HTTP/1.1\r\nHost: x\r\nX-A: "])
+async def test_a_client_that_does_not_finish_its_head_is_hung_up_on(opening: bytes) -> None:
+    patience = HttpPatience(idle_s=0.2)
+    async with (
+        listening(HttpReceiver(MemorySink(), LOOPBACK, DoorRules(), patience=patience)) as port,
+        raw(port) as (reader, writer),
+    ):
+        writer.write(opening)
+        assert await reader.read() == b""
+
+
+async def test_a_client_that_drips_its_body_is_hung_up_on() -> None:
+    patience = HttpPatience(body_s=0.3, lingering_s=0.1)
+    async with (
+        listening(HttpReceiver(MemorySink(), LOOPBACK, DoorRules(), patience=patience)) as port,
+        raw(port) as (reader, writer),
+    ):
+        writer.write(b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n")
+        writer.write(b"Content-Type: application/x-protobuf\r\n\r\n")
+        dripping = asyncio.create_task(drip(writer))
+        assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
+        dripping.cancel()
+
+
+async def drip(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"\0")
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(b"X-Long: " + b"x" * 20_000 + b"\r\n", id="one header of 20 kB"),
+        pytest.param(b"".join(b"X-%d: x\r\n" % n for n in range(2_000)), id="2,000 headers"),
+    ],
+)
+async def test_heads_beyond_all_measure_are_refused(head: bytes) -> None:
+    async with (
+        listening(HttpReceiver(MemorySink(), LOOPBACK, DoorRules())) as port,
+        raw(port) as (reader, writer),
+    ):
+        writer.write(b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n")
+        assert b" 400 " in await reader.readline()
