@@ -220,7 +220,7 @@ def no_handoff_target(look: Look) -> Iterator[Finding]:
     )
 
 
-def doubled(look: Look) -> Iterator[Finding]:
+def doubled_instrumentation(look: Look) -> Iterator[Finding]:
     """Say that two instrumentations wrote the same calls."""
     twice = [
         act
@@ -291,7 +291,7 @@ RULES: Final[tuple[Rule, ...]] = (
     no_root,
     no_handoff_target,
     no_call_id,
-    doubled,
+    doubled_instrumentation,
     clock_skew,
     agent_not_on_calls,
 )
