@@ -10,9 +10,12 @@ from story import (
     INSTRUCTIONS,
     MAX_TURNS,
     MODEL,
+    PURPOSE,
     PURSER,
     QUESTION,
     REGISTRAR,
+    TOOL,
+    TOOL_PURPOSE,
     VARIANT,
     look_up_vessel,
 )
@@ -41,15 +44,18 @@ def _concierge() -> Agent:
     async def look_up(name: str) -> str:
         return await asyncio.to_thread(look_up_vessel, name)
 
-    tool = function_tool(look_up, name_override="look_up_vessel")
-    settings = ModelSettings(parallel_tool_calls=True)
+    tool = function_tool(look_up, name_override=TOOL, description_override=TOOL_PURPOSE)
     purser = Agent(name=PURSER, instructions=INSTRUCTIONS[PURSER], model=MODEL)
+    if VARIANT == "delegating":
+        registrar = Agent(name=REGISTRAR, instructions=INSTRUCTIONS[REGISTRAR], model=MODEL, tools=[tool])
+        asked = [each.as_tool(f"ask_{each.name}", PURPOSE[each.name]) for each in (registrar, purser)]
+        return Agent(name=CONCIERGE, instructions=INSTRUCTIONS[CONCIERGE], model=MODEL, tools=asked)
     registrar = Agent(
         name=REGISTRAR,
         instructions=INSTRUCTIONS[REGISTRAR],
         model=MODEL,
         tools=[tool],
         handoffs=[purser],
-        model_settings=settings,
+        model_settings=ModelSettings(parallel_tool_calls=True),
     )
     return Agent(name=CONCIERGE, instructions=INSTRUCTIONS[CONCIERGE], model=MODEL, handoffs=[registrar])
