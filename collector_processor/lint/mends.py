@@ -76,12 +76,12 @@ def for_scope(lines: Mapping[str, Lines], scope: str) -> Lines:
 
 
 def for_content(dialect: str, scope: str) -> Lines:
-    """Return what turns content on: as the dialect declares it, else by the table."""
-    declared = [
+    """Return what turns content on: as the dialect declares it for this scope, else by the table."""
+    declared = (
         support.switches
         for each in DIALECTS
         if each.name == dialect
         for support in each.support
-        if support.switches and (not support.scopes or scope.startswith(support.scopes))
-    ]
-    return declared[0] if declared else for_scope(CONTENT, scope)
+        if support.switches and support.scopes and scope.startswith(support.scopes)
+    )
+    return next(declared, for_scope(CONTENT, scope))
