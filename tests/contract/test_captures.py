@@ -35,6 +35,10 @@ OURS = (
     "langgraph-traceloop",
     "openai_agents-otelv2",
     "openai_agents-traceloop",
+    "pydantic_ai-v5",
+    "agent_framework-handoff",
+    "autogen-native",
+    "ag2-native",
 )
 """Runs in the dialects that are read so far."""
 
