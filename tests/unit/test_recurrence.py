@@ -1,0 +1,218 @@
+"""Failures that come again: which are the same, what becomes of them, and when to say that it is more."""
+
+from __future__ import annotations
+
+import random
+from statistics import mean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzer.recurrence import (
+    Change,
+    Count,
+    Issue,
+    IssueRules,
+    IssueState,
+    Watch,
+    begin_watch,
+    compared,
+    fingerprint,
+    mute,
+    observe,
+    resolve,
+    seen,
+    share_of,
+    threshold,
+    withdrawn,
+)
+from analyzer.recurrence.fingerprint import error_type
+from analyzer.recurrence.issue import EXAMPLES, age
+from semconv.model import Blame, Step, StepKind
+
+DAY = 86_400 * 10**9
+RULES = IssueRules()
+BLAME = Blame(agent="calculator", step=3, reason="It misread the table.", confidence=0.8, mode="wrong_result")
+STEP = Step(index=3, agent="calculator", kind=StepKind.TOOL, target="add", error="ValueError: 12 is not 13")
+MARK = fingerprint("shop", BLAME, STEP)
+
+
+def first(now_ns: int = 0) -> Issue:
+    return seen(None, MARK, "run-0", now_ns, RULES).issue
+
+
+def test_what_a_model_wrote_does_not_make_it_another_failure() -> None:
+    other = Blame(agent="calculator", step=9, reason="Wrong sum!", confidence=0.3, mode="wrong_result")
+    elsewhere = Step(
+        index=9,
+        agent="calculator",
+        kind=StepKind.TOOL,
+        target="add",
+        error="ValueError: 7 is not 8",
+        input="?",
+    )
+    assert fingerprint("shop", other, elsewhere).id == MARK.id
+
+
+@pytest.mark.parametrize("service", ["shop", "bank"])
+@pytest.mark.parametrize("tool", ["add", "subtract"])
+def test_another_service_or_tool_makes_it_another(service: str, tool: str) -> None:
+    step = Step(index=3, agent="calculator", kind=StepKind.TOOL, target=tool, error=STEP.error)
+    is_same = fingerprint(service, BLAME, step).id == MARK.id
+    assert is_same == ((service, tool) == ("shop", "add"))
+
+
+def test_parts_cannot_run_into_each_other() -> None:
+    one = fingerprint("a", Blame(agent="bc", step=0, reason="", confidence=1), STEP)
+    other = fingerprint("ab", Blame(agent="c", step=0, reason="", confidence=1), STEP)
+    assert one.id != other.id
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        pytest.param(
+            "openai.RateLimitError: Error code: 429 - {'message': 'slow'}", "RateLimitError", id="class"
+        ),
+        pytest.param("upstream said HTTP 503 for /v1/chat/7f3a", "HTTP 503", id="status"),
+        pytest.param("no row 17 in table 'orders'", "no row # in table #", id="words"),
+        pytest.param("MaxTurnsExceeded", "MaxTurnsExceeded", id="bare"),
+        pytest.param("", "", id="none"),
+    ],
+)
+def test_an_error_is_known_by_its_type(error: str, kind: str) -> None:
+    assert error_type(error) == kind
+
+
+def test_the_title_says_who_and_what() -> None:
+    assert MARK.title == "calculator: ValueError in add"
+
+
+def test_the_first_failure_is_new_and_told() -> None:
+    found = seen(None, MARK, "run-0", 5, RULES)
+    assert (found.change, found.issue.state, found.issue.count) == (Change.NEW, IssueState.NEW, 1)
+
+
+def test_a_repetition_is_counted_and_not_told() -> None:
+    found = seen(first(), MARK, "run-1", DAY // 2, RULES)
+    assert (found.change, found.issue.count, found.issue.runs) == (None, 2, ("run-1", "run-0"))
+
+
+def test_the_same_run_again_is_no_repetition() -> None:
+    assert seen(first(), MARK, "run-0", 9, RULES).issue == first()
+
+
+def test_after_a_day_it_is_ongoing() -> None:
+    assert seen(first(), MARK, "run-1", DAY, RULES).issue.state is IssueState.ONGOING
+
+
+def test_what_was_resolved_and_comes_back_has_regressed_and_is_told() -> None:
+    found = seen(resolve(first(), 10), MARK, "run-1", 20, RULES)
+    assert (found.change, found.issue.state, found.issue.count) == (Change.REGRESSED, IssueState.REGRESSED, 2)
+    again = seen(found.issue, MARK, "run-2", 30, RULES)
+    assert (again.change, again.issue.state) == (None, IssueState.REGRESSED)
+
+
+def test_a_long_silence_resolves_it() -> None:
+    assert age(first(), 13 * DAY, RULES).state is IssueState.ONGOING
+    assert age(first(), 14 * DAY, RULES).state is IssueState.RESOLVED
+    assert seen(first(), MARK, "run-1", 15 * DAY, RULES).change is Change.REGRESSED
+
+
+def test_of_a_muted_one_nobody_is_told() -> None:
+    found = seen(mute(resolve(first(), 10), DAY), MARK, "run-1", 20, RULES)
+    assert (found.change, found.issue.state) == (None, IssueState.REGRESSED)
+    assert not found.issue.is_muted(DAY)
+
+
+def test_a_changed_verdict_takes_its_failure_back() -> None:
+    twice = seen(first(), MARK, "run-1", 1, RULES).issue
+    once = withdrawn(twice, "run-1")
+    assert once is not None
+    assert (once.count, once.runs) == (1, ("run-0",))
+    assert withdrawn(once, "run-0") is None
+    assert withdrawn(once, "run-9") == once
+
+
+def test_only_the_last_runs_are_kept() -> None:
+    issue = first()
+    for number in range(1, 50):
+        issue = seen(issue, MARK, f"run-{number}", number, RULES).issue
+    assert (issue.count, len(issue.runs), issue.runs[0]) == (50, EXAMPLES, "run-49")
+
+
+def test_a_share_allows_for_a_method_that_is_wrong() -> None:
+    """40 of 400 are blamed; half of those rightly, and 1 in 50 of the others was its fault too."""
+    share = share_of(Count(hits=40, n=400), Count(hits=50, n=100), Count(hits=2, n=100))
+    assert share.low < 0.1 * 0.5 + 0.9 * 0.02 < share.high
+    assert share.high < 0.15
+
+
+def test_without_labels_a_share_says_that_it_knows_little() -> None:
+    share = share_of(Count(hits=40, n=400), Count(), Count())
+    assert share.high - share.low > 0.5
+
+
+def test_a_shares_interval_holds_the_truth_as_often_as_it_says() -> None:
+    chance, right = random.Random(3), 0
+    for _ in range(200):
+        said = sum(chance.random() < 0.2 for _ in range(300))
+        rightly = sum(chance.random() < 0.6 for _ in range(40))
+        missed = sum(chance.random() < 0.05 for _ in range(60))
+        share = share_of(Count(hits=said, n=300), Count(hits=rightly, n=40), Count(hits=missed, n=60))
+        right += share.low <= 0.2 * 0.6 + 0.8 * 0.05 <= share.high
+    assert right >= 180  # 190 expected
+
+
+@given(hits=st.integers(0, 50), more=st.integers(0, 500))
+def test_an_agent_is_as_bad_as_one_just_like_it(hits: int, more: int) -> None:
+    ratio = compared(Count(hits=hits, n=hits + more), Count(hits=hits, n=hits + more))
+    assert ratio.low <= 1 <= ratio.high
+
+
+def _watched(share: float, runs: int, past: Count, seed: int) -> tuple[Watch, int | None]:
+    chance, watch, alarm = random.Random(seed), begin_watch(past), None
+    limit = threshold(runs, 1)
+    for number in range(runs):
+        watch = observe(watch, is_blamed=chance.random() < share)
+        if alarm is None and watch.evidence >= limit:
+            alarm = number
+    return watch, alarm
+
+
+def test_a_stable_share_raises_no_alarm() -> None:
+    assert sum(_watched(0.1, 700, Count(hits=200, n=2000), seed)[1] is not None for seed in range(60)) <= 3
+
+
+def test_a_doubled_share_does() -> None:
+    alarms = [_watched(0.2, 700, Count(hits=200, n=2000), seed)[1] for seed in range(20)]
+    assert None not in alarms
+    assert mean(alarm for alarm in alarms if alarm is not None) < 350
+
+
+def test_while_nothing_changes_the_evidence_is_the_runs_at_most_on_average() -> None:
+    """At the baseline itself each bet is fair: this is what the bound on false alarms rests on."""
+    ends = []
+    for seed in range(400):
+        chance, watch = random.Random(seed), Watch(baseline=0.3)
+        for _ in range(20):
+            watch = observe(watch, is_blamed=chance.random() < 0.3)
+        ends.append(watch.evidence)
+    assert mean(ends) == pytest.approx(20, rel=0.25)
+
+
+@given(st.integers(0, 30), st.integers(0, 300))
+def test_a_baseline_is_a_share_above_the_past(hits: int, more: int) -> None:
+    watch = begin_watch(Count(hits=hits, n=hits + more))
+    assert 0 < watch.baseline < 1
+    assert watch.baseline >= min(0.7, hits / max(hits + more, 1))
+
+
+@given(st.lists(st.booleans(), max_size=300), st.integers(0, 20), st.integers(0, 50))
+def test_evidence_is_never_negative_nor_lost(runs: list[bool], hits: int, more: int) -> None:
+    watch = begin_watch(Count(hits=hits, n=hits + more))
+    for is_blamed in runs:
+        watch = observe(watch, is_blamed=is_blamed)
+        assert watch.evidence >= 0
+    assert watch.runs == len(runs)
