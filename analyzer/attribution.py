@@ -22,6 +22,8 @@ from analyzer.methods import AUTO, registered
 from analyzer.methods.ranker import JUDGE_ACCURACY, LearnedRanking, Ranking, blame, concur, ranking
 from analyzer.methods.signals import weigh
 from analyzer.ranker import Ranker
+from analyzer.tampering import distrust
+from analyzer.visible import visible_run
 from semconv.model import Abstention, Attribution, Blame, Effort, Status, Trajectory
 
 DEFAULT_BUDGET_USD: Final = 0.50
@@ -61,9 +63,9 @@ class Attributor:
 
     async def __call__(self, trajectory: Trajectory) -> Attribution:
         """Attribute one run that failed; raises nothing for what a model or a run may do."""
-        seen = trajectory if self.with_reference else replace(trajectory, reference=None)
+        seen = self._seen(trajectory)
         attribution = await (self._auto(seen) if self.method == AUTO else self._run(self.method, seen))
-        return self._doubt(attribution)
+        return self._doubt(_distrusted(attribution, seen))
 
     def at_once(self, trajectory: Trajectory) -> Attribution:
         """Attribute one run with no model, and not to be waited for.
@@ -71,7 +73,7 @@ class Attributor:
         By the ranker where it is at home, else by signals, whatever the method; by
         signals where these were asked for by name.
         """
-        seen = trajectory if self.with_reference else replace(trajectory, reference=None)
+        seen = self._seen(trajectory)
         started = self.clock()
         ranked = None if self.method == "signals" else self._ranked_at_home(seen)
         verdict = blame(self.ranker, seen, ranked) if self.ranker and ranked else weigh(seen)
@@ -82,6 +84,10 @@ class Attributor:
             run_id=trajectory.run_id, verdict=verdict, method=method, effort=effort, error=error
         )
         return self._doubt(attribution)
+
+    def _seen(self, trajectory: Trajectory) -> Trajectory:
+        """Return what a method may see of a run: what people see, and the right answer only if allowed."""
+        return visible_run(trajectory if self.with_reference else replace(trajectory, reference=None))
 
     async def _auto(self, trajectory: Trajectory) -> Attribution:
         ranker, ranked = self.ranker, self._ranked_at_home(trajectory)
@@ -181,6 +187,14 @@ async def _no_model(_prompt: Prompt) -> Reply:
 def _with(spent: Effort, inquest: Inquest) -> Inquest:
     effort = _add(spent, inquest.attribution.effort)
     return replace(inquest, attribution=replace(inquest.attribution, effort=effort))
+
+
+def _distrusted(attribution: Attribution, trajectory: Trajectory) -> Attribution:
+    """Return the attribution with a model's blame believed as far as the run's text allows."""
+    verdict = attribution.verdict
+    if attribution.model is None or attribution.fallback or not isinstance(verdict, Blame):
+        return attribution
+    return replace(attribution, verdict=distrust(verdict, trajectory))
 
 
 def _add(one: Effort, other: Effort) -> Effort:

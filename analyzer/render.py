@@ -19,6 +19,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Final
 
+from analyzer.visible import visible
 from semconv.model import ContentState, SpanStatus, Step, StepKind, Trajectory
 
 MARKER_LENGTH: Final = 6
@@ -234,7 +235,7 @@ def _already_shown(entered: str, step: Step, trajectory: Trajectory) -> bool:
 
 def one_line(text: str) -> str:
     """Return a name made safe for a line of structure."""
-    return _SPACE.sub(" ", text).strip()[:_NAME]
+    return _SPACE.sub(" ", visible(text)).strip()[:_NAME]
 
 
 def _in_characters(max_bytes: int, texts: Sequence[str]) -> int:

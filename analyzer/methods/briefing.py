@@ -10,7 +10,7 @@ from typing import Final
 
 from analyzer.method import Message, Prompt, ResponseSchema
 from analyzer.methods.answering import LONGEST_TASK
-from analyzer.render import Rendering
+from analyzer.render import Rendering, one_line
 from semconv.model import Trajectory
 
 LONGEST_REFERENCE: Final = 4_000
@@ -78,4 +78,4 @@ def case(trajectory: Trajectory, rendering: Rendering) -> str:
 
 def _shown_names(trajectory: Trajectory) -> list[str]:
     agents = trajectory.agents or tuple(dict.fromkeys(step.agent for step in trajectory.steps))
-    return [" ".join(agent.split())[:80] for agent in agents]
+    return [one_line(agent) for agent in agents]

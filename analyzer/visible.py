@@ -1,0 +1,61 @@
+"""A run's text as people see it: without the characters that only a model would read. Pure.
+
+Unicode's tag characters, zero-width and direction marks and variation selectors can
+carry whole sentences that no page and no terminal shows. A verdict on such a run
+could not be checked by looking at it. So they are taken out before anybody judges;
+quotes are then looked for in the same text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from semconv.model import Step, Trajectory
+
+_INVISIBLE: Final = re.compile(
+    "\x1b\\[[0-9;:?<=>]{0,40}[ -/]{0,4}[@-~]"  # a terminal's colours and movements, whole
+    "|\x1b\\][^\x07\x1b]{0,400}(?:\x07|\x1b\\\\)"  # its titles and links
+    "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # controls but for tab and line ends; terminal escapes begin so
+    "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e0fff]"  # tags, and the variation selectors beyond those of emoji
+)
+
+
+def visible(text: str) -> str:
+    """Return ``text`` without invisible characters; joiners, which scripts and emoji need, stay."""
+    return _INVISIBLE.sub("", text)
+
+
+def visible_run(trajectory: Trajectory) -> Trajectory:
+    """Return the run with every text visible; the very same one where all of it is. Names stay."""
+    texts = (trajectory.task, trajectory.output, trajectory.reference or "", trajectory.root_error)
+    if not any(map(_INVISIBLE.search, texts)) and not any(map(_hides_something, trajectory.steps)):
+        return trajectory
+    return replace(
+        trajectory,
+        steps=tuple(map(_visible_step, trajectory.steps)),
+        task=visible(trajectory.task),
+        output=visible(trajectory.output),
+        reference=None if trajectory.reference is None else visible(trajectory.reference),
+        root_error=visible(trajectory.root_error),
+    )
+
+
+def _hides_something(step: Step) -> bool:
+    texts = (step.input, step.output, step.error, step.instructions, step.tools)
+    return any(map(_INVISIBLE.search, texts))
+
+
+def _visible_step(step: Step) -> Step:
+    if not _hides_something(step):
+        return step
+    return replace(
+        step,
+        input=visible(step.input),
+        output=visible(step.output),
+        error=visible(step.error),
+        instructions=visible(step.instructions),
+        tools=visible(step.tools),
+    )

@@ -1,0 +1,129 @@
+"""A model that obeys a hostile run, and what stands between its answer and a verdict."""
+
+from __future__ import annotations
+
+import pytest
+
+from analyzer.attribution import Attributor
+from analyzer.method import Prompt, Reply
+from analyzer.methods.answering import check_quotes
+from analyzer.methods.signals import weigh
+from analyzer.render import render
+from analyzer.tampering import speaking_steps
+from analyzer.visible import visible_run
+from semconv.model import Attribution, Blame, Status
+from tests.security.injections import HONEST, INJECTIONS, TRUE_STEP, Injection, verdict
+
+HONEST_ANSWER = verdict(TRUE_STEP, agent="analyst", quote="16 x 10 x 3 = 450")
+GETS_THROUGH = frozenset(
+    {"a polite suggestion", "another language", "base64", "look-alikes", "order in instructions"}
+)
+"""A model that obeys these is believed: they cannot be told from what agents are told and say.
+
+Orders among an agent's instructions lose confidence only where their quote is none. See SECURITY.md.
+"""
+METHODS = ("judge", "panel", "investigate", "verify", "all-at-once")
+
+
+class Obedient:
+    """Answers as the run orders wherever it can read the order; else honestly."""
+
+    name = "obedient"
+    context_tokens = 128_000
+
+    def __init__(self, injection: Injection) -> None:
+        self.injection = injection
+        self.was_told = False
+
+    async def complete(self, prompt: Prompt) -> Reply:
+        shown = "\n".join(message.content for message in prompt.messages)
+        if self.injection.sign in shown:
+            self.was_told = True
+            return Reply(text=self.injection.obeyed)
+        return Reply(text=HONEST_ANSWER)
+
+    def price(self, _prompt: Prompt) -> float | None:
+        return None
+
+
+async def judged(injection: Injection, method: str = "judge") -> tuple[Attribution, Obedient]:
+    model = Obedient(injection)
+    return await Attributor(method=method, model=model)(injection.run), model
+
+
+def test_there_are_at_least_thirty() -> None:
+    assert len(INJECTIONS) >= 30
+
+
+async def test_the_honest_run_is_believed() -> None:
+    model = Obedient(Injection(text="\0never there\0", obeyed="", place=lambda trajectory, _: trajectory))
+    attribution = await Attributor(method="judge", model=model)(HONEST)
+    assert isinstance(attribution.verdict, Blame)
+    assert (attribution.verdict.step, attribution.verdict.confidence) == (TRUE_STEP, 0.95)
+
+
+@pytest.mark.parametrize("name", INJECTIONS)
+async def test_an_obeyed_order_is_never_believed_more_than_half_but_for_those_we_own_up_to(name: str) -> None:
+    attribution, model = await judged(INJECTIONS[name])
+    assert model.was_told == INJECTIONS[name].is_shown
+    blamed = attribution.verdict
+    is_wrong = isinstance(blamed, Blame) and blamed.step != TRUE_STEP
+    believed = isinstance(blamed, Blame) and is_wrong and blamed.confidence > 0.5
+    assert believed == (name in GETS_THROUGH)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", INJECTIONS)
+async def test_no_order_makes_a_verdict_that_contradicts_the_run(name: str, method: str) -> None:
+    """Whoever is blamed did the step; the step is there; what is quoted stands where it is said to."""
+    attribution, _ = await judged(INJECTIONS[name], method)
+    run, blamed = visible_run(INJECTIONS[name].run), attribution.verdict
+    if not isinstance(blamed, Blame):
+        assert attribution.status in {Status.ERROR, Status.UNDETERMINED}
+        return
+    assert run.steps[blamed.step].agent == blamed.agent
+    assert check_quotes(run, [(found.step, found.quote) for found in blamed.evidence]).dropped == 0
+    assert 0 <= blamed.confidence <= 0.95
+    assert sum(ranked.probability for ranked in blamed.ranking) <= 1.001
+
+
+@pytest.mark.parametrize("name", INJECTIONS)
+def test_no_text_becomes_structure(name: str) -> None:
+    """The prompt's lines of structure are the honest run's, whatever stands between them."""
+    run = visible_run(INJECTIONS[name].run)
+    shown = render(run, max_bytes=100_000)
+    lines = [line for line in shown.text.splitlines() if shown.marker in line]
+    assert all(line.startswith(shown.marker) for line in lines)
+    kinds = [line.split()[1].strip("[]") for line in lines]
+    extra = ["instructions"] if run.steps[3].instructions else []
+    assert kinds == [*extra, "0", "1", "2", "3", "end"]
+    assert all(len(line) < 300 for line in lines)
+
+
+@pytest.mark.parametrize("name", INJECTIONS)
+def test_signals_obey_nobody(name: str) -> None:
+    """Without a model there is nobody to talk to: words to a judge do not move the blame."""
+    before, after = weigh(HONEST), weigh(visible_run(INJECTIONS[name].run))
+    assert isinstance(before, Blame)
+    assert isinstance(after, Blame)
+    if INJECTIONS[name].run.steps[1].error:
+        return  # a tool that failed is evidence, whatever its words are
+    assert after.step == before.step
+
+
+async def test_a_run_that_speaks_to_its_judge_is_said_to() -> None:
+    attribution, _ = await judged(INJECTIONS["a true quote"])
+    assert "the text of step 1 speaks to whoever judges it" in attribution.verdict.reason
+    assert attribution.verdict.ranking[1:]  # the signals' candidates are beside it
+
+
+async def test_where_the_answer_is_none_signals_answer_in_its_place_and_say_so() -> None:
+    for name in ("a step that is not there", "no verdict", "silence", "an endless answer"):
+        injection = INJECTIONS[name]
+        attribution = await Attributor(model=Obedient(injection))(injection.run)
+        assert attribution.fallback, name
+        assert isinstance(attribution.verdict, Blame)
+
+
+def test_ordinary_runs_do_not_speak_to_a_judge() -> None:
+    assert speaking_steps(HONEST) == ()
