@@ -6,13 +6,17 @@ as the agent it means.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from collector_processor.trajectory.acts import Act, Stage
 from semconv.dialects import Action, ActionKind, ToolCall
 from semconv.dialects.transfers import is_plain_transfer, transfer_target
+
+_NUMBER: Final = re.compile(r"_\d+$")
 
 
 def plain(name: str) -> str:
@@ -40,11 +44,13 @@ class Agents:
         """Return the agent called ``name``, or ``None``.
 
         A tool's name has only ASCII letters: ``transfer_to__v_nements`` means ``Événements``. Where
-        several agents are spelled alike it is ``likely``, if that is one of them.
+        several agents are spelled alike it is ``likely``, if that is one of them. AG2 numbers the
+        transfers of an agent: ``transfer_to_analyst_1``.
         """
         if not name:
             return None
-        for spelling in (name, plain(name), _ascii(name)):
+        unnumbered = _NUMBER.sub("", name)
+        for spelling in (name, plain(name), _ascii(name), unnumbered, plain(unnumbered)):
             found = self._spelled.get(spelling) or []
             if len(found) == 1 or likely in found:
                 return likely if likely in found else found[0]

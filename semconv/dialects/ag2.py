@@ -24,6 +24,7 @@ from semconv.dialects.action import Action, ActionKind, Dialect
 from semconv.dialects.ag2_names import is_bookkeeper
 from semconv.dialects.otel_genai import KINDS, conversation_of, read_operation
 from semconv.dialects.reading import text
+from semconv.dialects.support import Support, gives, partly
 from semconv.dialects.surroundings import Surroundings
 from semconv.model import Span
 
@@ -114,4 +115,35 @@ def _shows_model_calls(surroundings: Surroundings) -> bool:
     return found
 
 
-AG2: Final = Dialect(name=NAME, read=read_ag2)
+AG2: Final = Dialect(
+    name=NAME,
+    read=read_ag2,
+    support=(
+        Support(
+            framework="ag2",
+            instrumentation="built in, 0.14 (`autogen.opentelemetry`)",
+            source="recorded",
+            agent=gives("`gen_ai.agent.name` on agents and calls; bookkeepers are left out"),
+            text=partly("agents' replies always; what calls heard with `capture_messages=True`"),
+            tools=gives("`gen_ai.tool.call.*`, under the executor; given to the agent that asked"),
+            handoff=partly("a plain tool, recognised by its name and the agent that speaks next"),
+            task=gives("the conversation's first message; its output is the whole history"),
+            errors=partly("of tools `error.type` alone; the words are in the next call's input"),
+            scopes=(SCOPE,),
+            recordings=("ag2-native", "ag2_native"),
+            switches=("instrument_llm_wrapper(capture_messages=True)",),
+        ),
+        Support(
+            framework="ag2",
+            instrumentation="built in, 1.x (`TelemetryMiddleware`)",
+            source="recorded",
+            agent=partly("`gen_ai.agent.name`, if the middleware was told it; calls inherit it"),
+            text=gives("`gen_ai.{input,output}.messages` on calls"),
+            tools=partly("`gen_ai.tool.call.*`; a long result is cut"),
+            handoff=partly("an agent as a tool is no handoff; other transfers by the tool's name"),
+            task=gives("the first model call's question"),
+            errors=gives("status and exception"),
+            recordings=("ag2_1",),
+        ),
+    ),
+)

@@ -19,6 +19,7 @@ from semconv.attributes import GEN_AI_AGENT_NAME, GEN_AI_OPERATION_NAME
 from semconv.dialects.action import Action, ActionKind, Dialect
 from semconv.dialects.otel_genai import KINDS, read_operation
 from semconv.dialects.reading import error_of, is_failed, text
+from semconv.dialects.support import Support, gives, partly
 from semconv.dialects.surroundings import Surroundings
 from semconv.model import AgentSource, Span
 
@@ -92,4 +93,23 @@ def _name_of(executor: Span, surroundings: Surroundings) -> str | None:
     return next(filter(None, named), text(executor.attributes, EXECUTOR_ID))
 
 
-AGENT_FRAMEWORK: Final = Dialect(name=NAME, read=read_agent_framework)
+AGENT_FRAMEWORK: Final = Dialect(
+    name=NAME,
+    read=read_agent_framework,
+    support=(
+        Support(
+            framework="agent-framework",
+            instrumentation="built in, 1.23",
+            source="recorded",
+            agent=gives("`gen_ai.agent.name` on `invoke_agent`; an executor's id"),
+            text=partly("off by default; a call that failed has no answer"),
+            tools=partly("arguments and result with content on"),
+            handoff=gives("`message.send` with a destination, content on or off"),
+            task=partly("not on the root: the first and the last model call, with content on"),
+            errors=gives("status and `error.type`"),
+            scopes=(SCOPE,),
+            recordings=("agent_framework-handoff",),
+            switches=("ENABLE_SENSITIVE_DATA=true",),
+        ),
+    ),
+)

@@ -29,6 +29,7 @@ from semconv.dialects.autogen_messages import (
 )
 from semconv.dialects.otel_genai import KINDS, read_operation
 from semconv.dialects.reading import error_of, is_failed, text, words
+from semconv.dialects.support import Support, gives, partly
 from semconv.dialects.surroundings import Surroundings
 from semconv.dialects.transfers import transfer_target
 from semconv.model import AgentSource, Span
@@ -147,4 +148,21 @@ def _read_delivery(span: Span, surroundings: Surroundings) -> Action:
     return Action(dialect=NAME, kind=ActionKind.CONTAINER)
 
 
-AUTOGEN: Final = Dialect(name=NAME, read=read_autogen)
+AUTOGEN: Final = Dialect(
+    name=NAME,
+    read=read_autogen,
+    support=(
+        Support(
+            framework="autogen-agentchat, autogen-core",
+            instrumentation="built in, 0.7.5; before 0.7 without texts",
+            source="recorded",
+            agent=gives("`gen_ai.agent.name` on turns; managers that speak by the message runtime's spans"),
+            text=partly("no spans of model calls: a turn's messages, out of the runtime's spans"),
+            tools=partly("arguments and result out of the runtime's messages; an agent alone has no runtime"),
+            handoff=gives("tool `transfer_to_X`"),
+            task=partly("the runtime's first message; of an agent alone nowhere"),
+            errors=gives("status and exception"),
+            recordings=("autogen-native", "autogen_native"),
+        ),
+    ),
+)

@@ -26,6 +26,7 @@ from semconv.dialects.messages import message_of, messages_of
 from semconv.dialects.otel_genai import KINDS, read_operation
 from semconv.dialects.payloads import answered
 from semconv.dialects.reading import is_redacted, items, mapping, text, words
+from semconv.dialects.support import Support, gives, lacks, partly
 from semconv.dialects.surroundings import Surroundings
 from semconv.dialects.transfers import delegation_target, transfer_target
 from semconv.model import Span
@@ -139,4 +140,22 @@ def _whole_conversation(span: Span) -> Sequence[Message]:
     return messages or _messages(mapping(event) for event in items(span.attributes.get(ALL_EVENTS)))
 
 
-PYDANTIC_AI: Final = Dialect(name=NAME, read=read_pydantic_ai)
+PYDANTIC_AI: Final = Dialect(
+    name=NAME,
+    read=read_pydantic_ai,
+    support=(
+        Support(
+            framework="pydantic-ai",
+            instrumentation="built in, 1.107 and 2.68, `InstrumentationSettings(version=1..6)`",
+            source="recorded",
+            agent=gives("`gen_ai.agent.name` on every span; before 1.0 `agent_name` on agents"),
+            text=partly("`gen_ai.*.messages`; in version 1 log events; a call that failed has none"),
+            tools=gives("`gen_ai.tool.call.*`; in version 2 `tool_arguments`, `tool_response`"),
+            handoff=lacks("there is none; an agent that is asked runs below the tool that asks"),
+            task=gives("`pydantic_ai.all_messages` and `final_result` on the agent"),
+            errors=gives("status, exception, `pydantic_ai.tool.retry.*`"),
+            scopes=tuple(sorted(SCOPES)),
+            recordings=("pydantic_ai-v5",),
+        ),
+    ),
+)
