@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from analyzer.agent_names import normalise
 from analyzer.attribution import Attributor
 from analyzer.benchmark import Attribute, Learner
 from analyzer.conversation import Conversation
 from analyzer.method import AttributionMethod, Prompt, Reply, attribute
-from analyzer.methods.baselines import ConstantStep
+from analyzer.methods.baselines import ConstantAgent, ConstantStep
 from analyzer.training import train
 from analyzer.validation import prepare
 from semconv.model import Attribution, Trajectory
@@ -32,6 +33,28 @@ class MostFrequentSteps:
         order = sorted(counts, key=lambda step: (-counts[step], step))[:_RANKED] or [1]
         shares = tuple(counts[step] / counts.total() for step in order) if counts else ()
         return without_model(ConstantStep(steps=tuple(order), shares=shares), base)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MostBlamedAgents:
+    """The other strong floor: the first step of whoever most often was to blame in the same subset."""
+
+    per_subset: bool = True
+    usual_folds: int | None = 10
+
+    def learn(self, runs: Sequence[Conversation], base: Attributor) -> Attribute:
+        """Return a ``constant-agent`` of the agents most often labelled, by name among equals."""
+        blamed, first = Counter[str](), Counter[str]()
+        for run in runs:
+            if run.label is None or run.label.agent is None:
+                continue
+            agent = normalise(run.label.agent)
+            blamed[agent] += 1
+            starts = (s.index for s in run.trajectory.steps if s.index and normalise(s.agent) == agent)
+            first[agent] += next(starts, None) == run.label.step
+        order = tuple(sorted(blamed, key=lambda agent: (-blamed[agent], agent)))
+        shares = tuple(first[agent] / blamed[agent] for agent in order)
+        return without_model(ConstantAgent(agents=order, shares=shares), base)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,4 +88,8 @@ async def _no_model(_prompt: Prompt) -> Reply:
     raise AssertionError(message)
 
 
-LEARNERS: Final[Mapping[str, Learner]] = {"constant": MostFrequentSteps(), "ranker": TrainedRanker()}
+LEARNERS: Final[Mapping[str, Learner]] = {
+    "constant": MostFrequentSteps(),
+    "constant-agent": MostBlamedAgents(),
+    "ranker": TrainedRanker(),
+}

@@ -18,6 +18,7 @@ Confident: TypeAlias = tuple[float, bool]
 _BINS: Final = 5
 _SIMULATIONS: Final = 200
 _POINTS: Final = 10
+_STATED: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +89,19 @@ def coverage_curve(pairs: Sequence[Confident], points: int = _POINTS) -> tuple[P
 
 
 def least_confidence(pairs: Sequence[Confident], precision: float) -> float | None:
-    """Return the lowest threshold at which that share of the answered is right; ``None`` if none is."""
+    """Return the lowest threshold at which that share of the answered can be expected to be right.
+
+    The share seen is drawn towards the mean confidence of the answered, which counts as much as
+    ``_STATED`` answers: the threshold at which the share *seen* is highest is the luckiest one, and does
+    worse on other runs. ``None`` if no threshold promises the precision.
+    """
     ordered = sorted(pairs, key=lambda pair: -pair[0])
     found: float | None = None
-    right = 0
+    right, stated = 0, 0.0
     for number, (confidence, was_right) in enumerate(ordered, start=1):
         right += was_right
+        stated += confidence
         ends_a_tie = number == len(ordered) or ordered[number][0] < confidence
-        if ends_a_tie and right / number >= precision:
+        if ends_a_tie and (right + _STATED * stated / number) / (number + _STATED) >= precision:
             found = confidence
     return found

@@ -9,7 +9,7 @@ from typing import Final
 from analyzer.errors import UnknownMethod
 from analyzer.method import AttributionMethod
 from analyzer.methods.all_at_once import AllAtOnce
-from analyzer.methods.baselines import ConstantStep, FirstAgentStep, RandomStep
+from analyzer.methods.baselines import ConstantAgent, ConstantStep, FirstAgentStep, RandomStep
 from analyzer.methods.binary_search import BinarySearch
 from analyzer.methods.bisect import Bisect
 from analyzer.methods.hybrid import Hybrid
@@ -104,6 +104,11 @@ METHODS: Final[Mapping[str, Registered]] = {
     ),
     "constant": Registered(
         build=lambda _bytes: ConstantStep(), needs_model=False, summary="baseline: always step 1"
+    ),
+    "constant-agent": Registered(
+        build=lambda _bytes: ConstantAgent(),
+        needs_model=False,
+        summary="baseline: the first step of the agent most often to blame in the other folds",
     ),
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from analyzer.agent_names import normalise
 from analyzer.method import Inquiry, answered
 from semconv.model import Abstention, Blame, Ranked, Status, Step, StepKind, Trajectory, Verdict
 
@@ -67,6 +68,30 @@ class ConstantStep:
         share = dict(zip(self.steps, self.shares, strict=False)).get(order[0].index if order else -1)
         probability = 1 / max(1, len(order)) if share is None else share
         return answered(_verdict(order, probability, f"always step {self.steps[0]}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantAgent:
+    """Blames the first step of the same agent in every run; where a run lacks it, of the next best."""
+
+    name: str = "constant-agent"
+    agents: tuple[str, ...] = ()
+    """Normalised names, best first; without any, the first step after step 0 is blamed."""
+    shares: tuple[float, ...] = ()
+    """How often each agent's first step was the decisive one where that was counted."""
+
+    def investigate(self, trajectory: Trajectory) -> Inquiry:
+        """Return the verdict at once: no prompt is ever yielded."""
+        place = {agent: number for number, agent in enumerate(self.agents)}
+
+        def rank(step: Step) -> tuple[int, bool, int]:
+            return place.get(normalise(step.agent), len(place)), step.index == 0, step.index
+
+        order = sorted(trajectory.steps, key=rank)
+        told = dict(zip(self.agents, self.shares, strict=False))
+        share = told.get(normalise(order[0].agent)) if order else None
+        probability = 1 / max(1, len(order)) if share is None else share
+        return answered(_verdict(order, probability, "the first step of the agent most often to blame"))
 
 
 def _draw(step: Step) -> bytes:

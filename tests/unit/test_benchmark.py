@@ -138,6 +138,18 @@ async def test_the_constant_step_is_chosen_out_of_fold_and_for_each_subset() -> 
     assert not scores[0].step_right, "its own label did not choose the step"
 
 
+async def test_the_constant_agent_is_whoever_the_other_folds_blame_most_at_its_first_step() -> None:
+    def labelled(n: int, agent: str) -> Conversation:
+        trajectory = run(*(step(name, f"{n}") for name in ("a", "b", "c", "b")), run_id=f"r{n}")
+        return Conversation(trajectory=trajectory, label=Label(agent=agent, step=1), subset="s")
+
+    runs = [labelled(n, "b") for n in range(5)] + [labelled(5, "c")]
+    constant = Attributor(method="constant-agent")
+    scores = await examine(out_of_fold(runs, LEARNERS["constant-agent"], constant, 6))
+    assert {(s.agent, s.step) for s in scores} == {("b", 1)}
+    assert all(s.confidence == 1.0 for s in scores), "the agent's first step was the one whenever it was it"
+
+
 async def test_blinded_runs_have_no_right_answer() -> None:
     (one,) = labelled(
         [Conversation(trajectory=run(step("a"), reference="42"), label=Label(agent="a", step=0))]

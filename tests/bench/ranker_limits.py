@@ -1,0 +1,291 @@
+"""What limits the ranker: ``python -m tests.bench.ranker_limits DATASET [--table NAME] [--splits N]``.
+
+Each table is nested cross-validation over several outer splits, with their mean, and the
+least and most of them; all choices are made inside. Minutes.
+
+- ``splits``: is the figure that of a lucky split? And abstaining to reach a precision, the threshold
+  chosen out of fold (``precision``);
+- ``curve``: the learning curve;
+- ``alternatives``: what else could have been trained: parts of the pool alone, whatever does best on
+  inner folds, boosted trees (which a model file cannot hold, so that they are here and not in the
+  package), a curve (isotonic) in place of the temperature;
+- ``bounds``: how often the right step is among the first k, and the agent of the first step against
+  the agent of the greatest mass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from analyzer.agent_names import normalise
+from analyzer.benchmark import select
+from analyzer.calibration import calibrate
+from analyzer.candidates import CANDIDATES, Candidate
+from analyzer.dataset import read_dataset
+from analyzer.fitting import fit_curve, library
+from analyzer.folds import split_kin
+from analyzer.posterior import LogShares, Opinion, agent_masses, log_softmax, pool
+from analyzer.ranker import Ranker, signal_shares, step_rows
+from analyzer.reliability import calibration_error, error_if_calibrated
+from analyzer.scoring import Score
+from analyzer.significance import wilson
+from analyzer.training import Example, count_records, train
+from analyzer.validation import CURVE, FOLDS, Labelled, cross_validated, prepare
+
+SPLITS = 3
+PRECISIONS = (0.5, 0.6, 0.7, 0.8)
+FIRST = (1, 2, 3, 5)
+ALONE = ("signals", "linear-30+signals", "forest+signals", "linear-30+forest+signals")
+
+Learn = Callable[[Sequence[Example]], Callable[[Example], LogShares]]
+"""Labelled examples → what says how likely each step of another one is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What one split of the runs gave, in percent but for the calibration error."""
+
+    step: float
+    agent: float
+    top3: float
+    ece: float
+    if_calibrated: float
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("dataset", type=Path)
+    parser.add_argument("--table", choices=TABLES, action="append", help="only this one; may be repeated")
+    parser.add_argument("--splits", type=int, default=SPLITS)
+    chosen = parser.parse_args()
+    runs = prepare(read_dataset(chosen.dataset))
+    for name in chosen.table or TABLES:
+        print(name, *TABLES[name](runs, chosen.splits), "", sep="\n", flush=True)
+
+
+def splits_table(runs: Sequence[Labelled], splits: int) -> list[str]:
+    """The same nested cross-validation on other outer splits."""
+    found = [of_scores(cross_validated(runs, FOLDS, salt)) for salt in range(splits)]
+    rows = [_row(f"split {salt}", [one]) for salt, one in enumerate(found)]
+    return [*_head("outer split"), *rows, _row("mean (least to most)", found)]
+
+
+def curve_table(runs: Sequence[Labelled], splits: int) -> list[str]:
+    """The same with fewer labels to learn from, drawn from the training folds."""
+    rows = [
+        _row(
+            str(labels),
+            [of_scores(cross_validated(runs, FOLDS, salt, fewer=labels)) for salt in range(splits)],
+        )
+        for labels in CURVE
+        if labels < len(runs) * (FOLDS - 1) // FOLDS
+    ]
+    return [*_head("labels"), *rows]
+
+
+def alternatives_table(runs: Sequence[Labelled], splits: int) -> list[str]:
+    """What else could have been trained, by the same splits."""
+    rivals: list[tuple[str, Learn]] = [("what training makes", _trained(CANDIDATES))]
+    rivals += [(f"`{one.name}` alone", _trained([one])) for one in CANDIDATES if one.name in ALONE]
+    rivals += [("whatever did best on inner folds", _luckiest), ("boosted trees + signals", _boosted)]
+    return [
+        *_head("model"),
+        *(_row(name, [of_shares(runs, learn, salt) for salt in range(splits)]) for name, learn in rivals),
+        _row("isotonic curve for the temperature", [_curved(runs, salt) for salt in range(splits)]),
+    ]
+
+
+def bounds_table(runs: Sequence[Labelled], splits: int) -> list[str]:
+    """How often the right step is among the first k, and two ways to name the agent."""
+    found: dict[str, list[float]] = {}
+    for salt in range(splits):
+        shares = out_of_fold(runs, _trained(CANDIDATES), salt)
+        for k in FIRST:
+            hits = [one.example.step in _order(share)[:k] for one, share in zip(runs, shares, strict=True)]
+            found.setdefault(f"right step among the first {k}", []).append(100 * statistics.fmean(hits))
+        by_step = [_agent_of_step(one, share) for one, share in zip(runs, shares, strict=True)]
+        by_mass = [_agent_of_mass(one, share) for one, share in zip(runs, shares, strict=True)]
+        for name, named in (("first step's agent right", by_step), ("agent of most mass right", by_mass)):
+            hits = [normalise(_labelled(one)) == agent for one, agent in zip(runs, named, strict=True)]
+            found.setdefault(name, []).append(100 * statistics.fmean(hits))
+    rows = [f"| {name} | {_spread(values)} |" for name, values in found.items()]
+    return ["| | % of runs |", "|---|---|", *rows]
+
+
+def precision_table(runs: Sequence[Labelled], splits: int) -> list[str]:
+    """Abstaining to reach a precision: how many were answered, and how many of those rightly."""
+    rows = [
+        f"| precision wanted | answered of {len(runs)} | right of these % | intervals that hold the wanted |",
+        "|---|---|---|---|",
+    ]
+    found = [cross_validated(runs, FOLDS, salt) for salt in range(splits)]
+    for wanted in PRECISIONS:
+        kept = [select(scores, wanted).scores for scores in found]
+        answers = [[s.step_right for s in scores if s.step is not None] for scores in kept]
+        right, given = sum(map(sum, answers)), sum(map(len, answers))
+        cells = (
+            f"{100 * wanted:.0f} %",
+            f"{given / splits:.1f}",
+            f"{100 * right / given:.1f}" if given else "-",
+            f"{sum(_holds(wanted, one) for one in answers)} of {splits}",
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    return rows
+
+
+def out_of_fold(runs: Sequence[Labelled], learn: Learn, salt: int) -> list[LogShares]:
+    """Return what is said of each run by what was learned from the other folds."""
+    examples = [one.example for one in runs]
+    said: dict[int, LogShares] = {}
+    for held in split_kin([example.kin for example in examples], FOLDS, salt):
+        judge = learn([example for place, example in enumerate(examples) if place not in held])
+        said.update({place: judge(examples[place]) for place in held})
+    return [said[place] for place in range(len(runs))]
+
+
+def of_shares(runs: Sequence[Labelled], learn: Learn, salt: int) -> Measured:
+    """Measure a learner on one split."""
+    return _measured(runs, out_of_fold(runs, learn, salt))
+
+
+def of_scores(scores: Sequence[Score]) -> Measured:
+    """Measure scored verdicts."""
+    pairs = [(s.confidence, s.step_right) for s in scores if s.confidence is not None]
+    return Measured(
+        step=100 * statistics.fmean(s.step_right for s in scores),
+        agent=100 * statistics.fmean(s.agent_right for s in scores),
+        top3=100 * statistics.fmean(s.in_top_three for s in scores),
+        ece=calibration_error(pairs) or 0.0,
+        if_calibrated=error_if_calibrated(pairs) or 0.0,
+    )
+
+
+def _trained(candidates: Sequence[Candidate]) -> Learn:
+    return lambda examples: _judge(train(examples, candidates=candidates))
+
+
+def _luckiest(examples: Sequence[Example]) -> Callable[[Example], LogShares]:
+    told = train(examples).card["candidates"]
+    best = min(CANDIDATES, key=lambda one: float(told[one.name]))
+    return _judge(train(examples, candidates=[best]))
+
+
+def _judge(ranker: Ranker) -> Callable[[Example], LogShares]:
+    return lambda example: ranker.rank(example.table)
+
+
+def _boosted(examples: Sequence[Example]) -> Callable[[Example], LogShares]:
+    """Histogram gradient boosting, small steps and shallow trees for few labels, and the signals."""
+    numpy, ensemble = library("numpy"), library("sklearn.ensemble")
+    records = count_records(examples)
+    rows = [step_rows(one.table, records, own=one.agent) for one in examples]
+    is_right = [place == one.step for one in examples for place in range(len(one.table.rows))]
+    model = ensemble.HistGradientBoostingClassifier(
+        max_iter=60,
+        learning_rate=0.05,
+        max_depth=3,
+        min_samples_leaf=5,
+        l2_regularization=5.0,
+        early_stopping=False,
+        random_state=0,
+    ).fit(numpy.vstack(rows), is_right)
+
+    def judge(example: Example) -> LogShares:
+        own = step_rows(example.table, records)
+        boosted = log_softmax([float(x) for x in model.decision_function(numpy.asarray(own))])
+        return pool([Opinion(shares=boosted, weight=0.5), Opinion(shares=signal_shares(own), weight=0.5)])
+
+    return judge
+
+
+def _curved(runs: Sequence[Labelled], salt: int) -> Measured:
+    """Calibrate each fold by an isotonic curve fitted to the verdicts on the others."""
+    shares = out_of_fold(runs, _trained(CANDIDATES), salt)
+    steps = [one.example.step for one in runs]
+    mended = list(shares)
+    for held in split_kin([one.example.kin for one in runs], FOLDS, salt + 1):
+        rest = [place for place in range(len(runs)) if place not in held]
+        curve = calibrate([shares[i] for i in rest], [steps[i] for i in rest], fit_curve, enough=1)
+        forced = curve if curve.curve else replace(curve, curve=fit_curve(*_stated(shares, steps, rest)))
+        mended = [forced.apply(share) if place in held else share for place, share in enumerate(mended)]
+    return _measured(runs, mended)
+
+
+def _stated(
+    shares: Sequence[LogShares], steps: Sequence[int], places: Sequence[int]
+) -> tuple[list[float], list[bool]]:
+    said = [(math.exp(share), i == steps[place]) for place in places for i, share in enumerate(shares[place])]
+    return [share for share, _ in said], [right for _, right in said]
+
+
+def _measured(runs: Sequence[Labelled], shares: Sequence[LogShares]) -> Measured:
+    judged = list(zip(runs, shares, strict=True))
+    pairs = [(math.exp(max(share)), _order(share)[0] == one.example.step) for one, share in judged]
+    return Measured(
+        step=100 * statistics.fmean(right for _, right in pairs),
+        agent=100
+        * statistics.fmean(normalise(_labelled(one)) == _agent_of_step(one, s) for one, s in judged),
+        top3=100 * statistics.fmean(one.example.step in _order(share)[:3] for one, share in judged),
+        ece=calibration_error(pairs) or 0.0,
+        if_calibrated=error_if_calibrated(pairs) or 0.0,
+    )
+
+
+def _order(shares: LogShares) -> list[int]:
+    return sorted(range(len(shares)), key=lambda place: (-shares[place], place))
+
+
+def _agent_of_step(one: Labelled, shares: LogShares) -> str:
+    return one.example.table.agents[_order(shares)[0]]
+
+
+def _agent_of_mass(one: Labelled, shares: LogShares) -> str:
+    masses = agent_masses(shares, one.example.table.agents)
+    return max(masses, key=masses.__getitem__)
+
+
+def _labelled(one: Labelled) -> str:
+    assert one.run.label is not None
+    assert one.run.label.agent is not None
+    return one.run.label.agent
+
+
+def _holds(wanted: float, answers: Sequence[bool]) -> bool:
+    interval = wilson(sum(answers), len(answers))
+    return interval.low <= wanted <= interval.high
+
+
+def _head(name: str) -> Iterator[str]:
+    yield f"| {name} | step % | agent % | step in top 3 % | ECE (if calibrated) |"
+    yield "|---|---|---|---|---|"
+
+
+def _row(name: str, found: Sequence[Measured]) -> str:
+    shares = [_spread([getattr(one, key) for one in found]) for key in ("step", "agent", "top3")]
+    error, ideal = (statistics.fmean(getattr(one, key) for one in found) for key in ("ece", "if_calibrated"))
+    return f"| {name} | {' | '.join(shares)} | {error:.3f} ({ideal:.3f}) |"
+
+
+def _spread(values: Sequence[Any]) -> str:
+    mean = f"{statistics.fmean(values):.1f}"
+    return mean if len(values) == 1 else f"{mean} ({min(values):.1f} to {max(values):.1f})"
+
+
+TABLES: Mapping[str, Callable[[Sequence[Labelled], int], list[str]]] = {
+    "splits": splits_table,
+    "precision": precision_table,
+    "curve": curve_table,
+    "alternatives": alternatives_table,
+    "bounds": bounds_table,
+}
+
+
+if __name__ == "__main__":
+    main()
