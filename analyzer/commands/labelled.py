@@ -17,11 +17,13 @@ from analyzer.folds import history_key
 from analyzer.label_store import LabelStore
 from analyzer.labelling import Lessons, lessons
 from analyzer.labels import Label
+from analyzer.training import FEWEST
 from analyzer.validation import CURVE, Labelled
 from collector_processor.otlp import Tenant
 
-FEWEST: Final = CURVE[0]
+_FEWEST_OF_A_STORE: Final = CURVE[0]
 """Different runs: the fewest that the learning curve has a figure for."""
+_SAY_MORE: Final = ": say more of them with `blamespan label RUN --step N` or `blamespan confirm RUN`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,12 @@ class Source:
 
     runs: Sequence[Conversation]
     source: Mapping[str, Any]
+    place: str
+    """Where they are from, for people."""
+    fewest: int
+    """Different runs that it takes."""
+    remedy: str = ""
+    """What to do where there are fewer."""
 
 
 def read_files(paths: Sequence[Path]) -> Source:
@@ -44,7 +52,9 @@ def read_files(paths: Sequence[Path]) -> Source:
         if not path.exists():
             raise WrongUsage(f"{path}: no such file or folder")
         runs += read_dataset(path)
-    return Source(runs=runs, source={"kind": "files", "files": [path.name for path in paths], "n": len(runs)})
+    names = [path.name for path in paths]
+    source = {"kind": "files", "files": names, "n": len(runs)}
+    return Source(runs=runs, source=source, place=", ".join(names), fewest=FEWEST)
 
 
 def read_store(data_dir: Path | None, tenant: str | None) -> Source:
@@ -59,20 +69,26 @@ def read_store(data_dir: Path | None, tenant: str | None) -> Source:
         found = lessons(labels.labelled(owner))
     for why, count in sorted(found.left_out.items()):
         complain(f"{count} of the labels teach nothing: {why}")
-    return Source(runs=found.runs, source=_origin(found, owner))
+    return Source(
+        runs=found.runs,
+        source=_origin(found, owner),
+        place="the store",
+        fewest=_FEWEST_OF_A_STORE,
+        remedy=_SAY_MORE,
+    )
 
 
-def require_enough(labelled: Sequence[Labelled]) -> None:
+def require_enough(labelled: Sequence[Labelled], source: Source) -> None:
     """Refuse to train on next to nothing.
 
     Raises:
-        CommandFailed: there are fewer different runs than ``FEWEST``.
+        CommandFailed: there are too few different runs.
     """
     different = len({history_key(one.run.trajectory) for one in labelled})
-    if different < FEWEST:
+    if different < source.fewest:
         raise CommandFailed(
-            f"the store has {different} different runs with a label to learn from, expected {FEWEST} or more:"
-            " say more of them with `blamespan label RUN --step N` or `blamespan confirm RUN`"
+            f"{source.place} has {different} different runs with a label to learn from, expected"
+            f" {source.fewest} or more{source.remedy}"
         )
 
 

@@ -72,8 +72,7 @@ def train(
             f"{len(labels.runs) - len(labelled)} runs left out: no label with an agent and a step of theirs,"
             " or a second label of a conversation that is in already"
         )
-    if not datasets:
-        require_enough(labelled)
+    require_enough(labelled, labels)
     ranker = certify(
         labelled,
         date=date or datetime.now(tz=UTC).date().isoformat(),
