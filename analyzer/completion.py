@@ -26,6 +26,7 @@ from opentelemetry import context
 
 from analyzer.errors import ModelError, ModelFailure
 from analyzer.method import Prompt, Reply
+from collector_processor.redaction import redact
 from semconv.markers import OWN_CALL_TRACE_PREFIX
 
 LONGEST_REPLY: Final = 1_000_000
@@ -53,6 +54,10 @@ _RETRYABLE: Final = frozenset(
 _DENIED_STATUS: Final = frozenset({401, 402, 403, 404})
 _LAYERS: Final = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Timeout): |\w+Exception - )+")
 """What litellm wraps around a provider's words."""
+
+_KEY_NAMES: Final = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS")
+"""Ends of the names of variables that litellm and its providers take secrets from."""
+_SHORTEST_KEY: Final = 8
 
 logger = logging.getLogger(__name__)
 
@@ -251,12 +256,20 @@ def _reply(response: Any) -> Reply:
 def _translated(error: Exception, timeout_s: float) -> ModelError:
     """Our error for one of litellm's, which carry a status, a response, both or neither."""
     kind = _kind(error, getattr(error, "status_code", None))
-    message = _LAYERS.sub("", " ".join(str(error).split()))[:300]
+    message = _without_keys(_LAYERS.sub("", " ".join(str(error).split())))[:300]
     if kind is ModelFailure.TIMEOUT:
         message = f"no reply within {timeout_s:g} s"
     retryable = kind in _RETRYABLE
     after = _retry_after(error) if retryable else None
     return ModelError(message, kind=kind, retryable=retryable, retry_after_s=after)
+
+
+def _without_keys(message: str) -> str:
+    """Providers quote what they refuse, keys among it; the message ends in logs, verdicts and pages."""
+    for name, value in os.environ.items():
+        if name.endswith(_KEY_NAMES) and len(value) >= _SHORTEST_KEY:
+            message = message.replace(value, "[key]")
+    return redact(message)
 
 
 def _kind(error: Exception, status: int | None) -> ModelFailure:

@@ -165,7 +165,7 @@ class _Service:
             own = own_listener(destination.endpoint, listeners)
             if own is not None:
                 raise SettingsError(
-                    f"the endpoint for {signal.value}, {destination.endpoint}, is our own listener {own}:"
+                    f"the endpoint for {signal.value}, {destination.shown}, is our own listener {own}:"
                     " spans would go round in circles; set BLAMESPAN_FORWARD_ENDPOINT to the backend"
                 )
 

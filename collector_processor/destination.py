@@ -13,6 +13,9 @@ from collector_processor.otlp import HOP_HEADER, CollectorError, Tenant, tenant_
 GRPC_MAX_BYTES: Final = 4 << 20
 """What a gRPC server takes unless told otherwise: gRPC's own default, which OTLP backends keep."""
 
+_SHORTEST_SECRET: Final = 6
+"""Shorter header values are flags and numbers; to hide them would garble the words around."""
+
 HTTP_MAX_BYTES: Final = 20 << 20
 """What the Collector's HTTP receiver takes unless told otherwise."""
 
@@ -39,8 +42,8 @@ class DestinationError(CollectorError):
 class Destination:
     """One backend's OTLP endpoint."""
 
-    endpoint: str
-    """A URL, http or https; https means TLS."""
+    endpoint: str = field(repr=False)
+    """A URL, http or https; https means TLS. A signal's own may hold a key: show ``shown``."""
     protocol: Protocol = Protocol.GRPC
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Sent with every request; credentials are among them."""
@@ -57,6 +60,27 @@ class Destination:
     """The largest request the backend takes, before compression."""
     is_exact: bool = False
     """HTTP only: the URL is one signal's own and used as it stands, without ``/v1/…``."""
+
+    @property
+    def shown(self) -> str:
+        """The endpoint as people and logs may see it: some backends want a key in its query."""
+        place, query, _ = self.endpoint.partition("?")
+        return f"{place}?…" if query else place
+
+    def hide(self, text: str) -> str:
+        """Return a backend's words without our credentials: some quote what they refuse."""
+        for value in self.headers.values():
+            for secret in (value, value.rpartition(" ")[2]):  # "Bearer …" may be quoted without its scheme
+                if len(secret) >= _SHORTEST_SECRET:
+                    text = _without(text.replace(secret, "[hidden]"), secret)
+        return text
+
+
+def _without(text: str, secret: str) -> str:
+    """Cut the beginning of a secret off the end of a text that was shortened in the middle of it."""
+    ends = (size for size in range(len(secret) - 1, 3, -1) if text.endswith(secret[:size]))
+    size = next(ends, 0)
+    return text[:-size] + "[hidden]" if size else text
 
 
 def outgoing_headers(

@@ -352,7 +352,8 @@ def checked_url(url: str) -> str:
     if "@" in rest.partition("/")[0]:
         raise ValueError("endpoint: a user or password in the URL is not used; send a header instead")
     if scheme not in {"http", "https"} or not rest.strip("/") or not _has_sound_port(full):
-        raise ValueError(f"endpoint {url!r}: expected http://host:port or https://host:port")
+        shown = url.partition("?")[0]
+        raise ValueError(f"endpoint {shown!r}: expected http://host:port or https://host:port")
     return full.rstrip("/")
 
 

@@ -178,7 +178,7 @@ async def _backends(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _backend(settings: Settings, signal: Signal, destination: Destination) -> Finding:
-    check, where = f"backend {signal.value}", f"{destination.endpoint} ({destination.protocol.value})"
+    check, where = f"backend {signal.value}", f"{destination.shown} ({destination.protocol.value})"
     own = own_listener(destination.endpoint, settings.listeners)
     if own is not None:
         mend = "set BLAMESPAN_FORWARD_ENDPOINT to the backend; the shell's OTEL_ variables point agents at us"

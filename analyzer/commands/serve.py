@@ -73,7 +73,7 @@ def _stop(stopped: asyncio.Event) -> None:
 
 def _announce(running: Running, settings: Settings, output: OutputFormat) -> None:
     """Say where it listens: ports given as 0 are known only now."""
-    backends = {name.value: destination.endpoint for name, destination in settings.endpoints.items()}
+    backends = {name.value: destination.shown for name, destination in settings.endpoints.items()}
     if output is OutputFormat.JSON:
         print_json(
             {

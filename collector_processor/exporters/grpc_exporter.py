@@ -16,7 +16,7 @@ from collector_processor.destination import (
     DestinationError,
     outgoing_headers,
 )
-from collector_processor.exporters.outcomes import GrpcFailure, delivered, grpc_outcome
+from collector_processor.exporters.outcomes import GrpcFailure, delivered, grpc_outcome, hidden
 from collector_processor.exporters.trust import open_tls
 from collector_processor.exporters.untraced import untraced
 from collector_processor.otlp import SendOutcome, Signal, Tenant
@@ -63,8 +63,8 @@ class GrpcExporter:
                     body, timeout=self._destination.timeout_s, metadata=tuple(headers.items())
                 )
         except grpc.aio.AioRpcError as error:
-            return grpc_outcome(_failure(error))
-        return delivered(read_success(signal, answer))
+            return hidden(grpc_outcome(_failure(error)), self._destination.hide)
+        return hidden(delivered(read_success(signal, answer)), self._destination.hide)
 
     async def close(self) -> None:
         """Release the connection; what is under way ends as cancelled."""
@@ -96,7 +96,7 @@ def _calls(channel: grpc.aio.Channel) -> Mapping[Signal, Any]:
 
 
 def _url(destination: Destination) -> SplitResult:
-    expected = f"endpoint {destination.endpoint!r}: expected http://host:port or https://host:port"
+    expected = f"endpoint {destination.shown!r}: expected http://host:port or https://host:port"
     try:
         url = urlsplit(destination.endpoint)
     except ValueError as error:

@@ -18,7 +18,7 @@ from collector_processor.destination import (
     DestinationError,
     outgoing_headers,
 )
-from collector_processor.exporters.outcomes import HttpAnswer, http_outcome
+from collector_processor.exporters.outcomes import HttpAnswer, hidden, http_outcome
 from collector_processor.exporters.trust import open_tls
 from collector_processor.exporters.untraced import untraced
 from collector_processor.otlp import SendOutcome, Signal, Tenant, TryLater
@@ -81,7 +81,7 @@ class HttpExporter:
             return TryLater(reason=f"no answer within {self._destination.timeout_s:g} s")
         except (aiohttp.ClientError, OSError) as error:
             return TryLater(reason=f"{type(error).__name__}: {error}"[:200])
-        return http_outcome(signal, answer, self._clock())
+        return hidden(http_outcome(signal, answer, self._clock()), self._destination.hide)
 
     async def close(self) -> None:
         """Release the connections."""
@@ -125,7 +125,7 @@ def _url(destination: Destination, signal: Signal) -> URL:
     try:
         url = URL(text)
     except ValueError as error:
-        raise DestinationError(f"endpoint {destination.endpoint!r}: {error}") from error
+        raise DestinationError(f"endpoint {destination.shown!r}: {error}") from error
     if url.scheme not in {"http", "https"} or not url.host:
-        raise DestinationError(f"endpoint {destination.endpoint!r}: expected http://… or https://…")
+        raise DestinationError(f"endpoint {destination.shown!r}: expected http://… or https://…")
     return url

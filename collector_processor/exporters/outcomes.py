@@ -7,8 +7,8 @@ servers also say it of a message "larger than max", which bisecting mends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -120,6 +120,13 @@ def read_retry_after(header: str, now: float) -> float | None:
     # A date without a zone is in GMT: every HTTP date is.
     zoned = date if date.tzinfo else date.replace(tzinfo=UTC)
     return max(0.0, zoned.timestamp() - now)
+
+
+def hidden(outcome: SendOutcome, hide: Callable[[str], str]) -> SendOutcome:
+    """Return the outcome with ``hide`` applied to the backend's words."""
+    if isinstance(outcome, Delivered):
+        return replace(outcome, message=hide(outcome.message)) if outcome.message else outcome
+    return replace(outcome, reason=hide(outcome.reason))
 
 
 def _brief(text: str) -> str:
