@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from itertools import islice
+from json.encoder import encode_basestring
 from typing import Any, Final, TypeVar
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ _MAX_MEDIA: Final = 1_024
 _MAX_ROLE: Final = 64
 _MAX_ITEMS: Final = 32
 """Fields of such a part; upstream's largest has six."""
+_PLAIN_KEYS: Final = frozenset({"role", "content"})
 _MESSAGE_KEYS: Final = frozenset({"role", "parts", "content", "tool_calls", "tool_call_id"})
 _MAX_COUNT: Final = 2**63 - 1
 """OTLP integers have 64 bits; one that does not fit would make the exporter fail."""
@@ -47,12 +49,12 @@ class ContentCapture(StrEnum):
     @property
     def on_spans(self) -> bool:
         """Whether content goes into span attributes."""
-        return self in (ContentCapture.SPAN_ONLY, ContentCapture.SPAN_AND_EVENT)
+        return self is ContentCapture.SPAN_ONLY or self is ContentCapture.SPAN_AND_EVENT
 
     @property
     def in_events(self) -> bool:
         """Whether content goes into log events."""
-        return self in (ContentCapture.EVENT_ONLY, ContentCapture.SPAN_AND_EVENT)
+        return self is ContentCapture.EVENT_ONLY or self is ContentCapture.SPAN_AND_EVENT
 
 
 def capture_mode(wish: str | None = None) -> ContentCapture:
@@ -125,9 +127,17 @@ def contained(render: Callable[[], T], otherwise: Callable[[], T]) -> T:
 
 
 def _messages(value: object, role: str) -> str:
-    several = isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
-    messages: Sequence[object] = value if several and isinstance(value, Sequence) else [value]
-    encoded = [_clean(_JSON.encode(_message(message, role))) for message in messages]
+    messages: Sequence[object]
+    if (
+        type(value) is list
+    ):  # the usual case is spared the care, here and below: this runs in others' processes
+        messages = value
+    else:
+        several = isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
+        messages = value if several and isinstance(value, Sequence) else [value]
+    encoded = [
+        _clean(_plain_text(message, role) or _JSON.encode(_message(message, role))) for message in messages
+    ]
     excess = sum(map(len, encoded)) - MAX_MESSAGES
     left_out = 0
     while excess > 0 and len(encoded) - left_out > 2:
@@ -137,6 +147,20 @@ def _messages(value: object, role: str) -> str:
         gap = {"role": "system", "parts": [_text_part(f"[{left_out} messages left out]")]}
         encoded[1 : 1 + left_out] = [_JSON.encode(gap)]
     return f"[{','.join(encoded)}]"
+
+
+def _plain_text(value: object, role: str) -> str:
+    """Return the most frequent message, a text and who says it, encoded; empty for any other."""
+    text: object = value
+    if type(value) is dict:
+        if value.keys() != _PLAIN_KEYS:
+            return ""
+        text, role = value["content"], value["role"]
+    if type(text) is not str or type(role) is not str or not text:
+        return ""
+    quoted = encode_basestring(text if len(text) <= MAX_TEXT else _cut(text, MAX_TEXT))
+    said_by = encode_basestring(role[:_MAX_ROLE])
+    return f'{{"role": {said_by}, "parts": [{{"type": "text", "content": {quoted}}}]}}'
 
 
 def _message(value: object, role: str) -> Message:

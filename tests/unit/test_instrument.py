@@ -6,12 +6,15 @@ import asyncio
 import inspect
 import json
 import threading
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, assert_type
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from opentelemetry import context as otel_context
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
@@ -22,7 +25,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
 from semconv import attributes as names
-from semconv.emit.content import CAPTURE_VARIABLE, MAX_MESSAGES, MAX_TEXT
+from semconv.emit.content import CAPTURE_VARIABLE, MAX_MESSAGES, MAX_TEXT, messages_of
 from semconv.instrument import (
     ContentCapture,
     Operation,
@@ -1066,3 +1069,16 @@ def test_of_too_many_messages_the_first_and_the_last_are_kept(recorder: Recorder
     left_out = 1_000 - (len(kept) - 1)
     assert kept[1]["parts"][0]["content"] == f"[{left_out} messages left out]"
     assert texts[2:] == [str(number) for number in range(1 + left_out, 1_000)]
+
+
+@given(st.text(max_size=200), st.sampled_from(["user", "assistant", "x" * 100]))
+def test_the_quick_way_to_write_a_message_writes_the_same_as_the_careful_one(text: str, role: str) -> None:
+    plain = {"role": role, "content": text}
+    careful = OrderedDict(plain)  # any mapping but a plain dictionary takes the careful way
+    assert messages_of([plain], "user") == messages_of([careful], "user")
+
+
+def test_the_quick_way_cuts_a_long_text_too() -> None:
+    plain = {"role": "user", "content": "x" * 100_000}
+    assert messages_of([plain], "user") == messages_of([OrderedDict(plain)], "user")
+    assert len(messages_of([plain], "user")) < 40_000
