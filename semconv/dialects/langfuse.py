@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from semconv.dialects.action import Action, ActionKind, Dialect
+from semconv.dialects.function_names import function_agent
 from semconv.dialects.langgraph import NAMELESS_GRAPHS, Found, graph_agent, prefixed
 from semconv.dialects.observations import Observation, action_of
 from semconv.dialects.reading import mapping, structured, text
@@ -43,13 +44,14 @@ _KINDS: Final[Mapping[str, ActionKind]] = {
     "evaluator": ActionKind.EVALUATION,
 }
 """Types of observation; any other (span, chain, embedding, event) is a container."""
+_LEAVES: Final = frozenset({ActionKind.LLM, ActionKind.TOOL})
 _TOOL_MESSAGE: Final = '{"role": "tool", "content": {"type": "function"'
 _metadata: Final = prefixed(METADATA)
 
 
 def read_langfuse(span: Span, surroundings: Surroundings) -> Action | None:
     """Read an observation."""
-    if span.scope.name != SCOPE and OBSERVATION_TYPE not in span.attributes:
+    if not _is_observation(span):
         return None
     kind = _kind_of(span, surroundings)
     failed = span.attributes.get(LEVEL) == "ERROR"
@@ -94,7 +96,17 @@ def _agent_of(span: Span, kind: ActionKind, surroundings: Surroundings) -> Found
     found = graph_agent(span, surroundings, _metadata)
     if found.name is None and kind is ActionKind.AGENT and span.name not in NAMELESS_GRAPHS:
         return Found(span.name, AgentSource.SPAN_NAME)
+    if found.name is None and kind in _LEAVES:
+        return function_agent(span, surroundings, is_traced=_is_observation, is_agent=_is_agents)
     return found
+
+
+def _is_observation(span: Span) -> bool:
+    return span.scope.name == SCOPE or OBSERVATION_TYPE in span.attributes
+
+
+def _is_agents(span: Span) -> bool:
+    return span.attributes.get(OBSERVATION_TYPE) == "agent"
 
 
 LANGFUSE: Final = Dialect(

@@ -13,9 +13,10 @@ from typing import Final
 
 from semconv.attributes import GEN_AI_TOOL_CALL_ID, GEN_AI_TOOL_NAME
 from semconv.dialects.action import Action, ActionKind, Dialect
+from semconv.dialects.function_names import function_agent
 from semconv.dialects.langgraph import Found, graph_agent, prefixed
 from semconv.dialects.observations import Observation, action_of, handoff_of
-from semconv.dialects.reading import mapping, text
+from semconv.dialects.reading import error_of, mapping, text
 from semconv.dialects.support import Support, gives, partly
 from semconv.dialects.surroundings import Surroundings
 from semconv.model import AgentSource, AttributeValue, Span
@@ -26,6 +27,7 @@ SCOPE: Final = "langsmith"
 SPAN_KIND: Final = "langsmith.span.kind"
 METADATA: Final = "langsmith.metadata."
 INTEGRATION: Final = "langsmith.metadata.ls_integration"
+OPENAI_TRACE: Final = "langsmith.metadata.openai_trace_id"
 PROMPT: Final = "gen_ai.prompt"
 COMPLETION: Final = "gen_ai.completion"
 
@@ -36,6 +38,7 @@ _KINDS: Final[Mapping[str, ActionKind]] = {
     "agent": ActionKind.AGENT,
 }
 """Run types by name; any other (chain, prompt, parser, embedding) is a container."""
+_LEAVES: Final = frozenset({ActionKind.LLM, ActionKind.TOOL})
 _OPENAI_AGENTS: Final = "openai-agents-sdk"
 _HANDOFF: Final = "Handoff"
 _UNNAMED: Final = frozenset({"Span", "Response", "Generation", _HANDOFF})
@@ -45,7 +48,7 @@ _metadata: Final = prefixed(METADATA)
 
 def read_langsmith(span: Span, surroundings: Surroundings) -> Action | None:
     """Read a span that LangSmith exports."""
-    if span.scope.name != SCOPE and SPAN_KIND not in span.attributes:
+    if not _is_run(span):
         return None
     kind = _kind_of(span, surroundings)
     if kind is ActionKind.HANDOFF:
@@ -61,6 +64,7 @@ def read_langsmith(span: Span, surroundings: Surroundings) -> Action | None:
             got=None if got == "{}" else got,
             tool=text(span.attributes, GEN_AI_TOOL_NAME) or "",
             call_id=text(span.attributes, GEN_AI_TOOL_CALL_ID) or "",
+            error=error_of(span).removeprefix("Exception: "),
         ),
     )
 
@@ -75,9 +79,20 @@ def _kind_of(span: Span, surroundings: Surroundings) -> ActionKind:
     kind = _KINDS.get(text(span.attributes, SPAN_KIND) or "", ActionKind.CONTAINER)
     if span.attributes.get(INTEGRATION) == _OPENAI_AGENTS:
         kind = _openai_agents_kind(span, kind, is_inner=above is not None)
+    if kind is ActionKind.CONTAINER and above is None and _is_shell(span, surroundings):
+        return ActionKind.SETUP
     if kind is ActionKind.CONTAINER and (above is None or above.scope.name != span.scope.name):
         return ActionKind.WORKFLOW
     return kind
+
+
+def _is_shell(span: Span, surroundings: Surroundings) -> bool:
+    """Say whether this is the run that openai-agents' own trace stands for.
+
+    It is posted late, and what it should enclose is exported as a trace of its own, complete.
+    """
+    is_theirs = span.attributes.get(INTEGRATION) == _OPENAI_AGENTS and OPENAI_TRACE not in span.attributes
+    return is_theirs and not surroundings.children(span)
 
 
 def _openai_agents_kind(span: Span, kind: ActionKind, *, is_inner: bool) -> ActionKind:
@@ -95,7 +110,18 @@ def _openai_agents_kind(span: Span, kind: ActionKind, *, is_inner: bool) -> Acti
 def _agent_of(span: Span, kind: ActionKind, surroundings: Surroundings) -> Found:
     if kind is ActionKind.AGENT:
         return Found(span.name, AgentSource.SPAN_NAME)
-    return graph_agent(span, surroundings, _metadata)
+    found = graph_agent(span, surroundings, _metadata)
+    if found.name is None and kind in _LEAVES and span.attributes.get(INTEGRATION) != _OPENAI_AGENTS:
+        return function_agent(span, surroundings, is_traced=_is_run, is_agent=_is_agents)
+    return found
+
+
+def _is_run(span: Span) -> bool:
+    return span.scope.name == SCOPE or SPAN_KIND in span.attributes
+
+
+def _is_agents(span: Span) -> bool:
+    return span.attributes.get(SPAN_KIND) == "agent"
 
 
 LANGSMITH: Final = Dialect(

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from semconv.dialects.action import Action, ActionKind, Dialect
+from semconv.dialects.function_names import function_agent
 from semconv.dialects.langgraph import NAMELESS_GRAPHS, Found, graph_agent
 from semconv.dialects.observations import Observation, action_of, handoff_of
 from semconv.dialects.reading import mapping, structured, words
@@ -42,6 +43,7 @@ _KINDS: Final[Mapping[str, ActionKind]] = {
     "WORKFLOW": ActionKind.WORKFLOW,
 }
 """Span types by name; any other (CHAIN, TASK, PARSER, EMBEDDING, MEMORY, UNKNOWN) is a container."""
+_LEAVES: Final = frozenset({ActionKind.LLM, ActionKind.TOOL})
 _METHOD: Final = re.compile(r"^\w+\.\w+$")
 _NUMBERED: Final = re.compile(r"_\d+$")
 """Older versions number spans of one name: ``lookup_1``, ``lookup_2``."""
@@ -49,7 +51,7 @@ _NUMBERED: Final = re.compile(r"_\d+$")
 
 def read_mlflow(span: Span, surroundings: Surroundings) -> Action | None:
     """Read a span with an ``mlflow.spanType``."""
-    if SPAN_TYPE not in span.attributes:
+    if not _is_traced(span):
         return None
     given, got = _value(span, SPAN_INPUTS), _value(span, SPAN_OUTPUTS)
     if isinstance(given, Mapping) and given.keys() == {"from_agent"}:
@@ -96,7 +98,17 @@ def _agent_of(span: Span, kind: ActionKind, surroundings: Surroundings) -> Found
         name = _NUMBERED.sub("", span.name)
         if name not in NAMELESS_GRAPHS and not _METHOD.match(name):
             return Found(name, AgentSource.SPAN_NAME)
+    if found.name is None and kind in _LEAVES:
+        return function_agent(span, surroundings, is_traced=_is_traced, is_agent=_is_agents)
     return found
+
+
+def _is_traced(span: Span) -> bool:
+    return SPAN_TYPE in span.attributes
+
+
+def _is_agents(span: Span) -> bool:
+    return words(_value(span, SPAN_TYPE)) == "AGENT"
 
 
 MLFLOW: Final = Dialect(

@@ -72,7 +72,7 @@ def _about(span: Span, seen: Observation, **more: Any) -> Action:
         agent=seen.agent.name,
         agent_source=seen.agent.source,
         failed=failed,
-        error=complaint or seen.error or (error_of(span) if failed else ""),
+        error=complaint or ((seen.error or error_of(span)) if failed else ""),
         judgements=read_judgements(span),
         redacted=is_redacted(words(seen.given), words(seen.got)),
         **more,
@@ -139,6 +139,8 @@ def arguments_in(value: Any) -> str:
     if isinstance(value, str):
         value = from_repr(value)
     value = _call_arguments(value)
+    if value is None:
+        return ""
     return value if isinstance(value, str) else _json(value)
 
 

@@ -110,12 +110,12 @@ def is_failed(span: Span) -> bool:
 def error_of(span: Span) -> str:
     """Return what went wrong in words: exception, else status message, else ``error.type``.
 
-    Langchain puts the whole traceback into the status message; it is cut off.
+    Langchain and LangSmith put the whole traceback into the message; it is cut off.
     """
     for event in span.events:
         if event.name == EXCEPTION_EVENT:
             kind = (text(event.attributes, EXCEPTION_TYPE) or "").rpartition(".")[2]
-            said = text(event.attributes, EXCEPTION_MESSAGE) or ""
+            said = (text(event.attributes, EXCEPTION_MESSAGE) or "").partition(_TRACEBACK)[0].strip()
             if kind or said:
                 return ": ".join(part for part in (kind, said) if part)
     message = span.status_message.partition(_TRACEBACK)[0].strip()

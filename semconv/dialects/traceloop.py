@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 from semconv.attributes import (
@@ -64,6 +65,7 @@ _KINDS: Final[Mapping[str, ActionKind]] = {
     "handoff": ActionKind.HANDOFF,
     "task": ActionKind.CONTAINER,
 }
+_MAX_ANCESTORS: Final = 64
 _MODEL_REQUESTS: Final = frozenset({"chat", "completion"})
 _FAILED: Final = frozenset({"error", "failed", "failure"})
 _MARKS: Final = ("traceloop.", *(f"{prefix}.0." for prefix in (*PROMPTS, *COMPLETIONS)))
@@ -136,7 +138,11 @@ def _agent_of(span: Span, kind: ActionKind, surroundings: Surroundings) -> Found
     if kind is ActionKind.AGENT:
         own = text(span.attributes, CREW_ROLE, ENTITY_NAME)
         return NOBODY if own is None or own in NAMELESS_GRAPHS else Found(own)
-    return _on_the_path(span)
+    return (
+        NOBODY
+        if any(map(_is_agents, islice(surroundings.ancestors(span), _MAX_ANCESTORS)))
+        else _on_the_path(span)
+    )
 
 
 def _metadata(span: Span) -> Mapping[str, object]:
@@ -148,10 +154,12 @@ def _metadata(span: Span) -> Mapping[str, object]:
     return found
 
 
+def _is_agents(span: Span) -> bool:
+    return span.attributes.get(SPAN_KIND) == "agent"
+
+
 def _on_the_path(span: Span) -> Found:
-    """Return the outermost task around a call of langchain's: in a graph, that is the node."""
-    if span.scope.name != _LANGCHAIN:
-        return NOBODY
+    """Return the outermost task around a call: in a graph the node, else a decorated function."""
     node = (text(span.attributes, ENTITY_PATH) or "").partition(".")[0]
     is_part = node in PLUMBING_NODES or node in NAMELESS_GRAPHS or node.startswith("Runnable")
     return NOBODY if is_part or not node else Found(node, AgentSource.METADATA)

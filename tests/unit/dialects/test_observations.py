@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from semconv.dialects import Action, ActionKind, Surroundings, read_action
-from semconv.model import AgentSource, AttributeValue, Span
+from semconv.model import AgentSource, AttributeValue, Event, Span
 from tests.factories import ordered, outline, span
 
 
@@ -194,7 +194,7 @@ def test_langsmith_calls_agents_and_handoffs_of_openai_agents_chains() -> None:
         openai_agents(3, "chain", "Span", 2),
         openai_agents(4, "chain", "Handoff", 3, '{"from_agent": "clerk", "to_agent": null}'),
     ]
-    assert [read(*spans[:number]).kind for number in (1, 2, 3, 4)] == [
+    assert [read(*spans[number:], *spans[:number]).kind for number in (1, 2, 3, 4)] == [
         ActionKind.WORKFLOW,
         ActionKind.AGENT,
         ActionKind.CONTAINER,
@@ -284,3 +284,41 @@ def test_odd_content_gives_less_and_never_an_exception(odd: str) -> None:
         )
     for template in ("Responses API", "Function", "Handoff", "Agent run"):
         read(logfire(1, template, events=odd, error=odd, input=odd, output=odd, response=odd))
+
+
+def test_the_run_that_openai_agents_trace_stands_for_is_no_run_of_its_own() -> None:
+    shell = openai_agents(1, "chain", "Agent workflow", None)
+    assert read(shell).kind is ActionKind.SETUP
+
+
+def test_a_plain_function_below_the_runs_own_names_who_acted() -> None:
+    trajectory = ordered(
+        langfuse(1, "span", parent=None, name="answer", end=200),
+        langfuse(2, "span", name="clerk", end=90),
+        langfuse(3, "span", parent=2, name="call_model", end=80),
+        langfuse(4, "generation", parent=3, name="chat"),
+        langfuse(5, "tool", name="look_up"),
+    )
+    assert outline(trajectory) == [("clerk", "llm"), ("unknown", "tool")]
+    assert trajectory.steps[0].agent_source is AgentSource.SPAN_NAME
+
+
+def test_a_function_below_an_agent_is_the_agents() -> None:
+    trajectory = ordered(
+        mlflow(1, "CHAIN", parent=None, name="answer", end=200),
+        mlflow(2, "AGENT", name="clerk", end=90),
+        mlflow(3, "CHAIN", parent=2, name="call_model", end=80),
+        mlflow(4, "CHAT_MODEL", parent=3, name="chat"),
+    )
+    assert outline(trajectory) == [("clerk", "llm")]
+
+
+def test_langsmiths_traceback_is_no_part_of_the_error() -> None:
+    raised = Event(
+        name="exception",
+        attributes={
+            "exception.type": "Exception",
+            "exception.message": "TimeoutError('late')Traceback (most recent call last):\n  File",
+        },
+    )
+    assert read(langsmith(1, "tool", error="", events=[raised])).error == "TimeoutError('late')"

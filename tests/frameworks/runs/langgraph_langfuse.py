@@ -1,0 +1,13 @@
+"""langgraph, traced by Langfuse's callback, which sends where ``OTEL_EXPORTER_OTLP_ENDPOINT`` says."""
+
+import os
+
+from langfuse import Langfuse
+from langfuse.langchain import CallbackHandler
+from langgraph_story import answer
+
+langfuse = Langfuse(base_url=os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"])
+try:
+    print(answer(callbacks=[CallbackHandler()]))
+finally:
+    langfuse.shutdown()

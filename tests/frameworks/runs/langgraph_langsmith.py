@@ -1,0 +1,11 @@
+"""langgraph, traced by LangSmith, which exports through OpenTelemetry and to nobody else."""
+
+from langchain_core.tracers.langchain import wait_for_all_tracers
+from langgraph_story import answer
+from telemetry import traces
+
+with traces():
+    try:
+        print(answer())
+    finally:
+        wait_for_all_tracers()
