@@ -20,6 +20,7 @@ from semconv.attributes import GEN_AI_OPERATION_NAME
 from semconv.dialects.action import Action, ActionKind, Dialect
 from semconv.dialects.autogen_messages import (
     CORE_SCOPE,
+    MESSAGE,
     RECIPIENT,
     RUNTIME_SCOPE,
     is_processing,
@@ -45,6 +46,9 @@ _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _OF_A_TEAM: Final = re.compile(rf"^(?P<name>.+)_{_UUID}$")
 """A type that agentchat registers: the participant's or manager's name, and the team's uuid."""
 _DESTINATION: Final = re.compile(r"^autogen process (?P<type>.+?)\.\(")
+_ACK: Final = "autogen ack"
+_NO_MESSAGE: Final = frozenset({"", "No Message", "Message could not be serialized"})
+"""What stands in ``message`` where there is none to show."""
 _SPEAKING: Final = frozenset({"GroupChatAgentResponse", "GroupChatTeamResponse", "GroupChatError"})
 """Message types that end a turn."""
 
@@ -126,7 +130,21 @@ def _read_processing(span: Span, surroundings: Surroundings) -> Action:
     action = replace(action, kind=ActionKind.AGENT, failed=failed, error=error_of(span) if failed else "")
     if of_a_team:
         return _with_turn(action, span, surroundings)
-    return replace(action, input=text(span.attributes, "message") or "")
+    reply = _reply_to(span, surroundings)
+    return replace(action, input=_shown_message(span), output=reply, answer=reply)
+
+
+def _reply_to(span: Span, surroundings: Surroundings) -> str:
+    """Return what an agent of plain core answered: it is with whoever sent the message."""
+    sent = surroundings.parent(span)
+    told = () if sent is None else surroundings.linking(sent)
+    replies = (_shown_message(each) for each in told if each.name.startswith(_ACK))
+    return next(filter(None, replies), "")
+
+
+def _shown_message(span: Span) -> str:
+    message = text(span.attributes, MESSAGE) or ""
+    return "" if message in _NO_MESSAGE else message
 
 
 def _is_turn(span: Span, surroundings: Surroundings) -> bool:

@@ -152,10 +152,16 @@ def test_before_0_7_tools_have_a_scope_of_their_own_and_turns_are_processing() -
     assert outline(read(made, called, answered)) == [("clerk", "llm")]
 
 
-def test_an_agent_of_plain_core_acts_by_receiving() -> None:
+def test_an_agent_of_plain_core_acts_by_receiving_and_its_sender_has_the_reply() -> None:
     made = creates(1, "Order")
-    (step,) = read(made, receives(2, "worker", {"order": 7}, of=made, trace_id=trace_of(1))).steps
-    assert (step.agent, step.input) == ("worker", '{"order": 7}')
+    sent = span(2, name="autogen send worker", scope=RUNTIME, trace_id=trace_of(1), end=900)
+    taken = receives(3, "worker", {"order": 7}, of=made, parent=2, trace_id=trace_of(1))
+    reply = {"message": '{"done": true}'}
+    told = span(4, name="autogen ack", scope=RUNTIME, attributes=reply, links=[_to(sent)])
+    trajectory = read(made, sent, taken, told)
+    (step,) = trajectory.steps
+    assert (step.agent, step.input, step.output) == ("worker", '{"order": 7}', '{"done": true}')
+    assert trajectory.output == '{"done": true}'
 
 
 def test_messages_that_are_no_json_or_of_a_strange_shape_do_no_harm() -> None:
