@@ -19,7 +19,7 @@ from typing import Final
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import SpanKind, Tracer
 
-from semconv.instrument import agent, llm, run, tool
+from semconv.instrument import ContentCapture, agent, llm, run, tool
 
 _QUESTION: Final = "How many days are there from 3 March to 1 May?"
 _ANSWER: Final = "There are 59 days."
@@ -95,7 +95,7 @@ def main() -> None:
     provider = TracerProvider()
     tracer = provider.get_tracer("bare", "1")
     for title, (bare, own, with_content) in PAIRS.items():
-        capture = "SPAN_ONLY" if with_content else "NO_CONTENT"
+        capture = ContentCapture.SPAN_ONLY if with_content else ContentCapture.NO_CONTENT
         with run("r", tracer_provider=provider, capture=capture), agent("counter"):
             rounds = [
                 (_timed(partial(bare, tracer, arguments.spans)), _timed(partial(own, arguments.spans)))

@@ -17,7 +17,7 @@ from collector_processor.encode import encode
 from collector_processor.rebuild import rebuild
 from semconv.model import Step, Trajectory
 from tests.renderings.journey import MAIN, arriving, split
-from tests.renderings.official import OFFICIAL
+from tests.renderings.official import OFFICIAL, STRUCTURED
 from tests.renderings.openinference import OPENINFERENCE
 from tests.renderings.own import OWN
 from tests.renderings.play import Play
@@ -26,7 +26,7 @@ from tests.renderings.spans import Rendering
 from tests.renderings.staging import Line, Stage
 from tests.renderings.traceloop import OLD_TRACELOOP, TRACELOOP
 
-RENDERINGS: Final = (OWN, OFFICIAL, OPENINFERENCE, TRACELOOP, OLD_TRACELOOP)
+RENDERINGS: Final = (OWN, OFFICIAL, STRUCTURED, OPENINFERENCE, TRACELOOP, OLD_TRACELOOP)
 
 
 def lines_of(trajectory: Trajectory) -> list[Line]:

@@ -7,9 +7,10 @@ in the model's answer and its result in the next call's history.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Final
 
-from semconv.model import Span
+from semconv.model import AttributeValue, Span
 from tests.renderings.play import Asked, Delegation, ModelCall, Play, ToolUse, Transfer, Turn
 from tests.renderings.spans import Rendering, Written, spans_of, turns
 from tests.renderings.staging import Scene, Spoken, Stage
@@ -50,8 +51,8 @@ def _write(scene: Scene) -> Written | None:
             return Written(name="chat gpt", kind=3, attributes=_chat(scene))
         case ToolUse(asked=asked, result=result):
             return Written(name=f"execute_tool {asked.tool}", attributes=_tool(asked, result))
-        case Delegation(asked=asked, turn=turn):
-            return Written(name=f"execute_tool {asked.tool}", attributes=_tool(asked, turn.last_words))
+        case Delegation(asked=asked, result=result):
+            return Written(name=f"execute_tool {asked.tool}", attributes=_tool(asked, result))
         case Transfer():
             return None
 
@@ -94,6 +95,17 @@ def _tool(asked: Asked, result: str) -> dict[str, Any]:
     }
 
 
+def structured_spans(stage: Stage) -> list[Span]:
+    """Return the play's spans with messages as structured values, which the conventions prefer to JSON."""
+    return [replace(span, attributes=dict(map(_unquoted, span.attributes.items()))) for span in spans(stage)]
+
+
+def _unquoted(pair: tuple[str, AttributeValue]) -> tuple[str, AttributeValue]:
+    name, value = pair
+    is_quoted = name.endswith((".messages", ".system_instructions"))
+    return name, json.loads(value) if is_quoted and isinstance(value, str) else value
+
+
 OFFICIAL: Final = Rendering(
     name="official",
     # All but the right answer, which the convention has no place for.
@@ -101,3 +113,4 @@ OFFICIAL: Final = Rendering(
     spans=spans,
     turns=turns,
 )
+STRUCTURED: Final = replace(OFFICIAL, name="official, structured", spans=structured_spans)

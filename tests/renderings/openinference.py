@@ -36,8 +36,8 @@ def _write(scene: Scene) -> Written:
             return Written(name="ChatModel", attributes=_llm(scene), events=exception(scene))
         case ToolUse(asked=asked, result=result):
             return Written(name=asked.tool, attributes=_tool(asked, result), events=exception(scene))
-        case Delegation(asked=asked, turn=turn):
-            return Written(name=asked.tool, attributes=_tool(asked, turn.last_words))
+        case Delegation(asked=asked, result=result):
+            return Written(name=asked.tool, attributes=_tool(asked, result))
         case Transfer(asked=asked):
             return Written(name=asked.tool, attributes=_tool(asked, TRANSFERRED))
 

@@ -123,8 +123,8 @@ def _tell(handle: Any, scene: Scene) -> None:
             handle.output(_message(scene.said))
         case ToolUse(result=result) if result:
             handle.result(result)
-        case Delegation(turn=turn):
-            handle.result(turn.last_words)
+        case Delegation(result=result):
+            handle.result(result)
         case _:
             return
 

@@ -44,6 +44,11 @@ class Delegation:
     brief: str
     turn: Turn
 
+    @property
+    def result(self) -> str:
+        """What the caller gets; of a turn that failed, that it did."""
+        return self.turn.last_words or f"agent failed: {self.turn.error}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Together:

@@ -87,11 +87,17 @@ class Author:
         agent = self.draw(st.sampled_from(others))
         rest = [each for each in others if each != agent]
         brief = self.text("brief")
+        turn = self.turn(agent, depth=depth - 1, others=rest)
         return Delegation(
             asked=self.asked(f"ask_{AGENTS.index(agent)}", request=brief),
             brief=brief,
-            turn=self.turn(agent, depth=depth - 1, others=rest),
+            turn=self.failing(turn) if self.draw(st.integers(0, 4)) == 0 else turn,
         )
+
+    def failing(self, turn: Turn) -> Turn:
+        """Return the turn with an error in place of its answer."""
+        error = ModelCall(error=self.draw(_ERRORS))
+        return Turn(agent=turn.agent, instructions=turn.instructions, acts=(*turn.acts[:-1], error))
 
     def _asking(self, *acts: ToolUse | Delegation) -> list[Act]:
         said = self.text("thought") if self.draw(st.booleans()) else ""
@@ -130,9 +136,8 @@ def plays(draw: st.DrawFn) -> Play:
                         briefs=tuple(author.text("brief") for _ in crowd),
                     )
                 )
-    stages.append(author.turn(speaker, depth=2, others=[name for name in names if name != speaker]))
-    if draw(st.booleans()) and draw(st.booleans()):
-        stages[-1] = _crashing(author, stages[-1])
+    last = author.turn(speaker, depth=2, others=[name for name in names if name != speaker])
+    stages.append(author.failing(last) if draw(st.integers(0, 3)) == 0 else last)
     reference = author.text("right") if draw(st.booleans()) else ""
     return Play(name="crew ✈", task=task, stages=tuple(stages), reference=reference)
 
@@ -142,10 +147,3 @@ def _handing_over(author: Author, speaker: str, target: str, names: Sequence[str
     asked = author.asked(transfer_tool(target), reason="yours")
     closing: tuple[Act, ...] = (ModelCall(asks=(asked,)), Transfer(asked=asked, target=target))
     return Turn(agent=turn.agent, instructions=turn.instructions, acts=(*turn.acts[:-1], *closing))
-
-
-def _crashing(author: Author, stage: Turn | SideBySide) -> Turn | SideBySide:
-    if isinstance(stage, SideBySide):
-        return stage
-    error = ModelCall(error=author.draw(_ERRORS))
-    return Turn(agent=stage.agent, instructions=stage.instructions, acts=(*stage.acts[:-1], error))

@@ -199,7 +199,7 @@ class Stage:
 
 
 def _result(act: ToolUse | Delegation) -> Spoken:
-    said = act.turn.last_words if isinstance(act, Delegation) else act.error or act.result
+    said = act.result if isinstance(act, Delegation) else act.error or act.result
     return Spoken("tool", said, answers=act.asked.call_id)
 
 

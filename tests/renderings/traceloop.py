@@ -48,8 +48,8 @@ def _write(scene: Scene, conversation: Callable[[Scene], dict[str, Any]]) -> Wri
             return Written(
                 name=f"{asked.tool}.tool", attributes=_tool(asked, result), events=exception(scene)
             )
-        case Delegation(asked=asked, turn=turn):
-            return Written(name=f"{asked.tool}.tool", attributes=_tool(asked, turn.last_words))
+        case Delegation(asked=asked, result=result):
+            return Written(name=f"{asked.tool}.tool", attributes=_tool(asked, result))
         case Transfer():
             attributes = {"traceloop.span.kind": "handoff", "gen_ai.handoff.from_agent": scene.agent}
             return Written(name=f"{scene.agent} → unknown.handoff", attributes=attributes)
