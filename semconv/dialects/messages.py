@@ -47,6 +47,8 @@ _RESULT_IDS: Final = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "id
 _CONTENT_OFF: Final = frozenset({"type", "part_kind"})
 """All that is left of a part whose content the emitter was told to leave out."""
 _MAX_WRAPPERS: Final = 4
+_PLAIN_KEYS: Final = frozenset({"type", "content"})
+_PLAIN_ROLES: Final = ("user", "assistant", "system")
 
 
 @dataclass(slots=True)
@@ -87,6 +89,8 @@ def message_of(value: Any) -> Message | None:
     if not isinstance(value, dict):
         return None
     if "parts" in value and "role" in value:  # OpenTelemetry's own shape, by far the most frequent
+        if (plain := _plain_text(value)) is not None:
+            return plain
         draft = _Draft()
         for part in items(value["parts"]):
             _read_part(draft, part)
@@ -106,6 +110,18 @@ def message_of(value: Any) -> Message | None:
         role = _role_of(speaker, value)
     name = words(value.get("name") or name or (speaker if speaker != "user" else "") or "")
     return _finish(draft, words(role), name)
+
+
+def _plain_text(value: Mapping[str, Any]) -> Message | None:
+    """Return a message that is one text, as most are; long runs repeat them by the ten thousand."""
+    parts, role = value["parts"], value["role"]
+    if not isinstance(parts, list | tuple) or len(parts) != 1 or role not in _PLAIN_ROLES:
+        return None
+    part = parts[0]
+    if not isinstance(part, dict) or part.keys() != _PLAIN_KEYS or part["type"] != "text":
+        return None
+    said = part["content"]
+    return Message(role=role, text=said, name=words(value.get("name"))) if isinstance(said, str) else None
 
 
 def _finish(draft: _Draft, role: str, name: str) -> Message:
