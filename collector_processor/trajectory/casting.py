@@ -37,7 +37,12 @@ def name_by_messages(stage: Stage, steps: Iterable[Act]) -> None:
 
 
 def name_by_request(steps: Sequence[Act]) -> None:
-    """Give a nameless tool call to the agent whose model call asked for it, by call id, else by name."""
+    """Give a nameless tool call to the agent whose model call asked for it, by call id, else by name.
+
+    So too one whose agent has no model call of its own: a team that runs agents side by side in one
+    context (ADK up to 1.x) has their tools under it.
+    """
+    silent = _without_words(steps)
     asked_by_id: dict[str, Act] = {}
     asked_by_name: dict[str, Act] = {}
     for act in steps:
@@ -45,10 +50,17 @@ def name_by_request(steps: Sequence[Act]) -> None:
             asked_by_name[call.name] = act
             if call.call_id:
                 asked_by_id[call.call_id] = act
-        if act.agent is None and act.action.tool is not None:
+        if act.action.tool is not None and (act.agent is None or act.agent in silent):
             asker = asked_by_id.get(act.action.call_id) or asked_by_name.get(act.action.tool)
             if asker is not None and asker.agent is not None:
                 act.agent, act.agent_source = asker.agent, AgentSource.METADATA
+
+
+def _without_words(steps: Sequence[Act]) -> frozenset[str | None]:
+    """Return the agents that only enclose tools."""
+    speaking = {act.agent for act in steps if act.action.kind in {ActionKind.LLM, ActionKind.AGENT}}
+    inherited = {act.agent for act in steps if act.agent_source is AgentSource.ANCESTOR}
+    return frozenset(inherited - speaking)
 
 
 def name_by_handoff(steps: Sequence[Act], groups: Mapping[int, int]) -> None:

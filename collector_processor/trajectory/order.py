@@ -165,7 +165,8 @@ def _content(act: Act, heard: str, said: str) -> ContentState:
 
 
 def _recovered(step: Step, said: str) -> Step:
-    return replace(step, output=shortened(said), content=ContentState.TRUNCATED)
+    is_cut = step.content is ContentState.DROPPED or shortened(said) is not said
+    return replace(step, output=shortened(said), content=ContentState.TRUNCATED if is_cut else step.content)
 
 
 def _warnings(scene: Stage, steps: Sequence[Step]) -> tuple[str, ...]:

@@ -22,18 +22,22 @@ from semconv.attributes import (
     OPENINFERENCE_SPAN_KIND,
 )
 from semconv.dialects.action import Action, ActionKind, Dialect
-from semconv.dialects.conversation import last_request
+from semconv.dialects.ag2_names import is_bookkeeper, said_by_tools
 from semconv.dialects.judging import read_judgements
 from semconv.dialects.langchain_repr import message_fields
 from semconv.dialects.messages import messages_of
 from semconv.dialects.openinference_agents import agent_name
+from semconv.dialects.openinference_crewai import calls_in, coworker_at_work, crew_task
 from semconv.dialects.openinference_messages import flattened
-from semconv.dialects.otel_genai import KINDS, TOOL_STATUS, conversation_of, instructions_of, is_pseudo_agent
+from semconv.dialects.openinference_support import OPENINFERENCE_SUPPORT
+from semconv.dialects.otel_genai import KINDS, TOOL_STATUS, conversation_of, instructions_of
 from semconv.dialects.payloads import answered, asked, content_of, reported_failure
 from semconv.dialects.reading import below, error_of, is_failed, is_redacted, items, mapping, text, words
+from semconv.dialects.strands import SCOPE as STRANDS_SCOPE
+from semconv.dialects.strands import TEAM_KINDS
 from semconv.dialects.surroundings import Surroundings
-from semconv.dialects.transfers import delegation_target, transfer_target
-from semconv.model import Span
+from semconv.dialects.transfers import delegation_target, is_silent_transfer, transfer_target
+from semconv.model import AgentSource, Span
 
 NAME: Final = "openinference"
 
@@ -48,8 +52,6 @@ DOCUMENTS: Final = "retrieval.documents"
 INPUT_MESSAGES: Final = "llm.input_messages"
 OUTPUT_MESSAGES: Final = "llm.output_messages"
 AG2_RECIPIENT: Final = "ag2.recipient.name"
-CREW_TASKS: Final = "crew_tasks"
-CREW_INPUTS: Final = "crew_inputs"
 
 _ARGUMENTS: Final = (
     "tool_call.function.arguments",  # AG2, whose input is the whole call
@@ -79,8 +81,9 @@ _LISTS: Final = (
 """Flattened lists, and the kind of span that has them."""
 _SCOPES: Final = "openinference.instrumentation."
 _OPENAI_AGENTS: Final = "openinference.instrumentation.openai_agents"
-_STRANDS: Final = "strands.telemetry.tracer"
 _HANDOFF_SPAN: Final = "handoff to "
+_NO_MESSAGE: Final = "None"
+"""The input of AG2's agents in a group chat, which are handed no message but the group's history."""
 
 
 def read_openinference(span: Span, surroundings: Surroundings) -> Action | None:
@@ -118,10 +121,9 @@ def _mended(kind: ActionKind, span: Span) -> ActionKind:
     """
     if kind is ActionKind.LLM and span.attributes.get(GEN_AI_OPERATION_NAME) == "invoke_agent":
         return ActionKind.AGENT
-    if kind is ActionKind.AGENT and (
-        AG2_RECIPIENT in span.attributes
-        or KINDS.get(text(span.attributes, GEN_AI_OPERATION_NAME) or "") is ActionKind.WORKFLOW
-    ):
+    operation = text(span.attributes, GEN_AI_OPERATION_NAME) or ""
+    is_team = operation in TEAM_KINDS or KINDS.get(operation) is ActionKind.WORKFLOW
+    if kind is ActionKind.AGENT and (AG2_RECIPIENT in span.attributes or is_team):
         return ActionKind.WORKFLOW
     return kind
 
@@ -144,7 +146,7 @@ def _about(span: Span, kind: ActionKind, surroundings: Surroundings, **more: Any
         kind=kind,
         agent=found.name,
         agent_source=found.source,
-        pseudo_agent=is_pseudo_agent(found.name),
+        pseudo_agent=is_bookkeeper(found.name),
         failed=failed,
         error=more.pop("error", "") or (error_of(span) if failed else ""),
         judgements=read_judgements(span),
@@ -157,9 +159,10 @@ def _read_llm(span: Span, kind: ActionKind, surroundings: Surroundings) -> Actio
     said = flattened(span, OUTPUT_MESSAGES)
     if not heard and not said:
         heard, said = conversation_of(span)
-    if span.scope.name == _STRANDS:  # files the history's assistant messages as output
+    if span.scope.name == STRANDS_SCOPE:  # files the history's assistant messages as output
         heard, said = (*heard, *said[:-1]), said[-1:]
     given, got = text(span.attributes, INPUT_VALUE) or "", text(span.attributes, OUTPUT_VALUE) or ""
+    said = said or tuple(calls_in(got))
     system = "\n".join(message.text for message in heard if message.role == "system")
     return _about(
         span,
@@ -180,11 +183,14 @@ def _read_tool(span: Span, kind: ActionKind, surroundings: Surroundings) -> Acti
     name = text(span.attributes, TOOL_NAME, GEN_AI_TOOL_NAME) or span.name.removesuffix(".run")
     given = text(span.attributes, *_ARGUMENTS) or ""
     got = text(span.attributes, OUTPUT_VALUE, GEN_AI_TOOL_CALL_RESULT) or _documents(span)
+    coworker = coworker_at_work(span, name, given, got, surroundings)
+    if coworker is not None:
+        return _read_coworker(span, coworker, given, got, surroundings)
     complaint = reported_failure(got)
     target = transfer_target(name, given)
     return _about(
         span,
-        kind if target is None else ActionKind.HANDOFF,
+        ActionKind.HANDOFF if target or is_silent_transfer(name, given) else kind,
         surroundings,
         tool=name,
         target=target or delegation_target(name, given),
@@ -195,6 +201,11 @@ def _read_tool(span: Span, kind: ActionKind, surroundings: Surroundings) -> Acti
         error=complaint,
         redacted=is_redacted(given, got),
     )
+
+
+def _read_coworker(span: Span, role: str, given: str, got: str, surroundings: Surroundings) -> Action:
+    action = _read_top(span, ActionKind.AGENT, surroundings)
+    return replace(action, agent=role, agent_source=AgentSource.METADATA, input=given, output=got)
 
 
 def _documents(span: Span) -> str:
@@ -255,6 +266,8 @@ def _read_agent(span: Span, kind: ActionKind, surroundings: Surroundings) -> Act
     if action.agent is None and span.scope.name == _OPENAI_AGENTS:
         # openai-agents marks its trace as an AGENT too, named after the workflow.
         return replace(action, kind=ActionKind.WORKFLOW)
+    if said_by_tools(text(span.attributes, OUTPUT_VALUE) or ""):
+        return replace(action, output="")  # AG2's user proxies answer with what their tools gave
     if not surroundings.children(span) and "tool_calls" in (text(span.attributes, OUTPUT_VALUE) or ""):
         # AG2's replies have no model call below them; the reply says which tools are asked for.
         said = messages_of(span.attributes[OUTPUT_VALUE])
@@ -265,7 +278,8 @@ def _read_agent(span: Span, kind: ActionKind, surroundings: Surroundings) -> Act
 def _read_top(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
     """Read what encloses a run or an agent's part of it: it has a task and an answer."""
     given, got = text(span.attributes, INPUT_VALUE) or "", text(span.attributes, OUTPUT_VALUE) or ""
-    task, answer = _crew_task(span, got) or asked(given), answered(got)
+    given = "" if given == _NO_MESSAGE else given
+    task, answer = crew_task(span, got) or asked(given), answered(got)
     return _about(
         span,
         kind,
@@ -277,17 +291,6 @@ def _read_top(span: Span, kind: ActionKind, surroundings: Surroundings) -> Actio
         instructions=instructions_of(span),
         redacted=is_redacted(given, got),
     )
-
-
-def _crew_task(span: Span, got: str) -> str:
-    """Return what CrewAI asked: a crew's inputs and tasks, or the prompt in a task's report."""
-    tasks = items(span.attributes.get(CREW_TASKS))
-    if tasks:
-        texts = [asked(span.attributes.get(CREW_INPUTS))]
-        texts.extend(words(mapping(each).get("description")) for each in tasks)
-        return "\n".join(filter(None, texts))
-    report = mapping(got) if '"expected_output"' in got else {}
-    return last_request(messages_of(report.get("messages"))) or words(report.get("description"))
 
 
 def _read_container(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
@@ -309,4 +312,4 @@ _READERS: Final[Mapping[ActionKind, Callable[[Span, ActionKind, Surroundings], A
     ActionKind.CONTAINER: _read_container,
 }
 
-OPENINFERENCE: Final = Dialect(name=NAME, read=read_openinference)
+OPENINFERENCE: Final = Dialect(name=NAME, read=read_openinference, support=OPENINFERENCE_SUPPORT)

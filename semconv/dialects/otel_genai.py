@@ -2,14 +2,14 @@
 
 Source: open-telemetry/semantic-conventions-genai as of November 2026 (all in
 *Development*), seen from ``opentelemetry.instrumentation.genai.*`` 1.3b0.
-Several frameworks (pydantic-ai, AG2, Google ADK, agent-framework) write the
+Several frameworks (Google ADK, agent-framework, AG2) write the
 same with small additions. Content may sit in attributes (JSON or structured),
 in span events (the older ``gen_ai.*.message``) or in joined log events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -29,7 +29,8 @@ from semconv.dialects.action import Action, ActionKind, Dialect, Message
 from semconv.dialects.conversation import body_of, last_answer, last_request
 from semconv.dialects.judging import read_judgements
 from semconv.dialects.messages import message_of, messages_of
-from semconv.dialects.payloads import answered, reported_failure
+from semconv.dialects.otel_genai_support import OTEL_GENAI_SUPPORT
+from semconv.dialects.payloads import reported_failure, unwrapped
 from semconv.dialects.reading import (
     error_of,
     events_of,
@@ -42,7 +43,7 @@ from semconv.dialects.reading import (
     words,
 )
 from semconv.dialects.surroundings import Surroundings
-from semconv.dialects.transfers import delegation_target, transfer_target
+from semconv.dialects.transfers import delegation_target, is_silent_transfer, transfer_target
 from semconv.model import AgentSource, Attributes, Event, Span
 
 NAME: Final = "otel_genai"
@@ -72,15 +73,10 @@ KINDS: Final[Mapping[str, ActionKind]] = {
     "invoke_agent": ActionKind.AGENT,
     "plan": ActionKind.AGENT,
     "invoke_workflow": ActionKind.WORKFLOW,
-    "invoke_swarm": ActionKind.WORKFLOW,
-    "invoke_graph": ActionKind.WORKFLOW,
     "conversation": ActionKind.WORKFLOW,
     "create_agent": ActionKind.SETUP,
 }
 """Operations by name; any other is a container (turns, cycles, embeddings)."""
-
-_PSEUDO_AGENTS: Final = frozenset({"chat_manager"})
-"""AG2's group chat; its other bookkeepers (``_User``, ``_Group_Tool_Executor``) start with an underscore."""
 
 
 def read_otel_genai(span: Span, _: Surroundings) -> Action | None:
@@ -115,17 +111,11 @@ def _about(span: Span, kind: ActionKind, **more: Any) -> Action:
         kind=kind,
         agent=name,
         agent_source=AgentSource.SPAN,
-        pseudo_agent=is_pseudo_agent(name),
         failed=failed,
         error=more.pop("error", "") or (error_of(span) if failed else ""),
         judgements=read_judgements(span),
         **more,
     )
-
-
-def is_pseudo_agent(name: str | None) -> bool:
-    """Say whether ``name`` is the framework's own bookkeeping rather than an agent of the user's."""
-    return name is not None and (name in _PSEUDO_AGENTS or name.startswith("_"))
 
 
 def _read_llm(span: Span) -> Action:
@@ -156,26 +146,16 @@ def _read_tool(span: Span) -> Action:
     target = transfer_target(name, arguments)
     return _about(
         span,
-        ActionKind.TOOL if target is None else ActionKind.HANDOFF,
+        ActionKind.HANDOFF if target or is_silent_transfer(name, arguments) else ActionKind.TOOL,
         tool=name,
         target=target or delegation_target(name, arguments),
         call_id=text(span.attributes, GEN_AI_TOOL_CALL_ID) or "",
         input=arguments,
-        output=_result_text(result),
+        output=unwrapped(result),
         failed=bool(complaint),
         error=complaint,
         redacted=is_redacted(arguments, words(result)),
     )
-
-
-def _result_text(result: Any) -> str:
-    """Return a tool's result, unwrapped: ADK writes ``{"result": …}``, Bedrock ``[{"text": …}]``."""
-    value = structured(result)
-    if isinstance(value, Mapping) and value.keys() <= {"result", "error", "output"}:
-        return words(value.get("result") or value.get("output") or value.get("error"))
-    if isinstance(value, list | tuple) and (message := message_of({"role": "tool", "content": value})):
-        return message.text
-    return words(result)
 
 
 def _read_handoff(span: Span) -> Action:
@@ -189,15 +169,14 @@ def _read_handoff(span: Span) -> Action:
 
 def _read_agent(span: Span, kind: ActionKind) -> Action:
     heard, said = conversation_of(span)
-    result = text(span.attributes, "final_result")  # pydantic-ai
     return _about(
         span,
         kind,
         instructions=instructions_of(span),
         task=last_request(heard),
-        answer=answered(result) if result else _closing_words(said),
+        answer=_closing_words(said),
         input=last_request(heard),
-        output=result or (body_of(said[-1]) if said else ""),
+        output=body_of(said[-1]) if said else "",
         heard=heard,
         said=said,
     )
@@ -211,15 +190,7 @@ def _closing_words(said: Sequence[Message]) -> str:
 
 def instructions_of(span: Span) -> str:
     """Return the system instructions, from attributes or a joined details event."""
-    value = span.attributes.get(GEN_AI_SYSTEM_INSTRUCTIONS)
-    if value is None:
-        value = next(
-            (
-                event.attributes.get(GEN_AI_SYSTEM_INSTRUCTIONS)
-                for event in events_of(span, EVENT_GEN_AI_CLIENT_INFERENCE_OPERATION_DETAILS)
-            ),
-            None,
-        )
+    value = next(filter(None, (source.get(GEN_AI_SYSTEM_INSTRUCTIONS) for source in _details(span))), None)
     parts = items(value)
     if not parts:
         return words(value)
@@ -228,20 +199,22 @@ def instructions_of(span: Span) -> str:
 
 
 def conversation_of(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Return the messages heard and said: from attributes, else the details event, else message events."""
-    for source in (
-        span.attributes,
-        *(_fields(event) for event in events_of(span, EVENT_GEN_AI_CLIENT_INFERENCE_OPERATION_DETAILS)),
-    ):
-        heard, said = (
-            messages_of(source.get(GEN_AI_INPUT_MESSAGES)),
-            messages_of(source.get(GEN_AI_OUTPUT_MESSAGES)),
-        )
-        if not heard and (everything := messages_of(source.get("pydantic_ai.all_messages"))):
-            heard, said = everything[:1], said or everything[-1:]
-        if heard or said:
-            return heard, said
-    return _event_messages(span)
+    """Return the messages heard and said: from attributes, else details events, else message events.
+
+    Details may be told in several events, each with a part of them.
+    """
+    heard: tuple[Message, ...] = ()
+    said: tuple[Message, ...] = ()
+    for source in _details(span):
+        heard = heard or messages_of(source.get(GEN_AI_INPUT_MESSAGES))
+        said = said or messages_of(source.get(GEN_AI_OUTPUT_MESSAGES))
+    return (heard, said) if heard or said else _event_messages(span)
+
+
+def _details(span: Span) -> Iterator[Attributes]:
+    yield span.attributes
+    for event in events_of(span, EVENT_GEN_AI_CLIENT_INFERENCE_OPERATION_DETAILS):
+        yield _fields(event)
 
 
 def _event_messages(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
@@ -274,4 +247,4 @@ def _after_operation(span_name: str) -> str:
     return span_name.partition(" ")[2] or span_name
 
 
-OTEL_GENAI: Final = Dialect(name=NAME, read=read_otel_genai)
+OTEL_GENAI: Final = Dialect(name=NAME, read=read_otel_genai, support=OTEL_GENAI_SUPPORT)

@@ -94,6 +94,16 @@ def _is_message(value: Any) -> bool:
     return "type" in value and isinstance(value.get("data"), Mapping)
 
 
+def unwrapped(result: Any) -> str:
+    """Return a tool's result as text: ADK writes ``{"result": …}``, Bedrock ``[{"text": …}]``."""
+    value = structured(result)
+    if isinstance(value, Mapping) and value.keys() <= {"result", "error", "output"}:
+        return words(value.get("result") or value.get("output") or value.get("error"))
+    if isinstance(value, list | tuple) and (message := message_of({"role": "tool", "content": value})):
+        return message.text
+    return words(result)
+
+
 def reported_failure(value: Any) -> str:
     """Return the error a tool's result reports about itself, or nothing.
 

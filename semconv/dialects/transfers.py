@@ -44,10 +44,19 @@ _COURTESIES: Final = frozenset(
 def transfer_target(tool: str, arguments: Any) -> str | None:
     """Return the agent that takes over when ``tool`` is called; ``None`` for an ordinary tool."""
     name = tool.strip()
-    if name.replace(" ", "_").lower() in _BY_ARGUMENT:
+    if _is_by_argument(name):
         return _named_in(arguments)
     named = _NAMED.match(name)
     return named["agent"] if named else None
+
+
+def is_silent_transfer(tool: str, arguments: Any) -> bool:
+    """Say whether ``tool`` hands over to an agent that it does not tell, since arguments are hidden."""
+    return _is_by_argument(tool.strip()) and not mapping(arguments)
+
+
+def _is_by_argument(name: str) -> bool:
+    return name.replace(" ", "_").lower() in _BY_ARGUMENT
 
 
 def delegation_target(tool: str, arguments: Any) -> str | None:

@@ -1,0 +1,170 @@
+"""Claude Code, as it traces itself (beta).
+
+Source: Claude Code's monitoring documentation, traces (November 2026); not seen from a run of ours.
+Scope ``com.anthropic.claude_code.tracing``; every span names its kind in ``span.type``. A prompt is a
+``claude_code.interaction``; below it stand model calls and tools, below a tool its execution and the
+wait for permission. A tool that spawns a subagent encloses the subagent's model calls and tools; its
+``subagent_type`` stands there with ``OTEL_LOG_TOOL_DETAILS=1``, else the subagent is known by the
+``query_source`` of its model calls. Texts of models (``response.model_output``) are written with
+detailed tracing only; hidden prompts are ``<REDACTED>``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from semconv.dialects.action import Action, ActionKind, Dialect
+from semconv.dialects.langgraph import Found
+from semconv.dialects.reading import (
+    REDACTED,
+    error_of,
+    events_of,
+    is_failed,
+    is_redacted,
+    mapping,
+    text,
+    words,
+)
+from semconv.dialects.surroundings import Surroundings
+from semconv.model import AgentSource, Span
+
+NAME: Final = "claude_code"
+
+SCOPE: Final = "com.anthropic.claude_code"
+SPAN_TYPE: Final = "span.type"
+USER_PROMPT: Final = "user_prompt"
+NEW_CONTEXT: Final = "new_context"
+MODEL_OUTPUT: Final = "response.model_output"
+SYSTEM_PROMPT: Final = "system_prompt_preview"
+TOOL_NAME: Final = "tool_name"
+TOOL_CALL_IDS: Final = ("gen_ai.tool.call.id", "tool_use_id")
+TOOL_INPUT: Final = "tool_input"
+TOOL_DETAILS: Final = ("full_command", "file_path", "skill_name")
+TOOL_OUTPUT_EVENT: Final = "tool.output"
+SUBAGENT_TYPE: Final = "subagent_type"
+QUERY_SOURCE: Final = "query_source"
+SUCCESS: Final = "success"
+ERROR: Final = "error"
+DECISION: Final = "decision"
+
+_PREFIX: Final = "claude_code."
+_MAIN_AGENT: Final = "claude_code"
+"""Its own agent has no name in the spans; only subagents have."""
+_HIDDEN: Final = "<REDACTED>"
+_SUBAGENT_SOURCE: Final = "agent:"
+"""Begins the ``query_source`` of subagents: ``agent:builtin:general-purpose``, ``agent:custom:reviewer``."""
+_OUTPUTS: Final = ("output", "content", "result", "tool_output")
+_INPUTS: Final = ("input", TOOL_INPUT)
+_KINDS: Final[Mapping[str, ActionKind]] = {
+    "interaction": ActionKind.AGENT,
+    "llm_request": ActionKind.LLM,
+    "tool": ActionKind.TOOL,
+}
+"""By ``span.type``; any other is a container (executions, waits, hooks)."""
+
+
+def read_claude_code(span: Span, surroundings: Surroundings) -> Action | None:
+    """Read a span of Claude Code's own tracer."""
+    if not span.scope.name.startswith(SCOPE) and not span.name.startswith(_PREFIX):
+        return None
+    kind = _KINDS.get(
+        text(span.attributes, SPAN_TYPE) or span.name.removeprefix(_PREFIX), ActionKind.CONTAINER
+    )
+    found = _agent(span, surroundings)
+    content = _content(span, kind)
+    error = _error(span, kind, surroundings)
+    return Action(
+        dialect=NAME,
+        kind=kind,
+        agent=found.name,
+        agent_source=found.source,
+        failed=bool(error) or is_failed(span),
+        error=error or (error_of(span) if is_failed(span) else ""),
+        redacted=is_redacted(*(value for value in content.values() if isinstance(value, str))),
+        **content,
+    )
+
+
+def _content(span: Span, kind: ActionKind) -> dict[str, Any]:
+    match kind:
+        case ActionKind.AGENT:
+            prompt = _told(text(span.attributes, USER_PROMPT))
+            return {"task": prompt, "input": prompt}
+        case ActionKind.LLM:
+            return {
+                "input": _told(text(span.attributes, NEW_CONTEXT)),
+                "output": _told(text(span.attributes, MODEL_OUTPUT)),
+                "instructions": _told(text(span.attributes, SYSTEM_PROMPT)),
+            }
+        case ActionKind.TOOL:
+            return _tool_content(span)
+    return {}
+
+
+def _tool_content(span: Span) -> dict[str, Any]:
+    event = next(iter(events_of(span, TOOL_OUTPUT_EVENT)), None)
+    written = event.attributes if event is not None else {}
+    given = text(span.attributes, TOOL_INPUT) or text(written, *_INPUTS)
+    return {
+        "tool": text(span.attributes, TOOL_NAME) or span.name,
+        "call_id": text(span.attributes, *TOOL_CALL_IDS) or "",
+        "target": text(span.attributes, SUBAGENT_TYPE) or text(mapping(given), SUBAGENT_TYPE),
+        "input": _told(given or text(span.attributes, *TOOL_DETAILS)),
+        "output": _told(text(written, *_OUTPUTS)),
+    }
+
+
+def _told(value: str | None) -> str:
+    return REDACTED if value == _HIDDEN else value or ""
+
+
+def _error(span: Span, kind: ActionKind, surroundings: Surroundings) -> str:
+    """Return what went wrong; a tool's span itself always ends without status."""
+    holders = [span]
+    if kind is ActionKind.TOOL:
+        holders += [each for each in surroundings.children(span) if _is_part_of_tool(each)]
+    for holder in holders:
+        if holder.attributes.get(SUCCESS) in {False, "false"}:
+            return words(holder.attributes.get(ERROR)) or error_of(holder) or "unspecified error"
+        if holder.attributes.get(DECISION) == "reject":
+            return "rejected by the user"
+    return ""
+
+
+def _is_part_of_tool(span: Span) -> bool:
+    return _type_of(span).startswith("tool.")
+
+
+def _type_of(span: Span) -> str:
+    return text(span.attributes, SPAN_TYPE) or span.name.removeprefix(_PREFIX)
+
+
+def _agent(span: Span, surroundings: Surroundings) -> Found:
+    """Return whose span this is: the nearest enclosing subagent's, else the main agent's."""
+    own = _subagent_in(span)
+    if own is not None:
+        return Found(own, AgentSource.METADATA)
+    for above in surroundings.ancestors(span):
+        if TOOL_NAME in above.attributes:
+            spawned = _spawned_by(above, surroundings)
+            if spawned is not None:
+                return Found(spawned, AgentSource.METADATA)
+    return Found(_MAIN_AGENT, AgentSource.SPAN_NAME)
+
+
+def _spawned_by(tool: Span, surroundings: Surroundings) -> str | None:
+    named = text(tool.attributes, SUBAGENT_TYPE) or text(
+        mapping(tool.attributes.get(TOOL_INPUT)), SUBAGENT_TYPE
+    )
+    if named is not None:
+        return named
+    return next(filter(None, map(_subagent_in, surroundings.children(tool))), None)
+
+
+def _subagent_in(span: Span) -> str | None:
+    source = text(span.attributes, QUERY_SOURCE) or ""
+    return source.rpartition(":")[2] or None if source.startswith(_SUBAGENT_SOURCE) else None
+
+
+CLAUDE_CODE: Final = Dialect(name=NAME, read=read_claude_code)

@@ -1,0 +1,81 @@
+"""Strands Agents, as its own tracer writes spans.
+
+Source: strands-agents 1.5 to 1.62, ``strands/telemetry/tracer.py`` and ``strands/multiagent``, seen
+from runs of 1.5 and 1.62 (one agent, agents as tools, swarm, graph). The official operations, and
+``execute_event_loop_cycle``, ``invoke_swarm``, ``invoke_graph``. Content stands in span events: by
+default the older message events with Bedrock's content blocks; with
+``OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental`` in several details events a span, each with
+a part of it. ``gen_ai_unredacted_attributes=`` hides content as ``[REDACTED]``.
+
+After a swarm's ``handoff_to_agent`` the loop lets the model speak once more; its words are in the
+swarm's results, and no other agent hears them (``Swarm._build_node_input``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from semconv.attributes import (
+    GEN_AI_INPUT_MESSAGES,
+    GEN_AI_OPERATION_NAME,
+    GEN_AI_OUTPUT_MESSAGES,
+)
+from semconv.dialects.action import Action, ActionKind, Dialect
+from semconv.dialects.otel_genai import KINDS, read_operation
+from semconv.dialects.reading import REDACTED, error_of, text
+from semconv.dialects.surroundings import Surroundings
+from semconv.model import Attributes, Span
+
+NAME: Final = "strands"
+
+SCOPE: Final = "strands.telemetry.tracer"
+OLD_TOOL_STATUS: Final = "tool.status"
+OLD_SYSTEM_PROMPT: Final = "system_prompt"
+
+TEAM_KINDS: Final[Mapping[str, ActionKind]] = {
+    "invoke_swarm": ActionKind.WORKFLOW,
+    "invoke_graph": ActionKind.WORKFLOW,
+}
+_HIDDEN: Final = "[REDACTED]"
+_MESSAGES: Final = frozenset({GEN_AI_INPUT_MESSAGES, GEN_AI_OUTPUT_MESSAGES})
+
+
+def read_strands(span: Span, _: Surroundings) -> Action | None:
+    """Read a span of Strands' own tracer."""
+    if span.scope.name != SCOPE:
+        return None
+    operation = text(span.attributes, GEN_AI_OPERATION_NAME) or ""
+    kind = TEAM_KINDS.get(operation) or KINDS.get(operation, ActionKind.CONTAINER)
+    action = replace(read_operation(_shown(span), kind), dialect=NAME)
+    if kind in {ActionKind.TOOL, ActionKind.HANDOFF} and span.attributes.get(OLD_TOOL_STATUS) == "error":
+        action = replace(action, failed=True, error=action.error or error_of(span) or action.output)
+    prompt = text(span.attributes, OLD_SYSTEM_PROMPT)
+    return replace(action, instructions=prompt) if prompt and not action.instructions else action
+
+
+def _shown(span: Span) -> Span:
+    """Return the span with hidden content told as such."""
+    hides = any(value == _HIDDEN for value in span.attributes.values())
+    if not hides and not any(
+        value == _HIDDEN for event in span.events for value in event.attributes.values()
+    ):
+        return span
+    events = tuple(replace(event, attributes=_told(event.attributes)) for event in span.events)
+    return replace(span, attributes=_told(span.attributes), events=events)
+
+
+def _told(attributes: Attributes) -> dict[str, Any]:
+    return {name: _hidden(name) if value == _HIDDEN else value for name, value in attributes.items()}
+
+
+def _hidden(name: str) -> Any:
+    """Return what stands for hidden content: a message where messages are expected."""
+    if name not in _MESSAGES:
+        return REDACTED
+    role = "user" if name == GEN_AI_INPUT_MESSAGES else "assistant"
+    return ({"role": role, "parts": ({"type": "text", "content": REDACTED},)},)
+
+
+STRANDS: Final = Dialect(name=NAME, read=read_strands)
