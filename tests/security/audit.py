@@ -1,0 +1,76 @@
+"""``python -m tests.security.audit``: known vulnerabilities of the pinned set; with ``--sbom FILE`` its bill of materials.
+
+Needs the dependency group ``audit``. Exit code 1 where a dependency has a known
+vulnerability. Where the advisories cannot be reached, pip-audit says that none were
+found; here it is said that nothing was looked up, and the exit code is 3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+PINNED: Final = Path(__file__).parents[2] / "requirements" / "dev.txt"
+VULNERABLE, UNREACHABLE = 1, 3
+_LONGEST_S: Final = 300
+
+
+def main() -> int:
+    """Audit, and write the bill of materials where one is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sbom", type=Path, metavar="FILE", help="write CycloneDX JSON")
+    parser.add_argument("--only-sbom", action="store_true", help="look nothing up")
+    arguments = parser.parse_args()
+    if arguments.sbom:
+        _write_sbom(arguments.sbom)
+    return 0 if arguments.only_sbom else _audit()
+
+
+def _audit() -> int:
+    command = [_tool("pip-audit"), "--require-hashes", "--disable-pip", "--progress-spinner", "off"]
+    ended = subprocess.run(
+        [*command, "--format", "json", "--requirement", str(PINNED)],
+        capture_output=True, text=True, timeout=_LONGEST_S, check=False,
+    )  # fmt: skip
+    try:
+        found: list[dict[str, Any]] = json.loads(ended.stdout)["dependencies"]
+    except (ValueError, KeyError):
+        sys.stderr.write(f"the advisories cannot be reached: {ended.stderr[-400:].strip()}\n")
+        return UNREACHABLE
+    return report(found)
+
+
+def report(found: list[dict[str, Any]]) -> int:
+    """Print what was found; return the exit code."""
+    looked_up = [one for one in found if "skip_reason" not in one]
+    vulnerable = [one for one in looked_up if one.get("vulns")]
+    for one in vulnerable:
+        ids = ", ".join(vuln["id"] for vuln in one["vulns"])
+        sys.stdout.write(f"{one['name']} {one['version']}: {ids}\n")
+    said = f"{len(looked_up)} of {len(found)} dependencies looked up, {len(vulnerable)} vulnerable"
+    sys.stdout.write(f"{said}\n")
+    if vulnerable:
+        return VULNERABLE
+    return 0 if len(looked_up) == len(found) else UNREACHABLE
+
+
+def _write_sbom(path: Path) -> None:
+    command = [_tool("cyclonedx-py"), "requirements", str(PINNED), "--of", "JSON", "--output-reproducible"]
+    subprocess.run([*command, "--output-file", str(path)], timeout=_LONGEST_S, check=True)
+
+
+def _tool(name: str) -> str:
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise SystemExit(f"{name} is not installed: it is in the dependency group `audit`")
+    return found
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

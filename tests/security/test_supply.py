@@ -1,0 +1,38 @@
+"""What we depend on: pinned with hashes, and an audit that never calls silence a success."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.security.audit import PINNED, UNREACHABLE, VULNERABLE, report
+
+
+def test_every_pinned_dependency_has_hashes() -> None:
+    if not PINNED.is_file():
+        pytest.skip("the pinned set is not beside the tests (a built wheel is tested)")
+    entries = re.split(r"\n(?=[a-z0-9])", PINNED.read_text(encoding="utf-8").strip(), flags=re.IGNORECASE)
+    assert len(entries) > 50
+    for entry in entries:
+        assert re.match(r"[A-Za-z0-9._-]+==[^\s;]+", entry), entry[:60]
+        assert "--hash=sha256:" in entry, entry[:60]
+    assert "://" not in PINNED.read_text(encoding="utf-8")  # no index of somebody's own
+
+
+def _entry(**more: Any) -> dict[str, Any]:
+    return {"name": "a", "version": "1", "vulns": [], **more}
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        ([_entry()], 0),
+        ([_entry(), _entry(vulns=[{"id": "CVE-1"}])], VULNERABLE),
+        ([_entry(), {"name": "b", "skip_reason": "not found"}], UNREACHABLE),
+        ([{"name": "b", "skip_reason": "not found"}], UNREACHABLE),
+    ],
+)
+def test_what_was_not_looked_up_is_not_called_sound(found: list[dict[str, Any]], code: int) -> None:
+    assert report(found) == code
