@@ -138,11 +138,8 @@ def _agent_of(span: Span, kind: ActionKind, surroundings: Surroundings) -> Found
     if kind is ActionKind.AGENT:
         own = text(span.attributes, CREW_ROLE, ENTITY_NAME)
         return NOBODY if own is None or own in NAMELESS_GRAPHS else Found(own)
-    return (
-        NOBODY
-        if any(map(_is_agents, islice(surroundings.ancestors(span), _MAX_ANCESTORS)))
-        else _on_the_path(span)
-    )
+    above = islice(surroundings.ancestors(span), _MAX_ANCESTORS)
+    return NOBODY if any(map(_is_agents, above)) else _on_the_path(span)
 
 
 def _metadata(span: Span) -> Mapping[str, object]:
