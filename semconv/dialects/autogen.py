@@ -21,8 +21,10 @@ from semconv.dialects.action import Action, ActionKind, Dialect
 from semconv.dialects.autogen_messages import (
     CORE_SCOPE,
     MESSAGE,
+    MESSAGE_TYPE,
     RECIPIENT,
     RUNTIME_SCOPE,
+    STARTING,
     is_processing,
     payload_of,
     takes_turns,
@@ -40,7 +42,6 @@ NAME: Final = "autogen"
 OLD_TOOL_SCOPE: Final = "base_tool"
 OLD_TOOL_NAME: Final = "tool_name"
 OLD_TOOL_ARGUMENTS: Final = "tool_args"
-MESSAGE_TYPE: Final = "messaging.message.type"
 
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _OF_A_TEAM: Final = re.compile(rf"^(?P<name>.+)_{_UUID}$")
@@ -49,8 +50,8 @@ _DESTINATION: Final = re.compile(r"^autogen process (?P<type>.+?)\.\(")
 _ACK: Final = "autogen ack"
 _NO_MESSAGE: Final = frozenset({"", "No Message", "Message could not be serialized"})
 """What stands in ``message`` where there is none to show."""
-_SPEAKING: Final = frozenset({"GroupChatAgentResponse", "GroupChatTeamResponse", "GroupChatError"})
-"""Message types that end a turn."""
+_SPEAKING: Final = frozenset({"GroupChatAgentResponse", "GroupChatError"})
+"""Message types that end an agent's turn; a team's response ends what its own agents' turns show."""
 
 
 def read_autogen(span: Span, surroundings: Surroundings) -> Action | None:
@@ -75,6 +76,8 @@ def _read_core(span: Span, surroundings: Surroundings) -> Action | None:
         case ActionKind.AGENT:
             return _with_turn(action, span, surroundings)
         case ActionKind.TOOL | ActionKind.HANDOFF:
+            if _runs_a_team(span, surroundings) and not action.failed:
+                return replace(action, kind=ActionKind.CONTAINER)
             used = talk_in(surroundings).turn(span).tool_use(action.call_id)
             return replace(
                 action,
@@ -85,6 +88,11 @@ def _read_core(span: Span, surroundings: Surroundings) -> Action | None:
             )
         case _:
             return action
+
+
+def _runs_a_team(span: Span, surroundings: Surroundings) -> bool:
+    """Say whether a tool has a team work, in traces of its own."""
+    return any(child.attributes.get(MESSAGE_TYPE) == STARTING for child in surroundings.children(span))
 
 
 def _with_turn(action: Action, span: Span, surroundings: Surroundings) -> Action:

@@ -24,6 +24,8 @@ RUNTIME_SCOPE: Final = "autogen "
 CORE_SCOPE: Final = "autogen-core"
 MESSAGE: Final = "message"
 RECIPIENT: Final = "recipient_agent_type"
+MESSAGE_TYPE: Final = "messaging.message.type"
+STARTING: Final = "GroupChatStart"
 
 _PROCESS: Final = "autogen process "
 _CREATE: Final = "autogen create "
@@ -98,7 +100,7 @@ class Talk:
             parent = surroundings.parent(span)
             inherited = self._speakers.get(key_of(parent)) if parent is not None else None
             self._speakers[key_of(span)] = key_of(span) if takes_turns(span) else inherited
-            if span.name.startswith(_CREATE) and inherited is not None:
+            if is_speech(span) and inherited is not None:
                 self._note(self._turns[inherited], surroundings.linking(span))
             if is_processing(span):
                 received.append(span)
@@ -144,6 +146,11 @@ def talk_in(surroundings: Surroundings) -> Talk:
 def is_processing(span: Span) -> bool:
     """Say whether ``span`` is an agent's receiving a message."""
     return span.scope.name.startswith(RUNTIME_SCOPE) and span.name.startswith(_PROCESS)
+
+
+def is_speech(span: Span) -> bool:
+    """Say whether ``span`` makes a message of whoever is above it; what starts a team is its asker's."""
+    return span.name.startswith(_CREATE) and span.attributes.get(MESSAGE_TYPE) != STARTING
 
 
 def takes_turns(span: Span) -> bool:

@@ -175,3 +175,23 @@ def test_messages_that_are_no_json_or_of_a_strange_shape_do_no_harm() -> None:
             links=[Link(trace_id=made.trace_id, span_id=made.span_id)],
         )
         assert outline(read(turn(2, "clerk"), made, heard)) == [("clerk", "llm")]
+
+
+def test_a_tool_that_has_a_team_work_is_no_step_and_what_it_is_asked_no_answer() -> None:
+    asking = turn(2, "boss")
+    using = tool(3, "team", parent=2, scope="autogen-core", end=180)
+    made = creates(4, "GroupChatStart", parent=3)
+    sent = span(5, name="autogen send Manager", scope=RUNTIME, links=[_to(made)], trace_id=trace_of(1))
+    heard = receives(6, MANAGER, QUESTION, of=made, parent=5, trace_id=trace_of(1))
+    working = agent(7, "clerk", parent=None, scope="autogen-core", trace_id=trace_of(2))
+    trajectory = read(asking, using, made, sent, heard, working)
+    assert outline(trajectory) == [("boss", "llm"), ("clerk", "llm")]
+    assert trajectory.steps[0].output == ""
+
+
+def test_a_team_in_a_team_is_told_by_its_own_agents() -> None:
+    made = creates(1, "GroupChatRequestPublish", trace_id=trace_of(1))
+    called = receives(2, f"inner_{TEAM}", {}, of=made, trace_id=trace_of(2), end=900)
+    answered = creates(4, "GroupChatTeamResponse", parent=2, trace_id=trace_of(2))
+    working = agent(3, "clerk", parent=None, scope="autogen-core", trace_id=trace_of(3))
+    assert outline(read(made, called, answered, working)) == [("clerk", "llm")]
