@@ -112,8 +112,11 @@ class Novelty:
 
 
 def _lost_output(act: Act) -> bool:
+    """Whether what was said is in none of the span's attributes: evicted, or never written."""
     action = act.action
-    return bool(act.span.dropped_attributes) and not (action.said or action.output or action.failed)
+    if action.said or action.output or action.failed or action.redacted:
+        return False
+    return bool(act.span.dropped_attributes) or (action.kind is ActionKind.LLM and bool(action.heard))
 
 
 def _without(messages: Sequence[Message], prints: Sequence[_Print], known: Counter[_Print]) -> list[Message]:
