@@ -1,11 +1,12 @@
 """Which traces are one run, and which parts of a trace are runs of their own.
 
 Traces belong together where a span links to another trace, or, where there are
-no links, where a framework's own id says so (AutoGen's team uuid in
-``gen_ai.agent.id``: a team is asked many times, so its id joins only what has
-lost its links). A conversation id is no such key: pydantic-ai has one per
-agent, and a chat has many runs. Traces that only build agents are no runs.
-A message of AutoGen's whose sending is in no trace here was lost on the way.
+no links, where a framework's own id says so (AutoGen's team uuid in the
+``gen_ai.agent.id`` of a root; a team is asked many times, so its id joins only
+turns that have neither links nor anything above them). A conversation id is no
+such key: pydantic-ai has one per agent, and a chat has many runs. Traces that
+only build agents are no runs. A run is not complete where a message of
+AutoGen's was sent in a trace that is not here.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def _linked(span: Span) -> Iterator[str]:
 
 
 def _framework_ids(span: Span) -> Iterator[str]:
-    agent_id = span.attributes.get(GEN_AI_AGENT_ID)
+    agent_id = span.attributes.get(GEN_AI_AGENT_ID) if span.parent_id is None else None
     if isinstance(agent_id, str) and (found := _AUTOGEN_AGENT.search(agent_id)):
         yield f"autogen:{found['team']}"
 

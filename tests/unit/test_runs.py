@@ -67,6 +67,18 @@ def test_one_team_asked_twice_is_two_runs() -> None:
     assert sizes(group_runs([*asked("a", "b"), *asked("c", "d")])) == [2, 2]
 
 
+def test_a_team_that_something_encloses_is_joined_to_nothing() -> None:
+    named = {"gen_ai.agent.id": f"triage_{TEAM}/{RUN}"}
+    asked = [
+        trace(
+            workflow(1, task="question", trace_id=trace_of(letter)),
+            agent(2, "triage", trace_id=trace_of(letter), attributes=named),
+        )
+        for letter in "ab"
+    ]
+    assert sizes(group_runs(asked)) == [2, 2]
+
+
 def test_a_message_sent_in_a_trace_that_is_not_here_was_lost() -> None:
     links = [Link(trace_id=trace_of("a"), span_id=span_id(1))]
     received = span(2, trace_id=trace_of("b"), scope="autogen SingleThreadedAgentRuntime", links=links)
