@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
 import typer
@@ -100,6 +101,8 @@ def _show(out: Path, card: Mapping[str, Any]) -> None:
         table.add_column(name, justify="left" if name == "tested on" else "right", overflow="fold")
     for line in card["in_distribution"]:
         table.add_row(f"own runs, {card['folds']}-fold: {line['subset']}", *_cells(line))
+    splits = card["splits"]
+    table.add_row(f"own runs: mean of {len(splits)} splits (least to most)", *_spread_cells(splits))
     for line in card["out_of_distribution"]:
         table.add_row(f"other systems: {line['subset']}", *_cells(line))
     for line in card["learning_curve"]:
@@ -108,6 +111,22 @@ def _show(out: Path, card: Mapping[str, Any]) -> None:
     console().print(
         "nested cross-validation; brackets: 95 % Wilson interval; other systems: trained on all but this one",
         style="dim",
+    )
+    console().print(f"made of: {card['chosen']}; calibrated by {card['calibrated_by']}", style="dim")
+    if not card["out_of_distribution"]:
+        console().print(
+            "other systems: not measured, for the labels are of one system; expect little there", style="dim"
+        )
+
+
+def _spread_cells(splits: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The mean over other splits of the same runs, and how far they lie apart."""
+    shares = [[100 * split[key] for split in splits] for key in _SHARES]
+    errors = [fmean(split[key] for split in splits) for key in ("ece", "ece_if_calibrated")]
+    return (
+        str(splits[0]["n"]),
+        *(f"{fmean(found):.1f} ({min(found):.1f} to {max(found):.1f})" for found in shares),
+        *(f"{error:.3f}" for error in errors),
     )
 
 

@@ -25,7 +25,7 @@ class RandomStep:
 
     def investigate(self, trajectory: Trajectory) -> Inquiry:
         """Return the verdict at once: no prompt is ever yielded."""
-        order = sorted(trajectory.steps, key=_draw)
+        order = sorted(trajectory.steps, key=draw)
         return answered(_verdict(order, 1 / max(1, len(order)), "drawn at random"))
 
 
@@ -94,7 +94,7 @@ class ConstantAgent:
         return answered(_verdict(order, probability, "the first step of the agent most often to blame"))
 
 
-def _draw(step: Step) -> bytes:
+def draw(step: Step) -> bytes:
     """Rank by a digest of the content: no generator, no state, no seed to lose."""
     return hashlib.sha256(f"{step.index}\x00{step.agent}\x00{step.output}".encode()).digest()
 

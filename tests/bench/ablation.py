@@ -76,7 +76,7 @@ def ablate_signals(runs: Sequence[Labelled], readings: Sequence[Reading]) -> Non
     ]
     kept.append(("prior alone", ()))
     for name, signals in kept:
-        shares = [_weighed(reading, signals) for reading in readings]
+        shares = [weighed(reading, signals) for reading in readings]
         show(name, judge(runs, shares))
 
 
@@ -94,7 +94,7 @@ def leave_one_system_out(runs: Sequence[Labelled], readings: Sequence[Reading]) 
         weights = fit_linear([rows[i] for i in seen], [runs[i].example.step for i in seen], PENALTY)
         for i in held:
             fitted[i] = linear_shares(weights, rows[i])
-    as_they_are = [_weighed(reading, SEEN_WITHOUT_REFERENCE) for reading in readings]
+    as_they_are = [weighed(reading, SEEN_WITHOUT_REFERENCE) for reading in readings]
     systems = tuple(dict.fromkeys(one.example.system for one in runs))
     show("as they are", judge(runs, as_they_are), systems)
     show("fitted to the others", judge(runs, fitted), systems)
@@ -154,7 +154,7 @@ def _percent(scores: Sequence[Score], claim: Callable[[Score], bool]) -> str:
     return f"{100 * sum(claim(s) for s in scores) / len(scores):5.1f}"
 
 
-def _weighed(reading: Reading, signals: Sequence[Signal]) -> LogShares:
+def weighed(reading: Reading, signals: Sequence[Signal]) -> LogShares:
     shares = posterior(reading, findings(reading, signals))
     return log_softmax([math.log(max(share, 1e-12)) for share in shares])
 

@@ -1,34 +1,51 @@
 # ruff: noqa: E501 - the rows of a Markdown table are as long as they are
-"""Refreshes the tables of docs/accuracy.md: ``python -m tests.bench.accuracy_page DATASETS_FOLDER``.
+"""Refreshes the tables of docs/accuracy.md: ``python -m tests.bench.accuracy_page DATASETS_FOLDER [--only NAME]``.
 
-Every table stands between two marks in the page; each is made anew from
-``blamespan bench --format json``, so that no figure is typed. The prose around
-them is a person's, and has to be read again when figures move.
+Every table stands between two marks in the page; each is made anew by ``blamespan bench --format
+json``, by ``tests.bench.ranker_limits`` or by ``tests.bench.ablation``, so that no figure is typed. Half an
+hour of one core, most of it the ranker's. The prose around the tables is a person's, and has to be read
+again when figures move.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
+
+from analyzer.dataset import read_dataset
+from analyzer.methods.baselines import draw
+from analyzer.posterior import LogShares, log_softmax
+from analyzer.reading import read
+from analyzer.significance import wilson
+from analyzer.validation import Labelled, across_systems, prepare
+from tests.bench.ablation import SEEN_WITHOUT_REFERENCE, judge, weighed
+from tests.bench.ranker_limits import TABLES as LIMITS
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "accuracy.md"
 WHO_AND_WHEN: Final = "who_and_when.dev.jsonl.gz"
+SECOND: Final = "agentrx.dev.jsonl.gz"
 OTHERS: Final = (
-    ("AgentErrorBench (GAIA)", "agenterrorbench_gaia.dev.jsonl.gz"),
-    ("TRAIL", "trail.dev.jsonl.gz"),
-    ("TracerTraj (code)", "tracertraj_code.dev.jsonl.gz"),
-    ("AgentRx", "agentrx.dev.jsonl.gz"),
+    "agenterrorbench_gaia.dev.jsonl.gz",
+    "trail.dev.jsonl.gz",
+    "tracertraj_code.dev.jsonl.gz",
+    SECOND,
 )
+TEN_FOLD: Final = "Algorithm-Generated"
+FLOOR: Final = ("random", "first-agent-step", "constant", "constant-agent")
 METHODS: Final = (
     ("random", "none", ()),
     ("constant", "9 of 10 folds", ()),
+    ("constant-agent", "9 of 10 folds", ()),
     ("first-agent-step", "none", ()),
     ("signals", "none", ()),
     ("ranker", "4 of 5 folds", ("--cv", "5")),
@@ -61,49 +78,127 @@ def methods_table(folder: Path) -> list[str]:
     ]
     for method, labels, options in METHODS:
         rows += [
-            f"| `{method}` | {labels} | {line['subset']} | {line['n']} | {interval(line, 'step_accuracy')} |"
-            f" {interval(line, 'agent_accuracy')} | {percent(line['top3_step_accuracy'])} |"
-            f" {line['ece']:.3f} ({line['ece_if_calibrated']:.3f}) |"
+            f"| `{method}` | {labels} | {figures(line)} |"
             for line in bench(folder / WHO_AND_WHEN, "--method", method, *options)
         ]
-    return rows
+    with TemporaryDirectory() as place:
+        part = one_subset(folder / WHO_AND_WHEN, TEN_FOLD, Path(place))
+        line = bench(part, "--method", "ranker", "--cv", "10")[-1]
+    return [*rows, f"| `ranker` | 9 of 10 folds of these | {figures({**line, 'subset': TEN_FOLD})} |"]
+
+
+def figures(line: Line) -> str:
+    """Return the cells of one line of a benchmark."""
+    return (
+        f"{line['subset']} | {line['n']} | {interval(line, 'step_accuracy')} |"
+        f" {interval(line, 'agent_accuracy')} | {percent(line['top3_step_accuracy'])} |"
+        f" {line['ece']:.3f} ({line['ece_if_calibrated']:.3f})"
+    )
+
+
+def one_subset(dataset: Path, subset: str, folder: Path) -> Path:
+    """Write the runs of one subset into a file of their own."""
+    lines = gzip.decompress(dataset.read_bytes()).decode().splitlines()
+    part = folder / f"{subset}.jsonl"
+    part.write_text("\n".join(line for line in lines if json.loads(line)["subset"] == subset))
+    return part
 
 
 def comparison_table(folder: Path) -> list[str]:
-    """Paired tests on the same runs."""
-    rows = ["| second against first | step, points | p | agent, points | p |", "|---|---|---|---|---|"]
-    for first, second, options in (("constant", "signals", ()), ("signals", "ranker", ("--cv", "5"))):
-        line = bench(folder / WHO_AND_WHEN, "--compare", first, second, *options)[-1]
-        cells = [f"`{second}` against `{first}`"]
-        for what in ("step", "agent"):
-            low, high = line[what]["difference_ci"]
-            cells += [
-                f"{100 * line[what]['difference']:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]",
-                f"{line[what]['p_value']:.3g}",
-            ]
-        rows.append(f"| {' | '.join(cells)} |")
+    """Paired tests on the same runs, by subset."""
+    rows = [
+        "| second against first | data | step, points | p | agent, points | p | top 3, points | p |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    pairs = [(floor, "signals", ()) for floor in FLOOR] + [("signals", "ranker", ("--cv", "5"))]
+    for first, second, options in pairs:
+        for line in bench(folder / WHO_AND_WHEN, "--compare", first, second, *options):
+            if "compare" not in line:
+                continue  # a line of one of the two by itself
+            cells = [f"`{second}` against `{first}`", line["subset"]]
+            for what in ("step", "agent", "top3_step"):
+                low, high = line[what]["difference_ci"]
+                cells += [
+                    f"{100 * line[what]['difference']:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]",
+                    f"{line[what]['p_value']:.2g}",
+                ]
+            rows.append(f"| {' | '.join(cells)} |")
     return rows
+
+
+def second_table(folder: Path) -> list[str]:
+    """Against either of two groups of annotators, where both labelled a run."""
+    rows = [
+        "| method | n | step % by the first labels | by the second | by either | agent % by the first | by the second | by either |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for method, options in (("signals", ()), ("ranker", ("--cv", "5"))):
+        line = bench(
+            folder / WHO_AND_WHEN, "--method", method, *options, "--second-labels", str(folder / SECOND)
+        )[-1]["second_labels"]
+        keys = [
+            f"{what}_accuracy_{whose}"
+            for what in ("step", "agent")
+            for whose in ("first", "second", "either")
+        ]
+        rows.append(f"| `{method}` | {line['n']} | {' | '.join(percent(line[key]) for key in keys)} |")
+    agree = ("labels_agree_on_step", "labels_agree_on_agent")
+    shares = [percent(line[key]) for key in agree]
+    return [
+        *rows,
+        f"| the second labels, as if they were a method | {line['n']} | {shares[0]} | | | {shares[1]} | | |",
+    ]
 
 
 def elsewhere_table(folder: Path) -> list[str]:
-    """Systems that nothing was made for."""
+    """Each system by what never saw a run, a task or a label of it."""
+    runs = prepare([run for name in (WHO_AND_WHEN, *OTHERS) for run in read_dataset(folder / name)])
+    readings = [read(replace(one.run.trajectory, reference=None)) for one in runs]
+    by_method = {
+        "signals": judge(runs, [weighed(reading, SEEN_WITHOUT_REFERENCE) for reading in readings]),
+        "random": judge(runs, [drawn(one) for one in runs]),
+        "ranker": list(across_systems(runs)),
+    }
     rows = [
-        "| data | n | `signals` step % | `random` step % | `signals` agent % | `random` agent % |",
-        "|---|---|---|---|---|---|",
+        "| system left out | n | "
+        + " | ".join(f"`{name}` {what} %" for what in ("step", "agent") for name in by_method)
+        + " |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for name, file in OTHERS:
-        ours, chance = (bench(folder / file, "--method", method)[-1] for method in ("signals", "random"))
-        rows.append(
-            f"| {name} | {ours['n']} | {interval(ours, 'step_accuracy')} | {interval(chance, 'step_accuracy')} |"
-            f" {interval(ours, 'agent_accuracy')} | {interval(chance, 'agent_accuracy')} |"
-        )
+    for system in dict.fromkeys(one.example.system for one in runs):
+        held = [[s for s in scores if s.subset == system] for scores in by_method.values()]
+        cells = [_with_wilson([s.step_right for s in scores]) for scores in held]
+        cells += [_with_wilson([s.agent_right for s in scores]) for scores in held]
+        rows.append(f"| {system} | {len(held[0])} | {' | '.join(cells)} |")
     return rows
+
+
+def drawn(one: Labelled) -> LogShares:
+    """Put the step that ``random`` draws first, the others after it in the order of its draw."""
+    order = sorted(one.run.trajectory.steps, key=draw)
+    place = {step.index: number for number, step in enumerate(order)}
+    return log_softmax([-1e-6 * place[step.index] for step in one.run.trajectory.steps])
+
+
+def limits_table(name: str, folder: Path) -> list[str]:
+    """Return a table of ``tests.bench.ranker_limits``."""
+    command = [sys.executable, "-m", "tests.bench.ranker_limits", str(folder / WHO_AND_WHEN), "--table", name]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return [line for line in done.stdout.splitlines() if line.startswith("|")]
+
+
+def _with_wilson(claims: Sequence[bool]) -> str:
+    bounds = wilson(sum(claims), len(claims))
+    share = sum(claims) / max(1, len(claims))
+    return f"{percent(share)} [{percent(bounds.low)}, {percent(bounds.high)}]"
 
 
 TABLES: Final[Mapping[str, Callable[[Path], list[str]]]] = {
     "methods": methods_table,
     "comparison": comparison_table,
+    "second": second_table,
     "elsewhere": elsewhere_table,
+    **{name: partial(limits_table, name) for name in LIMITS},
 }
 
 
@@ -125,8 +220,9 @@ def main() -> None:
     """Refresh the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="where the labelled data sets lie")
-    folder = parser.parse_args().folder
-    tables = {name: make(folder) for name, make in TABLES.items()}
+    parser.add_argument("--only", choices=TABLES, action="append", help="this table; may be repeated")
+    chosen = parser.parse_args()
+    tables = {name: TABLES[name](chosen.folder) for name in chosen.only or TABLES}
     PAGE.write_text(refreshed(PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
 
 

@@ -103,6 +103,18 @@ def test_on_a_system_it_has_never_seen_the_verdict_says_so_and_claims_little() -
     assert verdict.confidence <= 0.15 < blame(rank(ranker(), RUN)).confidence
 
 
+def test_the_same_run_under_other_names_is_a_strangers_and_so_is_one_that_nobody_signed() -> None:
+    """What was learned is of the system trained on: its verdict elsewhere must not look like one at home."""
+    for name in ("x", "unknown", "assistant", "", "Coder2"):
+        renamed = replace(RUN, steps=tuple(replace(s, agent=name) for s in RUN.steps))
+        verdict = blame(rank(ranker(), renamed))
+        assert "out of distribution" in verdict.reason, name
+        assert "9 labelled runs of acme" in verdict.reason
+        assert verdict.confidence <= 0.15
+    nameless = blame(rank(ranker(systems=()), renamed))
+    assert "unnamed systems" in nameless.reason
+
+
 def test_a_model_of_other_features_is_not_used_and_nor_is_a_run_without_steps() -> None:
     for verdict in (rank(ranker(features_version=VERSION + 1), RUN), rank(ranker(), replace(RUN, steps=()))):
         assert isinstance(verdict, Abstention)

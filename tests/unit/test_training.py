@@ -222,6 +222,9 @@ def test_the_command_writes_a_model_and_its_card(tmp_path: Path, capsys: pytest.
     card = json.loads(capsys.readouterr().out)
     assert (card["labels"], card["date"], card["folds"]) == (15, "2026-01-02", 2)
     assert card["in_distribution"][-1]["n"] == 15
+    assert [split["n"] for split in card["splits"]] == [15] * 3
+    assert card["splits"][0]["step_accuracy"] == card["in_distribution"][-1]["step_accuracy"]
+    assert card["out_of_distribution"] == [], "one system: nothing else to try it on"
     assert dict(read_model(out.read_text()).card) == {k: v for k, v in card.items() if k != "model"}
 
 
@@ -240,7 +243,8 @@ def test_a_trained_model_answers_where_the_setting_names_it(
 ) -> None:
     data, out = write(tmp_path / "runs.jsonl", 12), tmp_path / "ranker.json"
     assert blamespan(["train", str(data), "--out", str(out), "--folds", "2", "--no-curve"]) == 0
-    capsys.readouterr()
+    said = " ".join(capsys.readouterr().out.split())
+    assert "other systems: not measured" in said
     monkeypatch.setenv("BLAMESPAN_RANKER", str(out))
     run = tmp_path / "run.json"
     run.write_text(data.read_text().splitlines()[0])
