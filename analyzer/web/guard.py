@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -88,8 +87,10 @@ def _is_foreign(request: web.Request) -> bool:
     site = request.headers.get("Sec-Fetch-Site")
     if site is not None and site not in _OWN_SITES:
         return True
-    origin = request.headers.get("Origin")
-    return origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("Host", "").lower()
+    origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
+    return origin is not None and origin.lower() not in {
+        f"{way}://{host}".lower() for way in ("http", "https")
+    }
 
 
 def _harden(response: web.StreamResponse) -> None:

@@ -1,9 +1,9 @@
 """Labels over HTTP: what a person says of a verdict, sent by a page or a program.
 
 A browser will send a request that changes something here for any page that asks it
-to: only its answer is kept from that page. So such a request must say that it is
-JSON, which a foreign page may not without our leave (we give none), and where a
-browser says whence it comes, that must be here.
+to: only its answer is kept from that page. ``guard.py`` refuses what a browser says
+is from elsewhere; for browsers that do not say, such a request must be JSON by its
+content type, which a foreign page may not send without our leave (we give none).
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from analyzer.labels import Label, LabelKind, LabelRefused, Said, to_json
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import StoredVerdict, StoreError
 
-_ALLOWED: Final = frozenset({"same-origin", "none"})
-"""Of ``Sec-Fetch-Site``; ``none`` is the user's own doing."""
+_JSON: Final = "application/json"
 _EXPECTED: Final = 'expected {"agent": NAME, "step": N}, either or both, or {"failed": false}\n'
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -70,7 +69,8 @@ def _always(kind: LabelKind) -> Callable[[object], Said]:
 
 def _giving(labels: Labels, find: FindOne, read: Callable[[object], Said]) -> Handler:
     async def handle(request: web.Request) -> web.Response:
-        _refuse_foreign(request)
+        if request.content_type != _JSON:
+            raise web.HTTPUnsupportedMediaType(text=f"expected Content-Type: {_JSON}\n")
         body = await request.read()  # bounded by the application
         try:
             said = read(json.loads(body) if body.strip() else None)
@@ -86,16 +86,6 @@ def _giving(labels: Labels, find: FindOne, read: Callable[[object], Said]) -> Ha
         return web.json_response(given.to_json())
 
     return handle
-
-
-def _refuse_foreign(request: web.Request) -> None:
-    """Refuse what another site's page may have made a browser send."""
-    if request.content_type != "application/json":
-        raise web.HTTPUnsupportedMediaType(text="expected Content-Type: application/json\n")
-    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
-    own = {f"{scheme}://{request.host}".casefold() for scheme in ("http", "https")}
-    if (origin is not None and origin.casefold() not in own) or (site is not None and site not in _ALLOWED):
-        raise web.HTTPForbidden(text="this request comes from another site's page\n")
 
 
 def label_document(said: Sequence[Label]) -> Mapping[str, Any]:
