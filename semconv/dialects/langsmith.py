@@ -16,7 +16,7 @@ from semconv.dialects.action import Action, ActionKind, Dialect
 from semconv.dialects.function_names import function_agent
 from semconv.dialects.langgraph import Found, graph_agent, prefixed
 from semconv.dialects.observations import Observation, action_of, handoff_of
-from semconv.dialects.reading import error_of, mapping, text
+from semconv.dialects.reading import EXCEPTION_EVENT, error_of, mapping, text
 from semconv.dialects.support import Support, gives, partly
 from semconv.dialects.surroundings import Surroundings
 from semconv.model import AgentSource, AttributeValue, Span
@@ -64,6 +64,7 @@ def read_langsmith(span: Span, surroundings: Surroundings) -> Action | None:
             got=None if got == "{}" else got,
             tool=text(span.attributes, GEN_AI_TOOL_NAME) or "",
             call_id=text(span.attributes, GEN_AI_TOOL_CALL_ID) or "",
+            failed=any(event.name == EXCEPTION_EVENT for event in span.events),  # its status may be OK
             error=error_of(span).removeprefix("Exception: "),
         ),
     )
@@ -137,7 +138,7 @@ LANGSMITH: Final = Dialect(
             tools=gives("with the call's id"),
             handoff=partly("transfer tools; a graph's own edges are no steps"),
             task=gives("the root run"),
-            errors=gives("span status, `exception` event"),
+            errors=gives("`exception` event; the status may be OK"),
             scopes=(SCOPE,),
             switches=("LANGSMITH_HIDE_INPUTS=false", "LANGSMITH_HIDE_OUTPUTS=false"),
         ),
@@ -150,7 +151,7 @@ LANGSMITH: Final = Dialect(
             tools=gives("without the call's id"),
             handoff=partly("the target is lost: the call that asked, and the next agent, tell"),
             task=partly("first and last model call; nothing on the root"),
-            errors=gives("span status, `exception` event"),
+            errors=gives("`exception` event; the status may be OK"),
             scopes=(SCOPE,),
         ),
     ),

@@ -112,7 +112,7 @@ def _tool(span: Span, seen: Observation) -> Action:
 
 def _run(span: Span, seen: Observation) -> Action:
     """Read what encloses a run, or an agent's part of it."""
-    task, answer = asked(_call_arguments(seen.given)), answered(seen.got)
+    task, answer = asked(_only_text(_call_arguments(seen.given))), answered(seen.got)
     return _about(
         span, seen, task=task, answer=answer, input=task, output=answer, instructions=seen.instructions
     )
@@ -155,6 +155,13 @@ def _call_arguments(value: Any) -> Any:
     if not args:
         return kwargs
     return args[0] if isinstance(args, list | tuple) and len(args) == 1 else args
+
+
+def _only_text(value: Any) -> Any:
+    """Return the one text that a function was given under some name; anything else as it is."""
+    if isinstance(value, Mapping) and len(value) == 1 and isinstance(only := next(iter(value.values())), str):
+        return only
+    return value
 
 
 def _json(value: Any) -> str:

@@ -321,4 +321,10 @@ def test_langsmiths_traceback_is_no_part_of_the_error() -> None:
             "exception.message": "TimeoutError('late')Traceback (most recent call last):\n  File",
         },
     )
-    assert read(langsmith(1, "tool", error="", events=[raised])).error == "TimeoutError('late')"
+    action = read(langsmith(1, "tool", events=[raised]))
+    assert (action.failed, action.error) == (True, "TimeoutError('late')")
+
+
+def test_a_functions_only_text_is_the_task() -> None:
+    made = langsmith(1, "chain", parent=None, attributes={"gen_ai.prompt": '{"q": "How many?"}'})
+    assert read(made).task == "How many?"
