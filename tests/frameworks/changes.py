@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from analyzer.recordings import read_recording
 from collector_processor.otlp import Signal
 from collector_processor.rebuild import Run, rebuild
 from semconv.model import Span
 from tests.frameworks.truth import Truth
+
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Stands in span names of AutoGen's, another in each run."""
 
 
 def runs_of(data: bytes) -> tuple[Run, ...]:
@@ -37,7 +43,11 @@ def _spans(data: bytes) -> list[Span]:
 
 
 def _shape(span: Span) -> str:
-    return f"{span.name} ({span.status})"
+    return f"{_name(span)} ({span.status})"
+
+
+def _name(span: Span) -> str:
+    return _UUID.sub("<uuid>", span.name)
 
 
 def _pairs(versions: dict[str, str]) -> Counter[str]:
@@ -58,7 +68,7 @@ def _keys(before: Sequence[Span], after: Sequence[Span]) -> Iterator[str]:
 def _keys_by_name(spans: Iterable[Span]) -> dict[str, set[str]]:
     found: defaultdict[str, set[str]] = defaultdict(set)
     for span in spans:
-        found[span.name].update(span.attributes)
+        found[_name(span)].update(span.attributes)
     return found
 
 
