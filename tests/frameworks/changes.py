@@ -13,7 +13,6 @@ from collector_processor.rebuild import Run, rebuild
 from semconv.model import Span
 from tests.frameworks.truth import Truth
 
-
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """Stands in span names of AutoGen's, another in each run."""
 
