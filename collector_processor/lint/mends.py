@@ -26,7 +26,6 @@ CONTENT: Final[Mapping[str, Lines]] = {
     _OPENINFERENCE: ("OPENINFERENCE_HIDE_INPUTS=false", "OPENINFERENCE_HIDE_OUTPUTS=false"),
     "pydantic-ai": ("Agent.instrument_all(InstrumentationSettings(include_content=True))",),
     "agent_framework": ("configure_otel_providers(enable_sensitive_data=True)",),
-    "gcp.vertex.agent": ("ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS=true", _OPT_IN, _ON_SPANS),
     "strands": ("export span events: Strands writes its messages there",),
     "langfuse": ("@observe(capture_input=True, capture_output=True)",),
     "autogen": ("OpenAIInstrumentor().instrument()  # AutoGen has no spans of model calls itself",),

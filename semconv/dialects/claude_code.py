@@ -26,6 +26,7 @@ from semconv.dialects.reading import (
     text,
     words,
 )
+from semconv.dialects.support import Support, gives, lacks, partly
 from semconv.dialects.surroundings import Surroundings
 from semconv.model import AgentSource, Span
 
@@ -167,4 +168,22 @@ def _subagent_in(span: Span) -> str | None:
     return source.rpartition(":")[2] or None if source.startswith(_SUBAGENT_SOURCE) else None
 
 
-CLAUDE_CODE: Final = Dialect(name=NAME, read=read_claude_code)
+CLAUDE_CODE: Final = Dialect(
+    name=NAME,
+    read=read_claude_code,
+    support=(
+        Support(
+            framework="Claude Code",
+            instrumentation="built in, November 2026 (beta)",
+            source="source",
+            agent=partly("subagents by `subagent_type`, else `query_source`; the main one has no name"),
+            text=partly("prompts, and answers with detailed tracing only"),
+            tools=partly("names always; arguments and results with the switch"),
+            handoff=lacks("the tool that starts a subagent encloses its work"),
+            task=partly("`user_prompt` on the interaction, with the switch"),
+            errors=gives("status and the tool's outcome"),
+            scopes=(SCOPE,),
+            switches=("OTEL_LOG_USER_PROMPTS=1", "OTEL_LOG_TOOL_DETAILS=1"),
+        ),
+    ),
+)

@@ -32,6 +32,7 @@ from semconv.attributes import (
 from semconv.dialects.action import Action, ActionKind, Dialect, Message
 from semconv.dialects.otel_genai import CHOICE_EVENT, KINDS, MESSAGE_EVENTS, read_operation
 from semconv.dialects.reading import REDACTED, events_of, items, mapping, text, words
+from semconv.dialects.support import Support, gives, partly
 from semconv.dialects.surroundings import Surroundings
 from semconv.model import AgentSource, Attributes, Event, Span
 
@@ -183,4 +184,27 @@ def _with_tool_content(span: Span) -> Span:
     return replace(span, attributes={**found, **span.attributes}) if found else span
 
 
-GOOGLE_ADK: Final = Dialect(name=NAME, read=read_google_adk)
+GOOGLE_ADK: Final = Dialect(
+    name=NAME,
+    read=read_google_adk,
+    support=(
+        Support(
+            framework="google-adk",
+            instrumentation="built in, 1.10 to 2.13",
+            source="recorded",
+            agent=gives("`gen_ai.agent.name`; up to 1.14 in the span's name"),
+            text=partly("by default only log events: send logs too; or switch span content on"),
+            tools=partly("`gen_ai.tool.call.*` with span content on; before 2.x `gcp.vertex.agent.*`"),
+            handoff=partly("tool `transfer_to_agent`, whose `agent_name` is content"),
+            task=partly("not on the root: the first and the last model call"),
+            errors=gives("status, `error.type`, and results that report an `error`"),
+            scopes=(SCOPE,),
+            recordings=("google_adk-native-spancontent",),
+            switches=(
+                "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental",
+                "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT",
+                "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS=true",
+            ),
+        ),
+    ),
+)

@@ -25,6 +25,7 @@ from semconv.attributes import (
 from semconv.dialects.action import Action, ActionKind, Dialect
 from semconv.dialects.otel_genai import KINDS, read_operation
 from semconv.dialects.reading import REDACTED, error_of, text
+from semconv.dialects.support import Support, gives, partly
 from semconv.dialects.surroundings import Surroundings
 from semconv.model import Attributes, Span
 
@@ -78,4 +79,22 @@ def _hidden(name: str) -> Any:
     return ({"role": role, "parts": ({"type": "text", "content": REDACTED},)},)
 
 
-STRANDS: Final = Dialect(name=NAME, read=read_strands)
+STRANDS: Final = Dialect(
+    name=NAME,
+    read=read_strands,
+    support=(
+        Support(
+            framework="strands-agents",
+            instrumentation="built in, 1.5 to 1.62",
+            source="recorded",
+            agent=gives("`gen_ai.agent.name` on `invoke_agent`; calls below inherit it"),
+            text=gives("span events, or the details event with the latest conventions"),
+            tools=gives("span events"),
+            handoff=partly("tool `handoff_to_agent` in a swarm; a graph's edges are no spans"),
+            task=gives("the root's events"),
+            errors=gives("status, `error.type`, and the status of tools"),
+            scopes=(SCOPE,),
+            recordings=("strands-swarm",),
+        ),
+    ),
+)

@@ -1,0 +1,60 @@
+"""What dialects declare is what recorded runs show, and the page says it."""
+
+from __future__ import annotations
+
+import pytest
+
+from semconv.dialects import DIALECTS, Dialect
+from semconv.dialects.support import Level, Support
+from tests.contract.recorded import needs_shared
+from tests.shown import CAPTURES, Shown, captures, declared, fixtures, shown
+from tests.support_page import PAGE, page
+
+RECORDED = {path.name: path for path in (*fixtures(), *captures())}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_every_dialect_declares_what_it_tells(dialect: Dialect) -> None:
+    assert dialect.support
+    for support in dialect.support:
+        assert support.source in {"recorded", "source"}
+        for name, gift in support.gifts():
+            assert gift.note or gift.level is Level.YES, f"{support.framework}: {name} needs its reason"
+            assert "\n" not in gift.note
+
+
+def _broken(each: Shown, dialect: str) -> list[str]:
+    """Return the claims that a recording does not bear out.
+
+    Entries of one dialect and scope may be several frameworks: the recording is of the one it fits.
+    """
+    named = [support for name, support in declared() if name == dialect and each.name in support.recordings]
+    scoped = [support for name, support in declared() if name == dialect and each.written_by(name, support)]
+    found = [_unfit(each, support) for support in named or scoped]
+    return min(found, key=len, default=[])
+
+
+def _unfit(each: Shown, support: Support) -> list[str]:
+    return [
+        f"{each.name}: {support.framework}: {name} declared {gift.level}, shown by {share:.0%}"
+        for name, gift in support.gifts()
+        if (share := each.shares[name]) is not None
+        and ((gift.level is Level.YES and share < 1) or (gift.level is Level.NO and share == 1))
+    ]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recordings_bear_the_declarations_out(name: str) -> None:
+    broken = [_broken(each, dialect.name) for each in shown(RECORDED[name]) for dialect in DIALECTS]
+    assert not any(broken), broken
+
+
+@needs_shared
+def test_every_recording_that_a_declaration_names_is_there() -> None:
+    there = {path.name.partition(".")[0] for path in RECORDED.values()}
+    assert CAPTURES.is_dir()
+    assert {name for _, support in declared() for name in support.recordings} <= there
+
+
+def test_the_page_is_fresh() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "stale: run `python -m tests.support_page`"
