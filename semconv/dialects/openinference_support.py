@@ -78,10 +78,10 @@ OPENINFERENCE_SUPPORT: Final = (
         "autogen-agentchat",
         "`openinference-instrumentation-autogen-agentchat` 0.1.22",
         "autogen_agentchat",
-        agent=gives("`graph.node.id` on AGENT spans"),
-        text=partly("agents' messages; no spans of model calls without a model client's instrumentation"),
+        agent=gives("`graph.node.id` on AGENT spans; managers by AutoGen's own spans around them"),
         handoff=gives("tool `transfer_to_X`"),
-        recordings=("autogen-openinference",),
+        errors=gives("the outer span says OK; AutoGen's own inside it has the error"),
+        recordings=("autogen-openinference", "autogen_openinference"),
     ),
     _support(
         "smolagents",
@@ -93,11 +93,11 @@ OPENINFERENCE_SUPPORT: Final = (
     ),
     _support(
         "ag2",
-        "`openinference-instrumentation-ag2`, 2026",
+        "`openinference-instrumentation-ag2` 0.1.12",
         "ag2",
-        source="source",
-        agent=gives("`agent.name`"),
+        agent=gives("`agent.name`; bookkeepers are left out"),
         text=partly("replies on agents' spans; no spans of model calls"),
+        recordings=("ag2_openinference",),
         handoff=partly("a plain tool, recognised by the agent that speaks next"),
     ),
     _support(
@@ -118,10 +118,11 @@ OPENINFERENCE_SUPPORT: Final = (
     ),
     _support(
         "pydantic-ai",
-        "`openinference-instrumentation-pydantic-ai`, 2026",
+        "`openinference-instrumentation-pydantic-ai` 0.1.30",
         "pydantic_ai",
-        source="source",
         agent=gives("`agent_name`, `gen_ai.agent.name`"),
+        text=partly("a call that failed has none"),
+        recordings=("pydantic_ai_openinference",),
         handoff=lacks("pydantic-ai has none; agents are asked as tools"),
     ),
     _support(
