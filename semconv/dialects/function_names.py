@@ -43,4 +43,5 @@ def function_agent(
 
 def _is_a_name(name: str) -> bool:
     is_part = name in PLUMBING_NODES or name in NAMELESS_GRAPHS
-    return not is_part and not name.startswith(("Runnable", "Channel", "Prompt"))
+    is_template = "{" in name  # Logfire
+    return not is_part and not is_template and not name.startswith(("Runnable", "Channel", "Prompt"))

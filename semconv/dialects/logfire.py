@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from semconv.attributes import GEN_AI_AGENT_NAME, GEN_AI_OPERATION_NAME, GEN_AI_REQUEST_MODEL
 from semconv.dialects.action import Action, ActionKind, Dialect, Message
+from semconv.dialects.function_names import function_agent
 from semconv.dialects.langgraph import NOBODY, Found
 from semconv.dialects.messages import message_of
 from semconv.dialects.model_calls import heard_in, said_in
@@ -28,6 +29,7 @@ NAME: Final = "logfire"
 
 OPENAI_AGENTS_SCOPE: Final = "logfire.openai_agents"
 SCOPES: Final = (OPENAI_AGENTS_SCOPE, "logfire.openai", "logfire.anthropic", "logfire.google_genai")
+FUNCTIONS_SCOPE: Final = "logfire"
 TEMPLATE: Final = "logfire.msg_template"
 EVENTS: Final = "events"
 REQUEST: Final = "request_data"
@@ -46,15 +48,15 @@ _TEMPLATES: Final[tuple[tuple[str, ActionKind], ...]] = (
 _ANSWERS: Final = frozenset({"gen_ai.choice", "gen_ai.assistant.message"})
 
 
-def read_logfire(span: Span, _: Surroundings) -> Action | None:
+def read_logfire(span: Span, surroundings: Surroundings) -> Action | None:
     """Read a span of one of Logfire's own instrumentations."""
     if not span.scope.name.startswith(SCOPES):
         return None
     if span.scope.name != OPENAI_AGENTS_SCOPE:
-        return _read_call(span) if _is_call(span) else None
+        return _read_call(span, surroundings) if _is_call(span) else None
     match _openai_agents_kind(span):
         case ActionKind.LLM:
-            return _read_call(span)
+            return _read_call(span, surroundings)
         case ActionKind.TOOL:
             return _read_function(span)
         case ActionKind.HANDOFF:
@@ -100,11 +102,26 @@ def _is_call(span: Span) -> bool:
     return REQUEST in span.attributes or GEN_AI_REQUEST_MODEL in span.attributes
 
 
-def _read_call(span: Span) -> Action:
+def _read_call(span: Span, surroundings: Surroundings) -> Action:
     heard, said = _conversation(span)
     name = text(span.attributes, GEN_AI_AGENT_NAME)
-    agent = Found(name) if name is not None else NOBODY
+    agent = Found(name) if name is not None else _function_around(span, surroundings)
     return action_of(span, _observed(span, ActionKind.LLM, agent=agent, heard=heard, said=said))
+
+
+def _function_around(span: Span, surroundings: Surroundings) -> Found:
+    """Return the function under ``@logfire.instrument`` that makes the call; openai-agents names its own."""
+    if span.scope.name == OPENAI_AGENTS_SCOPE:
+        return NOBODY
+    return function_agent(span, surroundings, is_traced=_is_logfires, is_agent=_is_of_openai_agents)
+
+
+def _is_logfires(span: Span) -> bool:
+    return span.scope.name == FUNCTIONS_SCOPE or span.scope.name.startswith(SCOPES)
+
+
+def _is_of_openai_agents(span: Span) -> bool:
+    return span.scope.name == OPENAI_AGENTS_SCOPE
 
 
 def _conversation(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...]]:

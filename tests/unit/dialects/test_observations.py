@@ -256,6 +256,16 @@ def test_logfire_tells_kinds_by_its_templates() -> None:
     assert handoff.target == "writer"
 
 
+def test_logfires_functions_name_who_calls_a_model() -> None:
+    spans = [
+        span(1, name="answer", scope="logfire"),
+        span(2, name="clerk", parent=1, scope="logfire"),
+        span(3, name="Asking {model}", parent=2, scope="logfire"),
+        span(4, parent=3, attributes={"request_data": "{}"}, scope="logfire.openai"),
+    ]
+    assert read(*spans).agent == "clerk"
+
+
 def test_logfires_spans_of_a_web_server_are_nobodys() -> None:
     made = span(1, attributes={"logfire.msg_template": "GET /"}, scope="logfire.fastapi")
     assert read_action(made, Surroundings([made])) is None
