@@ -18,6 +18,7 @@ from analyzer.errors import AnalyzerError, UnreadableInput
 from analyzer.kept_run import Clean, KeptRun, pack, unpack
 from analyzer.label_store import FILE, LabelledRun, LabelStore, PackedRun
 from analyzer.labels import Label, Said, as_label, place_of, to_json
+from analyzer.visible import visible_run
 from collector_processor.analyst import Analysis
 from collector_processor.examine import Keep
 from collector_processor.otlp import Tenant
@@ -160,7 +161,9 @@ def _lesson(one: LabelledRun) -> Conversation | str:
     if place is None:
         return "changed since it was labelled"
     return Conversation(
-        trajectory=kept.trajectory, label=Blamed(agent=label.agent, step=place), source=label.service
+        trajectory=visible_run(kept.trajectory),  # as the ranker will be shown the next one
+        label=Blamed(agent=label.agent, step=place),
+        source=label.service,
     )
 
 

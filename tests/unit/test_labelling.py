@@ -20,7 +20,9 @@ from semconv.model import Abstention, Attribution, Blame, Status
 from tests.runs import run, step, tool
 from tests.verdicts import stored
 
-RUN = run(step("planner", "plan for ann@example.org"), tool("clerk", "1,450"), step("analyst", "14,500"))
+RUN = run(
+    step("planner", "plan\u200b for ann@example.org"), tool("clerk", "1,450"), step("analyst", "14,500")
+)
 VERDICT = stored()
 OTHER = Tenant("x=b")
 CORRECTED = Said(kind=LabelKind.CORRECTED, step=2)
