@@ -36,9 +36,7 @@ AGENT: Final[Mapping[str, Lines]] = {
     "pydantic-ai": ('Agent("openai:gpt-4o", name="researcher")',),
     "openinference.instrumentation.langchain": ('create_agent(model, tools, name="researcher")',),
     "opentelemetry.instrumentation.genai.langchain": ('create_agent(model, tools, name="researcher")',),
-    _OPENINFERENCE: (
-        'with tracer.start_as_current_span("researcher", openinference_span_kind="agent"):  # around its calls',
-    ),
+    _OPENINFERENCE: ('with tracer.start_as_current_span("researcher", openinference_span_kind="agent"):',),
     "": (f'span.set_attribute("{GEN_AI_AGENT_NAME}", "researcher")  # on agent, chat and tool spans',),
 }
 TASK: Final[Mapping[str, Lines]] = {

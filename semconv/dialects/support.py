@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-
 ASPECTS: Final = ("agent", "text", "tools", "handoff", "task", "errors")
 """What is declared, in the order of the page's columns; fields of `Support`."""
 
