@@ -20,6 +20,7 @@ from collector_processor.trajectory.handoffs import plain
 from semconv.dialects import ActionKind
 from semconv.dialects.conversation import last_answer
 from semconv.dialects.reading import words
+from semconv.dialects.transfers import is_delegation
 
 FINAL_ANSWER_TOOLS: Final = frozenset({"final_answer", "FinalAnswerTool", "finalanswer"})
 _TOOLS: Final = frozenset({ActionKind.TOOL, ActionKind.HANDOFF})
@@ -170,12 +171,16 @@ class _Sieve:
         self._keep(outer, shown)
 
     def _has_delegate_beside(self, act: Act) -> bool:
-        """Say whether the call only stands for an agent's run beside it in the tree (agno)."""
+        """Say whether the call only stands for an agent's run beside it in the tree (agno).
+
+        A delegation that names nobody is to all members, or its arguments are hidden.
+        """
         beside = self._sibling_agents.get(self._stage.parents[act.position], ())
         called = plain(f"{act.action.target or ''} {act.action.tool} {act.action.input}") if beside else ""
+        is_to_any = bool(beside) and act.action.target is None and is_delegation(act.action.tool or "")
         return any(
             agent.agent is not None
-            and plain(agent.agent) in called
+            and (is_to_any or plain(agent.agent) in called)
             and act.span.start_ns <= agent.span.start_ns
             and agent.span.end_ns <= act.span.end_ns
             for agent in beside

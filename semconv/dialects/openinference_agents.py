@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
-from semconv.attributes import GEN_AI_AGENT_NAME
+from semconv.attributes import GEN_AI_AGENT_NAME, OPENINFERENCE_SPAN_KIND
 from semconv.dialects.action import ActionKind
 from semconv.dialects.langgraph import Found, graph_agent
 from semconv.dialects.payloads import asked
@@ -26,11 +26,15 @@ METADATA: Final = "metadata"
 MANAGED_AGENTS: Final = "smolagents.managed_agents"
 INPUT_VALUE: Final = "input.value"
 
+_PROMPT: Final = "llm.input_messages."
 _OPENAI_AGENTS: Final = "openinference.instrumentation.openai_agents"
 _IN_SPAN_NAME: Final = re.compile(
     r"^(?:(?:invoke_agent|agent_run|agent)[ :]+\[?(?P<after>[^\]]+?)\]?"
     r"|(?P<before>.+?)(?:\.(?:a?run|run_stream|a?invoke|on_messages|on_messages_stream|kickoff|query)| run))$"
 )
+_SMOLAGENTS: Final = "openinference.instrumentation.smolagents"
+_TOLD_NAME: Final = re.compile(r"You're a helpful agent named '(?P<name>[^']+)'")
+"""In smolagents' prompt to a managed agent."""
 _MAX_ANCESTORS: Final = 16
 """How far up a manager is looked for; smolagents puts one step between."""
 _MACHINE_MADE: Final = re.compile(r"^(?:[0-9a-f]{12,}|[0-9a-f-]{36}|\d+)$", re.IGNORECASE)
@@ -48,7 +52,8 @@ def agent_name(span: Span, kind: ActionKind, surroundings: Surroundings) -> Foun
     if graph.name is not None:
         return graph
     if kind is not ActionKind.AGENT or span.scope.name == _OPENAI_AGENTS:
-        return Found(None)
+        is_smolagents = kind is ActionKind.LLM and span.scope.name == _SMOLAGENTS
+        return Found(_told_in_prompt(span, surroundings) if is_smolagents else None, AgentSource.METADATA)
     managed = _managed_agent(span, surroundings)
     if managed is not None:
         return Found(managed, AgentSource.METADATA)
@@ -58,6 +63,19 @@ def agent_name(span: Span, kind: ActionKind, surroundings: Surroundings) -> Foun
 
 def _metadata(span: Span) -> Mapping[str, object]:
     return mapping(span.attributes.get(METADATA))
+
+
+def _told_in_prompt(span: Span, surroundings: Surroundings) -> str | None:
+    """Return the name that a managed agent is told, where its own span is not there.
+
+    The span of a managed agent that fails is never ended, so it is never sent (0.1.43).
+    """
+    above = islice(surroundings.ancestors(span), _MAX_ANCESTORS)
+    if any(each.attributes.get(OPENINFERENCE_SPAN_KIND) == "AGENT" for each in above):
+        return None
+    prompts = (value for key, value in span.attributes.items() if key.startswith(_PROMPT))
+    told = (_TOLD_NAME.search(value) for value in prompts if isinstance(value, str))
+    return next((found["name"] for found in told if found), None)
 
 
 def _managed_agent(span: Span, surroundings: Surroundings) -> str | None:

@@ -61,9 +61,12 @@ def _is_by_argument(name: str) -> bool:
 
 def delegation_target(tool: str, arguments: Any) -> str | None:
     """Return the agent that ``tool`` has do a part of the work, control returning to the caller."""
-    if tool.strip().replace(" ", "_").lower() in _DELEGATIONS:
-        return _named_in(arguments)
-    return None
+    return _named_in(arguments) if is_delegation(tool) else None
+
+
+def is_delegation(tool: str) -> bool:
+    """Say whether ``tool`` has other agents do a part of the work, whoever they are."""
+    return tool.strip().replace(" ", "_").lower() in _DELEGATIONS
 
 
 def _named_in(arguments: Any) -> str | None:
