@@ -17,11 +17,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from semconv.attributes import GEN_AI_AGENT_ID, GEN_AI_OPERATION_NAME
+from semconv.attributes import GEN_AI_AGENT_ID, GEN_AI_OPERATION_NAME, GEN_AI_RESPONSE_ID
 from semconv.dialects import ActionKind, Surroundings, read_action
 from semconv.dialects.autogen_messages import RUNTIME_SCOPE
 from semconv.model import Event, LogRecord, Span, SpanId, Trace
 
+_WORD: Final = re.compile(r"[\w-]{8,}")
+"""What an id of a provider's is, inside JSON."""
 TRACE_KEY: Final = "trace:"
 """Begins the run keys that are trace ids."""
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -63,9 +65,37 @@ def group_runs(traces: Sequence[Trace]) -> tuple[Trace, ...]:
     is: agents side by side under a user's own span may well be one run.
     """
     running = [trace for trace in traces if trace.spans and not _only_sets_up(trace)]
-    joined = [_with_losses(_join(members)) for members in _components(running)]
+    joined = [_with_losses(_join(members)) for members in _components(_without_echoes(running))]
     runs = [run for trace in joined for run in _split(trace)]
     return tuple(sorted(runs, key=lambda run: (_start_ns(run), run.run_id or run.spans[0].trace_id)))
+
+
+def _without_echoes(traces: Sequence[Trace]) -> Sequence[Trace]:
+    """Leave out traces that are one model call which another of the traces shows too.
+
+    Doubled instrumentation: OpenInference's of langchain sets no context, so what the SDK of the
+    model emits about the same calls are traces of their own. Told by the provider's id of the answer.
+    """
+    echoes = {
+        said: trace
+        for trace in traces
+        if len(trace.spans) == 1
+        and isinstance(said := trace.spans[0].attributes.get(GEN_AI_RESPONSE_ID), str)
+    }
+    others = [trace for trace in traces if len(trace.spans) > 1]
+    if not echoes or not others:
+        return traces
+    shown = {
+        found
+        for trace in others
+        for span in trace.spans
+        for value in span.attributes.values()
+        if isinstance(value, str)
+        for found in _WORD.findall(value)
+        if found in echoes
+    }
+    left_out = {id(echoes[said]) for said in shown}
+    return [trace for trace in traces if id(trace) not in left_out]
 
 
 def _only_sets_up(trace: Trace) -> bool:

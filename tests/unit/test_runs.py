@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from collector_processor.runs import group_runs, join_logs, run_keys
@@ -115,6 +117,19 @@ def test_traces_that_only_set_up_are_left_out() -> None:
     running = trace(in_trace("c", 3))
     assert group_runs([building, wiring, running]) == (running,)
     assert group_runs([building]) == ()
+
+
+def test_a_model_call_that_another_trace_shows_too_is_no_run() -> None:
+    said = '{"generations": [{"id": "chatcmpl-58fece0ad9"}]}'
+    shown = Trace(spans=(agent(1, "writer", parent=None), chat(2, agent_name="writer", answer=said)))
+    twin = replace(
+        chat(3, parent=None, trace_id=trace_of("e")), attributes={"gen_ai.response.id": "chatcmpl-58fece0ad9"}
+    )
+    other = replace(
+        chat(4, parent=None, trace_id=trace_of("e")), attributes={"gen_ai.response.id": "chatcmpl-other"}
+    )
+    assert len(group_runs([shown, Trace(spans=(twin,))])) == 1
+    assert len(group_runs([shown, Trace(spans=(other,))])) == 2
 
 
 def test_a_trace_of_several_workflows_is_several_runs() -> None:
