@@ -28,7 +28,12 @@ from tests.frameworks.truth import decisive_step, differences, expected_steps
 
 PATIENCE_S = 90.0
 """For a verdict: a run whose top span nobody sees end is analysed after a minute of silence."""
+AT_LEAST = 4
 LIVE = {name: run for name, run in catalogue().items() if run.live}
+
+
+def test_at_least_four_frameworks_are_played_live() -> None:
+    assert len({run.framework for run in LIVE.values() if run.framework != "none"}) >= AT_LEAST
 
 
 def interpreter(run: RunScript) -> Path:

@@ -46,7 +46,7 @@ MAX_TURNS: Final = 5
 """Turns (model calls) after which the variant ``max_turns`` asks the framework to stop."""
 
 VARIANT: Final = os.environ.get("SCENARIO_VARIANT", "normal")
-"""``normal``, ``sound``, ``crash``, ``parallel``, ``streaming``, ``max_turns`` or ``delegating``; see the README."""
+"""``normal``, ``sound``, ``crash``, ``parallel``, ``streaming``, ``max_turns`` or ``delegating``: README."""
 
 
 def question(variant: str) -> str:
