@@ -42,7 +42,7 @@ def test_a_subagents_steps_are_inside_the_tool_that_spawned_it() -> None:
             2,
             "llm_request",
             query_source="repl_main_thread",
-            **{"response.model_output": "I ask a reviewer."},
+            response__model_output="I ask a reviewer.",
         ),
         claude(3, "tool", end=90, tool_name="Task", subagent_type="reviewer"),
         claude(4, "llm_request", parent=3, query_source="agent:custom:reviewer"),

@@ -161,10 +161,10 @@ def test_elided_log_events_are_hidden_not_empty() -> None:
 def test_older_log_events_hold_contents_whose_parts_name_all_they_might_be() -> None:
     blank = {"function_call": None, "inline_data": None, "file_data": None}
     asked = Event(
-        name="gen_ai.user.message", body={"content": {"role": "user", "parts": [{"text": "Why?", **blank}]}}
+        name="gen_ai.user.message", body={"content": {"role": "user", "parts": ({"text": "Why?", **blank},)}}
     )
     told = Event(
-        name="gen_ai.choice", body={"content": {"role": "model", "parts": [{"text": "So.", **blank}]}}
+        name="gen_ai.choice", body={"content": {"role": "model", "parts": ({"text": "So.", **blank},)}}
     )
     (step,) = ordered(model(2, "clerk", asked, told)).steps
     assert (step.input, step.output) == ("user: Why?", "So.")
