@@ -69,6 +69,10 @@ _MAX_ANCESTORS: Final = 64
 _MODEL_REQUESTS: Final = frozenset({"chat", "completion"})
 _FAILED: Final = frozenset({"error", "failed", "failure"})
 _MARKS: Final = ("traceloop.", *(f"{prefix}.0." for prefix in (*PROMPTS, *COMPLETIONS)))
+_LATER_MARKS: Final = tuple(
+    f"{prefix}.{digit}" for prefix in (*PROMPTS, *COMPLETIONS) for digit in range(1, 10)
+)
+"""What is left of flattened messages where limits evicted the first."""
 _MARKING_KEYS: Final = (REQUEST_TYPE, GRAPH_NODES, COMMAND_SOURCE)
 _LANGCHAIN: Final = "opentelemetry.instrumentation.langchain"
 _properties: Final = prefixed(METADATA)
@@ -77,8 +81,9 @@ _properties: Final = prefixed(METADATA)
 def read_traceloop(span: Span, surroundings: Surroundings) -> Action | None:
     """Read a span that carries what only OpenLLMetry writes."""
     attributes = span.attributes
+    marks = _MARKS if not span.dropped_attributes else (*_MARKS, *_LATER_MARKS)
     if not any(key in attributes for key in _MARKING_KEYS) and not any(
-        key.startswith(_MARKS) for key in attributes
+        key.startswith(marks) for key in attributes
     ):
         return None
     kind = _kind_of(span, surroundings)
@@ -113,7 +118,7 @@ def _kind_of(span: Span, surroundings: Surroundings) -> ActionKind | None:
 
 
 def _is_flattened(key: str) -> bool:
-    return key.startswith(_MARKS[1:])
+    return key.startswith((*_MARKS[1:], *_LATER_MARKS))
 
 
 def _says_something(span: Span) -> bool:

@@ -31,7 +31,11 @@ def completions_of(span: Span) -> tuple[Message, ...]:
 
 def _flattened(span: Span, prefixes: tuple[str, ...], speaker: str) -> tuple[Message, ...]:
     for prefix in prefixes:
-        found = [_message(fields, speaker) for fields in below(span.attributes, prefix).values()]
+        found = [
+            _message(fields, speaker)
+            for fields in below(span.attributes, prefix).values()
+            if "role" in fields or not span.dropped_attributes  # else it is not whole
+        ]
         messages = tuple(message for message in found if message is not None)
         if messages:
             return messages

@@ -13,10 +13,13 @@ from collector_processor.rebuild import Run, rebuild
 from semconv.model import ContentState
 from tests.renderings.openinference import OPENINFERENCE
 from tests.renderings.play import Act, Asked, ModelCall, Play, ToolUse, Turn
+from tests.renderings.spans import Rendering
 from tests.renderings.staging import Stage
 from tests.renderings.through_sdk import Arrange, as_they_are, replayed
+from tests.renderings.traceloop import OLD_TRACELOOP
 
 TURNS: Final = 45
+OUTPUTS: Final = ("llm.output_messages", "gen_ai.completion")
 LIMITS: Final = SpanLimits(max_span_attributes=128)
 
 
@@ -36,17 +39,22 @@ def long_run() -> Stage:
 
 def answers_first(attributes: Mapping[str, Any]) -> Sequence[tuple[str, Any]]:
     """Set outputs first, as instrumentations do that write inputs from a late hook: they are evicted."""
-    return sorted(attributes.items(), key=lambda item: not item[0].startswith("llm.output_messages"))
+    return sorted(attributes.items(), key=lambda item: not item[0].startswith(OUTPUTS))
 
 
-def arrived(arrange: Arrange) -> Run:
-    (run,) = rebuild([replayed(OPENINFERENCE.spans(long_run()), LIMITS, arrange)])
+def arrived(rendering: Rendering, arrange: Arrange) -> Run:
+    (run,) = rebuild([replayed(rendering.spans(long_run()), LIMITS, arrange)])
     return run
 
 
-@pytest.mark.parametrize("arrange", [as_they_are, answers_first])
-def test_every_turns_text_is_there(arrange: Arrange) -> None:
-    run = arrived(arrange)
+flattening = pytest.mark.parametrize("rendering", [OPENINFERENCE, OLD_TRACELOOP], ids=lambda each: each.name)
+arranging = pytest.mark.parametrize("arrange", [as_they_are, answers_first])
+
+
+@flattening
+@arranging
+def test_every_turns_text_is_there(rendering: Rendering, arrange: Arrange) -> None:
+    run = arrived(rendering, arrange)
     dropped = sum(span.dropped_attributes for span in run.trace.spans)
     assert dropped > 3_000  # or the test shows nothing
     steps = run.trajectory.steps
@@ -64,9 +72,10 @@ def test_every_turns_text_is_there(arrange: Arrange) -> None:
     assert run.trajectory.output == "the answer"
 
 
-@pytest.mark.parametrize("arrange", [as_they_are, answers_first])
-def test_what_was_lost_is_said(arrange: Arrange) -> None:
-    trajectory = arrived(arrange).trajectory
+@flattening
+@arranging
+def test_what_was_lost_is_said(rendering: Rendering, arrange: Arrange) -> None:
+    trajectory = arrived(rendering, arrange).trajectory
     cut = [step for step in trajectory.steps if step.content is ContentState.TRUNCATED]
     assert trajectory.warnings == (f"{len(cut)} of {2 * TURNS - 1} steps lost content to limits",)
     assert ContentState.DROPPED not in {step.content for step in trajectory.steps}
