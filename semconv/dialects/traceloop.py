@@ -24,6 +24,7 @@ from semconv.attributes import (
     GEN_AI_TOOL_NAME,
 )
 from semconv.dialects.action import Action, ActionKind, Dialect
+from semconv.dialects.conversation import last_answer, last_request
 from semconv.dialects.langgraph import (
     LANGGRAPH_NODE,
     NAMELESS_GRAPHS,
@@ -33,6 +34,7 @@ from semconv.dialects.langgraph import (
     graph_agent,
     prefixed,
 )
+from semconv.dialects.model_calls import said_in
 from semconv.dialects.observations import Observation, action_of
 from semconv.dialects.otel_genai import KINDS, TOOL_STATUS, conversation_of, instructions_of, read_operation
 from semconv.dialects.reading import items, mapping, structured, text
@@ -93,6 +95,8 @@ def read_traceloop(span: Span, surroundings: Surroundings) -> Action | None:
     match kind:
         case ActionKind.LLM:
             return action_of(span, _call(span, agent))
+        case ActionKind.AGENT if prompts_of(span):
+            return _turn(span, action_of(span, _observed(span, kind, agent)))
         case ActionKind.HANDOFF:
             return replace(read_operation(span, kind), dialect=NAME)
         case _:
@@ -180,6 +184,14 @@ def _call(span: Span, agent: Found) -> Observation:
         instructions=instructions_of(span),
         failed=_is_marked_failed(span),
     )
+
+
+def _turn(span: Span, action: Action) -> Action:
+    """Return an agent's span that is one model call (openai-agents before 0.46), with its messages."""
+    heard, items_said = prompts_of(span), items(mapping(span.attributes.get(ENTITY_OUTPUT)).get("output"))
+    said = completions_of(span) or said_in([structured(each) for each in items_said])
+    asked, answer = last_request(heard), last_answer(said)
+    return replace(action, heard=heard, said=said, task=asked, input=asked, answer=answer, output=answer)
 
 
 def _observed(span: Span, kind: ActionKind, agent: Found) -> Observation:

@@ -200,3 +200,22 @@ def test_the_version_of_the_scope_tells_traceloop_apart() -> None:
     theirs = replace(made, scope=Scope(name=OPENAI_AGENTS, version="0.62.4"))
     assert read(made).agent is None
     assert read(theirs).agent == "OpenAI Agent"
+
+
+def test_an_agents_span_that_is_one_model_call_has_its_messages() -> None:
+    call = json.dumps({"type": "function_call", "name": "look_up", "arguments": "{}", "call_id": "c1"})
+    action = read(
+        traceloop(
+            1,
+            "agent",
+            attributes={
+                "gen_ai.agent.name": "clerk",
+                "gen_ai.prompt.0.role": "user",
+                "gen_ai.prompt.0.content": "How many?",
+                "traceloop.entity.input": json.dumps({"args": [{"name": "clerk"}]}),
+                "traceloop.entity.output": json.dumps({"output": [call]}),
+            },
+        )
+    )
+    assert (action.kind, action.agent, action.task) == (ActionKind.AGENT, "clerk", "How many?")
+    assert [each.name for each in action.requested] == ["look_up"]
