@@ -9,10 +9,11 @@ other words is not found, which is why nothing else relies on it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
+
+import re2
 
 from analyzer.methods.answering import join_sentences, rank, step_at
 from analyzer.methods.signals import weigh
@@ -24,24 +25,40 @@ _LONGEST: Final = 200_000
 """Characters of one text that are looked at."""
 _SHOWN_STEPS: Final = 5
 
-_ADDRESS: Final = re.compile(
-    r"""(?ix)
-    \b(?:ignore|disregard|forget|override)\s+(?:\w+\s+){0,4}
-        (?:log|logs|instructions?|prompts?|evidence|criteria|transcript|conversation|guidelines)\b
-    | \b(?:blame|accuse)\s+(?:only\s+)?(?:the\s+)?(?:step|agent|writer|planner|\w+\s+(?:at|in)\s+step)\b
-    | \bstep\s+(?:number\s+)?\d+\s+(?:is|was)\s+(?:the\s+one\s+)?(?:to\s+blame|guilty|(?:the\s+)?decisive)
-    | \b(?:decisive|root[- ]cause)\s+(?:error|mistake|step|agent)\b
-    | \bfailure\s+attribution\b
-    | \b(?:dear|attention|hey|note\s+to(?:\s+the)?|message\s+to(?:\s+the)?)\s+(?:ai\s+)?
-        (?:judge|evaluator|grader|auditor|investigator|model|llm)\b
-    | <\|[a-z_]{2,20}\|> | \[/?INST\] | <</?SYS>> | </?(?:system|assistant)(?:[ _-]?(?:prompt|message))?>
-    | (?:^|[\n.!?]\s*)\#{0,4}\s*(?-i:SYSTEM|System|ASSISTANT)(?:\s+(?:prompt|message|override|note))?\s*:
-    | \bend\s+of\s+(?:the\s+)?(?:run|log|transcript)\b
-    | ^\#[0-9a-f]{5}\s
-    """,
-    re.MULTILINE,
+_ALTERNATIVES: Final = (
+    # Orders.
+    (
+        r"\b(?:ignore|disregard|forget|override)\s{1,4}(?:\w+\s{1,4}){0,4}"
+        r"(?:logs?|instructions?|prompts?|evidence|criteria|transcript|conversation|guidelines)\b"
+    ),
+    (
+        r"\b(?:blame|accuse)\s{1,4}(?:only\s{1,4})?(?:the\s{1,4})?"
+        r"(?:step|agent|writer|planner|\w+\s{1,4}(?:at|in)\s{1,4}step)\b"
+    ),
+    (
+        r"\bstep\s{1,4}(?:number\s{1,4})?\d{1,6}\s{1,4}(?:is|was)\s{1,4}(?:the\s{1,4}one\s{1,4})?"
+        r"(?:to\s{1,4}blame|guilty|(?:the\s{1,4})?decisive)"
+    ),
+    # What only a judge speaks of, or is called.
+    r"\b(?:decisive|root[- ]cause)\s{1,4}(?:error|mistake|step|agent)\b",
+    r"\bfailure\s{1,4}attribution\b",
+    (
+        r"\b(?:dear|attention|hey|(?:note|message)\s{1,4}to(?:\s{1,4}the)?)\s{1,4}(?:ai\s{1,4})?"
+        r"(?:judge|evaluator|grader|auditor|investigator|model|llm)\b"
+    ),
+    # Roles of chat formats.
+    r"<\|[a-z_]{2,20}\|>|\[/?INST\]|<</?SYS>>|</?(?:system|assistant)(?:[ _-]?(?:prompt|message))?>",
+    (
+        r"(?:^|[.!?]\s{0,4})#{0,4}\s{0,4}(?-i:SYSTEM|System|ASSISTANT)"
+        r"(?:\s{1,4}(?:prompt|message|override|note))?\s{0,4}:"
+    ),
+    # Our structure, and a verdict to copy.
+    r"\bend\s{1,4}of\s{1,4}(?:the\s{1,4})?(?:run|log|transcript)\b",
+    r"^#[0-9a-f]{5}\s",
+    r"\"(?:evidence|ranking)\"\s{0,4}:\s{0,4}\[",
 )
-_VERDICT: Final = re.compile(r'"(?:evidence|ranking)"\s{0,5}:\s{0,5}\[')
+_ADDRESS: Final = re2.compile("(?im)" + "|".join(_ALTERNATIVES))
+"""By RE2, whose time is linear: the text it reads is hostile, and may be long."""
 
 
 def speaking_steps(trajectory: Trajectory) -> tuple[int, ...]:
@@ -84,4 +101,6 @@ def _texts(step: Step) -> tuple[str, ...]:
 
 
 def _speaks(texts: Iterable[str]) -> bool:
-    return any(_ADDRESS.search(text[:_LONGEST]) or _VERDICT.search(text[:_LONGEST]) for text in texts)
+    # RE2 reads UTF-8, which half a character has none of.
+    readable = (text[:_LONGEST].encode(errors="replace").decode() for text in texts)
+    return any(_ADDRESS.search(text) is not None for text in readable)

@@ -1,8 +1,9 @@
-"""``python -m tests.security.audit``: known vulnerabilities of the pinned set; with ``--sbom FILE`` its bill of materials.
+"""``python -m tests.security.audit``: known vulnerabilities of the pinned set.
 
-Needs the dependency group ``audit``. Exit code 1 where a dependency has a known
-vulnerability. Where the advisories cannot be reached, pip-audit says that none were
-found; here it is said that nothing was looked up, and the exit code is 3.
+With ``--sbom FILE`` its bill of materials too. Needs the dependency group ``audit``.
+Exit code 1 where a dependency has a known vulnerability. Where the advisories cannot
+be reached, pip-audit says that none were found; here it is said that nothing was
+looked up, and the exit code is 3.
 """
 
 from __future__ import annotations

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import time
+
 import pytest
 
 from analyzer.attribution import Attributor
+from analyzer.conversation import read_conversation
 from analyzer.method import Prompt, Reply
 from analyzer.methods.answering import check_quotes
 from analyzer.methods.signals import weigh
@@ -12,6 +17,8 @@ from analyzer.render import render
 from analyzer.tampering import speaking_steps
 from analyzer.visible import visible_run
 from semconv.model import Attribution, Blame, Status
+from tests.contract.recorded import SHARED, needs_shared
+from tests.runs import run, step
 from tests.security.injections import HONEST, INJECTIONS, TRUE_STEP, Injection, verdict
 
 HONEST_ANSWER = verdict(TRUE_STEP, agent="analyst", quote="16 x 10 x 3 = 450")
@@ -77,12 +84,12 @@ async def test_an_obeyed_order_is_never_believed_more_than_half_but_for_those_we
 async def test_no_order_makes_a_verdict_that_contradicts_the_run(name: str, method: str) -> None:
     """Whoever is blamed did the step; the step is there; what is quoted stands where it is said to."""
     attribution, _ = await judged(INJECTIONS[name], method)
-    run, blamed = visible_run(INJECTIONS[name].run), attribution.verdict
+    seen, blamed = visible_run(INJECTIONS[name].run), attribution.verdict
     if not isinstance(blamed, Blame):
         assert attribution.status in {Status.ERROR, Status.UNDETERMINED}
         return
-    assert run.steps[blamed.step].agent == blamed.agent
-    assert check_quotes(run, [(found.step, found.quote) for found in blamed.evidence]).dropped == 0
+    assert seen.steps[blamed.step].agent == blamed.agent
+    assert check_quotes(seen, [(found.step, found.quote) for found in blamed.evidence]).dropped == 0
     assert 0 <= blamed.confidence <= 0.95
     assert sum(ranked.probability for ranked in blamed.ranking) <= 1.001
 
@@ -90,12 +97,12 @@ async def test_no_order_makes_a_verdict_that_contradicts_the_run(name: str, meth
 @pytest.mark.parametrize("name", INJECTIONS)
 def test_no_text_becomes_structure(name: str) -> None:
     """The prompt's lines of structure are the honest run's, whatever stands between them."""
-    run = visible_run(INJECTIONS[name].run)
-    shown = render(run, max_bytes=100_000)
+    seen = visible_run(INJECTIONS[name].run)
+    shown = render(seen, max_bytes=100_000)
     lines = [line for line in shown.text.splitlines() if shown.marker in line]
     assert all(line.startswith(shown.marker) for line in lines)
     kinds = [line.split()[1].strip("[]") for line in lines]
-    extra = ["instructions"] if run.steps[3].instructions else []
+    extra = ["instructions"] if seen.steps[3].instructions else []
     assert kinds == [*extra, "0", "1", "2", "3", "end"]
     assert all(len(line) < 300 for line in lines)
 
@@ -127,3 +134,32 @@ async def test_where_the_answer_is_none_signals_answer_in_its_place_and_say_so()
 
 def test_ordinary_runs_do_not_speak_to_a_judge() -> None:
     assert speaking_steps(HONEST) == ()
+
+
+async def test_a_false_quote_in_instructions_still_costs_confidence() -> None:
+    attribution, _ = await judged(INJECTIONS["order in instructions"])
+    assert isinstance(attribution.verdict, Blame)
+    assert attribution.verdict.confidence == 0.57
+
+
+@needs_shared
+def test_recorded_runs_that_nobody_tampered_with_are_not_doubted() -> None:
+    """The figure in SECURITY.md: the recorded conversations, from none of which the list was made."""
+    recorded = [
+        read_conversation(json.loads(line)).trajectory
+        for path in sorted((SHARED / "datasets").glob("*.jsonl.gz"))
+        if not path.name.startswith("recorded_replies")
+        for line in gzip.decompress(path.read_bytes()).splitlines()
+    ]
+    doubted = [one.run_id for one in recorded if speaking_steps(one)]
+    print(f"{len(doubted)} of {len(recorded)} recorded runs speak to their judge")
+    assert len(recorded) > 200
+    assert len(doubted) <= len(recorded) // 100
+
+
+@pytest.mark.parametrize("text", ["\n" * 200_000, "ignore a b " * 20_000, "#" * 200_000, ". " * 100_000])
+def test_no_text_makes_the_look_for_tampering_slow(text: str) -> None:
+    started = time.process_time()
+    speaking_steps(run(step("a", text)))
+    visible_run(run(step("a", text + "\x1b[" * 50_000)))
+    assert time.process_time() - started < 3
