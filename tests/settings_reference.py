@@ -31,7 +31,11 @@ _OTEL: Final = """
 | `OTEL_EXPORTER_OTLP_PROTOCOL` (and per signal) | `grpc` or `http/protobuf`; default: HTTP for port 4318, else gRPC |
 | `OTEL_EXPORTER_OTLP_HEADERS` (and per signal) | `key=value,…`, percent-encoded |
 | `OTEL_EXPORTER_OTLP_CERTIFICATE` (and per signal) | PEM file of the authorities to trust |
+| `OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE`, `OTEL_EXPORTER_OTLP_CLIENT_KEY` (and per signal) | PEM files of what the backend is shown of us (mutual TLS) |
 | `OTEL_EXPORTER_OTLP_COMPRESSION` (and per signal) | `none` (default) or `gzip` |
+
+Certificates, theirs and ours (`BLAMESPAN_TLS_…`), are read again when their files change; what cannot be used is said
+in the log, and the one before stays.
 
 Model keys and addresses are litellm's own variables (`OPENAI_API_KEY`, `OPENAI_API_BASE`, …).
 """
