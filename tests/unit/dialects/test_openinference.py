@@ -9,7 +9,7 @@ import pytest
 
 from semconv.dialects import Action, ActionKind, Surroundings, read_action
 from semconv.model import AgentSource, Span
-from tests.factories import openinference, span
+from tests.factories import openinference, ordered, outline, span
 
 
 def read(made: Span, *others: Span) -> Action:
@@ -251,3 +251,41 @@ def test_the_task_is_found_in_the_input(value: Any, task: str) -> None:
 def test_an_unknown_kind_is_not_ours(kind: Any) -> None:
     made = span(1, attributes={"openinference.span.kind": kind})
     assert read_action(made, Surroundings([made])) is None
+
+
+def test_claudes_subagent_is_named_by_the_tool_call_that_spawned_it() -> None:
+    """The instrumentation names it after the tool."""
+    scope = "openinference.instrumentation.claude_agent_sdk"
+    spawning = {"openinference.span.kind": "TOOL", "tool.name": "Task"}
+    inner = {"openinference.span.kind": "AGENT", "agent.name": "Task", "output.value": "looks good"}
+    trajectory = ordered(
+        span(
+            1,
+            scope=scope,
+            name="Task",
+            attributes={**spawning, "input.value": '{"subagent_type": "reviewer"}'},
+        ),
+        span(2, parent=1, scope=scope, name="ClaudeAgentSDK.Task", attributes=inner),
+    )
+    assert outline(trajectory) == [("reviewer", "llm")]
+
+
+def test_a_failed_smolagents_member_is_named_by_its_prompt() -> None:
+    """Its own span is never ended, so it is never sent."""
+    scope = "openinference.instrumentation.smolagents"
+    prompt = {"llm.input_messages.0.message.content": "You're a helpful agent named 'clerk'.\nTask: x"}
+    call = span(2, parent=9, scope=scope, attributes={"openinference.span.kind": "LLM", **prompt})
+    assert outline(ordered(call)) == [("clerk", "llm")]
+
+
+def test_a_delegation_to_all_members_is_no_step_beside_their_runs() -> None:
+    scope = "openinference.instrumentation.agno"
+    team = {"openinference.span.kind": "AGENT", "agent.name": "leader"}
+    to_all = {"openinference.span.kind": "TOOL", "tool.name": "delegate_task_to_members", "input.value": "{}"}
+    member = {"openinference.span.kind": "AGENT", "agent.name": "clerk", "output.value": "200 seats"}
+    trajectory = ordered(
+        span(1, end=90, scope=scope, attributes=team),
+        span(2, parent=1, end=60, scope=scope, attributes=to_all),
+        span(3, parent=1, scope=scope, attributes=member),
+    )
+    assert outline(trajectory) == [("clerk", "llm")]
