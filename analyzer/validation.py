@@ -75,7 +75,7 @@ def cross_validated(
         others = [one.example for position, one in enumerate(runs) if position not in held]
         drawn = others if fewer is None else generator.sample(others, min(fewer, len(others)))
         ranker = train(drawn, seed)
-        scores.update({position: _score(ranker, runs[position]) for position in held})
+        scores.update({position: scored(ranker, runs[position]) for position in held})
     return tuple(scores[position] for position in range(len(runs)))
 
 
@@ -92,7 +92,7 @@ def across_systems(runs: Sequence[Labelled], seed: int = 0) -> tuple[Score, ...]
         others = [one.example for one, its in zip(runs, family, strict=True) if its not in alike]
         if len(others) >= FEWEST:
             ranker = train(others, seed)
-            scores += [_score(ranker, runs[place]) for place in held]
+            scores += [scored(ranker, runs[place]) for place in held]
     return tuple(scores)
 
 
@@ -134,11 +134,13 @@ def certify(
     return replace(ranker, card=card)
 
 
-def _score(ranker: Ranker, one: Labelled) -> Score:
+def scored(ranker: Ranker, one: Labelled) -> Score:
+    """Score a model's verdict on a run, which it sees without the right answer."""
     trajectory = replace(one.run.trajectory, reference=None)
     attribution = Attribution(run_id=trajectory.run_id, verdict=rank(ranker, trajectory), method="ranker")
     assert one.run.label is not None
-    return score(attribution, one.run.label, one.example.system, steps=len(trajectory.steps))
+    steps, history = len(trajectory.steps), one.example.kin.history
+    return score(attribution, one.run.label, one.example.system, steps=steps, history=history)
 
 
 def _lines(scores: Sequence[Score]) -> list[dict[str, Any]]:

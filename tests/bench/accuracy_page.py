@@ -17,7 +17,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -182,9 +183,16 @@ def drawn(one: Labelled) -> LogShares:
 
 def limits_table(name: str, folder: Path) -> list[str]:
     """Return a table of ``tests.bench.ranker_limits``."""
-    command = [sys.executable, "-m", "tests.bench.ranker_limits", str(folder / WHO_AND_WHEN), "--table", name]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return [line for line in done.stdout.splitlines() if line.startswith("|")]
+    lines = limits(folder).splitlines()
+    rest = lines[lines.index(name) + 1 :]
+    return list(takewhile(lambda line: line.startswith("|"), rest))
+
+
+@cache
+def limits(folder: Path) -> str:
+    """Run ``tests.bench.ranker_limits`` once for all of its tables, which share their models."""
+    command = [sys.executable, "-m", "tests.bench.ranker_limits", str(folder / WHO_AND_WHEN)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def _with_wilson(claims: Sequence[bool]) -> str:

@@ -19,13 +19,13 @@ import argparse
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from analyzer.agent_names import normalise
 from analyzer.benchmark import select
-from analyzer.calibration import calibrate
+from analyzer.calibration import Calibration
 from analyzer.candidates import CANDIDATES, Candidate
 from analyzer.dataset import read_dataset
 from analyzer.fitting import fit_curve, library
@@ -36,7 +36,7 @@ from analyzer.reliability import calibration_error, error_if_calibrated
 from analyzer.scoring import Score
 from analyzer.significance import wilson
 from analyzer.training import Example, count_records, train
-from analyzer.validation import CURVE, FOLDS, Labelled, cross_validated, prepare
+from analyzer.validation import CURVE, FOLDS, Labelled, cross_validated, prepare, scored
 
 SPLITS = 3
 PRECISIONS = (0.5, 0.6, 0.7, 0.8)
@@ -58,6 +58,45 @@ class Measured:
     if_calibrated: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """The runs of a fold, by position, and a ranker of all others."""
+
+    held: tuple[int, ...]
+    ranker: Ranker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """The runs, and what training makes of all folds but one of each split, made once."""
+
+    runs: Sequence[Labelled]
+    splits: int
+    made: dict[int, list[Fold]] = field(default_factory=dict)
+
+    def folds(self, salt: int) -> list[Fold]:
+        """Return the folds of a split with the ranker that saw none of each."""
+        if salt not in self.made:
+            examples = [one.example for one in self.runs]
+            self.made[salt] = [
+                Fold(held=held, ranker=train([one for i, one in enumerate(examples) if i not in held]))
+                for held in split_kin([example.kin for example in examples], FOLDS, salt)
+            ]
+        return self.made[salt]
+
+    def shares(self, salt: int) -> list[LogShares]:
+        """Return what the rankers say of the runs that they did not see."""
+        said = {
+            i: fold.ranker.rank(self.runs[i].example.table) for fold in self.folds(salt) for i in fold.held
+        }
+        return [said[i] for i in range(len(self.runs))]
+
+    def scores(self, salt: int) -> list[Score]:
+        """Return the scores of their verdicts."""
+        found = {i: scored(fold.ranker, self.runs[i]) for fold in self.folds(salt) for i in fold.held}
+        return [found[i] for i in range(len(self.runs))]
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -65,76 +104,87 @@ def main() -> None:
     parser.add_argument("--table", choices=TABLES, action="append", help="only this one; may be repeated")
     parser.add_argument("--splits", type=int, default=SPLITS)
     chosen = parser.parse_args()
-    runs = prepare(read_dataset(chosen.dataset))
+    study = Study(runs=prepare(read_dataset(chosen.dataset)), splits=chosen.splits)
     for name in chosen.table or TABLES:
-        print(name, *TABLES[name](runs, chosen.splits), "", sep="\n", flush=True)
+        print(name, *TABLES[name](study), "", sep="\n", flush=True)
 
 
-def splits_table(runs: Sequence[Labelled], splits: int) -> list[str]:
+def splits_table(study: Study) -> list[str]:
     """The same nested cross-validation on other outer splits."""
-    found = [of_scores(cross_validated(runs, FOLDS, salt)) for salt in range(splits)]
+    found = [of_scores(study.scores(salt)) for salt in range(study.splits)]
     rows = [_row(f"split {salt}", [one]) for salt, one in enumerate(found)]
     return [*_head("outer split"), *rows, _row("mean (least to most)", found)]
 
 
-def curve_table(runs: Sequence[Labelled], splits: int) -> list[str]:
+def curve_table(study: Study) -> list[str]:
     """The same with fewer labels to learn from, drawn from the training folds."""
     rows = [
         _row(
             str(labels),
-            [of_scores(cross_validated(runs, FOLDS, salt, fewer=labels)) for salt in range(splits)],
+            [
+                of_scores(cross_validated(study.runs, FOLDS, salt, fewer=labels))
+                for salt in range(study.splits)
+            ],
         )
         for labels in CURVE
-        if labels < len(runs) * (FOLDS - 1) // FOLDS
+        if labels < len(study.runs) * (FOLDS - 1) // FOLDS
     ]
     return [*_head("labels"), *rows]
 
 
-def alternatives_table(runs: Sequence[Labelled], splits: int) -> list[str]:
+def alternatives_table(study: Study) -> list[str]:
     """What else could have been trained, by the same splits."""
-    rivals: list[tuple[str, Learn]] = [("what training makes", _trained(CANDIDATES))]
-    rivals += [(f"`{one.name}` alone", _trained([one])) for one in CANDIDATES if one.name in ALONE]
-    rivals += [("whatever did best on inner folds", _luckiest), ("boosted trees + signals", _boosted)]
+    runs, salts = study.runs, range(study.splits)
+    rivals: list[tuple[str, Learn]] = [
+        (f"`{one.name}` alone", _trained(one)) for one in CANDIDATES if one.name in ALONE
+    ]
+    rivals.append(("boosted trees + signals", _boosted))
     return [
         *_head("model"),
-        *(_row(name, [of_shares(runs, learn, salt) for salt in range(splits)]) for name, learn in rivals),
-        _row("isotonic curve for the temperature", [_curved(runs, salt) for salt in range(splits)]),
+        _row("what training makes", [_measured(runs, study.shares(salt)) for salt in salts]),
+        _row("whatever did best on inner folds", [_measured(runs, _luckiest(study, salt)) for salt in salts]),
+        *(
+            _row(name, [_measured(runs, out_of_fold(runs, learn, s)) for s in salts])
+            for name, learn in rivals
+        ),
+        _row("isotonic curve for the temperature", [_measured(runs, _curved(study, salt)) for salt in salts]),
     ]
 
 
-def bounds_table(runs: Sequence[Labelled], splits: int) -> list[str]:
+def bounds_table(study: Study) -> list[str]:
     """How often the right step is among the first k, and two ways to name the agent."""
     found: dict[str, list[float]] = {}
-    for salt in range(splits):
-        shares = out_of_fold(runs, _trained(CANDIDATES), salt)
+    for salt in range(study.splits):
+        judged = list(zip(study.runs, study.shares(salt), strict=True))
         for k in FIRST:
-            hits = [one.example.step in _order(share)[:k] for one, share in zip(runs, shares, strict=True)]
+            hits = [one.example.step in _order(share)[:k] for one, share in judged]
             found.setdefault(f"right step among the first {k}", []).append(100 * statistics.fmean(hits))
-        by_step = [_agent_of_step(one, share) for one, share in zip(runs, shares, strict=True)]
-        by_mass = [_agent_of_mass(one, share) for one, share in zip(runs, shares, strict=True)]
-        for name, named in (("first step's agent right", by_step), ("agent of most mass right", by_mass)):
-            hits = [normalise(_labelled(one)) == agent for one, agent in zip(runs, named, strict=True)]
-            found.setdefault(name, []).append(100 * statistics.fmean(hits))
+        for name, agent_of in (
+            ("first step's agent", _agent_of_step),
+            ("agent of most mass", _agent_of_mass),
+        ):
+            hits = [normalise(_labelled(one)) == agent_of(one, share) for one, share in judged]
+            found.setdefault(f"{name} right", []).append(100 * statistics.fmean(hits))
     rows = [f"| {name} | {_spread(values)} |" for name, values in found.items()]
     return ["| | % of runs |", "|---|---|", *rows]
 
 
-def precision_table(runs: Sequence[Labelled], splits: int) -> list[str]:
+def precision_table(study: Study) -> list[str]:
     """Abstaining to reach a precision: how many were answered, and how many of those rightly."""
     rows = [
-        f"| precision wanted | answered of {len(runs)} | right of these % | intervals that hold the wanted |",
+        f"| precision wanted | answered of {len(study.runs)} | right of these % | intervals that hold it |",
         "|---|---|---|---|",
     ]
-    found = [cross_validated(runs, FOLDS, salt) for salt in range(splits)]
+    found = [study.scores(salt) for salt in range(study.splits)]
     for wanted in PRECISIONS:
         kept = [select(scores, wanted).scores for scores in found]
         answers = [[s.step_right for s in scores if s.step is not None] for scores in kept]
         right, given = sum(map(sum, answers)), sum(map(len, answers))
         cells = (
             f"{100 * wanted:.0f} %",
-            f"{given / splits:.1f}",
+            f"{given / study.splits:.1f}",
             f"{100 * right / given:.1f}" if given else "-",
-            f"{sum(_holds(wanted, one) for one in answers)} of {splits}",
+            f"{sum(_holds(wanted, one) for one in answers)} of {study.splits}",
         )
         rows.append(f"| {' | '.join(cells)} |")
     return rows
@@ -150,11 +200,6 @@ def out_of_fold(runs: Sequence[Labelled], learn: Learn, salt: int) -> list[LogSh
     return [said[place] for place in range(len(runs))]
 
 
-def of_shares(runs: Sequence[Labelled], learn: Learn, salt: int) -> Measured:
-    """Measure a learner on one split."""
-    return _measured(runs, out_of_fold(runs, learn, salt))
-
-
 def of_scores(scores: Sequence[Score]) -> Measured:
     """Measure scored verdicts."""
     pairs = [(s.confidence, s.step_right) for s in scores if s.confidence is not None]
@@ -167,18 +212,24 @@ def of_scores(scores: Sequence[Score]) -> Measured:
     )
 
 
-def _trained(candidates: Sequence[Candidate]) -> Learn:
-    return lambda examples: _judge(train(examples, candidates=candidates))
-
-
-def _luckiest(examples: Sequence[Example]) -> Callable[[Example], LogShares]:
-    told = train(examples).card["candidates"]
-    best = min(CANDIDATES, key=lambda one: float(told[one.name]))
-    return _judge(train(examples, candidates=[best]))
+def _trained(candidate: Candidate) -> Learn:
+    return lambda examples: _judge(train(examples, candidates=[candidate]))
 
 
 def _judge(ranker: Ranker) -> Callable[[Example], LogShares]:
     return lambda example: ranker.rank(example.table)
+
+
+def _luckiest(study: Study, salt: int) -> list[LogShares]:
+    """Use the candidate of the least log-loss on inner folds, by however little."""
+    said: dict[int, LogShares] = {}
+    for fold in study.folds(salt):
+        told = fold.ranker.card["candidates"]
+        best = min(CANDIDATES, key=lambda one: float(told[one.name]))
+        seen = [one.example for i, one in enumerate(study.runs) if i not in fold.held]
+        ranker = train(seen, candidates=[best])
+        said.update({i: ranker.rank(study.runs[i].example.table) for i in fold.held})
+    return [said[i] for i in range(len(study.runs))]
 
 
 def _boosted(examples: Sequence[Example]) -> Callable[[Example], LogShares]:
@@ -205,17 +256,17 @@ def _boosted(examples: Sequence[Example]) -> Callable[[Example], LogShares]:
     return judge
 
 
-def _curved(runs: Sequence[Labelled], salt: int) -> Measured:
+def _curved(study: Study, salt: int) -> list[LogShares]:
     """Calibrate each fold by an isotonic curve fitted to the verdicts on the others."""
-    shares = out_of_fold(runs, _trained(CANDIDATES), salt)
-    steps = [one.example.step for one in runs]
+    shares = study.shares(salt)
+    steps = [one.example.step for one in study.runs]
     mended = list(shares)
-    for held in split_kin([one.example.kin for one in runs], FOLDS, salt + 1):
-        rest = [place for place in range(len(runs)) if place not in held]
-        curve = calibrate([shares[i] for i in rest], [steps[i] for i in rest], fit_curve, enough=1)
-        forced = curve if curve.curve else replace(curve, curve=fit_curve(*_stated(shares, steps, rest)))
-        mended = [forced.apply(share) if place in held else share for place, share in enumerate(mended)]
-    return _measured(runs, mended)
+    for held in split_kin([one.example.kin for one in study.runs], FOLDS, salt + 1):
+        rest = [place for place in range(len(shares)) if place not in held]
+        curve = Calibration(curve=fit_curve(*_stated(shares, steps, rest)))
+        for place in held:
+            mended[place] = curve.apply(shares[place])
+    return mended
 
 
 def _stated(
@@ -278,7 +329,7 @@ def _spread(values: Sequence[Any]) -> str:
     return mean if len(values) == 1 else f"{mean} ({min(values):.1f} to {max(values):.1f})"
 
 
-TABLES: Mapping[str, Callable[[Sequence[Labelled], int], list[str]]] = {
+TABLES: Mapping[str, Callable[[Study], list[str]]] = {
     "splits": splits_table,
     "precision": precision_table,
     "curve": curve_table,

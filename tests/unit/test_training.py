@@ -55,6 +55,7 @@ def test_what_marks_the_labelled_steps_is_learned_and_found_again_in_unseen_runs
 ) -> None:
     scores = cross_validated(labelled, folds=2)
     assert sum(score.step_right for score in scores) >= 0.8 * len(scores)
+    assert len({score.history for score in scores}) == len(scores), "by it, kin are kept in one fold"
 
 
 def test_the_same_runs_and_seed_give_the_same_model(labelled: tuple[Labelled, ...], ranker: Ranker) -> None:
