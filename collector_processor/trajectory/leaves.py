@@ -10,6 +10,7 @@ Decided from the leaves upwards; an act asks only what is directly below it.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -102,9 +103,10 @@ class _Sieve:
             case _ if shown.count == 0:
                 self._keep(act, shown)
 
-    def _keep(self, act: Act, shown: _Shown, *, closing: bool = False) -> None:
-        """Make ``act`` a step; a closing one stands after all that it encloses."""
+    def _keep(self, act: Act, shown: _Shown, *, closing: bool = False, before: Act | None = None) -> None:
+        """Make ``act`` a step; a closing one stands after all that it encloses, or right before one of it."""
         at_ns = max(act.span.end_ns, shown.latest_ns + 1) if closing else act.span.start_ns
+        at_ns = before.span.start_ns if before is not None else at_ns
         self._leaves[act.position] = Leaf(act=act, at_ns=at_ns, is_closing=closing)
         shown.only = act if shown.count == 0 else None
         shown.count += 1
@@ -117,7 +119,9 @@ class _Sieve:
 
     def _decide_llm(self, act: Act, shown: _Shown) -> None:
         models = [each for each in act.below if each.action.kind is ActionKind.LLM]
-        if not models:
+        if not models and _is_several(act):
+            self._keep(act, shown, closing=True, before=_asked_below(act))
+        elif not models:
             self._keep(act, shown)
         elif len(act.below) == 1 and shown.only is not None and shown.only.action.kind is ActionKind.LLM:
             self._merge(act, shown.only, shown)
@@ -173,15 +177,17 @@ class _Sieve:
     def _has_delegate_beside(self, act: Act) -> bool:
         """Say whether the call only stands for an agent's run beside it in the tree (agno).
 
-        A delegation that names nobody is to all members, or its arguments are hidden.
+        Traceloop's of openai-agents puts it beside the agent that calls. A delegation that names
+        nobody is to all members, or its arguments are hidden.
         """
-        beside = self._sibling_agents.get(self._stage.parents[act.position], ())
+        places = (act.position,) if act.runner is None else (act.position, act.runner.position)
+        families = (self._sibling_agents.get(self._stage.parents[place]) for place in places)
+        beside = [agent for family in families if family is not None for agent in family.during(act)]
         called = plain(f"{act.action.target or ''} {act.action.tool} {act.action.input}") if beside else ""
         is_to_any = bool(beside) and act.action.target is None and is_delegation(act.action.tool or "")
         return any(
             agent.agent is not None
             and (is_to_any or plain(agent.agent) in called)
-            and act.span.start_ns <= agent.span.start_ns
             and agent.span.end_ns <= act.span.end_ns
             for agent in beside
         )
@@ -192,12 +198,40 @@ def leaves(stage: Stage) -> list[Leaf]:
     return _Sieve(stage).sift()
 
 
-def _agents_by_parent(stage: Stage) -> dict[int, Sequence[Act]]:
+class _Family:
+    """Agents directly below one span, in order of their starts: a root may have thousands."""
+
+    def __init__(self, agents: Sequence[Act]) -> None:
+        self._agents = agents
+        self._starts = [agent.span.start_ns for agent in agents]
+
+    def during(self, act: Act) -> Sequence[Act]:
+        """Return those that begin while ``act`` runs."""
+        first = bisect_left(self._starts, act.span.start_ns)
+        return self._agents[first : bisect_right(self._starts, act.span.end_ns)]
+
+
+def _agents_by_parent(stage: Stage) -> dict[int, _Family]:
     found: defaultdict[int, list[Act]] = defaultdict(list)
     for act in stage.acts:
         if act.action.kind is ActionKind.AGENT:
             found[stage.parents[act.position]].append(act)
-    return dict(found)
+    return {parent: _Family(agents) for parent, agents in found.items()}
+
+
+def _is_several(act: Act) -> bool:
+    """Say whether a model's span encloses tool calls it did not ask for: then it stands for several calls.
+
+    It tells the last of them (ADK 2 under OpenInference 1.0.5 writes each over the agent's span).
+    """
+    asked = {call.call_id for call in act.action.requested}
+    called = {each.action.call_id for each in act.below if each.action.kind in _TOOLS}
+    return bool(act.action.said) and "" not in called | asked and not called <= asked
+
+
+def _asked_below(act: Act) -> Act | None:
+    asked = {call.call_id for call in act.action.requested}
+    return next((each for each in act.below if each.action.call_id and each.action.call_id in asked), None)
 
 
 def _same_tool(outer: Act, inner: Act) -> bool:

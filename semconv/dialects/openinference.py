@@ -182,7 +182,7 @@ def _read_tool(span: Span, kind: ActionKind, surroundings: Surroundings) -> Acti
         return _read_openai_handoff(span, surroundings)
     name = text(span.attributes, TOOL_NAME, GEN_AI_TOOL_NAME) or span.name.removesuffix(".run")
     given = text(span.attributes, *_ARGUMENTS) or ""
-    got = text(span.attributes, OUTPUT_VALUE, GEN_AI_TOOL_CALL_RESULT) or _documents(span)
+    got = _bare(text(span.attributes, OUTPUT_VALUE, GEN_AI_TOOL_CALL_RESULT) or _documents(span))
     coworker = coworker_at_work(span, name, given, got, surroundings)
     if coworker is not None:
         return _read_coworker(span, coworker, given, got, surroundings)
@@ -246,6 +246,12 @@ def _arguments(given: str) -> str:
     if args and kwargs:
         return words({"args": args, **kwargs} if isinstance(kwargs, Mapping) else value)
     return words(kwargs or args or {})
+
+
+def _bare(got: str) -> str:
+    """Return a tool's result out of Gemini's function response, in which ADK's is."""
+    value = mapping(got) if '"response"' in got else {}
+    return words(value["response"]) if value.keys() >= {"id", "name", "response"} else got
 
 
 def _result(got: str) -> str:

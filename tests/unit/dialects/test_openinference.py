@@ -289,3 +289,30 @@ def test_a_delegation_to_all_members_is_no_step_beside_their_runs() -> None:
         span(3, parent=1, scope=scope, attributes=member),
     )
     assert outline(trajectory) == [("clerk", "llm")]
+
+
+def test_a_span_that_stands_for_several_model_calls_tells_the_last() -> None:
+    """ADK 2 under OpenInference 1.0.5 writes each call over the agent's span."""
+    call = "llm.output_messages.0.message.tool_calls.0.tool_call"
+    last = {
+        f"{call}.id": "b",
+        f"{call}.function.name": "pay",
+        "llm.output_messages.0.message.role": "assistant",
+    }
+    tool = {"openinference.span.kind": "TOOL"}
+    response = '{"id": "a", "name": "look_up", "response": {"error": "timed out"}}'
+    trajectory = ordered(
+        span(1, end=90, attributes={"openinference.span.kind": "LLM", "agent.name": "clerk", **last}),
+        span(
+            2,
+            parent=1,
+            attributes={**tool, "tool.name": "look_up", "tool.id": "a", "output.value": response},
+        ),
+        span(3, parent=1, attributes={**tool, "tool.name": "pay", "tool.id": "b"}),
+    )
+    assert [(step.kind.value, step.target) for step in trajectory.steps] == [
+        ("tool", "look_up"),
+        ("llm", None),
+        ("tool", "pay"),
+    ]
+    assert trajectory.steps[0].error == "timed out"
