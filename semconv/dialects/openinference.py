@@ -23,6 +23,7 @@ from semconv.attributes import (
 )
 from semconv.dialects.action import Action, ActionKind, Dialect
 from semconv.dialects.ag2_names import is_bookkeeper, said_by_tools
+from semconv.dialects.google_adk import SCOPE as ADK_SCOPE
 from semconv.dialects.judging import read_judgements
 from semconv.dialects.langchain_repr import message_fields
 from semconv.dialects.messages import messages_of
@@ -162,6 +163,8 @@ def _read_llm(span: Span, kind: ActionKind, surroundings: Surroundings) -> Actio
     if span.scope.name == STRANDS_SCOPE:  # files the history's assistant messages as output
         heard, said = (*heard, *said[:-1]), said[-1:]
     given, got = text(span.attributes, INPUT_VALUE) or "", text(span.attributes, OUTPUT_VALUE) or ""
+    if span.scope.name == ADK_SCOPE:  # one call written over another; only this is sure to be the last's
+        said = messages_of(mapping(got).get("content")) or said
     said = said or tuple(calls_in(got))
     system = "\n".join(message.text for message in heard if message.role == "system")
     return _about(
