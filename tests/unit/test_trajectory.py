@@ -620,3 +620,16 @@ def test_ten_thousand_spans_are_ordered_within_seconds() -> None:
     trajectory = ordered(*spans)
     assert len(trajectory.steps) == 10_000
     assert time.perf_counter() - started < 5
+
+
+def test_an_agent_that_a_tool_runs_beside_its_caller_stands_for_the_call() -> None:
+    trajectory = ordered(
+        workflow(end=500),
+        agent(2, "clerk", end=300),
+        chat(3, parent=2, start=30, end=40, calls=[("ask_writer", "{}", "c1")]),
+        tool(4, "ask_writer", parent=2, start=50, end=200),
+        agent(5, "writer", start=60, end=190),
+        chat(6, parent=5, start=70, end=180, answer="done"),
+        chat(7, parent=2, start=210, end=290, answer="done"),
+    )
+    assert outline(trajectory) == [("clerk", "llm"), ("writer", "llm"), ("clerk", "llm")]
