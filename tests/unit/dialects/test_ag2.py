@@ -98,6 +98,7 @@ def test_accounts_and_envelopes_are_no_steps(span_type: str) -> None:
 @pytest.mark.parametrize("name", ["chat_manager", "checking_agent", "_User", "_Group_Tool_Executor"])
 def test_bookkeepers_are_no_agents(name: str) -> None:
     assert is_bookkeeper(name)
+    assert ordered(conversation(), agent(2, name, said("assistant", "next: clerk"))).steps == ()
 
 
 def test_under_openinference_a_user_proxys_reply_is_its_tools() -> None:

@@ -113,12 +113,6 @@ def test_a_failure_is_seen_without_an_error_status(attributes: dict[str, str], e
     assert action.error == error
 
 
-def test_ag2s_bookkeepers_are_pseudo_agents() -> None:
-    for name in ("_Group_Tool_Executor", "chat_manager", "_User"):
-        assert read(agent(1, name)).pseudo_agent
-    assert not read(agent(1, "analyst")).pseudo_agent
-
-
 def test_an_agents_answer_may_be_filed_as_the_users() -> None:
     """AG2's root: the whole history, the last message under the wrong role."""
     history = messages(said("assistant", "question"), said("tool", "16"), said("user", "final answer"))
