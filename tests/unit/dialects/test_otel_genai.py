@@ -9,7 +9,7 @@ import pytest
 
 from semconv.dialects import Action, ActionKind, Surroundings, read_action
 from semconv.model import AgentSource, Event, Outcome, OutcomeSource, Span
-from tests.factories import agent, chat, messages, said, span, tool, workflow
+from tests.factories import chat, messages, said, span, tool, workflow
 
 
 def read(made: Span) -> Action:
