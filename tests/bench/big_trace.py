@@ -1,6 +1,6 @@
 """How long a big trace takes from OTLP bytes to ordered steps, and how much memory.
 
-    python -m tests.bench.big_trace                    # 10,000 and 100,000 spans: wide, deep, crowded
+    python -m tests.bench.big_trace                    # 10,000 and 100,000 spans, in each shape
     python -m tests.bench.big_trace --spans 50000 --shape wide
 
 Time is the process's own CPU time, the best of three; memory is the growth of the process's peak
@@ -57,7 +57,23 @@ def crowded(count: int) -> list[Span]:
     ]
 
 
-SHAPES: Final[Mapping[str, Callable[[int], list[Span]]]] = {"wide": wide, "deep": deep, "crowded": crowded}
+def team(count: int) -> list[Span]:
+    """Make many agents under one root, each with a model call and the tool it asked for."""
+    spans = [workflow(end=20 * count)]
+    for number in range(2, count, 3):
+        start = 10 * number
+        spans.append(agent(number, f"agent {number}", start=start, end=start + 9))
+        spans.append(chat(number + 1, parent=number, start=start + 1, end=start + 2, answer=f"{number}"))
+        spans.append(tool(number + 2, "search", parent=number, start=start + 3, end=start + 4, result="ok"))
+    return spans[:count]
+
+
+SHAPES: Final[Mapping[str, Callable[[int], list[Span]]]] = {
+    "wide": wide,
+    "deep": deep,
+    "crowded": crowded,
+    "team": team,
+}
 
 
 def main() -> None:
