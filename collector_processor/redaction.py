@@ -7,8 +7,9 @@ equal secrets are replaced by equal words and different ones by different words
 (``[e-mail 1]``, ``[e-mail 2]``), so that a mail sent to the wrong person can still
 be seen to have been.
 
-Our patterns have bounded repetitions only. The user's are compiled by RE2, whose
-time is linear in the text whatever the pattern: none can hang the service.
+Patterns are RE2's, whose time is linear in the text whatever the pattern: none can
+hang the service, the user's neither. The few that look behind them are ``re``'s, and
+have bounded repetitions only.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Rule:
     word: str
     pattern: Any
     """Of ``re`` or ``re2``: only ``sub`` is used."""
+    hint: str = ""
+    """Lower case; a text without it, in whatever case, holds nothing of the kind and is passed over."""
     holds: Callable[[str], bool] = lambda _found: True
     """A closer look at what the pattern found."""
 
@@ -59,6 +62,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     Rule(
         kind=KEYS,
         word="private key",
+        hint="-----begin ",
         # Only what a key consists of goes: its first line alone must not hide what is said after it.
         pattern=re.compile(
             r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"
@@ -73,7 +77,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     Rule(
         kind=KEYS,
         word="key",
-        pattern=re.compile(
+        pattern=re2.compile(
             r"\b(?:sk|pk|rk)[-_][\w-]{16,}"  # OpenAI, Anthropic, Stripe
             r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"  # AWS access key ids
             r"|\bgh[pousr]_\w{20,}|\bgithub_pat_\w{22,}|\bglpat-[\w-]{20,}"  # GitHub, GitLab
@@ -83,28 +87,40 @@ _RULES: Final[tuple[Rule, ...]] = (
             r"|\bSG\.[\w-]{16,64}\.[\w-]{16,64}"  # SendGrid
         ),
     ),
-    Rule(kind=TOKENS, word="token", pattern=re.compile(r"(?i)(?<=bearer )[\w.~+/=-]{12,}")),
-    Rule(kind=TOKENS, word="token", pattern=re.compile(r"(?i)(?<=authorization: basic )[\w+/=-]{8,}")),
+    Rule(
+        kind=TOKENS,
+        word="token",
+        hint="bearer ",
+        pattern=re.compile(r"(?i)(?<=bearer )[\w.~+/=-]{12,}"),
+    ),
+    Rule(
+        kind=TOKENS,
+        word="token",
+        hint="authorization: basic ",
+        pattern=re.compile(r"(?i)(?<=authorization: basic )[\w+/=-]{8,}"),
+    ),
     Rule(  # a user and password in a URL
         kind=SECRETS,
         word="password",
+        hint="://",
         pattern=re.compile(r"(?<=://)[^\s/:@\[\]]{1,100}:[^\s/@\[\]]{1,200}(?=@)"),
     ),
     Rule(
         kind=SECRETS,
         word="secret",
-        pattern=re.compile(
-            r"""(?ix)(?<=[\s"'_-])?\b(?:password|passwd|secret|api[_-]?key|access[_-]?token|private[_-]?token
-            |client[_-]?secret|aws_secret_access_key|secret[_-]?access[_-]?key)
-            ["']?\s{0,3}[:=]\s{0,3}["']?[^\s"',;&]{6,}"""
+        pattern=re2.compile(
+            r"(?i)\b(?:password|passwd|secret|api[_-]?key|access[_-]?token|private[_-]?token|client[_-]?secret"
+            r"|aws_secret_access_key|secret[_-]?access[_-]?key)"
+            r"""["']?\s{0,3}[:=]\s{0,3}["']?[^\s"',;&]{6,}"""
         ),
     ),
     Rule(
         kind=EMAILS,
         word="e-mail",
+        hint="@",
         pattern=re.compile(r"\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}\b"),
     ),
-    Rule(kind=CARDS, word="card number", pattern=re.compile(r"\b\d(?:[ -]?\d){12,18}\b"), holds=_luhn),
+    Rule(kind=CARDS, word="card number", pattern=re2.compile(r"\b\d(?:[ -]?\d){12,18}\b"), holds=_luhn),
 )
 
 
@@ -116,9 +132,7 @@ class Redactor:
 
     def plainly(self, text: str) -> str:
         """Return ``text`` with what the rules find named, not shown."""
-        for rule in self.rules:
-            text = rule.pattern.sub(_word_for(rule), _sound(text))
-        return text
+        return _apply(self.rules, text, _word_for)
 
     def for_run(self) -> RunRedactor:
         """Return what redacts all the texts of one run alike."""
@@ -139,9 +153,7 @@ class RunRedactor:
         """Return ``text`` with what the rules find called by a word and a number."""
         if not text:
             return text
-        for rule in self.rules:
-            text = rule.pattern.sub(self._replacing(rule), _sound(text))
-        return text
+        return _apply(self.rules, text, self._replacing)
 
     def _replacing(self, rule: Rule) -> Callable[[Any], str]:
         def replace(match: Any) -> str:
@@ -231,6 +243,15 @@ def keep(text: str) -> str:
 def omit(_text: str) -> str:
     """Return nothing, whatever stands there."""
     return ""
+
+
+def _apply(rules: Iterable[Rule], text: str, replacing: Callable[[Rule], Callable[[Any], str]]) -> str:
+    text = _sound(text)
+    lowered = text.lower()
+    for rule in rules:
+        if rule.hint in lowered:
+            text = rule.pattern.sub(replacing(rule), text)
+    return text
 
 
 def _word_for(rule: Rule) -> Callable[[Any], str]:
