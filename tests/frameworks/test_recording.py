@@ -118,6 +118,14 @@ def test_a_transfer_is_a_handoff_and_a_call_that_only_asks_an_agent_is_no_step()
     assert [each.kind for each in expected_steps(RUN, truth(asking))] == ["llm"]
 
 
+def test_a_word_more_of_the_agent_that_handed_over_is_no_step_but_its_next_act_is() -> None:
+    passing, word = llm("a", 1, 2, "transfer_to_b", target="b"), llm("a", 3, 4)
+    acting = llm("a", 3, 4, "look_up")
+
+    assert [each.kind for each in expected_steps(RUN, truth(passing, word))] == ["llm", "handoff"]
+    assert [each.kind for each in expected_steps(RUN, truth(passing, acting))] == ["llm", "handoff", "llm"]
+
+
 def test_what_overlaps_is_one_group_and_what_follows_another() -> None:
     happened = truth(llm("a", 1, 3), llm("b", 2, 4), llm("c", 5, 6))
 

@@ -1,7 +1,8 @@
 """What really happened in a run, by the scripted server's own log, as the steps that spans should give.
 
 Pure. One rule for all frameworks: a model call is a step, a tool execution is a
-step, and a transfer that the model asked for is a step after the call that asked.
+step, and a transfer that the model asked for is a step after the call that asked; what the agent that
+handed over still says is none.
 What a dialect cannot show is said beside the run script, with the reason.
 """
 
@@ -69,6 +70,8 @@ def expected_steps(run: RunScript, truth: Truth) -> tuple[Expected, ...]:
     found: list[Expected] = []
     group, until = -1, 0
     for happened in sorted(truth.log, key=lambda each: each.began):
+        if found and _is_parting_word(found[-1], happened):
+            continue
         if happened.began > until:
             group += 1
         until = max(until, happened.ended)
@@ -118,6 +121,12 @@ def decisive_step(expected: Sequence[Expected], trajectory: Trajectory) -> Step 
 def _decisive(log: Iterable[Happening]) -> Happening | None:
     """The purser's first model call: there the wrong number is made, or the model breaks."""
     return next((each for each in log if each.kind == "llm" and each.agent == PURSER), None)
+
+
+def _is_parting_word(before: Expected, happened: Happening) -> bool:
+    """Whether an agent only says a word more after it has handed over; some frameworks ask it to."""
+    is_own = (before.kind, before.agent) == ("handoff", happened.agent)
+    return is_own and happened.kind == "llm" and happened.ok and not happened.calls
 
 
 def _is_handoff(run: RunScript, happened: Happening) -> bool:
