@@ -18,7 +18,7 @@ from rich.text import Text
 
 from analyzer.commands.output import FormatOption, OutputFormat, print_json
 from analyzer.completion import LiteLLM
-from analyzer.composition import model_names, open_analyst
+from analyzer.composition import model_names, open_analyst, tls_files
 from analyzer.errors import AnalyzerError, ModelError
 from analyzer.method import Message, Prompt
 from analyzer.present import console, plain
@@ -37,6 +37,7 @@ from collector_processor.otlp import (
 )
 from collector_processor.runstore import RunStore
 from collector_processor.settings import Address, Settings, SettingsError, load_settings, require_token
+from collector_processor.tls import ServerTls, reason_of
 
 _LOW_DISK_BYTES: Final = 1 << 30
 
@@ -105,6 +106,7 @@ async def _examine(*, call_model: bool) -> list[Finding]:
     findings = [Finding(check="settings", health=Health.OK, detail="all values can be")]
     findings += _data_dir(settings.data_dir)
     findings += _ports(settings)
+    findings += _tls(settings)
     findings += [finding async for finding in _backends(settings)]
     findings.append(await _model(settings, call_model=call_model))
     return findings
@@ -155,6 +157,20 @@ def _ports(settings: Settings) -> Iterator[Finding]:
             yield Finding(
                 check=f"port {name}", health=Health.FAILED, detail=f"{listener}: {problem}", mend=mend
             )
+
+
+def _tls(settings: Settings) -> Iterator[Finding]:
+    files = tls_files(settings)
+    if files is None:
+        return
+    try:
+        ServerTls(files)
+    except (OSError, ValueError) as error:
+        mend = "correct BLAMESPAN_TLS_CERTIFICATE, _KEY or _CLIENT_CA"
+        yield Finding(check="TLS", health=Health.FAILED, detail=reason_of(error), mend=mend)
+    else:
+        asks = "; clients need one too" if files.client_ca else ""
+        yield Finding(check="TLS", health=Health.OK, detail=f"{files.certificate} can be used{asks}")
 
 
 def _bind_problem(listener: Address) -> str | None:
