@@ -20,6 +20,7 @@ from typing import Final
 from semconv.attributes import GEN_AI_AGENT_ID, GEN_AI_OPERATION_NAME, GEN_AI_RESPONSE_ID
 from semconv.dialects import ActionKind, Surroundings, read_action
 from semconv.dialects.autogen_messages import RUNTIME_SCOPE
+from semconv.dialects.langsmith import OPENAI_TRACE
 from semconv.model import Event, LogRecord, Span, SpanId, Trace
 
 _WORD: Final = re.compile(r"[\w-]{8,}")
@@ -52,6 +53,9 @@ def _linked(span: Span) -> Iterator[str]:
 
 
 def _framework_ids(span: Span) -> Iterator[str]:
+    workflow = span.attributes.get(OPENAI_TRACE)
+    if isinstance(workflow, str) and workflow:  # LangSmith: agents asked as tools are traces of their own
+        yield f"openai:{workflow}"
     agent_id = span.attributes.get(GEN_AI_AGENT_ID) if span.parent_id is None else None
     if isinstance(agent_id, str) and (found := _AUTOGEN_AGENT.search(agent_id)):
         yield f"autogen:{found['team']}"
@@ -161,7 +165,9 @@ def _with_losses(trace: Trace) -> Trace:
 
 
 def _split(trace: Trace) -> list[Trace]:
-    """Return the workflows of ``trace`` as runs, if it is several and nothing else."""
+    """Return the workflows of ``trace`` as runs, if it is several and nothing else, and was not joined."""
+    if len({span.trace_id for span in trace.spans}) > 1:
+        return [trace]
     forest = Surroundings(trace.spans)
     heads = _workflows(forest)
     if len(heads) < 2:

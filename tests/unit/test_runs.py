@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from collector_processor.runs import group_runs, join_logs, run_keys
-from semconv.model import Event, Link, LogRecord, Span, Trace, TraceId
+from semconv.model import Event, Link, LogRecord, Scope, Span, Trace, TraceId
 from tests.factories import agent, chat, ordered, span, span_id, trace, workflow
 
 TEAM = "599c723a-8908-4131-9f13-750a9a98bbf1"
@@ -117,6 +117,15 @@ def test_traces_that_only_set_up_are_left_out() -> None:
     running = trace(in_trace("c", 3))
     assert group_runs([building, wiring, running]) == (running,)
     assert group_runs([building]) == ()
+
+
+def test_langsmiths_traces_of_one_openai_workflow_are_one_run() -> None:
+    said = {"langsmith.metadata.openai_trace_id": "trace_1"}
+    heads = [
+        replace(in_trace(letter, number), attributes=said, scope=Scope(name="langsmith"))
+        for number, letter in enumerate("ab", start=1)
+    ]
+    assert sizes(group_runs([Trace(spans=(head,)) for head in heads])) == [2]
 
 
 def test_a_model_call_that_another_trace_shows_too_is_no_run() -> None:
