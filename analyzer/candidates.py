@@ -6,8 +6,8 @@ an even pool of forecasts is seldom beaten by the one that seemed best (the fore
 puzzle: Smith & Wallis, Oxford Bulletin 2009). The signals alone are one of them: where labels add
 nothing to what needs none, that is what training should find.
 
-Boosted trees are not among them: on the development data they did worse than the forest
-(``python -m tests.bench.ablation DATASET --ranker``).
+Boosted trees are not among them: on the development data they did no better than the forest
+(``python -m tests.bench.ranker_limits DATASET``), and a model file would have to hold another kind of tree.
 """
 
 from __future__ import annotations

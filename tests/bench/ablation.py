@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,6 +69,12 @@ def main() -> None:
 
 
 def ablate_signals(runs: Sequence[Labelled], readings: Sequence[Reading]) -> None:
+    for name, scores in without_each(runs, readings):
+        show(name, scores)
+
+
+def without_each(runs: Sequence[Labelled], readings: Sequence[Reading]) -> Iterator[tuple[str, list[Score]]]:
+    """Score all signals, all but each, and the prior alone."""
     kept: list[tuple[str, Sequence[Signal]]] = [("all signals", SEEN_WITHOUT_REFERENCE)]
     kept += [
         (f"without {left_out.__name__}", [s for s in SEEN_WITHOUT_REFERENCE if s is not left_out])
@@ -76,8 +82,7 @@ def ablate_signals(runs: Sequence[Labelled], readings: Sequence[Reading]) -> Non
     ]
     kept.append(("prior alone", ()))
     for name, signals in kept:
-        shares = [weighed(reading, signals) for reading in readings]
-        show(name, judge(runs, shares))
+        yield name, judge(runs, [weighed(reading, signals) for reading in readings])
 
 
 def leave_one_system_out(runs: Sequence[Labelled], readings: Sequence[Reading]) -> None:

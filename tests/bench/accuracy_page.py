@@ -29,7 +29,7 @@ from analyzer.posterior import LogShares, log_softmax
 from analyzer.reading import read
 from analyzer.significance import wilson
 from analyzer.validation import Labelled, across_systems, prepare
-from tests.bench.ablation import SEEN_WITHOUT_REFERENCE, judge, weighed
+from tests.bench.ablation import SEEN_WITHOUT_REFERENCE, judge, weighed, without_each
 from tests.bench.ranker_limits import TABLES as LIMITS
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "accuracy.md"
@@ -174,6 +174,28 @@ def elsewhere_table(folder: Path) -> list[str]:
     return rows
 
 
+def ablation_table(folder: Path) -> list[str]:
+    """What each signal brings, on Who&When and on all systems together."""
+    runs = prepare([run for name in (WHO_AND_WHEN, *OTHERS) for run in read_dataset(folder / name)])
+    readings = [read(replace(one.run.trajectory, reference=None)) for one in runs]
+    own = sum(one.run.source == runs[0].run.source for one in runs)
+    rows = [
+        f"| signals | step % of the first {own} | agent % | top 3 % | step % of all {len(runs)} | agent % | top 3 % |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, scores in without_each(runs, readings):
+        cells = []
+        for part in (scores[:own], scores):
+            claims = (
+                [s.step_right for s in part],
+                [s.agent_right for s in part],
+                [s.in_top_three for s in part],
+            )
+            cells += [percent(sum(held) / len(held)) for held in claims]
+        rows.append(f"| {name} | {' | '.join(cells)} |")
+    return rows
+
+
 def drawn(one: Labelled) -> LogShares:
     """Put the step that ``random`` draws first, the others after it in the order of its draw."""
     order = sorted(one.run.trajectory.steps, key=draw)
@@ -206,6 +228,7 @@ TABLES: Final[Mapping[str, Callable[[Path], list[str]]]] = {
     "comparison": comparison_table,
     "second": second_table,
     "elsewhere": elsewhere_table,
+    "ablation": ablation_table,
     **{name: partial(limits_table, name) for name in LIMITS},
 }
 
