@@ -28,7 +28,7 @@ from semconv.dialects.judging import read_judgements
 from semconv.dialects.langchain_repr import message_fields
 from semconv.dialects.messages import messages_of
 from semconv.dialects.openinference_agents import agent_name
-from semconv.dialects.openinference_crewai import calls_in, coworker_at_work, crew_task
+from semconv.dialects.openinference_crewai import calls_in, coworker_at_work, crew_task, failure_in
 from semconv.dialects.openinference_messages import flattened
 from semconv.dialects.openinference_support import OPENINFERENCE_SUPPORT
 from semconv.dialects.otel_genai import KINDS, TOOL_STATUS, conversation_of, instructions_of
@@ -208,7 +208,9 @@ def _read_tool(span: Span, kind: ActionKind, surroundings: Surroundings) -> Acti
 
 def _read_coworker(span: Span, role: str, given: str, got: str, surroundings: Surroundings) -> Action:
     action = _read_top(span, ActionKind.AGENT, surroundings)
-    return replace(action, agent=role, agent_source=AgentSource.METADATA, input=given, output=got)
+    action = replace(action, agent=role, agent_source=AgentSource.METADATA, input=given, output=got)
+    failure = failure_in(got)
+    return replace(action, failed=True, error=failure, answer="") if failure else action
 
 
 def _documents(span: Span) -> str:

@@ -28,6 +28,8 @@ CREW_AGENTS: Final = "crew_agents"
 
 _REFUSED: Final = "Error executing tool"
 """Begins the result of a delegation to a coworker who does not exist, or who could not be run."""
+_FAILED: Final = "Error executing task with agent"
+"""Begins the result where the coworker failed; the span of the delegation is fine."""
 _BLANK: Final = re.compile(r"\{\w+\}")
 _NOT_PLANNED: Final = frozenset({"", "None"})
 
@@ -56,6 +58,11 @@ def coworker_at_work(span: Span, tool: str, given: str, got: str, surroundings: 
         return None
     roles = {_plain(role): role for role in _roles(span, surroundings)}
     return roles.get(_plain(named), named)
+
+
+def failure_in(got: str) -> str:
+    """Return what a delegation's result says of the coworker's failure, if it failed."""
+    return got.strip() if got.lstrip().startswith(_FAILED) else ""
 
 
 def _roles(span: Span, surroundings: Surroundings) -> list[str]:

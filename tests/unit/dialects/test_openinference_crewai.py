@@ -75,3 +75,9 @@ def test_a_template_whose_blanks_are_not_told_is_not_the_task() -> None:
     assert blank.task == "Answer: how many seats?"
     told = ordered(kickoff(crew_tasks=tasks, crew_inputs='{"question": "how many seats?"}'), manager())
     assert told.task == "how many seats?\nAnswer: {question}"
+
+
+def test_a_coworkers_failure_stands_in_the_result() -> None:
+    failure = "Error executing task with agent 'purser'. Error: HTTP 500"
+    steps = ordered(kickoff(), manager(), delegation(3, "purser", failure)).steps
+    assert (steps[0].agent, steps[0].status, steps[0].error) == ("purser", "error", failure)
