@@ -2,7 +2,8 @@
 
 Read from ``gen_ai.tool.definitions`` (a list or JSON; frameworks nest the function one level
 down, or group several under ``function_declarations``) and from OpenInference's
-``llm.tools.<n>.tool.json_schema``.
+``llm.tools.<n>.tool.json_schema``; of MLflow from ``mlflow.chat.tools``, of older Traceloop from
+``llm.request.functions.<n>.*``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from semconv.attributes import GEN_AI_TOOL_DEFINITIONS
 from semconv.dialects.reading import below, items, mapping, words
 from semconv.model import Span
 
+_MLFLOW_TOOLS: Final = "mlflow.chat.tools"
+_TRACELOOP_TOOLS: Final = "llm.request.functions"
 _OPENINFERENCE_TOOLS: Final = "llm.tools"
 _JSON_SCHEMA: Final = "tool.json_schema"
 _MOST_TOOLS: Final = 50
@@ -33,6 +36,8 @@ def _definitions(span: Span) -> Iterator[Mapping[str, Any]]:
         definition = mapping(each)
         grouped = items(definition.get("function_declarations"))
         yield from (mapping(one) for one in grouped) if grouped else (definition,)
+    yield from (mapping(each) for each in items(span.attributes.get(_MLFLOW_TOOLS)))
+    yield from below(span.attributes, _TRACELOOP_TOOLS).values()
     for fields in below(span.attributes, _OPENINFERENCE_TOOLS).values():
         yield mapping(fields.get(_JSON_SCHEMA))
 

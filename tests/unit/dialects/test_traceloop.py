@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from semconv.dialects import Action, ActionKind, Surroundings, read_action
+from semconv.dialects.toolbox import tools_of
 from semconv.model import Scope, Span
 from tests.factories import messages, ordered, outline, said, span
 
@@ -219,3 +220,32 @@ def test_an_agents_span_that_is_one_model_call_has_its_messages() -> None:
     )
     assert (action.kind, action.agent, action.task) == (ActionKind.AGENT, "clerk", "How many?")
     assert [each.name for each in action.requested] == ["look_up"]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {
+            "llm.request.functions.0.name": "look_up",
+            "llm.request.functions.0.description": "Look a ship up.",
+            "llm.request.functions.0.parameters": '{"properties": {"name": {}}}',
+        },
+        {
+            "mlflow.chat.tools": json.dumps(
+                [
+                    {
+                        "type": "function",
+                        "function": {
+                            "name": "look_up",
+                            "description": "Look a ship up.",
+                            "parameters": {"properties": {"name": {}}},
+                        },
+                    }
+                ]
+            )
+        },
+    ],
+    ids=["traceloop", "mlflow"],
+)
+def test_the_tools_on_offer_are_listed(attributes: dict[str, str]) -> None:
+    assert tools_of(span(1, attributes=attributes)) == "look_up(name): Look a ship up."
