@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from analyzer.analyst import RunAnalyst
 from analyzer.attribution import Attributor
@@ -20,8 +20,10 @@ from collector_processor.annotate import CarrierPolicy
 from collector_processor.cleaning import Cleaner
 from collector_processor.redaction import ALL_KINDS, keep, make_redactor, omit, read_kinds
 from collector_processor.settings import ExportText, Settings, SettingsError
-from collector_processor.tls import TlsFiles
 from semconv.model import SpanStatus
+
+if TYPE_CHECKING:
+    from collector_processor.tls import TlsFiles
 
 _BEYOND_ALL: Final = 1.01
 """A confidence that no verdict has: where the precision was never reached, all is undetermined."""
@@ -87,6 +89,8 @@ async def prepare_model(settings: Settings) -> None:
 
 def tls_files(settings: Settings) -> TlsFiles | None:
     """Return the identity of our doors, or ``None`` where they speak plainly."""
+    from collector_processor.tls import TlsFiles  # noqa: PLC0415 - gRPC, which only the service needs
+
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
     return TlsFiles(
