@@ -55,15 +55,6 @@ def pool(opinions: Sequence[Opinion]) -> LogShares:
     return log_softmax([sum(w * s for w, s in zip(weights, column, strict=True)) for column in columns])
 
 
-def pool_evenly(heard: Sequence[LogShares]) -> LogShares:
-    """Combine opinions that are each believed as much as the others: their geometric mean.
-
-    Raises:
-        ValueError: there is none, or they speak of different numbers of steps.
-    """
-    return pool([Opinion(shares=shares, weight=1 / len(heard)) for shares in heard])
-
-
 def temper(shares: LogShares, temperature: float) -> LogShares:
     """Flatten (above 1) or sharpen (below 1) an opinion; the order of the steps stays."""
     return log_softmax([share / temperature for share in shares])

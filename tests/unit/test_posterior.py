@@ -15,7 +15,6 @@ from analyzer.posterior import (
     gain_of_asking,
     log_softmax,
     pool,
-    pool_evenly,
     ranked,
     temper,
 )
@@ -51,7 +50,7 @@ def test_temper_keeps_the_best_step_and_the_sum(scores: list[float], temperature
 
 def test_a_pool_of_equal_opinions_is_that_opinion_and_an_ignored_one_changes_nothing() -> None:
     one = shares(0.2, 0.5, 0.3)
-    assert pool_evenly([one, one]) == pytest.approx(one)
+    assert pool([Opinion(shares=one, weight=0.5)] * 2) == pytest.approx(one)
     ignored = Opinion(shares=shares(0.9, 0.05, 0.05), weight=0.0)
     assert pool([Opinion(shares=one), ignored]) == pytest.approx(one)
 
