@@ -19,6 +19,10 @@ from semconv.dialects.transfers import is_plain_transfer, transfer_target
 _NUMBER: Final = re.compile(r"_\d+$")
 
 
+_LONGEST_NAME: Final = 100
+"""Letters of a tool's name that are looked at; APIs take 64."""
+
+
 def plain(name: str) -> str:
     """Return a name without case, spaces and punctuation: ``Research Agent`` is ``research_agent``."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
@@ -34,7 +38,7 @@ class Agents:
 
     def __init__(self, names: Iterable[str]) -> None:
         own = dict.fromkeys(names)
-        self._plain = tuple((key, name) for name in own if (key := plain(name)))
+        self._plain = {key: name for name in own if (key := plain(name))}
         self._spelled: defaultdict[str, list[str]] = defaultdict(list)
         for name in own:
             for spelling in dict.fromkeys((name, plain(name), _ascii(name))):
@@ -58,9 +62,9 @@ class Agents:
 
     def named_at_the_end_of(self, tool: str) -> str | None:
         """Return the agent that a tool like ``go_researcher`` or ``call-analyst`` is named after."""
-        stem = plain(tool)
-        ends = [name for key, name in self._plain if key != stem and stem.endswith(key)]
-        return max(ends, key=len, default=None)
+        stem = plain(tool[-_LONGEST_NAME:])
+        ends = (stem[start:] for start in range(1, len(stem)))  # the longest first
+        return next((self._plain[end] for end in ends if end in self._plain), None)
 
 
 @dataclass(frozen=True, slots=True)
