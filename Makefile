@@ -34,6 +34,7 @@ check: $(READY) ## lint, format, types, layers
 fix: $(READY) ## what the tools can mend by themselves, and the generated files
 	@$(BIN)/python -m semconv.registry.generate
 	@$(BIN)/python -m tests.settings_reference
+	@$(BIN)/python -m tests.support_page
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
