@@ -7,7 +7,18 @@ notifiers' business.
 from __future__ import annotations
 
 from analyzer.recurrence.fingerprint import Fingerprint, fingerprint
-from analyzer.recurrence.issue import Change, Issue, IssueRules, IssueState, mute, resolve, seen, withdrawn
+from analyzer.recurrence.issue import (
+    Change,
+    Issue,
+    IssueRules,
+    IssueState,
+    Seen,
+    age,
+    mute,
+    resolve,
+    seen,
+    withdrawn,
+)
 from analyzer.recurrence.share import Count, Share, compared, share_of
 from analyzer.recurrence.watch import Watch, begin_watch, observe, threshold
 
@@ -18,8 +29,10 @@ __all__ = [
     "Issue",
     "IssueRules",
     "IssueState",
+    "Seen",
     "Share",
     "Watch",
+    "age",
     "begin_watch",
     "compared",
     "fingerprint",

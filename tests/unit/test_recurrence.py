@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from statistics import mean
 
@@ -175,7 +176,7 @@ def _watched(share: float, runs: int, past: Count, seed: int) -> tuple[Watch, in
     chance, watch, alarm = random.Random(seed), begin_watch(past), None
     limit = threshold(runs, 1)
     for number in range(runs):
-        watch = observe(watch, is_blamed=chance.random() < share)
+        watch = observe(watch, math.inf, is_blamed=chance.random() < share)
         if alarm is None and watch.evidence >= limit:
             alarm = number
     return watch, alarm
@@ -192,27 +193,60 @@ def test_a_doubled_share_does() -> None:
 
 
 def test_while_nothing_changes_the_evidence_is_the_runs_at_most_on_average() -> None:
-    """At the baseline itself each bet is fair: this is what the bound on false alarms rests on."""
+    """Where the share is known each bet is fair: this is what the bound on false alarms rests on."""
     ends = []
     for seed in range(400):
-        chance, watch = random.Random(seed), Watch(baseline=0.3)
+        chance, watch = random.Random(seed), Watch(known=Count(hits=300_000, n=1_000_000))
         for _ in range(20):
-            watch = observe(watch, is_blamed=chance.random() < 0.3)
+            watch = observe(watch, math.inf, is_blamed=chance.random() < 0.3)
         ends.append(watch.evidence)
     assert mean(ends) == pytest.approx(20, rel=0.25)
 
 
+def test_fair_on_average_over_the_shares_that_could_have_had_such_a_past() -> None:
+    """The share is drawn as the past leaves it open: the evidence is still the runs on average."""
+    ends = []
+    for seed in range(4000):
+        chance, watch = random.Random(seed), begin_watch(Count(hits=2, n=10))
+        share = chance.betavariate(2.5, 8.5)
+        for _ in range(20):
+            watch = observe(watch, math.inf, is_blamed=chance.random() < share)
+        ends.append(watch.evidence)
+    assert mean(ends) == pytest.approx(20, rel=0.25)
+
+
+def test_an_agent_without_a_past_becomes_known_as_its_runs_come() -> None:
+    watch = begin_watch(Count())
+    for _ in range(200):
+        watch = observe(watch, math.inf, is_blamed=False)
+    assert watch.expected < 0.01
+    for _ in range(8):
+        watch = observe(watch, math.inf, is_blamed=True)
+    assert watch.evidence > threshold(350, 3)
+
+
+def test_an_alarm_ends_after_a_calm_that_a_doubled_share_would_not_have() -> None:
+    watch, states = begin_watch(Count(hits=10, n=1000)), []
+    for is_blamed in [False] * 50 + [True] * 40 + [False] * 400:
+        watch = observe(watch, threshold(100, 1), is_blamed=is_blamed)
+        states.append(watch.is_alarm)
+    changes = [place for place in range(1, len(states)) if states[place] != states[place - 1]]
+    assert len(changes) == 2
+    assert 50 < changes[0] < 60
+    assert 130 < changes[1] - 90 < 180
+
+
 @given(st.integers(0, 30), st.integers(0, 300))
-def test_a_baseline_is_a_share_above_the_past(hits: int, more: int) -> None:
+def test_what_is_expected_is_a_share_near_the_past(hits: int, more: int) -> None:
     watch = begin_watch(Count(hits=hits, n=hits + more))
-    assert 0 < watch.baseline < 1
-    assert watch.baseline >= min(0.7, hits / max(hits + more, 1))
+    assert 0 < watch.expected < 1
+    assert abs(watch.expected - hits / max(hits + more, 1)) <= 0.5 / (hits + more + 1) + 1e-9
 
 
 @given(st.lists(st.booleans(), max_size=300), st.integers(0, 20), st.integers(0, 50))
 def test_evidence_is_never_negative_nor_lost(runs: list[bool], hits: int, more: int) -> None:
     watch = begin_watch(Count(hits=hits, n=hits + more))
     for is_blamed in runs:
-        watch = observe(watch, is_blamed=is_blamed)
+        watch = observe(watch, math.inf, is_blamed=is_blamed)
         assert watch.evidence >= 0
-    assert watch.runs == len(runs)
+    assert watch.known.n == hits + more + len(runs)
