@@ -24,6 +24,8 @@ class HourlyBudget:
     usd: float
     """For any sixty minutes."""
     clock: Clock
+    refused: int = 0
+    """Calls that were not made, since the budget was used up."""
     _spent: deque[tuple[float, float]] = field(default_factory=deque)
     _under_way: float = 0.0
 
@@ -57,6 +59,7 @@ class HourlyBudget:
         """
         most = self.price(prompt) or 0.0
         if self.spent_usd + self._under_way + most > self.usd:
+            self.refused += 1
             raise ModelError(f"the budget of ${self.usd:g} an hour is used up", kind=ModelFailure.OVER_BUDGET)
         self._under_way += most
         try:

@@ -16,6 +16,7 @@ from analyzer.ranker import Ranker
 from analyzer.reliability import least_confidence
 from analyzer.rotation import Rotation
 from analyzer.triage import Claim, output_matching
+from collector_processor.analyst import Analyst
 from collector_processor.annotate import CarrierPolicy
 from collector_processor.cleaning import Cleaner
 from collector_processor.redaction import ALL_KINDS, keep, make_redactor, omit, read_kinds
@@ -79,6 +80,12 @@ def open_model(settings: Settings) -> HourlyBudget | None:
         return None
     model = models[0] if len(models) == 1 else Rotation(models=models)
     return HourlyBudget(model=model, usd=settings.budget_usd_per_hour, clock=time.monotonic)
+
+
+def budget_of(analyst: Analyst) -> HourlyBudget | None:
+    """Return the hourly budget that an analyst's model has, if there is one."""
+    model = analyst.attributor.model if isinstance(analyst, RunAnalyst) else None
+    return model if isinstance(model, HourlyBudget) else None
 
 
 async def prepare_model(settings: Settings) -> None:

@@ -1,33 +1,31 @@
-"""The service's own telemetry, as Prometheus reads it: one table of names, units and meanings.
+"""The service's own telemetry, read when somebody asks: ``metric_table.py`` says what there is.
 
-Values are read when somebody asks, all of one moment, so that the conservation
-law can be checked from outside: received = refused + acknowledged, and
-acknowledged = forwarded + rejected + lost + kept + held.
+Values are all of one moment, so that the conservation law can be checked from
+outside: received = refused + acknowledged, and acknowledged = forwarded +
+rejected + lost + kept + held.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from analyzer import metric_table as table
+from analyzer.budget import HourlyBudget
+from analyzer.families import counter, gauge, histogram, sums
+from analyzer.tallies import VerdictTallies
 from collector_processor.cleaning import Cleaner
 from collector_processor.delivery import OutboxDelivery
 from collector_processor.ledger import Ledger
 from collector_processor.pipeline import Pipeline
 
-_ITEMS: Final = (
-    ("received", "Spans, log records and metrics in requests that could be read."),
-    ("refused", "Items refused before they were acknowledged."),
-    ("acknowledged", "Items that are durable, with those found at the start."),
-    ("forwarded", "Items that the backend took."),
-    ("rejected", "Items that the backend refused for good."),
-    ("lost", "Acknowledged items that were damaged on disk."),
-    ("kept", "Acknowledged items that go nowhere, since no backend is set."),
-)
+
+def no_issues() -> Mapping[str, int]:
+    """Return no counts: nobody keeps issues."""
+    return {}
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -38,53 +36,67 @@ class ServiceMetrics(Collector):
     pipeline: Pipeline
     deliveries: Sequence[OutboxDelivery]
     cleaner: Cleaner
+    tallies: VerdictTallies
+    settle_s: float
+    """How long a new series is shown at zero (``tallies/series.py`` says why)."""
+    budget: HourlyBudget | None = None
+    issues: Callable[[], Mapping[str, int]] = no_issues
+    """How many issues are in each state; must not block."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
         self.registry.register(self)
 
-    def describe(self) -> Iterable[CounterMetricFamily]:
+    def describe(self) -> Iterable[Family]:
         """Nothing to describe ahead: names are in the table."""
         return ()
 
-    def collect(self) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
+    def collect(self) -> Iterator[Family]:
         """Yield every family, as of now."""
-        snapshot = self.ledger.snapshot()
-        for name, meaning in _ITEMS:
-            family = CounterMetricFamily(f"blamespan_items_{name}", meaning, labels=["signal"])
-            for signal, counts in snapshot.items():
-                family.add_metric([signal.value], getattr(counts, name))
-            yield family
-        held = GaugeMetricFamily(
-            "blamespan_items_held", "Items in the journal, to be forwarded.", labels=["signal"]
-        )
-        for signal, counts in snapshot.items():
-            held.add_metric([signal.value], counts.held)
-        yield held
-        yield CounterMetricFamily(
-            "blamespan_malformed_requests", "Requests that could not be read.", self.ledger.malformed_requests
-        )
-        yield GaugeMetricFamily(
-            "blamespan_open_traces", "Agent traces that wait for their end.", self.pipeline.open_traces
-        )
-        yield GaugeMetricFamily(
-            "blamespan_examinations", "Traces being analysed now.", self.pipeline.under_way
-        )
-        yield from self._outbox()
-        redacted = CounterMetricFamily(
-            "blamespan_redacted", "Secrets taken out of runs before their analysis.", labels=["kind"]
-        )
-        for kind in self.cleaner.kinds:
-            redacted.add_metric([kind], self.cleaner.count(kind))
-        yield redacted
+        yield from self._items()
+        yield from self._slow_lane()
+        yield from self._verdicts()
+        yield from self._money()
+        yield gauge(table.ISSUES, (((state,), count) for state, count in self.issues().items()))
 
-    def _outbox(self) -> Iterable[CounterMetricFamily]:
-        sent = CounterMetricFamily("blamespan_verdicts_sent", "Outbox entries delivered.", labels=["signal"])
-        refused = CounterMetricFamily(
-            "blamespan_verdicts_refused", "Outbox entries refused.", labels=["signal"]
-        )
-        for delivery in self.deliveries:
-            sent.add_metric([delivery.signal.value], delivery.sent)
-            refused.add_metric([delivery.signal.value], delivery.refused)
-        yield sent
-        yield refused
+    def _items(self) -> Iterator[Family]:
+        snapshot = self.ledger.snapshot()
+        for metric in table.ITEMS:
+            what = metric.name.removeprefix("blamespan_items_")
+            values = (((signal.value,), getattr(counts, what)) for signal, counts in snapshot.items())
+            yield sums(metric, values)
+        yield gauge(table.HELD, (((signal.value,), counts.held) for signal, counts in snapshot.items()))
+        yield sums(table.MALFORMED, [((), self.ledger.malformed_requests)])
+
+    def _slow_lane(self) -> Iterator[Family]:
+        yield gauge(table.OPEN_TRACES, [((), self.pipeline.open_traces)])
+        yield gauge(table.EXAMINATIONS, [((), self.pipeline.under_way)])
+        yield sums(table.VERDICTS_SENT, (((one.signal.value,), one.sent) for one in self.deliveries))
+        yield sums(table.VERDICTS_REFUSED, (((one.signal.value,), one.refused) for one in self.deliveries))
+        yield sums(table.REDACTED, (((kind,), self.cleaner.count(kind)) for kind in self.cleaner.kinds))
+
+    def _verdicts(self) -> Iterator[Family]:
+        tallies, now = self.tallies, self.tallies.monotonic()
+        for metric, kept in (
+            (table.RUNS, tallies.runs),
+            (table.TASKS, tallies.tasks),
+            (table.FAILURES, tallies.failures),
+            (table.SUPERSEDED, tallies.superseded),
+        ):
+            yield counter(metric, kept.points(now, self.settle_s))
+        yield histogram(table.CONFIDENCE, tallies.confidence)
+        yield histogram(table.LAG, tallies.lag_s)
+
+    def _money(self) -> Iterator[Family]:
+        tallies, now = self.tallies, self.tallies.monotonic()
+        for metric, kept in (
+            (table.CALLS, tallies.calls),
+            (table.TOKENS, tallies.tokens),
+            (table.COST, tallies.cost_usd),
+            (table.UNPRICED, tallies.unpriced),
+        ):
+            yield counter(metric, kept.points(now, self.settle_s))
+        if self.budget is not None:
+            yield sums(table.BUDGET_REFUSALS, [((), self.budget.refused)])
+            yield gauge(table.BUDGET_SPENT, [((), self.budget.spent_usd)])
+            yield gauge(table.BUDGET_LIMIT, [((), self.budget.usd)])

@@ -17,11 +17,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from analyzer.composition import carrier_policy, open_analyst, open_cleaner, prepare_model, tls_files
+from analyzer.composition import (
+    budget_of,
+    carrier_policy,
+    open_analyst,
+    open_cleaner,
+    prepare_model,
+    tls_files,
+)
 from analyzer.label_store import LabelStore
 from analyzer.labelling import RUNS, Given, give, keeper, open_labels
 from analyzer.labels import Label, Said
 from analyzer.metrics import ServiceMetrics
+from analyzer.tallies import VerdictTallies
 from analyzer.web.app import WebParts, WebServer
 from analyzer.web.labels import Labels
 from collector_processor.analyst import Analyst
@@ -108,6 +116,7 @@ class _Service:
         self._stack: Final = stack
         self._instance_id: Final = secrets.token_hex(8)
         self._cleaner: Final = open_cleaner(settings)
+        self._tallies: Final = VerdictTallies(monotonic=time.monotonic)
         self._failure: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
         self._ends_at = time.monotonic()
         """When a shutdown must be through; where starting fails there is nothing to wait for."""
@@ -128,7 +137,13 @@ class _Service:
         self._background(self._expire(journal, examiner, store))
         self._background(prepare_model(settings))
         metrics = ServiceMetrics(
-            ledger=ledger, pipeline=pipeline, deliveries=deliveries, cleaner=self._cleaner
+            ledger=ledger,
+            pipeline=pipeline,
+            deliveries=deliveries,
+            cleaner=self._cleaner,
+            tallies=self._tallies,
+            settle_s=settings.metrics_settle / 1000,
+            budget=budget_of(self._analyst),
         )
         parts = WebParts(
             is_ready=lambda: self.is_ready,
@@ -228,6 +243,7 @@ class _Service:
             wall_ns=time.time_ns,
             wake_outbox=wake,
             keep=keeper(labels, policy.clean, time.time_ns, in_db),
+            tell=self._tallies.count,
             clean=self._cleaner,
         )
         self._stack.callback(examiner.close)

@@ -47,6 +47,14 @@ async def keep_nothing(_tenant: Tenant, _analyses: Sequence[tuple[Trajectory, An
     """Keep no run."""
 
 
+Tell: TypeAlias = Callable[[Decision, StoredVerdict], None]
+"""Hears of each verdict once it is durable, provisional ones left out; quick, and never raises."""
+
+
+def tell_nobody(_decision: Decision, _verdict: StoredVerdict) -> None:
+    """Tell nobody."""
+
+
 class TraceSource(Protocol):
     """Where the bytes of agent traces are kept: the journal."""
 
@@ -119,6 +127,7 @@ class Examiner:
         wall_ns: Callable[[], int],
         wake_outbox: Callable[[], None],
         keep: Keep = keep_nothing,
+        tell: Tell = tell_nobody,
         clean: CleanRun = as_it_is,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -129,6 +138,7 @@ class Examiner:
         self._wall_ns: Final = wall_ns
         self._wake_outbox: Final = wake_outbox
         self._keep: Final = keep
+        self._tell: Final = tell
         self._clean: Final = clean
         self._pause: Final = pause
         self._committing: Final = asyncio.Lock()
@@ -238,6 +248,8 @@ class Examiner:
             stands = decision.previous is not None and not decision.previous.is_provisional
             verdicts = () if stands else (write_back(decision, self._policy).verdict,)
             await self._insist(self._store.commit, Commit(analysed=analysed, verdicts=verdicts))
+        for verdict in verdicts:
+            self._tell(decision, verdict)
 
     async def in_db(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run one call on the store's thread."""
@@ -358,10 +370,11 @@ class Examiner:
         held: dict[int, bytes] = {}
         for key in claimed:
             held |= dict(await self._source.held_rows(key))
+        decisions: list[Decision] = []
         written: list[WriteBack] = []
         for run in material.runs:
-            decision = await self._decision(tenant, run, analyses[run.trajectory])
-            written.append(write_back(decision, self._policy, held))
+            decisions.append(await self._decision(tenant, run, analyses[run.trajectory]))
+            written.append(write_back(decisions[-1], self._policy, held))
             held |= dict(written[-1].rewrites)  # two runs may share a row
         rewrites = tuple({seq: body for back in written for seq, body in back.rewrites}.items())
         commit = Commit(
@@ -371,6 +384,8 @@ class Examiner:
             rewrites=rewrites,
         )
         await self.in_db(self._store.commit, commit)
+        for decision, back in zip(decisions, written, strict=True):
+            self._tell(decision, back.verdict)
         for seq, body in rewrites:
             await self._source.rewrite_held(seq, body)
         if rewrites:

@@ -133,6 +133,11 @@ class Settings(BaseModel):
     failure_pattern: str | None = Field(
         None, description="regular expression: a final answer it finds is a failure"
     )
+    metrics_settle: int = Field(
+        35_000,
+        ge=0,
+        description="ms a new series of `/metrics` is shown at zero; longer than two scrapes are apart",
+    )
     shutdown_max: int = Field(20_000, ge=0, description="ms a shutdown may take; the rest is resumed")
     max_request_bytes: int = Field(20 * MEBIBYTE, gt=0, description="largest request taken, decompressed")
     max_pending_bytes: int = Field(2048 * MEBIBYTE, gt=0, description="journal bytes not yet forwarded")

@@ -18,8 +18,9 @@ from collector_processor.examine import Examiner
 from collector_processor.notes import TraceArrival
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.pipeline import Pipeline, PipelineLimits
-from collector_processor.runstore import Commit, RunStore, StoreError
+from collector_processor.runstore import Commit, RunStore, StoredVerdict, StoreError
 from collector_processor.survey import survey, survey_logs
+from collector_processor.writeback import Decision
 from semconv.model import Abstention, Attribution, Blame, Span, Status, TraceId, Trajectory
 
 LIMITS = AssemblerLimits(root_grace_s=2, candidate_grace_s=10, idle_close_s=60, max_age_s=3600)
@@ -183,6 +184,8 @@ class SlowLane:
     concurrency: int = 16
     now: float = 1000.0
     wakes: int = 0
+    told: list[StoredVerdict] = field(default_factory=list)
+    """What was told of durable verdicts, in order."""
     pauses: list[float] = field(default_factory=list)
     """How long it waited for the disk, each time."""
     on_pause: Callable[[float], None] = lambda _: None
@@ -196,6 +199,7 @@ class SlowLane:
             policy=CarrierPolicy(),
             wall_ns=lambda: int(self.now * 1e9),
             wake_outbox=self._woken,
+            tell=self._hear,
             pause=self._pause,
         )
         limits = PipelineLimits(assembler=LIMITS, hold_max_s=self.hold_max_s, concurrency=self.concurrency)
@@ -204,6 +208,10 @@ class SlowLane:
     async def _pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
         self.on_pause(seconds)
+
+    def _hear(self, _decision: Decision, verdict: StoredVerdict) -> None:
+        assert self.store.current(verdict.tenant, verdict.run_id) == verdict, "told before it was durable"
+        self.told.append(verdict)
 
     def _woken(self) -> None:
         self.wakes += 1

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
-from prometheus_client.exposition import generate_latest
+from prometheus_client import exposition
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import CollectorRegistry
 
 from analyzer.web.guard import GuardRules, Handler, guarding
@@ -29,6 +30,8 @@ MAX_LISTED: Final = 500
 _MAX_BODY: Final = 64 << 10
 """Bytes of a label."""
 _IDLE_S: Final = 75.0
+_OPENMETRICS: Final = "application/openmetrics-text"
+"""Prometheus asks for it; only there are exemplars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,13 +120,19 @@ def _readyz(parts: WebParts) -> Handler:
 
 
 def _metrics(parts: WebParts) -> Handler:
-    async def metrics(_request: web.Request) -> web.Response:
-        return web.Response(
-            body=generate_latest(parts.metrics),
-            headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
-        )
+    async def metrics(request: web.Request) -> web.Response:
+        # The library's own negotiation fails on a version that is no number; ours asks for none.
+        accepted = ",".join(request.headers.getall("Accept", [])).lower().split(",")
+        if any(one.partition(";")[0].strip() == _OPENMETRICS for one in accepted):
+            written = openmetrics.generate_latest(parts.metrics)  # type: ignore[no-untyped-call]
+            return _exposed(written, f"{_OPENMETRICS}; version=1.0.0")
+        return _exposed(exposition.generate_latest(parts.metrics), "text/plain; version=0.0.4")
 
     return metrics
+
+
+def _exposed(body: bytes, version: str) -> web.Response:
+    return web.Response(body=body, headers={"Content-Type": f"{version}; charset=utf-8"})
 
 
 def _runs(parts: WebParts) -> Handler:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
-from prometheus_client.registry import CollectorRegistry
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector, CollectorRegistry
 
+from analyzer.families import counter
 from analyzer.labelling import Given
 from analyzer.labels import Label, Said
+from analyzer.metric_table import FAILURES
+from analyzer.tallies import Counter, Exemplar
 from analyzer.web.app import WebParts, make_app
 from analyzer.web.labels import Labels
 from collector_processor.otlp import Tenant
@@ -126,3 +130,40 @@ async def test_another_sites_name_for_this_machine_is_refused(ask: Ask) -> None:
     client = await ask(PARTS)
     assert (await client.get("/api/runs", headers={"Host": "evil.example:8500"})).status == 401
     assert (await client.get("/api/runs", headers={"Host": "localhost:8500"})).status == 200
+
+
+class OneFailure(Collector):
+    """A counter with an exemplar."""
+
+    def collect(self) -> Iterable[Family]:
+        failures = Counter()
+        mark = Exemplar(trace_id="a" * 32, span_id="b" * 16, at_s=1.0)
+        failures.add(("shop", 'the "<b>" agent\n', "loop"), 0.0, exemplar=mark)
+        yield counter(FAILURES, failures.points(0.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type", "exemplars"),
+    [
+        (
+            "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5",
+            "application/openmetrics-text",
+            1,
+        ),
+        ("*/*", "text/plain", 0),
+        ("", "text/plain", 0),
+        (";;q=,application/openmetrics-text;version=x", "application/openmetrics-text", 1),
+    ],
+    ids=["Prometheus", "curl", "nothing", "nonsense"],
+)
+async def test_metrics_have_exemplars_where_openmetrics_is_asked_for(
+    ask: Ask, accept: str, content_type: str, exemplars: int
+) -> None:
+    registry = CollectorRegistry()
+    registry.register(OneFailure())
+    client = await ask(replace(PARTS, metrics=registry))
+    answer = await client.get("/metrics", headers={"Accept": accept})
+    assert (answer.status, answer.content_type) == (200, content_type)
+    text = await answer.text()
+    assert text.count('# {span_id="' + "b" * 16) == exemplars
+    assert 'agent="the \\"<b>\\" agent\\n"' in text

@@ -1,0 +1,208 @@
+"""What verdicts add up to: each run once, names bounded, a new series at zero first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from analyzer.modes import FailureMode
+from analyzer.tallies import Counter, Exemplar, Histogram, VerdictTallies
+from analyzer.tallies.names import MAX_AGENTS, MAX_LENGTH, MAX_SERVICES, OTHER, AgentNames, as_label
+from analyzer.tallies.verdicts import MAX_LAG_S
+from collector_processor.annotate import CarrierPolicy
+from collector_processor.otlp import NO_TENANT
+from collector_processor.rebuild import Run
+from collector_processor.runstore import StoredVerdict
+from collector_processor.writeback import Decision, provisional, write_back
+from semconv.model import Abstention, Attribution, Blame, Effort, Resource, Span, Status, Verdict
+from tests.factories import agent, chat, ordered, trace, workflow
+
+SHOP = Resource(attributes={"service.name": "shop"})
+DONE = Abstention(status=Status.NO_FAILURE, reason="it did its task")
+POLICY = CarrierPolicy(clean=str)
+
+
+def blame(name: str = "calculator", *, step: int = 0, mode: str = "loop", confidence: float = 0.75) -> Blame:
+    return Blame(agent=name, step=step, reason="it went round", confidence=confidence, mode=mode)
+
+
+def run_of(*agents: str) -> tuple[Span, ...]:
+    spans = [workflow(1, answer="4")]
+    for number, name in enumerate(agents, start=1):
+        spans += [agent(2 * number, name), chat(2 * number + 1, parent=2 * number, answer=name)]
+    return tuple(replace(span, resource=SHOP) for span in spans)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Desk:
+    """Verdicts on one run after the other, told to the tallies."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.tallies = VerdictTallies(monotonic=self.clock)
+
+    def decide(
+        self,
+        verdict: Verdict,
+        *agents: str,
+        previous: StoredVerdict | None = None,
+        lag_s: float = 3.0,
+        **attributed: object,
+    ) -> Decision:
+        spans = run_of(*(agents or ("planner", "calculator")))
+        run = Run(trace=trace(*spans), trajectory=ordered(*spans))
+        attribution = Attribution(run_id=run.trajectory.run_id, verdict=verdict, method="judge")
+        return Decision(
+            run=run,
+            attribution=replace(attribution, **attributed),  # type: ignore[arg-type]
+            document="{}",
+            previous=previous,
+            tenant=NO_TENANT,
+            now_ns=max(span.end_ns for span in spans) + round(lag_s * 1e9),
+        )
+
+    def tell(self, decision: Decision) -> StoredVerdict:
+        verdict = write_back(decision, POLICY).verdict
+        self.tallies.count(decision, verdict)
+        return verdict
+
+    def shown(self, counter: Counter, settle_s: float = 0.0) -> dict[tuple[str, ...], float]:
+        points = counter.points(self.clock.now, settle_s)
+        return {point.labels: point.value for point in points}
+
+    def failures(self, settle_s: float = 0.0) -> dict[tuple[str, ...], float]:
+        return {
+            labels: value for labels, value in self.shown(self.tallies.failures, settle_s).items() if value
+        }
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_a_failure_counts_for_the_blamed_agent_and_as_a_task_of_all(desk: Desk) -> None:
+    desk.tell(desk.decide(blame()))
+    assert desk.shown(desk.tallies.runs) == {("shop", "attributed"): 1}
+    assert desk.shown(desk.tallies.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
+    assert desk.failures() == {("shop", "calculator", "loop"): 1}
+
+
+def test_the_exemplar_is_the_span_to_blame(desk: Desk) -> None:
+    verdict = desk.tell(desk.decide(blame()))
+    (exemplar,) = [one.exemplar for one in desk.tallies.failures.points(desk.clock.now, 0) if one.exemplar]
+    assert (exemplar.trace_id, exemplar.span_id) == (verdict.trace_id, verdict.span_id)
+
+
+def test_an_agent_has_a_series_of_every_mode_from_its_first_task(desk: Desk) -> None:
+    desk.tell(desk.decide(DONE, "planner"))
+    zero = {("shop", "planner", mode.value): 0.0 for mode in FailureMode}
+    assert desk.shown(desk.tallies.failures) == zero
+
+
+def test_a_new_series_is_at_zero_until_it_was_there_long_enough_to_be_seen(desk: Desk) -> None:
+    desk.tell(desk.decide(blame()))
+    assert desk.failures(settle_s=30) == {}
+    desk.clock.now += 29.9
+    assert desk.failures(settle_s=30) == {}
+    desk.clock.now += 0.1
+    assert desk.failures(settle_s=30) == {("shop", "calculator", "loop"): 1}
+
+
+def test_who_is_told_the_same_again_counts_nothing_again(desk: Desk) -> None:
+    first = desk.tell(desk.decide(blame()))
+    desk.tell(desk.decide(blame(confidence=0.9), previous=first))
+    assert desk.failures() == {("shop", "calculator", "loop"): 1}
+    assert desk.shown(desk.tallies.superseded) == {(): 0}
+
+
+def test_a_verdict_that_names_another_agent_is_counted_as_superseded_only(desk: Desk) -> None:
+    first = desk.tell(desk.decide(blame()))
+    desk.tell(desk.decide(blame("planner"), previous=first))
+    assert sum(desk.failures().values()) == sum(desk.shown(desk.tallies.runs).values()) == 1
+    assert desk.shown(desk.tallies.superseded) == {(): 1}
+
+
+def test_a_run_found_to_have_failed_after_all_becomes_a_failure(desk: Desk) -> None:
+    first = desk.tell(desk.decide(DONE))
+    desk.tell(desk.decide(blame(), previous=first))
+    assert desk.failures() == {("shop", "calculator", "loop"): 1}
+    assert desk.shown(desk.tallies.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
+
+
+def test_the_final_verdict_counts_after_a_provisional_one(desk: Desk) -> None:
+    early = provisional(desk.decide(blame()))
+    desk.tell(desk.decide(blame(), previous=early))
+    assert desk.failures() == {("shop", "calculator", "loop"): 1}
+
+
+def test_a_mode_that_is_none_of_ours_is_other(desk: Desk) -> None:
+    desk.tell(desk.decide(blame(mode="model's own prose about task 4711")))
+    assert desk.failures() == {("shop", "calculator", "other"): 1}
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "counted"),
+    [(3.0, (1, 3.0)), (-60.0, (1, 0.0)), (MAX_LAG_S + 1, (0, 0.0))],
+    ids=["behind", "a clock ahead of ours", "played back"],
+)
+def test_lag_is_from_the_last_spans_end_to_the_verdict(
+    desk: Desk, lag_s: float, counted: tuple[int, float]
+) -> None:
+    desk.tell(desk.decide(DONE, lag_s=lag_s))
+    *_, last = desk.tallies.lag_s.buckets()
+    assert (last.count, desk.tallies.lag_s.total) == pytest.approx(counted)
+
+
+def test_what_was_paid_counts_every_time(desk: Desk) -> None:
+    effort = Effort(calls=2, input_tokens=900, output_tokens=100, cost_usd=0.25)
+    first = desk.tell(desk.decide(blame(), model="m", effort=effort))
+    desk.tell(desk.decide(blame(), previous=first, model="m", effort=replace(effort, cost_usd=None)))
+    tallies = desk.tallies
+    assert desk.shown(tallies.calls) == {("m",): 4}
+    assert desk.shown(tallies.tokens) == {("m", "input"): 1800, ("m", "output"): 200}
+    assert desk.shown(tallies.cost_usd) == {("m",): 0.25}
+    assert desk.shown(tallies.unpriced) == {("m",): 1}
+
+
+def test_a_service_that_invents_agents_fills_only_its_own_room() -> None:
+    names = AgentNames()
+    invented = {names("noisy", f"agent {number}") for number in range(1000)}
+    assert len(invented) == MAX_AGENTS + 1
+    assert ("noisy", OTHER) in invented
+    assert names("shop", "calculator") == ("shop", "calculator")
+
+
+def test_services_are_bounded_and_share_the_rest() -> None:
+    names = AgentNames()
+    assert len({names(f"service {number}", "a")[0] for number in range(1000)}) == MAX_SERVICES + 1
+    assert names("service 3", "a") == ("service 3", "a")
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("calculator", "calculator"),
+        ("  \n", ""),
+        ("a\nb\x00", "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}"),
+        ("\udcff", "\N{REPLACEMENT CHARACTER}"),
+        ("x" * 100_000, "x" * (MAX_LENGTH - 1) + "…"),
+    ],
+)
+def test_a_label_is_one_short_line_whatever_the_name(name: str, label: str) -> None:
+    assert as_label(name) == label
+
+
+def test_buckets_add_up_and_keep_the_last_exemplar() -> None:
+    kept, mark = Histogram(bounds=(1.0, 2.0)), Exemplar(trace_id="t", span_id="s", at_s=0)
+    for value in (0.5, 1.0, 3.0):
+        kept.add(value, mark if value > 2 else None)
+    assert [(one.bound, one.count) for one in kept.buckets()] == [(1.0, 2), (2.0, 2), (float("inf"), 3)]
+    assert [one.exemplar for one in kept.buckets()] == [None, None, mark]
