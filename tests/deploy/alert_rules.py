@@ -1,0 +1,198 @@
+"""``python -m tests.deploy.alert_rules``: writes deploy/prometheus/rules/blamespan.yaml.
+
+One template for the rules that are shipped, for promtool's tests of them, and
+for the live test, where an hour is seconds: only ``Durations`` differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+FILE: Final = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules" / "blamespan.yaml"
+_HEAD: Final = """\
+# When somebody is told, and how urgently. Made by `python -m tests.deploy.alert_rules`; do not edit.
+# Links go to `external_labels: blamespan_url` of prometheus.yml. Needs Prometheus 2.42 (keep_firing_for).
+"""
+
+MIN_FAILURES: Final = 5
+SHARE: Final = 0.10
+LONG_SHARE: Final = 0.05
+MIN_TASKS: Final = 20
+MAX_LAG_S: Final = 300
+"""Analyses begin within a minute of silence at the latest; five is a queue."""
+
+Rule = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durations:
+    """Everything in seconds; the defaults are what is shipped."""
+
+    recent: int = 3600
+    """What failures are counted over."""
+    long: int = 6 * 3600
+    """What a share must be high over too, so that a bad quarter of an hour wakes nobody."""
+    pending: int = 300
+    """How long a failure recurs before somebody is told."""
+    keep_firing: int = 900
+    """How long an alert outlives its cause, so that it does not flap."""
+    brief: int = 900
+    """What lag and losses are looked at over."""
+    interval: int = 30
+    """How often rules are evaluated."""
+
+    def __post_init__(self) -> None:
+        """Refuse what Prometheus would take for something else."""
+        for each in fields(self):
+            if getattr(self, each.name) < 1:
+                raise ValueError(f"{each.name}: expected whole seconds, at least 1")
+
+
+SHIPPED: Final = Durations()
+
+
+def rule_file(durations: Durations = SHIPPED) -> dict[str, Any]:
+    """Return the rule file's content."""
+    group = {
+        "name": "blamespan",
+        "interval": _span(durations.interval),
+        "rules": [*_agents(durations), *_service(durations)],
+    }
+    return {"groups": [group]}
+
+
+def write(durations: Durations = SHIPPED) -> str:
+    """Return the rule file as YAML."""
+    return _HEAD + yaml.dump(rule_file(durations), Dumper=_Readable, sort_keys=False, width=1000)
+
+
+class _Readable(yaml.SafeDumper):
+    """Writes several lines as several lines."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Readable.add_representer(str, _text)
+
+
+def _agents(durations: Durations) -> Iterator[Rule]:
+    recent, long = _span(durations.recent), _span(durations.long)
+    yield {
+        "alert": "BlamespanAgentKeepsFailing",
+        # Rounded: increase extrapolates to the window's ends.
+        "expr": f"round({_failures(recent)}) >= {MIN_FAILURES}",
+        "for": _span(durations.pending),
+        "keep_firing_for": _span(durations.keep_firing),
+        "labels": {"severity": "ticket"},
+        "annotations": _annotations(
+            "{{ $labels.agent }} of {{ $labels.service }} keeps failing",
+            f"It broke {{{{ $value }}}} runs within {recent}.",
+            _RUNS,
+        ),
+    }
+    yield {
+        "alert": "BlamespanAgentFailureShare",
+        "expr": f"{_failures(recent)} / {_tasks(recent)} > {SHARE}\n"
+        f"and {_failures(long)} / {_tasks(long)} > {LONG_SHARE}\n"
+        f"and round({_tasks(recent)}) >= {MIN_TASKS}",
+        "for": _span(durations.pending),
+        "keep_firing_for": _span(durations.keep_firing),
+        "labels": {"severity": "page"},
+        "annotations": _annotations(
+            "{{ $labels.agent }} of {{ $labels.service }} breaks {{ $value | humanizePercentage }} of tasks",
+            f"Over {SHARE:.0%} within {recent} and over {LONG_SHARE:.0%} within {long},"
+            f" of at least {MIN_TASKS} tasks.",
+            _RUNS,
+        ),
+    }
+
+
+def _service(durations: Durations) -> Iterator[Rule]:
+    brief, recent = _span(durations.brief), _span(durations.recent)
+    pending = _span(durations.pending)
+    lag = f"histogram_quantile(0.95, sum by (le) (rate(blamespan_analysis_lag_seconds_bucket[{brief}])))"
+    yield {
+        "alert": "BlamespanAnalysisLag",
+        "expr": f"{lag} > {MAX_LAG_S}",
+        "for": pending,
+        "labels": {"severity": "ticket"},
+        "annotations": _annotations(
+            "verdicts come {{ $value | humanizeDuration }} after their runs",
+            f"One in twenty takes longer than {MAX_LAG_S} s: more runs fail than can be analysed at once,"
+            " or the model is slow.",
+        ),
+    }
+    yield {
+        "alert": "BlamespanItemsLost",
+        "expr": f"sum by (signal) (increase(blamespan_items_lost_total[{brief}])) > 0",
+        "keep_firing_for": _span(durations.keep_firing),
+        "labels": {"severity": "page"},
+        "annotations": _annotations(
+            "acknowledged {{ $labels.signal }} were damaged on blamespan's disk",
+            "Look at the disk under BLAMESPAN_DATA_DIR.",
+        ),
+    }
+    yield {
+        "alert": "BlamespanItemsRejected",
+        "expr": f"sum by (signal) (increase(blamespan_items_rejected_total[{brief}])) > 0",
+        "keep_firing_for": _span(durations.keep_firing),
+        "labels": {"severity": "ticket"},
+        "annotations": _annotations(
+            "the backend refuses {{ $labels.signal }} for good",
+            "blamespan's log says why; a limit on size or a schema, mostly.",
+        ),
+    }
+    yield {
+        "alert": "BlamespanBudgetExhausted",
+        "expr": f"sum(increase(blamespan_budget_refusals_total[{recent}])) > 0",
+        "keep_firing_for": _span(durations.keep_firing),
+        "labels": {"severity": "ticket"},
+        "annotations": _annotations(
+            "blamespan's hourly budget for models is used up",
+            "Runs are attributed without a model until there is room again: BLAMESPAN_BUDGET_USD_PER_HOUR.",
+        ),
+    }
+    yield {
+        "alert": "BlamespanDown",
+        "expr": 'up{job="blamespan"} == 0',
+        "for": pending,
+        "labels": {"severity": "page"},
+        "annotations": _annotations("blamespan does not answer", "Nobody would be told of a failure now."),
+    }
+
+
+_RUNS: Final = "/runs?status=attributed&q={{ $labels.agent | urlquery }}"
+
+
+def _annotations(summary: str, description: str, path: str = "/health") -> dict[str, str]:
+    base = "{{ or $externalLabels.blamespan_url `http://localhost:8500` }}"
+    return {"summary": summary, "description": description, "link": base + path}
+
+
+def _failures(window: str) -> str:
+    return f"sum by (service, agent) (increase(blamespan_agent_failures_total[{window}]))"
+
+
+def _tasks(window: str) -> str:
+    return f"sum by (service, agent) (increase(blamespan_agent_tasks_total[{window}]))"
+
+
+def _span(seconds: int) -> str:
+    """Write a duration as Prometheus does, in its largest whole unit."""
+    for unit, length in (("h", 3600), ("m", 60)):
+        if seconds % length == 0:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+if __name__ == "__main__":
+    FILE.parent.mkdir(exist_ok=True)
+    FILE.write_text(write(), encoding="utf-8")

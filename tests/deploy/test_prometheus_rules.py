@@ -1,0 +1,212 @@
+"""The shipped alert rules, played by promtool over hours that pass in a moment."""
+
+from __future__ import annotations
+
+import subprocess
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from analyzer.metric_table import METRICS
+from tests.backends.debian import insist_on_debian
+from tests.deploy.alert_rules import FILE, SHIPPED, Durations, rule_file, write
+
+RULES: Final = rule_file()
+MINUTE: Final = "1m"
+CALCULATOR: Final = '{service="shop", agent="calculator", mode="loop"}'
+RECURRING, SHARE = "BlamespanAgentKeepsFailing", "BlamespanAgentFailureShare"
+ONE: Final = {"service": "shop", "agent": "calculator"}
+
+
+@pytest.fixture(scope="session")
+def promtool() -> Path:
+    return insist_on_debian("promtool")
+
+
+Story = dict[str, str]
+"""Series and their values a minute, as promtool writes them."""
+
+
+class Play:
+    """Runs one story; every moment says which alerts of a name fire, for which labels."""
+
+    def __init__(self, promtool: Path, folder: Path) -> None:
+        self.promtool, self.folder = promtool, folder
+
+    def __call__(self, story: Story, alert: str, moments: dict[str, list[dict[str, str]]]) -> None:
+        (severity,) = {rule["labels"]["severity"] for rule in _rules() if rule["alert"] == alert}
+        tests = [
+            {
+                "eval_time": moment,
+                "alertname": alert,
+                "exp_alerts": [{"exp_labels": {**labels, "severity": severity}} for labels in firing],
+            }
+            for moment, firing in moments.items()
+        ]
+        self.run(story, {"alert_rule_test": tests}, without_annotations())
+
+    def run(self, story: Story, tests: dict[str, Any], rules: dict[str, Any]) -> None:
+        (self.folder / "rules.yaml").write_text(yaml.safe_dump(rules))
+        series = [{"series": name, "values": values} for name, values in story.items()]
+        case = {"interval": MINUTE, "input_series": series, **tests}
+        test = {"rule_files": ["rules.yaml"], "evaluation_interval": "30s", "tests": [case]}
+        (self.folder / "test.yaml").write_text(yaml.safe_dump(test))
+        ask(self.promtool, "test", "rules", str(self.folder / "test.yaml"))
+
+
+@pytest.fixture
+def play(promtool: Path, tmp_path: Path) -> Play:
+    return Play(promtool, tmp_path)
+
+
+def ask(tool: Path, *arguments: str) -> str:
+    done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _rules() -> list[dict[str, Any]]:
+    return [rule for group in RULES["groups"] for rule in group["rules"]]
+
+
+def without_annotations() -> dict[str, Any]:
+    rules = deepcopy(RULES)
+    for group in rules["groups"]:
+        for rule in group["rules"]:
+            del rule["annotations"]
+    return rules
+
+
+def failures(values: str, labels: str = CALCULATOR) -> Story:
+    return {f"blamespan_agent_failures_total{labels}": values}
+
+
+def tasks(values: str) -> Story:
+    return {'blamespan_agent_tasks_total{service="shop", agent="calculator"}': values}
+
+
+def test_the_rule_file_is_what_its_template_makes() -> None:
+    assert FILE.read_text(encoding="utf-8") == write(SHIPPED), "run `python -m tests.deploy.alert_rules`"
+
+
+def test_promtool_takes_the_rule_file(promtool: Path) -> None:
+    assert "SUCCESS: 7 rules found" in ask(promtool, "check", "rules", str(FILE))
+
+
+def test_rules_ask_only_for_metrics_there_are() -> None:
+    known = {metric.name for metric in METRICS}
+    words = "".join(char if char.isalnum() or char == "_" else " " for char in write()).split()
+    asked = {word for word in words if word.startswith("blamespan_") and word != "blamespan_url"}
+    bare = {name.removesuffix("_total").removesuffix("_bucket") for name in asked}
+    assert bare
+    assert bare <= known
+
+
+@pytest.mark.parametrize("wrong", [0, -5])
+def test_durations_that_prometheus_would_misread_are_refused(wrong: int) -> None:
+    with pytest.raises(ValueError, match="pending: expected whole seconds"):
+        Durations(pending=wrong)
+
+
+def test_five_failures_of_a_sparse_agent_are_told_after_five_minutes(play: Play) -> None:
+    story = failures("0 0 1 1 2 3 3 4 5 _x0 5x100")
+    play(story, RECURRING, {"8m": [], "12m": [], "14m": [ONE]})
+
+
+def test_what_is_told_has_a_name_a_number_and_a_link(play: Play) -> None:
+    expected = {
+        "summary": "calculator & co of shop keeps failing",
+        "description": "It broke 5 runs within 1h.",
+        "link": "http://localhost:8500/runs?status=attributed&q=calculator+%26+co",
+    }
+    labels = {"service": "shop", "agent": "calculator & co", "severity": "ticket"}
+    told = {
+        "eval_time": "20m",
+        "alertname": RECURRING,
+        "exp_alerts": [{"exp_labels": labels, "exp_annotations": expected}],
+    }
+    story = failures("0 0 5x100", '{service="shop", agent="calculator & co", mode="loop"}')
+    play.run(story, {"alert_rule_test": [told]}, RULES)
+
+
+def test_the_link_begins_with_the_address_that_prometheus_was_told(play: Play) -> None:
+    lost = {"blamespan_items_lost_total{signal='traces'}": "0 3x20"}
+    expected = {
+        "summary": "acknowledged traces were damaged on blamespan's disk",
+        "description": "Look at the disk under BLAMESPAN_DATA_DIR.",
+        "link": "https://blame.example/health",
+    }
+    url = {"blamespan_url": "https://blame.example"}
+    labels = {"signal": "traces", "severity": "page"}
+    told = {
+        "eval_time": "3m",
+        "alertname": "BlamespanItemsLost",
+        "exp_alerts": [{"exp_labels": labels, "exp_annotations": expected}],
+    }
+    play.run(lost, {"external_labels": url, "alert_rule_test": [told]}, RULES)
+
+
+def test_a_series_that_begins_at_six_is_never_told_which_is_why_ours_begin_at_zero(play: Play) -> None:
+    play(failures("_x3 6x100"), RECURRING, {"30m": [], "60m": []})
+
+
+def test_failures_of_several_modes_add_up(play: Play) -> None:
+    other = failures("0 0 3x100", CALCULATOR.replace("loop", "bad_plan"))
+    play(failures("0 0 2x100") | other, RECURRING, {"10m": [ONE]})
+
+
+def test_four_failures_are_not_told(play: Play) -> None:
+    play(failures("0 0 4x100"), RECURRING, {"30m": []})
+
+
+def test_it_resolves_when_the_hour_and_what_it_outlives_are_over_and_a_regression_is_told(play: Play) -> None:
+    story = failures("0 0 5x118 10x100")  # the second five come two hours after the first
+    moments = {"10m": [ONE], "60m": [ONE], "74m": [ONE], "80m": [], "119m": [], "130m": [ONE]}
+    play(story, RECURRING, moments)
+
+
+def test_a_share_is_told_where_it_is_high_now_and_was_before(play: Play) -> None:
+    story = tasks("0+1x400") | failures("0+0.2x400")
+    play(story, SHARE, {"2m": [], "60m": [ONE], "300m": [ONE]})
+
+
+def test_a_share_of_few_tasks_is_not_told(play: Play) -> None:
+    story = tasks("0 19x100") | failures("0 10x100")
+    play(story, SHARE, {"30m": []})
+
+
+def test_a_short_burst_after_hours_without_failure_wakes_nobody(play: Play) -> None:
+    story = tasks("0+1x400") | failures("0x350 0+0.2x50")  # ten of 400 in six hours
+    play(story, SHARE, {"390m": []})
+
+
+@pytest.mark.parametrize(
+    ("alert", "series", "labels"),
+    [
+        ("BlamespanItemsRejected", "blamespan_items_rejected_total{signal='logs'}", {"signal": "logs"}),
+        ("BlamespanBudgetExhausted", "blamespan_budget_refusals_total", {}),
+    ],
+)
+def test_what_goes_wrong_once_is_told_at_once_and_not_for_ever(
+    play: Play, alert: str, series: str, labels: dict[str, str]
+) -> None:
+    play({series: "0 0 2x300"}, alert, {"1m": [], "3m": [labels], "200m": []})
+
+
+def test_verdicts_that_come_late_are_told(play: Play) -> None:
+    name = "blamespan_analysis_lag_seconds_bucket"
+    story = {
+        f'{name}{{le="300.0"}}': "0+1x60",
+        f'{name}{{le="600.0"}}': "0+2x60",
+        f'{name}{{le="+Inf"}}': "0+2x60",
+    }
+    play(story, "BlamespanAnalysisLag", {"4m": [], "20m": [{}]})
+
+
+def test_a_service_that_does_not_answer_is_told(play: Play) -> None:
+    down = {"job": "blamespan", "instance": "blamespan:8500"}
+    series = "up{job='blamespan', instance='blamespan:8500'}"
+    play({series: "1 1 0x30"}, "BlamespanDown", {"4m": [], "10m": [down]})
