@@ -45,13 +45,7 @@ def test_amtool_takes_the_configuration(amtool: Path) -> None:
     ids=["a share wakes somebody", "a recurring failure is a ticket", "the watchman is gone", "not ours"],
 )
 def test_alerts_go_where_their_severity_says(amtool: Path, labels: tuple[str, ...], receiver: str) -> None:
-    arguments = (
-        "config",
-        "routes",
-        "test",
-        f"--config.file={ALERTMANAGER}",
-        f"--verify.receivers={receiver}",
-    )
+    asked = (f"--config.file={ALERTMANAGER}", f"--verify.receivers={receiver}")
     assert receiver in ask(amtool, "config", "routes", "test", *asked, *labels)
 
 
