@@ -24,8 +24,12 @@ from collector_processor.settings import ExportText, Settings, SettingsError
 from semconv.model import SpanStatus
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from collector_processor.tls import TlsFiles
 
+_LARGEST_RANKER: Final = 64 << 20
+"""Bytes; one of ours has some hundred thousand, and what is no ranker at all may have no end."""
 _BEYOND_ALL: Final = 1.01
 """A confidence that no verdict has: where the precision was never reached, all is undetermined."""
 
@@ -61,10 +65,18 @@ def open_ranker(settings: Settings) -> Ranker | None:
     if settings.ranker is None:
         return None
     try:
-        return read_model(settings.ranker.read_text(encoding="utf-8"))
+        return read_model(_content(settings.ranker))
     except (OSError, UnicodeDecodeError, UnreadableInput) as error:
         shown = error.strerror if isinstance(error, OSError) else error
         raise SettingsError(f"BLAMESPAN_RANKER={settings.ranker}: {shown}") from error
+
+
+def _content(path: Path) -> str:
+    with path.open("rb") as file:
+        content = file.read(_LARGEST_RANKER + 1)
+    if len(content) > _LARGEST_RANKER:
+        raise UnreadableInput(f"not a ranker: expected {_LARGEST_RANKER} bytes at most")
+    return content.decode()
 
 
 def model_names(settings: Settings) -> tuple[str, ...]:

@@ -1,24 +1,25 @@
 """A ranker as JSON and back: numbers and words only, so that a file from anywhere can run nothing.
 
-Reading checks what using takes for granted: every number is finite, every tree
-ends, no row is read past its end.
+Reading checks what using takes for granted: every number is one that can be
+calculated with, every tree ends, no row is read past its end.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
 from analyzer.calibration import Calibration, Knots
 from analyzer.errors import UnreadableInput
-from analyzer.features import FEATURES
+from analyzer.features import FEATURES, VERSION
 from analyzer.ranker import STEP_COLUMNS, Panel, Ranker, Record, Tree
 
 FORMAT: Final = "blamespan-ranker/2"
 _FAMILY: Final = "blamespan-ranker/"
+_LARGEST: Final = 1e9
+"""No number in a model is larger: training makes none near it, and sums of such still fit a float."""
 _TREE: Final = ("feature", "threshold", "left", "right", "value")
 
 
@@ -52,16 +53,19 @@ def read_model(text: str) -> Ranker:
         return _read(document)
     except (json.JSONDecodeError, RecursionError) as error:
         raise UnreadableInput(f"not a ranker: not JSON: {error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise UnreadableInput(f"not a ranker: {type(error).__name__}: {error}") from error
 
 
 def _read(document: Mapping[str, Any]) -> Ranker:
+    version = int(document["features_version"])
+    if version == VERSION and document["features"] != list(FEATURES):
+        raise ValueError("other features than their version has")
     return Ranker(
-        features_version=int(document["features_version"]),
+        features_version=version,
         steps=_read_panel(document["steps"], STEP_COLUMNS),
         records={
-            str(name): Record(runs=int(runs), blamed=int(blamed))
+            str(name): Record(runs=_count(runs), blamed=_count(blamed))
             for name, (runs, blamed) in document["records"].items()
         },
         calibration=Calibration(
@@ -70,8 +74,16 @@ def _read(document: Mapping[str, Any]) -> Ranker:
         ),
         home=_number(document["home"], at_least=1e-6),
         systems=tuple(map(str, document["systems"])),
-        card=dict(document["card"]),
+        card=_read_card(document["card"]),
     )
+
+
+def _read_card(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Read what is for people, all but the confidences, by which ``BLAMESPAN_PRECISION`` is kept."""
+    card = dict(document)
+    if "confidences" in card:
+        card["confidences"] = [[_share(stated), bool(right)] for stated, right in card["confidences"]]
+    return card
 
 
 def _write_panel(panel: Panel) -> dict[str, Any]:
@@ -137,8 +149,12 @@ def _share(value: Any) -> float:
     return share
 
 
-def _number(value: Any, at_least: float = -math.inf) -> float:
+def _count(value: Any) -> int:
+    return int(_number(value, at_least=0.0))
+
+
+def _number(value: Any, at_least: float = -_LARGEST) -> float:
     number = float(value)
-    if not math.isfinite(number) or number < at_least:
+    if not at_least <= number <= _LARGEST:  # as not-a-number is not
         raise ValueError(f"{value!r} is no such number")
     return number

@@ -64,6 +64,8 @@ def train(
     """
     if not out.parent.is_dir():
         raise WrongUsage(f"{out.parent}: no such folder")
+    if out.is_dir():
+        raise WrongUsage(f"{out}: is a folder, expected the name of a file")
     if datasets and (tenant is not None or data_dir is not None):
         raise WrongUsage("--tenant and --data-dir are about the store: they exclude a DATASET")
     labels = read_files(datasets) if datasets else read_store(data_dir, tenant)

@@ -233,10 +233,11 @@ def test_a_model_that_could_not_be_written_is_not_trained_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = write(tmp_path / "runs.jsonl", 12)
-    assert blamespan(["train", str(data), "--out", str(tmp_path / "nowhere" / "ranker.json")]) == 2
-    error = capsys.readouterr().err
-    assert "no such folder" in error
-    assert "training" not in error
+    for out, problem in ((tmp_path / "nowhere" / "ranker.json", "no such folder"), (tmp_path, "is a folder")):
+        assert blamespan(["train", str(data), "--out", str(out)]) == 2
+        error = capsys.readouterr().err
+        assert problem in error
+        assert "training" not in error
 
 
 def test_a_trained_model_answers_where_the_setting_names_it(
@@ -279,6 +280,7 @@ def test_a_file_that_is_no_model_is_wrong_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = write(tmp_path / "runs.jsonl", 1)
-    monkeypatch.setenv("BLAMESPAN_RANKER", str(run))
-    assert blamespan(["attribute", str(run)]) == 2
-    assert "not a ranker" in capsys.readouterr().err
+    for file in (run, Path("/dev/zero")):
+        monkeypatch.setenv("BLAMESPAN_RANKER", str(file))
+        assert blamespan(["attribute", str(run)]) == 2
+        assert "not a ranker" in capsys.readouterr().err
