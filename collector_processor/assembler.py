@@ -60,6 +60,8 @@ class Released:
 
     key: TraceKey
     completion: Completion
+    analyses: int = 0
+    """For how many analyses before this one it waited (backoff)."""
 
 
 @dataclass(slots=True)
@@ -152,7 +154,9 @@ class Assembler:
             if trace.deadline > now:  # more spans came since
                 self._arm(key, trace, trace.deadline, trace.completion)
             elif trace.completion is Completion.IDLE_OPEN:
-                self._ready.append(Released(key=key, completion=Completion.IDLE_OPEN))
+                self._ready.append(
+                    Released(key=key, completion=Completion.IDLE_OPEN, analyses=trace.analyses)
+                )
                 self._arm(key, trace, trace.opened + self._limits.max_age_s, Completion.MAX_AGE)
             else:
                 self._release(key, trace.completion)
@@ -199,5 +203,5 @@ class Assembler:
             heappush(self._timers, (deadline, key))
 
     def _release(self, key: TraceKey, completion: Completion) -> None:
-        del self._open[key]
-        self._ready.append(Released(key=key, completion=completion))
+        trace = self._open.pop(key)
+        self._ready.append(Released(key=key, completion=completion, analyses=trace.analyses))

@@ -8,6 +8,7 @@ done again after a crash with the same bytes.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +19,10 @@ from collector_processor.analyst import Analysis, Analyst
 from collector_processor.annotate import CarrierPolicy
 from collector_processor.assembler import Released, TraceKey
 from collector_processor.cleaning import CleanRun, as_it_is
-from collector_processor.otlp import MalformedRequestError, Tenant
+from collector_processor.otlp import MalformedRequestError, RefusedError, Tenant
 from collector_processor.rebuild import Run, rebuild
-from collector_processor.runs import TRACE_KEY, run_keys
-from collector_processor.runstore import Commit, RunStore, StoredVerdict, StoreError
+from collector_processor.runs import TRACE_KEY, run_keys, steady_ids
+from collector_processor.runstore import Commit, Outgoing, RunStore, StoredVerdict, StoreError, ToldRun
 from collector_processor.writeback import Decision, WriteBack, provisional, write_back
 from semconv.model import Completion, Trace, TraceId, Trajectory
 
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
+MAX_ANALYSES: Final = 3
+"""A run that keeps changing is analysed this often, with backoff, and no more."""
 MAX_JOINED: Final = 256
 """Most traces that one run is joined from."""
 EVICTED: Final = "evicted: its spans were dropped before its analysis"
@@ -81,12 +84,14 @@ class TraceSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """What became of an examination; neither of the two where the trace stays open."""
+    """What became of an examination; none of the three where the trace stays open."""
 
     done: frozenset[TraceKey] = frozenset()
     """The traces that are done with."""
     awaited: frozenset[TraceKey] = frozenset()
     """Open traces of the same run that it waits for."""
+    too_early: int = 0
+    """How often the run was analysed, where the trace did not wait as long as is due after that."""
 
 
 @dataclass(slots=True)
@@ -100,6 +105,10 @@ class _Material:
     bodies: list[bytes] = field(default_factory=list)
     logs: list[bytes] = field(default_factory=list)
     runs: tuple[Run, ...] = ()
+    told: tuple[ToldRun, ...] = ()
+    """The runs as they are now."""
+    news: tuple[Run, ...] = ()
+    """The runs that are not what they were when they were last analysed."""
     awaited: frozenset[TraceKey] = frozenset()
     fault: str = ""
     """Why nothing can be made of the bytes."""
@@ -108,6 +117,11 @@ class _Material:
     def is_covered(self) -> bool:
         """Whether all of it was analysed before."""
         return all(upto <= self.seen[key][1] for key, upto in self.upto.items())
+
+    @property
+    def analyses(self) -> int:
+        """How often the run was analysed: as often as any trace of it."""
+        return max((analyses for analyses, _ in self.seen.values()), default=0)
 
 
 _Analyses: TypeAlias = dict[Trajectory, Analysis]
@@ -156,10 +170,8 @@ class Examiner:
 
     async def finish_rewrites(self) -> None:
         """Apply the replacements that were committed and perhaps not carried out."""
-        rewrites = await self.in_db(self._store.rewrites)
-        for seq, body in rewrites:
-            await self._source.rewrite_held(seq, body)
-        await self._insist(self._store.rewritten, [seq for seq, _ in rewrites])
+        refused = await self._rewrite(await self.in_db(self._store.rewrites))
+        await self._insist(self._store.rewrites_refused, refused)
 
     async def examine(
         self,
@@ -180,30 +192,39 @@ class Examiner:
         analyses: _Analyses = {}
         while True:  # once more where another examination of the same run, or the disk, came between
             material = await self._gather(released, is_open)
-            if material.awaited:
-                return Examined(awaited=material.awaited)
-            if released.completion is Completion.IDLE_OPEN:
-                await self._glance(released.key, material.runs)
-                return Examined()
-            if released.key not in material.upto:
-                return await self._nothing_left(released.key)
-            done = Examined(done=frozenset(material.upto))
-            if material.fault:
-                await self.give_up(released.key, material.fault)
-                return done
-            if await self._is_settled(material):
-                return done
+            ended = await self._without_analysis(released, material)
+            if ended is not None:
+                return ended
             analyses = await self._analysed(material, analyses)
             # Before the verdict: a verdict that is there to be labelled has its run kept beside it.
             await self._keep(released.key.tenant, tuple(analyses.items()))
             if await self._commit_if_current(released.key.tenant, material, analyses, claim):
-                return done
+                return Examined(done=frozenset(material.upto))
+
+    async def _without_analysis(self, released: Released, material: _Material) -> Examined | None:
+        """Return what becomes of the trace where nothing is to be analysed now; ``None`` where it is."""
+        if material.awaited:
+            return Examined(awaited=material.awaited)
+        if released.completion is Completion.IDLE_OPEN:
+            await self._glance(released.key, material.runs)
+            return Examined()
+        if released.key not in material.upto:
+            return await self._nothing_left(released.key)
+        if material.fault:
+            await self.give_up(released.key, material.fault)
+        if material.fault or await self._is_settled(material):
+            return Examined(done=frozenset(material.upto))
+        if material.news and material.analyses >= MAX_ANALYSES:
+            logger.info("run changes after its last analysis", extra={"trace_id": released.key.trace_id})
+            material.news = ()
+        is_early = material.news and released.analyses < material.analyses
+        return Examined(too_early=material.analyses) if is_early else None
 
     async def _analysed(self, material: _Material, known: _Analyses) -> _Analyses:
         """Analyse the runs, but for those that were analysed as they are: a model is not asked twice."""
         return {
             run.trajectory: known.get(run.trajectory) or await self._analyst.analyse(run.trajectory)
-            for run in material.runs
+            for run in material.news
         }
 
     async def _commit_if_current(
@@ -244,10 +265,13 @@ class Examiner:
         run = Run(trace=Trace(spans=(), tenant=key.tenant), trajectory=trajectory)
         analysed = ((key, max((seq for seq, _ in rows), default=0)),)
         async with self._committing:
+            times, _ = await self.analyses(key)
             decision = await self._decision(key.tenant, run, self._analyst.excuse(trajectory, reason))
             stands = decision.previous is not None and not decision.previous.is_provisional
             verdicts = () if stands else (write_back(decision, self._policy).verdict,)
-            await self._insist(self._store.commit, Commit(analysed=analysed, verdicts=verdicts))
+            await self._insist(
+                self._store.commit, Commit(analysed=analysed, times=times + 1, verdicts=verdicts)
+            )
         for verdict in verdicts:
             self._tell(decision, verdict)
 
@@ -275,7 +299,35 @@ class Examiner:
                 material.awaited = frozenset(key for key in wanted if is_open(key))
                 if material.awaited:
                     return material
+        await self._name(material)
         return material
+
+    async def _name(self, material: _Material) -> None:
+        """Give each run the id that it had before, and find those that are news."""
+        before = await self.in_db(self._store.told, tuple(material.upto))
+        given = {told.run_id: told.trace_ids for told in before}
+        material.runs = tuple(
+            _named(run, run_id)
+            for run, run_id in zip(
+                material.runs, steady_ids([run.trace for run in material.runs], given), strict=True
+            )
+        )
+        # A long run is long to read through: beside the event loop.
+        digests = await asyncio.to_thread(lambda: [_digest(run.trajectory) for run in material.runs])
+        known = {(told.run_id, told.digest) for told in before}
+        material.told = tuple(
+            ToldRun(
+                run_id=run.trajectory.run_id,
+                trace_ids=frozenset(span.trace_id for span in run.trace.spans),
+                digest=digest,
+            )
+            for run, digest in zip(material.runs, digests, strict=True)
+        )
+        material.news = tuple(
+            run
+            for run, told in zip(material.runs, material.told, strict=True)
+            if (told.run_id, told.digest) not in known
+        )
 
     async def _read(self, key: TraceKey, material: _Material) -> None:
         if len(material.upto) >= MAX_JOINED:
@@ -372,22 +424,69 @@ class Examiner:
             held |= dict(await self._source.held_rows(key))
         decisions: list[Decision] = []
         written: list[WriteBack] = []
-        for run in material.runs:
+        for run in material.news:
             decisions.append(await self._decision(tenant, run, analyses[run.trajectory]))
             written.append(write_back(decisions[-1], self._policy, held))
             held |= dict(written[-1].rewrites)  # two runs may share a row
         rewrites = tuple({seq: body for back in written for seq, body in back.rewrites}.items())
         commit = Commit(
             analysed=tuple(material.upto.items()),
+            times=material.analyses + bool(material.news),
+            told=material.told,
             verdicts=tuple(back.verdict for back in written),
             outgoing=tuple(out for back in written for out in back.outgoing),
             rewrites=rewrites,
+            late=_late(written),
         )
         await self.in_db(self._store.commit, commit)
         for decision, back in zip(decisions, written, strict=True):
             self._tell(decision, back.verdict)
-        for seq, body in rewrites:
-            await self._source.rewrite_held(seq, body)
-        if rewrites:
-            await self._insist(self._store.rewritten, [seq for seq, _ in rewrites])
+        refused = await self._rewrite(rewrites)
+        if refused:
+            await self._follow_late(refused, claimed)
         self._wake_outbox()
+
+    async def _rewrite(self, rewrites: Iterable[tuple[int, bytes]]) -> list[int]:
+        """Let held rows go on as what was committed; return those whose replacement the disk refuses."""
+        done: list[int] = []
+        refused: list[int] = []
+        for seq, body in rewrites:
+            try:
+                await self._source.rewrite_held(seq, body)
+            except RefusedError as error:
+                logger.warning("blame follows its original", extra={"reason": str(error)})
+                refused.append(seq)
+            else:
+                done.append(seq)
+        if done:
+            await self._insist(self._store.rewritten, done)
+        return refused
+
+    async def _follow_late(self, refused: list[int], claimed: Iterable[TraceKey]) -> None:
+        """Send what the replacements say after the originals, which go on as they are."""
+        try:
+            await self.in_db(self._store.rewrites_refused, refused)
+        except StoreError:  # no disk takes anything: the originals do not wait for that
+            for key in claimed:
+                await self._source.release_held(key)
+            await self._insist(self._store.rewrites_refused, refused)
+
+
+def _named(run: Run, run_id: str) -> Run:
+    if run.trajectory.run_id == run_id:
+        return run
+    return Run(trace=replace(run.trace, run_id=run_id), trajectory=replace(run.trajectory, run_id=run_id))
+
+
+def _digest(trajectory: Trajectory) -> bytes:
+    """Return what two runs share only if an analyst would be shown the same; warnings are for people."""
+    return hashlib.blake2b(repr(replace(trajectory, warnings=())).encode(), digest_size=16).digest()
+
+
+def _late(written: Iterable[WriteBack]) -> tuple[tuple[int, Outgoing], ...]:
+    """Return for each row what follows it in the worst case; two runs may share a row."""
+    found: dict[int, Outgoing] = {}
+    for seq, out in (pair for back in written for pair in back.late):
+        before = found.get(seq)
+        found[seq] = replace(out, body=before.body + out.body) if before else out
+    return tuple(found.items())

@@ -17,13 +17,11 @@ from heapq import heappop, heappush
 from typing import Final
 
 from collector_processor.assembler import Assembler, AssemblerLimits, Released, TraceKey
-from collector_processor.examine import EVICTED, Examined, Examiner
+from collector_processor.examine import EVICTED, MAX_ANALYSES, Examined, Examiner
 from collector_processor.notes import TraceArrival
 
 logger = logging.getLogger(__name__)
 
-MAX_ANALYSES: Final = 3
-"""A trace that keeps changing is analysed this often, with backoff, and no more."""
 _MAX_LET_GO: Final = 100_000
 """Traces remembered as no longer held; a forgotten one would be held once more, to no harm."""
 
@@ -211,10 +209,20 @@ class Pipeline:
     async def _note(self, key: TraceKey, examined: Examined) -> None:
         if examined.awaited:
             self._waiting[key] = examined.awaited
+            self._put_off(examined.awaited)
+        if examined.too_early:
+            self._assembler.receive(key, (), 0, self._monotonic(), analyses=examined.too_early)
+            self._wake.set()
         for done in examined.done:
             self._waiting.pop(done, None)
             await self._let_go_of(done)
         self._look_again(examined.done)
+
+    def _put_off(self, awaited: frozenset[TraceKey]) -> None:
+        """Have a run's open traces wait anew: another of its traces came, and perhaps more do."""
+        for key in awaited:
+            if self._assembler.is_open(key):
+                self._assembler.receive(key, (), 0, self._monotonic())
 
     def _look_again(self, settled: frozenset[TraceKey]) -> None:
         """Take up the traces that waited for these, and were not examined along with them."""

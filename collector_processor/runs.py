@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -21,7 +21,7 @@ from semconv.attributes import GEN_AI_AGENT_ID, GEN_AI_OPERATION_NAME, GEN_AI_RE
 from semconv.dialects import ActionKind, Surroundings, read_action
 from semconv.dialects.autogen_messages import RUNTIME_SCOPE
 from semconv.dialects.langsmith import OPENAI_TRACE
-from semconv.model import Event, LogRecord, Span, SpanId, Trace
+from semconv.model import Event, LogRecord, Span, SpanId, Trace, TraceId
 
 _WORD: Final = re.compile(r"[\w-]{8,}")
 """What an id of a provider's is, inside JSON."""
@@ -44,6 +44,27 @@ def run_keys(trace: Trace) -> frozenset[str]:
     if any(span.links for span in trace.spans):
         return linked
     return linked.union(*(_framework_ids(span) for span in trace.spans))
+
+
+def steady_ids(runs: Sequence[Trace], given: Mapping[str, frozenset[TraceId]]) -> tuple[str, ...]:
+    """Return each run's id: one that its traces were given before, else its own.
+
+    A trace that comes late may begin before the others, or turn a trace into several runs; what
+    was said of the run until then stays where people found it.
+
+    Args:
+        runs: in the order of their first spans.
+        given: the ids given before, each with traces of that run.
+    """
+    own = [run.run_id or run.spans[0].trace_id for run in runs]
+    taken = set(own)
+    ids: list[str] = []
+    for name, run in zip(own, runs, strict=True):
+        traces = {span.trace_id for span in run.spans}
+        known = [] if name in given else sorted(id_ for id_, parts in given.items() if parts & traces)
+        ids.append(next((id_ for id_ in known if id_ not in taken), name))
+        taken.add(ids[-1])
+    return tuple(ids)
 
 
 def _linked(span: Span) -> Iterator[str]:

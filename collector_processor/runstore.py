@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,8 +24,14 @@ from collector_processor.assembler import TraceKey
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant
 from semconv.model import SpanId, TraceId
 
-SCHEMA_VERSION: Final = 1
-_SCHEMA: Final = """
+SCHEMA_VERSION: Final = 2
+_RUN_PART: Final = """
+CREATE TABLE run_part (
+  tenant TEXT NOT NULL, trace_id TEXT NOT NULL, run_id TEXT NOT NULL, digest BLOB NOT NULL,
+  PRIMARY KEY (tenant, trace_id, run_id)
+) WITHOUT ROWID;
+"""
+_SCHEMA: Final = f"""
 CREATE TABLE verdict (
   tenant TEXT NOT NULL, run_id TEXT NOT NULL, version INTEGER NOT NULL,
   failure_id TEXT NOT NULL, status TEXT NOT NULL, agent TEXT, step INTEGER, span_id TEXT, trace_id TEXT,
@@ -46,8 +53,19 @@ CREATE TABLE outbox (
   id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, signal TEXT NOT NULL, body BLOB NOT NULL
 );
 CREATE INDEX outbox_by_signal ON outbox (signal, id);
-CREATE TABLE rewrite (seq INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE rewrite (
+  seq INTEGER PRIMARY KEY, body BLOB NOT NULL, tenant TEXT NOT NULL DEFAULT '', late BLOB
+);
+{_RUN_PART}
 """
+_UPGRADES: Final = {
+    1: f"""
+ALTER TABLE rewrite ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
+ALTER TABLE rewrite ADD COLUMN late BLOB;
+{_RUN_PART}
+""",
+}
+"""What makes each older schema the next one; nothing that is stored is lost."""
 
 _IS_CURRENT: Final = """NOT EXISTS (
   SELECT 1 FROM verdict AS later
@@ -87,8 +105,20 @@ class StoredVerdict:
     """The attribution as JSON, as the command line prints it."""
 
     def says_the_same_as(self, other: StoredVerdict) -> bool:
-        """Whether status, agent and step agree; confidence and prose alone change nothing."""
+        """Whether status, agent and step agree; confidence and prose alone change nothing.
+
+        A step is its span: late spans give it another number and make it no other step.
+        """
         return (self.status, self.agent, self.span_id) == (other.status, other.agent, other.span_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldRun:
+    """A run that was analysed: the traces it was made of, and the digest of what was read of them."""
+
+    run_id: str
+    trace_ids: frozenset[TraceId]
+    digest: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +127,16 @@ class Commit:
 
     analysed: tuple[tuple[TraceKey, int], ...]
     """The traces it read, each with the highest journal row it saw."""
+    times: int = 1
+    """How often these traces were analysed by now: what is joined to a run counts as often as the run."""
+    told: tuple[ToldRun, ...] = ()
+    """The runs that ``analysed`` are, in place of those they were before; empty leaves those."""
     verdicts: tuple[StoredVerdict, ...] = ()
     outgoing: tuple[Outgoing, ...] = ()
     rewrites: tuple[tuple[int, bytes], ...] = ()
     """Held journal rows and the bytes that leave in their place (hold mode)."""
+    late: tuple[tuple[int, Outgoing], ...] = ()
+    """The same rows, and what goes after them where the disk refuses the replacement."""
 
 
 class StoreError(CollectorError):
@@ -127,8 +163,17 @@ class RunStore:
         if version > SCHEMA_VERSION:
             self._db.close()
             raise CollectorError(f"{path.name} was written by a newer blamespan (schema {version})")
-        if version == 0:
-            self._db.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
+        if version < SCHEMA_VERSION:
+            self._make(version, path)
+
+    def _make(self, version: int, path: Path) -> None:
+        """Make the tables, or of those of an older version what they are now."""
+        steps = "".join(_UPGRADES[old] for old in range(version, SCHEMA_VERSION)) if version else _SCHEMA
+        try:
+            self._db.executescript(f"BEGIN IMMEDIATE;{steps}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
+        except sqlite3.Error as error:
+            self._db.close()
+            raise CollectorError(f"{path}: cannot be made a store: {error}") from error
 
     def close(self) -> None:
         """Close the file; everything committed stays."""
@@ -139,17 +184,59 @@ class RunStore:
         with self._transaction():
             for key, upto_seq in commit.analysed:
                 self._db.execute(
-                    "INSERT INTO analysed VALUES (?, ?, 1, ?) ON CONFLICT (tenant, trace_id) DO UPDATE"
-                    " SET analyses = analyses + 1, upto_seq = max(upto_seq, excluded.upto_seq)",
-                    (key.tenant, key.trace_id, upto_seq),
+                    "INSERT INTO analysed VALUES (?, ?, ?, ?) ON CONFLICT (tenant, trace_id) DO UPDATE"
+                    " SET analyses = max(analyses, excluded.analyses),"
+                    " upto_seq = max(upto_seq, excluded.upto_seq)",
+                    (key.tenant, key.trace_id, commit.times, upto_seq),
                 )
+            self._tell(commit)
             for verdict in commit.verdicts:
                 self._insert(verdict)
             self._db.executemany(
                 "INSERT INTO outbox (tenant, signal, body) VALUES (?, ?, ?)",
                 [(out.tenant, out.signal, out.body) for out in commit.outgoing],
             )
-            self._db.executemany("INSERT OR REPLACE INTO rewrite VALUES (?, ?)", commit.rewrites)
+            late = dict(commit.late)
+            self._db.executemany(
+                "INSERT OR REPLACE INTO rewrite VALUES (?, ?, ?, ?)",
+                [
+                    (seq, body, out.tenant if (out := late.get(seq)) else "", out.body if out else None)
+                    for seq, body in commit.rewrites
+                ],
+            )
+
+    def _tell(self, commit: Commit) -> None:
+        """Note which runs the traces are now."""
+        if not commit.told:
+            return
+        tenants = {key.trace_id: key.tenant for key, _ in commit.analysed}
+        self._db.executemany(
+            "DELETE FROM run_part WHERE tenant = ? AND trace_id = ?",
+            [(tenant, trace_id) for trace_id, tenant in tenants.items()],
+        )
+        self._db.executemany(
+            "INSERT OR REPLACE INTO run_part VALUES (?, ?, ?, ?)",
+            [
+                (tenants[trace_id], trace_id, run.run_id, run.digest)
+                for run in commit.told
+                for trace_id in run.trace_ids
+                if trace_id in tenants
+            ],
+        )
+
+    def told(self, keys: Iterable[TraceKey]) -> tuple[ToldRun, ...]:
+        """Return the runs that these traces were when last analysed, each with these of its traces only."""
+        parts: defaultdict[tuple[str, bytes], set[TraceId]] = defaultdict(set)
+        for key in keys:
+            rows = self._db.execute(
+                "SELECT run_id, digest FROM run_part WHERE tenant = ? AND trace_id = ?", key
+            )
+            for run_id, digest in rows:
+                parts[run_id, digest].add(key.trace_id)
+        return tuple(
+            ToldRun(run_id=run_id, digest=digest, trace_ids=frozenset(found))
+            for (run_id, digest), found in parts.items()
+        )
 
     def remember_keys(self, keys: Iterable[tuple[TraceKey, str]]) -> None:
         """Note that a trace carries these run keys."""
@@ -218,6 +305,11 @@ class RunStore:
                     " (SELECT tenant, trace_id FROM analysed WHERE upto_seq < ?)",
                     oldest,
                 )
+                self._db.execute(
+                    "DELETE FROM run_part WHERE (tenant, trace_id) IN"
+                    " (SELECT tenant, trace_id FROM analysed WHERE upto_seq < ?)",
+                    oldest,
+                )
                 self._db.execute("DELETE FROM analysed WHERE upto_seq < ?", oldest)
 
     def outbox(self, signal: Signal, skip: Iterable[Tenant] = (), *, limit: int = 64) -> list[Outgoing]:
@@ -249,6 +341,17 @@ class RunStore:
         """Forget replacements that the journal has applied."""
         with self._transaction():
             self._db.executemany("DELETE FROM rewrite WHERE seq = ?", [(seq,) for seq in seqs])
+
+    def rewrites_refused(self, seqs: Iterable[int]) -> None:
+        """Give up replacements that the journal cannot apply: what they say goes after the originals."""
+        with self._transaction():
+            for seq in seqs:
+                self._db.execute(
+                    "INSERT INTO outbox (tenant, signal, body)"
+                    " SELECT tenant, ?, late FROM rewrite WHERE seq = ? AND late IS NOT NULL",
+                    (Signal.TRACES, seq),
+                )
+                self._db.execute("DELETE FROM rewrite WHERE seq = ?", (seq,))
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -7,8 +7,9 @@ blame is withdrawn beside it, since backends keep what they have.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from collector_processor.annotate import (
@@ -40,6 +41,8 @@ class WriteBack:
     outgoing: tuple[Outgoing, ...] = ()
     rewrites: tuple[tuple[int, bytes], ...] = ()
     """Held journal rows and the bytes that leave in their place."""
+    late: tuple[tuple[int, Outgoing], ...] = ()
+    """The same rows, and the carriers that follow the originals where those bytes cannot be stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +73,43 @@ def write_back(
     verdict = _stored(decision, judgement)
     previous = decision.previous
     if previous is not None and not previous.is_provisional and verdict.says_the_same_as(previous):
-        return WriteBack(verdict=previous)
-    rewrites, written = _onto_originals(judgement, decision, policy, held or {})
-    spans = [span for span in carriers(judgement, decision.run.trace, policy) if _parent(span) not in written]
+        return WriteBack(verdict=_told_again(previous, verdict))
+    rewrites, reached = _onto_originals(judgement, decision, policy, held or {})
+    written = {key for keys in reached.values() for key in keys}
+    made = carriers(judgement, decision.run.trace, policy)
+    spans = [span for span in made if _parent(span) not in written]
     spans += _withdrawn(judgement, decision)
     logs = evaluation_log(judgement, decision.run.trace, policy, decision.now_ns)
-    outgoing = [Outgoing(signal=Signal.TRACES, body=encode(spans), tenant=decision.tenant)] if spans else []
+    outgoing = [_carrying(spans, decision)] if spans else []
     if logs:
         outgoing.append(Outgoing(signal=Signal.LOGS, body=encode_logs(logs), tenant=decision.tenant))
-    return WriteBack(verdict=verdict, outgoing=tuple(outgoing), rewrites=tuple(rewrites.items()))
+    late = {seq: [span for span in made if _parent(span) in keys] for seq, keys in reached.items()}
+    return WriteBack(
+        verdict=verdict,
+        outgoing=tuple(outgoing),
+        rewrites=tuple(rewrites.items()),
+        late=tuple((seq, _carrying(spans, decision)) for seq, spans in late.items()),
+    )
+
+
+def _carrying(spans: Sequence[Span], decision: Decision) -> Outgoing:
+    return Outgoing(signal=Signal.TRACES, body=encode(spans), tenant=decision.tenant)
+
+
+def _told_again(previous: StoredVerdict, verdict: StoredVerdict) -> StoredVerdict:
+    """Return what the store says of a step that stands: the same, or under its new number.
+
+    Late spans may move the step. Backends show the carrier under its span, wherever that stands;
+    the page, and people who label, go by the number, which must be that of the run as it is known.
+    """
+    if verdict.step == previous.step:
+        return previous
+    return replace(
+        verdict,
+        version=previous.version,
+        failure_id=previous.failure_id,
+        decided_ns=previous.decided_ns,
+    )
 
 
 def provisional(decision: Decision) -> StoredVerdict:
@@ -130,8 +161,8 @@ def _withdrawn(judgement: Judgement, decision: Decision) -> Iterable[Span]:
 
 def _onto_originals(
     judgement: Judgement, decision: Decision, policy: CarrierPolicy, held: Mapping[int, bytes]
-) -> tuple[dict[int, bytes], set[SpanKey]]:
-    """Append the attributes to the held originals; say which spans were reached."""
+) -> tuple[dict[int, bytes], dict[int, set[SpanKey]]]:
+    """Append the attributes to the held originals; say which spans were reached, in which rows."""
     additions: dict[SpanKey, dict[str, AttributeValue]] = {}
     trajectory, step = decision.run.trajectory, judgement.decisive
     if trajectory.root_trace_id and trajectory.root_span_id:
@@ -140,15 +171,15 @@ def _onto_originals(
     if step is not None and step.trace_id and step.span_id:
         key = (step.trace_id, step.span_id)
         additions[key] = additions.get(key, {}) | decisive_attributes(judgement, policy)
-    rewrites, written = dict[int, bytes](), set[SpanKey]()
+    rewrites, reached = dict[int, bytes](), defaultdict[int, set[SpanKey]](set)
     for seq, body in held.items():
         for (trace_id, span_id), attributes in additions.items():
             before = rewrites.get(seq, body)
             changed = append_attributes(before, trace_id, span_id, encode_attributes(attributes))
             if changed is not before:  # else it stands in another row, or went on before the verdict
                 rewrites[seq] = changed
-                written.add((trace_id, span_id))
-    return rewrites, written
+                reached[seq].add((trace_id, span_id))
+    return rewrites, reached
 
 
 def _parent(carrier: Span) -> tuple[TraceId, SpanId | None]:

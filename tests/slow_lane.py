@@ -16,7 +16,7 @@ from collector_processor.decode import decode
 from collector_processor.encode import encode
 from collector_processor.examine import Examiner
 from collector_processor.notes import TraceArrival
-from collector_processor.otlp import NO_TENANT, Signal
+from collector_processor.otlp import NO_TENANT, RefusedError, Signal
 from collector_processor.pipeline import Pipeline, PipelineLimits
 from collector_processor.runstore import Commit, RunStore, StoredVerdict, StoreError
 from collector_processor.survey import survey, survey_logs
@@ -38,6 +38,8 @@ class MemorySource:
         self.arrivals: list[TraceArrival] = []
         self.sent: list[tuple[int, bytes]] = []
         self.before_rewrite: Callable[[], Awaitable[None]] | None = None
+        self.rewrite_refusals = 0
+        """Replacements for which the disk is full."""
         self.seq = 0
 
     def store(self, body: bytes, *, signal: Signal = Signal.TRACES, is_held: bool = False) -> TraceArrival:
@@ -98,9 +100,13 @@ class MemorySource:
     async def rewrite_held(self, seq: int, body: bytes) -> None:
         if self.before_rewrite is not None:
             await self.before_rewrite()
-        for held in self.held.values():
+        for key, held in self.held.items():
+            if seq in held and self.rewrite_refusals:
+                self.rewrite_refusals -= 1
+                raise RefusedError("the journal cannot store: disk full", retry_after_s=1)
             if seq in held:
                 held.discard(seq)
+                self.rows[key][seq] = body
                 self.sent.append((seq, body))
 
     def _let_go(self, key: TraceKey) -> None:

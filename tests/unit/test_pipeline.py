@@ -11,10 +11,11 @@ import pytest
 
 from collector_processor.assembler import TraceKey
 from collector_processor.decode import decode
+from collector_processor.encode import encode_logs
+from collector_processor.examine import MAX_ANALYSES
 from collector_processor.otlp import NO_TENANT, Signal
-from collector_processor.pipeline import MAX_ANALYSES
 from collector_processor.runstore import StoredVerdict
-from semconv.model import Link, SpanId, TraceId
+from semconv.model import Event, Link, LogRecord, SpanId, TraceId
 from tests.factories import TRACE, agent, chat, workflow
 from tests.otlp_requests import log_request, record
 from tests.slow_lane import LIMITS, Say, ScriptedAnalyst, SlowLane, written_names
@@ -230,11 +231,16 @@ async def test_a_restart_does_not_ask_again_about_what_has_its_verdict(slow_lane
 
 async def test_log_records_that_come_late_are_read_too(slow_lane: Open) -> None:
     lane = slow_lane(0)
-    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    lane.receive(workflow(1), chat(2, agent_name="planner"))
     await lane.pass_time(GRACE)
-    lane.pipeline.feed(lane.source.store(log_request(record(trace=int(TRACE, 16))), signal=Signal.LOGS))
+    said = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "five"}]}])
+    event = Event(
+        name="gen_ai.client.inference.operation.details", attributes={"gen_ai.output.messages": said}
+    )
+    late = LogRecord(trace_id=TRACE, span_id=SpanId(f"{2:016x}"), event=event)
+    lane.pipeline.feed(lane.source.store(encode_logs([late]), signal=Signal.LOGS))
     await lane.pass_time(4 * GRACE)
-    assert len(lane.analyst.asked) == 2
+    assert [asked.steps[0].output for asked in lane.analyst.asked] == ["", "five"]
 
 
 async def test_a_crash_before_the_rewriting_sends_the_bytes_that_were_committed(slow_lane: Open) -> None:

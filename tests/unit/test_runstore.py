@@ -11,7 +11,7 @@ import pytest
 
 from collector_processor.assembler import TraceKey
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant
-from collector_processor.runstore import Commit, Outgoing, RunStore, StoredVerdict, StoreError
+from collector_processor.runstore import Commit, Outgoing, RunStore, StoredVerdict, StoreError, ToldRun
 from semconv.model import SpanId, TraceId
 
 KEY = TraceKey(NO_TENANT, TraceId("a" * 32))
@@ -30,6 +30,34 @@ VERDICT = StoredVerdict(
     decided_ns=5,
     document="{}",
 )
+
+TOLD = ToldRun(run_id="run-1", trace_ids=frozenset((KEY.trace_id,)), digest=b"d")
+SCHEMA_1 = """
+CREATE TABLE verdict (
+  tenant TEXT NOT NULL, run_id TEXT NOT NULL, version INTEGER NOT NULL,
+  failure_id TEXT NOT NULL, status TEXT NOT NULL, agent TEXT, step INTEGER, span_id TEXT, trace_id TEXT,
+  service TEXT NOT NULL, is_provisional INTEGER NOT NULL, decided_ns INTEGER NOT NULL, document TEXT NOT NULL,
+  PRIMARY KEY (tenant, run_id, version)
+) WITHOUT ROWID;
+CREATE INDEX verdict_by_time ON verdict (decided_ns);
+CREATE TABLE analysed (
+  tenant TEXT NOT NULL, trace_id TEXT NOT NULL, analyses INTEGER NOT NULL, upto_seq INTEGER NOT NULL,
+  PRIMARY KEY (tenant, trace_id)
+) WITHOUT ROWID;
+CREATE INDEX analysed_by_seq ON analysed (upto_seq);
+CREATE TABLE run_key (
+  tenant TEXT NOT NULL, key TEXT NOT NULL, trace_id TEXT NOT NULL,
+  PRIMARY KEY (tenant, key, trace_id)
+) WITHOUT ROWID;
+CREATE INDEX run_key_by_trace ON run_key (tenant, trace_id);
+CREATE TABLE outbox (
+  id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, signal TEXT NOT NULL, body BLOB NOT NULL
+);
+CREATE INDEX outbox_by_signal ON outbox (signal, id);
+CREATE TABLE rewrite (seq INTEGER PRIMARY KEY, body BLOB NOT NULL);
+PRAGMA user_version=1;
+"""
+"""As the version before wrote it."""
 
 
 @pytest.fixture
@@ -97,9 +125,50 @@ def test_traces_that_share_a_run_key_know_of_each_other_within_their_tenant(stor
 
 
 def test_analyses_are_counted_and_the_highest_row_kept(store: RunStore) -> None:
-    store.commit(Commit(analysed=((KEY, 5),)))
-    store.commit(Commit(analysed=((KEY, 4),)))
+    store.commit(Commit(analysed=((KEY, 5),), times=2))
+    store.commit(Commit(analysed=((KEY, 4),), times=1))
     assert store.analyses(KEY) == (2, 5)
+
+
+def test_a_store_of_the_version_before_is_taken_over_with_all_that_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "old.sqlite"
+    old = sqlite3.connect(path)
+    old.executescript(SCHEMA_1)
+    old.execute("INSERT INTO verdict VALUES ('', 'run-1', 1, 'f1', 'no_failure', NULL, NULL, NULL, NULL,"
+                " 'shop', 0, 5, '{}')")  # fmt: skip
+    old.execute("INSERT INTO analysed VALUES ('', ?, 2, 7)", (KEY.trace_id,))
+    old.execute("INSERT INTO outbox (tenant, signal, body) VALUES ('', 'traces', x'01')")
+    old.execute("INSERT INTO rewrite VALUES (9, x'02')")
+    old.commit()
+    old.close()
+    store = RunStore(path)
+    assert [(found.run_id, found.status) for found in store.recent(9)] == [("run-1", "no_failure")]
+    assert store.analyses(KEY) == (2, 7)
+    assert [out.body for out in store.outbox(Signal.TRACES)] == [b"\1"]
+    assert store.rewrites() == [(9, b"\2")]
+    store.commit(Commit(analysed=((KEY, 8),), told=(TOLD,), rewrites=((10, b"new"),)))
+    store.close()
+    again = RunStore(path)
+    assert again.told([KEY]) == (TOLD,)
+    again.close()
+
+
+def test_what_a_trace_was_is_replaced_as_a_whole(store: RunStore) -> None:
+    store.commit(Commit(analysed=((KEY, 3),), told=(TOLD, replace(TOLD, run_id="run-2"))))
+    assert {told.run_id for told in store.told([KEY])} == {"run-1", "run-2"}
+    store.commit(Commit(analysed=((KEY, 3),), told=(replace(TOLD, digest=b"e"),)))
+    assert store.told([KEY]) == (replace(TOLD, digest=b"e"),)
+    store.commit(Commit(analysed=((KEY, 4),)))  # given up: nothing new is known
+    assert store.told([KEY]) == (replace(TOLD, digest=b"e"),)
+
+
+def test_what_a_refused_replacement_says_goes_late_and_once(store: RunStore) -> None:
+    late = Outgoing(signal=Signal.TRACES, body=b"carrier", tenant=Tenant("x=y"))
+    store.commit(Commit(analysed=(), rewrites=((8, b"a"), (9, b"b")), late=((9, late),)))
+    store.rewrites_refused([8, 9])
+    store.rewrites_refused([8, 9])
+    assert [(out.tenant, out.body) for out in store.outbox(Signal.TRACES)] == [("x=y", b"carrier")]
+    assert store.rewrites() == []
 
 
 def test_a_run_of_two_tenants_is_two_runs(store: RunStore) -> None:

@@ -79,6 +79,15 @@ def test_a_verdict_that_says_the_same_again_leaves_nothing_to_send() -> None:
     assert write_back(decision(previous=before, confidence=0.1), POLICY) == WriteBack(verdict=before)
 
 
+def test_a_step_that_late_spans_moved_is_the_same_step_under_its_new_number() -> None:
+    """Nothing is written into the trace again; page and labels go by the number of today."""
+    before = replace(told(1), step=0, document="old", decided_ns=3)
+    back = write_back(decision(1, previous=before), POLICY)
+    assert (back.verdict.step, back.verdict.document) == (1, "{}")
+    assert (back.verdict.version, back.verdict.failure_id) == (before.version, before.failure_id)
+    assert (back.verdict.decided_ns, back.outgoing) == (3, ())
+
+
 @pytest.mark.parametrize(
     ("step", "names"),
     [

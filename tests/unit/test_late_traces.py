@@ -1,0 +1,226 @@
+"""What comes late, or twice: no run is analysed more often than it may, none gets a second id."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from collector_processor.assembler import TraceKey
+from collector_processor.decode import decode
+from collector_processor.encode import encode
+from collector_processor.examine import MAX_ANALYSES
+from collector_processor.otlp import NO_TENANT
+from collector_processor.rebuild import rebuild
+from collector_processor.runs import steady_ids
+from semconv.model import Link, Span, SpanId, Trace, TraceId
+from tests.factories import TRACE, agent, chat, span, workflow
+from tests.slow_lane import LIMITS, Say, ScriptedAnalyst, SlowLane, written_names
+
+GRACE = LIMITS.root_grace_s
+KEY = TraceKey(NO_TENANT, TRACE)
+ROOT_NAME = "invoke_workflow"
+BLAMED = ["blame planner", "failure attribution"]
+Open = Callable[..., SlowLane]
+
+
+@pytest.fixture
+def slow_lane(tmp_path: Path) -> Iterator[Open]:
+    opened: list[SlowLane] = []
+
+    def open_lane(*answers: Say, hold_max_s: float | None = None) -> SlowLane:
+        opened.append(SlowLane(path=tmp_path, analyst=ScriptedAnalyst(*answers), hold_max_s=hold_max_s))
+        return opened[-1]
+
+    yield open_lane
+    for lane in opened:
+        lane.close()
+
+
+def trace_id(number: int) -> TraceId:
+    return TraceId(f"{number + 1:032x}")
+
+
+def part(number: int, *, start: float | None = None) -> tuple[Span, ...]:
+    """One trace of a run whose every trace links to the first."""
+    begins = 1000.0 * (number + 1) if start is None else start
+    links = [Link(trace_id=trace_id(0), span_id=SpanId(f"{1:016x}"))] if number else []
+    return (
+        agent(1, f"agent{number}", parent=None, trace_id=trace_id(number), links=links, start=begins),
+        chat(2, parent=1, answer=f"said {number}", trace_id=trace_id(number), start=begins + 1),
+    )
+
+
+def versions(lane: SlowLane) -> dict[str, int]:
+    return {found.run_id: found.version for found in lane.store.recent(100)}
+
+
+class TestWhatComesTwice:
+    @pytest.mark.parametrize("hold_max_s", [pytest.param(None, id="late"), pytest.param(20, id="hold")])
+    async def test_a_request_that_is_sent_again_costs_no_second_analysis(
+        self, slow_lane: Open, hold_max_s: float | None
+    ) -> None:
+        """A client that got no answer sends again what we have: often the last request, with the root."""
+        lane = slow_lane(0, 1, hold_max_s=hold_max_s)
+        lane.receive(chat(2, answer="4", agent_name="planner"), chat(3, answer="5", agent_name="writer"))
+        lane.receive(workflow(1))
+        await lane.pass_time(GRACE)
+        lane.receive(workflow(1))
+        lane.receive(chat(2, answer="4", agent_name="planner"), chat(3, answer="5", agent_name="writer"))
+        await lane.pass_time(1000)
+        assert (len(lane.analyst.asked), versions(lane)) == (1, {TRACE: 1})
+        assert lane.store.analyses(next(iter(lane.source.rows))) == (1, 4)
+
+    async def test_nor_does_it_after_a_restart(self, slow_lane: Open) -> None:
+        lane = slow_lane(0, 1)
+        lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+        await lane.pass_time(GRACE)
+        after = await lane.restarted()
+        after.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+        await after.pass_time(1000)
+        assert (len(lane.analyst.asked), versions(after)) == (1, {TRACE: 1})
+        after.close()
+
+    async def test_it_takes_none_of_the_analyses_that_news_may_need(self, slow_lane: Open) -> None:
+        lane = slow_lane(0)
+        lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+        for _ in range(5):
+            await lane.pass_time(1000)
+            lane.receive(workflow(1))
+        await lane.pass_time(1000)
+        lane.receive(chat(3, answer="5", agent_name="writer"))
+        await lane.pass_time(1000)
+        assert [len(asked.steps) for asked in lane.analyst.asked] == [1, 2]
+
+
+class TestRunsThatGrowByTraces:
+    async def test_a_run_is_analysed_three_times_however_many_traces_end_one_after_another(
+        self, slow_lane: Open
+    ) -> None:
+        lane = slow_lane(0)
+        for number in range(20):
+            lane.receive(*part(number))
+            await lane.pass_time(1000)
+            await lane.pass_time(1000)
+        assert len(lane.analyst.asked) == MAX_ANALYSES
+        assert list(versions(lane)) == [trace_id(0)]
+        assert lane.pipeline.open_traces == 0
+
+    async def test_traces_that_follow_quickly_are_analysed_together_once_it_is_quiet(
+        self, slow_lane: Open
+    ) -> None:
+        lane = slow_lane(0)
+        for number in range(10):
+            lane.receive(*part(number))
+            await lane.pass_time(GRACE + 1)
+        assert [len(asked.agents) for asked in lane.analyst.asked] == [1]
+        for _ in range(3):
+            await lane.pass_time(4 * GRACE)
+        assert [len(asked.agents) for asked in lane.analyst.asked] == [1, 10]
+
+    async def test_a_restart_forgets_no_analysis_of_the_run(self, slow_lane: Open) -> None:
+        lane = slow_lane(0)
+        for number in range(3):
+            lane.receive(*part(number))
+            await lane.pass_time(1000)
+            await lane.pass_time(1000)
+        after = await lane.restarted()
+        for number in range(3, 6):
+            after.receive(*part(number))
+            await after.pass_time(1000)
+            await after.pass_time(1000)
+        assert len(lane.analyst.asked) == MAX_ANALYSES
+        after.close()
+
+    async def test_what_is_held_of_a_run_that_has_had_its_analyses_goes_on(self, slow_lane: Open) -> None:
+        lane = slow_lane(0, hold_max_s=20)
+        for number in range(6):
+            lane.receive(*part(number))
+            await lane.pass_time(1000)
+            await lane.pass_time(1000)
+        assert sorted(seq for seq, _ in lane.source.sent) == [1, 2, 3, 4, 5, 6]
+        assert len(lane.analyst.asked) == MAX_ANALYSES
+
+    async def test_a_trace_that_begins_before_the_others_leaves_the_run_its_id(self, slow_lane: Open) -> None:
+        """What was said stays where people found it, and is superseded there."""
+        lane = slow_lane(0, 1)
+        lane.receive(*part(0))
+        await lane.pass_time(GRACE)
+        lane.receive(*part(1, start=5))
+        await lane.pass_time(100)
+        await lane.pass_time(100)
+        assert [asked.run_id for asked in lane.analyst.asked] == [trace_id(0)] * 2
+        assert [asked.agents for asked in lane.analyst.asked] == [("agent0",), ("agent1", "agent0")]
+        assert list(versions(lane)) == [trace_id(0)]
+
+
+class TestIds:
+    def test_a_run_that_is_new_goes_by_its_own_id(self) -> None:
+        assert steady_ids(runs(part(3)), {}) == (trace_id(3),)
+
+    def test_a_run_keeps_its_own_id_though_its_traces_had_others_too(self) -> None:
+        given = {str(trace_id(number)): frozenset((trace_id(number),)) for number in (0, 1)}
+        assert steady_ids(runs(part(0), part(1)), given) == (trace_id(0),)
+
+    def test_of_a_trace_that_turns_out_to_be_two_runs_the_first_keeps_the_id(self) -> None:
+        two = runs((workflow(1), chat(2, parent=1)), (workflow(3, start=500), chat(4, parent=3, start=600)))
+        given = {str(TRACE): frozenset((TRACE,))}
+        first, second = steady_ids(two, given)
+        assert (first, second) == (TRACE, f"{TRACE}:{3:016x}")
+        assert steady_ids(two, dict.fromkeys((first, second), frozenset((TRACE,)))) == (first, second)
+
+    def test_no_two_runs_get_one_id(self) -> None:
+        two = [Trace(spans=(span(1),), run_id="a"), Trace(spans=(span(2),), run_id="b")]
+        given = {"old": frozenset((TRACE,))}
+        assert steady_ids(two, given) == ("old", "b")
+
+
+def runs(*requests: tuple[Span, ...]) -> list[Trace]:
+    return [run.trace for run in rebuild([encode(spans) for spans in requests])]
+
+
+class TestReplacementsThatTheDiskRefuses:
+    async def test_the_originals_go_on_and_the_blame_follows_late(self, slow_lane: Open) -> None:
+        lane = slow_lane(0, hold_max_s=20)
+        lane.receive(chat(2, answer="4", agent_name="planner"), workflow(1))
+        lane.source.rewrite_refusals = 1
+        await lane.pass_time(GRACE)
+        ((_, sent),) = lane.source.sent
+        assert all("blamespan.failure.id" not in one.attributes for one in decode(sent).spans)
+        assert written_names(lane.written()) == BLAMED
+        assert (versions(lane), lane.store.rewrites(), lane.source.held[KEY]) == ({TRACE: 1}, [], set())
+
+    async def test_what_could_be_replaced_is_not_said_twice(self, slow_lane: Open) -> None:
+        lane = slow_lane(0, hold_max_s=20)
+        lane.receive(chat(2, answer="4", agent_name="planner"))
+        lane.receive(workflow(1))
+        lane.source.rewrite_refusals = 1  # the chat's; the root's is taken
+        await lane.pass_time(GRACE)
+        assert written_names(lane.written()) == BLAMED[:1]
+        sent = [one for _, body in lane.source.sent for one in decode(body).spans]
+        assert [one.name for one in sent if "blamespan.failure.id" in one.attributes] == [ROOT_NAME]
+
+    async def test_a_crash_before_the_replacement_and_a_full_disk_after_it_lose_no_blame(
+        self, slow_lane: Open
+    ) -> None:
+        lane = slow_lane(0, hold_max_s=20)
+        lane.receive(chat(2, answer="4", agent_name="planner"), workflow(1))
+
+        reached = asyncio.Event()
+
+        async def hang() -> None:
+            reached.set()
+            await asyncio.Event().wait()
+
+        lane.source.before_rewrite = hang
+        await lane.pipeline.turn()
+        lane.now += GRACE
+        await lane.pipeline.turn()
+        await reached.wait()
+        lane.source.rewrite_refusals = 1
+        after = await lane.restarted()
+        assert [seq for seq, _ in after.source.sent] == [1]
+        assert written_names(after.written()) == BLAMED
+        after.close()
