@@ -166,6 +166,14 @@ class LabelStore:
         )
         return [_label(row) for row in rows]
 
+    def since(self, last_id: int, limit: int = 1_000) -> list[tuple[int, Label]]:
+        """Return the labels of all tenants given after the one of this number, in order."""
+        rows = self._db.execute(
+            f"SELECT id, {_COLUMNS} FROM label WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608 - as above
+            (last_id, limit),
+        )
+        return [(row[0], _label(row[1:])) for row in rows]
+
     def tenants(self) -> list[Tenant]:
         """Return whose runs were labelled."""
         return [Tenant(row[0]) for row in self._db.execute("SELECT DISTINCT tenant FROM label ORDER BY 1")]

@@ -111,9 +111,7 @@ def age(issue: Issue, now_ns: int, rules: IssueRules) -> Issue:
 
 
 def withdrawn(issue: Issue, run_id: str) -> Issue | None:
-    """Take back a failure whose verdict changed; ``None`` if it was the only one."""
-    if run_id not in issue.runs:
-        return issue
+    """Take back a failure that was counted and whose verdict changed; ``None`` if it was the only one."""
     if issue.count == 1:
         return None
     return replace(issue, count=issue.count - 1, runs=tuple(run for run in issue.runs if run != run_id))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from statistics import mean
 
 import pytest
@@ -133,7 +134,13 @@ def test_a_changed_verdict_takes_its_failure_back() -> None:
     assert once is not None
     assert (once.count, once.runs) == (1, ("run-0",))
     assert withdrawn(once, "run-0") is None
-    assert withdrawn(once, "run-9") == once
+
+
+def test_one_that_is_no_longer_among_the_examples_is_taken_back_too() -> None:
+    issue = first()
+    for number in range(1, 50):
+        issue = seen(issue, MARK, f"run-{number}", number, RULES).issue
+    assert withdrawn(issue, "run-0") == replace(issue, count=49)
 
 
 def test_only_the_last_runs_are_kept() -> None:

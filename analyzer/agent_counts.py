@@ -1,0 +1,223 @@
+"""How often each agent took part and was blamed, by day, and the watch on it: tables of the issue store.
+
+For a window of days there is one sum; for an alarm there is a watch that looks at every
+run. Both count what the method says, and neither is kept where what comes in is chosen
+by how it ended (tail sampling): failures would be over-represented.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from analyzer.issue_store import DAY_NS, CountedRun, IssueStore
+from analyzer.recurrence import Count, Watch, begin_watch, observe, threshold
+from analyzer.recurrence.notice import Notice, NoticeKind
+from collector_processor.otlp import Tenant
+
+WEEK: Final = 7
+PAST_DAYS: Final = 28
+FEWEST_RUNS: Final = 20
+"""Of an agent's before an alarm may be raised for it: with fewer nothing is usual yet."""
+FEWEST_A_WEEK: Final = 50
+"""Runs a week that an alarm's threshold reckons with at least."""
+MAX_AGENTS: Final = 10_000
+"""Watched in all; the names in traces are anybody's choice."""
+MAX_AGENTS_OF_A_RUN: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """An agent of a service of a tenant."""
+
+    tenant: Tenant
+    service: str
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """An agent's watch as it is kept."""
+
+    place: Place
+    watch: Watch
+    begun_day: int
+    alarm_ns: int = 0
+    """When the alarm was raised; 0 where there is none."""
+    run_id: str = ""
+    """The run that raised it."""
+
+
+class AgentCounts:
+    """Counts and watches; its writes are part of the caller's transaction."""
+
+    def __init__(self, store: IssueStore) -> None:
+        """Make it over a store's tables."""
+        self._store: Final = store
+
+    def move(self, before: CountedRun | None, after: CountedRun) -> list[Notice]:
+        """Count a run, in place of what was counted of it; return the alarms raised and ended.
+
+        A watch looks at a run once: what a later verdict says changes the sums of days only.
+        """
+        notices: list[Notice] = []
+        if before is not None:
+            self._add(before, -1)
+            self._add(after, 1)
+            return notices
+        for agent in dict.fromkeys(after.agents[:MAX_AGENTS_OF_A_RUN]):
+            place = Place(tenant=after.tenant, service=after.service, agent=agent)
+            watched = self._watched(place, after.decided_ns // DAY_NS)
+            if watched is not None:
+                notices += self._observe(watched, after)
+        self._add(after, 1)
+        return notices
+
+    def window(self, place: Place, first_day: int, last_day: int) -> Count:
+        """Return how often an agent was blamed, of how many runs, in these days, both included."""
+        row = self._store.db.execute(
+            "SELECT coalesce(sum(blamed), 0), coalesce(sum(took_part), 0) FROM agent_day"
+            " WHERE tenant = ? AND service = ? AND agent = ? AND day BETWEEN ? AND ?",
+            (place.tenant, place.service, place.agent, first_day, last_day),
+        ).fetchone()
+        return Count(hits=row[0], n=row[1])
+
+    def fellows(self, place: Place, first_day: int, last_day: int) -> Count:
+        """Return the same of all other agents of its service, put together."""
+        row = self._store.db.execute(
+            "SELECT coalesce(sum(blamed), 0), coalesce(sum(took_part), 0) FROM agent_day"
+            " WHERE tenant = ? AND service = ? AND agent != ? AND day BETWEEN ? AND ?",
+            (place.tenant, place.service, place.agent, first_day, last_day),
+        ).fetchone()
+        return Count(hits=row[0], n=row[1])
+
+    def alarms(self, tenant: Tenant | None = None) -> list[Watched]:
+        """Return the agents that fail more than they did, of one tenant or of all."""
+        rows = self._store.db.execute(
+            "SELECT tenant, service, agent, hits, n, sums, is_alarm, calm_runs, begun_day, alarm_ns, run_id"
+            " FROM watch WHERE is_alarm AND (? IS NULL OR tenant = ?) ORDER BY alarm_ns",
+            (tenant, tenant),
+        )
+        return [_watched(row) for row in rows]
+
+    def watched(self, place: Place) -> Watched | None:
+        """Return an agent's watch."""
+        row = self._store.db.execute(
+            "SELECT tenant, service, agent, hits, n, sums, is_alarm, calm_runs, begun_day, alarm_ns, run_id"
+            " FROM watch WHERE tenant = ? AND service = ? AND agent = ?",
+            (place.tenant, place.service, place.agent),
+        ).fetchone()
+        return None if row is None else _watched(row)
+
+    def _add(self, run: CountedRun, one: int) -> None:
+        day = run.decided_ns // DAY_NS
+        for agent in dict.fromkeys(run.agents[:MAX_AGENTS_OF_A_RUN]):
+            if self.watched(Place(tenant=run.tenant, service=run.service, agent=agent)) is None:
+                continue  # one too many
+            is_blamed = one * (agent == run.blamed)
+            self._store.db.execute(
+                "INSERT INTO agent_day VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                " SET took_part = max(0, took_part + excluded.took_part),"
+                " blamed = max(0, blamed + excluded.blamed)",
+                (run.tenant, run.service, agent, day, one, is_blamed),
+            )
+
+    def _watched(self, place: Place, today: int) -> Watched | None:
+        """Return the watch to go on with: a new one for a new agent, and for an old one that is through.
+
+        After a week a watch begins anew with the past as it is by then, unless it has found
+        something. An alarm stands for a week at most: what goes on for longer is the usual.
+        """
+        found = self.watched(place)
+        if found is None:
+            count = self._store.db.execute("SELECT count(*) FROM watch").fetchone()[0]
+            return (
+                Watched(place=place, watch=begin_watch(Count()), begun_day=today)
+                if count < MAX_AGENTS
+                else None
+            )
+        began = found.alarm_ns // DAY_NS if found.watch.is_alarm else found.begun_day
+        if today - began < WEEK:
+            return found
+        if found.watch.is_alarm:
+            past = self.window(place, today - WEEK + 1, today)
+            return Watched(place=place, watch=begin_watch(past), begun_day=today, alarm_ns=-1)
+        if found.watch.evidence > max(FEWEST_A_WEEK, found.watch.known.n):
+            return found
+        past = self.window(place, today - PAST_DAYS, today)
+        return Watched(place=place, watch=begin_watch(past), begun_day=today)
+
+    def _observe(self, watched: Watched, run: CountedRun) -> list[Notice]:
+        place, before = watched.place, watched.watch
+        is_blamed = run.blamed == place.agent
+        after = observe(before, self._limit(watched, run.decided_ns // DAY_NS), is_blamed=is_blamed)
+        was_alarm = before.is_alarm or watched.alarm_ns < 0
+        alarm_ns, run_id = watched.alarm_ns, watched.run_id
+        if not after.is_alarm:
+            alarm_ns, run_id = 0, ""
+        elif not was_alarm:
+            alarm_ns, run_id = run.decided_ns, run.run_id
+        kept = Watched(
+            place=place, watch=after, begun_day=watched.begun_day, alarm_ns=alarm_ns, run_id=run_id
+        )
+        self._write(kept, run.decided_ns // DAY_NS)
+        if after.is_alarm == was_alarm:
+            return []
+        kind = NoticeKind.FAILS_MORE if after.is_alarm else NoticeKind.CALM_AGAIN
+        title = f"{place.agent}: fails more often than it did"
+        if kind is NoticeKind.CALM_AGAIN:
+            title = f"{place.agent}: fails no more often than it did"
+        return [
+            Notice(
+                kind=kind,
+                tenant=place.tenant,
+                at_ns=run.decided_ns,
+                service=place.service,
+                agent=place.agent,
+                title=title,
+                run_id=run.run_id,
+            )
+        ]
+
+    def _limit(self, watched: Watched, today: int) -> float:
+        place = watched.place
+        if watched.watch.known.n < FEWEST_RUNS:
+            return float("inf")
+        of_week = self.window(place, today - WEEK + 1, today).n
+        agents = self._store.db.execute(
+            "SELECT count(*) FROM watch WHERE tenant = ? AND last_day > ?", (place.tenant, today - WEEK)
+        ).fetchone()[0]
+        return threshold(max(of_week, FEWEST_A_WEEK), agents)
+
+    def _write(self, watched: Watched, today: int) -> None:
+        place, watch = watched.place, watched.watch
+        self._store.db.execute(
+            "INSERT OR REPLACE INTO watch VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                place.tenant,
+                place.service,
+                place.agent,
+                watched.begun_day,
+                today,
+                watch.known.hits,
+                watch.known.n,
+                json.dumps(watch.sums),
+                watch.is_alarm,
+                watch.calm_runs,
+                watched.alarm_ns,
+                watched.run_id,
+            ),
+        )
+
+
+def _watched(row: tuple[str, str, str, int, int, str, int, int, int, int, str]) -> Watched:
+    tenant, service, agent, hits, n, sums, is_alarm, calm_runs, begun_day, alarm_ns, run_id = row
+    watch = Watch(
+        known=Count(hits=hits, n=n),
+        sums=tuple(json.loads(sums)),
+        is_alarm=bool(is_alarm),
+        calm_runs=calm_runs,
+    )
+    place = Place(tenant=Tenant(tenant), service=service, agent=agent)
+    return Watched(place=place, watch=watch, begun_day=begun_day, alarm_ns=alarm_ns, run_id=run_id)

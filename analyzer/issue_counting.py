@@ -1,0 +1,257 @@
+"""What a verdict, a later verdict and a person's label do to the issues: the rules between the stores.
+
+A run is counted in one issue at most. A verdict that supersedes another, and a label,
+move it: withdrawn from where it was counted, counted where it belongs. Synchronous; the
+time is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from analyzer.agent_counts import AgentCounts
+from analyzer.agent_names import same_agent
+from analyzer.issue_store import DAY_NS, CountedRun, IssueStore, NotedRun
+from analyzer.label_store import LabelStore
+from analyzer.labels import Label, LabelKind
+from analyzer.recurrence import (
+    Change,
+    Fingerprint,
+    Issue,
+    IssueRules,
+    fingerprint,
+    mute,
+    resolve,
+    seen,
+    withdrawn,
+)
+from analyzer.recurrence.notice import Notice, NoticeKind, safe_title
+from collector_processor.analyst import Analysis
+from collector_processor.otlp import Tenant
+from collector_processor.runstore import RunStore, StoredVerdict
+from semconv.model import Blame, Status, Trajectory
+
+_LABELS: Final = "labels"
+_KINDS: Final = {Change.NEW: NoticeKind.NEW, Change.REGRESSED: NoticeKind.REGRESSED}
+_PATIENCE_NS: Final = DAY_NS
+"""How long a noted run waits for its verdict; what waits for longer will be analysed, and noted, again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """The stores that runs, verdicts and labels are in."""
+
+    issues: IssueStore
+    verdicts: RunStore
+    labels: LabelStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountingRules:
+    """How runs are counted, and who is told."""
+
+    rules: IssueRules = field(default_factory=IssueRules)
+    is_fair_sample: bool = True
+    """Whether runs come in whatever their end; else no shares and no watches are kept."""
+    targets: tuple[str, ...] = ()
+    """Names of the receivers that are told of each change once."""
+    clean: Callable[[str], str] = lambda _text: ""
+    """What of a verdict's prose they are told."""
+
+
+class IssueCounting:
+    """Keeps issues in step with verdicts and labels."""
+
+    def __init__(self, sources: Sources, rules: CountingRules) -> None:
+        """Make it over the stores."""
+        self._issues: Final = sources.issues
+        self._verdicts: Final = sources.verdicts
+        self._labels: Final = sources.labels
+        self._rules: Final = rules
+        self.counts: Final = AgentCounts(sources.issues)
+
+    def note(self, tenant: Tenant, analyses: Sequence[tuple[Trajectory, Analysis]], now_ns: int) -> None:
+        """Remember runs whose verdicts are about to be committed.
+
+        Raises:
+            StoreError: the disk refuses.
+        """
+        with self._issues.transaction():
+            for trajectory, analysis in analyses:
+                self._issues.note(_noted(tenant, trajectory, analysis, self._rules.clean), now_ns)
+
+    def settle(self, now_ns: int) -> int:
+        """Count the noted runs whose verdicts are durable by now; return how many.
+
+        Raises:
+            StoreError: the disk refuses; what was counted before stays counted.
+        """
+        counted = 0
+        for noted in self._issues.pending(now_ns - _PATIENCE_NS):
+            verdict = self._verdicts.current(noted.tenant, noted.run_id)
+            if verdict is None or verdict.is_provisional or not _is_of(noted, verdict):
+                continue
+            said = self._labels.labels(noted.tenant, noted.run_id)
+            run = _run(noted, verdict)
+            with self._issues.transaction():
+                self._count(_said_of(run, said[0]) if said else run, noted.text)
+                self._issues.forget_pending(noted)
+            counted += 1
+        return counted
+
+    def heed_labels(self) -> int:
+        """Move the runs that were labelled since this was last done; return how many labels there were.
+
+        Raises:
+            StoreError: the disk refuses.
+        """
+        said = self._labels.since(self._issues.cursor(_LABELS))
+        for number, label in said:
+            with self._issues.transaction():
+                run = self._issues.run(label.tenant, label.run_id)
+                if run is not None:
+                    self._place(run, _said_of(run, label))
+                self._issues.move_cursor(_LABELS, number)
+        return len(said)
+
+    def resolve(self, tenant: Tenant, issue_id: str, now_ns: int) -> Issue | None:
+        """Close an issue; ``None`` where there is none of this id.
+
+        Raises:
+            StoreError: the disk refuses.
+        """
+        return self._change(tenant, issue_id, lambda issue: resolve(issue, now_ns))
+
+    def mute(self, tenant: Tenant, issue_id: str, until_ns: int) -> Issue | None:
+        """Tell nobody of an issue until then; ``None`` where there is none of this id.
+
+        Raises:
+            StoreError: the disk refuses.
+        """
+        return self._change(tenant, issue_id, lambda issue: mute(issue, until_ns))
+
+    def _change(self, tenant: Tenant, issue_id: str, change: Callable[[Issue], Issue]) -> Issue | None:
+        with self._issues.transaction():
+            issue = self._issues.issue(tenant, issue_id)
+            if issue is None:
+                return None
+            changed = change(issue)
+            self._issues.write_issue(tenant, changed)
+            return changed
+
+    def _count(self, run: CountedRun, text: str) -> None:
+        before = self._issues.run(run.tenant, run.run_id)
+        self._place(before, run, text)
+        if self._rules.is_fair_sample:
+            self._owe(self.counts.move(before, run))
+
+    def _place(self, before: CountedRun | None, run: CountedRun, text: str = "") -> None:
+        """Count a run where it belongs and nowhere else, and keep it."""
+        mark = where_it_belongs(run)
+        place = None if mark is None else mark.id
+        was = None if before is None else before.issue_id
+        if was is not None and was != place:
+            self._withdraw(run.tenant, was, run.run_id)
+        if mark is not None and was != place:
+            self._see(run, mark, text)
+        self._issues.write_run(replace(run, issue_id=place))
+
+    def _withdraw(self, tenant: Tenant, issue_id: str, run_id: str) -> None:
+        issue = self._issues.issue(tenant, issue_id)
+        left = None if issue is None else withdrawn(issue, run_id)
+        if left is None:
+            self._issues.drop_issue(tenant, issue_id)
+        else:
+            self._issues.write_issue(tenant, left)
+
+    def _see(self, run: CountedRun, mark: Fingerprint, text: str) -> None:
+        before = self._issues.issue(run.tenant, mark.id)
+        found = seen(before, mark, run.run_id, run.decided_ns, self._rules.rules)
+        self._issues.write_issue(run.tenant, found.issue)
+        if found.change is None:
+            return
+        notice = Notice(
+            kind=_KINDS[found.change],
+            tenant=run.tenant,
+            at_ns=run.decided_ns,
+            service=mark.service,
+            agent=mark.agent,
+            issue_id=mark.id,
+            title=safe_title(mark),
+            mode=mark.mode,
+            run_id=run.run_id,
+            text=text,
+            count=found.issue.count,
+        )
+        self._owe([notice])
+
+    def _owe(self, notices: Iterable[Notice]) -> None:
+        for notice in notices:
+            for target in self._rules.targets:
+                self._issues.owe(target, notice)
+
+
+def where_it_belongs(run: CountedRun) -> Fingerprint | None:
+    """Return the failure that a run counts as, after what a person said of it; ``None`` for none.
+
+    A correction says who or where it was, not what: the run is withdrawn, and counted nowhere else.
+    """
+    match run.label:
+        case None | LabelKind.CONFIRMED:
+            return run.mark
+        case LabelKind.CORRECTED:
+            is_agent = run.label_agent is not None and same_agent(run.label_agent, run.blamed or "")
+            return run.mark if is_agent and run.label_step in {None, run.step} else None
+        case _:
+            return None
+
+
+def _said_of(run: CountedRun, label: Label) -> CountedRun:
+    return replace(run, label=label.kind, label_agent=label.agent, label_step=label.step)
+
+
+def _noted(
+    tenant: Tenant, trajectory: Trajectory, analysis: Analysis, clean: Callable[[str], str]
+) -> NotedRun:
+    attribution = analysis.attribution
+    verdict = attribution.verdict
+    is_error = attribution.status is Status.ERROR  # not looked at: it says nothing of any agent
+    acted = dict.fromkeys(step.agent for step in trajectory.steps)
+    if not isinstance(verdict, Blame) or not 0 <= verdict.step < len(trajectory.steps):
+        return NotedRun(
+            tenant=tenant,
+            run_id=trajectory.run_id,
+            status=attribution.status.value,
+            agents=() if is_error else tuple(acted),
+            blamed=verdict.agent if isinstance(verdict, Blame) else None,
+        )
+    return NotedRun(
+        tenant=tenant,
+        run_id=trajectory.run_id,
+        status=attribution.status.value,
+        agents=tuple(dict.fromkeys((verdict.agent, *acted))),
+        blamed=verdict.agent,
+        step=verdict.step,
+        mark=fingerprint("", verdict, trajectory.steps[verdict.step]),
+        text=clean(verdict.reason),
+    )
+
+
+def _is_of(noted: NotedRun, verdict: StoredVerdict) -> bool:
+    return (noted.status, noted.blamed) == (verdict.status, verdict.agent)
+
+
+def _run(noted: NotedRun, verdict: StoredVerdict) -> CountedRun:
+    return CountedRun(
+        tenant=noted.tenant,
+        run_id=noted.run_id,
+        service=verdict.service,
+        agents=noted.agents,
+        blamed=noted.blamed,
+        step=noted.step,
+        mark=None if noted.mark is None else replace(noted.mark, service=verdict.service),
+        issue_id=None,
+        decided_ns=verdict.decided_ns,
+    )

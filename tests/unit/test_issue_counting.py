@@ -1,0 +1,286 @@
+"""Runs are counted once, where they belong, whatever crashes, supersedes or corrects them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analyzer.agent_counts import FEWEST_RUNS, Place
+from analyzer.issue_counting import CountingRules
+from analyzer.issue_report import SAMPLED, IssueReports, Wanted, checked, to_json
+from analyzer.issue_store import FILE, IssueStore
+from analyzer.labels import LabelKind
+from analyzer.recurrence import Count, IssueState
+from analyzer.recurrence.notice import NoticeKind
+from collector_processor.otlp import NO_TENANT, CollectorError, Tenant
+from collector_processor.runstore import StoreError
+from tests.issues import DAY, START, Bench
+
+OTHER = Tenant("x-scope-orgid=b")
+TOLD = CountingRules(targets=("hook",), clean=lambda text: text)
+CLERK = Place(tenant=NO_TENANT, service="shop", agent="clerk")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    opened = Bench(folder=tmp_path, rules=TOLD)
+    yield opened
+    opened.close()
+
+
+def told(bench: Bench) -> list[tuple[NoticeKind, str]]:
+    return [(owed.notice.kind, owed.notice.agent) for owed in bench.issues.owed("hook")]
+
+
+def test_a_failure_that_comes_again_is_one_issue_told_once(bench: Bench) -> None:
+    for number in range(3):
+        bench.judge(number, "clerk")
+    assert bench.counted() == {"clerk": 3}
+    assert told(bench) == [(NoticeKind.NEW, "clerk")]
+    (issue,) = bench.all()
+    assert issue.fingerprint.title == "clerk: ValueError in add"
+    assert issue.fingerprint.service == "shop"
+
+
+def test_a_run_that_did_its_task_is_no_issue(bench: Bench) -> None:
+    bench.judge(1, None)
+    assert (bench.counted(), told(bench)) == ({}, [])
+
+
+def test_the_same_run_never_counts_twice_also_after_a_restart(bench: Bench) -> None:
+    bench.judge(1, "clerk")
+    bench.judge(1, "clerk")
+    bench = bench.again()
+    bench.judge(1, "clerk")
+    assert bench.counted() == {"clerk": 1}
+    assert bench.counting.counts.window(CLERK, 0, 99_999) == Count(hits=1, n=1)
+    bench.close()
+
+
+def test_what_a_crash_leaves_between_verdict_and_count_is_counted_at_the_next_start(bench: Bench) -> None:
+    bench.note(1, "clerk")
+    bench.commit(1, "clerk")
+    bench = bench.again()
+    assert bench.counting.settle(START) == 1
+    assert bench.counting.settle(START) == 0
+    assert bench.counted() == {"clerk": 1}
+    bench.close()
+
+
+def test_a_verdict_that_is_not_durable_is_not_counted(bench: Bench) -> None:
+    bench.note(1, "clerk")
+    bench.counting.settle(START)
+    assert bench.counted() == {}
+
+
+def test_a_provisional_verdict_is_not_counted(bench: Bench) -> None:
+    bench.judge(1, "clerk", is_provisional=True)
+    assert bench.counted() == {}
+    bench.commit(1, "clerk")
+    bench.counting.settle(START)
+    assert bench.counted() == {"clerk": 1}
+
+
+def test_a_superseded_verdict_is_withdrawn_from_its_issue(bench: Bench) -> None:
+    bench.judge(1, "clerk")
+    bench.judge(2, "clerk")
+    bench.judge(1, "planner", version=2)
+    assert bench.counted() == {"clerk": 1, "planner": 1}
+    assert bench.counting.counts.window(CLERK, 0, 99_999) == Count(hits=1, n=2)
+    bench.judge(2, None, version=2)
+    assert bench.counted() == {"planner": 1}
+
+
+def test_of_an_issue_that_never_was_nobody_is_told(bench: Bench) -> None:
+    bench.judge(1, "clerk")
+    bench.judge(1, None, version=2)
+    assert told(bench) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "agent", "counted"),
+    [
+        pytest.param(LabelKind.CONFIRMED, "clerk", {"clerk": 1}, id="confirmed"),
+        pytest.param(LabelKind.CORRECTED, "Clerk", {"clerk": 1}, id="corrected to the same"),
+        pytest.param(LabelKind.CORRECTED, "planner", {}, id="corrected to another"),
+        pytest.param(LabelKind.REJECTED, None, {}, id="rejected"),
+        pytest.param(LabelKind.NOT_A_FAILURE, None, {}, id="no failure"),
+    ],
+)
+def test_a_label_withdraws_what_it_contradicts(
+    bench: Bench, kind: LabelKind, agent: str | None, counted: dict[str, int]
+) -> None:
+    bench.judge(1, "clerk")
+    bench.say(1, kind, agent)
+    assert bench.counted() == counted
+
+
+def test_a_label_given_before_the_run_was_counted_is_heeded(bench: Bench) -> None:
+    bench.note(1, "clerk")
+    bench.commit(1, "clerk")
+    bench.say(1, LabelKind.REJECTED)
+    bench.counting.settle(START)
+    assert bench.counted() == {}
+
+
+def test_a_label_taken_back_counts_the_run_again_and_labels_are_read_once(bench: Bench) -> None:
+    bench.judge(1, "clerk")
+    bench.say(1, LabelKind.REJECTED)
+    bench.say(1, LabelKind.CONFIRMED, "clerk", 0)
+    assert bench.counted() == {"clerk": 1}
+    assert bench.counting.heed_labels() == 0
+
+
+def test_what_was_resolved_and_comes_back_is_told_again(bench: Bench) -> None:
+    bench.judge(1, "clerk")
+    (issue,) = bench.all()
+    assert bench.counting.resolve(NO_TENANT, issue.fingerprint.id, START + 1) is not None
+    bench.judge(2, "clerk", at=START + 2)
+    assert told(bench) == [(NoticeKind.NEW, "clerk"), (NoticeKind.REGRESSED, "clerk")]
+    assert bench.all()[0].state is IssueState.REGRESSED
+
+
+def test_a_muted_one_is_counted_and_not_told(bench: Bench) -> None:
+    bench.judge(1, "clerk")
+    (issue,) = bench.all()
+    bench.counting.mute(NO_TENANT, issue.fingerprint.id, START + DAY)
+    bench.counting.resolve(NO_TENANT, issue.fingerprint.id, START + 1)
+    bench.judge(2, "clerk", at=START + 2)
+    assert told(bench) == [(NoticeKind.NEW, "clerk")]
+    assert bench.counted() == {"clerk": 2}
+
+
+def test_nobody_closes_an_issue_that_is_not_there_or_is_anothers(bench: Bench) -> None:
+    bench.judge(1, "clerk", tenant=OTHER)
+    (issue,) = bench.all()
+    assert bench.counting.resolve(NO_TENANT, issue.fingerprint.id, START) is None
+    assert bench.counting.mute(OTHER, "0" * 16, START) is None
+
+
+def test_tenants_do_not_see_each_other(bench: Bench) -> None:
+    bench.judge(1, "clerk")
+    bench.judge(1, "clerk", tenant=OTHER)
+    assert [issue.count for issue in bench.all()] == [1, 1]
+    assert [issue.count for issue in bench.all(tenant=OTHER)] == [1]
+
+
+def test_an_agent_that_begins_to_fail_is_told_of_once_and_when_it_is_calm_again(bench: Bench) -> None:
+    number = 0
+    for agent, times in ((None, 300), ("clerk", 20), (None, 400), ("clerk", 20)):
+        for _ in range(times):
+            number += 1
+            bench.judge(number, agent, at=START + number * 60 * 10**9)
+    alarms = [(kind, agent) for kind, agent in told(bench) if kind is not NoticeKind.NEW]
+    assert alarms == [
+        (NoticeKind.FAILS_MORE, "clerk"),
+        (NoticeKind.CALM_AGAIN, "clerk"),
+        (NoticeKind.FAILS_MORE, "clerk"),
+    ]
+    assert [watched.place.agent for watched in bench.counting.counts.alarms()] == ["clerk"]
+
+
+def test_with_hardly_a_run_there_is_no_alarm(bench: Bench) -> None:
+    for number in range(FEWEST_RUNS):
+        bench.judge(number, "clerk")
+    assert bench.counting.counts.alarms() == []
+
+
+def test_with_tail_sampling_there_are_issues_and_no_shares(tmp_path: Path) -> None:
+    bench = Bench(folder=tmp_path, rules=replace(TOLD, is_fair_sample=False))
+    for number in range(60):
+        bench.judge(number, None if number < 40 else "clerk")
+    (report,) = IssueReports(bench.issues, is_fair_sample=False).reports(Wanted(), START)
+    document = to_json(report, START)
+    assert (document["share"], document["share_off"], document["count"]) == (None, SAMPLED, 20)
+    assert bench.counting.counts.watched(CLERK) is None
+    bench.close()
+
+
+def test_labels_say_how_often_the_method_is_right_about_an_agent(bench: Bench) -> None:
+    for number, agent in enumerate(("clerk", "clerk", "clerk", "planner", "planner", None)):
+        bench.judge(number, agent)
+    bench.say(0, LabelKind.CONFIRMED, "clerk", 0)
+    bench.say(1, LabelKind.CORRECTED, "planner")
+    bench.say(2, LabelKind.REJECTED)
+    bench.say(3, LabelKind.CORRECTED, "clerk")
+    bench.say(4, LabelKind.REJECTED)
+    bench.say(5, LabelKind.NOT_A_FAILURE)
+    runs = bench.issues.labelled_runs(NO_TENANT, "shop")
+    assert checked(runs, "clerk") == (Count(hits=1, n=3), Count(hits=1, n=2))
+
+
+def test_a_report_says_share_trend_and_examples(bench: Bench) -> None:
+    for number in range(40):
+        bench.judge(number, None, at=START - 10 * DAY)
+    for number in range(40, 60):
+        bench.judge(number, "clerk" if number % 2 else None)
+    (report,) = IssueReports(bench.issues, is_fair_sample=True).reports(Wanted(agent="Clerk"), START)
+    document = to_json(report, START)
+    assert document["trend"][-1] == {"day": "2024-10-04", "count": 10}
+    assert len(document["trend"]) == 14
+    assert document["examples"][0] == "run-59"
+    assert (document["share"]["blamed"], document["share"]["runs"], document["share"]["labelled"]) == (
+        10,
+        20,
+        0,
+    )
+    assert document["share"]["against_past"]["low"] > 1
+    assert document["share"]["against_fellows"]["low"] > 1
+    assert document["share"]["low"] < document["share"]["estimate"] < document["share"]["high"]
+
+
+def test_filters_choose(bench: Bench) -> None:
+    bench.judge(1, "clerk")
+    bench.judge(2, "planner")
+    reports = IssueReports(bench.issues, is_fair_sample=True)
+    assert len(reports.issues(Wanted(), START)) == 2
+    assert [one.fingerprint.agent for _, one in reports.issues(Wanted(agent="planner"), START)] == ["planner"]
+    assert reports.issues(Wanted(service="bank"), START) == []
+    assert reports.issues(Wanted(state=IssueState.RESOLVED), START) == []
+    assert len(reports.issues(Wanted(state=IssueState.RESOLVED), START + 15 * DAY)) == 2
+
+
+def test_a_full_disk_fails_one_write_and_loses_nothing_that_was_there(bench: Bench) -> None:
+    bench.judge(1, "clerk")
+    pages = bench.issues.db.execute("PRAGMA page_count").fetchone()[0]
+    bench.issues.db.execute(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(StoreError, match="cannot write"):
+        judge_many(bench)
+    before = bench.counted()["clerk"]
+    bench.issues.db.execute(f"PRAGMA max_page_count={pages * 100}")
+    bench.counting.settle(START)
+    bench.judge(5_000, "clerk")
+    assert bench.counted()["clerk"] in {before + 1, before + 2}
+
+
+def judge_many(bench: Bench) -> None:
+    for number in range(2, 2_000):
+        bench.judge(number, "clerk")
+
+
+def test_what_is_too_old_is_forgotten(bench: Bench) -> None:
+    bench.judge(1, "clerk")
+    bench.issues.prune(START + 100 * DAY)
+    assert bench.counting.counts.window(CLERK, 0, 99_999) == Count()
+    assert bench.counting.counts.watched(CLERK) is None
+
+
+def test_a_store_of_a_newer_version_is_refused_in_words(tmp_path: Path) -> None:
+    IssueStore(tmp_path / FILE).close()
+    with sqlite3.connect(tmp_path / FILE) as db:
+        db.execute("PRAGMA user_version=99")
+    db.close()
+    with pytest.raises(
+        CollectorError, match=r"issues\.sqlite was written by a newer blamespan \(schema 99\)"
+    ):
+        IssueStore(tmp_path / FILE)
+
+
+def test_a_file_that_is_no_store_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"no database" * 500)
+    with pytest.raises(CollectorError, match="cannot be used as a store"):
+        IssueStore(tmp_path / FILE)
