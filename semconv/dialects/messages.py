@@ -49,6 +49,8 @@ _CONTENT_OFF: Final = frozenset({"type", "part_kind"})
 _MAX_WRAPPERS: Final = 4
 _PLAIN_KEYS: Final = frozenset({"type", "content"})
 _PLAIN_ROLES: Final = ("user", "assistant", "system")
+_SPEAKERS: Final = frozenset({*_PLAIN_ROLES, "human", "ai", "developer"})
+"""Roles that stand first in a pair of role and text."""
 
 
 @dataclass(slots=True)
@@ -73,7 +75,7 @@ def messages_of(value: Any) -> tuple[Message, ...]:
     if isinstance(value, dict) and isinstance(value.get("messages"), list | tuple):
         value = value["messages"]
     if isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], list | tuple):
-        value = value[0]  # langchain batches
+        value = value if is_pair(value[0]) else value[0]  # langchain batches
     if isinstance(value, dict):
         value = (value,)
     if not isinstance(value, list | tuple):
@@ -86,6 +88,8 @@ def message_of(value: Any) -> Message | None:
     value = structured(value)
     if isinstance(value, str):
         value = message_fields(value)
+    elif is_pair(value):
+        value = {"role": value[0], "content": value[1]}
     if not isinstance(value, dict):
         return None
     if "parts" in value and "role" in value:  # OpenTelemetry's own shape, by far the most frequent
@@ -110,6 +114,16 @@ def message_of(value: Any) -> Message | None:
         role = _role_of(speaker, value)
     name = words(value.get("name") or name or (speaker if speaker != "user" else "") or "")
     return _finish(draft, words(role), name)
+
+
+def is_pair(value: Any) -> bool:
+    """Say whether ``value`` is a message as langchain takes it for short: ``["user", "Hello"]``."""
+    return (
+        isinstance(value, list | tuple)
+        and len(value) == len(("role", "content"))
+        and all(isinstance(each, str) for each in value)
+        and value[0] in _SPEAKERS
+    )
 
 
 def _plain_text(value: Mapping[str, Any]) -> Message | None:

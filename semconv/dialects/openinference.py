@@ -26,9 +26,16 @@ from semconv.dialects.ag2_names import is_bookkeeper, said_by_tools
 from semconv.dialects.google_adk import SCOPE as ADK_SCOPE
 from semconv.dialects.judging import read_judgements
 from semconv.dialects.langchain_repr import message_fields
+from semconv.dialects.langgraph import LANGGRAPH_NODE
 from semconv.dialects.messages import messages_of
-from semconv.dialects.openinference_agents import agent_name
+from semconv.dialects.openinference_agents import METADATA, agent_name
 from semconv.dialects.openinference_crewai import calls_in, coworker_at_work, crew_task, failure_in
+from semconv.dialects.openinference_llama_index import (
+    is_machinery,
+    is_preparation,
+    tool_words,
+    without_context,
+)
 from semconv.dialects.openinference_messages import flattened
 from semconv.dialects.openinference_support import OPENINFERENCE_SUPPORT
 from semconv.dialects.otel_genai import KINDS, TOOL_STATUS, conversation_of, instructions_of
@@ -82,6 +89,7 @@ _LISTS: Final = (
 """Flattened lists, and the kind of span that has them."""
 _SCOPES: Final = "openinference.instrumentation."
 _OPENAI_AGENTS: Final = "openinference.instrumentation.openai_agents"
+_LANGCHAIN: Final = "openinference.instrumentation.langchain"
 _HANDOFF_SPAN: Final = "handoff to "
 _NO_MESSAGE: Final = "None"
 """The input of AG2's agents in a group chat, which are handed no message but the group's history."""
@@ -92,7 +100,7 @@ def read_openinference(span: Span, surroundings: Surroundings) -> Action | None:
     kind = _declared(span) or _evicted(span)
     if kind is None:
         return None
-    kind = _mended(kind, span)
+    kind = _mended(kind, span, surroundings)
     if kind is ActionKind.CONTAINER and _is_top(span, surroundings):
         kind = ActionKind.WORKFLOW
     return _READERS.get(kind, _read_other)(span, kind, surroundings)
@@ -114,12 +122,15 @@ def _evicted(span: Span) -> ActionKind | None:
     )
 
 
-def _mended(kind: ActionKind, span: Span) -> ActionKind:
+def _mended(kind: ActionKind, span: Span, surroundings: Surroundings) -> ActionKind:
     """Undo what instrumentations get wrong.
 
     ADK 2.13 under OpenInference 1.0.5 calls an agent an LLM; AG2's chats and Strands' swarms are
-    called agents, and are what the agents speak in.
+    called agents, and are what the agents speak in; langchain's functions are agents by their names,
+    and LlamaIndex's preparations of a call are calls.
     """
+    if is_preparation(span) or (kind is ActionKind.AGENT and _is_function(span, surroundings)):
+        return ActionKind.CONTAINER
     if kind is ActionKind.LLM and span.attributes.get(GEN_AI_OPERATION_NAME) == "invoke_agent":
         return ActionKind.AGENT
     operation = text(span.attributes, GEN_AI_OPERATION_NAME) or ""
@@ -127,6 +138,21 @@ def _mended(kind: ActionKind, span: Span) -> ActionKind:
     if kind is ActionKind.AGENT and (AG2_RECIPIENT in span.attributes or is_team):
         return ActionKind.WORKFLOW
     return kind
+
+
+def _is_function(span: Span, surroundings: Surroundings) -> bool:
+    """Say whether langchain's span is but a function inside a node, called ``route_to_active_agent``, say.
+
+    The instrumentation makes an AGENT of whatever has ``agent`` in its name. A node that encloses
+    nothing stays one: it may have asked a model that nobody traced.
+    """
+    node = mapping(span.attributes.get(METADATA)).get(LANGGRAPH_NODE)
+    return (
+        span.scope.name == _LANGCHAIN
+        and node is not None
+        and span.name != node
+        and not surroundings.children(span)
+    )
 
 
 def _is_top(span: Span, surroundings: Surroundings) -> bool:
@@ -184,7 +210,7 @@ def _read_tool(span: Span, kind: ActionKind, surroundings: Surroundings) -> Acti
     if span.name.startswith(_HANDOFF_SPAN) and span.scope.name == _OPENAI_AGENTS:
         return _read_openai_handoff(span, surroundings)
     name = text(span.attributes, TOOL_NAME, GEN_AI_TOOL_NAME) or span.name.removesuffix(".run")
-    given = text(span.attributes, *_ARGUMENTS) or ""
+    given = without_context(text(span.attributes, *_ARGUMENTS) or "")
     got = _bare(text(span.attributes, OUTPUT_VALUE, GEN_AI_TOOL_CALL_RESULT) or _documents(span))
     coworker = coworker_at_work(span, name, given, got, surroundings)
     if coworker is not None:
@@ -199,7 +225,7 @@ def _read_tool(span: Span, kind: ActionKind, surroundings: Surroundings) -> Acti
         target=target or delegation_target(name, given),
         call_id=_call_id(span, got),
         input=_arguments(given),
-        output=_result(got),
+        output=_result(tool_words(got)),
         failed=bool(complaint) or span.attributes.get(TOOL_STATUS) == "error",
         error=complaint,
         redacted=is_redacted(given, got),
@@ -289,7 +315,8 @@ def _read_agent(span: Span, kind: ActionKind, surroundings: Surroundings) -> Act
 def _read_top(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
     """Read what encloses a run or an agent's part of it: it has a task and an answer."""
     given, got = text(span.attributes, INPUT_VALUE) or "", text(span.attributes, OUTPUT_VALUE) or ""
-    given = "" if given == _NO_MESSAGE else given
+    given = "" if given == _NO_MESSAGE or is_machinery(given) else given
+    got = "" if is_machinery(got) else got
     task, answer = crew_task(span, got) or asked(given), answered(got)
     return _about(
         span,

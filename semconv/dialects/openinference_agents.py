@@ -14,6 +14,7 @@ from typing import Final
 from semconv.attributes import GEN_AI_AGENT_NAME, OPENINFERENCE_SPAN_KIND
 from semconv.dialects.action import ActionKind
 from semconv.dialects.langgraph import Found, graph_agent
+from semconv.dialects.openinference_llama_index import workflow_agent
 from semconv.dialects.payloads import asked
 from semconv.dialects.reading import below, mapping, text
 from semconv.dialects.surroundings import Surroundings
@@ -47,14 +48,18 @@ def agent_name(span: Span, kind: ActionKind, surroundings: Surroundings) -> Foun
     said = text(span.attributes, AGENT_NAME, GEN_AI_AGENT_NAME, PYDANTIC_AGENT_NAME)
     if span.scope.name == _CLAUDE_SDK:
         said = _subagent(span, surroundings) or said
-    if said is not None:
-        return Found(said)
+    return Found(said) if said is not None else _named_elsewhere(span, kind, surroundings)
+
+
+def _named_elsewhere(span: Span, kind: ActionKind, surroundings: Surroundings) -> Found:
+    """Return whose span this is where no attribute is there to say it."""
     node = text(span.attributes, GRAPH_NODE_ID)
     if kind is ActionKind.AGENT and node is not None and not _MACHINE_MADE.match(node):
         return Found(node)
     graph = graph_agent(span, surroundings, _metadata)
-    if graph.name is not None:
-        return graph
+    stepping = graph.name or workflow_agent(span, surroundings)
+    if stepping is not None:
+        return Found(stepping, AgentSource.METADATA if graph.name is None else graph.source)
     if kind is not ActionKind.AGENT or span.scope.name == _OPENAI_AGENTS:
         is_smolagents = kind is ActionKind.LLM and span.scope.name == _SMOLAGENTS
         return Found(_told_in_prompt(span, surroundings) if is_smolagents else None, AgentSource.METADATA)

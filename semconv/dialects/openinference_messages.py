@@ -62,7 +62,8 @@ def _unflatten(fields: Mapping[str, AttributeValue]) -> Message | None:
 
 def _content_part(piece: Mapping[str, AttributeValue]) -> str:
     said = text(piece, "message_content.text")
-    return said if said is not None else f"[{text(piece, 'message_content.type') or 'content'}]"
+    kind = text(piece, "message_content.type") or "content"
+    return said or ("" if kind == "text" else f"[{kind}]")  # a streamed call comes with an empty text
 
 
 def _call(piece: Mapping[str, AttributeValue]) -> ToolCall:

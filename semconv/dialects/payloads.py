@@ -12,7 +12,7 @@ from typing import Any, Final
 from semconv.dialects.action import Message
 from semconv.dialects.conversation import last_answer, last_request
 from semconv.dialects.langchain_repr import message_fields
-from semconv.dialects.messages import message_of, messages_of
+from semconv.dialects.messages import is_pair, message_of, messages_of
 from semconv.dialects.reading import structured, words
 
 _ASK_KEYS: Final = (
@@ -81,12 +81,15 @@ def _inside(value: Any, keys: Sequence[str], choose: Callable[[Sequence[Message]
 
 
 def _flat(values: Sequence[Any]) -> Sequence[Any]:
-    return values[0] if len(values) == 1 and isinstance(values[0], list | tuple) else values
+    is_batch = len(values) == 1 and isinstance(values[0], list | tuple) and not is_pair(values[0])
+    return values[0] if is_batch else values
 
 
 def _is_message(value: Any) -> bool:
     if isinstance(value, str):
         return message_fields(value) is not None
+    if is_pair(value):
+        return True
     if not isinstance(value, Mapping):
         return False
     if value.keys() & _ROLE_MARKS:

@@ -9,6 +9,7 @@ import pytest
 
 from semconv.dialects.conversation import last_request, render
 from semconv.dialects.messages import message_of, messages_of
+from semconv.dialects.payloads import asked
 
 HELLO = ("user", "hello", ())
 CALL = ("assistant", "", ("search",))
@@ -151,3 +152,17 @@ def test_the_request_is_the_first_words_of_the_last_turn() -> None:
         {"role": "tool", "content": "r"},
     ]
     assert last_request(messages_of(conversation)) == "second question"
+
+
+@pytest.mark.parametrize("said", ["user", "human"])
+def test_a_pair_of_role_and_text_is_a_message(said: str) -> None:
+    state = {"messages": [[said, "How many seats?"]]}
+    assert asked(json.dumps(state)) == asked(state) == "How many seats?"
+    assert render(messages_of([["system", "be brief"], [said, "How many seats?"]])) == (
+        "system: be brief\nuser: How many seats?"
+    )
+
+
+def test_a_list_of_two_texts_is_no_message() -> None:
+    assert messages_of(["Marianne", "Odile"]) == ()
+    assert messages_of([["Marianne", "Odile"]]) == ()

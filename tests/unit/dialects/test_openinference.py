@@ -316,3 +316,37 @@ def test_a_span_that_stands_for_several_model_calls_tells_the_last() -> None:
         ("tool", "pay"),
     ]
     assert trajectory.steps[0].error == "timed out"
+
+
+def test_a_function_is_no_agent_for_having_agent_in_its_name() -> None:
+    node = metadata(langgraph_node="__start__")
+    run = ordered(
+        openinference(1, "CHAIN", parent=None, framework="langchain", name="LangGraph", end=900),
+        openinference(2, "AGENT", framework="langchain", name="route_to_active_agent", attributes=node),
+        openinference(
+            3, "LLM", framework="langchain", name="m", attributes=metadata(langgraph_node="writer")
+        ),
+    )
+    assert outline(run) == [("writer", "llm")]
+
+
+def test_a_node_that_encloses_nothing_may_have_asked_an_untraced_model() -> None:
+    node = {**metadata(langgraph_node="research_agent"), "output.value": "85 seats"}
+    run = ordered(
+        openinference(1, "CHAIN", parent=None, framework="langchain", name="LangGraph", end=900),
+        openinference(2, "AGENT", framework="langchain", name="research_agent", attributes=node),
+    )
+    assert outline(run) == [("research_agent", "llm")]
+
+
+def test_a_streamed_call_has_no_words() -> None:
+    said = "llm.output_messages.0.message"
+    streamed = {
+        f"{said}.role": "assistant",
+        f"{said}.contents.0.message_content.type": "text",
+        f"{said}.contents.0.message_content.text": "",
+        f"{said}.tool_calls.0.tool_call.function.name": "look_up",
+    }
+    action = read(openinference(1, "LLM", parent=None, attributes=streamed))
+    assert [message.text for message in action.said] == [""]
+    assert [call.name for call in action.requested] == ["look_up"]
