@@ -210,6 +210,8 @@ def _litellm() -> Any:
     litellm.suppress_debug_info = True
     # litellm's types make pydantic complain, once, in the middle of the first call.
     warnings.filterwarnings("ignore", message=r"Item '\w+' on TypedDict class", category=UserWarning)
+    # ... and of every reply whose shape is not quite OpenAI's.
+    warnings.filterwarnings("ignore", message="Pydantic serializer warnings", category=UserWarning)
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "httpx"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return litellm
@@ -237,7 +239,8 @@ def _price_list(model: str) -> Mapping[str, Any]:
 
 def _reply(response: Any) -> Reply:
     choices = getattr(response, "choices", None) or []
-    text = (choices[0].message.content if choices else None) or ""
+    said = (choices[0].message.content if choices else None) or ""
+    text = said.encode(errors="replace").decode()  # half a surrogate pair is no text to whoever keeps it
     if len(text) > LONGEST_REPLY:
         raise ModelError(
             f"the reply has {len(text)} characters, more than the {LONGEST_REPLY} that are read",
@@ -256,7 +259,8 @@ def _reply(response: Any) -> Reply:
 def _translated(error: Exception, timeout_s: float) -> ModelError:
     """Our error for one of litellm's, which carry a status, a response, both or neither."""
     kind = _kind(error, getattr(error, "status_code", None))
-    message = _without_keys(_LAYERS.sub("", " ".join(str(error).split())))[:300]
+    told, _, _ = str(error).partition("Traceback (most recent call last)")  # litellm's own, with our paths
+    message = _without_keys(_LAYERS.sub("", " ".join(told.split())))[:300]
     if kind is ModelFailure.TIMEOUT:
         message = f"no reply within {timeout_s:g} s"
     retryable = kind in _RETRYABLE

@@ -24,9 +24,14 @@ def read_json(text: str) -> Any:
         ValueError: it is no JSON (then a ``json.JSONDecodeError``), is nested too deeply,
             or holds a number of thousands of digits.
     """
-    if "\\ud" in text or "\\uD" in text:
-        text = _HALF_PAIR.sub(r"\\ufffd", text)
     try:
-        return json.loads(text)
+        return json.loads(with_whole_pairs(text))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def with_whole_pairs(text: str) -> str:
+    """Return a text of JSON in which every escaped surrogate is one of a pair."""
+    if "\\ud" in text or "\\uD" in text:
+        return _HALF_PAIR.sub(r"\\ufffd", text)
+    return text

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from analyzer.agent_names import normalise, strip_suffix
+from semconv.json_text import with_whole_pairs
 
 LONGEST: Final = 100_000
 """Characters of a reply that are read."""
@@ -103,14 +104,14 @@ def read_step(text: str) -> int | None:
 
 def objects(text: str) -> Iterator[Mapping[str, Any]]:
     """Yield the JSON objects in a text, fenced or not, outermost first."""
-    decoder = json.JSONDecoder()
+    text, decoder = with_whole_pairs(text), json.JSONDecoder()
     position = text.find("{")
     for _ in range(_ENOUGH_OBJECTS):
         if position < 0:
             return
         try:
             found, end = decoder.raw_decode(text, position)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):  # also for a number of thousands of digits
             end = position + 1
         else:
             if isinstance(found, Mapping):

@@ -125,6 +125,7 @@ async def test_a_429_is_waited_out_as_long_as_it_says() -> None:
         pytest.param(Scripted(text="x" * 2_000_000), "too_large", 1, id="2 MB"),
         pytest.param(Scripted(body=b"<html>"), "unavailable", 3, id="no JSON at all"),
         pytest.param(Scripted(body=b"{}"), "unavailable", 3, id="no choices"),
+        pytest.param(Scripted(body=b'{"choices": [{}]}'), "unavailable", 3, id="a choice of nothing"),
     ],
 )
 async def test_a_server_that_fails_is_an_error_that_says_how(
@@ -134,6 +135,7 @@ async def test_a_server_that_fails_is_an_error_that_says_how(
     assert found.status is Status.ERROR
     assert found.error is not None
     assert f"({kind})" in found.error
+    assert "Traceback" not in found.error
     assert len(server.received) == requests
 
 
@@ -179,6 +181,14 @@ async def test_a_context_that_is_too_small_is_tried_with_less_of_the_run() -> No
     found, server = await judge(Scripted(status=400, body=json.dumps(refusal).encode()), Scripted(text=GOOD))
     assert found.status is Status.ATTRIBUTED
     assert len(server.received) == 2
+
+
+async def test_half_a_character_in_a_reply_is_written_as_one_that_is_whole() -> None:
+    half = "Agent Name: Writer\nStep Number: 1\nReason for Mistake: cut \ud83d"
+    async with serve(Scripted(text=half)) as server:
+        found = await Attributor(method="all-at-once", model=model(server))(RUN)
+    assert isinstance(found.verdict, Blame)
+    assert found.verdict.reason.encode().startswith(b"cut ")
 
 
 async def test_all_at_once_reads_prose() -> None:

@@ -71,3 +71,8 @@ def test_nobody_is_an_answer_and_no_agent() -> None:
 def test_any_text_can_be_read_without_falling_over(text: str) -> None:
     answer = read_answer(text)
     assert answer.step is None or answer.step >= 0
+
+
+def test_json_that_python_stumbles_over_is_read_as_far_as_it_goes() -> None:
+    assert read_answer(f'{{"step": {"9" * 5_000}}} {{"agent": "a", "step": 4}}').step == 4
+    assert read_answer(r'{"agent": "a", "step": 4, "reason": "cut \ud83d"}').reason == "cut \ufffd"
