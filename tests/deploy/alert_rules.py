@@ -87,8 +87,8 @@ def _agents(durations: Durations) -> Iterator[Rule]:
     recent, long = _span(durations.recent), _span(durations.long)
     yield {
         "alert": "BlamespanAgentKeepsFailing",
-        # Rounded: increase extrapolates to the window's ends.
-        "expr": f"round({_failures(recent)}) >= {MIN_FAILURES}",
+        # Down to a whole number: increase extrapolates to the window's ends, never below what was counted.
+        "expr": f"floor({_failures(recent)}) >= {MIN_FAILURES}",
         "for": _span(durations.pending),
         "keep_firing_for": _span(durations.keep_firing),
         "labels": {"severity": "ticket"},
@@ -102,7 +102,7 @@ def _agents(durations: Durations) -> Iterator[Rule]:
         "alert": "BlamespanAgentFailureShare",
         "expr": f"{_failures(recent)} / {_tasks(recent)} > {SHARE}\n"
         f"and {_failures(long)} / {_tasks(long)} > {LONG_SHARE}\n"
-        f"and round({_tasks(recent)}) >= {MIN_TASKS}",
+        f"and floor({_tasks(recent)}) >= {MIN_TASKS}",
         "for": _span(durations.pending),
         "keep_firing_for": _span(durations.keep_firing),
         "labels": {"severity": "page"},

@@ -1,0 +1,37 @@
+"""Runs of agents that end as they are told to, sent to a service as they happen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from uuid import uuid4
+
+from collector_processor.encode import encode
+from semconv.model import Resource, Span, TraceId
+from tests.e2e.line import Line
+from tests.e2e.traffic import send
+from tests.factories import agent, chat, tool, workflow
+
+
+def work(line: Line, *agents: str, failing: str | None = None, service: str = "shop") -> TraceId:
+    """Have agents do a task one after the other, now; one of them may break it by its tool's error."""
+    trace_id, spans = TraceId(uuid4().hex), list(_run(agents, failing))
+    shift_ns = time.time_ns() - max(span.end_ns for span in spans)
+    resource = Resource(attributes={"service.name": service})
+    for place, one in enumerate(spans):
+        start_ns, end_ns = one.start_ns + shift_ns, one.end_ns + shift_ns
+        spans[place] = replace(one, trace_id=trace_id, start_ns=start_ns, end_ns=end_ns, resource=resource)
+    send(line, encode(spans))
+    return trace_id
+
+
+def _run(agents: tuple[str, ...], failing: str | None) -> Iterator[Span]:
+    failed = f"{failing} could not look it up" if failing else None
+    yield workflow(1, task="How much?", answer="" if failed else "4", error=failed)
+    for place, name in enumerate(agents):
+        number, begin = 10 * (place + 1), 100.0 * place + 10
+        error = "TimeoutError: no answer from the archive" if name == failing else None
+        yield agent(number, name, start=begin, end=begin + 80, error=error)
+        yield chat(number + 1, parent=number, answer="I look it up.", start=begin + 1, end=begin + 20)
+        yield tool(number + 2, "look_up", parent=number, start=begin + 30, end=begin + 60, error=error)

@@ -1,0 +1,132 @@
+"""Agents fail in a scripted pattern before real processes: blamespan, Prometheus, Alertmanager, a pager.
+
+The rules are the shipped template's with seconds for hours, the routes the
+shipped file's with shorter waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.backends.debian import insist_on_debian
+from tests.backends.prometheus import RunningPrometheus, start_alertmanager, start_prometheus
+from tests.backends.supervise import wait_until
+from tests.deploy.alert_rules import MIN_FAILURES, Durations, rule_file
+from tests.deploy.shifts import work
+from tests.deploy.told import Pager, pager
+from tests.e2e.line import Line, StartLine
+
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+SECONDS: Final = Durations(recent=15, long=30, pending=1, keep_firing=2, brief=15, interval=1)
+SETTLE_MS: Final = 2500
+"""Longer than two scrapes are apart, as the shipped one is."""
+RECURRING: Final = "BlamespanAgentKeepsFailing"
+PATIENCE_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """All that runs."""
+
+    line: Line
+    prometheus: RunningPrometheus
+    pager: Pager
+
+    def fail(self, agent: str, times: int) -> list[str]:
+        """Have an agent break so many runs, and return their ids, all with a verdict."""
+        ids = [work(self.line, agent, failing=agent) for _ in range(times)]
+        assert {self.line.verdict(run_id)["agent"] for run_id in ids} == {agent}
+        return [str(run_id) for run_id in ids]
+
+    def await_told(self, status: str, count: int) -> None:
+        wait_until(
+            lambda: len(self.pager.about(status)) >= count,
+            what=f"message {count} that says {status}; so far {[one.told for one in self.pager.messages]}",
+            timeout_s=PATIENCE_S,
+        )
+
+
+@pytest.fixture
+def watch(start_line: StartLine, tmp_path: Path) -> Iterator[Watch]:
+    prometheus, alertmanager = insist_on_debian("prometheus"), insist_on_debian("alertmanager")
+    with ExitStack() as stack:
+        line = start_line(metrics_settle=SETTLE_MS, root_grace=100)
+        told = stack.enter_context(pager())
+        address = stack.enter_context(start_alertmanager(alertmanager, tmp_path, routes(told)))
+        rules = tmp_path / "rules.yaml"
+        rules.write_text(yaml.safe_dump(rule_file(SECONDS)))
+        config = watching(line, rules, address)
+        running = stack.enter_context(start_prometheus(prometheus, tmp_path, config))
+        wait_until(lambda: running.query('up{job="blamespan"} == 1') or None, what="the first scrape")
+        yield Watch(line=line, prometheus=running, pager=told)
+
+
+def routes(told: Pager) -> dict[str, Any]:
+    """Return the shipped routes, with shorter waits and our pager behind every receiver."""
+    config: dict[str, Any] = yaml.safe_load((DEPLOY / "alertmanager/alertmanager.yml").read_text())
+    config["route"] |= {"group_wait": "200ms", "group_interval": "1s"}
+    for receiver in config["receivers"]:
+        for hook in receiver["webhook_configs"]:
+            hook["url"] = told.url(receiver["name"])
+    return config
+
+
+def watching(line: Line, rules: Path, alertmanager: str) -> dict[str, Any]:
+    """Return the shipped configuration with other addresses, a scrape a second."""
+    config: dict[str, Any] = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
+    config["global"] |= {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
+    config["global"]["external_labels"]["blamespan_url"] = line.web
+    config["rule_files"] = [str(rules)]
+    config["alerting"]["alertmanagers"] = [{"static_configs": [{"targets": [alertmanager]}]}]
+    (scrape,) = config["scrape_configs"]
+    del scrape["authorization"]
+    scrape["static_configs"] = [{"targets": [line.web.removeprefix("http://")]}]
+    return config
+
+
+@pytest.mark.timeout(240)
+def test_an_alert_fires_once_for_the_right_agent_resolves_and_fires_again_on_a_regression(
+    watch: Watch,
+) -> None:
+    for _ in range(3):
+        work(watch.line, "planner", "calculator")
+    watch.fail("calculator", MIN_FAILURES - 2)
+    # Never heard of before: its first task is its first failure, and none of these may be missed.
+    broken = watch.fail("archivist", MIN_FAILURES)
+
+    watch.await_told("firing", 1)
+    (first,) = watch.pager.messages
+    assert (first.receiver, first.told) == ("tickets", ("firing", RECURRING, "archivist"))
+    (alert,) = first.alerts
+    assert alert["labels"]["service"] == "shop"
+    assert alert["annotations"]["description"] == f"It broke {MIN_FAILURES} runs within 15s."
+    assert alert["annotations"]["link"] == f"{watch.line.web}/runs?status=attributed&q=archivist"
+    exemplars_lead_to(watch, broken)
+
+    watch.await_told("resolved", 1)
+    watch.fail("archivist", MIN_FAILURES)
+    watch.await_told("firing", 2)
+    assert [one.told for one in watch.pager.messages] == [
+        ("firing", RECURRING, "archivist"),
+        ("resolved", RECURRING, "archivist"),
+        ("firing", RECURRING, "archivist"),
+    ]
+
+
+def exemplars_lead_to(watch: Watch, runs: list[str]) -> None:
+    """Check that Prometheus has the blamed span of one of the runs beside the count of them."""
+    now = time.time()
+    series = 'blamespan_agent_failures_total{agent="archivist"}'
+    (found,) = watch.prometheus.exemplars(series, now - 600, now + 600)
+    spans = {(run["trace_id"], run["span_id"]) for run in map(watch.line.run, runs) if run}
+    told = {(one["labels"]["trace_id"], one["labels"]["span_id"]) for one in found["exemplars"]}
+    assert told
+    assert told <= spans
