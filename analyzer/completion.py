@@ -12,6 +12,7 @@ import asyncio
 import gc
 import importlib
 import logging
+import math
 import os
 import re
 import secrets
@@ -19,7 +20,7 @@ import sys
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from opentelemetry import context
@@ -37,6 +38,8 @@ _DEFAULT_CONTEXT_TOKENS: Final = 32_000
 _REASONING_TOKENS: Final = 8_000
 """Room beside the answer for models that think first; it counts as output."""
 _BYTES_PER_TOKEN: Final = 3
+_MOST_TOKENS: Final = 10**9
+"""No call has as many; a server that says so cannot count, and databases would trip over it."""
 _SAMPLING_TEMPERATURE: Final = 0.7
 """For a further answer to the same question; what self-consistency was measured with (arXiv:2203.11171)."""
 _SUPPRESSED: Final = (
@@ -100,12 +103,7 @@ class LiteLLM:
 
     def price(self, prompt: Prompt) -> float | None:
         """Return the price of the prompt and the longest answer; ``None`` if it is in no price list."""
-        prices = _price_list(self.name)
-        per_input, per_output = prices.get("input_cost_per_token"), prices.get("output_cost_per_token")
-        if per_input is None or per_output is None:
-            return None
-        size = sum(len(message.content.encode(errors="replace")) for message in prompt.messages)
-        return float(size / _BYTES_PER_TOKEN * per_input + self._output_tokens(prompt) * per_output)
+        return self._cost(_tokens_of(prompt), self._output_tokens(prompt))
 
     def missing_settings(self) -> tuple[str, ...]:
         """Return the environment variables that litellm wants for this model and does not find."""
@@ -191,7 +189,26 @@ class LiteLLM:
             ) from error
         except tuple(litellm.LITELLM_EXCEPTION_TYPES) as error:
             raise _translated(error, self.patience.timeout_s) from error
-        return _reply(response)
+        return self._counted(prompt, _reply(response))
+
+    def _counted(self, prompt: Prompt, reply: Reply) -> Reply:
+        """Return the reply with an estimate of what it took where the server has not counted.
+
+        Without, its calls would seem free, and no budget would hold.
+        """
+        if reply.input_tokens > 0:
+            return reply
+        sent, received = _tokens_of(prompt), _tokens_in(reply.text)
+        cost = self._cost(sent, received)
+        return replace(reply, input_tokens=sent, output_tokens=received, cost_usd=cost)
+
+    def _cost(self, sent: int, received: int) -> float | None:
+        """Return what so many tokens cost in USD; ``None`` if the model is in no price list."""
+        prices = _price_list(self.name)
+        per_input, per_output = prices.get("input_cost_per_token"), prices.get("output_cost_per_token")
+        if per_input is None or per_output is None:
+            return None
+        return float(sent * per_input + received * per_output)
 
     def _output_tokens(self, prompt: Prompt) -> int:
         thinks = bool(_price_list(self.name).get("supports_reasoning"))
@@ -250,10 +267,23 @@ def _reply(response: Any) -> Reply:
     cost = (getattr(response, "_hidden_params", None) or {}).get("response_cost")
     return Reply(
         text=text,
-        input_tokens=int(getattr(usage, "prompt_tokens", 0) or 0),
-        output_tokens=int(getattr(usage, "completion_tokens", 0) or 0),
-        cost_usd=None if cost is None else float(cost),
+        input_tokens=_within_reason(getattr(usage, "prompt_tokens", 0)),
+        output_tokens=_within_reason(getattr(usage, "completion_tokens", 0)),
+        cost_usd=float(cost) if cost is not None and 0 <= float(cost) < math.inf else None,
     )
+
+
+def _within_reason(tokens: Any) -> int:
+    return min(max(0, int(tokens or 0)), _MOST_TOKENS)
+
+
+def _tokens_of(prompt: Prompt) -> int:
+    return sum(_tokens_in(message.content) for message in prompt.messages)
+
+
+def _tokens_in(text: str) -> int:
+    """How many tokens a text is at most, by a careful estimate."""
+    return -(-len(text.encode(errors="replace")) // _BYTES_PER_TOKEN)
 
 
 def _translated(error: Exception, timeout_s: float) -> ModelError:

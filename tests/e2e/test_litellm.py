@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -181,6 +182,23 @@ async def test_a_context_that_is_too_small_is_tried_with_less_of_the_run() -> No
     found, server = await judge(Scripted(status=400, body=json.dumps(refusal).encode()), Scripted(text=GOOD))
     assert found.status is Status.ATTRIBUTED
     assert len(server.received) == 2
+
+
+@pytest.mark.parametrize(
+    "told", [None, {"prompt_tokens": 0}, {"prompt_tokens": -(10**6), "completion_tokens": -1}]
+)
+async def test_what_a_server_does_not_count_is_estimated_and_so_is_its_price(told: object) -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "x" * 30}, "finish_reason": "stop"}
+    body = json.dumps({"choices": [choice], "usage": told}).encode()
+    prompt = Prompt(messages=(Message(role="user", content="y" * 3_000),), max_output_tokens=1_000)
+    async with serve(Scripted(body=body)) as server:
+        priced = replace(model(server), name="openai/gpt-4o")
+        reply = await priced.complete(prompt)
+        unpriced = await model(server).complete(prompt)
+    assert (reply.input_tokens, reply.output_tokens) == (1_000, 10)
+    assert reply.cost_usd is not None
+    assert 0 < reply.cost_usd <= (priced.price(prompt) or 0.0)
+    assert unpriced.cost_usd is None
 
 
 async def test_half_a_character_in_a_reply_is_written_as_one_that_is_whole() -> None:
