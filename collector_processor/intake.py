@@ -6,6 +6,7 @@ the slow lane; in hold mode their spans are stored apart, to wait for a verdict.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -19,9 +20,18 @@ from collector_processor.otlp import Arrival, MalformedRequestError, Receipt, Re
 from collector_processor.survey import Survey, drop_invalid, extract, survey_signal, without
 from collector_processor.wire import drop_oversize
 
+logger = logging.getLogger(__name__)
 
-class LoopError(MalformedRequestError):
-    """The request has been through this very process before. Never retried."""
+_LOOP_RETRY_S: Final = 60.0
+"""An endpoint is mended by a person."""
+
+
+class LoopError(RefusedError):
+    """The request has been through this very process before.
+
+    Whoever sent it keeps it and asks again: nothing is lost until somebody mends an endpoint. Told
+    never to ask again, it would have to drop spans that no backend has seen.
+    """
 
 
 class Offer(Protocol):
@@ -76,13 +86,14 @@ class Intake:
         self._ledger: Final = ledger
         self._forwarder: Final = forwarder
         self._rules: Final = rules
+        self._said_loop = False
 
     async def accept(self, arrival: Arrival) -> Receipt:
         """Return once the arrival is durable.
 
         Raises:
-            MalformedRequestError: the body is not such a request, or it came round a loop.
-            RefusedError: it cannot be taken now.
+            MalformedRequestError: the body is not such a request.
+            RefusedError: it cannot be taken now, or it came round a loop.
         """
         sound = self._inspect(arrival)
         if sound.survey.item_count or sound.survey.max_item_bytes:
@@ -121,10 +132,14 @@ class Intake:
     def _refuse_loop(self, arrival: Arrival, found: Survey) -> None:
         if self._rules.instance_id in arrival.hops:
             self._ledger.refuse(arrival.signal, found.item_count + found.invalid)
-            raise LoopError(
+            reason = (
                 f"this request has been through this blamespan ({self._rules.instance_id}) before: "
                 "the endpoint it forwards to leads back to it"
             )
+            if not self._said_loop:
+                self._said_loop = True
+                logger.error("spans go round in circles", extra={"reason": reason, "hops": arrival.hops})
+            raise LoopError(reason, retry_after_s=_LOOP_RETRY_S)
 
     async def _store(self, arrival: Arrival, sound: _Sound) -> None:
         entries = self._entries(arrival, sound)

@@ -48,6 +48,7 @@ class Door:
     fed: list[TraceArrival] = field(default_factory=list)
     offered: list[Chunk] = field(default_factory=list)
     max_item_bytes: int = 1 << 20
+    intake: Intake | None = None
 
     def offer(self, chunk: Chunk) -> None:
         self.offered.append(chunk)
@@ -63,7 +64,8 @@ class Door:
             max_item_bytes={Signal.TRACES: self.max_item_bytes},
         )
         arrival = Arrival(signal=signal, body=body, tenant=Tenant(tenant), hops=hops)
-        return await Intake(self.journal, self.ledger, self, rules).accept(arrival)
+        self.intake = self.intake or Intake(self.journal, self.ledger, self, rules)
+        return await self.intake.accept(arrival)
 
     def counts(self, signal: Signal = Signal.TRACES) -> Counts:
         counts = self.ledger.snapshot()[signal]
@@ -179,10 +181,15 @@ async def test_a_large_request_of_small_spans_is_taken(tmp_path: Path) -> None:
         assert (await at.accept(many_spans(100))).rejected == 0
 
 
-async def test_our_own_hop_coming_back_is_refused_for_good(tmp_path: Path) -> None:
+async def test_our_own_hop_coming_back_is_refused_and_may_be_kept_by_who_sent_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with door(tmp_path) as at:
-        with pytest.raises(LoopError, match="us"):
-            await at.accept(many_spans(2), hops=("far", "us"))
+        for _ in range(2):
+            with pytest.raises(LoopError, match="us") as refused:
+                await at.accept(many_spans(1), hops=("far", "us"))
+            assert refused.value.retry_after_s > 0
+        assert [record.message for record in caplog.records] == ["spans go round in circles"]
         assert at.counts().refused == 2
         assert at.offered == []
 

@@ -1,0 +1,229 @@
+"""A backend that is slow, flapping, half dead, or refuses: obeyed to the letter, and nobody else suffers."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable
+
+import grpc
+import pytest
+
+from collector_processor.encode import encode
+from collector_processor.otlp import Signal
+from semconv.model import TraceId
+from tests.e2e.backend import Request
+from tests.e2e.line import Line, StartLine
+from tests.e2e.moody import CONTENT, Mood, Moody, Protocol, moody
+from tests.e2e.spans import placed
+from tests.e2e.traffic import send
+from tests.factories import span, span_id
+from tests.otlp_requests import log_request, record
+
+PROTOCOLS: tuple[Protocol, ...] = ("grpc", "http/protobuf")
+RETRYABLE: dict[str, list[Mood]] = {
+    "http/protobuf": [Mood(status=status) for status in (429, 502, 503, 504)],
+    "grpc": [
+        *(
+            Mood(code=code)
+            for code in (
+                grpc.StatusCode.CANCELLED,
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+                grpc.StatusCode.ABORTED,
+                grpc.StatusCode.OUT_OF_RANGE,
+                grpc.StatusCode.UNAVAILABLE,
+                grpc.StatusCode.DATA_LOSS,
+            )
+        ),
+        Mood(code=grpc.StatusCode.RESOURCE_EXHAUSTED, after_s=0.1),
+    ],
+}
+PERMANENT: dict[str, list[Mood]] = {
+    "http/protobuf": [Mood(status=status) for status in (400, 401, 403, 405, 413, 422, 500, 501)],
+    "grpc": [
+        Mood(code=code)
+        for code in (
+            grpc.StatusCode.UNKNOWN,
+            grpc.StatusCode.INVALID_ARGUMENT,
+            grpc.StatusCode.NOT_FOUND,
+            grpc.StatusCode.ALREADY_EXISTS,
+            grpc.StatusCode.PERMISSION_DENIED,
+            grpc.StatusCode.UNAUTHENTICATED,
+            grpc.StatusCode.FAILED_PRECONDITION,
+            grpc.StatusCode.INTERNAL,
+            grpc.StatusCode.RESOURCE_EXHAUSTED,  # without RetryInfo: permanent
+        )
+    ],
+}
+
+
+def plain(number: int) -> bytes:
+    return encode([span(number)])
+
+
+def numbered(count: int) -> list[str]:
+    return [str(span_id(number)) for number in range(1, count + 1)]
+
+
+def send_plain(line: Line, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        send(line, plain(number))
+
+
+def to(backend: Moody, protocol: Protocol) -> dict[str, str]:
+    return {"forward_endpoint": backend.url, "forward_protocol": protocol}
+
+
+def ids_in(request: Request) -> set[str]:
+    return {one.id for one in placed(request.body)}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_retryable_code_is_waited_out_and_every_permanent_one_costs_its_own_span(
+    start_line: StartLine, protocol: Protocol
+) -> None:
+    """Each span meets one code, once; what is retryable arrives once, what is permanent is counted."""
+    moods = [*RETRYABLE[protocol], *PERMANENT[protocol]]
+    due: dict[str, Mood] = {span_id(number): mood for number, mood in enumerate(moods, 1)}
+
+    def answer(request: Request) -> Mood:
+        (met,) = ids_in(request)
+        mood = due.get(met, CONTENT)
+        if mood in RETRYABLE[protocol]:
+            due.pop(met)
+        return mood
+
+    with moody(protocol) as backend:
+        backend.answer = answer
+        line = start_line(**to(backend, protocol))
+        for number in range(1, len(moods) + 1):
+            send_plain(line, (number,))
+            wait_for_settled(line, number)
+        kept = numbered(len(RETRYABLE[protocol]))
+        assert backend.taken() == kept
+        refused = len(PERMANENT[protocol])
+        assert line.balance() == {
+            "received": len(moods),
+            "acknowledged": len(moods),
+            "forwarded": len(kept),
+            "rejected": refused,
+        }
+        assert len(line.said("backend rejected for good")) == refused
+        assert len(backend.asked) == 2 * len(kept) + refused
+
+
+def wait_for_settled(line: Line, count: int) -> None:
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        balance = line.balance()
+        if balance.get("received") == count and "held" not in balance:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"not settled: {line.balance()}")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_backends_own_wish_is_honoured_and_nothing_else_is_sent_meanwhile(
+    start_line: StartLine, protocol: Protocol
+) -> None:
+    wish = 2.0
+    told = Mood(status=503, code=grpc.StatusCode.UNAVAILABLE, after_s=wish)
+    with moody(protocol) as backend:
+        backend.answer = lambda _: CONTENT if backend.asked else told
+        line = start_line(**to(backend, protocol))
+        send_plain(line, (1,))
+        time.sleep(0.3)
+        send_plain(line, range(2, 6))
+        backend.await_taken(5)
+        first, second, *_ = backend.asked
+        assert not first.mood.takes
+        assert second.at - first.at >= wish
+        assert ids_in(second.request) >= {span_id(1)}  # the oldest goes first
+        assert sorted(backend.taken()) == numbered(5)
+
+
+def test_a_flapping_backend_gets_everything_once_and_what_came_first_first(start_line: StartLine) -> None:
+    chance = random.Random(5)
+    with moody("grpc") as backend:
+        down = Mood(code=grpc.StatusCode.UNAVAILABLE)
+        backend.answer = lambda _: down if chance.random() < 0.4 else CONTENT
+        line = start_line(**to(backend, "grpc"))
+        for number in range(1, 61):
+            send_plain(line, (number,))
+            time.sleep(0.02)
+        taken = backend.await_taken(60)
+        assert sorted(taken) == numbered(60)
+        late = sum(1 for place, one in enumerate(taken) if abs(place - int(one, 16) + 1) > 40)
+        assert late == 0
+        line.await_items("forwarded", 60)
+
+
+def test_what_was_in_part_accepted_is_not_sent_again(start_line: StartLine) -> None:
+    with moody("grpc") as backend:
+        backend.answer = lambda _: Mood(rejected=3)
+        line = start_line(**to(backend, "grpc"))
+        send(line, encode([span(number) for number in range(1, 11)]))
+        line.await_items("rejected", 3)
+        assert (line.items("forwarded"), len(backend.asked)) == (7, 1)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_one_span_among_a_thousand_that_the_backend_refuses_costs_no_other(
+    start_line: StartLine, protocol: Protocol
+) -> None:
+    bad = span_id(617)
+    refusal = Mood(status=400, code=grpc.StatusCode.INVALID_ARGUMENT)
+    with moody(protocol) as backend:
+        backend.answer = lambda request: refusal if bad in ids_in(request) else CONTENT
+        line = start_line(**to(backend, protocol))
+        send(line, encode([span(number) for number in range(1, 1001)]))
+        wait_for_settled(line, 1000)
+        assert sorted(backend.taken()) == [one for one in numbered(1000) if one != bad]
+        assert (line.items("forwarded"), line.items("rejected")) == (999, 1)
+
+
+def test_15_mb_over_http_reach_a_backend_that_takes_4_mib_over_grpc(start_line: StartLine) -> None:
+    text = random.Random(3).randbytes(50_000).hex()
+    spans = [span(number, attributes={"text": text, "number": number}) for number in range(1, 151)]
+    body = encode(spans)
+    assert len(body) > 15_000_000
+    with moody("grpc") as backend:
+        line = start_line(**to(backend, "grpc"))
+        send(line, body, way="http")
+        taken = backend.await_taken(150)
+        assert sorted(taken) == numbered(150)
+        assert max(len(asked.request.body) for asked in backend.asked) <= 4 << 20
+        assert all(asked.mood.takes for asked in backend.asked)
+
+
+def test_a_throttled_tenant_and_a_dead_signal_hold_up_only_themselves(start_line: StartLine) -> None:
+    busy = Mood(status=429, code=grpc.StatusCode.RESOURCE_EXHAUSTED, after_s=60)
+
+    def answer(request: Request) -> Mood:
+        is_throttled = request.headers.get("x-scope-orgid") == "slow"
+        return busy if is_throttled or request.signal is Signal.LOGS else CONTENT
+
+    with moody("grpc") as backend:
+        backend.answer = answer
+        line = start_line(**to(backend, "grpc"), shutdown_max=1000)
+        trace = TraceId("e" * 32)
+        for number in range(1, 21):
+            send(line, encode([span(number, trace_id=trace)]), headers={"x-scope-orgid": "slow"})
+            send(line, log_request(record()), signal=Signal.LOGS)
+            send(line, plain(100 + number), headers={"x-scope-orgid": "quick"})
+        backend.await_taken(20)
+        assert line.balance() == {"received": 40, "acknowledged": 40, "forwarded": 20, "held": 20}
+        assert line.balance(Signal.LOGS) == {"received": 20, "acknowledged": 20, "held": 20}
+        assert 1 <= len([asked for asked in backend.asked if not asked.mood.takes]) <= 16
+
+
+def test_a_slow_backend_slows_no_acknowledgement(start_line: StartLine) -> None:
+    with moody("grpc") as backend:
+        backend.answer = lambda _: Mood(wait_s=1.0)
+        line = start_line(**to(backend, "grpc"))
+        began = time.monotonic()
+        send_plain(line, range(1, 41))
+        took = time.monotonic() - began
+        backend.await_taken(40)
+        assert took < 20  # one after another at the backend's pace they would take 40 s
+        line.await_items("forwarded", 40)

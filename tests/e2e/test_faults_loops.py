@@ -1,0 +1,78 @@
+"""Spans that would go round for ever: stopped at the first round, kept, and said in words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from collector_processor.encode import encode
+from tests.e2e.backend import grpc_backend
+from tests.e2e.line import Line, StartLine, starting
+from tests.e2e.proxy import Alias, alias
+from tests.e2e.traffic import send
+from tests.factories import agent, chat, span, workflow
+
+RUN = encode([workflow(1, task="add", error="wrong sum"), agent(2, "writer"), chat(3, parent=2, answer="5")])
+CIRCLE = "spans go round in circles"
+
+
+@pytest.fixture
+def door() -> Iterator[Alias]:
+    with alias() as found:
+        yield found
+
+
+def watch(line: Line, for_s: float) -> None:
+    """Let spans go round, if they do."""
+    time.sleep(for_s)
+    assert line.server.process.poll() is None
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_an_endpoint_that_is_ourselves_by_another_name_loses_nothing(
+    start_line: StartLine, door: Alias, protocol: str
+) -> None:
+    """No start can see it; the first request that comes back does. The mended endpoint gets everything."""
+    line = start_line(forward_endpoint=door.url, forward_protocol=protocol, shutdown_max=1000)
+    door.target = line.grpc if protocol == "grpc" else line.http
+    send(line, encode([span(number) for number in range(10, 20)]))
+    send(line, RUN)
+    line.verdict("0af7651916cd43dd8448eb211c80319c")
+    watch(line, 1.0)
+    balance = line.balance()
+    assert (balance["acknowledged"], balance["held"]) == (13, 13)
+    assert balance["received"] == 13 + balance["refused"]
+    assert balance["refused"] < 60  # it is not tried again and again
+    assert len(line.said(CIRCLE)) == 1
+    assert line.terminate() == 0
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url)
+        spans = backend.await_spans("0af7651916cd43dd8448eb211c80319c", 15)
+        line.await_items("forwarded", 13)
+        assert sum(one.is_carrier for one in spans) == 2
+        assert sorted(one.id for one in spans if not one.is_carrier) == sorted(
+            {one.id for one in spans if not one.is_carrier}
+        )
+
+
+def test_two_in_a_ring_stop_at_the_first_round_and_keep_what_nobody_has(tmp_path: Path, door: Alias) -> None:
+    for name in ("near", "far"):
+        (tmp_path / name).mkdir()
+    with starting(tmp_path / "near") as start_near, starting(tmp_path / "far") as start_far:
+        far = start_far(forward_endpoint=door.url, shutdown_max=1000)
+        near = start_near(forward_endpoint=far.grpc, shutdown_max=1000)
+        door.target = near.grpc
+        send(near, encode([span(number) for number in range(1, 6)]))
+        near.await_items("forwarded", 5)
+        far.await_items("held", 5)
+        watch(near, 1.0)
+        assert len(near.said(CIRCLE)) == 1
+        assert (near.items("acknowledged"), far.items("acknowledged")) == (5, 5)
+        assert far.items("rejected") == 0
+        assert far.terminate() == 0
+        with grpc_backend() as backend:
+            far = start_far(forward_endpoint=backend.url)
+            assert len(backend.await_spans("0af7651916cd43dd8448eb211c80319c", 5)) == 5
