@@ -11,6 +11,7 @@ A run takes 1 to 30 KiB of the place as a rule, ``MAX_PACKED`` at most.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,11 @@ _HEAD: Final = 0.75
 _LEVEL: Final = 3
 _MARGIN: Final = 5_000
 """Characters beyond a cut that are cleaned too: a secret that the cut goes through is still known for one."""
+
+_BEFORE_TASK: Final = 1_000
+"""Bytes that stand before the task: the format, and the run's id."""
+_ENDED: Final = re.compile(r'(?:[^"\\]|\\u[0-9a-f]{4}|\\[^u])*')
+"""The inside of a JSON string, as far as it is whole."""
 
 Clean = Callable[[str], str]
 
@@ -68,6 +74,26 @@ def unpack(packed: bytes) -> KeptRun:
         raise UnreadableInput(f"a kept run cannot be read: {type(error).__name__}: {error}") from error
     has_texts = any(step.output or step.input or step.error for step in trajectory.steps)
     return KeptRun(trajectory=trajectory, has_texts=has_texts)
+
+
+def task_of(packed: bytes, limit: int) -> str:
+    """Return the beginning of a run's task, without unpacking the run; empty for what cannot be read.
+
+    Args:
+        packed: what ``pack`` made.
+        limit: characters of the task.
+    """
+    try:
+        # The task stands before the steps; an escape takes six characters, a pair of them twelve.
+        head = zlib.decompressobj().decompress(packed, _BEFORE_TASK + 12 * limit).decode("ascii", "ignore")
+    except zlib.error:
+        return ""
+    _, found, text = head.partition('"task":"')
+    ended = _ENDED.match(text)
+    if not found or ended is None:
+        return ""
+    task: str = json.loads(f'"{ended[0]}"')
+    return task[:limit].encode("utf-16", "surrogatepass").decode("utf-16", "ignore")
 
 
 def _document(trajectory: Trajectory, shorten: Clean) -> dict[str, Any]:

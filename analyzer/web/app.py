@@ -1,4 +1,4 @@
-"""Health, metrics and verdicts over HTTP. A shell: it asks, and answers; it decides nothing.
+"""Health, metrics, verdicts and pages over HTTP. A shell: it asks, and answers; it decides nothing.
 
 ``/healthz`` and ``/readyz`` are open, for probes; who may ask for all else, ``guard.py`` knows.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,8 +18,16 @@ from prometheus_client import exposition
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import CollectorRegistry
 
+from analyzer.web.events import Changes
 from analyzer.web.guard import GuardRules, Handler, guarding
-from analyzer.web.labels import Labels, label_document, label_routes
+from analyzer.web.issues_api import Issues, issue_api_routes
+from analyzer.web.labels import FindOne, Labels, label_document, label_routes
+from analyzer.web.openapi import OPENAPI
+from analyzer.web.pages import Desk, Pages, run_routes
+from analyzer.web.rendering import Renderer
+from analyzer.web.sessions import Sessions
+from analyzer.web.side_pages import door_routes, health_routes, issue_routes
+from analyzer.web.try_pages import try_routes
 from collector_processor.otlp import Tenant, tenant_of
 from collector_processor.receivers import ListenError
 from collector_processor.receivers.room import DEFAULT_CONNECTIONS, with_room
@@ -43,12 +52,16 @@ class WebParts:
     find: Callable[[str], Awaitable[Sequence[StoredVerdict]]]
     metrics: CollectorRegistry
     labels: Labels
+    issues: Issues | None = None
+    """``None``: recurring failures are not kept."""
     token: str | None = field(default=None, repr=False)
     tenant_header_names: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     """Names of this machine that a Host header may bear beside ``localhost``; lower case."""
     tls: TlsFiles | None = None
     most_connections: int = DEFAULT_CONNECTIONS
+    pages: Pages | None = None
+    """``None``: the API alone."""
 
 
 class WebServer:
@@ -88,12 +101,18 @@ class WebServer:
 
 def make_app(parts: WebParts) -> web.Application:
     """Return the application."""
+    sessions = Sessions(clock=time.monotonic, is_secure=parts.tls is not None)
     rules = GuardRules(
         token=parts.token,
         allowed_hosts=parts.allowed_hosts,
         wants_certificate=parts.tls is not None and parts.tls.client_ca is not None,
+        is_signed_in=sessions.is_signed_in,
     )
     app = web.Application(middlewares=[guarding(rules)], client_max_size=_MAX_BODY)
+
+    async def find(request: web.Request) -> StoredVerdict:
+        return await _find_one(parts, request)
+
     app.add_routes(
         [
             web.get("/healthz", _healthz),
@@ -101,10 +120,49 @@ def make_app(parts: WebParts) -> web.Application:
             web.get("/metrics", _metrics(parts)),
             web.get("/api/runs", _runs(parts)),
             web.get("/api/runs/{run_id}", _run(parts)),
-            *label_routes(parts.labels, lambda request: _find_one(parts, request)),
+            web.get("/api/openapi.json", _openapi),
+            *label_routes(parts.labels, find),
+            *_issue_routes(parts),
         ]
     )
+    if parts.pages is not None:
+        _add_pages(app, parts, parts.pages, sessions, find)
     return app
+
+
+def _add_pages(
+    app: web.Application, parts: WebParts, pages: Pages, sessions: Sessions, find: FindOne
+) -> None:
+    desk = Desk(
+        pages=pages,
+        renderer=Renderer(),
+        sessions=sessions,
+        labels=parts.labels,
+        find=find,
+        tenant=lambda request: _tenant(parts, request),
+        document=run_document,
+        has_token=parts.token is not None,
+    )
+    changes = Changes(runs=pages.runs)
+    app.on_shutdown.append(changes.close)
+    app.add_routes(
+        [
+            *run_routes(desk),
+            *try_routes(desk),
+            *issue_routes(desk),
+            *health_routes(desk, parts.metrics),
+            *door_routes(desk, parts.token),
+            web.get("/events", changes.listen),
+        ]
+    )
+
+
+async def _openapi(_request: web.Request) -> web.Response:
+    return web.json_response(OPENAPI)
+
+
+def _issue_routes(parts: WebParts) -> list[web.RouteDef]:
+    return issue_api_routes(parts.issues, lambda request: _tenant(parts, request)) if parts.issues else []
 
 
 async def _healthz(_request: web.Request) -> web.Response:

@@ -5,6 +5,9 @@ a page that a browser on it shows, so the Host header must name this machine (DN
 rebinding), and what changes something must not come from another site's page
 (cross-site request forgery). Where clients need a certificate, the probes alone
 are answered without one: an orchestrator's probe has none.
+
+A browser shows the token once and is known by its session from then on
+(``sessions.py``); one that is not is sent to the door for it.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from aiohttp import web
 
@@ -20,6 +24,9 @@ from collector_processor.receivers.hosts import names_this_machine
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+SIGN_IN: Final = "/sign-in"
+STATIC: Final = "/static/"
+"""Style and script, the same for everybody."""
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
@@ -28,6 +35,7 @@ _NOT_LOCAL: Final = (
     "expected a Host header that names this machine, such as localhost (or one of BLAMESPAN_ALLOWED_HOSTS)\n"
 )
 _FOREIGN: Final = "expected no request from another site's page\n"
+_UNSTATED: Final = "expected a browser that says where a form comes from; programs use the API\n"
 _UNKNOWN: Final = "expected a client certificate of BLAMESPAN_TLS_CLIENT_CA\n"
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -46,6 +54,8 @@ class GuardRules:
     allowed_hosts: tuple[str, ...] = ()
     """Lower case; names of this machine beyond its addresses and ``localhost``."""
     wants_certificate: bool = False
+    is_signed_in: Callable[[web.Request], bool] = lambda _request: False
+    """Whether a request comes from a browser that showed the token before."""
 
 
 def guarding(rules: GuardRules) -> Any:
@@ -72,10 +82,33 @@ def _require(request: web.Request, rules: GuardRules) -> None:
     if rules.token is None:
         if not names_this_machine(request.headers.get("Host", ""), rules.allowed_hosts):
             raise web.HTTPUnauthorized(text=_NOT_LOCAL)
-    elif not bears(request.headers.items(), rules.token):
+    elif not _is_let_in(request, rules, rules.token):
+        if _shows_pages(request):
+            raise web.HTTPSeeOther(f"{SIGN_IN}?{urlencode({'next': request.raw_path})}")
         raise web.HTTPUnauthorized(text=_WANTED, headers={"WWW-Authenticate": "Bearer"})
     if request.method not in _SAFE_METHODS and _is_foreign(request):
         raise web.HTTPForbidden(text=_FOREIGN)
+
+
+def _is_let_in(request: web.Request, rules: GuardRules, token: str) -> bool:
+    is_at_the_door = request.path == SIGN_IN or request.path.startswith(STATIC)
+    return is_at_the_door or bears(request.headers.items(), token) or rules.is_signed_in(request)
+
+
+def _shows_pages(request: web.Request) -> bool:
+    """Whether a person with a browser asks for a page, rather than a program for an answer."""
+    is_page = not request.path.startswith("/api/") and request.path != "/metrics"
+    return is_page and request.method == "GET" and "text/html" in request.headers.get("Accept", "")
+
+
+def require_stated_origin(request: web.Request) -> None:
+    """Refuse a form that no browser vouches for: each says where a form comes from.
+
+    A form may be sent by another site's page without our leave, so saying nothing is not
+    enough here; that what is said is us, the guard has seen to.
+    """
+    if not {"Origin", "Sec-Fetch-Site"} & set(request.headers):
+        raise web.HTTPForbidden(text=_UNSTATED)
 
 
 def _certificate(request: web.Request) -> object:

@@ -1,0 +1,188 @@
+"""Runs and verdicts read for the pages, beside whoever writes them. A shell.
+
+Connections of its own, read only, on a thread of its own: a page never waits for
+an analysis to be committed, nor the other way round (SQLite's WAL lets readers
+be). A list is read along the index of time, by key; a search looks at no more than
+``MOST_LOOKED_AT`` runs a page and says where it stopped, so that a hundred
+thousand runs cost as much as a few.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+from analyzer.kept_run import task_of
+from analyzer.label_store import FILE
+from analyzer.labelling import RUNS
+from analyzer.web.sources import RunKey, RunPage, RunQuery, RunRow, Work
+from collector_processor.otlp import Tenant
+
+T = TypeVar("T")
+
+MOST_LOOKED_AT: Final = 10_000
+_MOST_WORK: Final = 20_000
+_TASK: Final = 200
+_COLUMNS: Final = (
+    "tenant, run_id, version, status, agent, step, service, is_provisional, decided_ns, document"
+)
+_IS_CURRENT: Final = """NOT EXISTS (
+  SELECT 1 FROM verdict AS later
+  WHERE later.tenant = looked.tenant AND later.run_id = looked.run_id AND later.version > looked.version
+)"""
+_NEWEST_FIRST: Final = "ORDER BY decided_ns DESC, tenant DESC, run_id DESC LIMIT :looked"
+_FROM_NEWEST: Final = f"(SELECT {_COLUMNS} FROM verdict {_NEWEST_FIRST}) AS looked"  # noqa: S608 - our own words
+_FROM_KEY: Final = (
+    f"(SELECT {_COLUMNS} FROM verdict"  # noqa: S608 - as above
+    f" WHERE (decided_ns, tenant, run_id) < (:decided, :last_tenant, :last_run) {_NEWEST_FIRST}) AS looked"
+)
+
+
+class RunArchive:
+    """The stores of one data directory, to be read."""
+
+    def __init__(self, data_dir: Path) -> None:
+        """Remember where the stores are; they are opened when they are first read."""
+        self._data_dir: Final = data_dir
+        self._runs: sqlite3.Connection | None = None
+        self._kept: sqlite3.Connection | None = None
+        self._thread: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pages")
+
+    async def page(self, query: RunQuery) -> RunPage:
+        """Return the runs asked for, newest first."""
+        return await self._beside(lambda: self._page(query))
+
+    async def newest(self) -> tuple[int, int]:
+        """Return what changes whenever a verdict is added or taken away."""
+        return await self._beside(self._newest)
+
+    async def kept(self, tenant: Tenant, run_id: str) -> bytes | None:
+        """Return what is kept of a run's steps."""
+        return await self._beside(lambda: self._packed(tenant, run_id))
+
+    async def work_since(self, since_ns: int) -> Work:
+        """Return what was done since then, of the newest runs."""
+        return await self._beside(lambda: self._work(since_ns))
+
+    def close(self) -> None:
+        """Close the files."""
+        self._thread.shutdown(wait=True)
+        for connection in (self._runs, self._kept):
+            if connection is not None:
+                connection.close()
+
+    async def _beside(self, read: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, read)
+
+    def _page(self, query: RunQuery) -> RunPage:
+        before = query.before
+        values: dict[str, Any] = {
+            "decided": before.decided_ns if before else None,
+            "last_tenant": before.tenant if before else None,
+            "last_run": before.run_id if before else None,
+            "looked": MOST_LOOKED_AT,
+            "tenant": query.tenant,
+            "status": query.status and query.status.value,
+            "text": f"%{_literal(query.text)}%",
+        }
+        looked = _FROM_KEY if before else _FROM_NEWEST
+        wanted = " AND ".join([_IS_CURRENT, *_conditions(query)])
+        found = self._verdicts().execute(
+            f"SELECT {_COLUMNS} FROM {looked} WHERE {wanted} LIMIT {query.limit + 1}",  # noqa: S608 - our own words
+            values,
+        )
+        rows = [self._row(row) for row in found]
+        if len(rows) > query.limit:
+            return RunPage(rows=tuple(rows[: query.limit]), next=rows[query.limit - 1].key)
+        last = self._last_looked_at(looked, values)
+        return RunPage(rows=tuple(rows), next=last, looked_at=MOST_LOOKED_AT if last else 0)
+
+    def _last_looked_at(self, looked: str, values: dict[str, Any]) -> RunKey | None:
+        """Return where a look that found no more ended; ``None`` where it came to the oldest run."""
+        row = self._verdicts().execute(
+            f"SELECT decided_ns, tenant, run_id FROM {looked} LIMIT 1 OFFSET {MOST_LOOKED_AT - 1}",  # noqa: S608
+            values,
+        ).fetchone()  # fmt: skip
+        return None if row is None else RunKey(decided_ns=row[0], tenant=row[1], run_id=row[2])
+
+    def _row(self, row: tuple[Any, ...]) -> RunRow:
+        tenant, run_id, _version, status, agent, step, service, is_provisional, decided_ns, document = row
+        packed = self._packed(tenant, run_id)
+        return RunRow(
+            key=RunKey(decided_ns=decided_ns, tenant=tenant, run_id=run_id),
+            service=service,
+            status=status,
+            is_provisional=bool(is_provisional),
+            agent=agent,
+            step=step,
+            task=task_of(packed, _TASK) if packed else "",
+            document=json.loads(document),
+        )
+
+    def _newest(self) -> tuple[int, int]:
+        row = self._verdicts().execute("SELECT max(decided_ns) FROM verdict").fetchone()
+        changes = self._verdicts().execute("PRAGMA data_version").fetchone()
+        return (row[0] or 0, changes[0])
+
+    def _packed(self, tenant: str, run_id: str) -> bytes | None:
+        if self._kept is None:
+            self._kept = _read_only(self._data_dir / FILE)
+        row = self._kept.execute(
+            "SELECT packed FROM run WHERE tenant = ? AND run_id = ?", (tenant, run_id)
+        ).fetchone()
+        return row[0] if row else None
+
+    def _work(self, since_ns: int) -> Work:
+        documents = [
+            json.loads(row[0])
+            for row in self._verdicts().execute(
+                "SELECT document FROM verdict WHERE decided_ns > ? ORDER BY decided_ns DESC LIMIT ?",
+                (since_ns, _MOST_WORK),
+            )
+        ]
+        durations = sorted(float(document.get("duration_s") or 0.0) for document in documents)
+        return Work(
+            runs=len(documents),
+            by_status=tuple(sorted(Counter(str(one.get("status", "")) for one in documents).items())),
+            cost_usd=sum(one.get("cost_usd") or 0.0 for one in documents),
+            unpriced=sum(bool(one.get("calls")) and one.get("cost_usd") is None for one in documents),
+            calls=sum(one.get("calls") or 0 for one in documents),
+            median_s=median(durations) if durations else None,
+            slowest_s=durations[-1] if durations else None,
+            is_whole=len(documents) < _MOST_WORK,
+        )
+
+    def _verdicts(self) -> sqlite3.Connection:
+        if self._runs is None:
+            self._runs = _read_only(self._data_dir / RUNS)
+        return self._runs
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    address = f"file:{quote(str(path.absolute()))}?mode=ro"
+    return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _conditions(query: RunQuery) -> list[str]:
+    conditions = []
+    if query.tenant:
+        conditions.append("tenant = :tenant")
+    if query.status:
+        conditions.append("status = :status")
+    if query.text:
+        fields = ("run_id", "service", "agent", "document")
+        conditions.append("(" + " OR ".join(f"{name} LIKE :text ESCAPE '\\'" for name in fields) + ")")
+    return conditions
+
+
+def _literal(text: str) -> str:
+    """Return text that stands for itself in a pattern of LIKE."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -1,0 +1,91 @@
+"""Server-sent events: tells open pages that the list of runs has changed. A shell.
+
+One look at the store a second for all who listen, and none while nobody does. The
+event says only that something changed: what each page shows of it, it asks for itself,
+with its own filter and as its own tenant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from aiohttp import web
+
+from analyzer.web.sources import RunSource
+
+logger = logging.getLogger(__name__)
+
+EVERY_S: Final = 1.0
+_PING_S: Final = 20.0
+MOST_LISTENERS: Final = 256
+_FULL: Final = "as many pages listen as may\n"
+_HEADERS: Final = {
+    "Content-Type": "text/event-stream",
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",  # a proxy that collects what it passes on would make it late
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Changes:
+    """Watches the store for those who listen."""
+
+    runs: RunSource
+    every_s: float = EVERY_S
+    _listeners: set[asyncio.Event] = field(default_factory=set)
+    _watch: asyncio.Task[None] | None = None
+    _is_closed: bool = False
+
+    async def listen(self, request: web.Request) -> web.StreamResponse:
+        """Answer with a stream that lasts until the browser or the service goes."""
+        if self._is_closed or len(self._listeners) >= MOST_LISTENERS:
+            raise web.HTTPServiceUnavailable(text=_FULL, headers={"Retry-After": "60"})
+        response = web.StreamResponse(headers=_HEADERS)
+        await response.prepare(request)
+        changed = asyncio.Event()
+        self._listeners.add(changed)
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.create_task(self._look())
+        try:
+            await response.write(b"retry: 5000\n\n")
+            await self._tell(changed, response.write)
+        except ConnectionError:
+            logger.debug("a page that listened was closed")
+        finally:
+            self._listeners.discard(changed)
+        return response
+
+    async def close(self, _app: web.Application | None = None) -> None:
+        """Let everybody go."""
+        self._is_closed = True
+        for changed in self._listeners:
+            changed.set()
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+
+    async def _tell(self, changed: asyncio.Event, write: Callable[[bytes], Awaitable[None]]) -> None:
+        while not self._is_closed:
+            try:
+                async with asyncio.timeout(_PING_S):
+                    await changed.wait()
+                message = b"event: runs\ndata: changed\n\n"
+            except TimeoutError:
+                message = b": still here\n\n"
+            changed.clear()
+            if not self._is_closed:
+                await write(message)
+
+    async def _look(self) -> None:
+        before = await self.runs.newest()
+        while self._listeners:
+            await asyncio.sleep(self.every_s)
+            now = await self.runs.newest()
+            if now != before:
+                before = now
+                for changed in self._listeners:
+                    changed.set()

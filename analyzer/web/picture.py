@@ -1,0 +1,256 @@
+"""The picture of a run: one lane an agent, its steps in order, who is to blame by height. Pure.
+
+Steps go from left to right, one a column, each in the lane of its agent; steps of a
+parallel group stand under one band. An arrow goes wherever work passes from one lane to
+another. Behind each step rises its probability of blame; the decisive step is the only
+one that is filled, ringed and named. Colours are the style sheet's (classes, never
+``style``: the pages forbid inline styles), so that one picture serves dark and light.
+
+Names come from traces: they go through ``plain`` and are escaped here, at the one
+place where they become markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+from analyzer.present import plain
+from semconv.model import SpanStatus, Step, StepKind
+
+COLUMN: Final = 52
+LANE: Final = 96
+_TOP: Final = 40
+_LEFT: Final = 20
+_NODE: Final = 26
+_FLOOR: Final = 20
+"""Between a lane's last pixel and the foot of what stands in it."""
+_TALLEST: Final = 52
+_LEAST_SHOWN: Final = 0.02
+_NAME: Final = 40
+MOST_LANES: Final = 24
+OTHERS: Final = "other agents"
+_TIP: Final = (
+    '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8"'
+    ' markerUnits="userSpaceOnUse" orient="auto"><path class="tip" d="M0 0.5 8 4 0 7.5z"/></marker></defs>'
+)
+_KIND_WORDS: Final[Mapping[StepKind, str]] = {
+    StepKind.LLM: "model call",
+    StepKind.TOOL: "tool call",
+    StepKind.HANDOFF: "handoff",
+    StepKind.AGENT: "agent",
+    StepKind.HUMAN: "human",
+    StepKind.OTHER: "step",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspicion:
+    """What a verdict makes of the steps."""
+
+    decisive: int | None = None
+    probabilities: Mapping[int, float]
+    """0..1 by step; steps that are not there have none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a step stands, in columns and lanes from 0."""
+
+    column: int
+    lane: int
+
+
+def lanes_of(steps: Iterable[Step]) -> tuple[str, ...]:
+    """Return the agents in order of first appearance; beyond ``MOST_LANES`` the last lane is all others'."""
+    agents = list(dict.fromkeys(step.agent for step in steps))
+    return tuple(agents) if len(agents) <= MOST_LANES else (*agents[: MOST_LANES - 1], OTHERS)
+
+
+def places(steps: Sequence[Step]) -> tuple[Place, ...]:
+    """Return where each step stands: one column a step, but agents of a group work side by side."""
+    lanes = {agent: number for number, agent in enumerate(lanes_of(steps))}
+    found: list[Place] = []
+    start = free = 0
+    group: int | None = None
+    taken: dict[int, int] = {}
+    for step in steps:
+        lane = lanes.get(step.agent, len(lanes) - 1)
+        if step.group is None or step.group != group:
+            start, taken, group = free, {}, step.group
+        column = start + taken.get(lane, 0)
+        taken[lane] = taken.get(lane, 0) + 1
+        free = max(free, column + 1)
+        found.append(Place(column=column, lane=lane))
+    return tuple(found)
+
+
+def draw(steps: Sequence[Step], suspicion: Suspicion) -> str:
+    """Return the picture as SVG, for a page that has the style sheet.
+
+    Args:
+        steps: some steps of one run, in order; each is a link to ``#step-INDEX``.
+        suspicion: what the verdict makes of them.
+    """
+    lanes, where = lanes_of(steps), places(steps)
+    width = 2 * _LEFT + COLUMN * max([place.column + 1 for place in where], default=1)
+    width = max(width, 2 * _LEFT + 8 * max(map(len, map(_short, lanes)), default=0))
+    height = _TOP + LANE * max(1, len(lanes)) + 6
+    summary = escape(_summary(steps, lanes, suspicion))
+    parts = [
+        f'<svg class="picture" xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"',
+        f' viewBox="0 0 {width} {height}" role="group" aria-label="{summary}">',
+        _TIP,
+        *_lanes(lanes, steps, suspicion, width),
+        *_bands(steps, where, height),
+        *_arrows(steps, where),
+        *_nodes(steps, where, suspicion, height),
+        "</svg>",
+    ]
+    return "".join(parts)
+
+
+def _summary(steps: Sequence[Step], lanes: Sequence[str], suspicion: Suspicion) -> str:
+    told = f"{len(steps)} steps of {len(lanes)} agents in order"
+    guilty = next((step for step in steps if step.index == suspicion.decisive), None)
+    return f"{told}; step {guilty.index} of {_short(guilty.agent)} is decisive" if guilty else told
+
+
+def _lanes(lanes: Sequence[str], steps: Sequence[Step], suspicion: Suspicion, width: int) -> Iterator[str]:
+    guilty = next((step.agent for step in steps if step.index == suspicion.decisive), None)
+    for number, agent in enumerate(lanes):
+        top = _TOP + number * LANE
+        kind = "lane guilty" if agent == guilty else "lane"
+        foot = top + LANE - _FLOOR
+        yield f'<g class="{kind}"><rect x="0" y="{top}" width="{width}" height="{LANE - 6}" rx="8"/>'
+        yield f'<line class="floor" x1="{_LEFT - 8}" x2="{width - _LEFT + 8}" y1="{foot}" y2="{foot}"/>'
+        yield f'<text x="10" y="{top + 16}">{escape(_short(agent))}</text></g>'
+
+
+def _bands(steps: Sequence[Step], where: Sequence[Place], height: int) -> Iterator[str]:
+    """The groups of steps that overlap in time, each under a band."""
+    columns: dict[int, list[int]] = {}
+    for step, place in zip(steps, where, strict=True):
+        if step.group is not None:
+            columns.setdefault(step.group, []).append(place.column)
+    for taken in columns.values():
+        left, right = _x(min(taken)) - COLUMN / 2 + 3, _x(max(taken)) + COLUMN / 2 - 3
+        yield f'<g class="parallel"><rect x="{left:g}" y="{_TOP - 8}" width="{right - left:g}"'
+        yield f' height="{height - _TOP + 6}" rx="6"/>'
+        yield f'<text x="{(left + right) / 2:g}" y="{_TOP - 12}">∥</text></g>'
+
+
+def _arrows(steps: Sequence[Step], where: Sequence[Place]) -> Iterator[str]:
+    for here, there in _passages(steps, where):
+        is_handoff = steps[here].kind is StepKind.HANDOFF or where[here].lane != where[there].lane
+        yield _arrow(where[here], where[there], "passage" if is_handoff else "flow")
+
+
+def _passages(steps: Sequence[Step], where: Sequence[Place]) -> Iterator[tuple[int, int]]:
+    """From which step the work goes on to which, by their places in ``steps``.
+
+    Out of a group, and into one, it goes by way of each lane's last and first step.
+    """
+    before: list[int] = []
+    now: dict[int, int] = {}
+    group: int | None = None
+    for number, step in enumerate(steps):
+        lane = where[number].lane
+        if step.group is None or step.group != group:
+            before, now, group = list(now.values()), {}, step.group
+        if lane in now:
+            yield now[lane], number
+        else:
+            for earlier in before:
+                yield earlier, number
+        now[lane] = number
+
+
+def _arrow(here: Place, there: Place, kind: str) -> str:
+    x1, y1, x2, y2 = _x(here.column), _y(here.lane), _x(there.column), _y(there.lane)
+    if here.lane == there.lane:
+        return f'<path class="{kind}" d="M{x1 + _NODE / 2:g} {y1:g}H{x2 - _NODE / 2 - 1:g}"/>'
+    down = 1 if y2 > y1 else -1
+    start, end = y1 + down * _NODE / 2, y2 - down * (_NODE / 2 + 2)
+    bend = start + (end - start) / 2
+    curve = f"M{x1:g} {start:g}C{x1:g} {bend:g} {x2:g} {bend:g} {x2:g} {end:g}"
+    return f'<path class="{kind}" d="{curve}" marker-end="url(#tip)"/>'
+
+
+def _nodes(steps: Sequence[Step], where: Sequence[Place], suspicion: Suspicion, height: int) -> Iterator[str]:
+    for step, place in zip(steps, where, strict=True):
+        probability = suspicion.probabilities.get(step.index, 0.0)
+        is_decisive = step.index == suspicion.decisive
+        failed = step.status is SpanStatus.ERROR
+        marks = ("decisive" * is_decisive, "failed" * failed)
+        classes = " ".join(filter(None, ("step", f"is-{step.kind.value}", *marks)))
+        told = escape(_told(step, probability, is_decisive=is_decisive))
+        yield f'<a class="{classes}" href="#step-{step.index}" aria-label="{told}"><title>{told}</title>'
+        yield from _blame(place, probability)
+        if is_decisive:
+            yield from _flag(place, height)
+        yield _shape(step.kind, _x(place.column), _y(place.lane))
+        yield f'<text x="{_x(place.column):g}" y="{_y(place.lane) + 4:g}">{step.index}</text>'
+        if failed:
+            yield f'<text class="cross" x="{_x(place.column) + 13:g}" y="{_y(place.lane) - 9:g}">✕</text>'
+        yield "</a>"
+
+
+def _blame(place: Place, probability: float) -> Iterator[str]:
+    if probability < _LEAST_SHOWN:
+        return
+    tall = max(3.0, _TALLEST * min(1.0, probability))
+    left, foot = _x(place.column) - _NODE / 2, _y(place.lane) - _NODE / 2 - 4
+    strength = 0.4 + 0.6 * min(1.0, probability)
+    yield f'<rect class="blame" x="{left:g}" y="{foot - tall:.1f}" width="{_NODE}" height="{tall:.1f}"'
+    yield f' rx="3" opacity="{strength:.2f}"/>'
+
+
+def _flag(place: Place, height: int) -> Iterator[str]:
+    x = _x(place.column)
+    yield f'<line class="mark" x1="{x:g}" x2="{x:g}" y1="24" y2="{height - 4}"/>'
+    left = max(2.0, x - 36)
+    yield f'<rect class="flag" x="{left:g}" y="4" width="72" height="20" rx="10"/>'
+    yield f'<text class="flag" x="{left + 36:g}" y="18">decisive</text>'
+    yield f'<circle class="ring" cx="{x:g}" cy="{_y(place.lane):g}" r="{_NODE / 2 + 5:g}"/>'
+
+
+def _shape(kind: StepKind, x: float, y: float) -> str:
+    half = _NODE / 2
+    match kind:
+        case StepKind.TOOL:
+            size = f'width="{_NODE}" height="{_NODE}"'
+            return f'<rect class="node" x="{x - half:g}" y="{y - half:g}" {size} rx="4"/>'
+        case StepKind.HANDOFF:
+            points = f"{x - half:g},{y - half:g} {x + 5:g},{y - half:g} {x + half + 3:g},{y:g}"
+            points += f" {x + 5:g},{y + half:g} {x - half:g},{y + half:g}"
+            return f'<polygon class="node" points="{points}"/>'
+        case _:
+            return f'<circle class="node" cx="{x:g}" cy="{y:g}" r="{half:g}"/>'
+
+
+def _told(step: Step, probability: float, *, is_decisive: bool) -> str:
+    told = [f"step {step.index}", _short(step.agent), _KIND_WORDS[step.kind]]
+    if step.target:
+        told.append(_short(step.target))
+    if step.status is SpanStatus.ERROR:
+        told.append("error")
+    if step.group is not None:
+        told.append("in parallel")
+    if probability >= _LEAST_SHOWN:
+        told.append(f"blamed with {probability:.0%}")
+    return ("decisive: " if is_decisive else "") + ", ".join(told)
+
+
+def _short(name: str) -> str:
+    return plain(name, _NAME)
+
+
+def _x(column: int) -> float:
+    return _LEFT + COLUMN * column + COLUMN / 2
+
+
+def _y(lane: int) -> float:
+    return _TOP + lane * LANE + LANE - _FLOOR - _NODE / 2 + 4

@@ -1,0 +1,125 @@
+"""Templates to pages: everything escaped, no script and no style within, nothing from elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from aiohttp import web
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from analyzer.present import plain
+from analyzer.visible import visible
+
+HERE: Final = Path(__file__).parent
+STATIC: Final = HERE / "static"
+PAGE_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+        " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    # Not "no-referrer": with it, browsers do not say where a form comes from, which the guard asks for.
+    "Referrer-Policy": "same-origin",
+}
+STATUS_WORDS: Final = {
+    "attributed": "failed",
+    "no_failure": "passed",
+    "undetermined": "undetermined",
+    "error": "not analysed",
+}
+_SPARK: Final = (6, 20)
+"""Width of a day and height of the most, in pixels."""
+
+
+class Renderer:
+    """Makes pages from templates."""
+
+    def __init__(self) -> None:
+        """Read the templates and the static files; both belong to the package."""
+        self.files: Final = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.is_file()}
+        digest = hashlib.sha256(b"".join(self.files[name] for name in sorted(self.files)))
+        self._env: Final = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._env.globals["assets"] = digest.hexdigest()[:12]
+        self._env.globals["status_words"] = STATUS_WORDS
+        filters: dict[str, Callable[..., str]] = {
+            "when": when,
+            "percent": percent,
+            "usd": usd,
+            "seconds": seconds,
+            "segment": lambda text: quote(str(text), safe=""),
+            "plain": plain,
+            "visible": visible,
+            "svg": Markup,  # only of ``picture.draw`` and our own style sheet
+            "spark": spark,
+        }
+        self._env.filters.update(filters)
+
+    def text(self, template: str, **values: Any) -> str:
+        """Return a page as text."""
+        return self._env.get_template(template).render(values)
+
+    async def page(
+        self, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any
+    ) -> web.Response:
+        """Return a page; made beside the event loop, since a long run takes its time."""
+        text = await asyncio.to_thread(self.text, template, **values)
+        return web.Response(
+            text=text, status=status, content_type="text/html", headers={**PAGE_HEADERS, **(headers or {})}
+        )
+
+    def style(self) -> str:
+        """Return the style sheet, for a page that must stand alone."""
+        return self.files["page.css"].decode()
+
+
+def when(time_ns: int) -> Markup:
+    """Return a time as an element that a script may turn into the reader's own time."""
+    moment = datetime.fromtimestamp(time_ns / 1e9, UTC)
+    return Markup('<time datetime="{}">{} UTC</time>').format(
+        moment.isoformat(timespec="seconds"), moment.strftime("%Y-%m-%d %H:%M:%S")
+    )
+
+
+def percent(share: float | None) -> str:
+    """Return a share of 1 in whole percent; a dash for none."""
+    return "-" if share is None else f"{share:.0%}"
+
+
+def usd(amount: float | None) -> str:
+    """Return money; ``None`` is a price that nobody knows."""
+    return "unknown" if amount is None else f"${amount:.4f}" if amount else "$0"
+
+
+def seconds(duration: float | None) -> str:
+    """Return a duration in the unit that suits it."""
+    if duration is None:
+        return "-"
+    return f"{duration * 1000:.0f} ms" if duration < 1 else f"{duration:.1f} s"
+
+
+def spark(counts: Sequence[int]) -> Markup:
+    """Return a small bar chart of counts, the last of them today's."""
+    width, height = _SPARK
+    most = max([*counts, 1])
+    bars = "".join(
+        f'<rect x="{width * day}" y="{height - tall}" width="{width - 1}" height="{tall}"/>'
+        for day, count in enumerate(counts)
+        if (tall := round(height * count / most))
+    )
+    told = f"failures a day, oldest first: {', '.join(map(str, counts))}"
+    return Markup(  # noqa: S704 - numbers only
+        f'<svg class="spark" width="{width * len(counts)}" height="{height}" role="img"'
+        f' aria-label="{told}">{bars}</svg>'
+    )

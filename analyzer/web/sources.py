@@ -1,0 +1,124 @@
+"""What the pages are shown, and who hands it to them: records and protocols, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from analyzer.recurrence.issue import Issue
+from collector_processor.otlp import NO_TENANT, Tenant
+from semconv.model import Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunKey:
+    """A place in the list of runs, newest first: the run that a page ended with."""
+
+    decided_ns: int
+    tenant: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunQuery:
+    """Which runs somebody wants to see."""
+
+    tenant: Tenant = NO_TENANT
+    """Empty: of all."""
+    status: Status | None = None
+    text: str = ""
+    """Looked for in the run's id, service and verdict; letters of ASCII without regard to case."""
+    before: RunKey | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """One run in the list."""
+
+    key: RunKey
+    service: str
+    status: str
+    is_provisional: bool
+    agent: str | None
+    step: int | None
+    task: str
+    """Its beginning; empty where the run is not kept."""
+    document: dict[str, Any]
+    """The verdict as programs get it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPage:
+    """Some runs, and where to go on."""
+
+    rows: tuple[RunRow, ...]
+    next: RunKey | None = None
+    """``None`` where there are no more."""
+    looked_at: int = 0
+    """How many runs were looked at for these rows; a search ends after a bounded number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What was done in a stretch of time."""
+
+    runs: int = 0
+    by_status: tuple[tuple[str, int], ...] = ()
+    cost_usd: float = 0.0
+    unpriced: int = 0
+    """Runs whose cost is not known."""
+    calls: int = 0
+    median_s: float | None = None
+    """Of the time that an analysis took."""
+    slowest_s: float | None = None
+    is_whole: bool = True
+    """Whether all runs of the stretch were looked at."""
+
+
+class RunSource(Protocol):
+    """Reads runs and verdicts; every call is made off the event loop."""
+
+    async def page(self, query: RunQuery) -> RunPage:
+        """Return the runs asked for, newest first."""
+        ...
+
+    async def newest(self) -> tuple[int, int]:
+        """Return what changes whenever a verdict is added or taken away."""
+        ...
+
+    async def kept(self, tenant: Tenant, run_id: str) -> bytes | None:
+        """Return what is kept of a run's steps."""
+        ...
+
+    async def work_since(self, since_ns: int) -> Work:
+        """Return what was done since then."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownIssue:
+    """A recurring failure as the page shows it."""
+
+    tenant: Tenant
+    issue: Issue
+    """As it stands now."""
+    trend: tuple[int, ...] = ()
+    """Failures a day, oldest first; the last is today."""
+
+
+class IssueSource(Protocol):
+    """Reads recurring failures, and takes what people decide of them."""
+
+    async def issues(self, tenant: Tenant, limit: int) -> Sequence[ShownIssue]:
+        """Return issues, the latest change first; of all tenants for the empty one."""
+        ...
+
+    async def resolve(self, tenant: Tenant, issue_id: str) -> bool:
+        """Close an issue; ``False`` where there is none of this id."""
+        ...
+
+    async def mute(self, tenant: Tenant, issue_id: str, until_ns: int) -> bool:
+        """Tell nobody of an issue until then, 0 for from now on again; ``False`` where there is none."""
+        ...

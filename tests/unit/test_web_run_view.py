@@ -1,0 +1,80 @@
+"""What a run's page shows: evidence where it stands, long texts cut, long runs in stretches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzer.web.run_view import MOST_TEXT, WINDOW, Piece, highlighted, view
+from tests.runs import run, step, tool
+
+BLAME: dict[str, Any] = {
+    "step": 1,
+    "confidence": 0.7,
+    "evidence": [{"step": 1, "quote": "14,500"}],
+    "ranking": [{"step": 1, "agent": "clerk", "probability": 0.7}],
+}
+
+
+def pieces(text: str, *quotes: str) -> list[tuple[str, bool]]:
+    return [(piece.text, piece.is_evidence) for piece in highlighted(text, quotes)]
+
+
+def test_a_quote_is_found_in_the_text() -> None:
+    assert pieces("it is 14,500 now", "14,500") == [("it is ", False), ("14,500", True), (" now", False)]
+
+
+@pytest.mark.parametrize(
+    ("quotes", "expected"),
+    [
+        pytest.param(("bcd", "cde"), [("a", False), ("bcde", True), ("f", False)], id="overlapping"),
+        pytest.param(("bcd", "c"), [("a", False), ("bcd", True), ("ef", False)], id="one in the other"),
+        pytest.param(("ab", "cd"), [("abcd", True), ("ef", False)], id="touching"),
+        pytest.param(("x", "", "  "), [("abcdef", False)], id="none of it there"),
+    ],
+)
+def test_quotes_may_meet(quotes: tuple[str, ...], expected: list[tuple[str, bool]]) -> None:
+    assert pieces("abcdef", *quotes) == expected
+
+
+@given(st.text(max_size=60), st.lists(st.text(max_size=10), max_size=6))
+def test_highlighting_loses_no_letter(text: str, quotes: list[str]) -> None:
+    assert "".join(piece.text for piece in highlighted(text, quotes)) == text
+
+
+def test_the_decisive_step_is_open_with_its_evidence_marked() -> None:
+    shown = view(run(step("a", "go"), tool("clerk", "it is 14,500")), BLAME)
+    assert [one.is_open for one in shown.steps] == [False, True]
+    assert shown.steps[1].is_decisive
+    assert Piece(text="14,500", is_evidence=True) in shown.steps[1].texts[0].pieces
+
+
+def test_evidence_deep_in_a_long_text_is_shown_although_the_text_is_cut() -> None:
+    long = "x" * 50_000 + "14,500" + "y" * 50_000
+    shown = view(run(step("a"), tool("clerk", long)), BLAME).steps[1].texts[0]
+    assert any(piece.is_evidence for piece in shown.pieces)
+    assert sum(len(piece.text) for piece in shown.pieces) < 3 * MOST_TEXT
+    assert shown.left_out > 90_000
+
+
+def test_a_long_run_is_shown_in_stretches_beginning_with_the_decisive_steps() -> None:
+    long = run(*(step("a", str(number)) for number in range(1_000)))
+    shown = view(long, BLAME | {"step": 700, "evidence": [], "ranking": []})
+    assert len(shown.steps) == WINDOW
+    assert shown.window.first <= 700 < shown.window.end
+    assert (shown.window.before, shown.window.after) == (350, 750)
+    assert view(long, {}, 990).steps[-1].step.index == 999
+    assert view(long, {}, 10**8).window.first == 999
+
+
+def test_a_verdict_that_says_little_is_enough() -> None:
+    shown = view(run(step("a")), {})
+    assert [one.is_open for one in shown.steps] == [False]
+
+
+def test_what_no_eye_sees_is_not_shown() -> None:
+    shown = view(run(step("a", "pay\u200bpal \u202egnp.exe \x1b[31mred")), {})
+    assert shown.steps[0].texts[0].pieces[0].text == "paypal gnp.exe red"

@@ -1,0 +1,181 @@
+"""The pages with runs to show: real recordings, analysed, in real stores, behind the real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from prometheus_client.registry import CollectorRegistry
+
+from analyzer.analyst import RunAnalyst
+from analyzer.attribution import Attributor
+from analyzer.kept_run import pack
+from analyzer.label_store import FILE, LabelStore, PackedRun
+from analyzer.labelling import RUNS, Given, give
+from analyzer.labels import Label, Said
+from analyzer.recordings import read_recording
+from analyzer.recurrence.fingerprint import Fingerprint
+from analyzer.recurrence.issue import Issue, IssueState, mute, resolve
+from analyzer.verdict import to_json
+from analyzer.web.app import WebParts, WebServer
+from analyzer.web.archive import RunArchive
+from analyzer.web.jobs import Jobs
+from analyzer.web.labels import Labels
+from analyzer.web.links import TraceLinks
+from analyzer.web.pages import Pages
+from analyzer.web.settings_shown import shown_settings
+from analyzer.web.sources import ShownIssue
+from collector_processor.otlp import NO_TENANT, Signal, Tenant
+from collector_processor.rebuild import rebuild
+from collector_processor.runstore import Commit, RunStore, StoredVerdict
+from collector_processor.settings import Address, load_settings
+from semconv.model import Attribution, Blame, Status, Trajectory
+from tests.shown import fixtures
+
+NOW_NS: Final = 1_790_000_000 * 10**9
+_APART_NS: Final = 97 * 10**9
+LINKS: Final = TraceLinks(jaeger="http://jaeger.example:16686", grafana="http://grafana.example:3000")
+ANALYST: Final = RunAnalyst(attributor=Attributor())
+
+
+@dataclass(slots=True, kw_only=True)
+class IssueShelf:
+    """Recurring failures in memory."""
+
+    kept: dict[str, ShownIssue] = field(default_factory=dict)
+
+    def add(self, mark: Fingerprint, state: IssueState, trend: tuple[int, ...], runs: tuple[str, ...]) -> str:
+        issue = Issue(
+            fingerprint=mark, state=state, since_ns=NOW_NS, first_ns=NOW_NS - 10**15, last_ns=NOW_NS,
+            count=sum(trend), runs=runs,
+        )  # fmt: skip
+        self.kept[mark.id] = ShownIssue(tenant=NO_TENANT, issue=issue, trend=trend)
+        return mark.id
+
+    async def issues(self, _tenant: Tenant, limit: int) -> Sequence[ShownIssue]:
+        return list(self.kept.values())[:limit]
+
+    async def resolve(self, _tenant: Tenant, issue_id: str) -> bool:
+        return self._change(issue_id, lambda issue: resolve(issue, NOW_NS))
+
+    async def mute(self, _tenant: Tenant, issue_id: str, until_ns: int) -> bool:
+        return self._change(issue_id, lambda issue: mute(issue, until_ns))
+
+    def _change(self, issue_id: str, change: Any) -> bool:
+        shown = self.kept.get(issue_id)
+        if shown is not None:
+            self.kept[issue_id] = replace(shown, issue=change(shown.issue))
+        return shown is not None
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """A data directory with runs, and who reads and writes it."""
+
+    folder: Path
+    verdicts: RunStore
+    labels: LabelStore
+    shown: int = 0
+    issues: IssueShelf = field(default_factory=IssueShelf)
+
+    async def add(self, trajectory: Trajectory, service: str, attribution: Attribution | None = None) -> str:
+        """Analyse a run and store what came out; the later, the newer."""
+        told = attribution or (await ANALYST.analyse(trajectory)).attribution
+        self.shown += 1
+        self.verdicts.commit(
+            Commit(analysed=(), verdicts=(verdict_of(trajectory, told, service, self.shown),))
+        )
+        packed = pack(trajectory, lambda text: text)
+        assert packed is not None
+        failed = told.status is not Status.NO_FAILURE
+        run = PackedRun(tenant=NO_TENANT, run_id=trajectory.run_id, is_failure=failed, packed=packed)
+        self.labels.keep(run, self.shown)
+        return trajectory.run_id
+
+    def parts(self, **fields: Any) -> WebParts:
+        """Return the web server's parts, over these stores."""
+        pages = Pages(
+            runs=RunArchive(self.folder),
+            clean=lambda trajectory: trajectory,
+            jobs=Jobs(ANALYST),
+            issues=self.issues,
+            links=LINKS,
+            settings=shown_settings(load_settings({})),
+            now_ns=lambda: NOW_NS + self.shown * _APART_NS,
+        )
+        parts = WebParts(
+            is_ready=lambda: True,
+            recent=self._recent,
+            find=self._find,
+            metrics=CollectorRegistry(),
+            labels=Labels(give=self._give, of=self._labels_of),
+            pages=pages,
+        )
+        return replace(parts, **fields)
+
+    async def _recent(self, limit: int) -> Sequence[StoredVerdict]:
+        return self.verdicts.recent(limit)
+
+    async def _find(self, run_id: str) -> Sequence[StoredVerdict]:
+        return self.verdicts.find(run_id)
+
+    async def _give(self, verdict: StoredVerdict, said: Said) -> Given:
+        return give(self.labels, verdict, said, NOW_NS)
+
+    async def _labels_of(self, tenant: Tenant, run_id: str) -> Sequence[Label]:
+        return self.labels.labels(tenant, run_id)
+
+
+def open_stage(folder: Path) -> Stage:
+    """Make a data directory without runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return Stage(folder=folder, verdicts=RunStore(folder / RUNS), labels=LabelStore(folder / FILE))
+
+
+def verdict_of(trajectory: Trajectory, told: Attribution, service: str, number: int) -> StoredVerdict:
+    """Return a stored verdict as the service writes it."""
+    document = to_json(told, trajectory)
+    blame = told.verdict if isinstance(told.verdict, Blame) else None
+    return StoredVerdict(
+        tenant=NO_TENANT,
+        run_id=trajectory.run_id,
+        version=1,
+        failure_id=f"f{number}",
+        status=told.status.value,
+        agent=blame.agent if blame else None,
+        step=blame.step if blame else None,
+        span_id=document["span_id"],
+        trace_id=document["trace_id"],
+        service=service,
+        is_provisional=False,
+        decided_ns=NOW_NS + number * _APART_NS,
+        document=json.dumps(document, ensure_ascii=False),
+    )
+
+
+async def with_recordings(stage: Stage, most: int = 60) -> None:
+    """Add the frameworks' recorded runs."""
+    for path in list(fixtures())[:most]:
+        recording = read_recording(path.read_bytes())
+        runs = rebuild(recording.bodies(Signal.TRACES), recording.bodies(Signal.LOGS))
+        for run in runs:
+            if run.trajectory.steps:
+                await stage.add(run.trajectory, path.name.partition(".")[0].partition("-")[0])
+
+
+@asynccontextmanager
+async def serving(parts: WebParts) -> AsyncIterator[str]:
+    """Serve the pages; gives their address."""
+    server = WebServer(parts, Address(host="127.0.0.1", port=0))
+    port = await server.start()
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        assert parts.pages is not None
+        await server.stop()
+        assert isinstance(parts.pages.runs, RunArchive)
+        parts.pages.runs.close()
