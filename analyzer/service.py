@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from analyzer.analyst import RunAnalyst
 from analyzer.composition import (
     budget_of,
     carrier_policy,
@@ -31,7 +32,12 @@ from analyzer.labels import Label, Said
 from analyzer.metrics import ServiceMetrics
 from analyzer.tallies import VerdictTallies
 from analyzer.web.app import WebParts, WebServer
+from analyzer.web.archive import RunArchive
+from analyzer.web.jobs import Jobs
 from analyzer.web.labels import Labels
+from analyzer.web.links import TraceLinks
+from analyzer.web.pages import Pages
+from analyzer.web.settings_shown import shown_settings
 from collector_processor.analyst import Analyst
 from collector_processor.delivery import OutboxDelivery
 from collector_processor.examine import Examiner
@@ -156,6 +162,7 @@ class _Service:
             allowed_hosts=settings.allowed_host_names,
             tls=tls_files(settings),
             most_connections=settings.max_connections,
+            pages=self._open_pages(),
         )
 
         async def undelivered() -> int:
@@ -203,6 +210,25 @@ class _Service:
         labels = open_labels(self._settings.data_dir)
         self._stack.callback(labels.close)
         return labels
+
+    def _open_pages(self) -> Pages:
+        settings, archive = self._settings, RunArchive(self._settings.data_dir)
+        self._stack.callback(archive.close)
+        jobs = Jobs(self._analyst) if isinstance(self._analyst, RunAnalyst) else None
+        if jobs is not None:
+            self._stack.push_async_callback(jobs.close)
+        return Pages(
+            runs=archive,
+            clean=self._cleaner,
+            jobs=jobs,
+            links=TraceLinks(
+                jaeger=settings.jaeger_url,
+                grafana=settings.grafana_url,
+                tempo_uid=settings.grafana_tempo_uid,
+            ),
+            settings=shown_settings(settings),
+            now_ns=time.time_ns,
+        )
 
     def _open_exporters(self) -> Mapping[Signal, Exporter]:
         if self._given_exporters is not None:

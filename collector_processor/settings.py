@@ -171,6 +171,13 @@ class Settings(BaseModel):
     redact_patterns: tuple[str, ...] = Field(
         (), description="further patterns to take out, RE2 syntax, one a line (in the file: a list)"
     )
+    jaeger_url: str | None = Field(
+        None, description="address of Jaeger's page, for the links from runs to their traces"
+    )
+    grafana_url: str | None = Field(
+        None, description="address of Grafana, for the links from runs to their traces in Tempo"
+    )
+    grafana_tempo_uid: str = Field("tempo", description="Grafana's uid of the Tempo data source")
     endpoints: Mapping[Signal, Destination] = Field(default_factory=dict, exclude=True, repr=False)
 
     @field_validator("token", "model")
@@ -183,6 +190,11 @@ class Settings(BaseModel):
     def _is_address(cls, value: str) -> str:
         address(value)
         return value
+
+    @field_validator("jaeger_url", "grafana_url")
+    @classmethod
+    def _is_url(cls, value: str | None) -> str | None:
+        return checked_url(value) if value else None
 
     @field_validator("redact")
     @classmethod
