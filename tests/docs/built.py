@@ -1,0 +1,73 @@
+"""``python -m tests.docs.built dist/site``: what the built site would ask of others, or not find in itself.
+
+Zensical checks the links between pages. This looks at what it made: nothing may be fetched
+from another host, and every local address must be there. Exit code 1 and one line each where not.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+_LOADS: Final = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+_ONLY_NAMES: Final = frozenset({"canonical", "alternate", "next", "prev"})
+"""Kinds of ``<link>`` that a browser does not fetch."""
+
+
+class _Loaded(HTMLParser):
+    """Collects what a page makes a browser fetch, and what its links point to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.linked: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if tag == "a" and given.get("href"):
+            self.linked.append(given["href"])
+        address = given.get(_LOADS.get(tag, ""), "")
+        if address and given.get("rel") not in _ONLY_NAMES:
+            self.fetched.append(address)
+
+
+def faults(site: Path) -> Iterator[str]:
+    """Yield what is wrong with a built site, one sentence each."""
+    pages = sorted(site.rglob("*.html"))
+    if not pages:
+        yield f"{site} has no pages"
+    for page in pages:
+        parser = _Loaded()
+        parser.feed(page.read_text(encoding="utf-8"))
+        name = page.relative_to(site)
+        yield from (f"{name} fetches {address}" for address in parser.fetched if _is_foreign(address))
+        local = (address for address in (*parser.fetched, *parser.linked) if not _is_foreign(address))
+        if page.name != "404.html":  # served for any address, so its own are absolute
+            yield from (f"{name} misses {each}" for each in local if not _is_there(page, each))
+
+
+def _is_foreign(address: str) -> bool:
+    return bool(urlsplit(address).netloc)
+
+
+def _is_there(page: Path, address: str) -> bool:
+    place = urlsplit(address)
+    if place.scheme or not place.path:  # mail addresses, data, and headings of the page itself
+        return True
+    target = page.parent / unquote(place.path)
+    return target.is_file() or (target / "index.html").is_file()
+
+
+def main() -> int:
+    """Look at the folder named on the command line."""
+    found = list(faults(Path(sys.argv[1])))
+    print("\n".join(found) or "the site fetches nothing from elsewhere and misses nothing")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

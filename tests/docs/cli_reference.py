@@ -1,0 +1,70 @@
+# ruff: noqa: E501 - the lines of a generated page are as long as they are
+"""``python -m tests.docs.cli_reference``: writes docs/reference/cli.md from the commands themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from analyzer.cli import COMMANDS, _app
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+_HEAD: Final = """# Command line
+
+Made from the commands by `python -m tests.docs.cli_reference`; do not edit. `blamespan COMMAND --help` says the same.
+
+Exit codes: 0 success, 1 the thing asked failed, 2 wrong usage or setting, 130 interrupted. Errors are one line on
+standard error. Options go before the environment, the environment before `blamespan.toml`
+([settings](../settings.md)).
+
+| command | what it does |
+|---|---|
+"""
+_MARKUP: Final = re.compile(r"\[(/?)bold\]")
+_WRAPPED: Final = re.compile(r"(?<!\n)\n(?!\n)")
+_TYPE: Final = re.compile(r" <(?:list\[Path\]|str)>")
+
+
+def page() -> str:
+    """Return the page."""
+    commands = {name: command(name) for name in COMMANDS}
+    rows = [f"| [`{name}`](#{name}) | {_title(found.help)} |\n" for name, found in commands.items()]
+    return "".join([_HEAD, *rows, *(_section(name, found) for name, found in commands.items())])
+
+
+def command(name: str) -> Any:
+    """Return a command with its parameters, as typer built it."""
+    group: Any = typer.main.get_command(_app([name]))
+    return group.commands[name]
+
+
+def _title(text: str) -> str:
+    return text.partition("\n\n")[0].replace("\n", " ")
+
+
+def _section(name: str, found: Any) -> str:
+    context: Any = typer.Context(found, info_name=f"blamespan {name}")
+    usage = " ".join(found.get_usage(context).removeprefix("Usage: ").split())
+    about = _MARKUP.sub("`", _WRAPPED.sub(" ", found.help))
+    rows = "".join(_rows(found, context))
+    table = f"\n| argument or option | meaning |\n|---|---|\n{rows}" if rows else ""
+    return f"\n## {name}\n\n```text\n{usage}\n```\n\n{about}\n{table}"
+
+
+def _rows(found: Any, context: Any) -> Iterator[str]:
+    for parameter in found.params:
+        record = parameter.get_help_record(context)
+        if record is not None:
+            written, meaning = (
+                " ".join(part.split()).replace("|", "\\|") for part in (_TYPE.sub("", record[0]), record[1])
+            )
+            yield f"| `{written}` | {meaning} |\n"
+
+
+if __name__ == "__main__":
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,169 @@
+# ruff: noqa: E501 - the lines of a generated page are as long as they are
+"""``python -m tests.docs.framework_pages``: writes docs/frameworks from the runs of real frameworks.
+
+Code and versions are those of the run scripts in ``tests/frameworks``, what is seen is declared beside the
+dialects, and the advice is what ``blamespan lint`` says of the recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from collector_processor.lint import Finding, lint
+from semconv.dialects import DIALECTS
+from semconv.dialects.support import ASPECTS, Level, Support
+from tests.docs.framework_code import function_of_kit, instrumenting_lines
+from tests.docs.frameworks import PAGES, FrameworkPage
+from tests.frameworks.catalogue import FOLDER as SUITE
+from tests.frameworks.catalogue import RunScript, catalogue
+from tests.shown import shown
+
+FOLDER: Final = Path(__file__).parents[2] / "docs" / "frameworks"
+_MADE: Final = "Made by `python -m tests.docs.framework_pages`; do not edit.\n"
+_MARKS: Final = {Level.YES: "●", Level.PARTLY: "◐", Level.NO: "○"}
+_OF_THE_SUITE: Final = frozenset(
+    {
+        "CREWAI_DISABLE_TELEMETRY",
+        "CREWAI_TRACING_ENABLED",
+        "LANGFUSE_PUBLIC_KEY",
+        "LANGFUSE_SECRET_KEY",
+        "LANGSMITH_API_KEY",
+        "LITELLM_LOCAL_MODEL_COST_MAP",
+        "MLFLOW_DISABLE_TELEMETRY",
+    }
+)
+"""Variables that only keep a run from reaching for the network, or stand for your own keys."""
+
+
+def pages() -> dict[str, str]:
+    """Return every page by its file's name, the index first."""
+    runs = catalogue()
+    return {"index.md": _index(runs), **{page.file_name: "".join(_page(page, runs)) for page in PAGES}}
+
+
+def _index(runs: dict[str, RunScript]) -> str:
+    rows = [
+        f"| [{page.title}]({page.file_name}) | {_instrumentations(_runs_of(page, runs))} |\n"
+        for page in PAGES
+    ]
+    return (
+        f"# Frameworks\n\n{_MADE}\n"
+        "Each page has the lines that instrument the framework, taken from scripts that are really run and"
+        " recorded, what blamespan sees of it, and what to switch on. What is not here may be read all the"
+        " same: [what each framework tells](../support.md) lists all that is known, and"
+        " [instrument your own agents](../instrument.md) is the way for plain Python.\n\n"
+        "| framework | instrumented in our suite by |\n|---|---|\n" + "".join(rows)
+    )
+
+
+def _instrumentations(runs: list[RunScript]) -> str:
+    return "; ".join(map(_instrumentation, runs)) or "not played yet"
+
+
+def _instrumentation(run: RunScript) -> str:
+    return run.instrumentation.replace("its own", "its own instrumentation", 1)
+
+
+def _runs_of(page: FrameworkPage, runs: dict[str, RunScript]) -> list[RunScript]:
+    mine = [run for run in runs.values() if run.framework == page.framework]
+    order = {name: place for place, name in enumerate(page.first)}
+    return sorted(mine, key=lambda run: (order.get(run.name, len(order)), run.name))
+
+
+def _page(page: FrameworkPage, runs: dict[str, RunScript]) -> Iterator[str]:
+    yield f"# {page.title}\n\n{_MADE}\n{page.advice}\n\n"
+    mine = _runs_of(page, runs)
+    if mine:
+        yield (
+            "Give the program `OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318`, blamespan's OTLP over HTTP."
+            " `traces()` below is OpenTelemetry's usual"
+            " [set-up of an exporter](../instrument.md#send-spans-to-blamespan); `answer()`, or what comes from a"
+            " module named `…_story`, stands for your program.\n"
+        )
+    yield f"{page.unplayed}\n" if page.unplayed else ""
+    for run in mine:
+        yield from _instrumented(page, run)
+    yield from _seen(page)
+
+
+def _instrumented(page: FrameworkPage, run: RunScript) -> Iterator[str]:
+    yield f"\n## With {_instrumentation(run)}\n\n```sh\n{_install(run)}\n"
+    yield from (f"export {name}={value}\n" for name, value in run.env.items() if name not in _OF_THE_SUITE)
+    code = instrumenting_lines(run.script)
+    yield f"```\n\n```python\n{code}```\n"
+    for module, function in page.from_kit:
+        if f"from {module} import" in code:
+            yield f"\nwhere\n\n```python\n{function_of_kit(module, function)}```\n"
+    yield from _measured(run)
+
+
+def _install(run: RunScript) -> str:
+    wanted = (SUITE / "requirements" / f"{run.requirements or run.name}.in").read_text().split()
+    pins = dict(_pins(run))
+    return "pip install " + " ".join(f"'{name}=={pins[_bare(name)]}'" for name in map(_without_bound, wanted))
+
+
+def _without_bound(requirement: str) -> str:
+    for sign in ("==", ">=", "<"):
+        requirement = requirement.partition(sign)[0]
+    return requirement
+
+
+def _bare(name: str) -> str:
+    return name.partition("[")[0]
+
+
+def _pins(run: RunScript) -> Iterator[tuple[str, str]]:
+    for line in run.requirements_file.read_text().splitlines():
+        name, sign, version = line.partition("==")
+        if sign and not line.startswith(("#", " ")):
+            yield _bare(name.strip()), version.split()[0]
+
+
+def _measured(run: RunScript) -> Iterator[str]:
+    there = [variant for variant in run.variants if run.fixture(variant).exists()]
+    yield f"\nRecorded as {', '.join(there)}: see [recorded runs](../support.md#recorded-runs).\n"
+    for what, why in {**run.hidden, **run.unnamed, **run.lacks, **run.unread}.items():
+        yield f"\n- `{what}`: {' '.join(why.split())}"
+    yield "\n" if any((run.hidden, run.unnamed, run.lacks, run.unread)) else ""
+    findings = _findings(run)
+    if not findings:
+        yield "\n`blamespan lint` finds nothing lacking.\n"
+        return
+    yield "\n`blamespan lint` says of it:\n\n"
+    yield from (_advised(finding) for finding in findings)
+
+
+def _findings(run: RunScript) -> tuple[Finding, ...]:
+    fixture = run.fixture("normal")
+    return lint(shown(fixture)[0].run) if fixture.exists() else ()
+
+
+def _advised(finding: Finding) -> str:
+    mend = "; ".join(f"`{line.strip()}`" for line in finding.mend)
+    return f"- **{finding.rule}** ({finding.severity}): {finding.what}" + (
+        f". Mend: {mend}\n" if mend else "\n"
+    )
+
+
+def _seen(page: FrameworkPage) -> Iterator[str]:
+    supports = [each for dialect in DIALECTS for each in dialect.support if each.framework in page.supports]
+    yield "\n## What blamespan sees\n\n● all of it · ◐ some of it, or only with a setting · ○ nothing\n\n"
+    yield f"| written by | {' | '.join(ASPECTS)} |\n|---|{'---|' * len(ASPECTS)}\n"
+    for support in supports:
+        yield f"| {support.instrumentation} | {' | '.join(_MARKS[gift.level] for _, gift in support.gifts())} |\n"
+    yield "".join(_notes(support) for support in supports)
+
+
+def _notes(support: Support) -> str:
+    told = "".join(f"- *{name}*: {gift.note}\n" for name, gift in support.gifts() if gift.note)
+    more = ", ".join(f"`{switch}`" for switch in support.switches)
+    return f"\n### {support.instrumentation}\n\n{told}" + (f"\nTells more with {more}.\n" if more else "")
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,128 @@
+"""What the pages tell people to type works: the blocks with a prompt are run, the others' options exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from analyzer.cli import COMMANDS
+from analyzer.metric_table import METRICS, Kind
+from collector_processor.settings import Settings
+from tests.docs.blocks import DOCS, ROOT, blocks, pages, session
+from tests.docs.cli_reference import command
+from tests.e2e.line import environment
+
+BIN: Final = Path(sys.executable).parent
+SESSIONS: Final = [DOCS / name for name in ("quickstart.md", "cookbook.md", "operations.md")]
+"""The console blocks of other pages are run by tests of their own, or measure for hours."""
+LONGEST_S: Final = 120
+SHELL: Final = frozenset({"sh", "console"})
+SETTING: Final = re.compile(r"\bBLAMESPAN_[A-Z][A-Z_]*[A-Z]\b")
+METRIC: Final = re.compile(r"\bblamespan_[a-z_]+[a-z]\b")
+NOT_OURS: Final = frozenset({"BLAMESPAN_ENDPOINT", "BLAMESPAN_HEADLESS_SERVICE"})
+"""Variables of the Collector's configurations."""
+
+
+@pytest.mark.skipif(not (BIN / "blamespan").exists(), reason="the command is not installed")
+@pytest.mark.parametrize("page", SESSIONS, ids=lambda page: page.stem)
+def test_a_pages_session_runs_from_top_to_bottom(page: Path, tmp_path: Path) -> None:
+    ended = run(session(page), tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environ = environment(data_dir=str(folder / "data"), PATH=f"{BIN}{os.pathsep}{os.environ['PATH']}")
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder, env=environ, capture_output=True, text=True, timeout=LONGEST_S, check=False,
+    )  # fmt: skip
+
+
+def test_the_cookbook_finds_who_breaks_most_and_fails_the_build(tmp_path: Path) -> None:
+    said = run(session(DOCS / "cookbook.md"), tmp_path).stdout
+    assert "counter 2 of 2" in said
+    assert "broken by counter at step 1" in said
+    assert "the build fails here" in said
+
+
+def test_the_quick_start_blames_whom_it_says(tmp_path: Path) -> None:
+    assert "stockist, at step 0" in run(session(DOCS / "quickstart.md"), tmp_path).stdout
+
+
+def test_sessions_are_there_to_be_run() -> None:
+    assert [page.stem for page in SESSIONS if "blamespan " not in session(page)] == []
+
+
+def calls(page: Path) -> Iterator[list[str]]:
+    """Yield the words of each blamespan command in a page's shell blocks."""
+    for block in blocks(page):
+        if block.language in SHELL:
+            for line in block.text.replace("\\\n", " ").splitlines():
+                yield from _call(line)
+
+
+def _call(line: str) -> Iterator[list[str]]:
+    found = re.search(rf"(?:^|[ =])blamespan ((?:{'|'.join(COMMANDS)})\b.*)", line)
+    if found:
+        words = shlex.split(found[1].partition(" #")[0].partition(" > ")[0], comments=True)
+        yield words[: words.index("||")] if "||" in words else words
+
+
+@pytest.mark.parametrize("page", [*pages(), ROOT / "README.md"], ids=lambda page: page.stem)
+def test_commands_and_options_in_shell_blocks_exist(page: Path) -> None:
+    unknown = []
+    for words in calls(page):
+        known = options(command(words[0]))
+        unknown += [
+            word for word in words[1:] if word.startswith("--") and word.partition("=")[0] not in known
+        ]
+    assert unknown == []
+
+
+def options(found: Any) -> set[str]:
+    return {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)}
+
+
+def test_the_pages_have_commands_to_check() -> None:
+    assert sum(len(list(calls(page))) for page in pages()) > 15
+
+
+@pytest.mark.parametrize("page", [*pages(), ROOT / "README.md"], ids=lambda page: page.stem)
+def test_settings_that_are_named_exist(page: Path) -> None:
+    known = {f"BLAMESPAN_{name.upper()}" for name in Settings.model_fields} | NOT_OURS
+    named = set(SETTING.findall(page.read_text(encoding="utf-8")))
+    assert {name for name in named - known if not _is_beginning(name, known)} == set()
+
+
+def _is_beginning(name: str, known: set[str]) -> bool:
+    """Say whether it stands for several: ``BLAMESPAN_TLS_…``."""
+    return any(each.startswith(f"{name}_") for each in known)
+
+
+@pytest.mark.parametrize("name", ["operations.md", "cookbook.md"])
+def test_metrics_that_are_named_exist(name: str) -> None:
+    known = {f"{one.name}_total" if one.kind is Kind.COUNTER else one.name for one in METRICS}
+    assert set(METRIC.findall((DOCS / name).read_text(encoding="utf-8"))) - known == set()
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["exporter", "plain"])
+def test_the_code_on_instrumenting_runs(place: int, tmp_path: Path) -> None:
+    code = [block.text for block in blocks(DOCS / "instrument.md") if block.language == "python"][place]
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment(HOME=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -1,0 +1,52 @@
+"""The pages that are made from the code are what the code says now."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+import yaml
+
+from tests.docs import cli_reference, framework_pages
+from tests.docs.blocks import DOCS, ROOT
+from tests.docs.framework_code import function_of_kit, instrumenting_lines
+from tests.docs.frameworks import PAGES
+from tests.frameworks.catalogue import RunScript, catalogue
+
+NO_FRAMEWORK = "none"
+
+
+def test_the_command_line_is_documented_as_it_is() -> None:
+    assert cli_reference.PAGE.read_text(encoding="utf-8") == cli_reference.page(), (
+        "run: python -m tests.docs.cli_reference"
+    )
+
+
+def test_the_pages_on_frameworks_are_those_of_the_runs() -> None:
+    written = {path.name: path.read_text(encoding="utf-8") for path in framework_pages.FOLDER.iterdir()}
+    assert written == framework_pages.pages(), "run: python -m tests.docs.framework_pages"
+
+
+def test_every_framework_that_is_played_has_a_page() -> None:
+    played = {run.framework for run in catalogue().values()} - {NO_FRAMEWORK}
+    assert played - {page.framework for page in PAGES} == set(), "add it to tests/docs/frameworks.py"
+
+
+def test_every_page_on_a_framework_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = {name for section in yaml.safe_load(navigation)["nav"] for name in next(iter(section.values()))}
+    assert {f"frameworks/{name}" for name in framework_pages.pages()} <= listed
+    assert [name for name in listed if not (DOCS / name).is_file()] == []
+
+
+@pytest.mark.parametrize("run", catalogue().values(), ids=lambda run: run.name)
+def test_the_lines_that_are_shown_are_lines_of_the_script(run: RunScript) -> None:
+    shown = instrumenting_lines(run.script)
+    ast.parse(shown)
+    lines = run.script.read_text().splitlines()
+    assert [line for line in shown.splitlines() if line and line not in lines] == []
+
+
+def test_a_function_that_the_kit_has_not_is_an_error() -> None:
+    with pytest.raises(LookupError, match="has no function nobody"):
+        function_of_kit("ag2_1_story", "nobody")

@@ -1,0 +1,44 @@
+"""Nothing that a page or the README points to is missing. Addresses elsewhere are not asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests.docs.blocks import DOCS, ROOT, anchors, pages, targets
+
+OUTSIDE: Final = [ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md")]
+
+
+def missing(page: Path) -> list[str]:
+    """Return the targets within the repository that are not there."""
+    return [target for target in targets(page) if not urlsplit(target).scheme and not is_there(page, target)]
+
+
+def is_there(page: Path, target: str) -> bool:
+    place = urlsplit(target)
+    file = (page.parent / unquote(place.path)).resolve() if place.path else page
+    if not file.exists():
+        return False
+    return not place.fragment or file.suffix != ".md" or place.fragment in anchors(file)
+
+
+@pytest.mark.parametrize("page", [*OUTSIDE, *pages()], ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_pictures_are_there(page: Path) -> None:
+    assert missing(page) == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_points_to_nothing_that_the_site_does_not_have(page: Path) -> None:
+    local = [urlsplit(target).path for target in targets(page) if not urlsplit(target).scheme]
+    outside = [path for path in local if not (page.parent / path).resolve().is_relative_to(DOCS)]
+    assert outside == []
+
+
+def test_a_missing_file_a_missing_heading_and_a_missing_picture_are_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One, two\n\n[a](no.md) [b](#three) [c](#one-two) ![d](no.svg) [e](page.md#one-two)\n")
+    assert missing(page) == ["no.md", "#three", "no.svg"]
