@@ -1,8 +1,8 @@
 """Run a method over labelled runs and score it: the engine of ``blamespan bench``.
 
 A method that learns is only ever tested on runs it has not seen: either it is
-trained on another data set, from which the tested conversations are taken out,
-or by cross-validation. The same holds for the threshold below which a method
+trained on another data set, from which the tested conversations and their tasks
+are taken out, or by cross-validation. The same holds for the threshold below which a method
 abstains to reach a wanted precision.
 """
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeAlias
 
 from analyzer.attribution import Attributor
-from analyzer.conversation import Conversation
-from analyzer.folds import Kin, history_key, split, split_kin
+from analyzer.conversation import Conversation, Label
+from analyzer.folds import Kin, families, history_key, kin_of, split, split_kin
 from analyzer.reliability import least_confidence
 from analyzer.scoring import Score, confident, score, withheld
 from analyzer.tabulation import Subject, tabulate
@@ -24,6 +24,8 @@ from semconv.model import Attribution, Trajectory
 Attribute: TypeAlias = Callable[[Trajectory], Awaitable[Attribution]]
 Progress: TypeAlias = Callable[[Score], None]
 THRESHOLD_FOLDS: Final = 10
+_FOLDS: Final = 5
+"""A task of more runs than one of so many folds holds is every run's, and makes no kin."""
 
 
 class Learner(Protocol):
@@ -61,7 +63,7 @@ class Benchmark:
     scores: tuple[Score, ...]
     """In the order of the runs."""
     left_out: int = 0
-    """Runs whose label lacks an agent or a step."""
+    """Runs whose label lacks an agent, or a step that the run has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +109,8 @@ async def examine(
 
 
 def labelled(runs: Sequence[Conversation]) -> list[Conversation]:
-    """Return the runs whose label names both an agent and a step."""
-    return [r for r in runs if r.label is not None and r.label.agent is not None and r.label.step is not None]
+    """Return the runs whose label names both an agent and a step of theirs: no other can be right."""
+    return [run for run in runs if run.label is not None and _names_a_step(run.label, run.trajectory)]
 
 
 def out_of_fold(
@@ -127,9 +129,12 @@ def out_of_fold(
 def trained_on(
     training: Sequence[Conversation], runs: Sequence[Conversation], learner: Learner, base: Attributor
 ) -> tuple[Job, ...]:
-    """Return a job a run, all with what was learned from ``training`` less the runs themselves."""
-    seen = {history_key(run.trajectory) for run in runs}
-    rest = [run for run in labelled(training) if history_key(run.trajectory) not in seen]
+    """Return a job a run, all with what was learned from ``training`` less the runs and their kin."""
+    others = labelled(training)
+    kin = [kin_of(run) for run in (*runs, *others)]
+    family = families(kin, most=max(1, len(kin) // _FOLDS))
+    tested = set(family[: len(runs)])
+    rest = [run for run, its in zip(others, family[len(runs) :], strict=True) if its not in tested]
     attribute = learner.learn(rest, base)
     return tuple(Job(run=run, attribute=attribute) for run in runs)
 
@@ -155,6 +160,10 @@ def select(scores: Sequence[Score], precision: float, folds: int = THRESHOLD_FOL
             if sure is not None and (threshold is None or sure < threshold):
                 kept[index] = withheld(scores[index])
     return Selected(scores=tuple(kept), thresholds=tuple(thresholds))
+
+
+def _names_a_step(label: Label, trajectory: Trajectory) -> bool:
+    return label.agent is not None and label.step is not None and 0 <= label.step < len(trajectory.steps)
 
 
 def _systems(runs: Sequence[Conversation], learner: Learner) -> list[list[int]]:

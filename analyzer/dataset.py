@@ -18,6 +18,8 @@ from analyzer.errors import UnreadableInput
 from semconv.json_text import read_json
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+"""With which some editors and spreadsheets begin UTF-8."""
 
 
 def read_dataset(path: Path) -> tuple[Conversation, ...]:
@@ -37,6 +39,7 @@ def _read_file(path: Path, subset: str) -> Iterator[Conversation]:
     try:
         raw = path.read_bytes()
         raw = gzip.decompress(raw) if raw.startswith(_GZIP_MAGIC) else raw
+        raw = raw.removeprefix(_BYTE_ORDER_MARK)
     except (OSError, EOFError, zlib.error) as error:
         raise UnreadableInput(f"{path}: cannot be read as JSON, plain or gzip: {error}") from error
     for place, document in _documents(path, raw):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -32,6 +31,7 @@ from analyzer.learners import LEARNERS
 from analyzer.plot import to_svg
 from analyzer.reply_cache import open_cache
 from collector_processor.settings import load_settings
+from semconv.json_text import read_json
 
 _CACHE: Final = "replies"
 """Folder in the data directory."""
@@ -120,6 +120,7 @@ def bench(
     base = Contender(method=method, model=model, with_reference=with_reference)
     contenders = _contenders(base, compare)
     _check_usage(contenders, train, cv, plot)
+    _check_files([*datasets, *(train or []), *(second or [])], plot)
     drawn: list[Mapping[str, Any]] = []
     with ExitStack() as stack:
         asks = any(settings_of(contender).model for contender in contenders) and not no_cache
@@ -131,7 +132,7 @@ def bench(
             precision=precision,
             concurrency=concurrency,
             cache=kept,
-            second=second_labels([run for path in second or [] for run in _read(path)]),
+            second=second_labels(labelled([r for path in second for r in _read(path)])) if second else None,
             excluded=_ids(exclude),
         )
         for path in datasets:
@@ -161,18 +162,32 @@ def _check_usage(
         raise WrongUsage(f"--plot {plot}: expected a file name that ends in .svg")
 
 
+def _check_files(read: Sequence[Path], plot: Path | None) -> None:
+    """Say before the work what would end it afterwards."""
+    for path in read:
+        if not path.exists():
+            raise WrongUsage(f"{path}: no such file or folder")
+    if plot is not None and not plot.parent.is_dir():
+        raise WrongUsage(f"--plot {plot}: no such folder")
+
+
 def _bench_one(
     path: Path, contenders: Sequence[Contender], plan: Plan, output: OutputFormat
 ) -> list[Mapping[str, Any]]:
     runs = _read(path)
     if not labelled(runs):
         raise CommandFailed(
-            f"{path}: none of its {len(runs)} runs has a label with an agent and a step: expected"
+            f"{path}: none of its {len(runs)} runs has a label with an agent and a step of its own: expected"
             ' {"label": {"agent", "step"}} or {"mistake_agent", "mistake_step"} in each'
         )
     results = [measure(path, runs, contender, plan) for contender in contenders]
     if results[0].left_out:
-        complain(f"{path}: {results[0].left_out} runs left out: their label has no agent or no step")
+        complain(
+            f"{path}: {results[0].left_out} runs left out: their label has no agent, or no step of theirs"
+        )
+    told = results[0].lines[-1].get("second_labels")
+    if told is not None and not told["n"]:
+        complain(f"{path}: none of its runs has a second label")
     for result in results:
         _show(result, output)
         for reason in tables.error_summary(result.scores):
@@ -215,8 +230,6 @@ def _data_dir() -> Path:
 
 
 def _read(path: Path) -> tuple[Conversation, ...]:
-    if not path.exists():
-        raise WrongUsage(f"{path}: no such file or folder")
     runs = read_dataset(path)
     if not runs:
         raise CommandFailed(f"{path}: holds no runs")
@@ -227,7 +240,7 @@ def _ids(path: Path | None) -> frozenset[str]:
     if path is None:
         return frozenset()
     try:
-        ids = json.loads(path.read_text(encoding="utf-8"))
+        ids = read_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise WrongUsage(f"--exclude {path}: expected a JSON list of run ids: {error}") from error
     if not isinstance(ids, list):

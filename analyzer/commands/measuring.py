@@ -33,7 +33,8 @@ class Plan:
     precision: float | None
     concurrency: int
     cache: ReplyCache | None
-    second: Mapping[str, Label]
+    second: Mapping[str, Label] | None
+    """Other annotators' labels by conversation; ``None`` where none were asked for."""
     excluded: frozenset[str]
 
 
@@ -95,7 +96,7 @@ def _lines(
             "precision_ci": share_interval(answered),
             "thresholds": list(chosen.thresholds),
         }
-    if plan.second:
+    if plan.second is not None:
         extras["second_labels"] = multi_reference(scores, plan.second)
     if plan.excluded:
         rest = [s for s in scores if s.run_id not in plan.excluded]

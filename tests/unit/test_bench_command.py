@@ -120,11 +120,15 @@ def test_second_labels_and_excluded_runs_are_shown_apart(
         (["--method", "no-such"], "unknown method"),
         (["--compare", "signals", "no-such"], "unknown method"),
         (["--method", "constant", "--train", "missing.jsonl"], "no such file"),
+        (["missing.jsonl", "--method", "random"], "no such file"),
+        (["--method", "random", "--plot", "missing/x.svg"], "no such folder"),
+        (["--method", "random", "--exclude", "deep.json"], "nested too deeply"),
     ],
 )
 def test_wrong_usage_is_one_line_that_says_what_was_expected(
     dataset: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], wanted: str
 ) -> None:
+    (dataset.parent / "deep.json").write_text("[" * 100_000)
     assert run(["bench", str(dataset), *arguments]) == 2
     said = capsys.readouterr()
     assert said.out == ""
@@ -150,8 +154,20 @@ def test_runs_without_a_label_are_no_benchmark(dataset: Path, capsys: pytest.Cap
     assert run(["bench", str(dataset), "--method", "random", "--format", "json"]) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert "none of its 1 runs has a label with an agent and a step: expected" in said.err
+    assert "none of its 1 runs has a label with an agent and a step of its own: expected" in said.err
     assert len(said.err.splitlines()) == 1
+
+
+def test_second_labels_of_other_runs_are_said_to_be_of_none(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = tmp_path / "others.jsonl"
+    others.write_text(json.dumps(log("stranger", 1)))
+    arguments = ["bench", str(dataset), "--method", "random", "--second-labels", str(others)]
+    assert run([*arguments, "--format", "json"]) == 0
+    said = capsys.readouterr()
+    assert "none of its runs has a second label" in said.err
+    assert json.loads(said.out.splitlines()[-1])["second_labels"]["n"] == 0
 
 
 def test_where_replies_cannot_be_kept_one_line_says_so(

@@ -46,9 +46,9 @@ async def test_there_is_a_line_a_subset_and_a_total_at_the_end() -> None:
 
 async def test_labels_without_agent_or_step_are_left_out_and_counted() -> None:
     unlabelled = Conversation(trajectory=run(step("a", "x")))
-    runs = [known("s", 1), known("s", None), known("s", 1, None), unlabelled]
+    runs = [known("s", 1), known("s", None), known("s", 1, None), known("s", -1), known("s", 99), unlabelled]
     result = await bench(runs, always_b, Subject(dataset="d", method="m"))
-    assert result.left_out == 3
+    assert result.left_out == 5
     assert result.lines[-1]["n"] == 1
 
 
@@ -125,6 +125,17 @@ async def test_a_training_set_is_cleared_of_the_conversations_that_are_tested() 
     jobs = trained_on(several(6), several(2), learner, Attributor(method="constant"))
     await examine(jobs)
     assert [len(seen) for seen in learner.shown] == [4]
+
+
+def test_a_training_set_is_cleared_of_the_tasks_that_are_tested() -> None:
+    def about(run: Conversation, task: str) -> Conversation:
+        return replace(run, trajectory=replace(run.trajectory, task=task))
+
+    tested, *others = several(11)
+    training = [about(other, "the same" if n == 0 else f"task {n}") for n, other in enumerate(others)]
+    learner = Memory()
+    trained_on(training, [about(tested, "the same")], learner, Attributor(method="constant"))
+    assert [len(seen) for seen in learner.shown] == [9]
 
 
 async def test_the_constant_step_is_chosen_out_of_fold_and_for_each_subset() -> None:

@@ -34,6 +34,7 @@ ONE, TWO = log("one"), log("two")
         pytest.param(f"{json.dumps(ONE)}\n{json.dumps(TWO)}", ["one", "two"], id="lines"),
         pytest.param(f"\n{json.dumps(ONE)}\r\n\n{json.dumps(TWO)}\n", ["one", "two"], id="blank lines"),
         pytest.param(json.dumps(log("one", "a\u2028b"), ensure_ascii=False), ["one"], id="odd line ends"),
+        pytest.param("\ufeff" + json.dumps(ONE), ["one"], id="byte order mark"),
         pytest.param("", [], id="nothing"),
     ],
 )
