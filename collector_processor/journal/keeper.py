@@ -24,6 +24,7 @@ from collector_processor.journal.chunks import (
     first_seq,
     segment_of,
 )
+from collector_processor.journal.salvage import salvage
 from collector_processor.journal.segments import SegmentDirectory, SegmentFile
 from collector_processor.otlp import Signal
 from collector_processor.survey import extract
@@ -83,21 +84,38 @@ class JournalKeeper:
         self._files: Final[dict[int, SegmentFile]] = {}
 
     def recover(self) -> list[SegmentSummary]:
-        """Open what is there, oldest first; a segment that cannot be read is set aside and said.
+        """Open what is there, oldest first; what can be read of a damaged segment is put in its place.
 
         Raises:
-            JournalError: a newer version wrote it.
+            JournalError: a newer version wrote it, or the disk refuses.
         """
         self._directory.sweep()
         summaries: list[SegmentSummary] = []
         for number in self._directory.numbers():
             try:
                 summaries.append(self._file(number).summary())
+            except sqlite3.OperationalError as error:  # a disk that refuses is no damage
+                raise _refused(self._directory.file(number).name, error) from error
             except sqlite3.DatabaseError as error:
                 logger.error("journal segment is damaged", extra={"segment": number, "reason": str(error)})  # noqa: TRY400 - the reason is all there is
                 self._close(number)
-                self._directory.set_aside(number)
+                summaries += self._salvaged(number)
         return summaries
+
+    def _salvaged(self, number: int) -> list[SegmentSummary]:
+        """Set a damaged segment aside; return what could be saved of it, if there is anything."""
+        draft = self._directory.draft(number)
+        try:
+            rows = salvage(self._directory.file(number), number, draft)
+        except sqlite3.OperationalError as error:
+            raise _refused(draft.name, error) from error
+        if not rows:
+            draft.unlink(missing_ok=True)
+        self._directory.set_aside(number)
+        if not rows:
+            return []
+        logger.warning("journal segment was salvaged", extra={"segment": number, "rows": rows})
+        return [self._file(number).summary()]
 
     def _file(self, number: int) -> SegmentFile:
         file = self._files.get(number)
@@ -155,3 +173,7 @@ class JournalKeeper:
         for file in self._files.values():
             file.close()
         self._files.clear()
+
+
+def _refused(name: str, error: sqlite3.Error) -> JournalError:
+    return JournalError(f"the journal ({name}) cannot be opened: {error}; make room, or see to the disk")

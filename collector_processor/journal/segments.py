@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from collector_processor.journal.chunks import (
     Backlog,
@@ -48,6 +48,7 @@ _BUSY_MS: Final = 10_000
 _ROWS_AT_ONCE: Final = 256
 _PAGES_AT_ONCE: Final = 1024
 _SUFFIX: Final = ".sqlite"
+_SALVAGED: Final = ".salvaged"
 _NEXT_FILE: Final = "next"
 _SCHEMA: Final = """
 CREATE TABLE chunk (
@@ -185,6 +186,12 @@ class SegmentFile:
                 for n in entry.traces
             ],
         )
+
+    def take_over(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Add rows of one of the tables as they stand in another segment."""
+        for row in rows:
+            places = ", ".join("?" * len(row))
+            self._db.execute(f"INSERT INTO {table} VALUES ({places})", row)  # noqa: S608 - our own table names
 
     def mark(self, seqs: Iterable[int], state: State) -> None:
         """Raise rows to a state; those that are gone, or there already, are passed over."""
@@ -369,7 +376,7 @@ class SegmentDirectory:
             JournalError: a newer version wrote it, or it is something else.
             sqlite3.DatabaseError: the file is damaged, or the disk is full.
         """
-        return self.make(self.path / f"{number:08}{_SUFFIX}", number)
+        return self.make(self.file(number), number)
 
     def numbers(self) -> list[int]:
         """Return the numbers of the segments there are, ascending."""
@@ -399,15 +406,32 @@ class SegmentDirectory:
         _flush_names(self.path)
 
     def sweep(self) -> None:
-        """Remove what a kill in the middle of a deletion has left."""
+        """Remove what a kill in the middle of a deletion has left; end a salvage that one has cut short."""
+        for draft in self.path.glob(f"*{_SALVAGED}"):
+            whole = draft.with_suffix(_SUFFIX)
+            if whole.exists():
+                draft.unlink()  # begun, and begun again now
+            else:
+                draft.replace(whole)
         for path in (*self.path.glob(f"*{_SUFFIX}-wal"), *self.path.glob(f"*{_SUFFIX}-shm")):
             if not path.with_name(path.name[:-4]).exists():
                 path.unlink()
 
+    def file(self, number: int) -> Path:
+        """Return where a segment lies."""
+        return self.path / f"{number:08}{_SUFFIX}"
+
+    def draft(self, number: int) -> Path:
+        """Return where what can be saved of a damaged segment is gathered."""
+        return self.path / f"{number:08}{_SALVAGED}"
+
     def set_aside(self, number: int) -> None:
-        """Rename a damaged segment, so that it is kept and never opened again."""
+        """Rename a damaged segment, which is kept and not opened again; put what was saved in its place."""
         for path in self.path.glob(f"{number:08}{_SUFFIX}*"):
             path.rename(path.with_name(f"{path.name}.damaged"))
+        if self.draft(number).exists():
+            self.draft(number).replace(self.file(number))
+        _flush_names(self.path)
 
 
 def _flush_names(folder: Path) -> None:

@@ -1,0 +1,113 @@
+"""A journal that was damaged while nobody looked: what is sound goes on, what is lost is counted."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from collector_processor.journal import Journal, JournalError, open_journal
+from collector_processor.journal.chunks import Entry, Queue
+from collector_processor.journal.segments import SegmentFile
+from collector_processor.otlp import NO_TENANT, Signal
+
+TRACES = Queue(Signal.TRACES, NO_TENANT)
+ROWS = 40
+ITEMS = 3
+SEGMENT = "00000001.sqlite"
+
+
+def bodies(seed: int = 1) -> list[bytes]:
+    chance = random.Random(seed)
+    return [chance.randbytes(3000) for _ in range(ROWS)]
+
+
+@asynccontextmanager
+async def journal_in(path: Path) -> AsyncIterator[Journal]:
+    journal = await open_journal(path)
+    try:
+        yield journal
+    finally:
+        await journal.close()
+
+
+async def fill(path: Path) -> Path:
+    async with journal_in(path) as journal:
+        for body in bodies():
+            await journal.append(
+                [
+                    Entry(
+                        signal=Signal.TRACES,
+                        tenant=NO_TENANT,
+                        hops=("far",),
+                        received_ns=5,
+                        items=ITEMS,
+                        body=body,
+                    )
+                ]
+            )
+    return path / SEGMENT
+
+
+async def found(path: Path) -> tuple[list[bytes], int, int]:
+    """Return the bodies that can be forwarded, the items said to be lost, and those said to wait."""
+    async with journal_in(path) as journal:
+        waiting = journal.waiting[TRACES].items if TRACES in journal.waiting else 0
+        backlog = await journal.read_pending(TRACES, 0, 1 << 30)
+        return [chunk.body for chunk in backlog.chunks], sum(chunk.items for chunk in backlog.lost), waiting
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.2])
+async def test_of_a_truncated_segment_what_is_left_goes_on_and_the_rest_is_counted(
+    tmp_path: Path, share: float
+) -> None:
+    segment = await fill(tmp_path)
+    whole = segment.stat().st_size
+    with segment.open("r+b") as file:
+        file.truncate(int(whole * share))
+    sound, lost, waiting = await found(tmp_path)
+    assert sound == [body for body in bodies() if body in sound]
+    assert len(sound) > ROWS * (share - 0.2)
+    assert waiting == len(sound) * ITEMS + lost
+    assert waiting > ROWS * ITEMS * share / 2  # rows are described in few pages, mostly early ones
+    assert (tmp_path / f"{SEGMENT}.damaged").stat().st_size == int(whole * share)
+    assert (await found(tmp_path))[0] == sound  # it is a sound segment now
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_flipped_bits_cost_the_rows_they_hit_and_never_change_one(tmp_path: Path, seed: int) -> None:
+    segment = await fill(tmp_path)
+    chance, content = random.Random(seed), bytearray(segment.read_bytes())
+    for _ in range(5):
+        content[chance.randrange(4096, len(content))] ^= 1 << chance.randrange(8)
+    segment.write_bytes(content)
+    sound, lost, waiting = await found(tmp_path)
+    assert set(sound) <= set(bodies())
+    assert len(sound) >= ROWS // 2
+    assert waiting == len(sound) * ITEMS + lost
+
+
+async def test_a_kill_in_the_middle_of_saving_is_made_good_by_the_next_start(tmp_path: Path) -> None:
+    segment = await fill(tmp_path)
+    segment.rename(tmp_path / "00000001.salvaged")
+    (tmp_path / f"{SEGMENT}.damaged").write_bytes(b"whatever it was")
+    assert len((await found(tmp_path))[0]) == ROWS
+
+
+async def test_a_disk_that_refuses_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set aside as damaged, sound rows that were acknowledged would never be forwarded."""
+    segment = await fill(tmp_path)
+
+    def refuse(_: SegmentFile) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(SegmentFile, "summary", refuse)
+    with pytest.raises(JournalError, match="disk I/O error"):
+        await open_journal(tmp_path)
+    monkeypatch.undo()
+    assert segment.exists()
+    assert len((await found(tmp_path))[0]) == ROWS
