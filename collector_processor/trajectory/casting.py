@@ -66,17 +66,30 @@ def _without_words(steps: Sequence[Act]) -> frozenset[str | None]:
 def name_by_handoff(steps: Sequence[Act], groups: Mapping[int, int]) -> None:
     """Give nameless steps to the agent that was handed over to, until the next handoff.
 
-    Not inside parallel groups, and not to an agent that has steps under its own name elsewhere:
-    then a nameless step is somebody else's.
+    What a nameless call asked for is that call's agent's, the handoff too. Not inside parallel
+    groups, and not to an agent that has steps under its own name elsewhere: then a nameless step is
+    somebody else's.
     """
     own = {act.agent for act in steps if act.agent is not None and act.action.kind is not ActionKind.HANDOFF}
     current: str | None = None
+    asker: Act | None = None
     for act in steps:
-        if act.agent is None and current is not None and act.position not in groups:
-            act.agent, act.agent_source = current, AgentSource.HANDOFF
+        if act.agent is None and act.position not in groups:
+            name = asker.agent if asker is not None and _is_asked_for(act, asker) else current
+            if name is not None:
+                act.agent, act.agent_source = name, AgentSource.HANDOFF
+        if act.action.requested:
+            asker = act
         target = _passes_to(act.action)
         if target is not None:
             current = None if target in own else target
+
+
+def _is_asked_for(act: Act, asker: Act) -> bool:
+    action = act.action
+    return any(
+        action.tool == call.name or call.call_id == action.call_id != "" for call in asker.action.requested
+    )
 
 
 def _passes_to(action: Action) -> str | None:

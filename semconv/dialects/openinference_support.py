@@ -108,6 +108,14 @@ OPENINFERENCE_SUPPORT: Final = (
         handoff=partly("`delegate_task_to_member`; the member's run stands beside the call"),
     ),
     _support(
+        "llama-index",
+        "`openinference-instrumentation-llama-index` 4.6",
+        "llama_index",
+        agent=gives("the event that a step of an `AgentWorkflow` was given"),
+        handoff=gives("tool `handoff` with `to_agent`"),
+        task=partly("the workflow's own has only its wiring; read from the first and the last model call"),
+    ),
+    _support(
         "google-adk",
         "`openinference-instrumentation-google-adk` 1.0.5",
         "google_adk",

@@ -19,6 +19,7 @@ from semconv.attributes import (
     GEN_AI_INPUT_MESSAGES,
     GEN_AI_OPERATION_NAME,
     GEN_AI_OUTPUT_MESSAGES,
+    GEN_AI_PROVIDER_NAME,
     GEN_AI_SYSTEM_INSTRUCTIONS,
     GEN_AI_TOOL_CALL_ARGUMENTS,
     GEN_AI_TOOL_CALL_ID,
@@ -28,6 +29,7 @@ from semconv.attributes import (
 from semconv.dialects.action import Action, ActionKind, Dialect, Message
 from semconv.dialects.conversation import body_of, last_answer, last_request
 from semconv.dialects.judging import read_judgements
+from semconv.dialects.langgraph import PLUMBING_NODES
 from semconv.dialects.messages import message_of, messages_of
 from semconv.dialects.otel_genai_support import OTEL_GENAI_SUPPORT
 from semconv.dialects.payloads import reported_failure, unwrapped
@@ -84,7 +86,16 @@ def read_otel_genai(span: Span, _: Surroundings) -> Action | None:
     operation = text(span.attributes, GEN_AI_OPERATION_NAME)
     if operation is None:
         return None
-    return read_operation(span, KINDS.get(operation, ActionKind.CONTAINER))
+    kind = KINDS.get(operation, ActionKind.CONTAINER)
+    if kind is ActionKind.AGENT and _is_node(span):
+        return Action(dialect=NAME, kind=ActionKind.CONTAINER)
+    return read_operation(span, kind)
+
+
+def _is_node(span: Span) -> bool:
+    """Say whether an agent is but a node of one: OpenLIT calls each node of a graph an agent."""
+    is_graph = span.attributes.get(GEN_AI_PROVIDER_NAME) == "langgraph"
+    return is_graph and text(span.attributes, GEN_AI_AGENT_NAME) in PLUMBING_NODES
 
 
 def read_operation(span: Span, kind: ActionKind) -> Action:

@@ -38,9 +38,10 @@ from semconv.dialects.model_calls import said_in
 from semconv.dialects.observations import Observation, action_of
 from semconv.dialects.otel_genai import KINDS, TOOL_STATUS, conversation_of, instructions_of, read_operation
 from semconv.dialects.reading import items, mapping, structured, text
-from semconv.dialects.support import Support, gives, partly
 from semconv.dialects.surroundings import Surroundings
+from semconv.dialects.traceloop_crewai import CREW_RESULT, CREW_TASKS, crew_plan, is_crew, task_words
 from semconv.dialects.traceloop_messages import COMPLETIONS, PROMPTS, completions_of, prompts_of
+from semconv.dialects.traceloop_support import TRACELOOP_SUPPORT
 from semconv.model import AgentSource, Span
 
 NAME: Final = "traceloop"
@@ -75,8 +76,7 @@ _LATER_MARKS: Final = tuple(
     f"{prefix}.{digit}" for prefix in (*PROMPTS, *COMPLETIONS) for digit in range(1, 10)
 )
 """What is left of flattened messages where limits evicted the first."""
-_MARKING_KEYS: Final = (REQUEST_TYPE, GRAPH_NODES, COMMAND_SOURCE)
-_LANGCHAIN: Final = "opentelemetry.instrumentation.langchain"
+_MARKING_KEYS: Final = (REQUEST_TYPE, GRAPH_NODES, COMMAND_SOURCE, CREW_TASKS, CREW_RESULT)
 _properties: Final = prefixed(METADATA)
 
 
@@ -91,16 +91,24 @@ def read_traceloop(span: Span, surroundings: Surroundings) -> Action | None:
     kind = _kind_of(span, surroundings)
     if kind is None:
         return None  # another's span, with the association properties of a workflow around it
+    return _action(span, kind, surroundings)
+
+
+def _action(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
     agent = _agent_of(span, kind, surroundings)
+    if kind is ActionKind.HANDOFF:
+        return replace(read_operation(span, kind), dialect=NAME)
+    if kind is ActionKind.LLM:
+        return action_of(span, _call(span, agent))
+    seen = _observed(span, kind, agent)
     match kind:
-        case ActionKind.LLM:
-            return action_of(span, _call(span, agent))
         case ActionKind.AGENT if prompts_of(span):
-            return _turn(span, action_of(span, _observed(span, kind, agent)))
-        case ActionKind.HANDOFF:
-            return replace(read_operation(span, kind), dialect=NAME)
-        case _:
-            return action_of(span, _observed(span, kind, agent))
+            return _turn(span, action_of(span, seen))
+        case ActionKind.AGENT:
+            seen = _at_task(span, seen, surroundings)
+        case ActionKind.WORKFLOW if is_crew(span):
+            seen = replace(seen, given=crew_plan(span), got=span.attributes.get(CREW_RESULT))
+    return action_of(span, seen)
 
 
 def _kind_of(span: Span, surroundings: Surroundings) -> ActionKind | None:
@@ -108,8 +116,8 @@ def _kind_of(span: Span, surroundings: Surroundings) -> ActionKind | None:
     operation = KINDS.get(text(attributes, GEN_AI_OPERATION_NAME) or "")
     if operation in {ActionKind.SETUP, ActionKind.LLM}:
         return operation
-    if GRAPH_NODES in attributes:
-        return _graph_kind(span, surroundings)
+    if GRAPH_NODES in attributes or is_crew(span):
+        return ActionKind.WORKFLOW if is_crew(span) else _graph_kind(span, surroundings)
     if REQUEST_TYPE in attributes:
         is_chat = attributes[REQUEST_TYPE] in _MODEL_REQUESTS or any(map(_is_flattened, attributes))
         return ActionKind.LLM if is_chat else ActionKind.CONTAINER
@@ -194,6 +202,12 @@ def _turn(span: Span, action: Action) -> Action:
     return replace(action, heard=heard, said=said, task=asked, input=asked, answer=answer, output=answer)
 
 
+def _at_task(span: Span, seen: Observation, surroundings: Surroundings) -> Observation:
+    """Return an agent's run with the words of CrewAI's task, where it has none of its own."""
+    asked, answer = task_words(span, surroundings)
+    return replace(seen, given=seen.given or asked or None, got=seen.got or answer or None)
+
+
 def _observed(span: Span, kind: ActionKind, agent: Found) -> Observation:
     attributes = span.attributes
     return Observation(
@@ -221,37 +235,4 @@ def _is_marked_failed(span: Span) -> bool:
     return any(span.attributes.get(name) in _FAILED for name in (TASK_STATUS, TOOL_STATUS))
 
 
-TRACELOOP: Final = Dialect(
-    name=NAME,
-    read=read_traceloop,
-    support=(
-        Support(
-            framework="langgraph, langchain",
-            instrumentation="opentelemetry-instrumentation-langchain 0.40 to 0.62 (Traceloop)",
-            source="recorded",
-            agent=gives("langgraph's metadata; older, in a task's input, else the path of tasks"),
-            text=gives("`gen_ai.*.messages`; older, `gen_ai.prompt.<n>.*`"),
-            tools=gives("`gen_ai.tool.*`; older, `traceloop.entity.*`"),
-            handoff=partly("transfer tools; a graph's own edges are no steps"),
-            task=gives("the workflow span's `traceloop.entity.*`"),
-            errors=gives("span status; a handled error may be told only in the result"),
-            scopes=(_LANGCHAIN,),
-            recordings=("langgraph-traceloop",),
-            switches=("TRACELOOP_TRACE_CONTENT=true",),
-        ),
-        Support(
-            framework="openai-agents",
-            instrumentation="opentelemetry-instrumentation-openai-agents 0.62 (Traceloop)",
-            source="recorded",
-            agent=gives("`gen_ai.agent.name` on agents; calls below inherit it"),
-            text=gives("`gen_ai.*.messages`"),
-            tools=gives("`gen_ai.tool.*`, no call id"),
-            handoff=partly("the target is lost: the call that asked, and the next agent, tell"),
-            task=partly("first and last model call; nothing on the root"),
-            errors=gives("span status"),
-            scopes=("opentelemetry.instrumentation.openai_agents",),
-            recordings=("openai_agents-traceloop",),
-            switches=("TRACELOOP_TRACE_CONTENT=true",),
-        ),
-    ),
-)
+TRACELOOP: Final = Dialect(name=NAME, read=read_traceloop, support=TRACELOOP_SUPPORT)

@@ -9,7 +9,7 @@ import pytest
 
 from semconv.dialects import Action, ActionKind, Surroundings, read_action
 from semconv.model import AgentSource, Event, Outcome, OutcomeSource, Span
-from tests.factories import chat, messages, said, span, tool, workflow
+from tests.factories import chat, messages, ordered, outline, said, span, tool, workflow
 
 
 def read(made: Span) -> Action:
@@ -192,3 +192,24 @@ def test_odd_values_never_raise(odd: Any) -> None:
     )
     for name in ("chat", "execute_tool", "invoke_agent", "invoke_workflow", "agent_handoff"):
         assert isinstance(read(operation(name, **dict.fromkeys(names, odd))), Action)
+
+
+def openlit(number: int, operation_name: str, told: dict[str, str], *, end: float | None = None) -> Span:
+    attributes = {"gen_ai.operation.name": operation_name, "gen_ai.provider.name": "langgraph", **told}
+    return span(number, parent=1, end=end, attributes=attributes, scope="openlit.instrumentation.langgraph")
+
+
+def node(number: int) -> Span:
+    return openlit(number, "invoke_agent", {"gen_ai.agent.name": "model"}, end=number * 10 + 9)
+
+
+def test_a_node_of_a_graph_is_no_agent_and_a_handoff_is_the_askers() -> None:
+    run = ordered(
+        workflow(),
+        node(2),
+        chat(3, parent=2, calls=[("transfer_to_purser", "{}", "c1")]),
+        openlit(5, "execute_tool", {"gen_ai.tool.name": "transfer_to_purser"}),
+        node(6),
+        chat(7, parent=6, answer="7,140 euros"),
+    )
+    assert outline(run) == [("unknown", "llm"), ("unknown", "handoff"), ("purser", "llm")]

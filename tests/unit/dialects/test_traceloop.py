@@ -249,3 +249,51 @@ def test_an_agents_span_that_is_one_model_call_has_its_messages() -> None:
 )
 def test_the_tools_on_offer_are_listed(attributes: dict[str, str]) -> None:
     assert tools_of(span(1, attributes=attributes)) == "look_up(name): Look a ship up."
+
+
+CREWAI = "opentelemetry.instrumentation.crewai"
+
+
+def crewai(number: int, name: str, *, parent: int | None = 1, **more: Any) -> Span:
+    attributes = {"gen_ai.operation.name": "invoke_agent", **more.pop("attributes", {})}
+    return span(number, parent=parent, name=name, scope=CREWAI, attributes=attributes, **more)
+
+
+def crew() -> Span:
+    tasks = [{"description": "Count the seats."}, {"description": "Work out the sum."}]
+    plan = {"crewai.crew.tasks": json.dumps(tasks), "crewai.crew.result": "7,140 euros"}
+    return crewai(1, "crewai.workflow", parent=None, end=900, attributes=plan)
+
+
+def crew_task(number: int, description: str, output: str) -> Span:
+    told = {"traceloop.span.kind": "task", "crewai.task.description": description}
+    done = {**told, "traceloop.entity.output": output}
+    return crewai(number, "x.task", end=number * 10 + 9, attributes=done)
+
+
+def crew_agent(number: int, role: str) -> Span:
+    told = {"traceloop.span.kind": "agent", "gen_ai.agent.name": role}
+    return crewai(number, f"{role}.agent", parent=number - 1, attributes=told)
+
+
+def test_a_crews_agents_have_the_words_of_their_tasks() -> None:
+    run = ordered(
+        crew(),
+        crew_task(2, "Count the seats.", "85"),
+        crew_agent(3, "registrar"),
+        crew_task(4, "Work out the sum.", "7,140 euros"),
+        crew_agent(5, "purser"),
+    )
+    assert outline(run) == [("registrar", "llm"), ("purser", "llm")]
+    assert [(step.input, step.output) for step in run.steps] == [
+        ("Count the seats.", "85"),
+        ("Work out the sum.", "7,140 euros"),
+    ]
+    assert run.task == "Count the seats.\nWork out the sum."
+    assert run.output == "7,140 euros"
+
+
+@pytest.mark.parametrize("tasks", ["[", "7", '[7, null, {"description": ["x"]}]', ""])
+def test_a_crews_plan_that_cannot_be_read_gives_less(tasks: str) -> None:
+    made = crewai(1, "crewai.workflow", parent=None, attributes={"crewai.crew.tasks": tasks})
+    assert read(made).kind is ActionKind.WORKFLOW

@@ -1,0 +1,53 @@
+"""What each framework tells through OpenLLMetry's instrumentations."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semconv.dialects.support import Support, gives, lacks, partly
+
+_LANGCHAIN: Final = "opentelemetry.instrumentation.langchain"
+
+TRACELOOP_SUPPORT: Final = (
+    Support(
+        framework="langgraph, langchain",
+        instrumentation="opentelemetry-instrumentation-langchain 0.40 to 0.62 (Traceloop)",
+        source="recorded",
+        agent=gives("langgraph's metadata; older, in a task's input, else the path of tasks"),
+        text=gives("`gen_ai.*.messages`; older, `gen_ai.prompt.<n>.*`"),
+        tools=gives("`gen_ai.tool.*`; older, `traceloop.entity.*`"),
+        handoff=partly("transfer tools; a graph's own edges are no steps"),
+        task=gives("the workflow span's `traceloop.entity.*`"),
+        errors=gives("span status; a handled error may be told only in the result"),
+        scopes=(_LANGCHAIN,),
+        recordings=("langgraph-traceloop",),
+        switches=("TRACELOOP_TRACE_CONTENT=true",),
+    ),
+    Support(
+        framework="crewai",
+        instrumentation="opentelemetry-instrumentation-crewai 0.62 (Traceloop)",
+        source="recorded",
+        agent=gives("`gen_ai.agent.name` on agents; calls below inherit it"),
+        text=partly("a task's description and output; model calls only with that client's own beside it"),
+        tools=lacks("no spans; the next model call has heard what they returned"),
+        handoff=lacks("a delegation is a tool, and has no span"),
+        task=gives("`crewai.crew.tasks` and `crewai.crew.result` on the crew"),
+        errors=gives("span status"),
+        scopes=("opentelemetry.instrumentation.crewai",),
+        switches=("TRACELOOP_TRACE_CONTENT=true",),
+    ),
+    Support(
+        framework="openai-agents",
+        instrumentation="opentelemetry-instrumentation-openai-agents 0.62 (Traceloop)",
+        source="recorded",
+        agent=gives("`gen_ai.agent.name` on agents; calls below inherit it"),
+        text=gives("`gen_ai.*.messages`"),
+        tools=gives("`gen_ai.tool.*`, no call id"),
+        handoff=partly("the target is lost: the call that asked, and the next agent, tell"),
+        task=partly("first and last model call; nothing on the root"),
+        errors=gives("span status"),
+        scopes=("opentelemetry.instrumentation.openai_agents",),
+        recordings=("openai_agents-traceloop",),
+        switches=("TRACELOOP_TRACE_CONTENT=true",),
+    ),
+)
