@@ -69,7 +69,10 @@ def attribute(
     verdicts = asyncio.run(_attribute_all(analyst, runs, settings.concurrency, failed=failed))
     for run, verdict in zip(runs, verdicts, strict=True):
         _show(run.trajectory, verdict, output)
-    if broken or any(verdict.status is Status.ERROR for verdict in verdicts):
+    errors = [verdict.error for verdict in verdicts if verdict.status is Status.ERROR]
+    if errors:
+        complain(f"{len(errors)} of {len(verdicts)} runs could not be attributed: {errors[0]}")
+    if broken or errors:
         raise typer.Exit(1)
 
 
