@@ -1,0 +1,90 @@
+"""``python -m tests.deploy.grafana_alerts``: writes deploy/grafana/provisioning/alerting/blamespan.yaml.
+
+The Prometheus rules once more for those whose Grafana does the alerting: the
+same expressions and durations, from the same template.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.deploy.alert_rules import rule_file
+
+FILE: Final = (
+    Path(__file__).parents[2] / "deploy" / "grafana" / "provisioning" / "alerting" / "blamespan.yaml"
+)
+_HEAD: Final = """\
+# Alert rules for those whose Grafana does the alerting: Prometheus's own, once more. Made by
+# `python -m tests.deploy.grafana_alerts`; do not edit. A dollar sign is doubled: a single one is Grafana's.
+"""
+_BACK_S: Final = 6 * 3600
+"""An instant query looks back by itself; this is what Grafana draws beside the rule."""
+
+Json = dict[str, Any]
+
+
+def provisioned() -> Json:
+    """Return the provisioning file's content."""
+    groups = [
+        {
+            "orgId": 1,
+            "name": group["name"],
+            "folder": "blamespan",
+            "interval": group["interval"],
+            "rules": [_rule(rule) for rule in group["rules"]],
+        }
+        for group in rule_file()["groups"]
+    ]
+    return {"apiVersion": 1, "groups": groups}
+
+
+def write() -> str:
+    """Return it as YAML."""
+    return _HEAD + yaml.safe_dump(provisioned(), sort_keys=False, width=1000)
+
+
+def _rule(rule: Json) -> Json:
+    return {
+        "uid": re.sub(r"(?<!^)(?=[A-Z])", "-", rule["alert"]).lower(),
+        "title": rule["alert"],
+        "condition": "B",
+        "data": [_asked(rule["expr"]), _IS_THERE],
+        # The expressions answer only for what is wrong: nothing is the healthy answer.
+        "noDataState": "OK",
+        "execErrState": "Error",
+        "for": rule.get("for", "0s"),
+        "labels": rule["labels"],
+        "annotations": {name: _annotation(text) for name, text in rule["annotations"].items()},
+    }
+
+
+def _asked(expr: str) -> Json:
+    return {
+        "refId": "A",
+        "relativeTimeRange": {"from": _BACK_S, "to": 0},
+        "datasourceUid": "prometheus",
+        "model": {"refId": "A", "expr": expr, "instant": True, "range": False},
+    }
+
+
+_IS_THERE: Final[Json] = {
+    "refId": "B",
+    "datasourceUid": "__expr__",
+    "model": {"refId": "B", "type": "math", "expression": "is_number($$A)"},
+}
+
+
+def _annotation(text: str) -> str:
+    """Write Prometheus's templates as Grafana's: the value has a query's name, external labels are none."""
+    address = "http://localhost:8500"
+    own = text.replace("{{ or $externalLabels.blamespan_url `http://localhost:8500` }}", address)
+    return own.replace("$value", "$values.A.Value").replace("$", "$$")
+
+
+if __name__ == "__main__":
+    FILE.parent.mkdir(exist_ok=True)
+    FILE.write_text(write(), encoding="utf-8")

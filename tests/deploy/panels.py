@@ -1,0 +1,189 @@
+"""What Grafana's dashboards ask and how it is drawn: one record a panel.
+
+The queries are run against a real Prometheus by ``test_grafana_dashboards.py``,
+and the TraceQL is taken from the one file that has it all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+_TRACEQL: Final = Path(__file__).parents[2] / "docs" / "backends" / "traceql.yaml"
+_ONE: Final = '{service=~"$service", agent=~"$agent"}'
+_LAG: Final = "sum by (le) (rate(blamespan_analysis_lag_seconds_bucket[$__rate_interval]))"
+
+
+class Shape(StrEnum):
+    """How a panel draws."""
+
+    LINES = "lines"
+    HEAT = "heat"
+    """Rows are series, by their legend."""
+    HISTOGRAM = "histogram"
+    """Buckets over time."""
+    TABLE = "table"
+    """One row a set of labels, one column a query."""
+    NUMBER = "number"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """One PromQL query."""
+
+    expr: str
+    legend: str = ""
+    """A series' name in the legend; in a table the column's."""
+    has_exemplars: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One panel."""
+
+    title: str
+    meaning: str
+    queries: tuple[Query, ...]
+    shape: Shape = Shape.LINES
+    unit: str = "short"
+    width: int = 12
+    """Of 24."""
+
+
+def _failures(window: str, by: str) -> str:
+    return f"sum by ({by}) (increase(blamespan_agent_failures_total{_ONE}[{window}]))"
+
+
+def _tasks(window: str) -> str:
+    return f"sum by (service, agent) (increase(blamespan_agent_tasks_total{_ONE}[{window}]))"
+
+
+AGENTS: Final = (
+    Panel(
+        title="Decisive failures per agent",
+        meaning="Runs that an agent broke. A dot is one of them: it opens the trace at the span to blame.",
+        queries=(
+            Query(
+                expr=_failures("$__rate_interval", "service, agent"),
+                legend="{{service}} / {{agent}}",
+                has_exemplars=True,
+            ),
+        ),
+        width=16,
+    ),
+    Panel(
+        title="Share of tasks that failed, with how many",
+        meaning="Of an agent's runs, the share that it broke. Of few tasks a share says little.",
+        shape=Shape.TABLE,
+        queries=(
+            Query(
+                expr=f"{_failures('$__range', 'service, agent')} / ({_tasks('$__range')} > 0)", legend="share"
+            ),
+            Query(expr=_tasks("$__range"), legend="tasks"),
+            Query(expr=_failures("$__range", "service, agent"), legend="failures"),
+        ),
+        width=8,
+    ),
+    Panel(
+        title="Failure modes",
+        meaning="What kind of mistake broke the runs, over time.",
+        shape=Shape.HEAT,
+        queries=(Query(expr=_failures("$__rate_interval", "mode"), legend="{{mode}}"),),
+    ),
+    Panel(
+        title="Confidence of verdicts",
+        meaning="Probability that the blamed step is the decisive one, as the method gave it.",
+        shape=Shape.HISTOGRAM,
+        queries=(
+            Query(
+                expr="sum by (le) (increase(blamespan_confidence_bucket[$__rate_interval]))", legend="{{le}}"
+            ),
+        ),
+    ),
+)
+
+SERVICE: Final = (
+    Panel(
+        title="Runs by how they ended",
+        meaning="Each run once, by its first final verdict.",
+        queries=(
+            Query(
+                expr="sum by (status) (increase(blamespan_runs_total[$__rate_interval]))", legend="{{status}}"
+            ),
+        ),
+    ),
+    Panel(
+        title="Lag of verdicts",
+        meaning="From the end of a run's last span to its verdict.",
+        unit="s",
+        queries=(
+            Query(expr=f"histogram_quantile(0.5, {_LAG})", legend="half of them"),
+            Query(expr=f"histogram_quantile(0.95, {_LAG})", legend="95 of 100"),
+        ),
+    ),
+    Panel(
+        title="Spent on models",
+        meaning="Where the price is known; the local ones cost nothing here.",
+        unit="currencyUSD",
+        queries=(
+            Query(expr="sum by (model) (increase(blamespan_model_cost_usd_total[1h]))", legend="{{model}}"),
+            Query(expr="sum(blamespan_budget_limit_usd)", legend="the hour's limit"),
+        ),
+    ),
+    Panel(
+        title="Tokens",
+        meaning="Of the model calls that ended in a verdict.",
+        queries=(
+            Query(
+                expr="sum by (model, direction) (increase(blamespan_model_tokens_total[$__rate_interval]))",
+                legend="{{model}} {{direction}}",
+            ),
+        ),
+    ),
+    Panel(
+        title="Losses",
+        meaning="Items refused at the door, refused by the backend for good, or damaged on disk.",
+        queries=tuple(
+            Query(
+                expr=f"sum by (signal) (increase(blamespan_items_{what}_total[$__rate_interval]))",
+                legend=f"{what} {{{{signal}}}}",
+            )
+            for what in ("refused", "rejected", "lost")
+        ),
+    ),
+    Panel(
+        title="Through the line",
+        meaning="Items received, passed on, and waiting in the journal.",
+        queries=(
+            Query(expr="sum(increase(blamespan_items_received_total[$__rate_interval]))", legend="received"),
+            Query(
+                expr="sum(increase(blamespan_items_forwarded_total[$__rate_interval]))", legend="passed on"
+            ),
+            Query(expr="sum(blamespan_items_held)", legend="waiting"),
+        ),
+    ),
+    Panel(
+        title="Under analysis",
+        meaning="Traces that wait for their end, and those looked at now.",
+        queries=(
+            Query(expr="sum(blamespan_open_traces)", legend="open"),
+            Query(expr="sum(blamespan_examinations)", legend="being analysed"),
+        ),
+    ),
+    Panel(
+        title="Verdicts that changed",
+        meaning="Late spans made another step the decisive one; a run is counted once all the same.",
+        shape=Shape.NUMBER,
+        queries=(Query(expr="sum(increase(blamespan_verdicts_superseded_total[$__range]))"),),
+    ),
+)
+
+
+def blamed_spans() -> str:
+    """Return the TraceQL that finds blamed spans."""
+    searches = yaml.safe_load(_TRACEQL.read_text(encoding="utf-8"))
+    return next(str(search["query"]) for search in searches if search["find"] == "blamed traces")

@@ -1,0 +1,134 @@
+"""The checked-in dashboards are what the code makes, and Prometheus answers every query in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import HTTPError
+
+import pytest
+import yaml
+
+from tests.backends.debian import insist_on_debian
+from tests.backends.prometheus import RunningPrometheus, start_prometheus
+from tests.backends.supervise import wait_until
+from tests.deploy import grafana_alerts
+from tests.deploy.alert_rules import rule_file
+from tests.deploy.dashboards import FOLDER, dashboards
+from tests.deploy.panels import blamed_spans
+from tests.deploy.shifts import work
+from tests.deploy.test_prometheus_live import SETTLE_MS, watching
+from tests.e2e.backend import grpc_backend
+from tests.e2e.line import StartLine
+from tests.e2e.model_server import Scripted, serve
+from tests.e2e.test_line_model import VERDICT, in_background, settings_for
+
+GRAFANA: Final = FOLDER.parent
+VARIABLES: Final = {"$__rate_interval": "1m", "$__range": "1h", "$service": "shop", "$agent": ".*"}
+"""What Grafana puts in the place of its variables."""
+
+
+def panels() -> Iterator[tuple[str, dict[str, Any]]]:
+    for file, content in dashboards().items():
+        for panel in json.loads(content)["panels"]:
+            yield file, panel
+
+
+def queries() -> list[str]:
+    """Return every PromQL query of every panel, as Grafana would ask it."""
+    found = []
+    for _, panel in panels():
+        for target in panel["targets"]:
+            if target["datasource"]["type"] == "prometheus":
+                expr = str(target["expr"])
+                for name, value in VARIABLES.items():
+                    expr = expr.replace(name, value)
+                found.append(expr)
+    return found
+
+
+def test_the_dashboards_are_what_the_code_makes() -> None:
+    checked_in = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
+    assert checked_in == dashboards(), "run `python -m tests.deploy.dashboards`"
+
+
+def test_the_alert_rules_are_what_the_code_makes() -> None:
+    found = grafana_alerts.FILE.read_text(encoding="utf-8")
+    assert found == grafana_alerts.write(), "run `python -m tests.deploy.grafana_alerts`"
+
+
+def test_grafanas_alerts_are_prometheus_own_with_no_template_left_that_grafana_lacks() -> None:
+    (group,) = grafana_alerts.provisioned()["groups"]
+    (own,) = rule_file()["groups"]
+    assert [rule["data"][0]["model"]["expr"] for rule in group["rules"]] == [r["expr"] for r in own["rules"]]
+    assert len({rule["uid"] for rule in group["rules"]}) == len(own["rules"])
+    written = grafana_alerts.FILE.read_text(encoding="utf-8")
+    assert "externalLabels" not in written
+    assert "$" not in written.replace("$$", "")
+
+
+def test_panels_ask_only_sources_that_are_provisioned() -> None:
+    file = GRAFANA / "provisioning" / "datasources" / "blamespan.yaml"
+    known = {(source["type"], source["uid"]) for source in yaml.safe_load(file.read_text())["datasources"]}
+    asked = {
+        (target["datasource"]["type"], target["datasource"]["uid"])
+        for _, panel in panels()
+        for target in panel["targets"]
+    }
+    assert asked == known
+
+
+def test_failures_per_agent_have_exemplars_that_open_a_trace() -> None:
+    with_exemplars = [
+        panel["title"] for _, panel in panels() if any(target.get("exemplar") for target in panel["targets"])
+    ]
+    assert with_exemplars == ["Decisive failures per agent"]
+    file = GRAFANA / "provisioning" / "datasources" / "blamespan.yaml"
+    (source,) = [one for one in yaml.safe_load(file.read_text())["datasources"] if one["uid"] == "prometheus"]
+    assert source["jsonData"]["exemplarTraceIdDestinations"] == [
+        {"name": "trace_id", "datasourceUid": "tempo"}
+    ]
+
+
+def test_the_table_of_blamed_spans_asks_what_is_in_the_one_file_of_searches() -> None:
+    asked = [
+        target["query"]
+        for _, panel in panels()
+        for target in panel["targets"]
+        if target["datasource"]["type"] == "tempo"
+    ]
+    assert asked == [blamed_spans()]
+
+
+@pytest.fixture(scope="module")
+def prometheus() -> Path:
+    return insist_on_debian("prometheus")
+
+
+def test_every_query_of_every_panel_finds_series(
+    prometheus: Path, start_line: StartLine, tmp_path: Path
+) -> None:
+    told = json.loads(VERDICT) | {"step": 0, "agent": "calculator", "evidence": []}
+    with ExitStack() as stack:
+        model = stack.enter_context(in_background(serve(Scripted(text=json.dumps(told)))))
+        backend = stack.enter_context(grpc_backend())
+        line = start_line(forward_endpoint=backend.url, metrics_settle=SETTLE_MS, **settings_for(model))
+        config = watching(line, tmp_path / "none.yaml", "127.0.0.1:1")
+        running = stack.enter_context(start_prometheus(prometheus, tmp_path, config))
+        for failing in ("calculator", None, "planner"):
+            line.verdict(work(line, "planner", "calculator", failing=failing))
+        _await_failures(running)
+        asked = queries()
+        assert len(asked) > 20
+        assert [query for query in asked if not running.query(query)] == []
+        with pytest.raises(HTTPError):  # else this test would take any words for PromQL
+            running.query("sum by (")
+
+
+def _await_failures(running: RunningPrometheus) -> None:
+    """Wait until series have been seen twice, with what was counted."""
+    rises = "sum(increase(blamespan_agent_failures_total[1m])) > 0"
+    wait_until(lambda: running.query(rises) or None, what="failures in Prometheus")
