@@ -11,7 +11,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Final
 
@@ -109,12 +109,12 @@ class JournalKeeper:
             rows = salvage(self._directory.file(number), number, draft)
         except sqlite3.OperationalError as error:
             raise _refused(draft.name, error) from error
-        if not rows:
+        if not rows.described:
             draft.unlink(missing_ok=True)
         self._directory.set_aside(number)
-        if not rows:
+        if not rows.described:
             return []
-        logger.warning("journal segment was salvaged", extra={"segment": number, "rows": rows})
+        logger.warning("journal segment was salvaged", extra={"segment": number, **asdict(rows)})
         return [self._file(number).summary()]
 
     def _file(self, number: int) -> SegmentFile:

@@ -11,6 +11,7 @@ import logging
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,8 +25,16 @@ _GIVE_UP_AFTER: Final = 20_000
 _TABLES: Final = ("chunk", "body", "trace")
 
 
-def salvage(damaged: Path, number: int, draft: Path) -> int:
-    """Write what can be read of a segment into ``draft``; return how many rows have their body.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Salvaged:
+    """How many rows a damaged segment still describes, and how many of them are whole."""
+
+    described: int
+    whole: int
+
+
+def salvage(damaged: Path, number: int, draft: Path) -> Salvaged:
+    """Write what can be read of a segment into ``draft``, and count it.
 
     Raises:
         sqlite3.OperationalError: the disk refuses.
@@ -37,7 +46,8 @@ def salvage(damaged: Path, number: int, draft: Path) -> int:
             # Else SQLite refuses a file that is shorter than it says of itself.
             source.execute("PRAGMA writable_schema=ON")
             with sound.durable_transaction():
-                return sum(_copy(source, sound, seq) for seq in _seqs(source, number))
+                copied = [_copy(source, sound, seq) for seq in _seqs(source, number)]
+                return Salvaged(described=len(copied), whole=sum(copied))
     finally:
         sound.close()
 

@@ -1,0 +1,157 @@
+"""What a start finds: damage, newer files, another process, no right to write. Kept, or refused in words."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from analyzer.label_store import FILE as LABELS
+from analyzer.labelling import RUNS
+from collector_processor.encode import encode
+from tests.e2e.backend import grpc_backend
+from tests.e2e.line import Line, StartLine, environment
+from tests.e2e.traffic import send
+from tests.factories import span
+
+NOWHERE = "http://127.0.0.1:9"
+SPANS_A_REQUEST = 3
+COMMAND = (sys.executable, "-m", "analyzer", "serve", "--format", "json", "--data-dir")
+
+
+def marked(number: int) -> bytes:
+    """A request whose text stands in the journal as it is, since it does not compress."""
+    chance = random.Random(number)
+    spans = [
+        span(number * 10 + place, attributes={"text": chance.randbytes(2000).hex() + f"mark{number}"})
+        for place in range(SPANS_A_REQUEST)
+    ]
+    return encode(spans)
+
+
+def fill(line: Line, numbers: range) -> None:
+    for number in numbers:
+        send(line, marked(number))
+    line.await_items("held", len(numbers) * SPANS_A_REQUEST)
+    assert line.terminate() == 0
+
+
+def segment_in(folder: Path) -> Path:
+    (segment,) = (folder / "data" / "ingest").glob("*.sqlite")
+    return segment
+
+
+def refused(folder: Path, **settings: str) -> str:
+    """Start a service that must refuse to; return what it says in its last line."""
+    done = subprocess.run(
+        [*COMMAND, str(folder)],
+        env=environment(**settings),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+def test_of_a_journal_with_flipped_bits_the_sound_part_arrives_and_the_loss_is_counted_and_said(
+    start_line: StartLine, tmp_path: Path
+) -> None:
+    fill(start_line(forward_endpoint=NOWHERE, shutdown_max=500), range(1, 9))
+    segment = segment_in(tmp_path)
+    content = bytearray(segment.read_bytes())
+    for number in (3, 6):
+        content[content.index(f"mark{number}".encode()) - 40] ^= 4
+    segment.write_bytes(content)
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url)
+        line.await_items("forwarded", 6 * SPANS_A_REQUEST)
+        assert line.balance() == {"received": 24, "acknowledged": 24, "forwarded": 18, "lost": 6}
+        assert len(line.said("journal row is damaged")) == 2
+        sent = {request.body for request in backend.requests}
+        assert sum(any(marked(number) in body for body in sent) for number in range(1, 9)) == 6
+
+
+def test_of_a_truncated_journal_the_sound_part_arrives_and_the_rest_is_said(
+    start_line: StartLine, tmp_path: Path
+) -> None:
+    fill(start_line(forward_endpoint=NOWHERE, shutdown_max=500), range(1, 61))
+    segment = segment_in(tmp_path)
+    with segment.open("r+b") as file:
+        file.truncate(segment.stat().st_size // 2)
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url)
+        line.await_items("held", 0)
+        balance = line.balance()
+        assert balance["forwarded"] >= 15 * SPANS_A_REQUEST
+        assert balance["lost"] >= 15 * SPANS_A_REQUEST
+        assert balance["acknowledged"] == balance["forwarded"] + balance["lost"] == 60 * SPANS_A_REQUEST
+        assert line.said("journal segment is damaged")
+        assert line.said("journal segment was salvaged")
+        send(line, marked(99))
+        line.await_items("forwarded", balance["forwarded"] + SPANS_A_REQUEST)
+
+
+def test_files_of_a_newer_version_are_refused_in_words_and_left_alone(
+    start_line: StartLine, tmp_path: Path
+) -> None:
+    fill(start_line(forward_endpoint=NOWHERE, shutdown_max=500), range(1, 2))
+    data = tmp_path / "data"
+    for path in (segment_in(tmp_path), data / RUNS, data / LABELS):
+        before = set_version(path, 99)
+        said = refused(data)
+        assert path.name in said
+        assert "newer" in said
+        assert set_version(path, before) == 99
+    with grpc_backend() as backend:
+        start_line(forward_endpoint=backend.url).await_items("forwarded", SPANS_A_REQUEST)
+
+
+def set_version(path: Path, version: int) -> int:
+    """Set a file's schema version, and return what it was."""
+    db = sqlite3.connect(path)
+    before: int = db.execute("PRAGMA user_version").fetchone()[0]
+    db.execute(f"PRAGMA user_version={version}")
+    db.close()
+    return before
+
+
+def test_a_second_process_on_one_data_directory_refuses_in_words_and_the_first_works_on(
+    start_line: StartLine, tmp_path: Path
+) -> None:
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url)
+        said = refused(tmp_path / "data")
+        assert "another" in said
+        assert str(tmp_path / "data") in said
+        send(line, marked(1))
+        line.await_items("forwarded", SPANS_A_REQUEST)
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    """A folder that nobody may write to, root neither."""
+    path = tmp_path / "fixed"
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(path)]
+    mounted = subprocess.run(command, check=False, capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"a read-only folder can be mounted by root only: {mounted.stderr.strip()}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def test_a_data_directory_that_cannot_be_written_is_refused_in_words(read_only: Path) -> None:
+    for folder in (read_only, read_only / "data"):
+        said = refused(folder)
+        assert str(read_only) in said
+        assert "ead-only" in said
