@@ -63,10 +63,19 @@ def load_runs(path: Path, logs: Sequence[Path]) -> tuple[RecordedRun, ...]:
         raise CommandFailed(f"{path}: {error}") from error
     runs = [RecordedRun(trajectory=run.trajectory, trace=run.trace) for run in rebuilt]
     runs += [RecordedRun(trajectory=conversation.trajectory) for conversation in recording.conversations]
+    if not runs and recording.bodies(Signal.LOGS):
+        raise CommandFailed(f"{path}: holds logs and no spans: give it with --logs, beside the run's spans")
     if not runs:
         raise CommandFailed(f"{path}: holds no run: no spans and no conversation in it")
     return tuple(runs)
 
 
 def _log_bodies(paths: Iterable[Path]) -> list[bytes]:
-    return [body for path in paths for body in load(path).bodies(Signal.LOGS)]
+    return [body for path in paths for body in _logs(path)]
+
+
+def _logs(path: Path) -> tuple[bytes, ...]:
+    bodies = load(path).bodies(Signal.LOGS)
+    if not bodies:
+        raise CommandFailed(f"{path}: holds no logs")
+    return bodies

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from analyzer.conversation import Conversation, is_conversation, read_conversati
 from analyzer.errors import UnreadableInput
 from analyzer.recordings.jaeger import is_jaeger, jaeger_to_otlp
 from analyzer.recordings.tempo import is_tempo, tempo_to_otlp
-from collector_processor.decode import decode
+from collector_processor.decode import decode, decode_logs
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.otlp.from_json import to_protobuf
 from semconv.json_text import read_json
@@ -59,7 +59,7 @@ def read_recording(data: bytes) -> Recording:
     plain = _unpack(data)
     text = _as_text(plain)
     if text is None:
-        return Recording(requests=tuple((Signal.TRACES, body) for body in _protobuf_requests(plain)))
+        return Recording(requests=tuple(_protobuf_requests(plain)))
     requests: list[tuple[Signal, bytes]] = []
     conversations: list[Conversation] = []
     for document in _documents(text):
@@ -152,15 +152,34 @@ def _encoded(signal: Signal, document: dict[str, Any]) -> bytes:
         raise UnreadableInput(f"OTLP/JSON that cannot be read: {error}") from error
 
 
-def _protobuf_requests(plain: bytes) -> list[bytes]:
-    frames = _frames(plain)
-    for bodies in ([plain], frames):
-        try:
-            if bodies and any(decode(body).spans for body in bodies):
-                return bodies
-        except MalformedRequestError:
-            continue
+def _protobuf_requests(plain: bytes) -> list[tuple[Signal, bytes]]:
+    """Return the requests, bare or framed; nothing in the bytes but what they hold tells spans from logs.
+
+    Read as spans, log records have no ids and are none; so spans are looked for first.
+    """
+    for bodies in ([plain], _frames(plain)):
+        for signal, holds_any in _HOLDS_ANY.items():
+            try:
+                if bodies and any(holds_any(body) for body in bodies):
+                    return [(signal, body) for body in bodies]
+            except MalformedRequestError:
+                continue
     raise UnreadableInput(_EXPECTED)
+
+
+def _holds_spans(body: bytes) -> bool:
+    return bool(decode(body).spans)
+
+
+def _holds_log_records(body: bytes) -> bool:
+    """Say whether there is a record that says something; spans read as logs are records of nothing."""
+    return any(record.event.body is not None or record.event.attributes for record in decode_logs(body))
+
+
+_HOLDS_ANY: Final[Mapping[Signal, Callable[[bytes], bool]]] = {
+    Signal.TRACES: _holds_spans,
+    Signal.LOGS: _holds_log_records,
+}
 
 
 def _frames(plain: bytes) -> list[bytes]:
