@@ -2,8 +2,8 @@
 """Refreshes the tables of docs/accuracy.md: ``python -m tests.bench.accuracy_page DATASETS_FOLDER [--only NAME]``.
 
 Every table stands between two marks in the page; each is made anew by ``blamespan bench --format
-json``, by ``tests.bench.ranker_limits`` or by ``tests.bench.ablation``, so that no figure is typed. Half an
-hour of one core, most of it the ranker's. The prose around the tables is a person's, and has to be read
+json``, by ``tests.bench.ranker_limits`` or by ``tests.bench.ablation``, so that no figure is typed. Ten
+minutes of one core, most of it the ranker's. The prose around the tables is a person's, and has to be read
 again when figures move.
 """
 
