@@ -1,0 +1,92 @@
+# ruff: noqa: E501 - the lines of a Markdown table are as long as they are
+"""``python -m tests.metrics_reference``: writes docs/metrics.md from the table of metrics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from analyzer.metric_table import METRICS, Kind, Metric
+from analyzer.modes import FailureMode
+from analyzer.tallies.names import MAX_AGENTS, MAX_LENGTH, MAX_SERVICES
+from analyzer.tallies.verdicts import CONFIDENCE_BOUNDS, LAG_BOUNDS_S, MAX_LAG_S
+from semconv.model import Status
+
+PAGE: Final = Path(__file__).parent.parent / "docs" / "metrics.md"
+_HEAD: Final = """# Metrics
+
+Made from `analyzer/metric_table.py` by `python -m tests.metrics_reference`; do not edit.
+
+`GET /metrics` answers in Prometheus's text format, or in OpenMetrics where that is asked for, as Prometheus does:
+only there are exemplars, the trace and span that one count stands for. Prometheus keeps them with
+`--enable-feature=exemplar-storage`.
+
+| metric | kind | unit | labels | meaning |
+|---|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    return _HEAD + "".join(f"{_row(metric)}\n" for metric in METRICS) + _rules()
+
+
+def _row(metric: Metric) -> str:
+    name = f"{metric.name}_total" if metric.kind is Kind.COUNTER else metric.name
+    kind = f"{metric.kind.value}, exemplars" if metric.has_exemplars else metric.kind.value
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    return f"| `{name}` | {kind} | `{metric.unit}` | {labels} | {metric.meaning} |"
+
+
+def _rules() -> str:
+    statuses = ", ".join(f"`{status.value}`" for status in Status)
+    modes = ", ".join(f"`{mode.value}`" for mode in FailureMode)
+    confidence = ", ".join(f"{bound:g}" for bound in CONFIDENCE_BOUNDS)
+    lag = ", ".join(f"{bound:g}" for bound in LAG_BOUNDS_S)
+    return f"""
+## What counts, and when
+
+- A run counts once it has a verdict that is durable and not provisional. When late spans change the verdict, the run is
+  not counted again: `blamespan_verdicts_superseded_total` says how often that was. A run that was first thought to have
+  passed and then to have failed becomes a failure then.
+- Counters begin at 0 with the process, as Prometheus expects of them.
+- A new series is shown at 0 for `BLAMESPAN_METRICS_SETTLE`, whatever it holds. Prometheus's `increase` of a series that
+  is first seen at 6 is 0: a new agent's first failures would raise no alarm. Keep it longer than two scrapes are apart.
+- Every agent has a series of each failure mode from its first task on.
+- What an analysis cost counts each time it was paid, with a verdict that was replaced too.
+
+## Labels
+
+- `service` is `service.name`, `agent` the agent's name, each cut to {MAX_LENGTH} characters on one line. Runs, tasks and other free text
+  never become labels. Names are bounded, {MAX_SERVICES} services and {MAX_AGENTS} agents of each: further ones share the label `other` until
+  the process starts again.
+- `status` is one of {statuses}.
+- `mode` is one of {modes}; what a model calls otherwise is `other`.
+- Tenants are told apart nowhere here: services of the same name count together.
+- `blamespan_confidence` has the bounds {confidence}; `blamespan_analysis_lag_seconds` {lag}.
+  Runs that ended over {MAX_LAG_S / 3600:g} hours before their verdict were played back, and are left out of the lag.
+
+## Alerts and dashboards
+
+`deploy/prometheus/rules/blamespan.yaml` has the alert rules, `deploy/alertmanager/alertmanager.yml` a routing for them, and
+`deploy/grafana` dashboards and the same rules for Grafana's own alerting. All are made by code: `python -m
+tests.deploy.alert_rules`, `tests.deploy.dashboards`, `tests.deploy.grafana_alerts`. Prometheus's own tool plays the rules
+over hours of made-up failures, and every query of the dashboards is run against a real Prometheus
+(`tests/deploy`). Grafana itself could not be run: what the dashboards look like was seen by nobody yet.
+
+| alert | when | severity |
+|---|---|---|
+| `BlamespanAgentKeepsFailing` | an agent broke 5 runs within an hour, for 5 minutes | ticket |
+| `BlamespanAgentFailureShare` | an agent broke over 10 % of at least 20 tasks within an hour, and over 5 % within six | page |
+| `BlamespanAnalysisLag` | one verdict in twenty comes over 5 minutes after its run | ticket |
+| `BlamespanItemsLost` | acknowledged items were damaged on disk | page |
+| `BlamespanItemsRejected` | the backend refused items for good | ticket |
+| `BlamespanBudgetExhausted` | the hour's budget for models was used up | ticket |
+| `BlamespanDown` | no scrape succeeded for 5 minutes | page |
+
+A share counts a method's mistakes as an agent's.
+"""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

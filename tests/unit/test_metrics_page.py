@@ -1,0 +1,25 @@
+"""The page of metrics says what there is."""
+
+from __future__ import annotations
+
+import pytest
+
+from analyzer.metric_table import METRICS
+from tests.deploy.alert_rules import rule_file
+from tests.metrics_reference import PAGE, page
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="the built wheel has no docs")
+def test_the_page_is_what_the_table_makes() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.metrics_reference`"
+
+
+def test_every_alert_is_on_the_page() -> None:
+    alerts = [rule["alert"] for rule in rule_file()["groups"][0]["rules"]]
+    assert [alert for alert in alerts if f"`{alert}`" not in page()] == []
+
+
+def test_names_and_opentelemetrys_names_are_told_apart() -> None:
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+    assert len({metric.otel_name for metric in METRICS}) == len(METRICS)
+    assert [name for metric in METRICS if not (name := metric.otel_name).startswith("blamespan.")] == []
