@@ -1,6 +1,8 @@
 # ruff: noqa: E501 - the lines of a Markdown table are as long as they are
 """``python -m tests.support_page``: writes docs/support.md from the dialects' declarations and the recordings.
 
+The pages in docs/frameworks, which show the same by framework, are written along.
+
 The declarations stand beside the dialects (``Support``); the second table is measured on the
 recorded runs in ``tests/frameworks``.
 """
@@ -13,6 +15,7 @@ from typing import Final
 
 from semconv.dialects import DIALECTS
 from semconv.dialects.support import ASPECTS, Level, Support
+from tests.docs import framework_pages
 from tests.frameworks.catalogue import RunScript, catalogue
 from tests.frameworks.truth import differences, expected_steps, read_truth
 from tests.shown import shown
@@ -98,3 +101,4 @@ def _reasons(run: RunScript) -> Iterator[str]:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    framework_pages.write()

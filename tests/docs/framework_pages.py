@@ -163,7 +163,12 @@ def _notes(support: Support) -> str:
     return f"\n### {support.instrumentation}\n\n{told}" + (f"\nTells more with {more}.\n" if more else "")
 
 
-if __name__ == "__main__":
+def write() -> None:
+    """Write every page; ``python -m tests.support_page`` does so too, since both show the declarations."""
     FOLDER.mkdir(exist_ok=True)
     for name, text in pages().items():
         (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

@@ -3,23 +3,52 @@
 from __future__ import annotations
 
 import ast
+import re
+from typing import Final
 
 import pytest
 import yaml
 
-from tests.docs import cli_reference, framework_pages
+from analyzer.web.openapi import OPENAPI
+from tests.docs import api_reference, cli_reference, framework_pages
 from tests.docs.blocks import DOCS, ROOT
 from tests.docs.framework_code import function_of_kit, instrumenting_lines
 from tests.docs.frameworks import PAGES
 from tests.frameworks.catalogue import RunScript, catalogue
 
-NO_FRAMEWORK = "none"
+NO_FRAMEWORK: Final = "none"
+WEB: Final = ROOT / "analyzer" / "web"
+ROUTE: Final = re.compile(r"web\.(get|post|put|delete)\(\s*\"([^\"]+)\"")
 
 
 def test_the_command_line_is_documented_as_it_is() -> None:
     assert cli_reference.PAGE.read_text(encoding="utf-8") == cli_reference.page(), (
         "run: python -m tests.docs.cli_reference"
     )
+
+
+def test_the_api_is_documented_as_it_is_described() -> None:
+    assert api_reference.PAGE.read_text(encoding="utf-8") == api_reference.page(), (
+        "run: python -m tests.docs.api_reference"
+    )
+
+
+def test_every_path_that_is_described_is_served() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in WEB.glob("*.py"))
+    served = {(method, path) for method, path in ROUTE.findall(sources)}
+    described = {
+        (method, path)
+        for path, item in OPENAPI["paths"].items()
+        for method in item.keys() & {"get", "post", "put", "delete"}
+    }
+    assert described - served == set()
+
+
+def test_every_page_of_the_service_that_is_named_is_served() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in WEB.glob("*.py"))
+    named = re.findall(r"^\| `(/[^`]+)` \|", (DOCS / "web.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert named
+    assert [path for path in named if f'"GET", "{path}"' not in sources] == []
 
 
 def test_the_pages_on_frameworks_are_those_of_the_runs() -> None:
