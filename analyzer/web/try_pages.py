@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import quote
 
 from aiohttp import BodyPartReader, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from analyzer.errors import UnreadableInput
 from analyzer.present import plain
@@ -157,7 +158,7 @@ async def _upload(request: web.Request) -> tuple[bytes, dict[str, str]]:
                 data, fields["name"] = body, part.filename or ""
             elif part.name in {"method", "failed"}:
                 fields[part.name] = body.decode("utf-8", "replace")
-    except (ValueError, RuntimeError) as error:
+    except (ValueError, RuntimeError, AssertionError, HttpProcessingError) as error:
         raise web.HTTPBadRequest(text="expected a form with a file\n") from error
     return bytes(data), fields
 

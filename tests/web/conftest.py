@@ -1,0 +1,32 @@
+"""A stage for each test, and a client at its door."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.web import Application, Request
+
+from analyzer.web.app import make_app
+from analyzer.web.archive import RunArchive
+from tests.web.stage import Stage, open_stage
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    opened = open_stage(tmp_path / "data")
+    yield opened
+    opened.verdicts.close()
+    opened.labels.close()
+
+
+@pytest.fixture
+async def client(stage: Stage) -> AsyncIterator[TestClient[Request, Application]]:
+    parts = stage.parts()
+    async with TestClient(TestServer(make_app(parts))) as opened:
+        yield opened
+    assert parts.pages is not None
+    assert isinstance(parts.pages.runs, RunArchive)
+    parts.pages.runs.close()

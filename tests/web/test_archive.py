@@ -1,0 +1,111 @@
+"""The list over many runs: right by key, bounded in what it looks at, live; and the API as described."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp.test_utils import TestClient
+from aiohttp.web import Application, Request
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzer.kept_run import pack, task_of
+from analyzer.web import archive
+from analyzer.web.archive import RunArchive
+from analyzer.web.openapi import OPENAPI
+from analyzer.web.sources import RunQuery
+from collector_processor.otlp import Tenant
+from semconv.model import Status
+from tests.runs import run, step
+from tests.web.stage import Stage
+from tests.web.test_pages import RUN, blame
+
+
+@given(st.text(max_size=300), st.integers(1, 250))
+def test_the_beginning_of_a_task_is_read_without_the_run(task: str, limit: int) -> None:
+    clean = task.encode("utf-8", "replace").decode()
+    packed = pack(run(step("a", "x" * 5_000), task=clean), lambda text: text)
+    assert packed is not None
+    found = task_of(packed, limit)
+    assert clean.startswith(found)
+    assert len(found) >= min(len(clean), limit) - 1
+
+
+def test_what_cannot_be_read_has_no_task() -> None:
+    assert task_of(b"broken", 10) == ""
+
+
+async def test_a_search_looks_at_so_many_and_says_where_it_stopped(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "MOST_LOOKED_AT", 10)
+    for number in range(25):
+        one = run(step("needle" if number == 2 else "a"), run_id=f"r{number:02}")
+        await stage.add(one, "shop", blame(one, 0))
+    source = RunArchive(stage.folder)
+    pages, query = [], RunQuery(text="needle")
+    while True:
+        pages.append(await source.page(query))
+        if pages[-1].next is None:
+            break
+        query = RunQuery(text="needle", before=pages[-1].next)
+    source.close()
+    assert [len(page.rows) for page in pages] == [0, 0, 1]
+    assert [page.looked_at for page in pages] == [10, 10, 0]
+
+
+async def test_only_current_verdicts_are_listed_and_of_the_tenant_who_asks(stage: Stage) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    await stage.add(RUN, "shop", blame(RUN, 0))
+    source = RunArchive(stage.folder)
+    page = await source.page(RunQuery(status=Status.ATTRIBUTED))
+    other = await source.page(RunQuery(tenant=Tenant("x=b")))
+    source.close()
+    assert len(page.rows) == 1
+    assert other.rows == ()
+
+
+async def test_an_open_page_is_told_of_a_new_run(
+    stage: Stage, client: TestClient[Request, Application]
+) -> None:
+    async with client.get("/events") as stream, asyncio.timeout(10):
+        assert stream.headers["Content-Type"] == "text/event-stream"
+        assert await stream.content.readline() == b"retry: 5000\n"
+        await asyncio.sleep(0.2)
+        await stage.add(RUN, "shop", blame(RUN, 2))
+        while (await stream.content.readline()) != b"event: runs\n":
+            pass
+        assert await stream.content.readline() == b"data: changed\n"
+
+
+async def test_the_description_of_the_api_names_every_route_of_it_and_no_other(
+    client: TestClient[Request, Application],
+) -> None:
+    described = {
+        (path, verb) for path, item in OPENAPI["paths"].items() for verb in item if verb != "parameters"
+    }
+    routes = {
+        (route.resource.canonical, route.method.lower())
+        for route in client.server.app.router.routes()  # type: ignore[attr-defined]
+        if route.resource is not None and route.method != "HEAD"
+    }
+    api = {(path, verb) for path, verb in routes if path.startswith("/api/") and "issues" not in path}
+    assert {one for one in described if one[0].startswith("/api/") and "issues" not in one[0]} == api
+    assert described <= routes | {one for one in described if "issues" in one[0]}
+
+
+async def test_real_answers_have_the_described_keys(
+    stage: Stage, client: TestClient[Request, Application]
+) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    async with client.get("/api/runs") as answer:
+        (listed,) = (await answer.json())["runs"]
+    assert set(listed) == set(OPENAPI["components"]["schemas"]["Run"]["properties"])
+    async with client.post(
+        "/api/runs/run-1/confirm", json=None, headers={"Content-Type": "application/json"}
+    ):
+        pass
+    async with client.get("/api/runs/run-1") as answer:
+        label = (await answer.json())["label"]
+    assert set(label) == set(OPENAPI["components"]["schemas"]["Label"]["properties"])

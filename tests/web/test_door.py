@@ -1,0 +1,93 @@
+"""Who sees the pages: with a token one signs in, once; a session is of one browser and ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.web import Application, Request
+
+from analyzer.web.app import make_app
+from analyzer.web.sessions import COOKIE, LIFETIME_S, MOST, Sessions
+from tests.web.stage import Stage
+
+Client = TestClient[Request, Application]
+OURS = {"Sec-Fetch-Site": "same-origin"}
+BROWSER = {"Accept": "text/html,*/*"}
+
+
+async def entering(stage: Stage) -> Client:
+    return TestClient(TestServer(make_app(replace(stage.parts(), token="s3cret"))))
+
+
+async def test_a_browser_is_sent_to_the_door_and_back_to_where_it_wanted(stage: Stage) -> None:
+    async with await entering(stage) as client:
+        async with client.get("/runs?q=x", headers=BROWSER, allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["Location"]) == (303, "/sign-in?next=/runs?q%3Dx")
+        form = {"token": "s3cret", "next": "/runs?q=x"}
+        async with client.post("/sign-in", data=form, headers=OURS, allow_redirects=False) as answer:
+            cookie = answer.headers["Set-Cookie"]
+            assert answer.headers["Location"] == "/runs?q=x"
+        assert "HttpOnly" in cookie
+        assert "SameSite=Lax" in cookie
+        assert "s3cret" not in cookie
+        async with client.get("/runs", headers=BROWSER) as answer:
+            assert answer.status == 200
+        async with client.post("/sign-out", headers=OURS):
+            pass
+        async with client.get("/runs", headers=BROWSER, allow_redirects=False) as answer:
+            assert answer.status == 303
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "s3cret ", "sécret"])
+async def test_a_wrong_token_opens_nothing(stage: Stage, token: str) -> None:
+    async with await entering(stage) as client:
+        async with client.post("/sign-in", data={"token": token}, headers=OURS) as answer:
+            assert answer.status == 401
+            assert COOKIE not in answer.cookies
+        async with client.get("/health", headers=BROWSER, allow_redirects=False) as answer:
+            assert answer.status == 303
+
+
+@pytest.mark.parametrize(
+    "path", ["/runs", "/runs/x", "/health", "/issues", "/try", "/events", "/try/x/state"]
+)
+async def test_without_the_token_no_page_is_shown(stage: Stage, path: str) -> None:
+    async with await entering(stage) as client:
+        async with client.get(path, allow_redirects=False) as answer:
+            assert answer.status == 401
+        forged = {"Cookie": f"{COOKIE}=guessed"}
+        async with client.get(path, headers=forged, allow_redirects=False) as answer:
+            assert answer.status == 401
+
+
+async def test_another_sites_form_signs_nobody_in(stage: Stage) -> None:
+    async with await entering(stage) as client:
+        form = {"token": "s3cret"}
+        for headers in ({}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}):
+            async with client.post("/sign-in", data=form, headers=headers) as answer:
+                assert answer.status == 403
+
+
+def test_the_session_of_an_upload_is_not_signed_in() -> None:
+    sessions = Sessions(clock=lambda: 0.0)
+    id_ = sessions.begin(web.Response(), signed_in=False)
+    assert id_ in sessions._known
+    assert not sessions._known[id_].is_signed_in
+
+
+def test_sessions_are_bounded_and_end() -> None:
+    now = [0.0]
+    sessions = Sessions(clock=lambda: now[0])
+    first = sessions.begin(web.Response(), signed_in=True)
+    for _ in range(MOST):
+        sessions.begin(web.Response(), signed_in=True)
+    assert len(sessions._known) == MOST
+    assert sessions._find(first) is None
+    last = next(reversed(sessions._known))
+    now[0] = LIFETIME_S - 1
+    assert sessions._find(last) is not None
+    now[0] += LIFETIME_S + 1
+    assert sessions._find(last) is None

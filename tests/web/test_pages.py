@@ -1,0 +1,261 @@
+"""Pages as a browser asks for them: what they show, what they take, what no text of a run can do."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from urllib.parse import quote
+
+import pytest
+from aiohttp.test_utils import TestClient
+from aiohttp.web import Application, Request
+
+from analyzer.web.pages import read_form
+from semconv.model import Attribution, Blame, Evidence, Ranked, Trajectory
+from tests.runs import failed_tool, run, step, tool
+from tests.security.test_hostile_text import HOSTILE, hostile_run
+from tests.web.stage import Stage
+
+Client = TestClient[Request, Application]
+OURS = {"Sec-Fetch-Site": "same-origin"}
+RUN = run(
+    step("planner", "look it up"), failed_tool("clerk", "TimeoutError: gone"), step("analyst", "14,500"),
+    task="how much?", output="14,500",
+)  # fmt: skip
+VOID = frozenset({"meta", "link", "input", "br", "img", "hr"})
+
+
+def blame(trajectory: Trajectory, at: int, reason: str = "it is wrong") -> Attribution:
+    agent = trajectory.steps[at].agent
+    verdict = Blame(
+        agent=agent, step=at, reason=reason, confidence=0.7, fix=reason, mode="wrong_computation",
+        evidence=(Evidence(step=at, quote=trajectory.steps[at].output or reason),),
+        ranking=(Ranked(step=at, agent=agent, probability=0.7),),
+    )  # fmt: skip
+    return Attribution(run_id=trajectory.run_id, verdict=verdict, method="judge", model="m")
+
+
+class Page(HTMLParser):
+    """A page as a browser would take it apart."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.ids: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self._open, f"left open: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+
+async def text_of(client: Client, path: str, status: int = 200) -> str:
+    async with client.get(path, headers={"Accept": "text/html"}) as answer:
+        assert answer.status == status, await answer.text()
+        return await answer.text()
+
+
+async def test_the_list_shows_who_is_to_blame_and_leads_to_the_run(stage: Stage, client: Client) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    page = await text_of(client, "/runs")
+    assert 'href="/runs/run-1"' in page
+    for shown in ("how much?", "shop", "analyst", "70%", "judge"):
+        assert shown in page
+
+
+async def test_the_first_address_leads_to_the_list(client: Client) -> None:
+    async with client.get("/", allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, "/runs")
+
+
+async def test_an_empty_list_says_what_to_do(client: Client) -> None:
+    assert "No run has been analysed yet" in await text_of(client, "/runs")
+    assert "No run fits" in await text_of(client, "/runs?q=nothing")
+
+
+async def test_a_run_shows_picture_verdict_evidence_and_links(stage: Stage, client: Client) -> None:
+    trajectory = run(*RUN.steps, run_id="a" * 32, root_trace_id="ab" * 16, task=RUN.task)
+    await stage.add(trajectory, "shop", blame(trajectory, 2))
+    page = await text_of(client, f"/runs/{'a' * 32}")
+    for shown in (
+        '<svg class="picture"', "<mark>14,500</mark>", "What would have been right", "step 2</a></h1>", "70%",
+        f'href="http://jaeger.example:16686/trace/{"ab" * 16}', "http://grafana.example:3000/explore",
+    ):  # fmt: skip
+        assert shown in page
+    Page(page)
+
+
+async def test_a_run_whose_steps_are_gone_still_shows_its_verdict(stage: Stage, client: Client) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    stage.labels._db.execute("DELETE FROM run")
+    page = await text_of(client, "/runs/run-1")
+    assert "are not kept" in page
+    assert "it is wrong" in page
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_no_text_of_a_run_changes_a_page(stage: Stage, client: Client, name: str) -> None:
+    text = HOSTILE[name]
+    hostile = hostile_run(text)
+    hostile = run(*hostile.steps, task=text, output=text, run_id="h")
+    await stage.add(hostile, text or "x", blame(hostile, 2, reason=text))
+    agents = (f"agent {one.index % 3}" for one in hostile.steps)
+    calm = run(
+        *(
+            step(agent, "b", one.kind, target="t", status=one.status)
+            for agent, one in zip(agents, hostile.steps, strict=True)
+        ),
+        run_id="c",
+    )
+    await stage.add(calm, "x", blame(calm, 2, reason="b"))
+    for path in ("/runs/{}", "/runs/{}/report.html"):
+        page, other = [Page(await text_of(client, path.format(run_id))) for run_id in ("h", "c")]
+        assert set(page.tags) <= set(other.tags) | {"h3", "pre", "mark", "p"}
+        assert page.attributes <= other.attributes | {"tabindex", "class"}
+        assert not {name for name in page.attributes if name.startswith("on") or name == "style"}
+    Page(await text_of(client, "/runs"))
+
+
+async def test_every_page_forbids_scripts_of_others_and_has_no_id_twice(stage: Stage, client: Client) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    for path in ("/runs", "/runs/run-1", "/health", "/issues", "/try"):
+        async with client.get(path) as answer:
+            policy = answer.headers["Content-Security-Policy"]
+            page = Page(await answer.text())
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+        assert "unsafe" not in policy
+        assert "style" not in page.tags
+        assert len(page.ids) == len(set(page.ids)), path
+
+
+async def test_a_report_stands_alone(stage: Stage, client: Client) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    async with client.get("/runs/run-1/report.html") as answer:
+        text = await answer.text()
+        assert answer.headers["Content-Disposition"] == 'attachment; filename="blamespan-run-1.html"'
+    assert not re.search(r'(?:src|href)="(?!#)', text)
+    assert "url(http" not in text
+    assert "<script" not in text
+    assert '<svg class="picture"' in text
+
+
+async def test_a_run_is_exported_as_the_api_gives_it(stage: Stage, client: Client) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    async with client.get("/runs/run-1/run.json") as answer:
+        exported = json.loads(await answer.text())
+    async with client.get("/api/runs/run-1") as answer:
+        assert exported == await answer.json()
+
+
+@pytest.mark.parametrize(
+    ("form", "label", "step_"),
+    [
+        ({"answer": "right"}, "confirmed", 2),
+        ({"answer": "wrong"}, "rejected", None),
+        ({"answer": "passed"}, "not_a_failure", None),
+        ({"answer": "step", "step": "1"}, "corrected", 1),
+    ],
+)
+async def test_a_label_is_given_by_a_form_without_a_script(
+    stage: Stage, client: Client, form: dict[str, str], label: str, step_: int | None
+) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    async with client.post("/runs/run-1/label", data=form, headers=OURS) as answer:
+        assert "Kept. Thank you" in await answer.text()
+    async with client.get("/api/runs/run-1") as answer:
+        kept = (await answer.json())["label"]
+    assert (kept["label"], kept["step"]) == (label, step_)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        (OURS, 303),
+    ],
+)
+@pytest.mark.parametrize("path", ["/runs/run-1/label", "/runs/run-1/again"])
+async def test_a_form_of_another_site_changes_nothing(
+    stage: Stage, client: Client, path: str, headers: dict[str, str], status: int
+) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    form = {"answer": "right", "method": "signals"}
+    async with client.post(path, data=form, headers=headers, allow_redirects=False) as answer:
+        assert answer.status == status
+    assert bool(stage.labels.labels(stage.verdicts.recent(1)[0].tenant, "run-1")) == (
+        status == 303 and path.endswith("label")
+    )
+
+
+@pytest.mark.parametrize("step_", ["", "-1", "x", "٣", "1e3", "9" * 20])
+def test_a_form_that_names_no_step_is_no_label(step_: str) -> None:
+    with pytest.raises(Exception, match="Bad Request"):
+        read_form({"answer": "step", "step": step_})
+
+
+@pytest.mark.parametrize(
+    "query", ["status=evil", "q=" + "x" * 201, "after=x", "after=" + quote("W10"), "after=WyJhIiwgMSwgMl0"]
+)
+async def test_a_list_that_cannot_be_asked_for_is_said(client: Client, query: str) -> None:
+    await text_of(client, f"/runs?{query}", 400)
+
+
+async def test_the_list_goes_on_where_it_ended_and_shows_every_run_once(stage: Stage, client: Client) -> None:
+    for number in range(120):
+        one = run(step("a", "b"), run_id=f"r{number:03}", task=f"task {number}")
+        await stage.add(one, "shop", blame(one, 0))
+    seen: list[str] = []
+    path = "/runs"
+    while path:
+        page = await text_of(client, path)
+        seen += re.findall(r'href="/runs/(r\d+)"', page)
+        more = re.search(r'rel="next" href="([^"]+)"', page)
+        path = "/runs" + more[1].replace("&amp;", "&") if more else ""
+    assert seen == [f"r{number:03}" for number in reversed(range(120))]
+
+
+async def test_a_search_finds_words_of_the_verdict_and_nothing_by_patterns(
+    stage: Stage, client: Client
+) -> None:
+    for name in ("good", "bad%"):
+        one = run(step("a", "b"), run_id=name)
+        await stage.add(one, "shop", blame(one, 0, reason=f"because of {name}"))
+    assert "/runs/bad%25" in await text_of(client, "/runs?q=OF+bad%25")
+    assert "/runs/good" not in await text_of(client, "/runs?q=bad%25")
+    assert "No run fits" in await text_of(client, "/runs?q=b_d")
+    assert "No run fits" in await text_of(client, "/runs?status=no_failure")
+
+
+async def test_health_shows_work_and_settings_but_no_secret(stage: Stage, client: Client) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    page = await text_of(client, "/health")
+    assert "BLAMESPAN_TOKEN" in page
+    assert "1 failed" in page
+
+
+async def test_pages_of_a_long_run_lead_to_each_other(stage: Stage, client: Client) -> None:
+    long = run(*(tool("a", str(number)) for number in range(500)), run_id="long")
+    await stage.add(long, "shop", blame(long, 3))
+    page = await text_of(client, "/runs/long")
+    assert "Steps 0 to 199 of 500" in page
+    later = await text_of(client, "/runs/long?from=400")
+    assert 'id="step-499"' in later
+    await text_of(client, "/runs/long?from=x", 400)

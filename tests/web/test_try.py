@@ -1,0 +1,205 @@
+"""Try it: a file is analysed for the browser that sent it, within bounds; what is no file is said."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import json
+import re
+from typing import Any
+
+import pytest
+from aiohttp import CookieJar, FormData
+from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.web import Application, Request
+
+from analyzer.analyst import RunAnalyst
+from analyzer.attribution import Attributor
+from analyzer.web.app import make_app
+from analyzer.web.jobs import Asked, JobLimits, Jobs, JobState, TooBusy
+from analyzer.web.try_pages import MAX_UNPACKED, MAX_UPLOAD, unpacked
+from semconv.model import Trajectory
+from tests.runs import failed_tool, run, step
+from tests.shown import fixtures
+from tests.web.stage import Stage
+
+Client = TestClient[Request, Application]
+OURS = {"Sec-Fetch-Site": "same-origin"}
+LOG = {
+    "history": [
+        {"role": "user", "name": "planner", "content": "add 2 and 2"},
+        {"role": "assistant", "name": "clerk", "content": "2 + 2 = 5"},
+    ],
+    "question": "2 + 2?",
+}
+RUN = run(step("planner", "go"), failed_tool("clerk"), step("writer", "sorry, I could not"), task="t")
+
+
+def form(data: bytes, **fields: str) -> FormData:
+    sent = FormData()
+    sent.add_field("file", io.BytesIO(data), filename=fields.pop("name", "run.json"))
+    for name, value in {"method": "signals", **fields}.items():
+        sent.add_field(name, value)
+    return sent
+
+
+async def ended(client: Client, path: str) -> str:
+    async with asyncio.timeout(20):
+        while True:
+            async with client.get(f"{path}/state") as answer:
+                if (await answer.json())["over"]:
+                    break
+            await asyncio.sleep(0.02)
+    async with client.get(path) as answer:
+        return await answer.text()
+
+
+async def sent(client: Client, data: bytes, **fields: str) -> str:
+    async with client.post("/try", data=form(data, **fields), headers=OURS, allow_redirects=False) as answer:
+        assert answer.status == 303, await answer.text()
+        return answer.headers["Location"]
+
+
+async def test_a_conversation_is_analysed(client: Client) -> None:
+    page = await ended(client, await sent(client, json.dumps(LOG).encode()))
+    assert '<svg class="picture"' in page
+    assert "broke it at" in page or "Nobody can be blamed" in page
+
+
+async def test_a_packed_trace_is_analysed(client: Client) -> None:
+    path = next(path for path in fixtures() if path.name.startswith("own_instrument"))
+    page = await ended(client, await sent(client, path.read_bytes(), failed="yes"))
+    assert '<svg class="picture"' in page
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"{}", "expected OTLP"),
+        (b"not a file", "expected OTLP"),
+        (b"\x1f\x8bbroken", "broken gzip"),
+        (b'{"resourceSpans": []}', "holds no run"),
+        (b"[" * 100_000, ""),
+    ],
+)
+async def test_what_is_no_run_is_said(client: Client, data: bytes, said: str) -> None:
+    page = await ended(client, await sent(client, data, name="<script>alert(1)</script>"))
+    assert 'role="alert"' in page
+    assert said in page
+    assert "<script>alert" not in page
+
+
+async def test_each_browser_sees_only_its_own(stage: Stage) -> None:
+    server = TestServer(make_app(stage.parts()))
+    async with TestClient(server, cookie_jar=CookieJar(unsafe=True)) as one:
+        path = await sent(one, json.dumps(LOG).encode())
+        await ended(one, path)
+        stranger = TestClient(server, cookie_jar=CookieJar(unsafe=True))
+        await sent(stranger, json.dumps(LOG).encode())
+        for asked in (path, f"{path}/state"):
+            async with stranger.get(asked) as answer:
+                assert answer.status == 404
+        async with stranger.get("/try") as answer:
+            assert path not in await answer.text()
+        async with one.get("/try") as answer:
+            assert path in await answer.text()
+        await stranger.session.close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "data", "status"),
+    [
+        ({"method": "no-such"}, b"{}", 400),
+        ({"method": "judge"}, b"{}", 400),
+        ({}, b"", 400),
+        ({}, b"x" * (MAX_UPLOAD + 1), 413),
+        ({"method": "x" * 10_000}, b"{}", 413),
+    ],
+)
+async def test_a_form_that_asks_too_much_is_refused(
+    client: Client, fields: dict[str, str], data: bytes, status: int
+) -> None:
+    async with client.post("/try", data=form(data, **fields), headers=OURS) as answer:
+        assert answer.status == status
+
+
+async def test_what_is_no_form_is_refused(client: Client) -> None:
+    async with client.post("/try", data=b"{}", headers=OURS | {"Content-Type": "application/json"}) as answer:
+        assert answer.status == 415
+    broken = OURS | {"Content-Type": "multipart/form-data; boundary=x"}
+    async with client.post("/try", data=b"--x\r\nnonsense", headers=broken) as answer:
+        assert answer.status == 400
+
+
+async def test_no_file_unpacks_without_bound() -> None:
+    with pytest.raises(Exception, match="unpacks to more than"):
+        unpacked(gzip.compress(b"\0" * (MAX_UNPACKED + 1), 9))
+    two = gzip.compress(b"\0" * (MAX_UNPACKED // 2 + 1), 9)
+    with pytest.raises(Exception, match="unpacks to more than"):
+        unpacked(two + two)
+    assert unpacked(gzip.compress(b"a") + gzip.compress(b"b")) == b"ab"
+
+
+async def test_a_kept_run_is_analysed_again_by_another_method(stage: Stage, client: Client) -> None:
+    await stage.add(RUN, "shop")
+    before = stage.verdicts.recent(5)
+    data = {"method": "signals"}
+    async with client.post("/runs/run-1/again", data=data, headers=OURS, allow_redirects=False) as answer:
+        path = answer.headers["Location"]
+    assert "run run-1" in await ended(client, path)
+    assert stage.verdicts.recent(5) == before  # an opinion is no verdict
+
+
+def asked(load: Any, size: int = 1) -> Asked:
+    return Asked(name="n", method="signals", size=size, load=load, takes_as_failed=True)
+
+
+async def settled(jobs: Jobs) -> None:
+    await asyncio.gather(*jobs._tasks)
+
+
+def jobs_with(**limits: int) -> Jobs:
+    return Jobs(RunAnalyst(attributor=Attributor()), JobLimits(**limits))
+
+
+async def test_as_many_as_may_wait_and_no_more() -> None:
+    jobs = jobs_with(at_once=1, waiting=1, of_a_session=5)
+    for _ in range(2):
+        jobs.start("me", asked(lambda: [RUN]))
+    with pytest.raises(TooBusy):
+        jobs.start("me", asked(lambda: [RUN]))
+    await settled(jobs)
+    jobs.start("me", asked(lambda: [RUN]))
+    await settled(jobs)
+    assert {job.state for job in jobs.of("me")} == {JobState.DONE}
+
+
+async def test_the_oldest_go_where_there_is_no_room() -> None:
+    jobs = jobs_with(of_a_session=3, bytes=10)
+    for _ in range(5):
+        jobs.start("me", asked(lambda: [RUN], size=2))
+        await settled(jobs)
+    assert len(jobs.of("me")) == 3
+    jobs.start("you", asked(lambda: [RUN], size=9))
+    assert jobs.of("me") == []
+    with pytest.raises(TooBusy):
+        jobs.start("you", asked(lambda: [RUN], size=9))
+    await settled(jobs)
+
+
+async def test_our_own_bug_ends_one_job_and_says_nothing_of_ourselves() -> None:
+    def broken() -> list[Trajectory]:
+        raise KeyError("/secret/path")
+
+    jobs = jobs_with()
+    job = jobs.start("me", asked(broken))
+    await settled(jobs)
+    assert job.state is JobState.FAILED
+    assert "secret" not in job.error
+
+
+async def test_only_what_can_be_asked_is_offered() -> None:
+    offered = jobs_with().methods
+    assert offered == ("auto", "signals")
+    assert not [name for name in offered if re.search("random|constant", name)]
