@@ -30,6 +30,7 @@ from analyzer.label_store import LabelStore
 from analyzer.labelling import RUNS, Given, give, keeper, open_labels
 from analyzer.labels import Label, Said
 from analyzer.metrics import ServiceMetrics
+from analyzer.otlp_metrics import MetricsSender
 from analyzer.tallies import VerdictTallies
 from analyzer.web.app import WebParts, WebServer
 from analyzer.web.archive import RunArchive
@@ -151,6 +152,7 @@ class _Service:
             settle_s=settings.metrics_settle / 1000,
             budget=budget_of(self._analyst),
         )
+        self._send_metrics(metrics, exporters)
         parts = WebParts(
             is_ready=lambda: self.is_ready,
             recent=lambda limit: examiner.in_db(store.recent, limit),
@@ -297,6 +299,22 @@ class _Service:
         self._drained(pipeline.drain, share=_ANALYSES_SHARE)
         self._background(pipeline.run())  # cancelled first: nothing new begins while it drains
         return pipeline
+
+    def _send_metrics(self, metrics: ServiceMetrics, exporters: Mapping[Signal, Exporter]) -> None:
+        every_s, exporter = self._settings.metrics_interval / 1000, exporters.get(Signal.METRICS)
+        if not every_s:
+            return
+        if exporter is None:
+            logger.warning("own metrics go nowhere: there is no endpoint for metrics")
+            return
+        sender = MetricsSender(
+            read=metrics.collect,
+            exporter=exporter,
+            instance_id=self._instance_id,
+            every_s=every_s,
+            wall_ns=time.time_ns,
+        )
+        self._background(sender.run())
 
     def _intake_rules(self, pipeline: Pipeline, exporters: Mapping[Signal, Exporter]) -> IntakeRules:
         return IntakeRules(

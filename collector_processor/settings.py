@@ -138,6 +138,9 @@ class Settings(BaseModel):
         ge=0,
         description="ms a new series of `/metrics` is shown at zero; longer than two scrapes are apart",
     )
+    metrics_interval: int = Field(
+        0, ge=0, description="ms between our own metrics over OTLP, to the endpoint for metrics; 0 = not sent"
+    )
     shutdown_max: int = Field(20_000, ge=0, description="ms a shutdown may take; the rest is resumed")
     max_request_bytes: int = Field(20 * MEBIBYTE, gt=0, description="largest request taken, decompressed")
     max_pending_bytes: int = Field(2048 * MEBIBYTE, gt=0, description="journal bytes not yet forwarded")
