@@ -21,8 +21,12 @@ Made from `analyzer/metric_table.py` by `python -m tests.metrics_reference`; do 
 only there are exemplars, the trace and span that one count stands for. Prometheus keeps them with
 `--enable-feature=exemplar-storage`.
 
-| metric | kind | unit | labels | meaning |
-|---|---|---|---|---|
+`BLAMESPAN_METRICS_INTERVAL` sends the same over OTLP to the endpoint for metrics, by OpenTelemetry's names and with units
+and exemplars. They pass the exporter that forwards everybody's metrics, with its hop header: where that leads back
+to this process, they are refused.
+
+| metric | over OTLP | kind | unit | labels | meaning |
+|---|---|---|---|---|---|
 """
 
 
@@ -35,7 +39,7 @@ def _row(metric: Metric) -> str:
     name = f"{metric.name}_total" if metric.kind is Kind.COUNTER else metric.name
     kind = f"{metric.kind.value}, exemplars" if metric.has_exemplars else metric.kind.value
     labels = ", ".join(f"`{label}`" for label in metric.labels)
-    return f"| `{name}` | {kind} | `{metric.unit}` | {labels} | {metric.meaning} |"
+    return f"| `{name}` | `{metric.otel_name}` | {kind} | `{metric.unit}` | {labels} | {metric.meaning} |"
 
 
 def _rules() -> str:
