@@ -36,6 +36,7 @@ COMMANDS: Final = (
     "label",
     "confirm",
     "reject",
+    "issues",
     "doctor",
 )
 """In the order in which ``--help`` lists them."""

@@ -226,6 +226,18 @@ class IssueStore:
             "(? IS NULL OR tenant = ?) ORDER BY last_ns DESC LIMIT ?", (tenant, tenant, limit)
         )
 
+    def starting_with(
+        self, prefix: str, tenant: Tenant | None, limit: int = 20
+    ) -> list[tuple[Tenant, Issue]]:
+        """Return the issues whose ids begin like this."""
+        where = "substr(id, 1, ?) = ? AND (? IS NULL OR tenant = ?) ORDER BY id, tenant LIMIT ?"
+        return self._issues(where, (len(prefix), prefix, tenant, tenant, limit))
+
+    def tenants_of(self, issue_id: str) -> list[Tenant]:
+        """Return who has an issue of this id."""
+        rows = self.db.execute("SELECT tenant FROM issue WHERE id = ? ORDER BY 1", (issue_id,))
+        return [Tenant(row[0]) for row in rows]
+
     def write_issue(self, tenant: Tenant, issue: Issue) -> None:
         """Keep an issue; call it in a transaction."""
         self.db.execute(

@@ -26,14 +26,18 @@ from analyzer.composition import (
     prepare_model,
     tls_files,
 )
+from analyzer.issue_desk import DeskParts, IssueDesk, both
+from analyzer.issue_store import open_issues
 from analyzer.label_store import LabelStore
 from analyzer.labelling import RUNS, Given, give, keeper, open_labels
 from analyzer.labels import Label, Said
 from analyzer.metrics import ServiceMetrics
+from analyzer.notifiers.opening import counting_rules, receivers_of
 from analyzer.otlp_metrics import MetricsSender
 from analyzer.tallies import VerdictTallies
 from analyzer.web.app import WebParts, WebServer
 from analyzer.web.archive import RunArchive
+from analyzer.web.issue_source import DeskIssues
 from analyzer.web.jobs import Jobs
 from analyzer.web.labels import Labels
 from analyzer.web.links import TraceLinks
@@ -54,6 +58,7 @@ from collector_processor.pipeline import Pipeline, PipelineLimits
 from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, HttpRoom
 from collector_processor.runstore import RunStore, StoredVerdict, StoreError
 from collector_processor.settings import Address, Settings, SettingsError, WriteBack
+from collector_processor.writeback import Decision
 
 logger = logging.getLogger(__name__)
 
@@ -135,10 +140,11 @@ class _Service:
         self._refuse_own_endpoint(settings.listeners)
         journal = await self._open_journal()
         store, labels = self._open_store(), self._open_labels()
+        desk = self._start_issues()
         exporters = self._open_exporters()
         ledger = Ledger(journal.held_items)
         forwarder = self._start_forwarder(journal, ledger, exporters)
-        examiner, deliveries = self._start_deliveries(journal, store, labels, exporters)
+        examiner, deliveries = self._start_deliveries(journal, store, labels, exporters, desk)
         pipeline = await self._start_pipeline(journal, examiner)
         intake = Intake(journal, ledger, forwarder, self._intake_rules(pipeline, exporters))
         self._background(self._expire(journal, examiner, store))
@@ -159,12 +165,13 @@ class _Service:
             find=lambda run_id: examiner.in_db(store.find, run_id),
             metrics=metrics.registry,
             labels=_label_parts(labels, examiner),
+            issues=desk,
             token=settings.token,
             tenant_header_names=settings.tenant_header_names,
             allowed_hosts=settings.allowed_host_names,
             tls=tls_files(settings),
             most_connections=settings.max_connections,
-            pages=self._open_pages(),
+            pages=self._open_pages(desk),
         )
 
         async def undelivered() -> int:
@@ -213,7 +220,7 @@ class _Service:
         self._stack.callback(labels.close)
         return labels
 
-    def _open_pages(self) -> Pages:
+    def _open_pages(self, desk: IssueDesk) -> Pages:
         settings, archive = self._settings, RunArchive(self._settings.data_dir)
         self._stack.callback(archive.close)
         jobs = Jobs(self._analyst) if isinstance(self._analyst, RunAnalyst) else None
@@ -223,6 +230,7 @@ class _Service:
             runs=archive,
             clean=self._cleaner,
             jobs=jobs,
+            issues=DeskIssues(desk=desk),
             links=TraceLinks(
                 jaeger=settings.jaeger_url,
                 grafana=settings.grafana_url,
@@ -250,8 +258,29 @@ class _Service:
         forwarder.resume()
         return forwarder
 
+    def _start_issues(self) -> IssueDesk:
+        settings = self._settings
+        receivers = receivers_of(settings)
+        desk = IssueDesk(
+            DeskParts(
+                store=open_issues(settings.data_dir),
+                rules=counting_rules(settings, receivers),
+                receivers=receivers,
+            ),
+            lambda: RunStore(settings.data_dir / RUNS),
+            open_labels(settings.data_dir),
+        )
+        self._stack.callback(desk.close)
+        self._background(desk.run())
+        return desk
+
     def _start_deliveries(
-        self, journal: Journal, store: RunStore, labels: LabelStore, exporters: Mapping[Signal, Exporter]
+        self,
+        journal: Journal,
+        store: RunStore,
+        labels: LabelStore,
+        exporters: Mapping[Signal, Exporter],
+        desk: IssueDesk,
     ) -> tuple[Examiner, tuple[OutboxDelivery, ...]]:
         deliveries: list[OutboxDelivery] = []
 
@@ -262,6 +291,10 @@ class _Service:
         async def in_db(*call: Any) -> Any:
             return await examiner.in_db(*call)
 
+        def tell(decision: Decision, verdict: StoredVerdict) -> None:
+            self._tallies.count(decision, verdict)
+            desk.wake()
+
         policy = carrier_policy(self._settings)
         examiner = Examiner(
             source=journal,
@@ -270,8 +303,8 @@ class _Service:
             policy=policy,
             wall_ns=time.time_ns,
             wake_outbox=wake,
-            keep=keeper(labels, policy.clean, time.time_ns, in_db),
-            tell=self._tallies.count,
+            keep=both(keeper(labels, policy.clean, time.time_ns, in_db), desk.keep),
+            tell=tell,
             clean=self._cleaner,
         )
         self._stack.callback(examiner.close)

@@ -73,7 +73,9 @@ class Address:
         return self.host in {"localhost", "::1"} or self.host.startswith("127.")
 
 
-_SECRET: Final = frozenset({"token", "forward_headers"})
+_SECRET: Final = frozenset(
+    {"token", "forward_headers", "notify_webhook", "notify_slack", "notify_alertmanager", "notify_secret"}
+)
 """Fields whose values are never shown."""
 _HEADER_NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -128,8 +130,26 @@ class Settings(BaseModel):
     )
     export_text: ExportText = Field(ExportText.REDACTED, description="`none`, `redacted` or `full`")
     upstream_sampling: Literal["none", "head", "tail"] = Field(
-        "none", description="sampling before us; noted, nothing depends on it yet"
+        "none",
+        description="sampling before us; with `tail`, shares of failures and the alarms on them are off",
     )
+    web_url: str | None = Field(None, description="address of our pages for people, for links in notices")
+    notify_webhook: str | None = Field(
+        None, description="address that is told of issues and alarms, as JSON", repr=False
+    )
+    notify_slack: str | None = Field(
+        None, description="incoming webhook of Slack, or of its like, that is told of them", repr=False
+    )
+    notify_alertmanager: str | None = Field(
+        None, description="address of an Alertmanager that is told what stands, over its API v2", repr=False
+    )
+    notify_secret: str | None = Field(
+        None, description="signs what webhook and Slack are told (HMAC-SHA256)", repr=False
+    )
+    notify_text: ExportText = Field(
+        ExportText.NONE, description="prose of verdicts in notices: `none`, `redacted` or `full`"
+    )
+    notify_per_hour: int = Field(20, gt=0, description="notices an hour; the last stands for the rest")
     failure_pattern: str | None = Field(
         None, description="regular expression: a final answer it finds is a failure"
     )
@@ -198,6 +218,18 @@ class Settings(BaseModel):
     @classmethod
     def _is_url(cls, value: str | None) -> str | None:
         return checked_url(value) if value else None
+
+    @field_validator("web_url", "notify_webhook", "notify_slack", "notify_alertmanager")
+    @classmethod
+    def _is_address_of_http(cls, value: str | None) -> str | None:
+        if not value:
+            return None
+        url = urlsplit(value)
+        is_plain = value.isascii() and value.isprintable() and " " not in value and "@" not in url.netloc
+        if url.scheme not in {"http", "https"} or not url.hostname or not is_plain or url.fragment:
+            raise ValueError("expected http://… or https://…, without a user or a fragment")
+        _ = url.port  # raises where it is none
+        return value
 
     @field_validator("redact")
     @classmethod

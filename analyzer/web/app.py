@@ -20,6 +20,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.web.events import Changes
 from analyzer.web.guard import GuardRules, Handler, guarding
+from analyzer.web.issues_api import Issues, issue_api_routes
 from analyzer.web.labels import FindOne, Labels, label_document, label_routes
 from analyzer.web.openapi import OPENAPI
 from analyzer.web.pages import Desk, Pages, run_routes
@@ -51,6 +52,8 @@ class WebParts:
     find: Callable[[str], Awaitable[Sequence[StoredVerdict]]]
     metrics: CollectorRegistry
     labels: Labels
+    issues: Issues | None = None
+    """``None``: recurring failures are not kept."""
     token: str | None = field(default=None, repr=False)
     tenant_header_names: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
@@ -119,6 +122,7 @@ def make_app(parts: WebParts) -> web.Application:
             web.get("/api/runs/{run_id}", _run(parts)),
             web.get("/api/openapi.json", _openapi),
             *label_routes(parts.labels, find),
+            *_issue_routes(parts),
         ]
     )
     if parts.pages is not None:
@@ -155,6 +159,10 @@ def _add_pages(
 
 async def _openapi(_request: web.Request) -> web.Response:
     return web.json_response(OPENAPI)
+
+
+def _issue_routes(parts: WebParts) -> list[web.RouteDef]:
+    return issue_api_routes(parts.issues, lambda request: _tenant(parts, request)) if parts.issues else []
 
 
 async def _healthz(_request: web.Request) -> web.Response:

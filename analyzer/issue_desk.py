@@ -1,0 +1,216 @@
+"""Issues in a running service: notes runs, counts them, heeds labels, has people told.
+
+A shell: one task and one thread for the store. Whatever goes wrong here, with a disk or
+a receiver, is logged and tried again; no span and no verdict waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from analyzer.issue_counting import CountingRules, IssueCounting, Sources
+from analyzer.issue_report import IssueReports, Wanted, to_json
+from analyzer.issue_store import IssueStore
+from analyzer.label_store import LabelStore
+from analyzer.notifiers import Courier, CourierRules, Links, Poster, Standing, opened_session
+from analyzer.notifiers.alertmanager import Alert, of_issue, of_watch
+from analyzer.recurrence import Issue
+from collector_processor.analyst import Analysis
+from collector_processor.otlp import Tenant
+from collector_processor.runstore import RunStore, StoreError
+from semconv.model import Trajectory
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LOOK_EVERY_S: Final = 2.0
+"""How often labels are looked for: another process may have written some."""
+_PRUNE_EVERY_S: Final = 3600.0
+_STORE_PAUSE_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receivers:
+    """Who is told, and how; from the settings."""
+
+    couriers: tuple[CourierRules, ...] = ()
+    urls: tuple[str, ...] = field(default=(), repr=False)
+    """Of the couriers, in the same order."""
+    alertmanager: str | None = field(default=None, repr=False)
+    """Where alerts are posted."""
+    secret: str | None = field(default=None, repr=False)
+    links: Links = field(default_factory=lambda: Links(base=""))
+    every_s: float = 60.0
+    """How often the Alertmanager is told what stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeskParts:
+    """What the desk is made from."""
+
+    store: IssueStore
+    rules: CountingRules
+    receivers: Receivers = field(default_factory=Receivers)
+    now_ns: Callable[[], int] = time.time_ns
+
+
+class IssueDesk:
+    """Issues of one process."""
+
+    def __init__(self, parts: DeskParts, open_verdicts: Callable[[], RunStore], labels: LabelStore) -> None:
+        """Make it.
+
+        Args:
+            parts: what it is made from.
+            open_verdicts: opens the run store once more: this thread has a connection of its own.
+            labels: likewise its own.
+        """
+        self._store: Final = parts.store
+        self._verdicts: Final = open_verdicts()
+        self._labels: Final = labels
+        self._now_ns: Final = parts.now_ns
+        self._receivers: Final = parts.receivers
+        sources = Sources(issues=parts.store, verdicts=self._verdicts, labels=labels)
+        self._counting: Final = IssueCounting(sources, parts.rules)
+        self._reports: Final = IssueReports(parts.store, is_fair_sample=parts.rules.is_fair_sample)
+        self._thread: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="issues")
+        self._wake: Final = asyncio.Event()
+        self._tellers: list[Courier | Standing] = []
+
+    def close(self) -> None:
+        """End the thread and close the files."""
+        self._thread.shutdown()
+        self._store.close()
+        self._verdicts.close()
+        self._labels.close()
+
+    async def keep(self, tenant: Tenant, analyses: Sequence[tuple[Trajectory, Analysis]]) -> None:
+        """Note runs whose verdicts are about to be committed; where the disk refuses, they do not count."""
+        try:
+            await self._in_thread(self._counting.note, tenant, analyses, self._now_ns())
+        except StoreError as error:
+            logger.warning("runs cannot be counted in issues", extra={"reason": str(error)})
+
+    def wake(self) -> None:
+        """Say that verdicts were committed."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Count and tell until cancelled."""
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+            for teller in await self._open_tellers(stack):
+                group.create_task(teller.run())
+            await self._count()
+
+    async def _count(self) -> None:
+        prune_at = 0.0
+        while True:
+            self._wake.clear()
+            try:
+                if time.monotonic() >= prune_at:
+                    await self._in_thread(self._store.prune, self._now_ns())
+                    prune_at = time.monotonic() + _PRUNE_EVERY_S
+                await self.count_some()
+            except StoreError as error:
+                logger.warning("issues wait for the store", extra={"reason": str(error)})
+                await asyncio.sleep(_STORE_PAUSE_S)
+            try:
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def count_some(self) -> None:
+        """Count what is noted and durable, move what was labelled, and have tellers look."""
+        counted: int = await self._in_thread(self._counting.settle, self._now_ns())
+        heeded: int = await self._in_thread(self._counting.heed_labels)
+        for teller in self._tellers:
+            if counted or heeded or isinstance(teller, Courier):  # a command may have resolved one
+                teller.wake()
+
+    async def issues(self, wanted: Wanted) -> list[tuple[Tenant, Issue, tuple[int, ...]]]:
+        """Return issues as they stand now, each with its failures a day."""
+
+        def read() -> list[tuple[Tenant, Issue, tuple[int, ...]]]:
+            now_ns = self._now_ns()
+            found = self._reports.issues(wanted, now_ns)
+            return [(tenant, issue, self._reports.trend(tenant, issue, now_ns)) for tenant, issue in found]
+
+        return await self._in_thread(read)
+
+    async def documents(self, wanted: Wanted) -> list[dict[str, Any]]:
+        """Return issues as programs get them."""
+
+        def read() -> list[dict[str, Any]]:
+            now_ns = self._now_ns()
+            return [to_json(report, now_ns) for report in self._reports.reports(wanted, now_ns)]
+
+        return await self._in_thread(read)
+
+    async def tenants_of(self, issue_id: str) -> list[Tenant]:
+        """Return who has an issue of this id."""
+        return await self._in_thread(self._store.tenants_of, issue_id)
+
+    async def resolve(self, tenant: Tenant, issue_id: str) -> bool:
+        """Close an issue; ``False`` where there is none of this id."""
+        found = await self._in_thread(self._counting.resolve, tenant, issue_id, self._now_ns())
+        self._look()
+        return found is not None
+
+    async def mute(self, tenant: Tenant, issue_id: str, until_ns: int) -> bool:
+        """Tell nobody of an issue until then; ``False`` where there is none of this id."""
+        found = await self._in_thread(self._counting.mute, tenant, issue_id, until_ns)
+        self._look()
+        return found is not None
+
+    def _look(self) -> None:
+        for teller in self._tellers:
+            teller.wake()
+
+    async def _standing(self) -> Sequence[Alert]:
+        def read() -> list[Alert]:
+            now_ns = self._now_ns()
+            found = self._reports.issues(Wanted(), now_ns)
+            alerts = [alert for tenant, issue in found if (alert := of_issue(tenant, issue, now_ns))]
+            return [of_watch(watched) for watched in self._counting.counts.alarms()] + alerts
+
+        return await self._in_thread(read)
+
+    async def _open_tellers(self, stack: AsyncExitStack) -> list[Courier | Standing]:
+        receivers = self._receivers
+        if not receivers.urls and not receivers.alertmanager:
+            return []
+        session = await stack.enter_async_context(opened_session())
+        for rules, url in zip(receivers.couriers, receivers.urls, strict=True):
+            poster = Poster(url=url, session=session, secret=receivers.secret)
+            self._tellers.append(Courier(rules, poster, self._store, self._in_thread, self._now_ns))
+        if receivers.alertmanager:
+            poster = Poster(url=receivers.alertmanager, session=session)
+            standing = Standing(poster, receivers.links, self._standing, self._now_ns, receivers.every_s)
+            self._tellers.append(standing)
+        return self._tellers
+
+    async def _in_thread(self, call: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *args))
+
+
+def both(
+    one: Callable[[Tenant, Sequence[tuple[Trajectory, Analysis]]], Awaitable[None]],
+    other: Callable[[Tenant, Sequence[tuple[Trajectory, Analysis]]], Awaitable[None]],
+) -> Callable[[Tenant, Sequence[tuple[Trajectory, Analysis]]], Awaitable[None]]:
+    """Return what keeps runs in two places."""
+
+    async def keep(tenant: Tenant, analyses: Sequence[tuple[Trajectory, Analysis]]) -> None:
+        await one(tenant, analyses)
+        await other(tenant, analyses)
+
+    return keep

@@ -1,0 +1,236 @@
+"""From a failing run to a page at night: issues by command and over HTTP, a real Alertmanager told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+import pytest
+
+from analyzer.cli import run
+from collector_processor.encode import encode
+from semconv.model import Span, TraceId
+from tests.backends.prometheus import start_alertmanager
+from tests.backends.supervise import wait_until
+from tests.e2e.line import Line, StartLine
+from tests.e2e.traffic import send
+from tests.factories import agent, chat, tool, workflow
+
+ALERTMANAGER = shutil.which("prometheus-alertmanager")
+
+
+def trace_id(number: int) -> TraceId:
+    return TraceId(f"{number + 0xA0:02x}" * 16)
+
+
+def failing(number: int) -> list[Span]:
+    spans = [
+        chat(3, parent=2, answer="First look it up, then write it down."),
+        agent(2, "planner", end=40),
+        chat(5, parent=4, answer="I will look it up."),
+        tool(6, "lookup", parent=4, arguments="{}", error="ValueError: no such page"),
+        agent(4, "researcher", start=45, end=70),
+        workflow(1, task="Write", error="the reader was not content"),
+    ]
+    return [replace(span, trace_id=trace_id(number)) for span in spans]
+
+
+def fail(line: Line, number: int) -> None:
+    send(line, encode(failing(number)))
+    line.verdict(trace_id(number))
+
+
+def asked(url: str, said: object = None, method: str = "GET") -> Any:
+    body = None if said is None else json.dumps(said).encode()
+    request = Request(url, data=body, method=method, headers={"Content-Type": "application/json"})
+    with build_opener(ProxyHandler({})).open(request, timeout=10) as answer:
+        return json.load(answer)
+
+
+def issues(line: Line) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = asked(f"{line.web}/api/issues")["issues"]
+    return found
+
+
+def await_count(line: Line, count: int) -> dict[str, Any]:
+    def counted() -> dict[str, Any] | None:
+        found = issues(line)
+        return found[0] if found and found[0]["count"] == count else None
+
+    return wait_until(counted, what=f"an issue of {count}; the log ends:\n{line.server.tail()}")
+
+
+@pytest.fixture
+def pager() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Give the address of what an Alertmanager tells, and the alerts that it was told, in order."""
+    told: list[dict[str, Any]] = []
+
+    class Pager(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            told.extend(body.get("alerts", [body]))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Pager)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/", told
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_recurring_failure_is_listed_resolved_and_comes_back(
+    start_line: StartLine,
+    tmp_path: Path,
+    pager: tuple[str, list[dict[str, Any]]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    url, told = pager
+    line = start_line(notify_webhook=url, web_url="https://blame.example")
+    fail(line, 0)
+    fail(line, 1)
+    issue = await_count(line, 2)
+    assert (issue["agent"], issue["state"], issue["error"], issue["tool"]) == (
+        "researcher",
+        "new",
+        "ValueError",
+        "lookup",
+    )
+    assert issue["examples"] == [trace_id(1), trace_id(0)]
+    assert issue["share"]["runs"] == 2
+
+    # At the command line, while the service runs.
+    data = str(tmp_path / "data")
+    assert run(["issues", "--data-dir", data, "--format", "json"]) == 0
+    (listed,) = capsys.readouterr().out.splitlines()
+    assert json.loads(listed)["id"] == issue["id"]
+    assert run(["issues", "resolve", issue["id"][:6], "--data-dir", data, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "resolved"
+    fail(line, 2)
+    assert await_count(line, 3)["state"] == "regressed"
+    wait_until(lambda: len(told) == 2, what="two notices")
+    assert [(one["kind"], one["agent"]) for one in told] == [
+        ("new", "researcher"),
+        ("regressed", "researcher"),
+    ]
+    assert told[0]["run_url"] == f"https://blame.example/runs/{trace_id(0)}"
+    assert told[0]["text"] == ""
+
+    # Over HTTP, with the guard that labels have.
+    muted = asked(f"{line.web}/api/issues/{issue['id']}/mute", {"for_s": 3600}, "POST")
+    assert muted["muted_until_ns"] > 0
+    assert issues(line)[0]["muted"] is True
+    asked(f"{line.web}/api/issues/{issue['id']}/resolve", {}, "POST")
+    assert issues(line)[0]["state"] == "resolved"
+    for path, said, code in (
+        ("0000000000000000/resolve", {}, 404),
+        (f"{issue['id']}/mute", {"for_s": "long"}, 400),
+        (f"{issue['id']}/mute", {"for_s": float("inf")}, 400),
+    ):
+        with pytest.raises(HTTPError) as refused:
+            asked(f"{line.web}/api/issues/{path}", said, "POST")
+        with refused.value:
+            assert refused.value.code == code
+    foreign = Request(f"{line.web}/api/issues/{issue['id']}/resolve", data=b"", method="POST")
+    with pytest.raises(HTTPError) as refused, build_opener(ProxyHandler({})).open(foreign, timeout=10):
+        pass
+    with refused.value:
+        assert refused.value.code == 415
+
+    # A label takes a run back, and a crash costs nothing.
+    assert run(["reject", trace_id(2), "--data-dir", data]) == 0
+    await_count(line, 2)
+    line.server.process.kill()
+    line.server.process.wait(timeout=30)
+    capsys.readouterr()
+    assert run(["issues", "--data-dir", data, "--agent", "Researcher", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["count"] == 2
+    assert run(["issues", "--data-dir", data, "--state", "new", "--format", "json"]) == 0
+    assert capsys.readouterr().out == ""
+    assert run(["issues", "--data-dir", data]) == 0
+    assert "researcher: ValueError in lookup (test)" in capsys.readouterr().out
+    again = start_line()
+    assert issues(again)[0]["count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["resolve"], 2),
+        (["mute", "ab", "--for", "soon"], 2),
+        (["mute", "ab", "--for", "9999w"], 2),
+        (["resolve", "zz"], 1),
+        (["remove", "ab"], 2),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int
+) -> None:
+    from tests.issues import Bench  # noqa: PLC0415 - stores only this test makes by hand
+
+    bench = Bench(folder=tmp_path)
+    bench.judge(1, "clerk")
+    ids = [issue.fingerprint.id for issue in bench.all()]
+    bench.close()
+    arguments = [ids[0] if argument == "ab" else argument for argument in arguments]
+    assert run(["issues", *arguments, "--data-dir", str(tmp_path)]) == code
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_without_a_store_it_says_what_was_expected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["issues", "--data-dir", str(tmp_path)]) == 1
+    assert "expected the data directory of `blamespan serve`" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(
+    ALERTMANAGER is None, reason="no prometheus-alertmanager on this machine (apt-get install it)"
+)
+def test_a_real_alertmanager_pages_once_for_the_right_agent_resolves_and_pages_again(
+    start_line: StartLine, tmp_path: Path, pager: tuple[str, list[dict[str, Any]]]
+) -> None:
+    url, told = pager
+    config = {
+        "route": {
+            "receiver": "pager",
+            "group_by": ["alertname", "agent"],
+            "group_wait": "100ms",
+            "group_interval": "500ms",
+            "repeat_interval": "1h",
+        },
+        "receivers": [{"name": "pager", "webhook_configs": [{"url": url, "send_resolved": True}]}],
+    }
+    assert ALERTMANAGER is not None
+    with start_alertmanager(Path(ALERTMANAGER), tmp_path, config) as address:
+        line = start_line(notify_alertmanager=f"http://{address}", web_url="https://blame.example")
+        for number in range(3):
+            fail(line, number)
+        issue = await_count(line, 3)
+        wait_until(lambda: told, what="a page")
+        asked(f"{line.web}/api/issues/{issue['id']}/resolve", {}, "POST")
+        wait_until(lambda: told[-1]["status"] == "resolved", what="the end of the page")
+        fail(line, 3)
+        wait_until(lambda: told[-1]["status"] == "firing", what="another page")
+    firing = [one for one in told if one["status"] == "firing"]
+    assert [one["status"] for one in told] == ["firing", "resolved", "firing"]
+    assert {one["labels"]["agent"] for one in told} == {"researcher"}
+    assert {one["labels"]["alertname"] for one in told} == {"BlamespanIssue"}
+    assert firing[0]["annotations"]["run"].startswith("https://blame.example/runs/")
+    assert firing[1]["annotations"]["run"] == f"https://blame.example/runs/{trace_id(3)}"
+    assert firing[0]["generatorURL"] == firing[0]["annotations"]["run"]

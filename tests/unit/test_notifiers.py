@@ -1,0 +1,357 @@
+"""Notices reach their receivers once, signed and harmless, and a receiver can do nothing to us."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestServer
+
+from analyzer.issue_store import IssueStore, open_issues
+from analyzer.notifiers import (
+    Courier,
+    CourierRules,
+    Links,
+    Poster,
+    Standing,
+    opened_session,
+    slack_message,
+    webhook_message,
+)
+from analyzer.notifiers.alertmanager import Alert, of_issue
+from analyzer.notifiers.opening import counting_rules, receivers_of
+from analyzer.notifiers.sending import Fate
+from analyzer.recurrence import Fingerprint, Issue, IssueState
+from analyzer.recurrence.notice import Notice, NoticeKind, read_notice, safe_title
+from collector_processor.settings import SettingsError, load_settings
+
+START = 20_000 * 86_400 * 10**9
+HOUR = 3600 * 10**9
+LINKS = Links(base="https://blame.example")
+HOSTILE = (
+    "<!channel> <https://evil.example|click> @here `rm` https://evil.example [x](http://evil)\n\x1b[31m&"
+)
+
+
+def notice(number: int = 0, **fields: Any) -> Notice:
+    defaults: dict[str, Any] = {
+        "kind": NoticeKind.NEW,
+        "tenant": "",
+        "at_ns": START + number,
+        "service": "shop",
+        "agent": "clerk",
+        "issue_id": f"{number:016x}",
+        "title": f"clerk: ValueError in add-{number}",
+        "run_id": f"run-{number}",
+    }
+    return Notice(**(defaults | fields))
+
+
+@dataclass(slots=True)
+class Receiver:
+    """A real HTTP server that answers what it is told to, the last answer again and again."""
+
+    answers: list[int] = field(default_factory=lambda: [200])
+    headers: dict[str, str] = field(default_factory=dict)
+    took: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    was_told: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def handle(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        status = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        self.took.append((dict(request.headers), body))
+        self.was_told.set()
+        return web.Response(status=status, headers=self.headers)
+
+    @property
+    def documents(self) -> list[Any]:
+        return [json.loads(body) for _, body in self.took]
+
+
+@dataclass(slots=True)
+class Clock:
+    ns: int = START
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+@dataclass(slots=True)
+class Stage:
+    """A courier between a store and a receiver."""
+
+    store: IssueStore
+    receiver: Receiver
+    url: str
+    session: ClientSession
+    clock: Clock = field(default_factory=Clock)
+
+    def courier(
+        self, write: Callable[[Notice, Links], bytes] = webhook_message, per_hour: int = 20
+    ) -> Courier:
+        rules = CourierRules(name="hook", write=write, links=LINKS, per_hour=per_hour)
+        poster = Poster(url=self.url, session=self.session, secret="s3cret", wall_s=lambda: 1_700_000_000.5)
+        return Courier(rules, poster, self.store, self.in_db, self.clock)
+
+    async def in_db(self, call: Callable[..., Any], *args: Any) -> Any:
+        return call(*args)
+
+    def owe(self, *notices: Notice) -> None:
+        with self.store.transaction():
+            for one in notices:
+                self.store.owe("hook", one)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[IssueStore]:
+    opened = open_issues(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+async def stage(store: IssueStore) -> AsyncIterator[Stage]:
+    receiver = Receiver()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", receiver.handle)
+    async with TestServer(app) as server, opened_session() as session:
+        yield Stage(store=store, receiver=receiver, url=str(server.make_url("/hook")), session=session)
+
+
+async def test_a_notice_is_told_once_with_a_link_to_the_run(stage: Stage) -> None:
+    stage.owe(notice())
+    assert await stage.courier().tell_some() is None
+    assert await stage.courier().tell_some() is None
+    (document,) = stage.receiver.documents
+    assert (document["kind"], document["agent"], document["version"]) == ("new", "clerk", 1)
+    assert document["run_url"] == "https://blame.example/runs/run-0"
+
+
+async def test_what_is_told_is_signed_with_the_time(stage: Stage) -> None:
+    stage.owe(notice())
+    await stage.courier().tell_some()
+    headers, body = stage.receiver.took[0]
+    expected = hmac.new(b"s3cret", b"1700000000." + body, sha256).hexdigest()
+    assert headers["X-Blamespan-Timestamp"] == "1700000000"
+    assert headers["X-Blamespan-Signature"] == f"v1={expected}"
+
+
+async def test_a_receiver_that_is_down_is_tried_again_later_and_later_also_after_a_restart(
+    stage: Stage,
+) -> None:
+    stage.receiver.answers = [503, 500, 200]
+    stage.owe(notice())
+    first = await stage.courier().tell_some()
+    assert first is not None
+    assert 0.5 <= first <= 1
+    assert await stage.courier().tell_some() == pytest.approx(first), "not before its time"
+    stage.clock.ns += int(1.1 * 10**9)
+    second = await stage.courier().tell_some()
+    assert second is not None
+    assert 1 <= second <= 2
+    stage.clock.ns += 3 * 10**9
+    assert await stage.courier().tell_some() is None
+    ids = {headers["X-Blamespan-Delivery"] for headers, _ in stage.receiver.took}
+    assert (len(stage.receiver.took), len(ids)) == (3, 1)
+
+
+async def test_a_receiver_says_when_to_come_again(stage: Stage) -> None:
+    stage.receiver.answers, stage.receiver.headers = [429], {"Retry-After": "120"}
+    stage.owe(notice())
+    assert await stage.courier().tell_some() == 120
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308, 400, 401, 404, 410])
+async def test_what_a_receiver_refuses_is_not_sent_again_and_no_redirect_is_followed(
+    stage: Stage, status: int
+) -> None:
+    stage.receiver.answers, stage.receiver.headers = [status], {"Location": stage.url + "/elsewhere"}
+    stage.owe(notice(), notice(1))
+    courier = stage.courier()
+    assert await courier.tell_some() is None
+    assert (len(stage.receiver.took), courier.refused, courier.told) == (2, 2, 0)
+
+
+async def test_a_receiver_that_is_not_there_is_one_to_come_back_to() -> None:
+    async with opened_session() as session:
+        answer = await Poster(url="http://127.0.0.1:1/hook?token=hidden", session=session).post(b"{}")
+    assert answer.fate is Fate.LATER
+    assert "hidden" not in answer.reason
+
+
+async def test_more_than_an_hour_may_hold_is_told_in_one(stage: Stage) -> None:
+    stage.owe(*(notice(number) for number in range(50)))
+    wait_s = await stage.courier(per_hour=3).tell_some()
+    assert wait_s is None, "nothing is owed"
+    kinds = [document["kind"] for document in stage.receiver.documents]
+    assert kinds == ["new", "new", "more"]
+    assert stage.receiver.documents[-1]["count"] == 48
+    stage.owe(notice(51))
+    stage.clock.ns += HOUR // 2
+    assert await stage.courier(per_hour=3).tell_some() == pytest.approx(1800)
+    stage.clock.ns += HOUR // 2
+    assert await stage.courier(per_hour=3).tell_some() is None
+    assert len(stage.receiver.took) == 4
+
+
+async def test_what_is_older_than_a_day_is_told_to_nobody(stage: Stage) -> None:
+    stage.owe(notice())
+    stage.clock.ns += 25 * HOUR
+    await stage.courier().tell_some()
+    assert stage.receiver.took == []
+    assert stage.store.owed("hook") == []
+
+
+async def test_the_courier_runs_until_cancelled_and_wakes(stage: Stage) -> None:
+    courier = stage.courier()
+    task = asyncio.create_task(courier.run())
+    await asyncio.sleep(0.05)
+    stage.owe(notice())
+    courier.wake()
+    async with asyncio.timeout(10):
+        await stage.receiver.was_told.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_hostile_text_is_nothing_but_text_to_slack() -> None:
+    message = json.loads(slack_message(notice(title=HOSTILE, service=HOSTILE, text=HOSTILE), LINKS))
+    text = message["text"]
+    assert text.count("<") == 1, "our own link"
+    assert text.startswith("New issue: <https://blame.example/runs/run-0|&lt;!channel&gt;")
+    assert text.count("://") == 1
+    assert "@here" not in text
+    assert "`" not in text
+    assert "](" not in text
+    assert "\x1b" not in text
+    assert text.count("\n") == 1
+    assert (message["unfurl_links"], message["unfurl_media"]) == (False, False)
+
+
+def test_a_text_is_cut_before_it_is_sent() -> None:
+    text = json.loads(slack_message(notice(title="<" * 100_000, text="&" * 100_000), LINKS))["text"]
+    assert len(text) < 8_000
+
+
+@pytest.mark.parametrize("run_id", ["../../admin", "a/b?c#d", "x|y>z", "\ud800", "run 1"])
+def test_whatever_a_runs_id_is_the_link_stays_on_our_page(run_id: str) -> None:
+    link = LINKS.run(run_id)
+    assert link.startswith("https://blame.example/runs/")
+    assert not set("/?#|<> ") & set(link.removeprefix("https://blame.example/runs/"))
+    assert webhook_message(notice(run_id=run_id), LINKS).isascii()
+
+
+def test_without_an_address_of_our_own_there_is_no_link() -> None:
+    document = json.loads(webhook_message(notice(), Links(base="")))
+    assert (document["run_url"], document["issues_url"]) == ("", "")
+    assert "<" not in json.loads(slack_message(notice(), Links(base="")))["text"]
+
+
+def test_a_notice_is_read_back_as_it_was() -> None:
+    assert read_notice(notice(title=HOSTILE).to_json()) == notice(title=HOSTILE)
+
+
+@pytest.mark.parametrize(
+    ("error", "title"),
+    [
+        ("ValueError", "clerk: ValueError in add"),
+        ("HTTP 503", "clerk: HTTP 503 in add"),
+        ("no row # in table #", "clerk: wrong result in add"),
+    ],
+)
+def test_a_title_that_goes_out_has_no_words_of_an_error(error: str, title: str) -> None:
+    mark = Fingerprint(service="s", agent="clerk", mode="wrong_result", kind="tool", tool="add", error=error)
+    assert safe_title(mark) == title
+
+
+ALERT = Alert(
+    labels=(("alertname", "BlamespanIssue"), ("agent", "clerk")), summary="s", since_ns=START, run_id="r"
+)
+
+
+async def test_what_stands_is_said_again_and_its_end_is_said(stage: Stage) -> None:
+    standing = [ALERT]
+
+    async def read() -> list[Alert]:
+        return standing
+
+    poster = Poster(url=stage.url, session=stage.session)
+    teller = Standing(poster, LINKS, read, stage.clock)
+    await teller.tell()
+    await teller.tell()
+    standing.clear()
+    for _ in range(5):
+        await teller.tell()
+    ends = [document[0]["endsAt"] for document in stage.receiver.documents]
+    assert ends == ["2024-10-04T00:05:00.000+00:00"] * 2 + ["2024-10-04T00:00:00.000+00:00"] * 3
+    assert stage.receiver.documents[0][0]["generatorURL"] == "https://blame.example/runs/r"
+
+
+async def test_nothing_that_stands_is_not_said(stage: Stage) -> None:
+    async def read() -> list[Alert]:
+        return []
+
+    await Standing(Poster(url=stage.url, session=stage.session), LINKS, read, stage.clock).tell()
+    assert stage.receiver.took == []
+
+
+@pytest.mark.parametrize(
+    ("state", "muted_until_ns", "stands"),
+    [
+        (IssueState.NEW, 0, True),
+        (IssueState.REGRESSED, 0, True),
+        (IssueState.ONGOING, 0, False),
+        (IssueState.RESOLVED, 0, False),
+        (IssueState.NEW, START + 1, False),
+    ],
+)
+def test_an_alert_stands_while_an_issue_is_news(
+    state: IssueState, muted_until_ns: int, *, stands: bool
+) -> None:
+    mark = Fingerprint(service="shop", agent="clerk", mode="", kind="tool", tool="", error=HOSTILE)
+    issue = Issue(
+        fingerprint=mark, state=state, since_ns=1, first_ns=1, last_ns=1, muted_until_ns=muted_until_ns
+    )
+    assert (of_issue("", issue, START) is not None) == stands
+
+
+def settings_of(**variables: str) -> Any:
+    return load_settings({f"BLAMESPAN_{name.upper()}": value for name, value in variables.items()})
+
+
+def test_receivers_are_those_of_the_settings() -> None:
+    settings = settings_of(notify_slack="https://hooks.example/a/b", notify_alertmanager="http://am:9093/")
+    receivers = receivers_of(settings)
+    assert [rules.name for rules in receivers.couriers] == ["slack"]
+    assert receivers.alertmanager == "http://am:9093/api/v2/alerts"
+    assert "hooks.example" not in repr(receivers) + repr(settings)
+
+
+def test_no_prose_of_a_verdict_goes_out_unless_asked_for() -> None:
+    secret = "the key sk-proj-" + "a1B2" * 12
+    for level, expected in (("", ""), ("none", ""), ("full", secret)):
+        settings = settings_of(notify_text=level)
+        assert counting_rules(settings, receivers_of(settings)).clean(secret) == expected
+    settings = settings_of(notify_text="redacted", upstream_sampling="tail")
+    rules = counting_rules(settings, receivers_of(settings))
+    assert "a1B2" not in rules.clean(secret)
+    assert not rules.is_fair_sample
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://x/y", "hooks.example", "https://user:pass@x/", "http://x/#f", "http://x:99999/", "http:// x"],
+)
+def test_an_address_that_is_none_is_refused_without_being_shown(url: str) -> None:
+    with pytest.raises(SettingsError, match="BLAMESPAN_NOTIFY_WEBHOOK=…:") as refused:
+        settings_of(notify_webhook=url)
+    assert url not in str(refused.value)
