@@ -27,23 +27,23 @@ class RunAnalyst:
         """Triage and attribute with everything there is."""
         finding = triage(trajectory, self.rules)
         if not finding.failed:
-            return _analysis(_abstained(trajectory, Status.NO_FAILURE, finding.reason), trajectory)
+            return analysis_of(_abstained(trajectory, Status.NO_FAILURE, finding.reason), trajectory)
         asks_model = self.attributor.model is not None and worth_a_model(trajectory)
         if asks_model or self.attributor.method not in (AUTO, "signals"):
-            return _analysis(await self.attributor(trajectory), trajectory)
+            return analysis_of(await self.attributor(trajectory), trajectory)
         # Signals read all of the text: beside the loop, so that a giant run delays nobody's acknowledgement.
-        return _analysis(await asyncio.to_thread(self.attributor.at_once, trajectory), trajectory)
+        return analysis_of(await asyncio.to_thread(self.attributor.at_once, trajectory), trajectory)
 
     def glance(self, trajectory: Trajectory) -> Analysis:
         """Triage and attribute with no model, at once: for runs that still go on."""
         finding = triage(trajectory, self.rules)
         if not finding.failed:
-            return _analysis(_abstained(trajectory, Status.NO_FAILURE, finding.reason), trajectory)
-        return _analysis(self.attributor.at_once(trajectory), trajectory)
+            return analysis_of(_abstained(trajectory, Status.NO_FAILURE, finding.reason), trajectory)
+        return analysis_of(self.attributor.at_once(trajectory), trajectory)
 
     def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
         """Return an ``error`` verdict: we could not analyse, and why."""
-        return _analysis(_abstained(trajectory, Status.ERROR, reason), trajectory)
+        return analysis_of(_abstained(trajectory, Status.ERROR, reason), trajectory)
 
 
 def _abstained(trajectory: Trajectory, status: Status, reason: str) -> Attribution:
@@ -55,6 +55,7 @@ def _abstained(trajectory: Trajectory, status: Status, reason: str) -> Attributi
     )
 
 
-def _analysis(attribution: Attribution, trajectory: Trajectory) -> Analysis:
+def analysis_of(attribution: Attribution, trajectory: Trajectory) -> Analysis:
+    """Return an attribution with its JSON."""
     document = json.dumps(to_json(attribution, trajectory), ensure_ascii=False)
     return Analysis(attribution=attribution, document=document)

@@ -27,6 +27,8 @@ from collector_processor.otlp import CollectorError
 COMMANDS: Final = (
     "demo",
     "serve",
+    "collector",
+    "analyzer",
     "attribute",
     "steps",
     "lint",

@@ -179,6 +179,15 @@ class Settings(BaseModel):
     tls_client_ca: Path | None = Field(
         None, description="PEM of authorities: clients need a certificate of one (mutual TLS)"
     )
+    analyzer_endpoint: str | None = Field(
+        None, description="`http://host:port` of the analyzers; `blamespan collector` asks there"
+    )
+    analyzer_timeout: int = Field(
+        300_000, gt=0, description="ms an analyzer may take for a run, retries included; then signals answer"
+    )
+    analyzer_certificate: Path | None = Field(
+        None, description="PEM of the authorities that analyzers are trusted by"
+    )
     max_receiving_bytes: int = Field(
         256 * MEBIBYTE,
         gt=0,
@@ -214,7 +223,7 @@ class Settings(BaseModel):
         address(value)
         return value
 
-    @field_validator("jaeger_url", "grafana_url")
+    @field_validator("analyzer_endpoint", "jaeger_url", "grafana_url")
     @classmethod
     def _is_url(cls, value: str | None) -> str | None:
         return checked_url(value) if value else None

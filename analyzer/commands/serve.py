@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
-import signal
 import sys
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -16,9 +15,11 @@ import typer
 import uvloop
 
 from analyzer.commands.output import FormatOption, OutputFormat, print_json
+from analyzer.commands.stopping import told_to_stop, until_stopped
 from analyzer.present import console
 from analyzer.service import Running, running_service
-from collector_processor.settings import Settings, load_settings, require_token
+from collector_processor.analyst import Analyst
+from collector_processor.settings import Settings, SettingsError, load_settings, require_token
 
 _STANDARD_FIELDS: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
@@ -43,32 +44,28 @@ def serve(
     """
     settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
     require_token(settings)
+    if settings.analyzer_endpoint is not None:
+        raise SettingsError(
+            "BLAMESPAN_ANALYZER_ENDPOINT is set: expected blamespan collector, which asks there"
+        )
     configure_logging()
-    uvloop.run(_serve(settings, output))
+    uvloop.run(serve_until_stopped(settings, output))
 
 
-async def _serve(settings: Settings, output: OutputFormat) -> None:
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, _stop, stopped)
-    async with running_service(settings) as running:
+async def serve_until_stopped(
+    settings: Settings, output: OutputFormat, opened: AbstractAsyncContextManager[Analyst] | None = None
+) -> None:
+    """Run the service, say where it listens, and end it in order when told.
+
+    Args:
+        settings: all of it.
+        output: how it is said.
+        opened: gives who analyses; by default what the settings ask for.
+    """
+    stopped = told_to_stop()
+    async with opened or nullcontext() as analyst, running_service(settings, analyst) as running:
         _announce(running, settings, output)
-        stopping = asyncio.create_task(stopped.wait())
-        running.failure.add_done_callback(lambda _failed: stopping.cancel())
-        try:
-            await stopping
-        except asyncio.CancelledError:
-            if not running.failure.done():
-                raise
-            running.failure.result()
-
-
-def _stop(stopped: asyncio.Event) -> None:
-    if stopped.is_set():
-        logging.getLogger(__name__).warning("told twice: ending at once; what is not finished is resumed")
-        os._exit(130)
-    stopped.set()
+        await until_stopped(stopped, running.failure)
 
 
 def _announce(running: Running, settings: Settings, output: OutputFormat) -> None:
@@ -85,6 +82,7 @@ def _announce(running: Running, settings: Settings, output: OutputFormat) -> Non
                 "write_back": settings.write_back.value,
                 "method": settings.method,
                 "model": settings.model,
+                "analyzer": settings.analyzer_endpoint,
             }
         )
         return
@@ -94,9 +92,8 @@ def _announce(running: Running, settings: Settings, output: OutputFormat) -> Non
     screen.print(
         f"goes on to  {', '.join(sorted(set(backends.values()))) or 'nowhere (OTEL_EXPORTER_OTLP_ENDPOINT)'}"
     )
-    screen.print(
-        f"analysed by {settings.method}, {settings.model or 'no model'}; kept in {settings.data_dir}"
-    )
+    by = settings.analyzer_endpoint or f"{settings.method}, {settings.model or 'no model'}"
+    screen.print(f"analysed by {by}; kept in {settings.data_dir}")
 
 
 class JsonFormatter(logging.Formatter):

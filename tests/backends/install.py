@@ -1,6 +1,6 @@
-"""Builds the real backends of the e2e suite: an OpenTelemetry Collector and Jaeger v2.
+"""Builds the real backends of the e2e suite: an OpenTelemetry Collector, Jaeger v2 and Helm.
 
-``python -m tests.backends.install [collector|jaeger|all]``, standard library
+``python -m tests.backends.install [collector|jaeger|helm|all]``, standard library
 only. Everything comes from the Go module registry; the first build of each
 takes minutes, the second time is instant. Tests only look up what is there.
 """
@@ -26,11 +26,13 @@ COLLECTOR_VERSION: Final = "v0.155.0"
 BUILDER_VERSION: Final = COLLECTOR_VERSION
 PROVIDER_VERSION: Final = "v1.61.0"  # what v0.155.0 calls its stable modules
 JAEGER_VERSION: Final = "v1.76.0"  # is v2.13.0 too; pinned by jaeger/go.mod and go.sum
+HELM_VERSION: Final = "v3.18.0"
 
 BUILDER: Final = "go.opentelemetry.io/collector/cmd/builder"
 CORE: Final = "go.opentelemetry.io/collector"
 CONTRIB: Final = "github.com/open-telemetry/opentelemetry-collector-contrib"
 JAEGER: Final = "github.com/jaegertracing/jaeger/cmd/jaeger"
+HELM: Final = "helm.sh/helm/v3/cmd/helm"
 
 # contrib's loadbalancingexporter is not to be had at v0.155.0.
 COMPONENTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -53,7 +55,7 @@ COMPONENTS: Final[Mapping[str, tuple[str, ...]]] = {
 PROVIDERS: Final = ("envprovider", "fileprovider", "yamlprovider")
 # ----------------------------------------------------------------------------
 
-BackendName: TypeAlias = Literal["collector", "jaeger"]
+BackendName: TypeAlias = Literal["collector", "jaeger", "helm"]
 NAMES: Final[tuple[BackendName, ...]] = get_args(BackendName)
 
 JAEGER_MODULE: Final = Path(__file__).parent / "jaeger"
@@ -82,6 +84,11 @@ def collector_binary() -> Path | None:
 def jaeger_binary() -> Path | None:
     """Return Jaeger if it has been built; builds nothing."""
     return _lookup("jaeger")
+
+
+def helm_binary() -> Path | None:
+    """Return Helm if it has been built; builds nothing."""
+    return _lookup("helm")
 
 
 def build(name: BackendName) -> Path:
@@ -113,6 +120,13 @@ def _recipe(name: BackendName) -> Recipe:
             patience=f"Collector {COLLECTOR_VERSION}, about 2 minutes",
             compile=_compile_collector,
         )
+    if name == "helm":
+        return Recipe(
+            binary="helm",
+            pins=(HELM_VERSION,),
+            patience=f"Helm {HELM_VERSION}, about 2 minutes",
+            compile=_compile_helm,
+        )
     return Recipe(
         binary="jaeger",
         pins=(*(_jaeger_file(file) for file in ("go.mod", "go.sum")), *BUILD_FLAGS),
@@ -134,6 +148,11 @@ def _compile_jaeger(folder: Path, log: Path) -> None:
     for file in ("go.mod", "go.sum"):
         shutil.copyfile(JAEGER_MODULE / file, folder / file)
     gotool.run(["go", "build", *BUILD_FLAGS, "-o", "jaeger", JAEGER], cwd=folder, log=log)
+
+
+def _compile_helm(folder: Path, log: Path) -> None:
+    tool = f"{HELM}@{HELM_VERSION}"
+    gotool.run(["go", "install", tool], cwd=folder, log=log, extra={"GOBIN": str(folder)})
 
 
 def _make(name: BackendName, recipe: Recipe, folder: Path) -> None:

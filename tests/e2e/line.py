@@ -120,23 +120,23 @@ def starting(folder: Path) -> Iterator[StartLine]:
     """Give a function that starts services on one data directory, one at a time; they end with the block.
 
     Its keywords are settings (``write_back="hold"``), those in capitals are
-    environment variables as they stand.
+    environment variables as they stand. ``half="collector"`` starts that half of it.
     """
     with ExitStack() as stack:
         count = 0
 
-        def start(**settings: str | int) -> Line:
+        def start(half: str = "serve", **settings: str | int) -> Line:
             nonlocal count
             count += 1
             log = folder / f"serve-{count}.log"
-            return stack.enter_context(_serving(folder / "data", log, settings))
+            return stack.enter_context(_serving(half, folder / "data", log, settings))
 
         yield start
 
 
 @contextmanager
-def _serving(data: Path, log: Path, settings: dict[str, str | int]) -> Iterator[Line]:
-    command = [sys.executable, "-m", "analyzer", "serve", "--data-dir", str(data), "--format", "json"]
+def _serving(half: str, data: Path, log: Path, settings: dict[str, str | int]) -> Iterator[Line]:
+    command = [sys.executable, "-m", "analyzer", half, "--data-dir", str(data), "--format", "json"]
 
     def is_ready() -> bool:
         return any("grpc" in line for line in _json_lines(log))

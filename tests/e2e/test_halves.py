@@ -1,0 +1,195 @@
+"""``collector`` and ``analyzer`` as processes of their own: one line of several, whoever dies."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+import pytest
+
+from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_FALLBACK, FAILURE_METHOD, FAILURE_MODEL
+from tests.backends.supervise import Server, running, wait_until
+from tests.e2e.backend import grpc_backend
+from tests.e2e.line import StartLine, environment
+from tests.e2e.model_server import Scripted, serve
+from tests.e2e.rotation import round_robin
+from tests.e2e.spans import by_id, originals, placed
+from tests.e2e.test_line_model import MODEL, VERDICT, in_background, settings_for, told_by
+from tests.e2e.traffic import CARRIERS, DEMO_SPANS, play_demo, send, without_mistake
+
+TOKEN: Final = "a-token-for-both"
+NEVER: Final = Scripted(text=VERDICT, delay_s=60)
+"""A model that thinks for longer than the test lasts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """An analyzer that runs."""
+
+    server: Server
+    address: str
+
+    def get(self, path: str, **headers: str) -> str:
+        request = Request(f"http://{self.address}{path}", headers=headers)
+        with build_opener(ProxyHandler({})).open(request, timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def count(self, sample: str) -> float:
+        lines = self.get("/metrics").splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(sample))
+
+
+StartAnalyzer: TypeAlias = Callable[..., Asked]
+
+
+@pytest.fixture
+def start_analyzer(tmp_path: Path) -> Iterator[StartAnalyzer]:
+    """Give a function that starts analyzers; they end with the test."""
+    with ExitStack() as stack:
+        count = 0
+
+        def start(**settings: str) -> Asked:
+            nonlocal count
+            count += 1
+            log = tmp_path / f"analyzer-{count}.log"
+            command = [sys.executable, "-m", "analyzer", "analyzer", "--format", "json"]
+            server = stack.enter_context(
+                running(
+                    "analyzer",
+                    command,
+                    log=log,
+                    is_ready=lambda: announced(log) is not None,
+                    environ=environment(**settings),
+                )
+            )
+            said = announced(log)
+            assert said is not None
+            return Asked(server=server, address=said["web"])
+
+        yield start
+
+
+def announced(log: Path) -> dict[str, Any] | None:
+    lines = log.read_text(errors="replace").split("\n")[:-1] if log.exists() else []
+    found = (json.loads(line) for line in lines if line.startswith("{"))
+    return next((line for line in found if "web" in line), None)
+
+
+def test_an_analyzer_says_who_broke_the_run_and_is_not_asked_about_one_that_went_well(
+    start_line: StartLine, start_analyzer: StartAnalyzer
+) -> None:
+    with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
+        analyzer = start_analyzer(**settings_for(model))
+        line = start_line(
+            half="collector", forward_endpoint=backend.url, analyzer_endpoint=f"http://{analyzer.address}"
+        )
+        well, played = play_demo(without_mistake), play_demo()
+        send(line, well.body)
+        send(line, played.body)
+
+        spans = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
+
+        carrier = told_by(spans)
+        assert (carrier[FAILURE_METHOD], carrier[FAILURE_MODEL], carrier[FAILURE_FALLBACK]) == (
+            "judge",
+            MODEL,
+            "none",
+        )
+        assert carrier[FAILURE_AGENT_NAME] == "calculator"
+        assert line.verdict(well.trace_id)["status"] == "no_failure"
+        assert analyzer.count("blamespan_analyzer_questions_total") == 1
+        assert analyzer.count('blamespan_analyzer_analyses_total{status="attributed"}') == 1
+        assert originals(spans) == by_id(placed(played.body))
+
+
+def test_an_analyzer_that_dies_over_a_run_costs_a_try_and_the_verdict_comes_once(
+    start_line: StartLine, start_analyzer: StartAnalyzer
+) -> None:
+    with (
+        grpc_backend() as backend,
+        in_background(serve(NEVER, Scripted(text=VERDICT))) as model,
+    ):
+        analyzers = {one.address: one for one in (start_analyzer(**settings_for(model)) for _ in range(2))}
+        with in_background(round_robin(*analyzers)) as service:
+            line = start_line(half="collector", forward_endpoint=backend.url, analyzer_endpoint=service.url)
+            played = play_demo()
+            send(line, played.body)
+            wait_until(lambda: len(model.received) == 1, what="the first analyzer to ask the model")
+
+            analyzers[service.taken[0]].server.kill()
+            spans = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
+
+            assert told_by(spans)[FAILURE_FALLBACK] == "none"
+            assert line.verdict(played.trace_id)["version"] == 1
+            assert len(line.runs()) == 1
+            assert len(model.received) == 2
+            assert analyzers[service.taken[1]].count("blamespan_analyzer_analyses_total") == 1
+            assert len(set(service.taken)) == 2
+            assert line.balance() == dict.fromkeys(("received", "acknowledged", "forwarded"), DEMO_SPANS)
+
+
+def test_where_no_analyzer_is_signals_answer_and_say_so_and_telemetry_passes(
+    start_line: StartLine, start_analyzer: StartAnalyzer
+) -> None:
+    with grpc_backend() as backend:
+        gone = start_analyzer()
+        gone.server.kill()
+        line = start_line(
+            half="collector",
+            forward_endpoint=backend.url,
+            analyzer_endpoint=f"http://{gone.address}",
+            analyzer_timeout=1500,
+        )
+        played = play_demo()
+        send(line, played.body)
+
+        spans = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
+
+        carrier = told_by(spans)
+        assert carrier[FAILURE_METHOD] == "signals"
+        assert carrier[FAILURE_FALLBACK] == "signals, because the analyzer failed"
+        assert "ClientConnectorError" in line.verdict(played.trace_id)["fallback"]
+        assert originals(spans) == by_id(placed(played.body))
+
+
+def test_an_analyzer_answers_nobody_without_the_token_but_probes(start_analyzer: StartAnalyzer) -> None:
+    analyzer = start_analyzer(token=TOKEN, web_listen="0.0.0.0:0")
+    local = Asked(server=analyzer.server, address=analyzer.address.replace("0.0.0.0", "127.0.0.1"))
+    assert local.get("/healthz") == "ok\n"
+    assert local.get("/readyz") == "ready\n"
+    with pytest.raises(HTTPError, match="401"):
+        local.get("/metrics")
+    assert "blamespan_analyzer_under_way" in local.get("/metrics", Authorization=f"Bearer {TOKEN}")
+
+
+@pytest.mark.parametrize(
+    ("half", "settings", "told"),
+    [
+        ("collector", {}, "BLAMESPAN_ANALYZER_ENDPOINT is not set"),
+        ("serve", {"analyzer_endpoint": "http://127.0.0.1:1"}, "expected blamespan collector"),
+        ("collector", {"analyzer_endpoint": "ftp://x"}, "expected http://host:port"),
+        ("analyzer", {"web_listen": "0.0.0.0:0"}, "set BLAMESPAN_TOKEN"),
+    ],
+    ids=["no endpoint", "an endpoint for the whole", "no address", "open without a token"],
+)
+def test_what_does_not_fit_together_is_said_at_the_start(
+    half: str, settings: dict[str, str], told: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "analyzer", half],
+        env=environment(data_dir=str(tmp_path), **settings),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert told in done.stderr
