@@ -130,6 +130,8 @@ class _Service:
         self._cleaner: Final = open_cleaner(settings)
         self._tallies: Final = VerdictTallies(monotonic=time.monotonic)
         self._failure: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
+        self._watched: Final = AsyncExitStack()
+        self._began_ns: Final = time.time_ns() - time.monotonic_ns()
         self._ends_at = time.monotonic()
         """When a shutdown must be through; where starting fails there is nothing to wait for."""
         self.is_ready = False
@@ -142,6 +144,8 @@ class _Service:
         store, labels = self._open_store(), self._open_labels()
         desk = self._start_issues()
         exporters = self._open_exporters()
+        # Closed when all is drained: until then probes hear that we are not ready, and people how far we are.
+        await self._stack.enter_async_context(self._watched)
         ledger = Ledger(journal.held_items)
         forwarder = self._start_forwarder(journal, ledger, exporters)
         examiner, deliveries = self._start_deliveries(journal, store, labels, exporters, desk)
@@ -190,6 +194,14 @@ class _Service:
         self.is_ready = False
         self._ends_at = time.monotonic() + self._settings.shutdown_max / 1000
         logger.info("shutting down")
+
+    def _steady_ns(self) -> int:
+        """Return the wall clock as if nobody had set it since the start: ages are told by it.
+
+        A clock put right (a machine that woke up in 1970) must not make every open trace look silent
+        for years, nor for ever.
+        """
+        return self._began_ns + time.monotonic_ns()
 
     def _refuse_own_endpoint(self, listeners: Sequence[Address]) -> None:
         for signal, destination in self._settings.endpoints.items():
@@ -307,7 +319,7 @@ class _Service:
             tell=tell,
             clean=self._cleaner,
         )
-        self._stack.callback(examiner.close)
+        self._watched.callback(examiner.close)
         for signal in (Signal.TRACES, Signal.LOGS):
             delivery = OutboxDelivery(
                 signal,
@@ -352,7 +364,7 @@ class _Service:
     def _intake_rules(self, pipeline: Pipeline, exporters: Mapping[Signal, Exporter]) -> IntakeRules:
         return IntakeRules(
             instance_id=self._instance_id,
-            now_ns=time.time_ns,
+            now_ns=self._steady_ns,
             holds=pipeline.holds,
             feed=pipeline.feed,
             max_item_bytes={signal: exporter.max_bytes for signal, exporter in exporters.items()},
@@ -381,7 +393,7 @@ class _Service:
         _warn_of_clear_text(settings)
         web = WebServer(parts, web_listen)
         web_port = await web.start()
-        self._stack.push_async_callback(web.stop)
+        self._watched.push_async_callback(web.stop)
         ports: list[int] = []
         for receiver in receivers:
             ports.append(await receiver.start())
@@ -402,7 +414,7 @@ class _Service:
 
     async def _expire(self, journal: Journal, examiner: Examiner, store: RunStore) -> None:
         while True:
-            journal.expire(time.time_ns())
+            journal.expire(self._steady_ns())
             try:
                 await examiner.in_db(store.prune, MAX_VERDICTS)
             except StoreError as error:

@@ -1,0 +1,100 @@
+"""What befalls the process itself: told to end, once and twice; a clock that is put forward and back."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import ProxyHandler, build_opener
+
+import grpc
+import pytest
+
+from analyzer import service
+from analyzer.service import Running, running_service
+from collector_processor.encode import encode
+from collector_processor.settings import load_settings
+from tests.backends.supervise import wait_until
+from tests.e2e.line import Line, StartLine, environment
+from tests.e2e.traffic import Doors, send
+from tests.factories import TRACE, agent, chat, span, workflow
+
+TEN_YEARS_NS = 10 * 365 * 24 * 3600 * 10**9
+NOWHERE = "http://127.0.0.1:9"
+WORK = encode([agent(2, "writer"), chat(3, parent=2, answer="5")])
+END = encode([workflow(1, task="add", error="wrong sum")])
+
+
+def status(line: Line, path: str) -> int | None:
+    """Return the answer's status; ``None`` where nobody answers."""
+    try:
+        with build_opener(ProxyHandler({})).open(line.web + path, timeout=5) as answer:
+            return int(answer.status)
+    except HTTPError as refusal:
+        with refusal:
+            return refusal.code
+    except (URLError, OSError):
+        return None
+
+
+def test_while_it_drains_it_is_alive_not_ready_and_takes_nothing_more(start_line: StartLine) -> None:
+    """Readiness goes first, so that nobody sends here any more; what is left is there after the start."""
+    longest_s = 4
+    line = start_line(forward_endpoint=NOWHERE, shutdown_max=longest_s * 1000)
+    assert status(line, "/readyz") == 200
+    send(line, encode([span(1)]))
+    line.server.process.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    wait_until(lambda: status(line, "/readyz") == 503, what="not ready", timeout_s=3)
+    assert status(line, "/healthz") == 200
+    assert line.balance() == {"received": 1, "acknowledged": 1, "held": 1}
+    wait_until(lambda: _is_refused(line), what="closed doors", timeout_s=3)
+    assert status(line, "/readyz") == 503
+    assert line.server.process.wait(timeout=20) == 0
+    assert time.monotonic() - began < longest_s + 4  # and the interpreter's own end
+
+
+def _is_refused(line: Line) -> bool:
+    try:
+        send(line, encode([span(2)]))
+    except grpc.RpcError:
+        return True
+    return False
+
+
+def test_a_second_sigterm_ends_a_drain_that_takes_its_time(start_line: StartLine) -> None:
+    line = start_line(forward_endpoint=NOWHERE, shutdown_max=60_000)
+    send(line, encode([span(1)]))
+    line.server.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: status(line, "/readyz") == 503, what="not ready", timeout_s=5)
+    line.server.process.send_signal(signal.SIGTERM)
+    assert line.server.process.wait(timeout=5) == 130
+    assert line.said("told twice: ending at once; what is not finished is resumed")
+
+
+@pytest.mark.parametrize("jump_ns", [TEN_YEARS_NS, -TEN_YEARS_NS], ids=["forward", "back"])
+async def test_a_clock_that_jumps_evicts_no_open_trace_and_delays_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump_ns: int
+) -> None:
+    monkeypatch.setattr(service, "_EXPIRE_EVERY_S", 0.05)
+    settings = load_settings(environment(), data_dir=tmp_path)
+    real_ns, real_s = time.time_ns, time.time
+    async with running_service(settings) as running:
+        doors = Doors(grpc=f"http://{running.grpc}", http=f"http://{running.http}")
+        await asyncio.to_thread(send, doors, WORK, way="http")
+        monkeypatch.setattr(time, "time_ns", lambda: real_ns() + jump_ns)
+        monkeypatch.setattr(time, "time", lambda: real_s() + jump_ns / 1e9)
+        await asyncio.sleep(0.3)  # some rounds of eviction
+        await asyncio.to_thread(send, doors, END, way="http")
+        assert await _status(running) == "attributed"
+
+
+async def _status(running: Running) -> str:
+    async with asyncio.timeout(20):
+        while True:
+            for verdict in await running.find(TRACE):
+                if not verdict.is_provisional:
+                    return verdict.status
+            await asyncio.sleep(0.05)
