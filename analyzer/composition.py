@@ -66,7 +66,7 @@ def open_ranker(settings: Settings) -> Ranker | None:
         return None
     try:
         return read_model(_content(settings.ranker))
-    except (OSError, UnicodeDecodeError, UnreadableInput) as error:
+    except (OSError, UnreadableInput) as error:
         shown = error.strerror if isinstance(error, OSError) else error
         raise SettingsError(f"BLAMESPAN_RANKER={settings.ranker}: {shown}") from error
 
@@ -76,7 +76,10 @@ def _content(path: Path) -> str:
         content = file.read(_LARGEST_RANKER + 1)
     if len(content) > _LARGEST_RANKER:
         raise UnreadableInput(f"not a ranker: expected {_LARGEST_RANKER} bytes at most")
-    return content.decode()
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise UnreadableInput("not a ranker: not JSON in UTF-8") from error
 
 
 def model_names(settings: Settings) -> tuple[str, ...]:

@@ -280,7 +280,8 @@ def test_a_file_that_is_no_model_is_wrong_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = write(tmp_path / "runs.jsonl", 1)
-    for file in (run, Path("/dev/zero")):
+    (pickled := tmp_path / "model.pkl").write_bytes(b"\x80\x04.")
+    for file in (run, pickled, Path("/dev/zero")):
         monkeypatch.setenv("BLAMESPAN_RANKER", str(file))
         assert blamespan(["attribute", str(run)]) == 2
         assert "not a ranker" in capsys.readouterr().err
