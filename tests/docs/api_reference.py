@@ -1,5 +1,8 @@
 # ruff: noqa: E501 - the lines of a generated page are as long as they are
-"""``python -m tests.docs.api_reference``: writes docs/reference/api.md from the service's OpenAPI description."""
+"""``python -m tests.docs.api_reference``: writes docs/reference/api.md from the service's OpenAPI description.
+
+``tests/web`` holds that description against the routes and real answers.
+"""
 
 from __future__ import annotations
 

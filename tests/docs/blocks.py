@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -55,12 +56,13 @@ def targets(page: Path) -> Iterator[str]:
             yield str(target)
 
 
-def anchors(page: Path) -> set[str]:
+@cache
+def anchors(page: Path) -> frozenset[str]:
     """Return the ids of a page's headings, as GitHub and the site make them, and those set by hand."""
     tokens = _PARSER.parse(page.read_text(encoding="utf-8"))
     headings = (after for token, after in pairwise(tokens) if token.type == "heading_open")
     made = {_slug("".join(child.content for child in heading.children or ())) for heading in headings}
-    return made | set(_ID.findall(page.read_text(encoding="utf-8")))
+    return frozenset(made).union(_ID.findall(page.read_text(encoding="utf-8")))
 
 
 def _inline(page: Path) -> Iterator[Token]:

@@ -21,7 +21,7 @@ from tests.frameworks.catalogue import RunScript, catalogue
 from tests.shown import shown
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "frameworks"
-_MADE: Final = "Made by `python -m tests.docs.framework_pages`; do not edit.\n"
+_MADE: Final = "<!-- Made by python -m tests.docs.framework_pages; do not edit. -->\n"
 _MARKS: Final = {Level.YES: "●", Level.PARTLY: "◐", Level.NO: "○"}
 _OF_THE_SUITE: Final = frozenset(
     {
@@ -102,7 +102,8 @@ def _instrumented(page: FrameworkPage, run: RunScript) -> Iterator[str]:
 def _install(run: RunScript) -> str:
     wanted = (SUITE / "requirements" / f"{run.requirements or run.name}.in").read_text().split()
     pins = dict(_pins(run))
-    return "pip install " + " ".join(f"'{name}=={pins[_bare(name)]}'" for name in map(_without_bound, wanted))
+    exact = [f"'{name}=={pins[_bare(name)]}'" for name in map(_without_bound, wanted)]
+    return " \\\n    ".join(["pip install", *exact])
 
 
 def _without_bound(requirement: str) -> str:

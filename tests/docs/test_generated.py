@@ -9,7 +9,6 @@ from typing import Final
 import pytest
 import yaml
 
-from analyzer.web.openapi import OPENAPI
 from tests.docs import api_reference, cli_reference, framework_pages
 from tests.docs.blocks import DOCS, ROOT, pages
 from tests.docs.framework_code import function_of_kit, instrumenting_lines
@@ -18,7 +17,6 @@ from tests.frameworks.catalogue import RunScript, catalogue
 
 NO_FRAMEWORK: Final = "none"
 WEB: Final = ROOT / "analyzer" / "web"
-ROUTE: Final = re.compile(r"web\.(get|post|put|delete)\(\s*\"([^\"]+)\"")
 
 
 def test_the_command_line_is_documented_as_it_is() -> None:
@@ -31,17 +29,6 @@ def test_the_api_is_documented_as_it_is_described() -> None:
     assert api_reference.PAGE.read_text(encoding="utf-8") == api_reference.page(), (
         "run: python -m tests.docs.api_reference"
     )
-
-
-def test_every_path_that_is_described_is_served() -> None:
-    sources = "".join(path.read_text(encoding="utf-8") for path in WEB.glob("*.py"))
-    served = {(method, path) for method, path in ROUTE.findall(sources)}
-    described = {
-        (method, path)
-        for path, item in OPENAPI["paths"].items()
-        for method in item.keys() & {"get", "post", "put", "delete"}
-    }
-    assert described - served == set()
 
 
 def test_every_page_of_the_service_that_is_named_is_served() -> None:
