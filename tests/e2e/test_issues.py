@@ -114,6 +114,9 @@ def test_a_recurring_failure_is_listed_resolved_and_comes_back(
     assert issue["examples"] == [trace_id(1), trace_id(0)]
     assert issue["share"]["runs"] == 2
 
+    with build_opener(ProxyHandler({})).open(f"{line.web}/issues", timeout=10) as page:
+        assert "researcher: ValueError in lookup" in page.read().decode()
+
     # At the command line, while the service runs.
     data = str(tmp_path / "data")
     assert run(["issues", "--data-dir", data, "--format", "json"]) == 0
