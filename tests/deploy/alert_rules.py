@@ -87,14 +87,15 @@ def _agents(durations: Durations) -> Iterator[Rule]:
     recent, long = _span(durations.recent), _span(durations.long)
     yield {
         "alert": "BlamespanAgentKeepsFailing",
-        # Down to a whole number: increase extrapolates to the window's ends, never below what was counted.
+        # Down to a whole number: increase extrapolates to the window's ends, never below what was counted,
+        # and for the youngest series well above it; "for" outlasts that.
         "expr": f"floor({_failures(recent)}) >= {MIN_FAILURES}",
         "for": _span(durations.pending),
         "keep_firing_for": _span(durations.keep_firing),
         "labels": {"severity": "ticket"},
         "annotations": _annotations(
             "{{ $labels.agent }} of {{ $labels.service }} keeps failing",
-            f"It broke {{{{ $value }}}} runs within {recent}.",
+            f"It broke about {{{{ $value }}}} runs within {recent}.",
             _RUNS,
         ),
     }

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 import yaml
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector, CollectorRegistry
 
+from analyzer.families import gauge, histogram, sums
+from analyzer.metric_table import METRICS, Kind
+from analyzer.tallies import Histogram
 from tests.backends.debian import insist_on_debian
 from tests.deploy.alert_rules import rule_file
 from tests.deploy.test_prometheus_rules import ask
@@ -26,6 +34,31 @@ def test_promtool_takes_the_configuration_with_its_rules() -> None:
     config = DEPLOY / "prometheus" / "prometheus.yml"
     # Syntax only: the token's file is written when the container starts.
     ask(insist_on_debian("promtool"), "check", "config", "--syntax-only", str(config))
+
+
+def test_promtool_finds_nothing_amiss_in_the_names_of_metrics() -> None:
+    registry = CollectorRegistry()
+    registry.register(Everything())
+    promtool = insist_on_debian("promtool")
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=generate_latest(registry), capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+class Everything(Collector):
+    """One series of each metric."""
+
+    def collect(self) -> Iterator[Family]:
+        for metric in METRICS:
+            labels = ("x",) * len(metric.labels)
+            match metric.kind:
+                case Kind.COUNTER:
+                    yield sums(metric, [(labels, 1.0)])
+                case Kind.GAUGE:
+                    yield gauge(metric, [(labels, 1.0)])
+                case Kind.HISTOGRAM:
+                    yield histogram(metric, Histogram(bounds=(1.0,)))
 
 
 def test_amtool_takes_the_configuration(amtool: Path) -> None:

@@ -119,7 +119,7 @@ def test_five_failures_of_a_sparse_agent_are_told_after_five_minutes(play: Play)
 def test_what_is_told_has_a_name_a_number_and_a_link(play: Play) -> None:
     expected = {
         "summary": "calculator & co of shop keeps failing",
-        "description": "It broke 5 runs within 1h.",
+        "description": "It broke about 5 runs within 1h.",
         "link": "http://localhost:8500/runs?status=attributed&q=calculator+%26+co",
     }
     labels = {"service": "shop", "agent": "calculator & co", "severity": "ticket"}
