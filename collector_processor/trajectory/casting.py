@@ -72,24 +72,24 @@ def name_by_handoff(steps: Sequence[Act], groups: Mapping[int, int]) -> None:
     """
     own = {act.agent for act in steps if act.agent is not None and act.action.kind is not ActionKind.HANDOFF}
     current: str | None = None
-    asker: Act | None = None
+    asker, asked = None, frozenset[str]()
     for act in steps:
         if act.agent is None and act.position not in groups:
-            name = asker.agent if asker is not None and _is_asked_for(act, asker) else current
+            is_asked_for = asker is not None and not asked.isdisjoint((act.action.tool, act.action.call_id))
+            name = asker.agent if asker is not None and is_asked_for else current
             if name is not None:
                 act.agent, act.agent_source = name, AgentSource.HANDOFF
         if act.action.requested:
-            asker = act
+            asker, asked = act, _asked_for(act.action)
         target = _passes_to(act.action)
         if target is not None:
             current = None if target in own else target
 
 
-def _is_asked_for(act: Act, asker: Act) -> bool:
-    action = act.action
-    return any(
-        action.tool == call.name or call.call_id == action.call_id != "" for call in asker.action.requested
-    )
+def _asked_for(action: Action) -> frozenset[str]:
+    """Return the names and the ids of the tools that a call asked for."""
+    named = (each for call in action.requested for each in (call.name, call.call_id))
+    return frozenset(filter(None, named))
 
 
 def _passes_to(action: Action) -> str | None:
