@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
@@ -22,7 +23,7 @@ from analyzer.issue_store import IssueStore
 from analyzer.label_store import LabelStore
 from analyzer.notifiers import Courier, CourierRules, Links, Poster, Standing, opened_session
 from analyzer.notifiers.alertmanager import Alert, of_issue, of_watch
-from analyzer.recurrence import Issue
+from analyzer.recurrence import Issue, IssueState
 from collector_processor.analyst import Analysis
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import RunStore, StoreError
@@ -36,6 +37,8 @@ LOOK_EVERY_S: Final = 2.0
 """How often labels are looked for: another process may have written some."""
 _PRUNE_EVERY_S: Final = 3600.0
 _STORE_PAUSE_S: Final = 10.0
+_MOST_COUNTED: Final = 1_000
+"""Of more, those that are new or came back are counted before all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +147,16 @@ class IssueDesk:
             now_ns = self._now_ns()
             found = self._reports.issues(wanted, now_ns)
             return [(tenant, issue, self._reports.trend(tenant, issue, now_ns)) for tenant, issue in found]
+
+        return await self._in_thread(read)
+
+    async def states(self) -> dict[str, int]:
+        """Return how many issues are in each state."""
+
+        def read() -> dict[str, int]:
+            found = self._reports.issues(Wanted(limit=_MOST_COUNTED), self._now_ns())
+            counts = Counter(issue.state for _, issue in found)
+            return {state.value: counts[state] for state in IssueState}
 
         return await self._in_thread(read)
 

@@ -27,6 +27,7 @@ from analyzer.composition import (
     tls_files,
 )
 from analyzer.issue_desk import DeskParts, IssueDesk, both
+from analyzer.issue_gauge import IssueGauge
 from analyzer.issue_store import open_issues
 from analyzer.label_store import LabelStore
 from analyzer.labelling import RUNS, Given, give, keeper, open_labels
@@ -161,6 +162,7 @@ class _Service:
             tallies=self._tallies,
             settle_s=settings.metrics_settle / 1000,
             budget=budget_of(self._analyst),
+            issues=self._count_issues(desk),
         )
         self._send_metrics(metrics, exporters)
         parts = WebParts(
@@ -344,6 +346,11 @@ class _Service:
         self._drained(pipeline.drain, share=_ANALYSES_SHARE)
         self._background(pipeline.run())  # cancelled first: nothing new begins while it drains
         return pipeline
+
+    def _count_issues(self, desk: IssueDesk) -> Callable[[], Mapping[str, int]]:
+        gauge = IssueGauge(read=desk.states)
+        self._background(gauge.run())
+        return gauge.counts
 
     def _send_metrics(self, metrics: ServiceMetrics, exporters: Mapping[Signal, Exporter]) -> None:
         every_s, exporter = self._settings.metrics_interval / 1000, exporters.get(Signal.METRICS)

@@ -95,6 +95,13 @@ AGENTS: Final = (
         queries=(Query(expr=_failures("$__rate_interval", "mode"), legend="{{mode}}"),),
     ),
     Panel(
+        title="New and regressed issues",
+        meaning="Recurring failures seen for the first time lately, and those that came back.",
+        queries=(
+            Query(expr='sum by (state) (blamespan_issues{state=~"new|regressed"})', legend="{{state}}"),
+        ),
+    ),
+    Panel(
         title="Confidence of verdicts",
         meaning="Probability that the blamed step is the decisive one, as the method gave it.",
         shape=Shape.HISTOGRAM,
