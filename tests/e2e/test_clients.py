@@ -1,0 +1,226 @@
+"""Very many clients, slow ones, greedy ones: all are served, none starves another, memory stays bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import grpc
+import pytest
+
+from collector_processor.encode import encode
+from collector_processor.otlp import Signal
+from collector_processor.otlp.services import grpc_path, http_path
+from tests.e2e.backend import grpc_backend
+from tests.e2e.line import Line, StartLine
+from tests.e2e.traffic import send
+from tests.factories import span
+
+CONNECTIONS: Final = 2000
+FLOODERS: Final = 24
+FLOOD_S: Final = 3.0
+MOST_MEMORY: Final = 400 << 20
+PATH: Final = http_path(Signal.TRACES)
+
+
+@contextmanager
+def many_files(count: int) -> Iterator[None]:
+    """Let this process, and what it starts, hold that many sockets."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < count:
+        pytest.skip(f"{count} open files wanted, {hard} allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def memory_of(line: Line) -> int:
+    """Return the resident bytes of the service."""
+    status = Path(f"/proc/{line.server.process.pid}/status").read_text()
+    (kibibytes,) = (row.split()[1] for row in status.splitlines() if row.startswith("VmHWM"))
+    return int(kibibytes) << 10
+
+
+def address(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or 0
+
+
+def http_request(body: bytes) -> bytes:
+    head = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> int:
+    """Send one request on a connection that stays open; return the status."""
+    writer.write(request)
+    await writer.drain()
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
+    await reader.readexactly(length)
+    return int(head.split()[1])
+
+
+def test_two_thousand_connections_over_http_are_all_served(start_line: StartLine) -> None:
+    with many_files(2 * CONNECTIONS + 500), grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url, max_connections=CONNECTIONS + 100)
+        codes = asyncio.run(_all_at_once(line))
+        assert codes == [200] * CONNECTIONS
+        line.await_items("forwarded", CONNECTIONS)
+        assert memory_of(line) < MOST_MEMORY
+
+
+async def _all_at_once(line: Line) -> list[int]:
+    host, port = address(line.http)
+    opened = [await asyncio.open_connection(host, port) for _ in range(CONNECTIONS)]
+    requests = [http_request(encode([span(number)])) for number in range(1, CONNECTIONS + 1)]
+    try:
+        async with asyncio.timeout(60):
+            return list(
+                await asyncio.gather(
+                    *(ask(*streams, request) for streams, request in zip(opened, requests, strict=True))
+                )
+            )
+    finally:
+        for _, writer in opened:
+            writer.close()
+
+
+def test_two_thousand_connections_over_grpc_are_all_served(start_line: StartLine) -> None:
+    with many_files(2 * CONNECTIONS + 500), grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url)
+        assert asyncio.run(_all_over_grpc(line)) == CONNECTIONS
+        line.await_items("forwarded", CONNECTIONS)
+        assert memory_of(line) < MOST_MEMORY
+
+
+async def _all_over_grpc(line: Line) -> int:
+    target = line.grpc.removeprefix("http://")
+    # Else channels to one address share one connection.
+    own = (("grpc.use_local_subchannel_pool", 1),)
+    channels = [grpc.aio.insecure_channel(target, options=own) for _ in range(CONNECTIONS)]
+
+    async def one(number: int) -> None:
+        call: Callable[..., Callable[..., Awaitable[bytes]]] = channels[number].unary_unary
+        export = call(grpc_path(Signal.TRACES))
+        await export(encode([span(number + 1)]), timeout=60, wait_for_ready=True)
+
+    await asyncio.gather(*(one(number) for number in range(CONNECTIONS)))
+    served = len(channels)
+    await asyncio.gather(*(channel.close(None) for channel in channels))
+    return served
+
+
+def test_a_small_client_is_served_while_others_flood_with_one_span_requests(start_line: StartLine) -> None:
+    """In its p99; the flooders together send as fast as they are answered."""
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url)
+        waits, flooded = asyncio.run(_flooded(line))
+        assert flooded > 500
+        assert len(waits) > 10
+        assert sorted(waits)[int(len(waits) * 0.99)] < 1.0
+        sent = flooded + len(waits)
+        line.await_items("forwarded", sent)
+        assert line.balance()["received"] == sent
+        assert memory_of(line) < MOST_MEMORY
+
+
+async def _flooded(line: Line) -> tuple[list[float], int]:
+    host, port = address(line.http)
+    request, end = http_request(encode([span(1)])), time.monotonic() + FLOOD_S
+
+    async def flood() -> int:
+        streams, count = await asyncio.open_connection(host, port), 0
+        while time.monotonic() < end:
+            assert await ask(*streams, request) == 200
+            count += 1
+        streams[1].close()
+        return count
+
+    async def trickle() -> list[float]:
+        streams = await asyncio.open_connection(host, port)
+        waits: list[float] = []
+        while time.monotonic() < end:
+            began = time.monotonic()
+            assert await ask(*streams, request) == 200
+            waits.append(time.monotonic() - began)
+            await asyncio.sleep(0.05)
+        streams[1].close()
+        return waits
+
+    floods = [asyncio.create_task(flood()) for _ in range(FLOODERS)]
+    waits = await trickle()
+    return waits, sum(await asyncio.gather(*floods))
+
+
+def test_half_open_clients_and_slow_readers_cost_nobody_else_anything(start_line: StartLine) -> None:
+    with many_files(1000), grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url)
+        asyncio.run(_among_the_slow(line))
+        line.await_items("forwarded", 20)
+        assert memory_of(line) < MOST_MEMORY
+
+
+async def _among_the_slow(line: Line) -> None:
+    host, port = address(line.http)
+    opened = [await asyncio.open_connection(host, port) for _ in range(300)]
+    for place, (_, writer) in enumerate(opened):
+        if place % 4 == 1:  # a head that does not end; the first quarter says nothing at all
+            writer.write(b"POST /v1/traces HTTP/1.1\r\nHost: local")
+        if place % 4 == 2:  # a body that does not come
+            writer.write(http_request(encode([span(1)]))[:-5])
+        if place % 4 == 3:  # asks and asks, and reads no answer
+            writer.write(http_request(b"") * 200)
+    for number in range(1, 21):
+        began = time.monotonic()
+        await asyncio.to_thread(send, line, encode([span(number)]), way="http" if number % 2 else "grpc")
+        assert time.monotonic() - began < 3.0
+    for _, writer in opened:
+        writer.close()
+
+
+def test_requests_of_20_mb_are_taken_or_told_to_come_again_and_memory_stays_bounded(
+    start_line: StartLine,
+) -> None:
+    """Eight clients at once: what all bodies may take together is a setting, and the rest comes again."""
+    text = "x" * 100_000
+    body = encode([span(number, attributes={"text": text}) for number in range(1, 201)])
+    assert len(body) > 20_000_000
+    with grpc_backend() as backend:
+        line = start_line(
+            forward_endpoint=backend.url,
+            max_request_bytes=24 << 20,
+            max_receiving_bytes=64 << 20,
+        )
+        codes = asyncio.run(_heavy(line, http_request(body)))
+        taken = codes.count(200)
+        assert set(codes) <= {200, 429, 503}
+        assert taken >= 2
+        line.await_items("acknowledged", 200 * taken)
+        wait = memory_of(line)
+        assert wait < 2 * MOST_MEMORY
+        line.await_items("forwarded", 200 * taken)
+
+
+async def _heavy(line: Line, request: bytes) -> list[int]:
+    host, port = address(line.http)
+
+    async def one() -> int:
+        reader, writer = await asyncio.open_connection(host, port)
+        try:
+            return await ask(reader, writer, request)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return 503  # refused before all of it was sent
+        finally:
+            writer.close()
+
+    async with asyncio.timeout(90):
+        return list(await asyncio.gather(*(one() for _ in range(8))))
