@@ -82,7 +82,8 @@ def _page(page: FrameworkPage, runs: dict[str, RunScript]) -> Iterator[str]:
             " [set-up of an exporter](../instrument.md#send-spans-to-blamespan); `answer()`, or what comes from a"
             " module named `…_story`, stands for your program.\n"
         )
-    yield f"{page.unplayed}\n" if page.unplayed else ""
+    else:
+        yield f"{page.unplayed}\n"
     for run in mine:
         yield from _instrumented(page, run)
     yield from _seen(page)

@@ -111,7 +111,7 @@ PAGES: Final = (
         framework="agno",
         title="Agno",
         supports=("agno",),
-        advice="OpenInference instruments it.",
+        advice="OpenInference instruments it: teams, members and their tools.",
         unplayed="""No run of Agno is played in our suite. Its spans are read by what OpenInference's code writes
 and by recordings of real runs that were seen elsewhere. The lines below are OpenInference's usual ones, and were
 not run here:
@@ -126,5 +126,12 @@ from openinference.instrumentation.agno import AgnoInstrumentor
 AgnoInstrumentor().instrument(tracer_provider=provider)  # before the first agent is made
 ```
 """,
+    ),
+    FrameworkPage(
+        framework="llama-index",
+        title="LlamaIndex",
+        supports=("llama-index",),
+        advice="OpenInference instruments it. Name the agents of a workflow.",
+        unplayed="No run of LlamaIndex is kept in our suite yet.",
     ),
 )
