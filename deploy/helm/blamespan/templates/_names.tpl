@@ -1,0 +1,40 @@
+{{- define "blamespan.name" -}}
+{{- if contains "blamespan" .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-blamespan" (.Release.Name | trunc 30 | trimSuffix "-") -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "blamespan.selector" -}}
+app.kubernetes.io/name: blamespan
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
+{{- define "blamespan.labels" -}}
+{{ include "blamespan.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
+{{- end -}}
+
+{{- define "blamespan.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest | quote -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "blamespan.secret" -}}
+{{- .Values.auth.existingSecret | default (printf "%s-token" (include "blamespan.name" .)) -}}
+{{- end -}}
+
+{{- define "blamespan.scheme" -}}
+{{- if .Values.tls.enabled }}https{{ else }}http{{ end -}}
+{{- end -}}
+
+{{/* Kubernetes kills when this is over: longer than a shutdown may take. */}}
+{{- define "blamespan.grace" -}}
+{{- add (div (int .shutdownMaxMs) 1000) 15 -}}
+{{- end -}}

@@ -1,0 +1,138 @@
+{{/* What all pods share. */}}
+{{- define "blamespan.podSecurity" -}}
+automountServiceAccountToken: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 10001
+  runAsGroup: 10001
+  fsGroup: 10001
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile:
+    type: RuntimeDefault
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "blamespan.containerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end -}}
+
+{{- define "blamespan.probes" -}}
+{{- $scheme := include "blamespan.scheme" . | upper -}}
+startupProbe:
+  httpGet: {path: /healthz, port: web, scheme: {{ $scheme }}}
+  periodSeconds: 2
+  failureThreshold: 60
+livenessProbe:
+  httpGet: {path: /healthz, port: web, scheme: {{ $scheme }}}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {path: /readyz, port: web, scheme: {{ $scheme }}}
+  periodSeconds: 5
+  timeoutSeconds: 3
+{{- end -}}
+
+{{- define "blamespan.env" -}}
+- name: HOME # the root is read-only; libraries that keep something beside us find a place
+  value: /tmp
+- name: BLAMESPAN_TOKEN
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "blamespan.secret" . | quote }}
+      key: token
+- name: BLAMESPAN_WEB_LISTEN
+  value: 0.0.0.0:8500
+{{- if .Values.tls.enabled }}
+- name: BLAMESPAN_TLS_CERTIFICATE
+  value: /etc/blamespan/tls/tls.crt
+- name: BLAMESPAN_TLS_KEY
+  value: /etc/blamespan/tls/tls.key
+{{- if .Values.tls.requireClientCertificates }}
+- name: BLAMESPAN_TLS_CLIENT_CA
+  value: /etc/blamespan/tls/ca.crt
+{{- end }}
+{{- end }}
+{{- if .Values.ranker.configMap }}
+- name: BLAMESPAN_RANKER
+  value: /etc/blamespan/ranker/ranker.json
+{{- end }}
+{{- range $name, $value := .Values.env }}
+- name: {{ $name | quote }}
+  value: {{ $value | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* What decides how runs are analysed, for the pods that do. */}}
+{{- define "blamespan.analysisEnv" -}}
+- name: BLAMESPAN_METHOD
+  value: {{ .Values.method | quote }}
+- name: BLAMESPAN_MODEL
+  value: {{ .Values.model | quote }}
+- name: BLAMESPAN_BUDGET_USD_PER_HOUR
+  value: {{ .Values.budgetUsdPerHour | quote }}
+- name: BLAMESPAN_BUDGET_USD_PER_RUN
+  value: {{ .Values.budgetUsdPerRun | quote }}
+{{- end -}}
+
+{{- define "blamespan.modelKeys" -}}
+{{- with .Values.modelKeys.existingSecret }}
+envFrom:
+  - secretRef:
+      name: {{ . | quote }}
+{{- end }}
+{{- end -}}
+
+{{- define "blamespan.mounts" -}}
+- name: tmp
+  mountPath: /tmp
+{{- if .Values.tls.enabled }}
+- name: tls
+  mountPath: /etc/blamespan/tls
+  readOnly: true
+{{- end }}
+{{- if .Values.ranker.configMap }}
+- name: ranker
+  mountPath: /etc/blamespan/ranker
+  readOnly: true
+{{- end }}
+{{- end -}}
+
+{{- define "blamespan.volumes" -}}
+- name: tmp
+  emptyDir:
+    sizeLimit: 256Mi
+{{- if .Values.tls.enabled }}
+- name: tls
+  secret:
+    secretName: {{ required "tls.existingSecret: expected the name of a Secret with tls.crt, tls.key and ca.crt" .Values.tls.existingSecret | quote }}
+    defaultMode: 0440
+{{- end }}
+{{- if .Values.ranker.configMap }}
+- name: ranker
+  configMap:
+    name: {{ .Values.ranker.configMap | quote }}
+{{- end }}
+{{- end -}}
+
+{{- define "blamespan.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,282 @@
+"""The Helm chart: rendered for what users choose, held against Kubernetes' schemas; nonsense is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from analyzer.cli import COMMANDS
+from collector_processor.settings import Settings
+from tests.backends import install
+from tests.backends.fixtures import insist_on
+
+CHART: Final = Path(__file__).parents[2] / "deploy" / "helm" / "blamespan"
+KUBERNETES: Final = ("1.27", "1.37")
+"""The oldest that the chart takes, and the newest whose schemas there are."""
+NOT_KUBERNETES: Final = frozenset({"ServiceMonitor"})
+"""The Prometheus operator's: it brings its definition itself."""
+
+Values: TypeAlias = dict[str, Any]
+Object: TypeAlias = dict[str, Any]
+
+TLS: Final[Values] = {"enabled": True, "existingSecret": "blame-tls", "requireClientCertificates": True}
+CHOICES: Final[Mapping[str, Values]] = {
+    "as it comes": {},
+    "in halves": {"analyzer": {"enabled": True}, "model": "openai/gpt-5-mini"},
+    "in halves that grow": {"analyzer": {"enabled": True, "autoscaling": {"enabled": True}}},
+    "with TLS": {"tls": TLS, "serviceMonitor": {"enabled": True}, "analyzer": {"enabled": True}},
+    "without a disk": {"processor": {"persistence": {"enabled": False}, "replicas": 3}},
+    "with all": {
+        "image": {"repository": "images.example/blamespan", "digest": f"sha256:{'0' * 64}"},
+        "imagePullSecrets": [{"name": "pull"}],
+        "auth": {"existingSecret": "token"},
+        "backend": {"endpoint": "http://jaeger:4317", "protocol": "grpc"},
+        "modelKeys": {"existingSecret": "keys"},
+        "ranker": {"configMap": "ranker"},
+        "env": {"BLAMESPAN_ROOT_GRACE": "5000", "BLAMESPAN_FAILURE_PATTERN": "{{ fail }} \" $(X) 'é"},
+        "processor": {
+            "persistence": {"storageClass": "fast"},
+            "tolerations": [{"key": "agents", "operator": "Exists"}],
+            "nodeSelector": {"disk": "ssd"},
+            "podAnnotations": {"note": "x"},
+        },
+        "networkPolicy": {"from": [{"namespaceSelector": {"matchLabels": {"team": "agents"}}}]},
+        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "podDisruptionBudget": {"enabled": False},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def helm() -> Path:
+    return insist_on("helm", install.helm_binary())
+
+
+def ask(helm: Path, folder: Path, values: Values, *arguments: str) -> subprocess.CompletedProcess[str]:
+    given = folder / "values.yaml"
+    given.write_text(json.dumps(values), encoding="utf-8")
+    command = [helm, *arguments, "--values", given]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def rendered(helm: Path, folder: Path, values: Values, chart: Path = CHART) -> list[Object]:
+    arguments = ("template", "blame", str(chart), "--namespace", "agents", "--kube-version", "1.31.0")
+    done = ask(helm, folder, values, *arguments)
+    assert done.returncode == 0, done.stderr
+    return [found for found in yaml.safe_load_all(done.stdout) if found]
+
+
+@pytest.fixture(params=list(CHOICES.values()), ids=list(CHOICES))
+def values(request: pytest.FixtureRequest) -> Values:
+    found: Values = request.param
+    return found
+
+
+@pytest.fixture
+def objects(helm: Path, tmp_path: Path, values: Values) -> list[Object]:
+    return rendered(helm, tmp_path, values)
+
+
+def pods(objects: list[Object]) -> Iterator[tuple[str, Object]]:
+    for found in objects:
+        if found["kind"] in {"StatefulSet", "Deployment"}:
+            yield found["kind"], found["spec"]["template"]["spec"]
+
+
+def environ(pod: Object) -> dict[str, str]:
+    entries = pod["containers"][0]["env"]
+    names = [entry["name"] for entry in entries]
+    assert len(names) == len(set(names)), "a variable is set twice"
+    return {entry["name"]: entry.get("value", "") for entry in entries}
+
+
+def only(objects: list[Object], kind: str) -> Object:
+    (found,) = (one for one in objects if one["kind"] == kind)
+    return found
+
+
+def test_helm_finds_nothing_to_say_against_the_chart(helm: Path, tmp_path: Path, values: Values) -> None:
+    done = ask(helm, tmp_path, values, "lint", "--strict", str(CHART))
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_kubernetes_would_take_all_of_it(objects: list[Object], version: str) -> None:
+    known = [found for found in objects if found["kind"] not in NOT_KUBERNETES]
+    assert {"StatefulSet", "Service"} <= {found["kind"] for found in known}
+    for found in known:
+        kubernetes_validate.validate(found, version, strict=True)
+
+
+def test_pods_have_no_rights_and_more_time_to_end_than_a_shutdown_takes(objects: list[Object]) -> None:
+    for _, pod in pods(objects):
+        (container,) = pod["containers"]
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["fsGroup"] == 10001
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        shutdown_s = int(environ(pod)["BLAMESPAN_SHUTDOWN_MAX"]) / 1000
+        assert pod["terminationGracePeriodSeconds"] >= shutdown_s + 10
+
+
+def test_pods_run_commands_there_are_with_settings_there_are_and_a_pinned_image(
+    objects: list[Object],
+) -> None:
+    settings = {f"BLAMESPAN_{name.upper()}" for name in Settings.model_fields}
+    for _, pod in pods(objects):
+        (container,) = pod["containers"]
+        assert container["args"][0] in COMMANDS
+        assert {name for name in environ(pod) if name.startswith("BLAMESPAN_")} <= settings
+        assert container["image"].endswith((":0.1.0", f"@sha256:{'0' * 64}"))
+        mounted = {mount["name"] for mount in container["volumeMounts"]}
+        claimed = (
+            {"data"} if "data" in mounted and "data" not in {v["name"] for v in pod["volumes"]} else set()
+        )
+        assert mounted == {volume["name"] for volume in pod["volumes"]} | claimed
+
+
+def test_every_selector_finds_pods(objects: list[Object]) -> None:
+    labels = [
+        found["spec"]["template"]["metadata"]["labels"]
+        for found in objects
+        if found["kind"] in {"StatefulSet", "Deployment"}
+    ]
+    for found in objects:
+        spec = found.get("spec", {})
+        selector = spec.get("podSelector") or spec.get("selector")
+        if selector is None or found["kind"] == "ServiceMonitor":
+            continue
+        wanted = selector.get("matchLabels", selector).items()
+        assert sum(wanted <= own.items() for own in labels) == 1, found["kind"]
+
+
+def test_by_itself_the_processor_analyses_and_in_halves_it_asks(helm: Path, tmp_path: Path) -> None:
+    whole = rendered(helm, tmp_path, {"model": "openai/m", "modelKeys": {"existingSecret": "keys"}})
+    ((_, pod),) = pods(whole)
+    assert pod["containers"][0]["args"][0] == "serve"
+    assert environ(pod)["BLAMESPAN_MODEL"] == "openai/m"
+    assert pod["containers"][0]["envFrom"] == [{"secretRef": {"name": "keys"}}]
+
+    halves = rendered(
+        helm,
+        tmp_path,
+        {"model": "openai/m", "modelKeys": {"existingSecret": "keys"}, "analyzer": {"enabled": True}},
+    )
+    by_kind = dict(pods(halves))
+    collector, analyzer = by_kind["StatefulSet"], by_kind["Deployment"]
+    assert collector["containers"][0]["args"][0] == "collector"
+    assert environ(collector)["BLAMESPAN_ANALYZER_ENDPOINT"] == "http://blame-blamespan-analyzer:8500"
+    assert "envFrom" not in collector["containers"][0], "the half that asks no model needs no key"
+    assert "BLAMESPAN_MODEL" not in environ(collector)
+    assert analyzer["containers"][0]["args"][0] == "analyzer"
+    assert environ(analyzer)["BLAMESPAN_MODEL"] == "openai/m"
+
+
+def test_the_processors_have_names_that_stay_and_a_disk_each(helm: Path, tmp_path: Path) -> None:
+    objects = rendered(helm, tmp_path, {"processor": {"replicas": 3}})
+    stateful = only(objects, "StatefulSet")["spec"]
+    (headless,) = (
+        one for one in objects if one["kind"] == "Service" and one["spec"].get("clusterIP") == "None"
+    )
+    assert stateful["serviceName"] == headless["metadata"]["name"]
+    assert stateful["volumeClaimTemplates"][0]["metadata"]["name"] == "data"
+
+
+def test_without_persistence_the_data_lie_beside_the_pod(helm: Path, tmp_path: Path) -> None:
+    stateful = only(
+        rendered(helm, tmp_path, {"processor": {"persistence": {"enabled": False}}}), "StatefulSet"
+    )
+    assert "volumeClaimTemplates" not in stateful["spec"]
+    assert "data" in {volume["name"] for volume in stateful["spec"]["template"]["spec"]["volumes"]}
+
+
+def test_with_tls_probes_questions_and_scrapes_speak_it(helm: Path, tmp_path: Path) -> None:
+    objects = rendered(helm, tmp_path, CHOICES["with TLS"])
+    for _, pod in pods(objects):
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert pod["containers"][0][probe]["httpGet"]["scheme"] == "HTTPS"
+    processor = environ(dict(pods(objects))["StatefulSet"])
+    assert processor["BLAMESPAN_ANALYZER_ENDPOINT"].startswith("https://")
+    assert processor["BLAMESPAN_TLS_CLIENT_CA"] == "/etc/blamespan/tls/ca.crt"
+    (endpoint,) = only(objects, "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["authorization"]["credentials"]["key"] == "token"
+
+
+def test_analyzers_that_grow_by_themselves_are_not_counted_twice(helm: Path, tmp_path: Path) -> None:
+    objects = rendered(helm, tmp_path, CHOICES["in halves that grow"])
+    assert "replicas" not in only(objects, "Deployment")["spec"]
+    scaler = only(objects, "HorizontalPodAutoscaler")["spec"]
+    assert scaler["scaleTargetRef"]["name"] == only(objects, "Deployment")["metadata"]["name"]
+
+
+def test_a_token_is_made_where_none_is_given_and_none_where_there_is_a_secret(
+    helm: Path, tmp_path: Path
+) -> None:
+    made = only(rendered(helm, tmp_path, {}), "Secret")
+    assert len(made["data"]["token"]) > 40
+    objects = rendered(helm, tmp_path, {"auth": {"existingSecret": "mine"}})
+    assert "Secret" not in {found["kind"] for found in objects}
+    assert "mine" in json.dumps(only(objects, "StatefulSet"))
+
+
+def test_what_a_setting_says_is_never_executed_by_the_template(helm: Path, tmp_path: Path) -> None:
+    text = CHOICES["with all"]["env"]["BLAMESPAN_FAILURE_PATTERN"]
+    ((_, pod),) = pods(rendered(helm, tmp_path, CHOICES["with all"]))
+    assert environ(pod)["BLAMESPAN_FAILURE_PATTERN"] == text
+
+
+def test_the_notes_tell_of_the_gateway_the_budget_and_what_is_missing(helm: Path, tmp_path: Path) -> None:
+    chart = tmp_path / "blamespan"  # only an installation shows notes; here an object holds them
+    shutil.copytree(CHART, chart)
+    holder = 'kind: Notes\ntext: {{ include "blamespan/templates/NOTES.txt" . | quote }}\n'
+    (chart / "templates" / "shown.yaml").write_text(holder)
+    values = {"processor": {"replicas": 3}, "analyzer": {"enabled": True}, "model": "openai/m"}
+    notes = only(rendered(helm, tmp_path, values, chart), "Notes")["text"]
+    assert "deploy/collector/gateway.yaml" in notes
+    assert "blame-blamespan-headless.agents.svc.cluster.local" in notes
+    assert "The budget of $5 an hour is for each analyzer: with 2" in notes
+    assert "No backend is set" in notes
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        pytest.param({"image": {"tag": "latest"}}, id="an image that may change"),
+        pytest.param({"image": {"tag": "1 --privileged"}}, id="a tag that is none"),
+        pytest.param({"image": {"digest": "sha256:beef"}}, id="half a digest"),
+        pytest.param({"auth": {"token": "short"}}, id="a token that can be guessed"),
+        pytest.param({"auth": {"existingSecret": "../etc"}}, id="a name that is none"),
+        pytest.param({"processor": {"replicas": 0}}, id="nobody at the door"),
+        pytest.param({"processor": {"replicas": "two"}}, id="a number in words"),
+        pytest.param({"processor": {"shutdownMaxMs": 5}}, id="no time to end"),
+        pytest.param({"processor": {"persistence": {"size": "lots"}}}, id="a size that is none"),
+        pytest.param({"processor": {"securityContext": {}}}, id="rights"),
+        pytest.param({"analyser": {"enabled": True}}, id="a misspelt key"),
+        pytest.param({"env": {"BLAMESPAN_TOKEN": "in the open"}}, id="the token beside its secret"),
+        pytest.param({"env": {"lower": "x"}}, id="no variable"),
+        pytest.param({"env": {"BLAMESPAN_MAX_AGE": 3600000}}, id="a number that would be written 3.6e+06"),
+        pytest.param({"tls": {"enabled": True}}, id="TLS without a certificate"),
+        pytest.param({"backend": {"endpoint": "ftp://x"}}, id="a backend that is none"),
+        pytest.param({"backend": {"endpoint": "http://user:secret@x"}}, id="a password in the open"),
+        pytest.param({"budgetUsdPerHour": -1}, id="a budget below nothing"),
+        pytest.param({"serviceMonitor": {"interval": "often"}}, id="an interval that is none"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_made(helm: Path, tmp_path: Path, hostile: Values) -> None:
+    done = ask(helm, tmp_path, hostile, "template", "blame", str(CHART), "--kube-version", "1.31.0")
+    assert done.returncode != 0
+    assert "don't meet the specifications of the schema" in done.stderr
