@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -237,3 +239,15 @@ def test_a_real_alertmanager_pages_once_for_the_right_agent_resolves_and_pages_a
     assert firing[0]["annotations"]["run"].startswith("https://blame.example/runs/")
     assert firing[1]["annotations"]["run"] == f"https://blame.example/runs/{trace_id(3)}"
     assert firing[0]["generatorURL"] == firing[0]["annotations"]["run"]
+
+
+def test_a_receiver_that_never_answers_holds_nothing_up(start_line: StartLine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # takes connections, and says nothing
+        address = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        line = start_line(notify_webhook=address, notify_slack=address, notify_alertmanager=address)
+        for number in range(3):
+            fail(line, number)
+        await_count(line, 3)
+        began = time.monotonic()
+        assert line.terminate() == 0
+        assert time.monotonic() - began < 8, "a receiver's time is not waited for"
