@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import kubernetes_validate
+import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
@@ -63,7 +63,7 @@ def helm() -> Path:
 def ask(helm: Path, folder: Path, values: Values, *arguments: str) -> subprocess.CompletedProcess[str]:
     given = folder / "values.yaml"
     given.write_text(json.dumps(values), encoding="utf-8")
-    command = [helm, *arguments, "--values", given]
+    command = [str(helm), *arguments, "--values", str(given)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
