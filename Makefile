@@ -35,6 +35,8 @@ fix: $(READY) ## what the tools can mend by themselves, and the generated files
 	@$(BIN)/python -m semconv.registry.generate
 	@$(BIN)/python -m tests.settings_reference
 	@$(BIN)/python -m tests.support_page
+	@$(BIN)/python -m tests.docs.cli_reference
+	@$(BIN)/python -m tests.docs.api_reference
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
@@ -44,9 +46,14 @@ backends: $(READY) ## build a real OpenTelemetry Collector and Jaeger for the e2
 frameworks: $(READY) ## install the agent frameworks that the suite plays live, each in its own environment
 	@$(BIN)/python -m tests.frameworks.install live
 
-lock: ## renew the pinned set (needs uv)
-	uv pip compile pyproject.toml --extra server --extra ranker --group dev --universal --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade -o requirements/dev.txt
+LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-header --no-annotate --upgrade
+
+lock: ## renew the pinned sets (needs uv)
+	$(LOCK) --extra server --extra ranker --group dev -o requirements/dev.txt
+	$(LOCK) --extra server -c requirements/dev.txt -o requirements/server.txt
+	uv pip compile --group docs --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header --no-annotate --upgrade -o requirements/docs.txt
 
 clean: ## remove what the build and the tests left
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
+	rm -rf $(VENV) dist/site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
