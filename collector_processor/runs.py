@@ -21,6 +21,7 @@ from semconv.attributes import GEN_AI_AGENT_ID, GEN_AI_OPERATION_NAME, GEN_AI_RE
 from semconv.dialects import ActionKind, Surroundings, read_action
 from semconv.dialects.autogen_messages import RUNTIME_SCOPE
 from semconv.dialects.langsmith import OPENAI_TRACE
+from semconv.dialects.reading import text
 from semconv.model import Event, LogRecord, Span, SpanId, Trace, TraceId
 
 _WORD: Final = re.compile(r"[\w-]{8,}")
@@ -134,7 +135,7 @@ def _only_sets_up(trace: Trace) -> bool:
 
 
 def _is_setup(span: Span) -> bool:
-    return span.attributes.get(GEN_AI_OPERATION_NAME) in _SETUP_OPERATIONS or span.name in _SETUP_SPANS
+    return text(span.attributes, GEN_AI_OPERATION_NAME) in _SETUP_OPERATIONS or span.name in _SETUP_SPANS
 
 
 def _start_ns(trace: Trace) -> int:

@@ -159,7 +159,7 @@ def _is_turn(span: Span, surroundings: Surroundings) -> bool:
     """Say whether a team's member answers to the others in ``span``, and no agent's span shows it."""
     children = surroundings.children(span)
     return not any(map(takes_turns, children)) and any(
-        child.attributes.get(MESSAGE_TYPE) in _SPEAKING for child in children
+        text(child.attributes, MESSAGE_TYPE) in _SPEAKING for child in children
     )
 
 

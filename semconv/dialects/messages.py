@@ -38,6 +38,7 @@ _TEXTS: Final = frozenset(
     {"text", "input_text", "output_text", "summary_text", "thinking", "reasoning", "refusal"}
 )
 _PART_TYPES: Final = _CALLS | _RESULTS | _MEDIA | _TEXTS
+_ITEM_TYPES: Final = ("function_call", "function_call_output", "reasoning")
 _CALL_KEYS: Final = ("toolUse", "functionCall", "function_call")
 _RESULT_KEYS: Final = ("toolResult", "functionResponse", "function_response")
 _PART_KEYS: Final = frozenset({*_CALL_KEYS, *_RESULT_KEYS, "inline_data", "file_data", "part_kind"})
@@ -156,7 +157,7 @@ def _role_of(speaker: Any, value: Mapping[str, Any]) -> str:
 
 def _is_item(value: Mapping[str, Any]) -> bool:
     """Say whether a list entry is a bare OpenAI responses item rather than a message with a body."""
-    return value.get("type") in {"function_call", "function_call_output", "reasoning"} and "role" not in value
+    return value.get("type") in _ITEM_TYPES and "role" not in value
 
 
 def _read_item(draft: _Draft, item: Mapping[str, Any]) -> None:
@@ -209,7 +210,7 @@ def _is_part(value: Any) -> bool:
         return isinstance(value, str)
     keys = value.keys()
     return (
-        value.get("type") in _PART_TYPES
+        words(value.get("type")) in _PART_TYPES
         or keys == {"text"}
         or bool(keys & _PART_KEYS)
         or any(keys >= pair for pair in _PART_PAIRS)

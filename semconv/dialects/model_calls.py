@@ -122,7 +122,7 @@ def _spoken(values: Sequence[Any]) -> tuple[Message, ...]:
     found: list[Message] = []
     for value in values:
         given = value
-        if isinstance(value, Mapping) and not _is_message(value) and value.get("type") not in _ITEMS:
+        if isinstance(value, Mapping) and not _is_message(value) and words(value.get("type")) not in _ITEMS:
             given = {"role": "assistant", **value}
         message = message_of(given)
         if message is not None and (message.text or message.calls):

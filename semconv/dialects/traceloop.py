@@ -37,7 +37,7 @@ from semconv.dialects.langgraph import (
 from semconv.dialects.model_calls import said_in
 from semconv.dialects.observations import Observation, action_of
 from semconv.dialects.otel_genai import KINDS, TOOL_STATUS, conversation_of, instructions_of, read_operation
-from semconv.dialects.reading import items, mapping, structured, text
+from semconv.dialects.reading import items, mapping, structured, text, words
 from semconv.dialects.surroundings import Surroundings
 from semconv.dialects.traceloop_crewai import CREW_RESULT, CREW_TASKS, crew_plan, is_crew, task_words
 from semconv.dialects.traceloop_messages import COMPLETIONS, PROMPTS, completions_of, prompts_of
@@ -119,7 +119,7 @@ def _kind_of(span: Span, surroundings: Surroundings) -> ActionKind | None:
     if GRAPH_NODES in attributes or is_crew(span):
         return ActionKind.WORKFLOW if is_crew(span) else _graph_kind(span, surroundings)
     if REQUEST_TYPE in attributes:
-        is_chat = attributes[REQUEST_TYPE] in _MODEL_REQUESTS or any(map(_is_flattened, attributes))
+        is_chat = text(attributes, REQUEST_TYPE) in _MODEL_REQUESTS or any(map(_is_flattened, attributes))
         return ActionKind.LLM if is_chat else ActionKind.CONTAINER
     kind = _KINDS.get(text(attributes, SPAN_KIND) or "", operation)
     if kind is not None:
@@ -141,7 +141,7 @@ def _graph_kind(span: Span, surroundings: Surroundings) -> ActionKind:
     """Tell a graph that is one agent's own from one of several; beside its tasks it is but a mark."""
     if not surroundings.children(span):
         return ActionKind.CONTAINER
-    nodes = set(items(span.attributes[GRAPH_NODES]))
+    nodes = set(map(words, items(span.attributes[GRAPH_NODES])))
     return ActionKind.AGENT if nodes <= PLUMBING_NODES else ActionKind.WORKFLOW
 
 
@@ -232,7 +232,7 @@ def _result(got: str | None) -> Any:
 
 
 def _is_marked_failed(span: Span) -> bool:
-    return any(span.attributes.get(name) in _FAILED for name in (TASK_STATUS, TOOL_STATUS))
+    return any(text(span.attributes, name) in _FAILED for name in (TASK_STATUS, TOOL_STATUS))
 
 
 TRACELOOP: Final = Dialect(name=NAME, read=read_traceloop, support=TRACELOOP_SUPPORT)

@@ -187,3 +187,8 @@ def test_logs_find_their_spans_in_time_order() -> None:
 
 def test_no_traces_are_no_runs() -> None:
     assert group_runs([]) == ()
+
+
+def test_an_operation_that_is_no_text_is_nobodys_set_up() -> None:
+    odd = span(1, attributes={"gen_ai.operation.name": {"create_agent": ({},)}})
+    assert len(group_runs([Trace(spans=(odd,))])) == 1

@@ -166,3 +166,23 @@ def test_a_pair_of_role_and_text_is_a_message(said: str) -> None:
 def test_a_list_of_two_texts_is_no_message() -> None:
     assert messages_of(["Marianne", "Odile"]) == ()
     assert messages_of([["Marianne", "Odile"]]) == ()
+
+
+ODD: list[Any] = [{}, [], [{}], {"type": {}}, 7, 1.5, True, None]
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize(
+    "key", ["type", "role", "name", "id", "tool_call_id", "content", "parts", "tool_calls"]
+)
+def test_a_message_with_something_odd_in_it_is_read_as_far_as_it_goes(key: str, odd: object) -> None:
+    inner = {"type": "text", "content": "hello", key: odd}
+    for value in (
+        {key: odd},
+        {"content": [inner]},
+        {"role": "user", "parts": [inner]},
+        {"tool_calls": [inner]},
+    ):
+        for message in messages_of([value]):
+            assert isinstance(message.text, str)
+            assert isinstance(message.role, str)
