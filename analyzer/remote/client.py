@@ -38,6 +38,8 @@ TRIES: Final = 5
 """With a second, two, four and eight between them: a pod that is being replaced is waited for."""
 _FIRST_PAUSE_S: Final = 1.0
 _CONNECT_S: Final = 5.0
+_LEAST_S: Final = 0.001
+"""None at all would mean no limit to aiohttp."""
 _SILENCE_S: Final = 4 * BEAT_S
 """An analyzer that thinks is heard of every ``BEAT_S``; one that is silent this long is gone."""
 _LONGEST_PAUSE_S: Final = 30.0
@@ -169,7 +171,9 @@ class HttpAsk:
             await self._pause(wait_s)
 
     async def _once(self, body: bytes, left_s: float) -> bytes:
-        timeout = aiohttp.ClientTimeout(total=left_s, sock_connect=_CONNECT_S, sock_read=_SILENCE_S)
+        timeout = aiohttp.ClientTimeout(
+            total=max(left_s, _LEAST_S), sock_connect=_CONNECT_S, sock_read=_SILENCE_S
+        )
         trust = self._tls.identity().context if self._tls else True
         try:
             with untraced():
