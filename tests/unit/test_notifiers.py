@@ -15,6 +15,7 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
+from analyzer.agent_counts import Place, Watched
 from analyzer.issue_store import IssueStore, open_issues
 from analyzer.notifiers import (
     Courier,
@@ -26,11 +27,12 @@ from analyzer.notifiers import (
     slack_message,
     webhook_message,
 )
-from analyzer.notifiers.alertmanager import Alert, of_issue
+from analyzer.notifiers.alertmanager import Alert, of_issue, of_watch
 from analyzer.notifiers.opening import counting_rules, receivers_of
 from analyzer.notifiers.sending import Fate
-from analyzer.recurrence import Fingerprint, Issue, IssueState
+from analyzer.recurrence import Count, Fingerprint, Issue, IssueState, Watch
 from analyzer.recurrence.notice import Notice, NoticeKind, read_notice, safe_title
+from collector_processor.otlp import Tenant
 from collector_processor.settings import SettingsError, load_settings
 
 START = 20_000 * 86_400 * 10**9
@@ -355,3 +357,17 @@ def test_an_address_that_is_none_is_refused_without_being_shown(url: str) -> Non
     with pytest.raises(SettingsError, match="BLAMESPAN_NOTIFY_WEBHOOK=…:") as refused:
         settings_of(notify_webhook=url)
     assert url not in str(refused.value)
+
+
+def test_the_alarm_on_an_agent_names_it_and_the_run_that_raised_it() -> None:
+    place = Place(tenant=Tenant("x-scope-orgid=b"), service="shop", agent="clerk\n\x1b[31m")
+    watch = Watch(known=Count(hits=1, n=100), is_alarm=True)
+    alert = of_watch(Watched(place=place, watch=watch, begun_day=0, alarm_ns=START, run_id="run-7"))
+    assert dict(alert.labels) == {
+        "alertname": "BlamespanAgentFailsMore",
+        "severity": "critical",
+        "tenant": "x-scope-orgid=b",
+        "service": "shop",
+        "agent": "clerk [31m",
+    }
+    assert (alert.since_ns, alert.run_id) == (START, "run-7")
