@@ -126,7 +126,7 @@ def _error(span: Span, kind: ActionKind, surroundings: Surroundings) -> str:
     if kind is ActionKind.TOOL:
         holders += [each for each in surroundings.children(span) if _is_part_of_tool(each)]
     for holder in holders:
-        if holder.attributes.get(SUCCESS) in {False, "false"}:
+        if words(holder.attributes.get(SUCCESS)).lower() == "false":
             return words(holder.attributes.get(ERROR)) or error_of(holder) or "unspecified error"
         if holder.attributes.get(DECISION) == "reject":
             return "rejected by the user"

@@ -102,9 +102,10 @@ OPENINFERENCE_SUPPORT: Final = (
     ),
     _support(
         "agno",
-        "`openinference-instrumentation-agno`, 2026",
+        "`openinference-instrumentation-agno` 1.0",
         "agno",
         agent=gives("`agent.name`; `graph.node.id` is a hash"),
+        recordings=("agno_openinference",),
         handoff=partly("`delegate_task_to_member`; the member's run stands beside the call"),
     ),
     _support(
