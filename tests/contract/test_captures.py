@@ -39,8 +39,10 @@ OURS = (
     "agent_framework-handoff",
     "autogen-native",
     "ag2-native",
+    "google_adk-native-spancontent",
+    "strands-swarm",
 )
-"""Runs in the dialects that are read so far."""
+"""Runs that are held to the stricter tests too: a task, a decisive span, no warning."""
 
 MISSES: dict[str, str] = {}
 """Runs whose steps differ from the label, and why."""
