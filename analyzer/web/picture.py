@@ -98,35 +98,38 @@ def draw(steps: Sequence[Step], suspicion: Suspicion) -> str:
     width = 2 * _LEFT + COLUMN * max([place.column + 1 for place in where], default=1)
     width = max(width, 2 * _LEFT + 8 * max(map(len, map(_short, lanes)), default=0))
     height = _TOP + LANE * max(1, len(lanes)) + 6
-    summary = escape(_summary(steps, lanes, suspicion))
+    guilty = next((step for step in steps if step.index == suspicion.decisive), None)
+    summary = escape(_summary(steps, lanes, guilty))
     parts = [
         f'<svg class="picture" xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"',
-        f' viewBox="0 0 {width} {height}" role="group" aria-label="{summary}">',
+        f' role="group" aria-label="{summary}">',
         _TIP,
-        *_lanes(lanes, steps, suspicion, width),
+        *_lanes(lanes),
         *_bands(steps, where, height),
         *_arrows(steps, where),
+        *_names(lanes, guilty.agent if guilty else None),
         *_nodes(steps, where, suspicion, height),
         "</svg>",
     ]
     return "".join(parts)
 
 
-def _summary(steps: Sequence[Step], lanes: Sequence[str], suspicion: Suspicion) -> str:
+def _summary(steps: Sequence[Step], lanes: Sequence[str], guilty: Step | None) -> str:
     told = f"{len(steps)} steps of {len(lanes)} agents in order"
-    guilty = next((step for step in steps if step.index == suspicion.decisive), None)
     return f"{told}; step {guilty.index} of {_short(guilty.agent)} is decisive" if guilty else told
 
 
-def _lanes(lanes: Sequence[str], steps: Sequence[Step], suspicion: Suspicion, width: int) -> Iterator[str]:
-    guilty = next((step.agent for step in steps if step.index == suspicion.decisive), None)
-    for number, agent in enumerate(lanes):
+def _lanes(lanes: Sequence[str]) -> Iterator[str]:
+    """The grounds, as wide as the page lets the picture be."""
+    for number in range(len(lanes)):
         top = _TOP + number * LANE
-        kind = "lane guilty" if agent == guilty else "lane"
-        foot = top + LANE - _FLOOR
-        yield f'<g class="{kind}"><rect x="0" y="{top}" width="{width}" height="{LANE - 6}" rx="8"/>'
-        yield f'<line class="floor" x1="{_LEFT - 8}" x2="{width - _LEFT + 8}" y1="{foot}" y2="{foot}"/>'
-        yield f'<text x="10" y="{top + 16}">{escape(_short(agent))}</text></g>'
+        yield f'<rect class="lane" x="0" y="{top}" width="100%" height="{LANE - 6}" rx="8"/>'
+
+
+def _names(lanes: Sequence[str], guilty: str | None) -> Iterator[str]:
+    for number, agent in enumerate(lanes):
+        kind = "name guilty" if agent == guilty else "name"
+        yield f'<text class="{kind}" x="10" y="{_TOP + number * LANE + 17}">{escape(_short(agent))}</text>'
 
 
 def _bands(steps: Sequence[Step], where: Sequence[Place], height: int) -> Iterator[str]:

@@ -1,0 +1,62 @@
+"""``python -m tests.web.screenshots FOLDER``: every page, wide and narrow, light and dark, as PNG files."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+from playwright.async_api import Browser
+
+from tests.web.browser import browsing, chromium
+from tests.web.showcase import showcase
+from tests.web.stage import serving
+
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+WIDTHS = {"wide": 1280, "narrow": 390}
+_HEIGHT = 900
+
+
+async def take(folder: Path) -> list[Path]:
+    """Write the pictures; returns their paths."""
+    with tempfile.TemporaryDirectory() as data:
+        stage, ids = await showcase(Path(data))
+        pages = {
+            **{f"run-{name}": f"/runs/{run_id}" for name, run_id in ids.items()},
+            "runs": "/runs", "issues": "/issues", "health": "/health", "try": "/try",
+        }  # fmt: skip
+        async with serving(stage.parts()) as address, browsing() as browser:
+            return [
+                await _take(browser, address + path, folder / f"{page}-{scheme}-{width}.png", scheme)
+                for scheme, width, (page, path) in product(SCHEMES, WIDTHS, pages.items())
+            ]
+
+
+async def _take(browser: Browser, address: str, path: Path, scheme: Literal["light", "dark"]) -> Path:
+    width = WIDTHS[path.stem.rpartition("-")[2]]
+    page = await browser.new_page(viewport={"width": width, "height": _HEIGHT}, color_scheme=scheme)
+    answer = await page.goto(address)
+    assert answer is not None
+    assert answer.ok, address
+    await page.screenshot(path=path, full_page=True)
+    await page.close()
+    return path
+
+
+def main() -> None:
+    """Take them."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m tests.web.screenshots FOLDER")
+    if chromium() is None:
+        sys.exit("no Chromium here: install it, or say where it is with BLAMESPAN_CHROMIUM")
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in asyncio.run(take(folder)):
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Runs worth looking at: the demo, a parallel one, a crash, one that went well, and names that mean harm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from analyzer.demo_run import play
+from analyzer.recurrence.fingerprint import Fingerprint
+from analyzer.recurrence.issue import IssueState
+from collector_processor.rebuild import rebuild
+from semconv.model import Trajectory
+from tests.runs import failed_tool, run, step, tool
+from tests.security.test_hostile_text import HOSTILE
+from tests.web.stage import Stage, open_stage, with_recordings
+
+PARALLEL = run(
+    step("lead", "Split the fleet between the two of you."),
+    step("north desk", "Asking for the Marianne.", group=1),
+    step("south desk", "Asking for the Odile.", group=1),
+    tool("north desk", "120 seats", target="seats", group=1),
+    failed_tool("south desk", "TimeoutError: the registry did not answer", target="seats", group=1),
+    step("south desk", "I take it to be 80 seats, as last year.", group=1),
+    step("lead", "Together they have 200 seats."),
+    step("writer", "The two ferries have 200 seats together."),
+    task="How many seats do the Marianne and the Odile have together?",
+    output="The two ferries have 200 seats together.",
+    run_id="5a" * 16,
+    root_error="the answer was refused",
+)
+
+
+def demo_run() -> Trajectory:
+    """Play the demo and rebuild its run."""
+    memory, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    play(provider)
+    body: bytes = encode_spans(memory.get_finished_spans()).SerializeToString()
+    return rebuild([body])[0].trajectory
+
+
+def hostile() -> Trajectory:
+    """Return a run whose every text tries to be more than a text."""
+    steps = [
+        one
+        for text in HOSTILE.values()
+        for one in (step(f"agent {text}", text), failed_tool(text, text, target=text, input=text))
+    ]
+    return run(
+        *steps, task=HOSTILE["html"], output=HOSTILE["svg"], root_error=HOSTILE["html"], run_id="ho" * 8
+    )
+
+
+async def showcase(folder: Path, recordings: int = 40) -> tuple[Stage, dict[str, str]]:
+    """Return a stage full of runs, and the ids of some by what they show."""
+    stage = open_stage(folder)
+    await with_recordings(stage, recordings)
+    ids = {
+        "hostile": await stage.add(hostile(), HOSTILE["html"]),
+        "parallel": await stage.add(PARALLEL, "ferries"),
+        "demo": await stage.add(demo_run(), "solar-advisor"),
+    }
+    _add_issues(stage, ids)
+    return stage, ids
+
+
+def _add_issues(stage: Stage, ids: dict[str, str]) -> None:
+    add = stage.issues.add
+    mark = Fingerprint(
+        service="ferries", agent="south desk", mode="unhandled_error", kind="tool", tool="seats",
+        error="TimeoutError",
+    )  # fmt: skip
+    add(mark, IssueState.NEW, (0, 0, 0, 0, 1, 0, 0, 2, 1, 0, 3, 2, 5, 8), (ids["parallel"],))
+    wrong = replace(mark, service="solar-advisor", agent="calculator", mode="wrong_computation")
+    wrong = replace(wrong, tool="", error="")
+    add(wrong, IssueState.REGRESSED, (4, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 3), (ids["demo"],))
+    evil = replace(mark, agent=HOSTILE["html"], service=HOSTILE["svg"], error="")
+    add(evil, IssueState.ONGOING, (1,) * 14, (ids["hostile"],))

@@ -1,0 +1,210 @@
+# ruff: noqa: E501 - scripts for the browser are as wide as they are
+"""The pages in a real browser: each action, two at once, hostile texts, keyboard, phone, dark and light."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from tests.web.browser import browsing, chromium
+from tests.web.showcase import PARALLEL, showcase
+from tests.web.stage import Stage, serving
+
+if chromium() is None and os.environ.get("BLAMESPAN_REQUIRE_BROWSER") != "true":
+    pytest.skip("no Chromium here", allow_module_level=True)
+
+LOG = {
+    "history": [
+        {"role": "user", "name": "planner", "content": "add 2 and 2"},
+        {"role": "assistant", "name": "clerk", "content": "2 + 2 = 5"},
+    ],
+    "question": "2 + 2?",
+}
+PAGES = ("runs", "issues", "health", "try", "demo", "parallel", "hostile")
+
+
+class Site:
+    """The pages, a browser, and what went wrong in it."""
+
+    def __init__(self, stage: Stage, ids: dict[str, str], address: str, browser: Any) -> None:
+        self.stage, self.ids, self.address, self.browser = stage, ids, address, browser
+        self.complaints: list[str] = []
+
+    async def open(self, path: str, **options: Any) -> Any:
+        context = await self.browser.new_context(**options)
+        page = await context.new_page()
+        page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: self.complaints.append(f"dialog {dialog.message}"))
+        page.on("request", lambda asked: self._local(asked.url))
+        answer = await page.goto(self.address + path)
+        assert answer.ok, path
+        return page
+
+    def path(self, name: str) -> str:
+        return f"/runs/{self.ids[name]}" if name in self.ids else f"/{name}"
+
+    def _local(self, url: str) -> None:
+        if not url.startswith(self.address):
+            self.complaints.append(f"asked {url}")
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    stage, ids = await showcase(tmp_path / "data", recordings=6)
+    async with serving(stage.parts()) as address, browsing() as browser:
+        opened = Site(stage, ids, address, browser)
+        yield opened
+        assert opened.complaints == []
+    stage.verdicts.close()
+    stage.labels.close()
+
+
+async def test_the_list_leads_to_the_run_and_the_picture_to_the_steps_text(site: Site) -> None:
+    page = await site.open("/runs")
+    await page.get_by_role("link", name="Our community hall").click()
+    assert "calculator" in await page.locator("h1").inner_text()
+    await page.locator("svg a[href='#step-3']").click()
+    assert await page.locator("#step-3 pre").first.is_visible()
+    assert await page.locator("mark").first.inner_text() != ""
+
+
+async def test_a_label_is_given_with_one_click(site: Site) -> None:
+    page = await site.open(site.path("demo"))
+    await page.get_by_role("button", name="Right", exact=True).click()
+    assert "A person said: right" in await page.locator("main").inner_text()
+    await page.get_by_label("It was").select_option("7")
+    await page.get_by_role("button", name="this step").click()
+    assert "it was step 7" in await page.locator("main").inner_text()
+
+
+async def test_everything_works_without_a_script(site: Site) -> None:
+    page = await site.open(site.path("demo"), java_script_enabled=False)
+    await page.get_by_role("button", name="It did not fail").click()
+    assert "did not fail" in await page.locator(".notice").last.inner_text()
+    await page.get_by_role("button", name="Analyse", exact=True).click()
+    await page.locator("article h2").first.wait_for(timeout=15_000)
+
+
+async def test_a_label_is_given_by_keyboard_alone(site: Site) -> None:
+    page = await site.open(site.path("demo"))
+    await page.keyboard.press("Tab")
+    assert await page.evaluate("document.activeElement.className") == "skip"
+    await page.keyboard.press("Enter")
+    assert await page.evaluate("document.activeElement.id") == "content"
+    for _ in range(60):
+        await page.keyboard.press("Tab")
+        if await page.evaluate("document.activeElement.value") == "right":
+            break
+    outline = await page.evaluate("getComputedStyle(document.activeElement).outlineWidth")
+    assert outline == "3px"
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**said=label**")
+
+
+async def test_search_and_filter_narrow_the_list(site: Site) -> None:
+    page = await site.open("/runs")
+    await page.get_by_label("Search").fill("calculator")
+    await page.get_by_role("button", name="Show").click()
+    assert await page.locator("#rows tr").count() == 1
+    await page.get_by_label("Search").fill("")
+    await page.get_by_label("Status").select_option("no_failure")
+    await page.get_by_role("button", name="Show").click()
+    assert await page.locator("#rows tr.attributed").count() == 0
+
+
+async def test_a_new_run_comes_in_while_one_looks(site: Site) -> None:
+    page = await site.open("/runs")
+    await page.locator("#live").wait_for(state="visible")
+    before = await page.locator("#rows tr").count()
+    await site.stage.add(replace(PARALLEL, run_id="11" * 16), "just in")
+    await page.get_by_text("just in").wait_for(timeout=10_000)
+    assert await page.locator("#rows tr").count() == before + 1
+
+
+async def test_two_people_try_files_and_see_only_their_own(site: Site) -> None:
+    one, other = await site.open("/try"), await site.open("/try")
+    for page, name in ((one, "mine.json"), (other, "yours.json")):
+        file = {"name": name, "mimeType": "application/json", "buffer": json.dumps(LOG).encode()}
+        await page.locator("input[type=file]").set_input_files(file)
+        await page.get_by_role("button", name="Analyse").click()
+        await page.locator("article h2").first.wait_for(timeout=15_000)
+    await one.goto(site.address + "/try")
+    shown = await one.locator("main").inner_text()
+    assert "mine.json" in shown
+    assert "yours.json" not in shown
+
+
+async def test_an_issue_is_resolved_and_another_muted(site: Site) -> None:
+    page = await site.open("/issues")
+    await page.get_by_role("button", name="Resolve").first.click()
+    assert "Resolved" in await page.locator(".notice").inner_text()
+    await page.get_by_role("button", name="Mute for a week").first.click()
+    assert await page.get_by_role("button", name="Unmute").count() == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_nothing_runs_over_the_edge(site: Site, width: int, scheme: Literal["light", "dark"]) -> None:
+    for name in PAGES:
+        page = await site.open(site.path(name), viewport={"width": width, "height": 844}, color_scheme=scheme)
+        assert not await page.evaluate("document.documentElement.scrollWidth > innerWidth"), name
+        ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (ground == "rgb(20, 23, 28)") is (scheme == "dark")
+        await page.context.close()
+
+
+async def test_the_decisive_step_is_in_sight_on_a_phone(site: Site) -> None:
+    page = await site.open(site.path("demo"), viewport={"width": 390, "height": 844})
+    box = await page.locator("svg a.decisive .node").bounding_box()
+    assert 0 < box["x"] < 390
+    assert 0 < box["y"] < 844
+
+
+async def test_a_page_names_its_parts_for_those_who_do_not_see_it(site: Site) -> None:
+    for name in PAGES:
+        page = await site.open(site.path(name))
+        assert await page.locator("main").count() == 1
+        assert await page.locator("h1").count() == 1
+        assert await page.locator("html").get_attribute("lang") == "en"
+        unnamed = await page.evaluate(UNNAMED)
+        assert unnamed == [], name
+        await page.context.close()
+
+
+UNNAMED = """() => [...document.querySelectorAll('input, select, button, a, meter, svg, table')].filter(one => {
+  const labelled = one.labels && one.labels.length || one.getAttribute('aria-label') || one.textContent.trim();
+  const heads = one.tagName !== 'TABLE' || one.querySelector('th[scope]');
+  return !(labelled && heads) && one.type !== 'hidden';
+}).map(one => one.outerHTML.slice(0, 90))"""
+CONTRAST = """() => {
+  const lum = c => { const v = c.map(x => { x /= 255; return x <= .03928 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4; });
+    return .2126 * v[0] + .7152 * v[1] + .0722 * v[2]; };
+  const rgb = s => s.match(/[\\d.]+/g).map(Number);
+  const ground = one => { for (let at = one; at; at = at.parentElement) {
+    const c = rgb(getComputedStyle(at).backgroundColor); if (c.length < 4 || c[3] === 1) return c.slice(0, 3); }
+    return [255, 255, 255]; };
+  const bad = [];
+  for (const one of document.querySelectorAll('main *, header *')) {
+    if (one.closest('svg') || one.tagName === 'OPTION' || !one.offsetParent) continue;
+    if (![...one.childNodes].some(n => n.nodeType === 3 && n.textContent.trim())) continue;
+    const [a, b] = [lum(rgb(getComputedStyle(one).color).slice(0, 3)), lum(ground(one))];
+    const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+    if (ratio < 4.5) bad.push(ratio.toFixed(2) + ' ' + one.outerHTML.slice(0, 90));
+  }
+  return bad; }"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_text_stands_out_from_its_ground(site: Site, scheme: Literal["light", "dark"]) -> None:
+    """4.5 to 1 at least, as WCAG 2.2 asks for (1.4.3)."""
+    for name in PAGES:
+        page = await site.open(site.path(name), color_scheme=scheme)
+        assert await page.evaluate(CONTRAST) == [], name
+        await page.context.close()
