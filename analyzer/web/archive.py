@@ -28,7 +28,7 @@ from collector_processor.otlp import Tenant
 
 T = TypeVar("T")
 
-MOST_LOOKED_AT: Final = 10_000
+MOST_LOOKED_AT: Final = 2_000
 _MOST_WORK: Final = 20_000
 _TASK: Final = 200
 _COLUMNS: Final = (
@@ -36,14 +36,11 @@ _COLUMNS: Final = (
 )
 _IS_CURRENT: Final = """NOT EXISTS (
   SELECT 1 FROM verdict AS later
-  WHERE later.tenant = looked.tenant AND later.run_id = looked.run_id AND later.version > looked.version
+  WHERE later.tenant = verdict.tenant AND later.run_id = verdict.run_id AND later.version > verdict.version
 )"""
-_NEWEST_FIRST: Final = "ORDER BY decided_ns DESC, tenant DESC, run_id DESC LIMIT :looked"
-_FROM_NEWEST: Final = f"(SELECT {_COLUMNS} FROM verdict {_NEWEST_FIRST}) AS looked"  # noqa: S608 - our own words
-_FROM_KEY: Final = (
-    f"(SELECT {_COLUMNS} FROM verdict"  # noqa: S608 - as above
-    f" WHERE (decided_ns, tenant, run_id) < (:decided, :last_tenant, :last_run) {_NEWEST_FIRST}) AS looked"
-)
+_NEWEST_FIRST: Final = "ORDER BY decided_ns DESC, tenant DESC, run_id DESC"
+_AFTER: Final = "(decided_ns, tenant, run_id) < (:decided, :last_tenant, :last_run)"
+_WITHIN: Final = "(decided_ns, tenant, run_id) >= (:floor, :floor_tenant, :floor_run)"
 
 
 class RunArchive:
@@ -83,32 +80,40 @@ class RunArchive:
         return await asyncio.get_running_loop().run_in_executor(self._thread, read)
 
     def _page(self, query: RunQuery) -> RunPage:
-        before = query.before
+        before, conditions = query.before, _conditions(query)
         values: dict[str, Any] = {
             "decided": before.decided_ns if before else None,
             "last_tenant": before.tenant if before else None,
             "last_run": before.run_id if before else None,
-            "looked": MOST_LOOKED_AT,
             "tenant": query.tenant,
             "status": query.status and query.status.value,
             "text": f"%{_literal(query.text)}%",
         }
-        looked = _FROM_KEY if before else _FROM_NEWEST
-        wanted = " AND ".join([_IS_CURRENT, *_conditions(query)])
+        start = [_AFTER] if before else []
+        floor = self._floor(start, values) if conditions else None
+        if floor is not None:
+            conditions = [_WITHIN, *conditions]
+            values |= {
+                "floor": floor.decided_ns,
+                "floor_tenant": floor.tenant,
+                "floor_run": floor.run_id,
+            }
+        wanted = " AND ".join([*start, *conditions, _IS_CURRENT])
         found = self._verdicts().execute(
-            f"SELECT {_COLUMNS} FROM {looked} WHERE {wanted} LIMIT {query.limit + 1}",  # noqa: S608 - our own words
+            f"SELECT {_COLUMNS} FROM verdict WHERE {wanted} {_NEWEST_FIRST} LIMIT {query.limit + 1}",  # noqa: S608
             values,
         )
         rows = [self._row(row) for row in found]
         if len(rows) > query.limit:
             return RunPage(rows=tuple(rows[: query.limit]), next=rows[query.limit - 1].key)
-        last = self._last_looked_at(looked, values)
-        return RunPage(rows=tuple(rows), next=last, looked_at=MOST_LOOKED_AT if last else 0)
+        return RunPage(rows=tuple(rows), next=floor, looked_at=MOST_LOOKED_AT if floor else 0)
 
-    def _last_looked_at(self, looked: str, values: dict[str, Any]) -> RunKey | None:
-        """Return where a look that found no more ended; ``None`` where it came to the oldest run."""
+    def _floor(self, start: list[str], values: dict[str, Any]) -> RunKey | None:
+        """Return the last verdict that one look comes to, by the index alone; ``None``: it comes to all."""
+        where = f"WHERE {start[0]}" if start else ""
         row = self._verdicts().execute(
-            f"SELECT decided_ns, tenant, run_id FROM {looked} LIMIT 1 OFFSET {MOST_LOOKED_AT - 1}",  # noqa: S608
+            f"SELECT decided_ns, tenant, run_id FROM verdict {where} {_NEWEST_FIRST}"  # noqa: S608 - our own words
+            f" LIMIT 1 OFFSET {MOST_LOOKED_AT - 1}",
             values,
         ).fetchone()  # fmt: skip
         return None if row is None else RunKey(decided_ns=row[0], tenant=row[1], run_id=row[2])
@@ -178,7 +183,7 @@ def _conditions(query: RunQuery) -> list[str]:
     if query.status:
         conditions.append("status = :status")
     if query.text:
-        fields = ("run_id", "service", "agent", "document")
+        fields = ("service", "agent", "document")  # the document names the run too
         conditions.append("(" + " OR ".join(f"{name} LIKE :text ESCAPE '\\'" for name in fields) + ")")
     return conditions
 
