@@ -97,6 +97,7 @@ class _Memory:
         else:
             new = [each for each in heard if each not in self.heard] or list(heard[-1:])
         self.heard_by[agent] = set(heard)
+        self.said_by.pop(agent, None)  # set again if the call does not fail
         self.heard.update(heard)
         return tuple(new)
 
