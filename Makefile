@@ -37,6 +37,10 @@ fix: $(READY) ## what the tools can mend by themselves, and the generated files
 	@$(BIN)/python -m tests.support_page
 	@$(BIN)/python -m tests.docs.cli_reference
 	@$(BIN)/python -m tests.docs.api_reference
+	@$(BIN)/python -m tests.metrics_reference
+	@$(BIN)/python -m tests.deploy.alert_rules
+	@$(BIN)/python -m tests.deploy.dashboards
+	@$(BIN)/python -m tests.deploy.grafana_alerts
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
@@ -52,8 +56,8 @@ LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --genera
 lock: ## renew the pinned sets (needs uv)
 	$(LOCK) --extra server --extra ranker --group dev -o requirements/dev.txt
 	$(LOCK) --extra server -c requirements/dev.txt -o requirements/server.txt
-	uv pip compile --group docs --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-header --no-annotate --upgrade -o requirements/docs.txt
+	for group in docs audit; do uv pip compile --group $$group --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-header --no-annotate --upgrade -o requirements/$$group.txt; done
 
 clean: ## remove what the build and the tests left
 	rm -rf $(VENV) dist/site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
