@@ -53,9 +53,11 @@ def read_action(
     span: Span, surroundings: Surroundings, dialects: Sequence[Dialect] = DIALECTS
 ) -> Action | None:
     """Return what the span stands for, or ``None`` for a span that no dialect knows."""
-    return next(
-        (action for dialect in dialects if (action := dialect.read(span, surroundings)) is not None), None
-    )
+    for dialect in dialects:
+        action = dialect.read(span, surroundings)
+        if action is not None:
+            return action
+    return None
 
 
 __all__ = [

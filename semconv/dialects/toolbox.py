@@ -20,6 +20,7 @@ _MLFLOW_TOOLS: Final = "mlflow.chat.tools"
 _TRACELOOP_TOOLS: Final = "llm.request.functions"
 _OPENINFERENCE_TOOLS: Final = "llm.tools"
 _JSON_SCHEMA: Final = "tool.json_schema"
+_PREFIXES: Final = (GEN_AI_TOOL_DEFINITIONS, _MLFLOW_TOOLS, _TRACELOOP_TOOLS, _OPENINFERENCE_TOOLS)
 _MOST_TOOLS: Final = 50
 _LONGEST_DESCRIPTION: Final = 160
 _MOST_PARAMETERS: Final = 12
@@ -27,6 +28,8 @@ _MOST_PARAMETERS: Final = 12
 
 def tools_of(span: Span) -> str:
     """Return the tools as ``name(parameters): description``, one a line, in the span's order."""
+    if not any(name.startswith(_PREFIXES) for name in span.attributes):
+        return ""  # as for most spans: one look instead of four
     lines = (_line(definition) for definition in islice(_definitions(span), _MOST_TOOLS))
     return "\n".join(dict.fromkeys(line for line in lines if line))
 
