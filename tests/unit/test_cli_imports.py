@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import analyzer.commands
 from analyzer.cli import COMMANDS, run
 
 HEAVY = ("grpc", "aiohttp", "google.protobuf", "pydantic", "prometheus_client", "uvloop", "litellm")
@@ -51,7 +52,7 @@ def test_every_command_is_listed_by_its_first_sentence(capsys: pytest.CaptureFix
 
 
 def test_every_file_of_a_command_is_listed() -> None:
-    folder = Path(__file__).parents[2] / "analyzer" / "commands"
+    folder = Path(analyzer.commands.__file__).parent
     own = {path.stem for path in folder.glob("*.py") if f"\ndef {path.stem}(" in path.read_text()}
     assert own == set(COMMANDS)
 
