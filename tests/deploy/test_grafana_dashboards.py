@@ -118,6 +118,8 @@ def test_every_query_of_every_panel_finds_series(
         line = start_line(forward_endpoint=backend.url, metrics_settle=SETTLE_MS, **settings_for(model))
         config = watching(line, tmp_path / "none.yaml", "127.0.0.1:1")
         running = stack.enter_context(start_prometheus(prometheus, tmp_path, config))
+        # It finds its targets seconds after it is ready; by then the series would be older than their zero.
+        wait_until(lambda: running.query("up == 1") or None, what="a first scrape")
         for failing in ("calculator", None, "planner"):
             line.verdict(work(line, "planner", "calculator", failing=failing))
         _await_failures(running)
