@@ -26,7 +26,8 @@ from analyzer.notifiers.alertmanager import Alert, of_issue, of_watch
 from analyzer.recurrence import Issue, IssueState
 from collector_processor.analyst import Analysis
 from collector_processor.otlp import Tenant
-from collector_processor.runstore import RunStore, StoreError
+from collector_processor.runstore import RunStore
+from collector_processor.transactions import StoreError
 from semconv.model import Trajectory
 
 logger = logging.getLogger(__name__)

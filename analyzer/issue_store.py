@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ from typing import Final
 from analyzer.recurrence import Fingerprint, Issue, IssueState
 from analyzer.recurrence.notice import Notice, read_notice
 from collector_processor.otlp import CollectorError, Tenant
-from collector_processor.runstore import StoreError
+from collector_processor.transactions import StoreError, all_or_nothing
 
 FILE: Final = "issues.sqlite"
 SCHEMA_VERSION: Final = 1
@@ -140,23 +140,13 @@ class IssueStore:
         """Close the file; everything committed stays."""
         self.db.close()
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """Write all that is done inside, or nothing.
 
         Raises:
             StoreError: the disk refuses.
         """
-        try:
-            self.db.execute("BEGIN IMMEDIATE")
-            yield
-            self.db.execute("COMMIT")
-        except BaseException as error:
-            if self.db.in_transaction:  # a full disk shows at COMMIT too
-                self.db.execute("ROLLBACK")
-            if isinstance(error, sqlite3.OperationalError):
-                raise StoreError(f"the issue store cannot write: {error}") from error
-            raise
+        return all_or_nothing(self.db, "the issue store")
 
     def note(self, run: NotedRun, now_ns: int) -> None:
         """Remember a run until its verdict is durable; call it in a transaction."""

@@ -21,7 +21,7 @@ from typing import Final
 
 from analyzer.labels import Label, LabelKind
 from collector_processor.otlp import CollectorError, Tenant
-from collector_processor.runstore import StoreError
+from collector_processor.transactions import StoreError, all_or_nothing
 from semconv.model import SpanId
 
 FILE: Final = "labels.sqlite"
@@ -213,15 +213,10 @@ class LabelStore:
     def _transaction(self, synchronous: str) -> Iterator[None]:
         try:
             self._db.execute(f"PRAGMA synchronous={synchronous}")
-            self._db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            raise StoreError(f"the label store cannot write: {error}") from error
+        with all_or_nothing(self._db, "the label store"):
             yield
-            self._db.execute("COMMIT")
-        except BaseException as error:
-            if self._db.in_transaction:  # a full disk shows at COMMIT too
-                self._db.execute("ROLLBACK")
-            if isinstance(error, sqlite3.OperationalError):
-                raise StoreError(f"the label store cannot write: {error}") from error
-            raise
 
 
 def _label(row: list[object] | tuple[object, ...]) -> Label:

@@ -57,8 +57,9 @@ from collector_processor.loops import own_listener
 from collector_processor.otlp import Exporter, Signal, Tenant
 from collector_processor.pipeline import Pipeline, PipelineLimits
 from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, HttpRoom
-from collector_processor.runstore import RunStore, StoredVerdict, StoreError
+from collector_processor.runstore import RunStore, StoredVerdict
 from collector_processor.settings import Address, Settings, SettingsError, WriteBack
+from collector_processor.transactions import StoreError
 from collector_processor.writeback import Decision
 
 logger = logging.getLogger(__name__)

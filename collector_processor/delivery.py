@@ -17,7 +17,8 @@ from time import monotonic
 from typing import Final
 
 from collector_processor.otlp import Delivered, Exporter, SendOutcome, Signal, Tenant, TryLater
-from collector_processor.runstore import Outgoing, StoreError
+from collector_processor.runstore import Outgoing
+from collector_processor.transactions import StoreError
 
 logger = logging.getLogger(__name__)
 

@@ -14,14 +14,15 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from collector_processor.assembler import TraceKey
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant
+from collector_processor.transactions import all_or_nothing
 from semconv.model import SpanId, TraceId
 
 SCHEMA_VERSION: Final = 2
@@ -137,10 +138,6 @@ class Commit:
     """Held journal rows and the bytes that leave in their place (hold mode)."""
     late: tuple[tuple[int, Outgoing], ...] = ()
     """The same rows, and what goes after them where the disk refuses the replacement."""
-
-
-class StoreError(CollectorError):
-    """The disk refuses (full, read-only); nothing of the transaction was kept, and it may be tried again."""
 
 
 class RunStore:
@@ -353,20 +350,8 @@ class RunStore:
                 )
                 self._db.execute("DELETE FROM rewrite WHERE seq = ?", (seq,))
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield
-            self._db.execute("COMMIT")
-        except BaseException as error:
-            # A full disk shows at COMMIT too, and SQLite may have rolled back by itself: left
-            # open, the transaction would fail every later one until a restart.
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            if isinstance(error, sqlite3.OperationalError):
-                raise StoreError(f"the store cannot write: {error}") from error
-            raise
+    def _transaction(self) -> AbstractContextManager[None]:
+        return all_or_nothing(self._db, "the store")
 
     def _insert(self, verdict: StoredVerdict) -> None:
         self._db.execute(

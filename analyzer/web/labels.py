@@ -18,7 +18,8 @@ from aiohttp import web
 from analyzer.labelling import Given
 from analyzer.labels import Label, LabelKind, LabelRefused, Said, to_json
 from collector_processor.otlp import Tenant
-from collector_processor.runstore import StoredVerdict, StoreError
+from collector_processor.runstore import StoredVerdict
+from collector_processor.transactions import StoreError
 
 _JSON: Final = "application/json"
 _EXPECTED: Final = 'expected {"agent": NAME, "step": N}, either or both, or {"failed": false}\n'

@@ -19,7 +19,8 @@ from collector_processor.otlp import (
     Tenant,
     TryLater,
 )
-from collector_processor.runstore import Outgoing, StoreError
+from collector_processor.runstore import Outgoing
+from collector_processor.transactions import StoreError
 
 ACME, BETA = Tenant("x-scope-orgid=acme"), Tenant("x-scope-orgid=beta")
 BUSY = TryLater(reason="busy")
