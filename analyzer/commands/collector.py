@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
 
-import typer
 import uvloop
 
 from analyzer.commands.output import FormatOption, OutputFormat
-from analyzer.commands.serve import configure_logging, serve_until_stopped
+from analyzer.commands.serve import DataDirOption, configure_logging, serve_until_stopped
 from analyzer.remote.opening import asking, without_model
 from collector_processor.settings import load_settings, require_token
 
 
 def collector(
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Journal and verdicts; default: BLAMESPAN_DATA_DIR.", show_default=False
-        ),
-    ] = None,
+    data_dir: DataDirOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """The half of [bold]serve[/bold] that takes OTLP and writes back; analyzers are asked who broke a run.

@@ -23,14 +23,16 @@ from collector_processor.settings import Settings, SettingsError, load_settings,
 
 _STANDARD_FIELDS: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Journal and verdicts; default: BLAMESPAN_DATA_DIR.", show_default=False
+    ),
+]
+
 
 def serve(
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Journal and verdicts; default: BLAMESPAN_DATA_DIR.", show_default=False
-        ),
-    ] = None,
+    data_dir: DataDirOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Take OTLP, pass it on, and write into each failed run's trace who broke it.
