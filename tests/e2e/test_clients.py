@@ -111,7 +111,14 @@ async def _all_over_grpc(line: Line) -> int:
     async def one(number: int) -> None:
         call: Callable[..., Callable[..., Awaitable[bytes]]] = channels[number].unary_unary
         export = call(grpc_path(Signal.TRACES))
-        await export(encode([span(number + 1)]), timeout=60, wait_for_ready=True)
+        body, is_taken = encode([span(number + 1)]), False
+        while not is_taken:
+            try:
+                await export(body, timeout=60, wait_for_ready=True)
+                is_taken = True
+            except grpc.RpcError as error:  # as clients do: a crowded machine resets connections
+                if error.code() is not grpc.StatusCode.CANCELLED:
+                    raise
 
     await asyncio.gather(*(one(number) for number in range(CONNECTIONS)))
     served = len(channels)
