@@ -25,13 +25,17 @@ from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant
 from collector_processor.transactions import all_or_nothing
 from semconv.model import SpanId, TraceId
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 _RUN_PART: Final = """
 CREATE TABLE run_part (
   tenant TEXT NOT NULL, trace_id TEXT NOT NULL, run_id TEXT NOT NULL, digest BLOB NOT NULL,
   PRIMARY KEY (tenant, trace_id, run_id)
 ) WITHOUT ROWID;
 """
+_BY_RUN: Final = """
+CREATE INDEX verdict_by_run ON verdict (run_id);
+"""
+"""For a run looked up by its id alone, or its beginning, whoever's it is."""
 _SCHEMA: Final = f"""
 CREATE TABLE verdict (
   tenant TEXT NOT NULL, run_id TEXT NOT NULL, version INTEGER NOT NULL,
@@ -40,6 +44,7 @@ CREATE TABLE verdict (
   PRIMARY KEY (tenant, run_id, version)
 ) WITHOUT ROWID;
 CREATE INDEX verdict_by_time ON verdict (decided_ns);
+{_BY_RUN}
 CREATE TABLE analysed (
   tenant TEXT NOT NULL, trace_id TEXT NOT NULL, analyses INTEGER NOT NULL, upto_seq INTEGER NOT NULL,
   PRIMARY KEY (tenant, trace_id)
@@ -65,9 +70,12 @@ ALTER TABLE rewrite ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
 ALTER TABLE rewrite ADD COLUMN late BLOB;
 {_RUN_PART}
 """,
+    2: _BY_RUN,
 }
 """What makes each older schema the next one; nothing that is stored is lost."""
 
+_LAST: Final = "\U0010ffff"
+"""What no character sorts after."""
 _IS_CURRENT: Final = """NOT EXISTS (
   SELECT 1 FROM verdict AS later
   WHERE later.tenant = verdict.tenant AND later.run_id = verdict.run_id AND later.version > verdict.version
@@ -277,9 +285,9 @@ class RunStore:
     def starting_with(self, prefix: str, tenant: Tenant | None, limit: int) -> list[StoredVerdict]:
         """Return the current verdicts of the runs whose ids begin like this, of one tenant or of all."""
         return self._select(
-            "WHERE substr(run_id, 1, ?) = ? AND (? IS NULL OR tenant = ?)"
+            "WHERE run_id BETWEEN ? AND ? AND (? IS NULL OR tenant = ?)"
             f" AND {_IS_CURRENT} ORDER BY run_id, tenant LIMIT ?",
-            (len(prefix), prefix, tenant, tenant, limit),
+            (prefix, prefix + _LAST, tenant, tenant, limit),
         )
 
     def prune(self, keep: int) -> None:

@@ -58,6 +58,18 @@ CREATE INDEX outbox_by_signal ON outbox (signal, id);
 CREATE TABLE rewrite (seq INTEGER PRIMARY KEY, body BLOB NOT NULL);
 PRAGMA user_version=1;
 """
+"""As the first version wrote it."""
+SCHEMA_2 = f"""{SCHEMA_1}
+DROP TABLE rewrite;
+CREATE TABLE rewrite (
+  seq INTEGER PRIMARY KEY, body BLOB NOT NULL, tenant TEXT NOT NULL DEFAULT '', late BLOB
+);
+CREATE TABLE run_part (
+  tenant TEXT NOT NULL, trace_id TEXT NOT NULL, run_id TEXT NOT NULL, digest BLOB NOT NULL,
+  PRIMARY KEY (tenant, trace_id, run_id)
+) WITHOUT ROWID;
+PRAGMA user_version=2;
+"""
 """As the version before wrote it."""
 
 
@@ -152,6 +164,56 @@ def test_a_store_of_the_version_before_is_taken_over_with_all_that_is_in_it(tmp_
     again = RunStore(path)
     assert again.told([KEY]) == (TOLD,)
     again.close()
+
+
+@pytest.mark.parametrize("schema", [SCHEMA_1, SCHEMA_2], ids=["first", "second"])
+def test_an_upgraded_store_is_built_like_a_new_one_and_has_its_verdicts(tmp_path: Path, schema: str) -> None:
+    path, new = tmp_path / "runs.sqlite", tmp_path / "new.sqlite"
+    with sqlite3.connect(path) as old:
+        old.executescript(schema)
+        old.execute(
+            "INSERT INTO verdict (tenant, run_id, version, failure_id, status, service, is_provisional,"
+            " decided_ns, document) VALUES ('', 'run-1', 1, 'f1', 'no_failure', 's', 0, 5, '{}')"
+        )
+    old.close()
+    RunStore(new).close()
+    store = RunStore(path)
+    assert [found.run_id for found in store.find("run-1")] == ["run-1"]
+    store.close()
+    assert built(path) == built(new)
+
+
+def built(path: Path) -> dict[str, list[object]]:
+    """Return the columns of every table and index of a file."""
+    db = sqlite3.connect(path)
+    kinds = {"table": "table_info", "index": "index_xinfo"}
+    found = {
+        name: db.execute(f"PRAGMA {kinds[kind]}({name})").fetchall()
+        for kind, name in db.execute("SELECT type, name FROM sqlite_master ORDER BY name").fetchall()
+    }
+    db.close()
+    return found
+
+
+def test_a_run_is_looked_up_without_reading_all_verdicts(store: RunStore) -> None:
+    """SQLite's own plan: a scan would read a hundred thousand documents for each page of a run."""
+    asked: list[str] = []
+    store._db.set_trace_callback(asked.append)
+    store.find("run-1")
+    store.starting_with("run", None, 5)
+    store._db.set_trace_callback(None)
+    for statement in asked:
+        plan = [row[3] for row in store._db.execute(f"EXPLAIN QUERY PLAN {statement}")]
+        assert not [line for line in plan if line.startswith("SCAN")], plan
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id_and_by_nothing_else_in_it(store: RunStore) -> None:
+    ids = ("a", "a_1", "a%2", "aé", "ab", "b", "ba", "A")
+    store.commit(Commit(analysed=(), verdicts=tuple(replace(VERDICT, run_id=id_) for id_ in ids)))
+    for prefix in (*ids, "a\U0010ffff", ""):
+        found = {verdict.run_id for verdict in store.starting_with(prefix, None, 20)}
+        assert found == {id_ for id_ in ids if id_.startswith(prefix)}, prefix
+    assert store.starting_with("a", Tenant("x=y"), 20) == []
 
 
 def test_what_a_trace_was_is_replaced_as_a_whole(store: RunStore) -> None:
