@@ -27,7 +27,7 @@ from analyzer.recurrence import Issue, IssueState
 from collector_processor.analyst import Analysis
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import RunStore
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 from semconv.model import Trajectory
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ the service counts. What is bounded, and by how much, stands in the constants.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -21,11 +20,10 @@ from typing import Final
 
 from analyzer.recurrence import Fingerprint, Issue, IssueState
 from analyzer.recurrence.notice import Notice, read_notice
-from collector_processor.otlp import CollectorError, Tenant
-from collector_processor.transactions import StoreError, all_or_nothing
+from collector_processor.otlp import Tenant
+from collector_processor.stores import all_or_nothing, open_store
 
 FILE: Final = "issues.sqlite"
-SCHEMA_VERSION: Final = 1
 DAY_NS: Final = 86_400 * 10**9
 MAX_ISSUES: Final = 10_000
 MAX_RUNS: Final = 200_000
@@ -33,7 +31,8 @@ MAX_RUNS: Final = 200_000
 MAX_PENDING: Final = 10_000
 MAX_OUTBOX: Final = 5_000
 KEPT_DAYS: Final = 90
-_SCHEMA: Final = """
+_STEPS: Final = (
+    """
 CREATE TABLE issue (
   tenant TEXT NOT NULL, id TEXT NOT NULL, mark TEXT NOT NULL, state TEXT NOT NULL, since_ns INTEGER NOT NULL,
   first_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL, count INTEGER NOT NULL, runs TEXT NOT NULL,
@@ -72,7 +71,8 @@ CREATE TABLE target (
 );
 CREATE TABLE told (target TEXT NOT NULL, at_ns INTEGER NOT NULL);
 CREATE TABLE cursor (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
-"""
+""",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,17 +124,9 @@ class IssueStore:
         """Open or make the store.
 
         Raises:
-            CollectorError: it was written by a newer version, or is no store of ours.
+            CollectorError: as ``open_store`` says.
         """
-        self.db: Final = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        try:
-            self._open(path)
-        except (sqlite3.Error, StoreError) as error:
-            self.db.close()
-            raise CollectorError(f"{path}: cannot be used as a store: {error}; move it away") from error
-        except CollectorError:
-            self.db.close()
-            raise
+        self.db: Final = open_store(path, _STEPS)
 
     def close(self) -> None:
         """Close the file; everything committed stays."""
@@ -336,18 +328,6 @@ class IssueStore:
                 " ORDER BY state = ?, last_ns DESC LIMIT -1 OFFSET ?)",
                 (IssueState.RESOLVED, MAX_ISSUES),
             )
-
-    def _open(self, path: Path) -> None:
-        self.db.execute("PRAGMA journal_mode=WAL")
-        self.db.execute("PRAGMA synchronous=FULL")
-        with self.transaction():  # two processes may make it at the same moment
-            version = self.db.execute("PRAGMA user_version").fetchone()[0]
-            if version > SCHEMA_VERSION:
-                raise CollectorError(f"{path.name} was written by a newer blamespan (schema {version})")
-            if version == 0:
-                for statement in filter(str.strip, _SCHEMA.split(";")):
-                    self.db.execute(statement)
-                self.db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
     def _issues(self, where: str, values: tuple[object, ...]) -> list[tuple[Tenant, Issue]]:
         rows = self.db.execute(

@@ -20,18 +20,18 @@ from pathlib import Path
 from typing import Final
 
 from analyzer.labels import Label, LabelKind
-from collector_processor.otlp import CollectorError, Tenant
-from collector_processor.transactions import StoreError, all_or_nothing
+from collector_processor.otlp import Tenant
+from collector_processor.stores import StoreError, all_or_nothing, open_store
 from semconv.model import SpanId
 
 FILE: Final = "labels.sqlite"
-SCHEMA_VERSION: Final = 1
 MAX_UNLABELLED_BYTES: Final = 256 << 20
 MAX_LABELLED_BYTES: Final = 1 << 30
 MAX_LABELS_OF_A_RUN: Final = 100
 _PRUNE_EVERY: Final = 1 / 16
 """Of the quota: how much may be written between two looks at it."""
-_SCHEMA: Final = """
+_STEPS: Final = (
+    """
 CREATE TABLE run (
   id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, run_id TEXT NOT NULL, is_failure INTEGER NOT NULL,
   is_labelled INTEGER NOT NULL DEFAULT 0, kept_ns INTEGER NOT NULL, size INTEGER NOT NULL,
@@ -45,7 +45,8 @@ CREATE TABLE label (
   agent TEXT, step INTEGER, span_id TEXT
 );
 CREATE INDEX label_by_run ON label (tenant, run_id, id);
-"""
+""",
+)
 _COLUMNS: Final = "tenant, run_id, kind, version, service, labelled_ns, agent, step, span_id"
 _IS_CURRENT: Final = """NOT EXISTS (
   SELECT 1 FROM label AS later
@@ -82,19 +83,11 @@ class LabelStore:
             quota: bytes of runs that nobody labelled.
 
         Raises:
-            CollectorError: it was written by a newer version, or is no store of ours.
+            CollectorError: as ``open_store`` says.
         """
         self._quota: Final = quota
         self._unpruned = 0
-        self._db: Final = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        try:
-            self._open(path)
-        except sqlite3.Error as error:
-            self._db.close()
-            raise CollectorError(f"{path}: cannot be used as a store: {error}; move it away") from error
-        except CollectorError:
-            self._db.close()
-            raise
+        self._db: Final = open_store(path, _STEPS)
 
     def close(self) -> None:
         """Close the file; everything committed stays."""
@@ -188,17 +181,6 @@ class LabelStore:
         )
         for *label, packed in rows:
             yield LabelledRun(label=_label(label), packed=packed)
-
-    def _open(self, path: Path) -> None:
-        self._db.execute("PRAGMA journal_mode=WAL")
-        with self._transaction("FULL"):  # two processes may make it at the same moment
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version > SCHEMA_VERSION:
-                raise CollectorError(f"{path.name} was written by a newer blamespan (schema {version})")
-            if version == 0:
-                for statement in filter(str.strip, _SCHEMA.split(";")):
-                    self._db.execute(statement)
-                self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
     def _prune(self) -> None:
         """Let the oldest runs go that nobody labelled, successes first, until the rest is in the quota."""

@@ -24,7 +24,7 @@ from collector_processor.examine import Keep
 from collector_processor.otlp import Tenant
 from collector_processor.redaction import omit
 from collector_processor.runstore import RunStore, StoredVerdict
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 from semconv.model import Status, Trajectory
 
 logger = logging.getLogger(__name__)

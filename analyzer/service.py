@@ -59,7 +59,7 @@ from collector_processor.pipeline import Pipeline, PipelineLimits
 from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, HttpRoom
 from collector_processor.runstore import RunStore, StoredVerdict
 from collector_processor.settings import Address, Settings, SettingsError, WriteBack
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 from collector_processor.writeback import Decision
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from typing import Final
 
 from collector_processor.otlp import Delivered, Exporter, SendOutcome, Signal, Tenant, TryLater
 from collector_processor.runstore import Outgoing
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 
 logger = logging.getLogger(__name__)
 

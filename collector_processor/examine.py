@@ -23,7 +23,7 @@ from collector_processor.otlp import MalformedRequestError, RefusedError, Tenant
 from collector_processor.rebuild import Run, rebuild
 from collector_processor.runs import TRACE_KEY, run_keys, steady_ids
 from collector_processor.runstore import Commit, Outgoing, RunStore, StoredVerdict, ToldRun
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 from collector_processor.writeback import Decision, WriteBack, provisional, write_back
 from semconv.model import Completion, Trace, TraceId, Trajectory
 

@@ -12,7 +12,6 @@ acknowledgement. Synchronous; the caller runs it off the event loop.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -21,22 +20,12 @@ from pathlib import Path
 from typing import Final
 
 from collector_processor.assembler import TraceKey
-from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant
-from collector_processor.transactions import all_or_nothing
+from collector_processor.otlp import NO_TENANT, Signal, Tenant
+from collector_processor.stores import all_or_nothing, open_store
 from semconv.model import SpanId, TraceId
 
-SCHEMA_VERSION: Final = 3
-_RUN_PART: Final = """
-CREATE TABLE run_part (
-  tenant TEXT NOT NULL, trace_id TEXT NOT NULL, run_id TEXT NOT NULL, digest BLOB NOT NULL,
-  PRIMARY KEY (tenant, trace_id, run_id)
-) WITHOUT ROWID;
-"""
-_BY_RUN: Final = """
-CREATE INDEX verdict_by_run ON verdict (run_id);
-"""
-"""For a run looked up by its id alone, or its beginning, whoever's it is."""
-_SCHEMA: Final = f"""
+_STEPS: Final = (
+    """
 CREATE TABLE verdict (
   tenant TEXT NOT NULL, run_id TEXT NOT NULL, version INTEGER NOT NULL,
   failure_id TEXT NOT NULL, status TEXT NOT NULL, agent TEXT, step INTEGER, span_id TEXT, trace_id TEXT,
@@ -44,7 +33,6 @@ CREATE TABLE verdict (
   PRIMARY KEY (tenant, run_id, version)
 ) WITHOUT ROWID;
 CREATE INDEX verdict_by_time ON verdict (decided_ns);
-{_BY_RUN}
 CREATE TABLE analysed (
   tenant TEXT NOT NULL, trace_id TEXT NOT NULL, analyses INTEGER NOT NULL, upto_seq INTEGER NOT NULL,
   PRIMARY KEY (tenant, trace_id)
@@ -59,20 +47,21 @@ CREATE TABLE outbox (
   id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, signal TEXT NOT NULL, body BLOB NOT NULL
 );
 CREATE INDEX outbox_by_signal ON outbox (signal, id);
-CREATE TABLE rewrite (
-  seq INTEGER PRIMARY KEY, body BLOB NOT NULL, tenant TEXT NOT NULL DEFAULT '', late BLOB
-);
-{_RUN_PART}
-"""
-_UPGRADES: Final = {
-    1: f"""
+CREATE TABLE rewrite (seq INTEGER PRIMARY KEY, body BLOB NOT NULL);
+""",
+    """
 ALTER TABLE rewrite ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
 ALTER TABLE rewrite ADD COLUMN late BLOB;
-{_RUN_PART}
+CREATE TABLE run_part (
+  tenant TEXT NOT NULL, trace_id TEXT NOT NULL, run_id TEXT NOT NULL, digest BLOB NOT NULL,
+  PRIMARY KEY (tenant, trace_id, run_id)
+) WITHOUT ROWID;
 """,
-    2: _BY_RUN,
-}
-"""What makes each older schema the next one; nothing that is stored is lost."""
+    # for a run looked up by its id alone, or its beginning, whoever's it is
+    """
+CREATE INDEX verdict_by_run ON verdict (run_id);
+""",
+)
 
 _LAST: Final = "\U0010ffff"
 """What no character sorts after."""
@@ -155,30 +144,9 @@ class RunStore:
         """Open or make the store.
 
         Raises:
-            CollectorError: it was written by a newer version, or is no store of ours.
+            CollectorError: as ``open_store`` says.
         """
-        self._db: Final = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        try:
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        except sqlite3.Error as error:
-            self._db.close()
-            raise CollectorError(f"{path}: cannot be used as a store: {error}; move it away") from error
-        if version > SCHEMA_VERSION:
-            self._db.close()
-            raise CollectorError(f"{path.name} was written by a newer blamespan (schema {version})")
-        if version < SCHEMA_VERSION:
-            self._make(version, path)
-
-    def _make(self, version: int, path: Path) -> None:
-        """Make the tables, or of those of an older version what they are now."""
-        steps = "".join(_UPGRADES[old] for old in range(version, SCHEMA_VERSION)) if version else _SCHEMA
-        try:
-            self._db.executescript(f"BEGIN IMMEDIATE;{steps}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
-        except sqlite3.Error as error:
-            self._db.close()
-            raise CollectorError(f"{path}: cannot be made a store: {error}") from error
+        self._db: Final = open_store(path, _STEPS)
 
     def close(self) -> None:
         """Close the file; everything committed stays."""

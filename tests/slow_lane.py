@@ -19,8 +19,8 @@ from collector_processor.notes import TraceArrival
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal
 from collector_processor.pipeline import Pipeline, PipelineLimits
 from collector_processor.runstore import Commit, RunStore, StoredVerdict
+from collector_processor.stores import StoreError
 from collector_processor.survey import survey, survey_logs
-from collector_processor.transactions import StoreError
 from collector_processor.writeback import Decision
 from semconv.model import Abstention, Attribution, Blame, Span, Status, TraceId, Trajectory
 

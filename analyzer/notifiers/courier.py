@@ -18,7 +18,7 @@ from analyzer.issue_store import IssueStore, Owed
 from analyzer.notifiers.links import Links
 from analyzer.notifiers.sending import Answer, Fate, Poster
 from analyzer.recurrence.notice import Notice, NoticeKind
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Final
 from analyzer.notifiers.alertmanager import MAX_ALERTS, Alert, alerts_message
 from analyzer.notifiers.links import Links
 from analyzer.notifiers.sending import Fate, Poster
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 
 logger = logging.getLogger(__name__)
 

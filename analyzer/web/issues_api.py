@@ -12,7 +12,7 @@ from aiohttp import web
 from analyzer.issue_report import Wanted
 from analyzer.recurrence import IssueState
 from collector_processor.otlp import Tenant
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 
 MAX_LISTED: Final = 500
 MAX_MUTE_S: Final = 366 * 86_400

@@ -19,7 +19,7 @@ from analyzer.labelling import Given
 from analyzer.labels import Label, LabelKind, LabelRefused, Said, to_json
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import StoredVerdict
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 
 _JSON: Final = "application/json"
 _EXPECTED: Final = 'expected {"agent": NAME, "step": N}, either or both, or {"failed": false}\n'

@@ -27,7 +27,7 @@ from analyzer.web.settings_shown import ShownSetting
 from analyzer.web.sources import IssueSource, RunKey, RunQuery, RunSource
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import StoredVerdict
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 from semconv.model import Status, Trajectory
 
 PER_PAGE: Final = 50

@@ -20,7 +20,7 @@ from collector_processor.otlp import (
     TryLater,
 )
 from collector_processor.runstore import Outgoing
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 
 ACME, BETA = Tenant("x-scope-orgid=acme"), Tenant("x-scope-orgid=beta")
 BUSY = TryLater(reason="busy")

@@ -17,7 +17,7 @@ from analyzer.labels import LabelKind
 from analyzer.recurrence import Count, IssueState
 from analyzer.recurrence.notice import NoticeKind
 from collector_processor.otlp import NO_TENANT, CollectorError, Tenant
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 from tests.issues import DAY, START, Bench
 
 OTHER = Tenant("x-scope-orgid=b")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from analyzer.issue_gauge import IssueGauge
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 
 
 async def test_what_was_read_stands_while_the_store_refuses(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,7 +15,7 @@ import pytest
 from analyzer.label_store import MAX_LABELS_OF_A_RUN, LabelStore, PackedRun
 from analyzer.labels import Label, LabelKind
 from collector_processor.otlp import NO_TENANT, CollectorError, Tenant
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 from semconv.model import SpanId
 
 LABEL = Label(

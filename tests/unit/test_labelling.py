@@ -16,7 +16,7 @@ from collector_processor.analyst import Analysis
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.redaction import keep, omit, redact
 from collector_processor.runstore import Commit, RunStore, StoredVerdict
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 from semconv.model import Abstention, Attribution, Blame, Status
 from tests.runs import run, step, tool
 from tests.verdicts import stored

@@ -12,7 +12,7 @@ import pytest
 from collector_processor.assembler import TraceKey
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant
 from collector_processor.runstore import Commit, Outgoing, RunStore, StoredVerdict, ToldRun
-from collector_processor.transactions import StoreError
+from collector_processor.stores import StoreError
 from semconv.model import SpanId, TraceId
 
 KEY = TraceKey(NO_TENANT, TraceId("a" * 32))
