@@ -14,8 +14,8 @@ from typing import Final
 from analyzer.agent_counts import AgentCounts
 from analyzer.agent_names import same_agent
 from analyzer.issue_store import DAY_NS, CountedRun, IssueStore, NotedRun
-from analyzer.label_store import LabelStore
 from analyzer.labels import Label, LabelKind
+from analyzer.labels.store import LabelStore
 from analyzer.recurrence import (
     Change,
     Fingerprint,

@@ -29,9 +29,9 @@ from analyzer.composition import (
 from analyzer.issue_desk import DeskParts, IssueDesk, both
 from analyzer.issue_gauge import IssueGauge
 from analyzer.issue_store import open_issues
-from analyzer.label_store import LabelStore
-from analyzer.labelling import RUNS, Given, give, keeper, open_labels
 from analyzer.labels import Label, Said
+from analyzer.labels.labelling import RUNS, Given, give, keeper, open_labels
+from analyzer.labels.store import LabelStore
 from analyzer.metrics import ServiceMetrics
 from analyzer.notifiers.opening import counting_rules, receivers_of
 from analyzer.otlp_metrics import MetricsSender

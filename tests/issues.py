@@ -10,9 +10,9 @@ from typing import Any
 from analyzer.issue_counting import CountingRules, IssueCounting, Sources
 from analyzer.issue_report import IssueReports, Wanted
 from analyzer.issue_store import IssueStore, open_issues
-from analyzer.label_store import LabelStore
-from analyzer.labelling import RUNS, open_labels
 from analyzer.labels import Label, LabelKind
+from analyzer.labels.labelling import RUNS, open_labels
+from analyzer.labels.store import LabelStore
 from analyzer.recurrence import Issue
 from collector_processor.analyst import Analysis
 from collector_processor.otlp import NO_TENANT, Tenant

@@ -21,7 +21,7 @@ from analyzer.commands.output import CommandFailed, FormatOption, OutputFormat, 
 from analyzer.issue_counting import CountingRules, IssueCounting, Sources
 from analyzer.issue_report import IssueReports, Wanted, to_json
 from analyzer.issue_store import FILE, IssueStore, open_issues
-from analyzer.labelling import RUNS, open_labels
+from analyzer.labels.labelling import RUNS, open_labels
 from analyzer.present import console, plain
 from analyzer.recurrence import Issue, IssueState
 from collector_processor.otlp import Tenant

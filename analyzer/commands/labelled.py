@@ -14,9 +14,9 @@ from analyzer.commands.output import CommandFailed, WrongUsage, complain
 from analyzer.conversation import Conversation
 from analyzer.dataset import read_dataset
 from analyzer.folds import history_key
-from analyzer.label_store import LabelStore
-from analyzer.labelling import Lessons, lessons
 from analyzer.labels import Label
+from analyzer.labels.labelling import Lessons, lessons
+from analyzer.labels.store import LabelStore
 from analyzer.training import FEWEST
 from analyzer.validation import CURVE, Labelled
 from collector_processor.otlp import Tenant

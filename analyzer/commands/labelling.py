@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from analyzer.commands.output import CommandFailed, OutputFormat, print_json
-from analyzer.label_store import LabelStore
-from analyzer.labelling import RUNS, Given, find_run, give, open_labels
 from analyzer.labels import LabelKind, Said
+from analyzer.labels.labelling import RUNS, Given, find_run, give, open_labels
+from analyzer.labels.store import LabelStore
 from analyzer.present import console, plain
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import RunStore, StoredVerdict

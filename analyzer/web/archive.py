@@ -20,9 +20,9 @@ from statistics import median
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-from analyzer.kept_run import task_of
-from analyzer.label_store import FILE
-from analyzer.labelling import RUNS
+from analyzer.labels.kept_run import task_of
+from analyzer.labels.labelling import RUNS
+from analyzer.labels.store import FILE
 from analyzer.web.sources import RunKey, RunPage, RunQuery, RunRow, Work
 from collector_processor.otlp import Tenant
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from analyzer.labelling import Given
 from analyzer.labels import Label, LabelKind, LabelRefused, Said, to_json
+from analyzer.labels.labelling import Given
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import StoredVerdict
 from collector_processor.stores import StoreError

@@ -14,8 +14,8 @@ from urllib.parse import quote, urlencode
 from aiohttp import web
 
 from analyzer.errors import UnreadableInput
-from analyzer.kept_run import KeptRun, unpack
 from analyzer.labels import LabelKind, LabelRefused, Said
+from analyzer.labels.kept_run import KeptRun, unpack
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.jobs import Jobs
 from analyzer.web.labels import FindOne, Labels, label_document

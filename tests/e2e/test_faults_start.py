@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.label_store import FILE as LABELS
-from analyzer.labelling import RUNS
+from analyzer.labels.labelling import RUNS
+from analyzer.labels.store import FILE as LABELS
 from collector_processor.encode import encode
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import Line, StartLine, environment

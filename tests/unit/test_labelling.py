@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.kept_run import pack
-from analyzer.label_store import LabelStore, PackedRun
-from analyzer.labelling import NoSuchRun, find_run, give, keeper, lessons
 from analyzer.labels import LabelKind, Said
+from analyzer.labels.kept_run import pack
+from analyzer.labels.labelling import NoSuchRun, find_run, give, keeper, lessons
+from analyzer.labels.store import LabelStore, PackedRun
 from collector_processor.analyst import Analysis
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.redaction import keep, omit, redact

@@ -12,8 +12,8 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from analyzer.families import counter
-from analyzer.labelling import Given
 from analyzer.labels import Label, Said
+from analyzer.labels.labelling import Given
 from analyzer.metric_table import FAILURES
 from analyzer.tallies import Counter, Exemplar
 from analyzer.web.app import WebParts, make_app

@@ -12,8 +12,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 from prometheus_client.registry import CollectorRegistry
 
-from analyzer.labelling import Given
 from analyzer.labels import Label, LabelKind, LabelRefused, Said, as_label
+from analyzer.labels.labelling import Given
 from analyzer.web.app import WebParts, make_app
 from analyzer.web.labels import Labels, read_said
 from collector_processor.otlp import Tenant

@@ -13,10 +13,10 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.analyst import RunAnalyst
 from analyzer.attribution import Attributor
-from analyzer.kept_run import pack
-from analyzer.label_store import FILE, LabelStore, PackedRun
-from analyzer.labelling import RUNS, Given, give
 from analyzer.labels import Label, Said
+from analyzer.labels.kept_run import pack
+from analyzer.labels.labelling import RUNS, Given, give
+from analyzer.labels.store import FILE, LabelStore, PackedRun
 from analyzer.recordings import read_recording
 from analyzer.recurrence.fingerprint import Fingerprint
 from analyzer.recurrence.issue import Issue, IssueState, mute, resolve

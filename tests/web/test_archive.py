@@ -1,4 +1,4 @@
-"""The list over many runs: right by key, bounded in what it looks at, live; and the API as described."""
+"""The list over many runs: right by key, bounded in what it looks at, live."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from aiohttp.web import Application, Request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.kept_run import pack, task_of
+from analyzer.labels.kept_run import pack, task_of
 from analyzer.web import archive
 from analyzer.web.archive import RunArchive
-from analyzer.web.openapi import OPENAPI
 from analyzer.web.sources import RunQuery
 from collector_processor.otlp import Tenant
 from semconv.model import Status
@@ -77,35 +76,3 @@ async def test_an_open_page_is_told_of_a_new_run(
         while (await stream.content.readline()) != b"event: runs\n":
             pass
         assert await stream.content.readline() == b"data: changed\n"
-
-
-async def test_the_description_of_the_api_names_every_route_of_it_and_no_other(
-    client: TestClient[Request, Application],
-) -> None:
-    described = {
-        (path, verb) for path, item in OPENAPI["paths"].items() for verb in item if verb != "parameters"
-    }
-    routes = {
-        (route.resource.canonical, route.method.lower())
-        for route in client.server.app.router.routes()  # type: ignore[attr-defined]
-        if route.resource is not None and route.method != "HEAD"
-    }
-    api = {(path, verb) for path, verb in routes if path.startswith("/api/") and "issues" not in path}
-    assert {one for one in described if one[0].startswith("/api/") and "issues" not in one[0]} == api
-    assert described <= routes | {one for one in described if "issues" in one[0]}
-
-
-async def test_real_answers_have_the_described_keys(
-    stage: Stage, client: TestClient[Request, Application]
-) -> None:
-    await stage.add(RUN, "shop", blame(RUN, 2))
-    async with client.get("/api/runs") as answer:
-        (listed,) = (await answer.json())["runs"]
-    assert set(listed) == set(OPENAPI["components"]["schemas"]["Run"]["properties"])
-    async with client.post(
-        "/api/runs/run-1/confirm", json=None, headers={"Content-Type": "application/json"}
-    ):
-        pass
-    async with client.get("/api/runs/run-1") as answer:
-        label = (await answer.json())["label"]
-    assert set(label) == set(OPENAPI["components"]["schemas"]["Label"]["properties"])

@@ -2,7 +2,7 @@
 
 Pure: a verdict, the run's steps and the person's words in; a label, or why it
 cannot be one, out. The newest label of a run counts; that older ones are kept is
-``label_store.py``'s business.
+``store.py``'s business.
 """
 
 from __future__ import annotations

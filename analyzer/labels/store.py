@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from analyzer.labels import Label, LabelKind
+from analyzer.labels.label import Label, LabelKind
 from collector_processor.otlp import Tenant
 from collector_processor.stores import StoreError, all_or_nothing, open_store
 from semconv.model import SpanId

@@ -15,9 +15,9 @@ from typing import Any, Final
 from analyzer.conversation import Conversation
 from analyzer.conversation import Label as Blamed
 from analyzer.errors import AnalyzerError, UnreadableInput
-from analyzer.kept_run import Clean, KeptRun, pack, unpack
-from analyzer.label_store import FILE, LabelledRun, LabelStore, PackedRun
-from analyzer.labels import Label, Said, as_label, place_of, to_json
+from analyzer.labels.kept_run import Clean, KeptRun, pack, unpack
+from analyzer.labels.label import Label, Said, as_label, place_of, to_json
+from analyzer.labels.store import FILE, LabelledRun, LabelStore, PackedRun
 from analyzer.visible import visible_run
 from collector_processor.analyst import Analysis
 from collector_processor.examine import Keep
