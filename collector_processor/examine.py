@@ -191,12 +191,15 @@ class Examiner:
                 whether there are any.
         """
         analyses: _Analyses = {}
+        analysed: _Material | None = None
         while True:  # once more where another examination of the same run, or the disk, came between
             material = await self._gather(released, is_open)
+            if analysed is not None and not material.upto:  # made room while its verdict waited for the disk
+                material = analysed
             ended = await self._without_analysis(released, material)
             if ended is not None:
                 return ended
-            analyses = await self._analysed(material, analyses)
+            analyses, analysed = await self._analysed(material, analyses), material
             # Before the verdict: a verdict that is there to be labelled has its run kept beside it.
             await self._keep(released.key.tenant, tuple(analyses.items()))
             if await self._commit_if_current(released.key.tenant, material, analyses, claim):

@@ -40,6 +40,7 @@ from collector_processor.journal.chunks import (
     segment_of,
 )
 from collector_processor.journal.keeper import DirectoryLock, JournalKeeper
+from collector_processor.journal.reserve import Measure, measure_space
 from collector_processor.journal.segments import SegmentDirectory, SegmentFile
 from collector_processor.journal.writer import (
     Append,
@@ -441,13 +442,14 @@ async def open_journal(
     path: Path,
     limits: JournalLimits | None = None,
     make_segment: Callable[[Path, int], SegmentFile] = SegmentFile,
+    measure: Measure = measure_space,
 ) -> Journal:
     """Open the journal in a directory of its own, or make it; everything acknowledged is there again.
 
     Raises:
         JournalError: another process uses it, a newer version wrote it, or it cannot be made.
     """
-    directory = SegmentDirectory(path=path, make=make_segment)
+    directory = SegmentDirectory(path=path, make=make_segment, measure=measure)
     loop = asyncio.get_running_loop()
     lock = await loop.run_in_executor(None, _lock, path)
     keeper = JournalKeeper(directory)

@@ -32,6 +32,7 @@ from collector_processor.journal.chunks import (
     pack_body,
     unpack_body,
 )
+from collector_processor.journal.reserve import Measure, measure_space
 from collector_processor.notes import TraceNote, pack_notes, unpack_notes
 from collector_processor.otlp import Signal, Tenant
 from collector_processor.survey import extract
@@ -122,6 +123,15 @@ class SegmentFile:
     def disk_bytes(self) -> int:
         """The size of the database, with what is still in the WAL."""
         return self._pragma("page_count") * self._pragma("page_size")
+
+    @property
+    def owed_bytes(self) -> int:
+        """What the file will grow by when the WAL is written back to it."""
+        try:
+            size = self.path.stat().st_size
+        except FileNotFoundError:  # somebody removed it: nothing is written back to it
+            return 0
+        return max(0, self.disk_bytes - size)
 
     def close(self) -> None:
         """Close the connection; what is committed stays."""
@@ -368,6 +378,8 @@ class SegmentDirectory:
 
     path: Path
     make: Callable[[Path, int], SegmentFile] = SegmentFile
+    measure: Measure = measure_space
+    """How much room there is where they lie."""
 
     def open(self, number: int) -> SegmentFile:
         """Open a connection to a segment, or make it.

@@ -13,18 +13,21 @@ again as something else.
 
 from __future__ import annotations
 
+import errno
 import logging
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
 from typing import Final, TypeAlias
 
 from collector_processor.journal.chunks import Entry, JournalLimits, State, first_seq, pack_body, segment_of
+from collector_processor.journal.reserve import DiskReserve
 from collector_processor.journal.segments import SegmentDirectory, SegmentFile
 from collector_processor.otlp import RefusedError
 from semconv.model import TraceId
@@ -33,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 _MARK_DELAY_S: Final = 0.05
 """How long a change of state may wait for company."""
+_MARK_RETRY_S: Final = 1.0
+"""How long it waits where the disk refuses."""
 _WORTH_DELETING: Final = 1 << 20
 """Bytes of a segment on a full disk; a smaller one goes on to be used."""
 _MAX_GROUP: Final = 4096
@@ -127,6 +132,7 @@ class JournalWriter:
         events: WriterEvents,
     ) -> None:
         self._directory: Final = directory
+        self._reserve: Final = DiskReserve(directory.path, directory.measure)
         self._next_segment = next_segment
         self._limits: Final = limits
         self._post: Final = post
@@ -138,6 +144,8 @@ class JournalWriter:
         self._files: dict[int, SegmentFile] = {}
         self._soon: defaultdict[int, list[Mark | Forget]] = defaultdict(list)
         self._soon_at: float | None = None
+        self._is_refused = False
+        """Whether the disk refused the last change of state; that is said once."""
         self.commits = 0
         """Transactions that stored rows."""
         self._thread: Final = Thread(target=self._main, name="journal-writer", daemon=True)
@@ -208,7 +216,7 @@ class JournalWriter:
             logger.error("journal cannot store", extra={"reason": str(error)})  # noqa: TRY400 - expected: a full disk
             refused = RefusedError(f"the journal cannot store: {error}", retry_after_s=_RETRY_AFTER_S)
             self._post(partial(_answer, appends, [refused] * len(appends)))
-            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
+            if not _is_full(error):
                 self._retire()  # who knows what is the matter with it
             elif self._active is not None and self._active.disk_bytes >= _WORTH_DELETING:
                 self._retire()  # once it is forwarded, it can be deleted to make room
@@ -219,17 +227,18 @@ class JournalWriter:
 
     def _store(self, appends: Sequence[Append]) -> list[tuple[int, ...]]:
         """Commit the rows; return their seqs, for each command."""
+        packed = [pack_body(entry.body) for append in appends for entry in append.entries]
+        self._reserve.check(
+            sum(len(body) for _, body in packed), self._active.owed_bytes if self._active else 0
+        )
         active = self._open_active()
-        rows: list[tuple[int, Entry, tuple[int, bytes]]] = []
+        entries = [entry for append in appends for entry in append.entries]
         seqs: list[tuple[int, ...]] = []
         for append in appends:
             first = self._last_seq + 1
             self._last_seq += len(append.entries)  # used up, even if the commit fails
             seqs.append(tuple(range(first, self._last_seq + 1)))
-            rows += [
-                (seq, entry, pack_body(entry.body))
-                for seq, entry in zip(seqs[-1], append.entries, strict=True)
-            ]
+        rows = list(zip(chain.from_iterable(seqs), entries, packed, strict=True))
         with active.transaction():
             active.insert(rows)
             riding = self._apply_soon(active)
@@ -257,6 +266,7 @@ class JournalWriter:
     def _retire(self) -> None:
         """Take no more rows into the active segment."""
         if self._active is not None:
+            self._reserve.retired(self._active.number, self._active.owed_bytes)
             self._active.relax()
             self._post(partial(self._events.rotated, self._active.number))
             self._active = None
@@ -266,12 +276,14 @@ class JournalWriter:
     def _settle_all(self, *, is_due: bool) -> None:
         """Write collected changes if their time has come, or set the time."""
         now = monotonic()
+        delay_s = _MARK_DELAY_S
         if is_due or (self._soon_at is not None and now >= self._soon_at):
             for number in sorted(self._soon):
                 self._settle_segment(number)
             self._soon_at = None
+            delay_s = _MARK_RETRY_S if self._is_refused else _MARK_DELAY_S
         if self._soon and self._soon_at is None:
-            self._soon_at = now + _MARK_DELAY_S
+            self._soon_at = now + delay_s
 
     def _settle_segment(self, number: int) -> None:
         try:
@@ -280,8 +292,11 @@ class JournalWriter:
             with file.durable_transaction() if lets_go else file.transaction():
                 commands = self._apply_soon(file)
         except sqlite3.Error as error:  # tried again; a restart before that only forwards them twice
-            logger.warning("journal cannot note what was forwarded", extra={"reason": str(error)})
+            if not self._is_refused:
+                logger.warning("journal cannot note what was forwarded", extra={"reason": str(error)})
+            self._is_refused = True
         else:
+            self._is_refused = False
             self._applied(number, commands)
 
     def _apply_soon(self, file: SegmentFile) -> list[Mark | Forget]:
@@ -312,6 +327,7 @@ class JournalWriter:
 
     def _detach(self, command: Detach) -> None:
         self._soon.pop(command.segment, None)
+        self._reserve.detached(command.segment)
         self._post(partial(command.done, self._files.pop(command.segment, None)))
 
     def _file(self, number: int) -> SegmentFile:
@@ -321,6 +337,13 @@ class JournalWriter:
             file = self._files[number] = self._directory.open(number)
             file.relax()
         return file
+
+
+def _is_full(error: sqlite3.Error | OSError) -> bool:
+    """Whether there is no room, which says nothing against the file."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOSPC
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
 
 def _lets_go(command: Mark | Forget) -> bool:

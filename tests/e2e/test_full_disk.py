@@ -111,12 +111,18 @@ def test_what_is_kept_for_analysis_makes_room_for_what_arrives(disk: Path) -> No
         assert line.verdict(f"{1:032x}")["status"] == "error"
 
 
-def test_with_the_backend_away_the_full_disk_refuses_and_loses_nothing(disk: Path) -> None:
-    """What was acknowledged arrives once the backend is back, and the run that ended meanwhile is judged."""
+@pytest.mark.parametrize(
+    "grace_ms", [pytest.param(300, id="judged before"), pytest.param(60_000, id="judged after")]
+)
+def test_with_the_backend_away_the_full_disk_refuses_and_loses_nothing(disk: Path, grace_ms: int) -> None:
+    """What was acknowledged arrives once the backend is back, and the run that ended meanwhile is judged.
+
+    Nothing new arrives until then: the disk is as full as it was, and the verdict needs some of it.
+    """
     chance = random.Random(8)
     with grpc_backend() as backend, starting(disk) as start:
         closed = "http://127.0.0.1:9"
-        line = start(forward_endpoint=closed)
+        line = start(forward_endpoint=closed, root_grace=grace_ms, shutdown_max=3_000)
         insist(line, failing_run(TraceId("e" * 32)))
         acknowledged = 3
         try:

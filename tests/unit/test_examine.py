@@ -191,6 +191,16 @@ async def test_while_the_verdict_waits_for_the_disk_new_spans_are_not_passed_ove
     assert lane.store.analyses(KEY) == (1, 2)
 
 
+async def test_spans_that_make_room_while_their_verdict_waits_for_the_disk_are_judged(lane: SlowLane) -> None:
+    store_run(lane)
+    lane.store.refusals = 1
+    lane.on_pause = lambda _: lane.source.rows.clear()
+    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    found = lane.store.current(NO_TENANT, TRACE)
+    assert found is not None
+    assert (found.agent, len(lane.analyst.asked)) == ("planner", 1)
+
+
 async def test_held_spans_do_not_wait_for_a_full_disk(lane: SlowLane) -> None:
     """They go on as they came, once; the blame follows late."""
     store_run(lane, is_held=True)

@@ -23,6 +23,7 @@ from collector_processor.journal.chunks import (
     pack_body,
     unpack_body,
 )
+from collector_processor.journal.reserve import Space
 from collector_processor.journal.segments import SCHEMA_VERSION, SegmentFile
 from collector_processor.notes import TraceNote
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant
@@ -366,6 +367,36 @@ async def test_a_full_disk_refuses_and_the_journal_lives_on(tmp_path: Path) -> N
         await journal.append([entry(b"small too")])
         assert [chunk.body for chunk in await pending(journal)] == [b"small", b"small too"]
         assert journal.waiting[TRACES].items == 2
+
+
+async def test_the_last_of_a_small_disk_is_left_to_those_who_make_room(tmp_path: Path) -> None:
+    """Verdicts, and what was forwarded, are written where no new row is taken any more."""
+    free = [1 << 20]
+    async with journal_in(tmp_path, measure=lambda _: Space(size=8 << 20, free=free[0])) as journal:
+        with pytest.raises(RefusedError, match="reserve of 1,048,576 bytes"):
+            await journal.append([entry(b"small")])
+        free[0] *= 2
+        await journal.append([entry(b"small")])
+        with pytest.raises(RefusedError, match="reserve"):
+            await journal.append([entry(_noise(1))])
+        journal.mark_done(await pending(journal))
+        await settled(journal)
+        assert [chunk.body for chunk in await pending(journal)] == []
+
+
+async def test_what_the_wal_still_owes_the_file_is_no_room_for_new_rows(tmp_path: Path) -> None:
+    space = Space(size=80 << 20, free=14 << 20)  # of which 10 MiB are the reserve, and each row needs 2
+    async with journal_in(tmp_path, measure=lambda _: space) as journal:
+        for seed in range(2):
+            await journal.append([entry(_noise(seed))])
+        with pytest.raises(RefusedError, match="reserve"):
+            await journal.append([entry(_noise(2))])
+
+
+async def test_a_file_system_that_does_not_say_its_size_keeps_no_reserve(tmp_path: Path) -> None:
+    async with journal_in(tmp_path, measure=lambda _: Space(size=0, free=0)) as journal:
+        (chunk,) = await journal.append([entry(b"small")])
+        assert chunk.body == b"small"
 
 
 async def test_a_failing_disk_refuses_and_another_segment_is_begun(tmp_path: Path) -> None:
