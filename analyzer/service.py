@@ -26,9 +26,9 @@ from analyzer.composition import (
     prepare_model,
     tls_files,
 )
-from analyzer.issue_desk import DeskParts, IssueDesk, both
 from analyzer.issue_gauge import IssueGauge
-from analyzer.issue_store import open_issues
+from analyzer.issues.desk import DeskParts, IssueDesk, both
+from analyzer.issues.store import open_issues
 from analyzer.labels import Label, Said
 from analyzer.labels.labelling import RUNS, Given, give, keeper, open_labels
 from analyzer.labels.store import LabelStore

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from analyzer.issue_counting import CountingRules, IssueCounting, Sources
-from analyzer.issue_report import IssueReports, Wanted
-from analyzer.issue_store import IssueStore, open_issues
+from analyzer.issues.counting import CountingRules, IssueCounting, Sources
+from analyzer.issues.report import IssueReports, Wanted
+from analyzer.issues.store import IssueStore, open_issues
 from analyzer.labels import Label, LabelKind
 from analyzer.labels.labelling import RUNS, open_labels
 from analyzer.labels.store import LabelStore

@@ -18,9 +18,9 @@ from rich.text import Text
 
 from analyzer.commands.labelling import DataDirOption
 from analyzer.commands.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, print_json
-from analyzer.issue_counting import CountingRules, IssueCounting, Sources
-from analyzer.issue_report import IssueReports, Wanted, to_json
-from analyzer.issue_store import FILE, IssueStore, open_issues
+from analyzer.issues.counting import CountingRules, IssueCounting, Sources
+from analyzer.issues.report import IssueReports, Wanted, to_json
+from analyzer.issues.store import FILE, IssueStore, open_issues
 from analyzer.labels.labelling import RUNS, open_labels
 from analyzer.present import console, plain
 from analyzer.recurrence import Issue, IssueState

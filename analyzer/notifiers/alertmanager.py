@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from analyzer.agent_counts import Watched
+from analyzer.issues.agent_counts import Watched
 from analyzer.notifiers.links import Links
 from analyzer.present import plain
 from analyzer.recurrence import Issue, IssueState

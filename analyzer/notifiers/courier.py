@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from analyzer.issue_store import IssueStore, Owed
+from analyzer.issues.store import IssueStore, Owed
 from analyzer.notifiers.links import Links
 from analyzer.notifiers.sending import Answer, Fate, Poster
 from analyzer.recurrence.notice import Notice, NoticeKind

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from analyzer.issue_counting import CountingRules
-from analyzer.issue_desk import Receivers
+from analyzer.issues.counting import CountingRules
+from analyzer.issues.desk import Receivers
 from analyzer.notifiers.courier import CourierRules, Write
 from analyzer.notifiers.links import Links
 from analyzer.notifiers.slack import slack_message

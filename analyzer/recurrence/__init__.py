@@ -1,6 +1,6 @@
 """Failures that come again: which are the same, how often, and whether it is more than it was.
 
-Pure, told the time. What is kept and who is told are ``issue_store.py``'s and the
+Pure, told the time. What is kept and who is told are ``issues/store.py``'s and the
 notifiers' business.
 """
 

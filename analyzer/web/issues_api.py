@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from aiohttp import web
 
-from analyzer.issue_report import Wanted
+from analyzer.issues.report import Wanted
 from analyzer.recurrence import IssueState
 from collector_processor.otlp import Tenant
 from collector_processor.stores import StoreError

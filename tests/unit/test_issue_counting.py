@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.agent_counts import FEWEST_RUNS, Place
-from analyzer.issue_counting import CountingRules
-from analyzer.issue_report import SAMPLED, IssueReports, Wanted, checked, to_json
-from analyzer.issue_store import FILE, IssueStore
+from analyzer.issues.agent_counts import FEWEST_RUNS, Place
+from analyzer.issues.counting import CountingRules
+from analyzer.issues.report import SAMPLED, IssueReports, Wanted, checked, to_json
+from analyzer.issues.store import FILE, IssueStore
 from analyzer.labels import LabelKind
 from analyzer.recurrence import Count, IssueState
 from analyzer.recurrence.notice import NoticeKind

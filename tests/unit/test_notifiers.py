@@ -15,8 +15,8 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
-from analyzer.agent_counts import Place, Watched
-from analyzer.issue_store import IssueStore, open_issues
+from analyzer.issues.agent_counts import Place, Watched
+from analyzer.issues.store import IssueStore, open_issues
 from analyzer.notifiers import (
     Courier,
     CourierRules,

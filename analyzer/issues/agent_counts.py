@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from analyzer.issue_store import DAY_NS, CountedRun, IssueStore
+from analyzer.issues.store import DAY_NS, CountedRun, IssueStore
 from analyzer.recurrence import Count, Watch, begin_watch, observe, threshold
 from analyzer.recurrence.notice import Notice, NoticeKind
 from collector_processor.otlp import Tenant

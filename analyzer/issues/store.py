@@ -118,7 +118,7 @@ class Owed:
 
 
 class IssueStore:
-    """Rows in and out, in transactions; what they mean is ``issue_counting.py``'s. One thread at a time."""
+    """Rows in and out, in transactions; what they mean is ``counting.py``'s. One thread at a time."""
 
     def __init__(self, path: Path) -> None:
         """Open or make the store.

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from analyzer.agent_counts import PAST_DAYS, WEEK, AgentCounts, Place
 from analyzer.agent_names import same_agent
-from analyzer.issue_store import DAY_NS, CountedRun, IssueStore
+from analyzer.issues.agent_counts import PAST_DAYS, WEEK, AgentCounts, Place
+from analyzer.issues.store import DAY_NS, CountedRun, IssueStore
 from analyzer.labels import LabelKind
 from analyzer.recurrence import Count, Issue, IssueRules, IssueState, Share, age, compared, share_of
 from collector_processor.otlp import Tenant

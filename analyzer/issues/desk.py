@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from analyzer.issue_counting import CountingRules, IssueCounting, Sources
-from analyzer.issue_report import IssueReports, Wanted, to_json
-from analyzer.issue_store import IssueStore
+from analyzer.issues.counting import CountingRules, IssueCounting, Sources
+from analyzer.issues.report import IssueReports, Wanted, to_json
+from analyzer.issues.store import IssueStore
 from analyzer.labels.store import LabelStore
 from analyzer.notifiers import Courier, CourierRules, Links, Poster, Standing, opened_session
 from analyzer.notifiers.alertmanager import Alert, of_issue, of_watch

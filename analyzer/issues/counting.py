@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from analyzer.agent_counts import AgentCounts
 from analyzer.agent_names import same_agent
-from analyzer.issue_store import DAY_NS, CountedRun, IssueStore, NotedRun
+from analyzer.issues.agent_counts import AgentCounts
+from analyzer.issues.store import DAY_NS, CountedRun, IssueStore, NotedRun
 from analyzer.labels import Label, LabelKind
 from analyzer.labels.store import LabelStore
 from analyzer.recurrence import (

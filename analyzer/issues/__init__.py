@@ -1,0 +1,1 @@
+"""Failures that come again: counted, kept, shown, and told to people."""
