@@ -1,0 +1,184 @@
+"""Runs through a real service: how long from a run's end until its verdict is in the backend.
+
+A run is complete when nothing came for ``BLAMESPAN_ROOT_GRACE`` after its root's end: the clock starts when
+its last request was acknowledged, and the grace is taken off. Runs come at a fixed pace, whatever becomes of
+those before (open loop): each in two requests, the root's end alone in the second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import grpc.aio
+
+from tests.bench.analysis.backend import read_arrivals
+from tests.bench.ingest.passthrough import PATH
+from tests.bench.ingest.subjects import Running, announcing
+from tests.e2e.line import Line, starting
+from tests.e2e.traffic import play_demo, request
+
+WARM_S: Final = 3.0
+_PATIENCE_S: Final = 60.0
+_BETWEEN_S: Final = 0.05
+"""From a run's spans to its root's end."""
+_OPTIONS: Final = (("grpc.max_send_message_length", -1),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """What is sent."""
+
+    runs_per_s: float
+    seconds: float
+    grace_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """What came of it."""
+
+    runs: int
+    verdicts: int
+    """Runs whose carrier came."""
+    spans_per_run: int
+    after_completion_ms: Sequence[float]
+    """Ascending, from the end of the grace until the first carrier was in the backend."""
+    acknowledged_ms: Sequence[float]
+    """Ascending, from the moment the last request was due until it was acknowledged."""
+    cpu_per_run_ms: float
+    """Of the whole service: taking, storing and passing on too."""
+    late_s: float
+    """How far sending fell behind at worst: where this is large, the load was none of the kind."""
+    peak_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The bytes of one run, with an id of its own."""
+
+    trace_id: bytes
+    before: bytes
+    root: bytes
+
+
+class _Runs:
+    """The demo's run again and again, under new ids."""
+
+    def __init__(self) -> None:
+        played = play_demo()
+        self.spans = len(played.spans)
+        self._trace_id = bytes.fromhex(played.trace_id)
+        self._before, self._root = request(played.spans[:-1]), request(played.spans[-1:])
+        self._chance = random.Random(1)
+
+    def next(self) -> _Run:
+        trace_id = self._chance.randbytes(16)
+        return _Run(
+            trace_id,
+            self._before.replace(self._trace_id, trace_id),
+            self._root.replace(self._trace_id, trace_id),
+        )
+
+
+async def measure(pace: Pace) -> Delays:
+    """Start a backend and the service, send, and wait for the verdicts."""
+    backend = [sys.executable, "-m", "tests.bench.analysis.backend"]
+    with tempfile.TemporaryDirectory() as folder, announcing(backend) as (_, announced):
+        endpoint, told = announced.split()
+        with starting(Path(folder)) as start:
+            line = start(
+                forward_endpoint=endpoint,
+                forward_protocol="grpc",
+                method="signals",
+                root_grace=pace.grace_ms,
+            )
+            return await _measure(pace, line, told)
+
+
+async def _measure(pace: Pace, line: Line, told: str) -> Delays:
+    service = Running(pid=line.server.process.pid, endpoint=line.grpc)
+    runs = _Runs()
+    async with grpc.aio.insecure_channel(line.grpc.removeprefix("http://"), options=_OPTIONS) as channel:
+        sender = _Sender(channel.unary_unary(PATH, None, None))
+        await sender.send(runs, pace.runs_per_s, WARM_S)
+        await _arrived(told, sender.ended)
+        sender.forget()
+        cpu_s = service.cpu_s()
+        await sender.send(runs, pace.runs_per_s, pace.seconds)
+        arrivals = await _arrived(told, sender.ended)
+        cpu_s = service.cpu_s() - cpu_s
+    delays = [
+        1000 * (arrivals[trace_id] - ended) - pace.grace_ms
+        for trace_id, ended in sender.ended.items()
+        if trace_id in arrivals
+    ]
+    return Delays(
+        runs=len(sender.ended),
+        verdicts=len(delays),
+        spans_per_run=runs.spans,
+        after_completion_ms=sorted(delays),
+        acknowledged_ms=sorted(sender.waits_ms),
+        cpu_per_run_ms=1000 * cpu_s / len(sender.ended),
+        late_s=sender.late_s,
+        peak_mib=service.peak_mib(),
+    )
+
+
+class _Sender:
+    """Sends runs at a pace and notes when each was acknowledged whole."""
+
+    def __init__(self, call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]) -> None:
+        self._call = call
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: what was sent to warm up does not count."""
+        self.ended: dict[str, float] = {}
+        self.waits_ms: list[float] = []
+        self.late_s = 0.0
+
+    async def send(self, runs: _Runs, runs_per_s: float, seconds: float) -> None:
+        """Send for so long; returns when all is acknowledged.
+
+        Raises:
+            grpc.aio.AioRpcError: something was refused.
+        """
+        began = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for number in range(int(runs_per_s * seconds)):
+                due = began + number / runs_per_s
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                self.late_s = max(self.late_s, time.monotonic() - due)
+                group.create_task(self._send(runs.next()))
+
+    async def _send(self, run: _Run) -> None:
+        await self._call(run.before)
+        await asyncio.sleep(_BETWEEN_S)
+        began = time.monotonic()
+        await self._call(run.root)
+        now = time.monotonic()
+        self.ended[run.trace_id.hex()] = now
+        self.waits_ms.append(1000 * (now - began))
+
+
+async def _arrived(told: str, ended: Mapping[str, float]) -> Mapping[str, float]:
+    """Wait until every run's carrier came, or none more does."""
+    deadline = time.monotonic() + _PATIENCE_S
+    missing, since = len(ended), time.monotonic()
+    while True:
+        arrivals = await asyncio.to_thread(read_arrivals, told)
+        left = sum(trace_id not in arrivals for trace_id in ended)
+        now = time.monotonic()
+        if left < missing:
+            missing, since = left, now
+        if not left or now > deadline or now - since > _PATIENCE_S / 2:
+            return arrivals
+        await asyncio.sleep(0.25)
