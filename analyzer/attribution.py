@@ -16,12 +16,12 @@ from typing import Final
 
 from analyzer.economy import belief_in_signals, worth_of
 from analyzer.errors import ModelFailure, ModelNeeded
-from analyzer.features import VERSION
+from analyzer.learning.features import VERSION
+from analyzer.learning.ranker import Ranker
 from analyzer.method import Budget, Clock, Inquest, Model, Prompt, Reply, attribute
 from analyzer.methods import AUTO, registered
 from analyzer.methods.ranker import JUDGE_ACCURACY, LearnedRanking, Ranking, blame, concur, ranking
 from analyzer.methods.signals import weigh
-from analyzer.ranker import Ranker
 from analyzer.tampering import distrust
 from analyzer.visible import visible_run
 from semconv.model import Abstention, Attribution, Blame, Effort, Status, Trajectory

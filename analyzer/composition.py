@@ -11,8 +11,8 @@ from analyzer.attribution import Attributor
 from analyzer.budget import HourlyBudget
 from analyzer.completion import LiteLLM, Patience
 from analyzer.errors import UnreadableInput
-from analyzer.model_file import read_model
-from analyzer.ranker import Ranker
+from analyzer.learning.model_file import read_model
+from analyzer.learning.ranker import Ranker
 from analyzer.reliability import least_confidence
 from analyzer.rotation import Rotation
 from analyzer.triage import Claim, output_matching

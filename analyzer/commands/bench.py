@@ -27,7 +27,7 @@ from analyzer.comparison import second_labels
 from analyzer.contender import Contender, read_contender
 from analyzer.conversation import Conversation
 from analyzer.dataset import read_dataset
-from analyzer.learners import LEARNERS
+from analyzer.learning.learners import LEARNERS
 from analyzer.plot import to_svg
 from analyzer.reply_cache import open_cache
 from collector_processor.settings import load_settings

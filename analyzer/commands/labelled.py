@@ -17,8 +17,8 @@ from analyzer.folds import history_key
 from analyzer.labels import Label
 from analyzer.labels.labelling import Lessons, lessons
 from analyzer.labels.store import LabelStore
-from analyzer.training import FEWEST
-from analyzer.validation import CURVE, Labelled
+from analyzer.learning.training import FEWEST
+from analyzer.learning.validation import CURVE, Labelled
 from collector_processor.otlp import Tenant
 
 _FEWEST_OF_A_STORE: Final = CURVE[0]

@@ -16,7 +16,7 @@ from analyzer.comparison import multi_reference
 from analyzer.composition import open_analyst
 from analyzer.contender import Contender
 from analyzer.conversation import Conversation, Label
-from analyzer.learners import LEARNERS
+from analyzer.learning.learners import LEARNERS
 from analyzer.reply_cache import CachedModel, ReplyCache, place_of_models
 from analyzer.scoring import Score
 from analyzer.tabulation import Subject, share, share_interval, tabulate

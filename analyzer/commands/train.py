@@ -23,9 +23,9 @@ from analyzer.commands.output import (
     complain,
     print_json,
 )
-from analyzer.model_file import write_model
+from analyzer.learning.model_file import write_model
+from analyzer.learning.validation import CURVE, FOLDS, certify, prepare
 from analyzer.present import console
-from analyzer.validation import CURVE, FOLDS, certify, prepare
 
 
 def train(

@@ -12,12 +12,12 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from analyzer.features import VERSION, tabulate
 from analyzer.finding import Finding
+from analyzer.learning.features import VERSION, tabulate
+from analyzer.learning.ranker import Ranker
 from analyzer.method import Inquiry, answered
 from analyzer.methods.signals import blame_first
 from analyzer.posterior import LogShares, Opinion, from_ranking, pool, ranked
-from analyzer.ranker import Ranker
 from analyzer.reading import read
 from analyzer.signals import findings
 from semconv.model import Abstention, Blame, Status, Trajectory, Verdict

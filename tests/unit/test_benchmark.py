@@ -15,7 +15,7 @@ from analyzer.conversation import Conversation, Label
 from analyzer.dataset import read_dataset
 from analyzer.errors import UnreadableInput
 from analyzer.folds import history_key
-from analyzer.learners import LEARNERS
+from analyzer.learning.learners import LEARNERS
 from analyzer.scoring import Score, score
 from analyzer.tabulation import Subject
 from semconv.model import Attribution, Blame, Trajectory

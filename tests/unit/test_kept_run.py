@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.errors import UnreadableInput
-from analyzer.features import featurise
 from analyzer.labels.kept_run import MAX_PACKED, pack, unpack
+from analyzer.learning.features import featurise
 from collector_processor.redaction import keep, omit, redact
 from semconv.model import SpanStatus, StepKind
 from tests.runs import failed_tool, run, step, tool

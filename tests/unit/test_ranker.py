@@ -9,12 +9,9 @@ import pytest
 from analyzer.attribution import Attributor
 from analyzer.calibration import Calibration
 from analyzer.errors import UnreadableInput
-from analyzer.features import FEATURES, VERSION, Table, featurise
-from analyzer.method import Prompt, Reply
-from analyzer.methods.ranker import concur, rank, ranking
-from analyzer.model_file import read_model, write_model
-from analyzer.posterior import log_softmax
-from analyzer.ranker import (
+from analyzer.learning.features import FEATURES, VERSION, Table, featurise
+from analyzer.learning.model_file import read_model, write_model
+from analyzer.learning.ranker import (
     STEP_COLUMNS,
     Panel,
     Ranker,
@@ -24,6 +21,9 @@ from analyzer.ranker import (
     linear_shares,
     step_rows,
 )
+from analyzer.method import Prompt, Reply
+from analyzer.methods.ranker import concur, rank, ranking
+from analyzer.posterior import log_softmax
 from semconv.model import Abstention, Blame, Ranked, Status, Trajectory
 from tests.runs import run, step
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.candidates import CANDIDATES, Candidate, Forest, Linear, heard_alike, pooled
 from analyzer.cli import run as blamespan
 from analyzer.conversation import Conversation, Label, read_conversation
-from analyzer.features import FEATURES, FEATURES_OF
-from analyzer.fitting import TrainingImpossible, library
-from analyzer.model_file import read_model, write_model
+from analyzer.learning.candidates import CANDIDATES, Candidate, Forest, Linear, heard_alike, pooled
+from analyzer.learning.features import FEATURES, FEATURES_OF
+from analyzer.learning.fitting import TrainingImpossible, library
+from analyzer.learning.model_file import read_model, write_model
+from analyzer.learning.ranker import Ranker, Record, step_rows
+from analyzer.learning.training import as_example, choose, count_records, train
+from analyzer.learning.validation import Labelled, across_systems, cross_validated, prepare
 from analyzer.posterior import Opinion, pool
-from analyzer.ranker import Ranker, Record, step_rows
-from analyzer.training import as_example, choose, count_records, train
-from analyzer.validation import Labelled, across_systems, cross_validated, prepare
 
 pytest.importorskip("sklearn")
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from analyzer.features import FEATURES_OF
+from analyzer.learning.features import FEATURES_OF
 
 _ALL: Final = tuple(FEATURES_OF)
 _WORDS: Final = frozenset({"words", "overlap", "answer", "lasting"})

@@ -19,13 +19,13 @@ from typing import Final
 
 from analyzer.agent_names import normalise, same_agent
 from analyzer.calibration import Calibration, calibrate, surprise
-from analyzer.candidates import CANDIDATES, Candidate, Learner, Linear
 from analyzer.conversation import Conversation
-from analyzer.features import FEATURES, FEATURES_OF, VERSION, Table, featurise
-from analyzer.fitting import Rows, TrainingImpossible, fit_curve, fit_forest, fit_linear
 from analyzer.folds import Kin, history_key, split_kin, task_key
+from analyzer.learning.candidates import CANDIDATES, Candidate, Learner, Linear
+from analyzer.learning.features import FEATURES, FEATURES_OF, VERSION, Table, featurise
+from analyzer.learning.fitting import Rows, TrainingImpossible, fit_curve, fit_forest, fit_linear
+from analyzer.learning.ranker import MOST_ASKED, Panel, Ranker, Record, familiarity, signal_shares, step_rows
 from analyzer.posterior import LogShares, Opinion, pool
-from analyzer.ranker import MOST_ASKED, Panel, Ranker, Record, familiarity, signal_shares, step_rows
 
 _TREES: Final = 200
 _INNER_TREES: Final = 60

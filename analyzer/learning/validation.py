@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from analyzer.conversation import Conversation
 from analyzer.folds import families, split_kin
+from analyzer.learning.ranker import Ranker
+from analyzer.learning.training import FEWEST, Example, as_example, train
 from analyzer.methods.ranker import rank
-from analyzer.ranker import Ranker
 from analyzer.scoring import Score, confident, score
 from analyzer.tabulation import Subject, tabulate
-from analyzer.training import FEWEST, Example, as_example, train
 from semconv.model import Attribution
 
 FOLDS: Final = 5

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from analyzer.calibration import Calibration, Knots
 from analyzer.errors import UnreadableInput
-from analyzer.features import FEATURES, VERSION
-from analyzer.ranker import STEP_COLUMNS, Panel, Ranker, Record, Tree
+from analyzer.learning.features import FEATURES, VERSION
+from analyzer.learning.ranker import STEP_COLUMNS, Panel, Ranker, Record, Tree
 
 FORMAT: Final = "blamespan-ranker/2"
 _FAMILY: Final = "blamespan-ranker/"

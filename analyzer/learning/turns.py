@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Final
 
 from analyzer.agent_names import normalise
-from analyzer.columns import READ, Columns, counted_before
+from analyzer.learning.columns import READ, Columns, counted_before
 from analyzer.reading import Reading, Role
 from semconv.model import StepKind
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from analyzer.calibration import Calibration
-from analyzer.features import FEATURES, Table
+from analyzer.learning.features import FEATURES, Table
 from analyzer.posterior import LogShares, Opinion, log_softmax, pool
 
 _PRIOR: Final = 3.0

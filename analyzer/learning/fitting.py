@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from analyzer.candidates import Forest
 from analyzer.errors import AnalyzerError
-from analyzer.ranker import Tree
+from analyzer.learning.candidates import Forest
+from analyzer.learning.ranker import Tree
 
 Rows: TypeAlias = Sequence[Sequence[float]]
 """The steps of one run."""

@@ -11,10 +11,10 @@ from analyzer.agent_names import normalise
 from analyzer.attribution import Attributor
 from analyzer.benchmark import Attribute, Learner
 from analyzer.conversation import Conversation
+from analyzer.learning.training import train
+from analyzer.learning.validation import prepare
 from analyzer.method import AttributionMethod, Prompt, Reply, attribute
 from analyzer.methods.baselines import ConstantAgent, ConstantStep
-from analyzer.training import train
-from analyzer.validation import prepare
 from semconv.model import Attribution, Trajectory
 
 _RANKED: Final = 5

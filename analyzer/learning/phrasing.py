@@ -9,8 +9,8 @@ import math
 import re
 from typing import Final
 
-from analyzer.columns import READ, Columns, shift
 from analyzer.figures import numbers
+from analyzer.learning.columns import READ, Columns, shift
 from analyzer.reading import Reading, final_answer
 
 TEXT: Final = (

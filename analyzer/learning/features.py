@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from analyzer.agent_names import normalise
-from analyzer.columns import Columns, counted_before, shift
 from analyzer.finding import Finding
-from analyzer.lineage import ANSWER, LASTING, answer_figures, lasting_figures
-from analyzer.phrasing import OVERLAP, TEXT, WORDS, overlap_figures, text_figures, word_figures
+from analyzer.learning.columns import Columns, counted_before, shift
+from analyzer.learning.lineage import ANSWER, LASTING, answer_figures, lasting_figures
+from analyzer.learning.phrasing import OVERLAP, TEXT, WORDS, overlap_figures, text_figures, word_figures
+from analyzer.learning.turns import LED, PLACE, SPEAKER, led_figures, place_figures, speaker_figures
 from analyzer.reading import Fault, Reading, read
 from analyzer.signals import findings
-from analyzer.turns import LED, PLACE, SPEAKER, led_figures, place_figures, speaker_figures
 from analyzer.weighing import posterior
 from semconv.model import Trajectory
 
