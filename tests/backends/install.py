@@ -34,12 +34,13 @@ CONTRIB: Final = "github.com/open-telemetry/opentelemetry-collector-contrib"
 JAEGER: Final = "github.com/jaegertracing/jaeger/cmd/jaeger"
 HELM: Final = "helm.sh/helm/v3/cmd/helm"
 
-# contrib's loadbalancingexporter is not to be had at v0.155.0.
 COMPONENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "receivers": (f"{CORE}/receiver/otlpreceiver", f"{CONTRIB}/receiver/kafkareceiver"),
     "processors": (
         f"{CORE}/processor/batchprocessor",
         f"{CORE}/processor/memorylimiterprocessor",
+        f"{CONTRIB}/processor/filterprocessor",
+        f"{CONTRIB}/processor/tailsamplingprocessor",
     ),
     "exporters": (
         f"{CORE}/exporter/debugexporter",
@@ -47,10 +48,15 @@ COMPONENTS: Final[Mapping[str, tuple[str, ...]]] = {
         f"{CORE}/exporter/otlpexporter",
         f"{CORE}/exporter/otlphttpexporter",
         f"{CONTRIB}/exporter/kafkaexporter",
+        f"{CONTRIB}/exporter/loadbalancingexporter",
         f"{CONTRIB}/exporter/prometheusexporter",
     ),
     "connectors": (f"{CONTRIB}/connector/spanmetricsconnector",),
     "extensions": (f"{CONTRIB}/extension/storage/filestorage",),
+}
+OTHER_VERSIONS: Final[Mapping[str, str]] = {
+    # Not to be had at v0.155.0; this one compiles with its modules.
+    f"{CONTRIB}/exporter/loadbalancingexporter": "v0.150.0",
 }
 PROVIDERS: Final = ("envprovider", "fileprovider", "yamlprovider")
 # ----------------------------------------------------------------------------
@@ -58,7 +64,9 @@ PROVIDERS: Final = ("envprovider", "fileprovider", "yamlprovider")
 BackendName: TypeAlias = Literal["collector", "jaeger", "helm"]
 NAMES: Final[tuple[BackendName, ...]] = get_args(BackendName)
 
+COLLECTOR_MODULE: Final = Path(__file__).parent / "collector"
 JAEGER_MODULE: Final = Path(__file__).parent / "jaeger"
+MODULE_FILES: Final = ("go.mod", "go.sum")
 BUILD_FLAGS: Final = ("-mod=readonly", "-trimpath", "-ldflags=-s -w")
 
 
@@ -108,7 +116,8 @@ def builder_config() -> str:
         "providers": [{"gomod": f"{CORE}/confmap/provider/{name} {PROVIDER_VERSION}"} for name in PROVIDERS],
     }
     for kind, modules in COMPONENTS.items():
-        config[kind] = [{"gomod": f"{module} {COLLECTOR_VERSION}"} for module in modules]
+        pinned = ((module, OTHER_VERSIONS.get(module, COLLECTOR_VERSION)) for module in modules)
+        config[kind] = [{"gomod": f"{module} {version}"} for module, version in pinned]
     return json.dumps(config, indent=2)
 
 
@@ -116,8 +125,8 @@ def _recipe(name: BackendName) -> Recipe:
     if name == "collector":
         return Recipe(
             binary="otelcol",
-            pins=(BUILDER_VERSION, builder_config()),
-            patience=f"Collector {COLLECTOR_VERSION}, about 2 minutes",
+            pins=(BUILDER_VERSION, builder_config(), *_module(COLLECTOR_MODULE), *BUILD_FLAGS),
+            patience=f"Collector {COLLECTOR_VERSION}, about 3 minutes",
             compile=_compile_collector,
         )
     if name == "helm":
@@ -129,7 +138,7 @@ def _recipe(name: BackendName) -> Recipe:
         )
     return Recipe(
         binary="jaeger",
-        pins=(*(_jaeger_file(file) for file in ("go.mod", "go.sum")), *BUILD_FLAGS),
+        pins=(*_module(JAEGER_MODULE), *BUILD_FLAGS),
         patience=f"Jaeger {JAEGER_VERSION}, about 4 minutes",
         compile=_compile_jaeger,
     )
@@ -139,13 +148,25 @@ def _compile_collector(folder: Path, log: Path) -> None:
     (folder / "builder.yaml").write_text(builder_config())
     tool = f"{BUILDER}@{BUILDER_VERSION}"
     gotool.run(["go", "install", tool], cwd=folder, log=log, extra={"GOBIN": str(folder)})
-    gotool.run([str(folder / "builder"), "--config", "builder.yaml"], cwd=folder, log=log)
-    (folder / "sources" / "otelcol").rename(folder / "otelcol")
+    # Sources only, and what they are compiled from is pinned beside this file: the builder's own
+    # `go mod tidy` also wants what the modules' tests import, and not all of that is to be had.
+    generate = [
+        str(folder / "builder"),
+        "--config",
+        "builder.yaml",
+        "--skip-get-modules",
+        "--skip-compilation",
+    ]
+    gotool.run(generate, cwd=folder, log=log)
+    for file in MODULE_FILES:
+        shutil.copyfile(COLLECTOR_MODULE / file, folder / "sources" / file)
+    compiled = ["go", "build", *BUILD_FLAGS, "-o", str(folder / "otelcol"), "."]
+    gotool.run(compiled, cwd=folder / "sources", log=log)
     (folder / "builder").unlink()
 
 
 def _compile_jaeger(folder: Path, log: Path) -> None:
-    for file in ("go.mod", "go.sum"):
+    for file in MODULE_FILES:
         shutil.copyfile(JAEGER_MODULE / file, folder / file)
     gotool.run(["go", "build", *BUILD_FLAGS, "-o", "jaeger", JAEGER], cwd=folder, log=log)
 
@@ -173,8 +194,8 @@ def _folder(name: BackendName) -> str:
     return f"{name}-{cache.key_of(_recipe(name).pins)}"
 
 
-def _jaeger_file(name: str) -> str:
-    return (JAEGER_MODULE / name).read_text()
+def _module(folder: Path) -> tuple[str, ...]:
+    return tuple((folder / file).read_text() for file in MODULE_FILES)
 
 
 def main() -> int:

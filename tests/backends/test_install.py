@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -91,3 +92,15 @@ def test_a_missing_backend_skips_and_where_it_must_be_fails(
     monkeypatch.setenv(fixtures.REQUIRE, "true")
     with pytest.raises(pytest.fail.Exception, match=r"tests\.backends\.install jaeger"):
         fixtures.insist_on("jaeger", None)
+
+
+def test_the_collectors_modules_are_those_of_its_components() -> None:
+    required = (install.COLLECTOR_MODULE / "go.mod").read_text().split("\n")
+    wanted = [
+        component["gomod"]
+        for part in json.loads(install.builder_config()).values()
+        if isinstance(part, list)
+        for component in part
+    ]
+    assert len(wanted) > len(install.PROVIDERS)
+    assert [module for module in wanted if f"\t{module}" not in required] == []

@@ -10,11 +10,11 @@ from uuid import uuid4
 from collector_processor.encode import encode
 from semconv.model import Resource, Span, TraceId
 from tests.e2e.line import Line
-from tests.e2e.traffic import send
+from tests.e2e.traffic import Doors, send
 from tests.factories import agent, chat, tool, workflow
 
 
-def work(line: Line, *agents: str, failing: str | None = None, service: str = "shop") -> TraceId:
+def work(line: Line | Doors, *agents: str, failing: str | None = None, service: str = "shop") -> TraceId:
     """Have agents do a task one after the other, now; one of them may break it by its tool's error."""
     trace_id, spans = TraceId(uuid4().hex), list(_run(agents, failing))
     shift_ns = time.time_ns() - max(span.end_ns for span in spans)

@@ -1,0 +1,242 @@
+"""The shipped Collector configurations: a real Collector takes each of them, and the tiers are run.
+
+A configuration runs as it is shipped, but for ports and for how long it waits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from urllib.request import ProxyHandler, Request, build_opener
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_DECISIVE
+from tests.backends import install
+from tests.backends.fixtures import insist_on
+from tests.backends.jaeger_query import JaegerTrace, tags_of
+from tests.backends.processes import RunningJaeger
+from tests.backends.supervise import HOST, Server, free_ports, listens, running, wait_until
+from tests.deploy.shifts import work
+from tests.e2e.line import Line, StartLine, starting
+from tests.e2e.traffic import Doors, play_demo, request, send
+
+FOLDER: Final = Path(__file__).parents[2] / "deploy" / "collector"
+SHIPPED: Final = sorted(FOLDER.glob("*.yaml"))
+TOKEN: Final = "gateway-token"
+PATIENCE_S: Final = 60.0
+QUIET: Final = "service::telemetry::metrics::level=none"
+RUNS: Final = 40
+"""All of them would pass a sampler of one in ten once in 10^40 times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """A Collector that runs one of our configurations."""
+
+    server: Server
+    doors: Doors
+
+
+StartTier: TypeAlias = Callable[..., Tier]
+
+
+@pytest.fixture
+def collector() -> Path:
+    return insist_on("collector", install.collector_binary())
+
+
+@pytest.fixture
+def start_tier(collector: Path, tmp_path: Path) -> Iterator[StartTier]:
+    """Give a function that runs a configuration with some values set; Collectors end with the test."""
+    with ExitStack() as stack:
+
+        def start(file: Path, values: dict[str, str] | None = None, **environ: str) -> Tier:
+            (port,) = free_ports(1)
+            chosen = {"receivers::otlp::protocols::grpc::endpoint": f"{HOST}:{port}", **(values or {})}
+            settings = [f"--set={name}={value}" for name, value in chosen.items()]
+            command = [str(collector), "--config", str(file), f"--set={QUIET}", *settings]
+            log = tmp_path / f"{file.stem}.log"
+            server = stack.enter_context(
+                running(
+                    file.stem, command, log=log, is_ready=lambda: listens(port), environ=os.environ | environ
+                )
+            )
+            return Tier(server=server, doors=Doors(grpc=f"http://{HOST}:{port}", http=""))
+
+        yield start
+
+
+def test_there_are_configurations_to_check() -> None:
+    assert "gateway" in [file.stem for file in SHIPPED]
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_the_collector_takes_the_configuration(collector: Path, file: Path) -> None:
+    done = subprocess.run(
+        [collector, "validate", "--config", file], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_configuration_that_is_wrong_is_not_taken(collector: Path, tmp_path: Path) -> None:
+    config = yaml.safe_load((FOLDER / "gateway.yaml").read_text())
+    config["exporters"]["loadbalancing"]["resolver"]["dns"]["port"] = 4317
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(yaml.safe_dump(config))
+    done = subprocess.run(
+        [collector, "validate", "--config", wrong], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "'port' expected type 'string'" in done.stderr) == (1, True)
+
+
+@pytest.mark.timeout(180)
+def test_the_gateway_brings_all_parts_of_a_trace_to_the_same_of_two_processors(
+    start_tier: StartTier, tmp_path: Path
+) -> None:
+    folders = tmp_path / "one", tmp_path / "other"
+    for folder in folders:
+        folder.mkdir()
+    with starting(folders[0]) as start_one, starting(folders[1]) as start_other:
+        lines = [start(token=TOKEN, root_grace=1000) for start in (start_one, start_other)]
+        config = yaml.safe_load((FOLDER / "gateway.yaml").read_text())
+        hosts = [line.grpc.removeprefix("http://") for line in lines]
+        config["exporters"]["loadbalancing"]["resolver"] = {"static": {"hostnames": hosts}}
+        file = tmp_path / "gateway-to-two.yaml"
+        file.write_text(yaml.safe_dump(config))
+        gateway = start_tier(file, _http_port(), BLAMESPAN_TOKEN=TOKEN)
+
+        played = [play_demo() for _ in range(8)]
+        for place in range(max(len(one.spans) for one in played)):  # each span in a request of its own
+            for one in played:
+                send(gateway.doors, request(one.spans[place : place + 1]))
+
+        expected = [[one.expected.agent] for one in played]  # one verdict on each, and the right one
+        wait_until(
+            lambda: _agents(lines, [one.trace_id for one in played]) == expected,
+            what=f"a verdict on each run; the gateway says {gateway.server.tail()}",
+            timeout_s=PATIENCE_S,
+        )
+        assert all(_runs(line) for line in lines), "both processors have had some"
+
+
+@pytest.mark.timeout(180)
+def test_the_gateway_finds_a_processor_by_the_name_of_its_service(
+    start_tier: StartTier, start_line: StartLine
+) -> None:
+    line = start_line(token=TOKEN)
+    port = line.grpc.rpartition(":")[2]
+    values = {
+        **_http_port(),
+        "exporters::loadbalancing::resolver::dns::port": f"'{port}'",
+        "exporters::otlp/rest::endpoint": f"{HOST}:{port}",
+    }
+    # A numeric name resolves to itself: which names there are is the cluster's business.
+    gateway = start_tier(
+        FOLDER / "gateway.yaml", values, BLAMESPAN_TOKEN=TOKEN, BLAMESPAN_HEADLESS_SERVICE=HOST
+    )
+    played = play_demo()
+    send(gateway.doors, request(played.spans))
+    wait_until(
+        lambda: _agents([line], [played.trace_id]) == [[played.expected.agent]],
+        what=f"the verdict; the gateway says {gateway.server.tail()}",
+        timeout_s=PATIENCE_S,
+    )
+
+
+@pytest.mark.timeout(240)
+def test_behind_blamespan_a_tail_sampler_keeps_every_blamed_run_and_some_of_the_others(
+    jaeger: RunningJaeger, start_tier: StartTier, start_line: StartLine
+) -> None:
+    values = {"processors::tail_sampling::decision_wait": "2s"}
+    backend = jaeger.otlp_grpc_endpoint.removeprefix("http://")
+    sampler = start_tier(FOLDER / "tail-sampler-behind.yaml", values, BACKEND_ENDPOINT=backend)
+    line = start_line(forward_endpoint=sampler.doors.grpc, write_back="hold", hold_max=30_000)
+    passing = [work(line, "planner", "calculator") for _ in range(RUNS)]
+    broken = [work(line, "planner", "calculator", failing="calculator") for _ in range(5)]
+    blamed = [_await_blame(jaeger, sampler, run_id) for run_id in broken]
+    assert blamed == [["calculator"]] * len(broken)
+    # The sampler decides in the order of arrival: when the last, the broken, are through, so are the others.
+    kept = [run_id for run_id in passing if jaeger.query.trace(run_id) is not None]
+    assert len(kept) < RUNS
+
+
+@pytest.mark.timeout(180)
+def test_carriers_are_left_out_of_span_metrics_and_reach_the_backend(
+    jaeger: RunningJaeger, start_tier: StartTier, start_line: StartLine
+) -> None:
+    (metrics,) = free_ports(1)
+    backend = jaeger.otlp_grpc_endpoint.removeprefix("http://")
+    values = {
+        "exporters::prometheus::endpoint": f"{HOST}:{metrics}",
+        "connectors::spanmetrics::metrics_flush_interval": "500ms",
+    }
+    tier = start_tier(FOLDER / "spanmetrics-without-carriers.yaml", values, BACKEND_ENDPOINT=backend)
+    line = start_line(forward_endpoint=tier.doors.grpc)
+    played = play_demo()
+    send(line, request(played.spans))
+    spans = len(played.spans)
+    found = wait_until(
+        lambda: _whole(jaeger.query.trace(played.trace_id), spans + 2),
+        what="the run and its carriers in Jaeger",
+        timeout_s=PATIENCE_S,
+    )
+    assert _blamed(found) == [played.expected.agent]
+    later = play_demo(service="later")
+    send(line, request(later.spans))
+    wait_until(
+        lambda: _calls(metrics, "later") >= spans, what="what came later, counted", timeout_s=PATIENCE_S
+    )
+    assert _calls(metrics, "solar-advisor") == spans
+
+
+def _http_port() -> dict[str, str]:
+    (port,) = free_ports(1)
+    return {"receivers::otlp::protocols::http::endpoint": f"{HOST}:{port}"}
+
+
+def _agents(lines: list[Line], run_ids: list[str]) -> list[list[str]]:
+    """Return for each run whom the processors that have a verdict on it blame."""
+    found = [_runs(line) for line in lines]
+    return [[runs[run_id] for runs in found if run_id in runs] for run_id in run_ids]
+
+
+def _runs(line: Line) -> dict[str, str]:
+    asked = Request(f"{line.web}/api/runs", headers={"Authorization": f"Bearer {TOKEN}"})
+    with build_opener(ProxyHandler({})).open(asked, timeout=10) as answer:
+        return {run["run_id"]: run["agent"] for run in json.load(answer)["runs"]}
+
+
+def _blamed(found: JaegerTrace | None) -> list[Any] | None:
+    """Return the agents that decisive spans of a trace name; ``None`` before there is one."""
+    spans = [] if found is None else found["spans"]
+    tags = [tags_of(span) for span in spans]
+    return [one[FAILURE_AGENT_NAME] for one in tags if one.get(FAILURE_DECISIVE) is True] or None
+
+
+def _await_blame(jaeger: RunningJaeger, sampler: Tier, run_id: str) -> list[Any]:
+    return wait_until(
+        lambda: _blamed(jaeger.query.trace(run_id)),
+        what=f"a blamed run in Jaeger; the sampler says {sampler.server.tail()}",
+        timeout_s=PATIENCE_S,
+    )
+
+
+def _whole(found: JaegerTrace | None, spans: int) -> JaegerTrace | None:
+    return found if found is not None and len(found["spans"]) >= spans else None
+
+
+def _calls(port: int, service: str) -> float:
+    with build_opener(ProxyHandler({})).open(f"http://{HOST}:{port}/metrics", timeout=10) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    samples = [sample for family in families for sample in family.samples]
+    calls = [sample for sample in samples if sample.name.endswith("calls_total")]
+    return sum(sample.value for sample in calls if sample.labels["service_name"] == service)
