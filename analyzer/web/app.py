@@ -20,7 +20,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.web.events import Changes
 from analyzer.web.guard import GuardRules, Handler, guarding
-from analyzer.web.issues_api import Issues, issue_api_routes
+from analyzer.web.issues_api import MAX_LISTED, Issues, issue_api_routes, read_limit
 from analyzer.web.labels import FindOne, Labels, label_document, label_routes
 from analyzer.web.openapi import OPENAPI
 from analyzer.web.pages import Desk, Pages, run_routes
@@ -35,7 +35,6 @@ from collector_processor.runstore import StoredVerdict
 from collector_processor.settings import Address
 from collector_processor.tls import ServerTls, TlsFiles, reason_of
 
-MAX_LISTED: Final = 500
 _MAX_BODY: Final = 64 << 10
 """Bytes of a label."""
 _IDLE_S: Final = 75.0
@@ -195,11 +194,9 @@ def _exposed(body: bytes, version: str) -> web.Response:
 
 def _runs(parts: WebParts) -> Handler:
     async def runs(request: web.Request) -> web.Response:
-        asked = request.query.get("limit", "100")
-        if not (asked.isascii() and asked.isdigit() and 0 < int(asked) <= MAX_LISTED):
-            raise web.HTTPBadRequest(text=f"limit: expected 1 to {MAX_LISTED}\n")
-        found = await parts.recent(MAX_LISTED if (tenant := _tenant(parts, request)) else int(asked))
-        found = [verdict for verdict in found if not tenant or verdict.tenant == tenant][: int(asked)]
+        asked, tenant = read_limit(request.query), _tenant(parts, request)
+        found = await parts.recent(MAX_LISTED if tenant else asked)
+        found = [verdict for verdict in found if not tenant or verdict.tenant == tenant][:asked]
         return web.json_response({"runs": [run_document(verdict) for verdict in found]})
 
     return runs

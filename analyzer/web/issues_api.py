@@ -81,9 +81,7 @@ def read_wanted(query: Mapping[str, str], tenant: Tenant) -> Wanted:
     Raises:
         HTTPBadRequest: one is none.
     """
-    asked, state = query.get("limit", "100"), query.get("state")
-    if not (asked.isascii() and asked.isdigit() and len(asked) < 5 and 0 < int(asked) <= MAX_LISTED):
-        raise web.HTTPBadRequest(text=f"limit: expected 1 to {MAX_LISTED}\n")
+    state = query.get("state")
     if state is not None and state not in set(IssueState):
         raise web.HTTPBadRequest(text=f"state: expected one of {', '.join(IssueState)}\n")
     return Wanted(
@@ -91,8 +89,20 @@ def read_wanted(query: Mapping[str, str], tenant: Tenant) -> Wanted:
         state=None if state is None else IssueState(state),
         service=query.get("service"),
         agent=query.get("agent"),
-        limit=int(asked),
+        limit=read_limit(query),
     )
+
+
+def read_limit(query: Mapping[str, str]) -> int:
+    """Read how many are wanted.
+
+    Raises:
+        HTTPBadRequest: it does not say.
+    """
+    asked = query.get("limit", "100")
+    if not (asked.isascii() and asked.isdigit() and len(asked) < 5 and 0 < int(asked) <= MAX_LISTED):
+        raise web.HTTPBadRequest(text=f"limit: expected 1 to {MAX_LISTED}\n")
+    return int(asked)
 
 
 def read_mute(document: object) -> float:

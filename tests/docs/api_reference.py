@@ -101,7 +101,7 @@ def _body_fields(body: Mapping[str, Any] | None) -> tuple[str, ...]:
 def _schemas() -> Iterator[str]:
     for name, schema in OPENAPI["components"]["schemas"].items():
         rows = "".join(_field(field, of) for field, of in schema["properties"].items())
-        yield f"\n## {name}\n\n| field | type | meaning |\n|---|---|---|\n{rows}"
+        yield f"\n## {name}\n\n{schema['description']}\n\n| field | type | meaning |\n|---|---|---|\n{rows}"
 
 
 def _field(name: str, of: Mapping[str, Any]) -> str:
@@ -114,10 +114,17 @@ def _values(of: Mapping[str, Any]) -> str:
 
 
 def _kind(of: Mapping[str, Any]) -> str:
-    kind = of["type"]
-    if kind == "array":
-        return f"list of {', '.join(f'`{name}`' for name in of['items'].get('properties', ()))}"
-    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+    if "anyOf" in of:
+        return " or ".join(_kind(one) for one in of["anyOf"])
+    if "$ref" in of:
+        name = of["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if of["type"] == "array":
+        return f"list of {_kind(of['items'])}"
+    if "properties" in of:
+        inside = ", ".join(f"`{name}`" for name in of["properties"])
+        return f"{inside} or null" if "null" in of["type"] else inside
+    return " or ".join(of["type"]) if isinstance(of["type"], list) else str(of["type"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,194 @@
+"""The description of the API: every route is described or a page, and real answers are as described."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.web import Application, Request
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT202012
+
+from analyzer.issues.counting import CountingRules
+from analyzer.issues.desk import DeskParts, IssueDesk
+from analyzer.issues.store import open_issues
+from analyzer.labels.labelling import RUNS, open_labels
+from analyzer.verdict import to_json
+from analyzer.web.app import make_app
+from analyzer.web.archive import RunArchive
+from analyzer.web.openapi import OPENAPI
+from collector_processor.analyst import Analysis
+from collector_processor.otlp import NO_TENANT
+from collector_processor.runstore import RunStore
+from tests.web.stage import NOW_NS, Stage
+from tests.web.test_pages import RUN, blame
+
+Client = TestClient[Request, Application]
+FOR_PEOPLE = {
+    "/", "/runs", "/runs/{run_id}", "/runs/{run_id}/report.html", "/runs/{run_id}/run.json",
+    "/runs/{run_id}/label", "/runs/{run_id}/again", "/issues", "/issues/{issue_id}/resolve",
+    "/issues/{issue_id}/mute", "/try", "/try/{job_id}", "/try/{job_id}/state", "/health", "/sign-in",
+    "/sign-out", "/static/{name}",
+}  # fmt: skip
+"""Pages, their forms, and what the pages themselves ask for: they may change from version to version."""
+JSON = {"Content-Type": "application/json"}
+OPENAPI_URI = "urn:openapi"
+
+
+def strict(schema: Any) -> Any:
+    """Return the schemas with nothing let through that they do not name."""
+    if isinstance(schema, list):
+        return [strict(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    told = {name: strict(one) for name, one in schema.items()}
+    return {"additionalProperties": False, **told} if "properties" in schema else told
+
+
+REGISTRY: Registry[Any] = Registry().with_resource(
+    OPENAPI_URI, Resource.from_contents(strict(OPENAPI), default_specification=DRAFT202012)
+)
+
+
+def checked(path: str, verb: str, status: int, content_type: str) -> Draft202012Validator:
+    """Return what checks an answer of an operation; the description must have it."""
+    operation = OPENAPI["paths"][path][verb]
+    assert content_type in operation["responses"][str(status)]["content"], (path, status, content_type)
+    words = ("paths", path, verb, "responses", str(status), "content", content_type, "schema")
+    place = "/".join(word.replace("~", "~0").replace("/", "~1") for word in words)
+    place = place.replace("{", "%7B").replace("}", "%7D")
+    return Draft202012Validator({"$ref": f"{OPENAPI_URI}#/{place}"}, registry=REGISTRY)
+
+
+@pytest.fixture
+async def desk(stage: Stage) -> AsyncIterator[IssueDesk]:
+    parts = DeskParts(store=open_issues(stage.folder), rules=CountingRules(), now_ns=lambda: NOW_NS)
+    opened = IssueDesk(parts, lambda: RunStore(stage.folder / RUNS), open_labels(stage.folder))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+async def api(stage: Stage, desk: IssueDesk) -> AsyncIterator[Client]:
+    parts = stage.parts(issues=desk)
+    async with TestClient(TestServer(make_app(parts))) as opened:
+        yield opened
+    assert parts.pages is not None
+    assert isinstance(parts.pages.runs, RunArchive)
+    parts.pages.runs.close()
+
+
+async def asked(client: Client, verb: str, path: str, body: object = None, **names: str) -> Any:
+    """Ask, and hold the answer against the description; returns it."""
+    address = path.split("?", maxsplit=1)[0]
+    sent = None if verb == "get" else json.dumps(body)
+    headers = {} if sent is None else JSON
+    async with client.request(verb, path.format(**names), data=sent, headers=headers) as answer:
+        validator = checked(address, verb, answer.status, answer.content_type)
+        is_json = answer.content_type == "application/json"
+        found = json.loads(await answer.text(), parse_constant=no_number) if is_json else await answer.text()
+        validator.validate(found)
+        return found
+
+
+def no_number(word: str) -> None:
+    """``Infinity`` and ``NaN`` are no JSON."""
+    raise AssertionError(word)
+
+
+def described() -> Iterator[tuple[str, str]]:
+    for path, item in OPENAPI["paths"].items():
+        yield from ((path, verb) for verb in item if verb != "parameters")
+
+
+async def test_every_route_is_described_or_for_people_and_all_that_is_described_is_served(
+    api: Client,
+) -> None:
+    served = {
+        (route.resource.canonical, route.method.lower())
+        for route in api.server.app.router.routes()  # type: ignore[attr-defined]
+        if route.resource is not None and route.method != "HEAD"
+    }
+    assert {(path, verb) for path, verb in served if path not in FOR_PEOPLE} == set(described())
+    assert {path for path, _ in served} >= FOR_PEOPLE
+
+
+def test_the_description_is_sound() -> None:
+    names: list[str] = []
+    for path, verb in described():
+        item = OPENAPI["paths"][path]
+        operation = item[verb]
+        stated = [*item.get("parameters", ()), *operation.get("parameters", ())]
+        in_path = {one["name"] for one in stated if one["in"] == "path"}
+        assert in_path == {part[1:-1] for part in path.split("/") if part.startswith("{")}, path
+        assert operation["summary"]
+        for response in operation["responses"].values():
+            assert response["description"]
+            for content in response.get("content", {}).values():
+                Draft202012Validator.check_schema(content["schema"])
+        names += [word for word in json.dumps(operation).split('"') if word.startswith("#/")]
+    schemas = OPENAPI["components"]["schemas"]
+    names += [word for word in json.dumps(schemas).split('"') if word.startswith("#/")]
+    assert {name.rpartition("/")[2] for name in names} == set(schemas)
+
+
+async def test_real_answers_of_runs_and_labels_are_as_described(stage: Stage, api: Client) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    assert len((await asked(api, "get", "/api/runs"))["runs"]) == 1
+    run = {"run_id": "run-1"}
+    await asked(api, "get", "/api/runs/{run_id}", **run)
+    await asked(api, "post", "/api/runs/{run_id}/confirm", **run)
+    await asked(api, "post", "/api/runs/{run_id}/reject", **run)
+    await asked(api, "post", "/api/runs/{run_id}/label", {"step": 1}, **run)
+    await asked(api, "post", "/api/runs/{run_id}/label", {"failed": False}, **run)
+    found = await asked(api, "get", "/api/runs/{run_id}", **run)
+    assert found["label"]["label"] == "not_a_failure"
+    assert len(found["earlier_labels"]) == 3
+
+
+async def test_real_answers_of_issues_are_as_described(stage: Stage, desk: IssueDesk, api: Client) -> None:
+    for number in range(3):
+        one = replace(RUN, run_id=f"run-{number}")
+        told = blame(one, 2)
+        await desk.keep(
+            NO_TENANT, [(one, Analysis(attribution=told, document=json.dumps(to_json(told, one))))]
+        )
+        await stage.add(one, "shop", told)
+    await desk.count_some()
+    (issue,) = (await asked(api, "get", "/api/issues"))["issues"]
+    assert (issue["count"], issue["share"]["blamed"]) == (3, 3)
+    name = {"issue_id": issue["id"]}
+    await asked(api, "post", "/api/issues/{issue_id}/mute", {"for_s": 60}, **name)
+    await asked(api, "post", "/api/issues/{issue_id}/resolve", **name)
+    assert (await asked(api, "get", "/api/issues"))["issues"][0]["state"] == "resolved"
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "body", "told"),
+    [
+        ("get", "/api/runs/{run_id}", None, "no such run"),
+        ("post", "/api/runs/{run_id}/label", {"step": "x"}, "expected"),
+        ("post", "/api/runs/{run_id}/confirm", None, "no such run"),
+        ("post", "/api/issues/{issue_id}/mute", {"for_s": -1}, "expected"),
+        ("post", "/api/issues/{issue_id}/resolve", None, "no such issue"),
+    ],
+)
+async def test_refusals_are_as_described(api: Client, verb: str, path: str, body: object, told: str) -> None:
+    assert told in await asked(api, verb, path, body, run_id="none", issue_id="none")
+
+
+@pytest.mark.parametrize("path", ["/api/runs", "/api/issues"])
+@pytest.mark.parametrize("limit", ["0", "501", "x", "-1", "٣", "9" * 5_000])
+async def test_a_limit_that_is_none_is_refused(api: Client, path: str, limit: str) -> None:
+    async with api.get(path, params={"limit": limit}) as answer:
+        assert answer.status == 400
+
+
+async def test_what_is_open_is_as_described(api: Client) -> None:
+    for path in ("/healthz", "/readyz", "/metrics", "/api/openapi.json"):
+        await asked(api, "get", path)
