@@ -1,4 +1,4 @@
-"""Making confidences mean what they say; how far they do is measured in ``reliability.py``.
+"""Making confidences mean what they say; how far they do is measured in ``measuring/reliability.py``.
 
 Temperature scaling (Guo et al., arXiv:1706.04599) has one parameter, which is what
 some fifty labels can bear. Isotonic regression on the steps' probabilities (Zadrozny &

@@ -13,7 +13,7 @@ from analyzer.completion import LiteLLM, Patience
 from analyzer.errors import UnreadableInput
 from analyzer.learning.model_file import read_model
 from analyzer.learning.ranker import Ranker
-from analyzer.reliability import least_confidence
+from analyzer.measuring.reliability import least_confidence
 from analyzer.rotation import Rotation
 from analyzer.triage import Claim, output_matching
 from collector_processor.analyst import Analyst

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from analyzer.conversation import Conversation
-from analyzer.dataset import read_dataset
+from analyzer.measuring.dataset import read_dataset
 from analyzer.method import Prompt
 
 _SHARED = Path(__file__).resolve().parents[2] / "shared" / "datasets"

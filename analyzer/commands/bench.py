@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from analyzer.benchmark import Benchmark, labelled
 from analyzer.commands import bench_tables as tables
 from analyzer.commands.measuring import Plan, measure, settings_of
 from analyzer.commands.options import MethodOption, ModelOption, WithReferenceOption
@@ -22,13 +21,14 @@ from analyzer.commands.output import (
     complain,
     print_json,
 )
-from analyzer.comparison import compare as compare_scores
-from analyzer.comparison import second_labels
-from analyzer.contender import Contender, read_contender
 from analyzer.conversation import Conversation
-from analyzer.dataset import read_dataset
 from analyzer.learning.learners import LEARNERS
-from analyzer.plot import to_svg
+from analyzer.measuring.benchmark import Benchmark, labelled
+from analyzer.measuring.comparison import compare as compare_scores
+from analyzer.measuring.comparison import second_labels
+from analyzer.measuring.contender import Contender, read_contender
+from analyzer.measuring.dataset import read_dataset
+from analyzer.measuring.plot import to_svg
 from analyzer.reply_cache import open_cache
 from collector_processor.settings import load_settings
 from semconv.json_text import read_json

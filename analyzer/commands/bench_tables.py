@@ -10,8 +10,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from analyzer.measuring.scoring import Score
 from analyzer.present import console
-from analyzer.scoring import Score
 
 _SHOWN_ERRORS: Final = 3
 _ERROR_WIDTH: Final = 160

@@ -12,13 +12,13 @@ from typing import Any, Final
 from analyzer.commands.labelling import opened
 from analyzer.commands.output import CommandFailed, WrongUsage, complain
 from analyzer.conversation import Conversation
-from analyzer.dataset import read_dataset
-from analyzer.folds import history_key
 from analyzer.labels import Label
 from analyzer.labels.labelling import Lessons, lessons
 from analyzer.labels.store import LabelStore
 from analyzer.learning.training import FEWEST
 from analyzer.learning.validation import CURVE, Labelled
+from analyzer.measuring.dataset import read_dataset
+from analyzer.measuring.folds import history_key
 from collector_processor.otlp import Tenant
 
 _FEWEST_OF_A_STORE: Final = CURVE[0]

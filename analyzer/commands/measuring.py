@@ -10,16 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from analyzer.attribution import Attributor
-from analyzer.benchmark import Benchmark, Job, blinded, examine, labelled, out_of_fold, select, trained_on
 from analyzer.commands.output import advance, complain, progress_bar
-from analyzer.comparison import multi_reference
 from analyzer.composition import open_analyst
-from analyzer.contender import Contender
 from analyzer.conversation import Conversation, Label
 from analyzer.learning.learners import LEARNERS
+from analyzer.measuring.benchmark import (
+    Benchmark,
+    Job,
+    blinded,
+    examine,
+    labelled,
+    out_of_fold,
+    select,
+    trained_on,
+)
+from analyzer.measuring.comparison import multi_reference
+from analyzer.measuring.contender import Contender
+from analyzer.measuring.scoring import Score
+from analyzer.measuring.tabulation import Subject, share, share_interval, tabulate
 from analyzer.reply_cache import CachedModel, ReplyCache, place_of_models
-from analyzer.scoring import Score
-from analyzer.tabulation import Subject, share, share_interval, tabulate
 from collector_processor.settings import Settings, load_settings
 
 

@@ -20,11 +20,11 @@ from typing import Final
 from analyzer.agent_names import normalise, same_agent
 from analyzer.calibration import Calibration, calibrate, surprise
 from analyzer.conversation import Conversation
-from analyzer.folds import Kin, history_key, split_kin, task_key
 from analyzer.learning.candidates import CANDIDATES, Candidate, Learner, Linear
 from analyzer.learning.features import FEATURES, FEATURES_OF, VERSION, Table, featurise
 from analyzer.learning.fitting import Rows, TrainingImpossible, fit_curve, fit_forest, fit_linear
 from analyzer.learning.ranker import MOST_ASKED, Panel, Ranker, Record, familiarity, signal_shares, step_rows
+from analyzer.measuring.folds import Kin, history_key, split_kin, task_key
 from analyzer.posterior import LogShares, Opinion, pool
 
 _TREES: Final = 200

@@ -23,12 +23,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from analyzer.dataset import read_dataset
 from analyzer.learning.validation import Labelled, across_systems, prepare
+from analyzer.measuring.dataset import read_dataset
+from analyzer.measuring.significance import wilson
 from analyzer.methods.baselines import draw
 from analyzer.posterior import LogShares, log_softmax
 from analyzer.reading import read
-from analyzer.significance import wilson
 from tests.bench.ablation import SEEN_WITHOUT_REFERENCE, judge, weighed, without_each
 from tests.bench.ranker_limits import TABLES as LIMITS
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from analyzer.measuring.significance import wilson
 from analyzer.recurrence import Count, Watch, begin_watch, observe, threshold
-from analyzer.significance import wilson
 
 WEEK: Final = 7
 PAST_WEEKS: Final = 4

@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from analyzer.attribution import Attributor
-from analyzer.benchmark import labelled
 from analyzer.conversation import Conversation
-from analyzer.dataset import read_dataset
+from analyzer.measuring.benchmark import labelled
+from analyzer.measuring.dataset import read_dataset
 from analyzer.methods import METHODS
 from semconv.model import Attribution, Blame
 from tests.bench.oracle import Oracle

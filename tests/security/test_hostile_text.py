@@ -16,9 +16,9 @@ import pytest
 from rich.console import Console
 
 from analyzer.commands.serve import JsonFormatter
+from analyzer.measuring.plot import to_svg
 from analyzer.method import attribute
 from analyzer.methods.signals import Signals
-from analyzer.plot import to_svg
 from analyzer.present import attributes_table, plain, run_heading, steps_table, verdict_panel
 from analyzer.service import running_service
 from collector_processor.settings import Settings, load_settings

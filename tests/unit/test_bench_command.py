@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from analyzer.cli import run
-from analyzer.contender import Contender, read_contender
+from analyzer.measuring.contender import Contender, read_contender
 
 
 def log(name: str, at: int, subset: str = "s") -> dict[str, Any]:

@@ -10,14 +10,23 @@ from pathlib import Path
 import pytest
 
 from analyzer.attribution import Attributor
-from analyzer.benchmark import Attribute, bench, blinded, examine, labelled, out_of_fold, select, trained_on
 from analyzer.conversation import Conversation, Label
-from analyzer.dataset import read_dataset
 from analyzer.errors import UnreadableInput
-from analyzer.folds import history_key
 from analyzer.learning.learners import LEARNERS
-from analyzer.scoring import Score, score
-from analyzer.tabulation import Subject
+from analyzer.measuring.benchmark import (
+    Attribute,
+    bench,
+    blinded,
+    examine,
+    labelled,
+    out_of_fold,
+    select,
+    trained_on,
+)
+from analyzer.measuring.dataset import read_dataset
+from analyzer.measuring.folds import history_key
+from analyzer.measuring.scoring import Score, score
+from analyzer.measuring.tabulation import Subject
 from semconv.model import Attribution, Blame, Trajectory
 from tests.runs import run, step
 

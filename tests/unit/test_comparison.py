@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from analyzer.comparison import compare, multi_reference, second_labels
 from analyzer.conversation import Conversation, Label
-from analyzer.folds import history_key
-from analyzer.scoring import Score, score
+from analyzer.measuring.comparison import compare, multi_reference, second_labels
+from analyzer.measuring.folds import history_key
+from analyzer.measuring.scoring import Score, score
 from semconv.model import Attribution, Blame, Trajectory
 from tests.runs import run, step
 

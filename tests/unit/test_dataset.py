@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from analyzer.dataset import read_dataset
 from analyzer.errors import UnreadableInput
+from analyzer.measuring.dataset import read_dataset
 
 
 def log(name: str, said: str = "hello") -> dict[str, Any]:

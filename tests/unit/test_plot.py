@@ -3,9 +3,9 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from analyzer.conversation import Label
-from analyzer.plot import to_svg
-from analyzer.scoring import score
-from analyzer.tabulation import Subject, tabulate
+from analyzer.measuring.plot import to_svg
+from analyzer.measuring.scoring import score
+from analyzer.measuring.tabulation import Subject, tabulate
 from semconv.model import Attribution, Blame
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.attribution import Attributor
-from analyzer.dataset import read_dataset
+from analyzer.measuring.dataset import read_dataset
 from analyzer.method import Prompt, Reply, attribute
 from analyzer.methods import registered
 from analyzer.methods.binary_search import BinarySearch

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.reliability import (
+from analyzer.measuring.reliability import (
     brier,
     calibration_error,
     coverage_curve,

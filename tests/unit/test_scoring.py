@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from analyzer.conversation import Label
-from analyzer.scoring import Score, confident, score, withheld
-from analyzer.tabulation import Subject, summarise, tabulate
+from analyzer.measuring.scoring import Score, confident, score, withheld
+from analyzer.measuring.tabulation import Subject, summarise, tabulate
 from semconv.model import Abstention, Attribution, Blame, Effort, Ranked, Status
 
 KEYS = [

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from analyzer.agent_names import same_agent
 from analyzer.conversation import Label
-from analyzer.reliability import Confident
+from analyzer.measuring.reliability import Confident
 from semconv.model import Attribution, Blame, Effort, Status
 
 

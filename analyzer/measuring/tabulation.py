@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from analyzer.reliability import (
+from analyzer.measuring.reliability import (
     Confident,
     brier,
     calibration_error,
     coverage_curve,
     error_if_calibrated,
 )
-from analyzer.scoring import Score, confident
-from analyzer.significance import Interval, bootstrap, wilson
+from analyzer.measuring.scoring import Score, confident
+from analyzer.measuring.significance import Interval, bootstrap, wilson
 from semconv.model import Status
 
 TOTAL: Final = "total"

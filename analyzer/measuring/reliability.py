@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, TypeAlias
 
-from analyzer.significance import generator
+from analyzer.measuring.significance import generator
 
 Confident: TypeAlias = tuple[float, bool]
 """Confidence in the blamed step, and whether it was right."""

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from analyzer.agent_names import same_agent
 from analyzer.conversation import Conversation, Label
-from analyzer.folds import history_key
-from analyzer.scoring import Score
-from analyzer.significance import difference_interval, paired
-from analyzer.tabulation import TOTAL, share, share_interval
+from analyzer.measuring.folds import history_key
+from analyzer.measuring.scoring import Score
+from analyzer.measuring.significance import difference_interval, paired
+from analyzer.measuring.tabulation import TOTAL, share, share_interval
 
 _CLAIMS: Final[Mapping[str, Callable[[Score], bool]]] = {
     "step": lambda scored: scored.step_right,

@@ -1,0 +1,1 @@
+"""How a method is measured: labelled runs in, scores with their intervals out."""
