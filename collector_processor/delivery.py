@@ -3,6 +3,8 @@
 At least once, the same bytes each time, a tenant's in order. Each signal has its
 own loop, and a tenant whom the backend asks to wait is passed over meanwhile: a
 backend that takes no logs (Jaeger), or throttles one tenant, holds up only that.
+What waits of one tenant goes in one request: export requests behind one another
+are one (protobuf joins their lists), and their spans' bytes stay what they are.
 """
 
 from __future__ import annotations
@@ -10,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
-from collector_processor.otlp import Delivered, Exporter, SendOutcome, Signal, Tenant, TryLater
+from collector_processor.otlp import Delivered, Exporter, Rejected, SendOutcome, Signal, Tenant, TryLater
 from collector_processor.runstore import Outgoing
 from collector_processor.stores import StoreError
 
@@ -102,34 +104,42 @@ class OutboxDelivery:
     async def send_some(self) -> bool:
         """Send one batch; return whether there was any."""
         entries = await self._read(self.signal, self._paused())
-        for entry in entries:
-            if entry.tenant not in self._paused() and await self._send(entry):
-                await self._strike_out(entry)
+        most = self._exporter.max_bytes if self._exporter is not None else 0
+        for parcel in _parcels(entries, most):
+            if parcel[0].tenant not in self._paused():
+                await self._send(parcel)
         return bool(entries)
 
-    async def _strike_out(self, entry: Outgoing) -> None:
+    async def _strike_out(self, entries: list[Outgoing]) -> None:
         """Forget what is delivered; where the disk refuses that, it goes once more after a pause."""
         try:
-            await self._forget([entry.id])
+            await self._forget([entry.id for entry in entries])
         except StoreError as error:
             logger.warning("delivered verdict cannot be struck out", extra={"reason": str(error)})
-            self._pauses[entry.tenant] = _Pause(self._now() + LONGEST_WAIT_S, LONGEST_WAIT_S)
+            self._pauses[entries[0].tenant] = _Pause(self._now() + LONGEST_WAIT_S, LONGEST_WAIT_S)
 
     def _paused(self) -> AbstractSet[Tenant]:
         now = self._now()
         return {tenant for tenant, pause in self._pauses.items() if pause.until > now}
 
-    async def _send(self, entry: Outgoing) -> bool:
-        """Send one entry; return whether that is the end of it."""
+    async def _send(self, parcel: list[Outgoing]) -> None:
+        """Send entries of one tenant as one request, and strike out what that is the end of."""
         if self._exporter is None:
-            return True
-        outcome = await self._exporter.send(entry.signal, entry.body, entry.tenant, ())
+            await self._strike_out(parcel)
+            return
+        first, body = parcel[0], b"".join(entry.body for entry in parcel)
+        outcome = await self._exporter.send(first.signal, body, first.tenant, ())
         if isinstance(outcome, TryLater):
-            self._pause(entry.tenant, outcome)
-            return False
-        self._pauses.pop(entry.tenant, None)
-        self._count(outcome)
-        return True
+            self._pause(first.tenant, outcome)
+            return
+        self._pauses.pop(first.tenant, None)
+        if isinstance(outcome, Rejected) and len(parcel) > 1:  # perhaps for one of them: each for itself
+            for entry in parcel:
+                if first.tenant not in self._paused():
+                    await self._send([entry])
+            return
+        self._count(outcome, len(parcel))
+        await self._strike_out(parcel)
 
     def _pause(self, tenant: Tenant, outcome: TryLater) -> None:
         before = self._pauses.get(tenant)
@@ -137,12 +147,28 @@ class OutboxDelivery:
         wait_s = longest_s * random.uniform(0.5, 1.0) if outcome.after_s is None else outcome.after_s  # noqa: S311 - jitter
         self._pauses[tenant] = _Pause(self._now() + wait_s, longest_s)
 
-    def _count(self, outcome: SendOutcome) -> None:
-        if isinstance(outcome, Delivered) and not outcome.rejected:
-            self.sent += 1
-            return
-        self.refused += 1
-        if self.refused == 1:
+    def _count(self, outcome: SendOutcome, entries: int) -> None:
+        """Count entries; which of them lost an item to a partial success, OTLP does not say."""
+        refused = min(outcome.rejected, entries) if isinstance(outcome, Delivered) else entries
+        self.sent += entries - refused
+        if refused and not self.refused:
             logger.warning(
                 "backend refused a verdict", extra={"signal": self.signal.value, "outcome": str(outcome)}
             )
+        self.refused += refused
+
+
+def _parcels(entries: Iterable[Outgoing], most_bytes: int) -> Iterator[list[Outgoing]]:
+    """Yield what goes in one request each: a tenant's entries, in order, as many as the backend takes."""
+    by_tenant: dict[Tenant, list[Outgoing]] = {}
+    for entry in entries:
+        by_tenant.setdefault(entry.tenant, []).append(entry)
+    for waiting in by_tenant.values():
+        parcel, size = [waiting[0]], len(waiting[0].body)
+        for entry in waiting[1:]:
+            size += len(entry.body)
+            if size > most_bytes:
+                yield parcel
+                parcel, size = [], len(entry.body)
+            parcel.append(entry)
+        yield parcel

@@ -350,8 +350,7 @@ class Examiner:
         """Return the traces of the same run that were not asked for yet."""
         found = {name for run in runs for name in run_keys(run.trace)}
         names = sorted(found, key=lambda name: (name != f"{TRACE_KEY}{key.trace_id}", name))[:MAX_KEYS]
-        await self._insist(self._store.remember_keys, [(key, name) for name in names])
-        siblings = await self.in_db(self._store.siblings, key, names)
+        siblings = await self._insist(self._store.join, key, names)
         linked = {TraceId(name.removeprefix(TRACE_KEY)) for name in names if name.startswith(TRACE_KEY)}
         return [
             other

@@ -21,7 +21,7 @@ from typing import Final
 
 from collector_processor.assembler import TraceKey
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
-from collector_processor.stores import all_or_nothing, open_store
+from collector_processor.stores import Flush, all_or_nothing, open_store
 from semconv.model import SpanId, TraceId
 
 _STEPS: Final = (
@@ -214,21 +214,19 @@ class RunStore:
             for (run_id, digest), found in parts.items()
         )
 
-    def remember_keys(self, keys: Iterable[tuple[TraceKey, str]]) -> None:
-        """Note that a trace carries these run keys."""
-        rows = [(key.tenant, name, key.trace_id) for key, name in keys]
-        with self._transaction():  # one flush to the disk, not one a key
-            self._db.executemany("INSERT OR IGNORE INTO run_key VALUES (?, ?, ?)", rows)
-
-    def siblings(self, key: TraceKey, names: Iterable[str]) -> frozenset[TraceId]:
-        """Return the other traces that carry one of these run keys."""
-        found: set[str] = set()
-        for name in names:
-            rows = self._db.execute(
-                "SELECT trace_id FROM run_key WHERE tenant = ? AND key = ?", (key.tenant, name)
+    def join(self, key: TraceKey, names: Sequence[str]) -> frozenset[TraceId]:
+        """Note that a trace carries these run keys, and return the other traces that carry one of them."""
+        # Written anew when the trace is read again, as it is until its verdict is committed.
+        with self._transaction(Flush.LATER):
+            self._db.executemany(
+                "INSERT OR IGNORE INTO run_key VALUES (?, ?, ?)",
+                [(key.tenant, name, key.trace_id) for name in names],
             )
-            found.update(row[0] for row in rows)
-        return frozenset(TraceId(trace_id) for trace_id in found if trace_id != key.trace_id)
+        rows = self._db.execute(
+            "SELECT trace_id FROM run_key WHERE tenant = ? AND key IN (SELECT value FROM json_each(?))",
+            (key.tenant, json.dumps(list(names))),
+        )
+        return frozenset(TraceId(trace_id) for (trace_id,) in rows if trace_id != key.trace_id)
 
     def analyses(self, key: TraceKey) -> tuple[int, int]:
         """Return how often a trace was analysed for good, and the highest row seen; (0, -1) if never."""
@@ -306,7 +304,7 @@ class RunStore:
 
     def delivered(self, ids: Sequence[int]) -> None:
         """Forget what the backend has taken, or refused for good."""
-        with self._transaction():
+        with self._transaction(Flush.LATER):  # what comes back is sent once more, the same bytes
             self._db.executemany("DELETE FROM outbox WHERE id = ?", [(id_,) for id_ in ids])
 
     def reserve(self, at_ns: int, usd: float, forget_before_ns: int) -> int:
@@ -352,8 +350,8 @@ class RunStore:
                 )
                 self._db.execute("DELETE FROM rewrite WHERE seq = ?", (seq,))
 
-    def _transaction(self) -> AbstractContextManager[None]:
-        return all_or_nothing(self._db, "the store")
+    def _transaction(self, flush: Flush = Flush.AT_ONCE) -> AbstractContextManager[None]:
+        return all_or_nothing(self._db, "the store", flush)
 
     def _insert(self, verdict: StoredVerdict) -> None:
         self._db.execute(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 
 from collector_processor.otlp import CollectorError
@@ -69,18 +70,28 @@ def _bring_up_to_date(db: sqlite3.Connection, path: Path, steps: Sequence[str]) 
         raise CollectorError(f"{path}: cannot be made a store: {error.__cause__}") from error
 
 
+class Flush(StrEnum):
+    """When a transaction is on the disk (SQLite's ``synchronous``)."""
+
+    AT_ONCE = "FULL"
+    LATER = "NORMAL"
+    """With the next that is flushed at once: a power cut may take it, a crash of ours does not."""
+
+
 @contextmanager
-def all_or_nothing(db: sqlite3.Connection, store: str) -> Iterator[None]:
+def all_or_nothing(db: sqlite3.Connection, store: str, flush: Flush = Flush.AT_ONCE) -> Iterator[None]:
     """Write all that is done inside, or nothing.
 
     Args:
         db: a connection in autocommit mode.
         store: what to call it where the disk refuses.
+        flush: when it is sure to survive a power cut.
 
     Raises:
         StoreError: the disk refuses.
     """
     try:
+        db.execute(f"PRAGMA synchronous={flush}")
         db.execute("BEGIN IMMEDIATE")
         yield
         db.execute("COMMIT")

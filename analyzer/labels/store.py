@@ -12,16 +12,15 @@ that did not fail before those that did. Labelled runs stay.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from analyzer.labels.label import Label, LabelKind
 from collector_processor.otlp import Tenant
-from collector_processor.stores import StoreError, all_or_nothing, open_store
+from collector_processor.stores import Flush, StoreError, all_or_nothing, open_store
 from semconv.model import SpanId
 
 FILE: Final = "labels.sqlite"
@@ -99,7 +98,7 @@ class LabelStore:
         Raises:
             StoreError: the disk refuses.
         """
-        with self._transaction("NORMAL"):
+        with self._transaction(Flush.LATER):
             self._db.execute(
                 "INSERT INTO run (tenant, run_id, is_failure, kept_ns, size, packed)"
                 " VALUES (?, ?, ?, ?, ?, ?)"
@@ -128,7 +127,7 @@ class LabelStore:
         labelled = self._db.execute("SELECT coalesce(sum(size), 0) FROM run WHERE is_labelled").fetchone()[0]
         if labelled > MAX_LABELLED_BYTES:
             raise StoreError(f"labelled runs take {labelled >> 20} MiB: no more are taken")
-        with self._transaction("FULL"):
+        with self._transaction(Flush.AT_ONCE):
             self._db.execute(
                 f"INSERT INTO label ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own words
                 (
@@ -191,14 +190,8 @@ class LabelStore:
             (self._quota,),
         )
 
-    @contextmanager
-    def _transaction(self, synchronous: str) -> Iterator[None]:
-        try:
-            self._db.execute(f"PRAGMA synchronous={synchronous}")
-        except sqlite3.OperationalError as error:
-            raise StoreError(f"the label store cannot write: {error}") from error
-        with all_or_nothing(self._db, "the label store"):
-            yield
+    def _transaction(self, flush: Flush) -> AbstractContextManager[None]:
+        return all_or_nothing(self._db, "the label store", flush)
 
 
 def _label(row: list[object] | tuple[object, ...]) -> Label:

@@ -54,15 +54,27 @@ class Outbox:
     def taken(self) -> list[str]:
         return [request.body.decode() for request in self.exporter.delivered]
 
+    def asked(self) -> list[str]:
+        return [request.body.decode() for request in self.exporter.requests]
 
-async def test_entries_are_sent_in_order_and_struck_out() -> None:
+
+async def test_what_waits_of_a_tenant_goes_in_one_request_in_order_and_is_struck_out() -> None:
     outbox = Outbox()
-    for body in ("a", "b", "c"):
-        outbox.add(body, ACME)
+    for body, tenant in (("a", ACME), ("1", BETA), ("b", ACME), ("c", ACME)):
+        outbox.add(body, tenant)
     assert await outbox.delivery.send_some()
     assert not await outbox.delivery.send_some()
-    assert (outbox.taken(), outbox.entries, outbox.delivery.sent) == (["a", "b", "c"], [], 3)
-    assert {request.tenant for request in outbox.exporter.requests} == {ACME}
+    assert (outbox.taken(), outbox.entries, outbox.delivery.sent) == (["abc", "1"], [], 4)
+    assert [request.tenant for request in outbox.exporter.requests] == [ACME, BETA]
+
+
+async def test_no_request_is_larger_than_the_backend_takes() -> None:
+    outbox = Outbox()
+    outbox.exporter.max_bytes = 4
+    for body in ("aa", "b", "cc", "dddddd", "e"):
+        outbox.add(body)
+    await outbox.delivery.send_some()
+    assert outbox.taken() == ["aab", "cc", "dddddd", "e"]  # one that is too large by itself goes alone
 
 
 async def test_an_entry_stays_until_the_backend_has_taken_it() -> None:
@@ -110,7 +122,7 @@ async def test_a_throttled_tenant_holds_up_nobody_else() -> None:
     await outbox.delivery.send_some()
     outbox.now = 60
     await outbox.delivery.send_some()
-    assert outbox.taken() == ["b1", "b2", "a1", "a2"]
+    assert outbox.taken() == ["b1", "b2", "a1a2"]
 
 
 async def test_pauses_grow_to_a_limit_and_start_anew_after_a_success() -> None:
@@ -143,11 +155,29 @@ async def test_pauses_grow_to_a_limit_and_start_anew_after_a_success() -> None:
 )
 async def test_what_is_refused_for_good_is_counted_and_not_sent_again(outcome: SendOutcome) -> None:
     outbox = Outbox(outcome)
-    outbox.add("a")
-    outbox.add("b")
+    outbox.add("a", ACME)
+    outbox.add("b", BETA)
     await outbox.delivery.send_some()
     assert (outbox.entries, outbox.delivery.sent, outbox.delivery.refused) == ([], 1, 1)
     assert len(outbox.exporter.requests) == 2
+
+
+async def test_of_those_refused_together_each_is_tried_for_itself() -> None:
+    outbox = Outbox(Rejected(reason="one of them"), Delivered(), Rejected(reason="this one"))
+    for body in ("a", "b", "c"):
+        outbox.add(body)
+    await outbox.delivery.send_some()
+    assert outbox.asked() == ["abc", "a", "b", "c"]
+    assert (outbox.entries, outbox.delivery.sent, outbox.delivery.refused) == ([], 2, 1)
+
+
+async def test_those_tried_for_themselves_wait_where_the_backend_asks_them_to() -> None:
+    outbox = Outbox(Rejected(reason="one of them"), Delivered(), BUSY)
+    for body in ("a", "b", "c"):
+        outbox.add(body)
+    await outbox.delivery.send_some()
+    assert outbox.asked() == ["abc", "a", "b"]
+    assert [one.body for one in outbox.entries] == [b"b", b"c"]
 
 
 async def test_with_no_backend_entries_are_struck_out() -> None:

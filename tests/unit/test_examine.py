@@ -113,7 +113,7 @@ async def test_links_to_traces_that_nobody_knows_are_asked_for_once(lane: SlowLa
     async with asyncio.timeout(60):
         await examine(lane)
     assert written_names(lane.written()) == ["blame planner", "failure attribution"]
-    assert lane.store.siblings(NEVER_HEARD_OF, [f"trace:{TRACE}"]) == {TRACE}
+    assert lane.store.join(NEVER_HEARD_OF, [f"trace:{TRACE}"]) == {TRACE}
 
 
 async def test_a_chain_of_links_is_followed(lane: SlowLane) -> None:

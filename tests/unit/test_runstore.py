@@ -133,8 +133,9 @@ def test_a_provisional_verdict_is_replaced_by_the_real_one(store: RunStore) -> N
 def test_traces_that_share_a_run_key_know_of_each_other_within_their_tenant(store: RunStore) -> None:
     mate = TraceKey(NO_TENANT, TraceId("c" * 32))
     stranger = TraceKey(Tenant("t=1"), TraceId("d" * 32))
-    store.remember_keys([(KEY, "team"), (mate, "team"), (stranger, "team")])
-    assert store.siblings(KEY, ["team", "nothing"]) == {mate.trace_id}
+    for key in (mate, stranger):
+        assert store.join(key, ["team"]) == frozenset()
+    assert store.join(KEY, ["team", "nothing"]) == {mate.trace_id}
 
 
 def test_analyses_are_counted_and_the_highest_row_kept(store: RunStore) -> None:
@@ -242,15 +243,16 @@ def test_a_run_of_two_tenants_is_two_runs(store: RunStore) -> None:
 
 def test_the_store_keeps_the_newest_and_forgets_the_rest(store: RunStore) -> None:
     keys = [TraceKey(NO_TENANT, TraceId(f"{number:032x}")) for number in range(20)]
-    store.remember_keys([(key, f"trace:{key.trace_id}") for key in keys])
+    for key in keys:
+        store.join(key, [f"trace:{key.trace_id}"])
     for number, key in enumerate(keys):
         verdict = replace(VERDICT, run_id=f"run-{number}", decided_ns=number)
         store.commit(Commit(analysed=((key, number),), verdicts=(verdict,)))
     store.prune(keep=3)
     assert [verdict.run_id for verdict in store.recent(99)] == ["run-19", "run-18", "run-17"]
     assert [store.analyses(key)[0] for key in keys] == [0] * 8 + [1] * 12
-    assert store.siblings(keys[19], [f"trace:{keys[7].trace_id}"]) == frozenset()
-    assert store.siblings(keys[19], [f"trace:{keys[8].trace_id}"]) == {keys[8].trace_id}
+    assert store.join(keys[19], [f"trace:{keys[7].trace_id}"]) == frozenset()
+    assert store.join(keys[19], [f"trace:{keys[8].trace_id}"]) == {keys[8].trace_id}
 
 
 def test_a_full_disk_refuses_with_words_and_what_comes_after_it_is_kept(store: RunStore) -> None:
