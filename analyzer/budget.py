@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Final
 
 from analyzer.errors import ModelError, ModelFailure
 from analyzer.method import Clock, Model, Prompt, Reply
+from analyzer.spending import HOUR_S, SpendingBook
+from collector_processor.stores import StoreError
 
-HOUR_S: Final = 3600.0
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -17,7 +19,8 @@ class HourlyBudget:
     """Wraps a model; calls under way count with the most they may cost.
 
     A call whose price nobody knows (most local models) counts with what it was
-    said to have cost, which is nothing.
+    said to have cost, which is nothing. With a book, each call is noted before it
+    is made: a process that dies of an analysis again and again spends no more.
     """
 
     model: Model
@@ -28,6 +31,7 @@ class HourlyBudget:
     """Calls that were not made, since the budget was used up."""
     _spent: deque[tuple[float, float]] = field(default_factory=deque)
     _under_way: float = 0.0
+    _book: SpendingBook | None = None
 
     @property
     def name(self) -> str:
@@ -51,23 +55,51 @@ class HourlyBudget:
             self._spent.popleft()
         return sum(usd for _, usd in self._spent)
 
+    async def keep_in(self, book: SpendingBook) -> None:
+        """Go on from what earlier processes spent, and note each call from now on."""
+        now = self.clock()
+        before = [(now - age_s, usd) for age_s, usd in await book.last_hour()]
+        self._spent.extendleft(reversed(before))
+        self._book = book
+
     async def complete(self, prompt: Prompt) -> Reply:
         """Ask the model, unless the hour's budget forbids it.
 
         Raises:
-            ModelError: the budget is used up, or the model failed.
+            ModelError: the budget is used up, or cannot be kept, or the model failed.
         """
         most = self.price(prompt) or 0.0
         if self.spent_usd + self._under_way + most > self.usd:
-            self.refused += 1
-            raise ModelError(f"the budget of ${self.usd:g} an hour is used up", kind=ModelFailure.OVER_BUDGET)
+            raise self._refusal(f"the budget of ${self.usd:g} an hour is used up")
         self._under_way += most
         try:
-            reply = await self.model.complete(prompt)
-        except ModelError:
-            self._spent.append((self.clock(), most))  # it may have been charged all the same
-            raise
+            entry = await self._reserve(most)
+            return await self._ask(prompt, most, entry)
         finally:
             self._under_way -= most
-        self._spent.append((self.clock(), reply.cost_usd or 0.0))
+
+    async def _ask(self, prompt: Prompt, most: float, entry: int | None) -> Reply:
+        usd = most  # where it fails, or is cut short, it may have been charged all the same
+        try:
+            reply = await self.model.complete(prompt)
+            usd = reply.cost_usd or 0.0
+        finally:
+            self._spent.append((self.clock(), usd))
+        if entry is not None and self._book is not None and usd != most:
+            try:
+                await self._book.settle(entry, usd)
+            except StoreError as error:  # after a restart it counts with the most it may have cost
+                logger.warning("cost of a model call cannot be noted", extra={"reason": str(error)})
         return reply
+
+    async def _reserve(self, most: float) -> int | None:
+        if self._book is None:
+            return None
+        try:
+            return await self._book.reserve(most)
+        except StoreError as error:
+            raise self._refusal(f"the budget of ${self.usd:g} an hour cannot be kept: {error}") from error
+
+    def _refusal(self, reason: str) -> ModelError:
+        self.refused += 1
+        return ModelError(reason, kind=ModelFailure.OVER_BUDGET)

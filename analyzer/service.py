@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from analyzer.analyst import RunAnalyst
+from analyzer.budget import HourlyBudget
 from analyzer.composition import (
     budget_of,
     carrier_policy,
@@ -26,7 +27,7 @@ from analyzer.composition import (
     prepare_model,
     tls_files,
 )
-from analyzer.issue_gauge import IssueGauge
+from analyzer.issue_gauge import IssueCounts, IssueGauge
 from analyzer.issues.desk import DeskParts, IssueDesk, both
 from analyzer.issues.store import open_issues
 from analyzer.labels import Label, Said
@@ -35,6 +36,7 @@ from analyzer.labels.store import LabelStore
 from analyzer.metrics import ServiceMetrics
 from analyzer.notifiers.opening import counting_rules, receivers_of
 from analyzer.otlp_metrics import MetricsSender
+from analyzer.spending import StoredSpending
 from analyzer.tallies import VerdictTallies
 from analyzer.web.app import WebParts, WebServer
 from analyzer.web.archive import RunArchive
@@ -151,6 +153,7 @@ class _Service:
         ledger = Ledger(journal.held_items)
         forwarder = self._start_forwarder(journal, ledger, exporters)
         examiner, deliveries = self._start_deliveries(journal, store, labels, exporters, desk)
+        budget = await self._open_budget(store, examiner)
         pipeline = await self._start_pipeline(journal, examiner)
         intake = Intake(journal, ledger, forwarder, self._intake_rules(pipeline, exporters))
         self._background(self._expire(journal, examiner, store))
@@ -162,8 +165,10 @@ class _Service:
             cleaner=self._cleaner,
             tallies=self._tallies,
             settle_s=settings.metrics_settle / 1000,
-            budget=budget_of(self._analyst),
+            budget=budget,
             issues=self._count_issues(desk),
+            repetitions=lambda: desk.repetitions,
+            notices=desk.tallies,
         )
         self._send_metrics(metrics, exporters)
         parts = WebParts(
@@ -335,6 +340,13 @@ class _Service:
             self._background(delivery.run())  # cancelled first, so that nothing is sent by two
         return examiner, tuple(deliveries)
 
+    async def _open_budget(self, store: RunStore, examiner: Examiner) -> HourlyBudget | None:
+        """Have what models cost kept, before anybody can ask one; ``None`` where there is none."""
+        budget = budget_of(self._analyst)
+        if budget is not None:
+            await budget.keep_in(StoredSpending(store=store, in_db=examiner.in_db, wall_ns=time.time_ns))
+        return budget
+
     async def _start_pipeline(self, journal: Journal, examiner: Examiner) -> Pipeline:
         settings = self._settings
         hold_max_s = settings.hold_max / 1000 if settings.write_back is WriteBack.HOLD else None
@@ -348,8 +360,8 @@ class _Service:
         self._background(pipeline.run())  # cancelled first: nothing new begins while it drains
         return pipeline
 
-    def _count_issues(self, desk: IssueDesk) -> Callable[[], Mapping[str, int]]:
-        gauge = IssueGauge(read=desk.states)
+    def _count_issues(self, desk: IssueDesk) -> Callable[[], IssueCounts]:
+        gauge = IssueGauge(read=desk.counts)
         self._background(gauge.run())
         return gauge.counts
 

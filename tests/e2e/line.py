@@ -65,6 +65,10 @@ class Line:
         """Return how many outbox entries of a signal were ``sent`` or ``refused``."""
         return int(self._samples()[f"blamespan_verdicts_{what}", signal])
 
+    def spent_usd(self) -> float:
+        """Return what models cost within the last hour, as the metrics say."""
+        return self._samples()["blamespan_budget_spent_usd", ""]
+
     def run(self, run_id: str) -> dict[str, Any] | None:
         """Return the current verdict on a run, if there is one."""
         found = self._get(f"/api/runs/{run_id}")

@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_FALLBACK, FAILURE_METHOD
+from tests.backends.supervise import wait_until
 from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.line import Line, StartLine
 from tests.e2e.model_server import ModelServer, Scripted, serve
@@ -104,3 +105,17 @@ def test_while_the_model_thinks_spans_go_on_and_a_kill_costs_one_question_more_a
         settle(line, backend, played)
         assert len(server.received) == 2
         after_a_restart(start_line, line, backend, server)
+
+
+def test_what_was_asked_before_a_kill_is_spent_after_it(start_line: StartLine) -> None:
+    """A crash loop in mid-analysis does not begin the hour anew: nobody knows what the provider charged."""
+    with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT, delay_s=60.0))) as server:
+        settings = settings_for(server) | {"model": PRICED}
+        line = start_line(forward_endpoint=backend.url, **settings)
+        assert line.spent_usd() == 0
+        send(line, play_demo().body)
+        wait_until(lambda: bool(server.received), what="a question")
+        line.server.kill()
+        line = start_line(forward_endpoint=backend.url, **settings)
+        assert line.spent_usd() > 0
+        line.server.kill()
