@@ -22,12 +22,12 @@ from analyzer.commands.output import (
     print_json,
 )
 from analyzer.conversation import Conversation
-from analyzer.learning.learners import LEARNERS
 from analyzer.measuring.benchmark import Benchmark, labelled
 from analyzer.measuring.comparison import compare as compare_scores
 from analyzer.measuring.comparison import second_labels
 from analyzer.measuring.contender import Contender, read_contender
 from analyzer.measuring.dataset import read_dataset
+from analyzer.measuring.learners import LEARNERS
 from analyzer.measuring.plot import to_svg
 from analyzer.reply_cache import open_cache
 from collector_processor.settings import load_settings

@@ -15,10 +15,10 @@ from analyzer.conversation import Conversation
 from analyzer.labels import Label
 from analyzer.labels.labelling import Lessons, lessons
 from analyzer.labels.store import LabelStore
+from analyzer.learning.folds import history_key
 from analyzer.learning.training import FEWEST
-from analyzer.learning.validation import CURVE, Labelled
 from analyzer.measuring.dataset import read_dataset
-from analyzer.measuring.folds import history_key
+from analyzer.measuring.validation import CURVE, Labelled
 from collector_processor.otlp import Tenant
 
 _FEWEST_OF_A_STORE: Final = CURVE[0]

@@ -13,7 +13,6 @@ from analyzer.attribution import Attributor
 from analyzer.commands.output import advance, complain, progress_bar
 from analyzer.composition import open_analyst
 from analyzer.conversation import Conversation, Label
-from analyzer.learning.learners import LEARNERS
 from analyzer.measuring.benchmark import (
     Benchmark,
     Job,
@@ -26,6 +25,7 @@ from analyzer.measuring.benchmark import (
 )
 from analyzer.measuring.comparison import multi_reference
 from analyzer.measuring.contender import Contender
+from analyzer.measuring.learners import LEARNERS
 from analyzer.measuring.scoring import Score
 from analyzer.measuring.tabulation import Subject, share, share_interval, tabulate
 from analyzer.reply_cache import CachedModel, ReplyCache, place_of_models

@@ -24,7 +24,7 @@ from analyzer.commands.output import (
     print_json,
 )
 from analyzer.learning.model_file import write_model
-from analyzer.learning.validation import CURVE, FOLDS, certify, prepare
+from analyzer.measuring.validation import CURVE, FOLDS, certify, prepare
 from analyzer.present import console
 
 

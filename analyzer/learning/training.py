@@ -23,8 +23,8 @@ from analyzer.conversation import Conversation
 from analyzer.learning.candidates import CANDIDATES, Candidate, Learner, Linear
 from analyzer.learning.features import FEATURES, FEATURES_OF, VERSION, Table, featurise
 from analyzer.learning.fitting import Rows, TrainingImpossible, fit_curve, fit_forest, fit_linear
+from analyzer.learning.folds import Kin, history_key, split_kin, task_key
 from analyzer.learning.ranker import MOST_ASKED, Panel, Ranker, Record, familiarity, signal_shares, step_rows
-from analyzer.measuring.folds import Kin, history_key, split_kin, task_key
 from analyzer.posterior import LogShares, Opinion, pool
 
 _TREES: Final = 200

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from analyzer.attribution import Attributor
 from analyzer.conversation import Conversation, Label
-from analyzer.measuring.folds import Kin, families, history_key, kin_of, split, split_kin
+from analyzer.learning.folds import Kin, families, history_key, kin_of, split, split_kin
 from analyzer.measuring.reliability import least_confidence
 from analyzer.measuring.scoring import Score, confident, score, withheld
 from analyzer.measuring.tabulation import Subject, tabulate

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from analyzer.agent_names import same_agent
 from analyzer.conversation import Conversation, Label
-from analyzer.measuring.folds import history_key
+from analyzer.learning.folds import history_key
 from analyzer.measuring.scoring import Score
 from analyzer.measuring.significance import difference_interval, paired
 from analyzer.measuring.tabulation import TOTAL, share, share_interval

@@ -21,13 +21,13 @@ from pathlib import Path
 from analyzer.finding import Signal
 from analyzer.learning.features import FEATURES, FEATURES_OF, Table
 from analyzer.learning.fitting import fit_linear
+from analyzer.learning.folds import families, split_kin
 from analyzer.learning.ranker import linear_shares
 from analyzer.learning.training import Example, train
-from analyzer.learning.validation import FOLDS, Labelled, prepare
 from analyzer.measuring.dataset import read_dataset
-from analyzer.measuring.folds import families, split_kin
 from analyzer.measuring.scoring import Score, score
 from analyzer.measuring.significance import wilson
+from analyzer.measuring.validation import FOLDS, Labelled, prepare
 from analyzer.posterior import LogShares, log_softmax, ranked
 from analyzer.reading import Reading, read
 from analyzer.signals import SIGNALS, findings

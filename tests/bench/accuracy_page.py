@@ -23,9 +23,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from analyzer.learning.validation import Labelled, across_systems, prepare
 from analyzer.measuring.dataset import read_dataset
 from analyzer.measuring.significance import wilson
+from analyzer.measuring.validation import Labelled, across_systems, prepare
 from analyzer.methods.baselines import draw
 from analyzer.posterior import LogShares, log_softmax
 from analyzer.reading import read

@@ -27,15 +27,15 @@ from analyzer.agent_names import normalise
 from analyzer.calibration import Calibration
 from analyzer.learning.candidates import CANDIDATES, Candidate
 from analyzer.learning.fitting import fit_curve, library
+from analyzer.learning.folds import split_kin
 from analyzer.learning.ranker import Ranker, signal_shares, step_rows
 from analyzer.learning.training import Example, count_records, train
-from analyzer.learning.validation import CURVE, FOLDS, Labelled, cross_validated, prepare, scored
 from analyzer.measuring.benchmark import select
 from analyzer.measuring.dataset import read_dataset
-from analyzer.measuring.folds import split_kin
 from analyzer.measuring.reliability import calibration_error, error_if_calibrated
 from analyzer.measuring.scoring import Score
 from analyzer.measuring.significance import wilson
+from analyzer.measuring.validation import CURVE, FOLDS, Labelled, cross_validated, prepare, scored
 from analyzer.posterior import LogShares, Opinion, agent_masses, log_softmax, pool
 
 SPLITS = 3

@@ -12,7 +12,7 @@ import pytest
 from analyzer.attribution import Attributor
 from analyzer.conversation import Conversation, Label
 from analyzer.errors import UnreadableInput
-from analyzer.learning.learners import LEARNERS
+from analyzer.learning.folds import history_key
 from analyzer.measuring.benchmark import (
     Attribute,
     bench,
@@ -24,7 +24,7 @@ from analyzer.measuring.benchmark import (
     trained_on,
 )
 from analyzer.measuring.dataset import read_dataset
-from analyzer.measuring.folds import history_key
+from analyzer.measuring.learners import LEARNERS
 from analyzer.measuring.scoring import Score, score
 from analyzer.measuring.tabulation import Subject
 from semconv.model import Attribution, Blame, Trajectory

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from analyzer.conversation import Conversation, Label
+from analyzer.learning.folds import history_key
 from analyzer.measuring.comparison import compare, multi_reference, second_labels
-from analyzer.measuring.folds import history_key
 from analyzer.measuring.scoring import Score, score
 from semconv.model import Attribution, Blame, Trajectory
 from tests.runs import run, step

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from analyzer.conversation import Conversation
+from analyzer.learning.folds import Kin, families, history_key, split, split_kin
 from analyzer.measuring.dataset import read_dataset
-from analyzer.measuring.folds import Kin, families, history_key, split, split_kin
 from tests.runs import run, step
 
 DATASETS = Path(__file__).parents[3] / "shared" / "datasets"

@@ -16,7 +16,7 @@ from analyzer.learning.fitting import TrainingImpossible, library
 from analyzer.learning.model_file import read_model, write_model
 from analyzer.learning.ranker import Ranker, Record, step_rows
 from analyzer.learning.training import as_example, choose, count_records, train
-from analyzer.learning.validation import Labelled, across_systems, cross_validated, prepare
+from analyzer.measuring.validation import Labelled, across_systems, cross_validated, prepare
 from analyzer.posterior import Opinion, pool
 
 pytest.importorskip("sklearn")

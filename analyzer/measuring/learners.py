@@ -11,8 +11,8 @@ from analyzer.agent_names import normalise
 from analyzer.attribution import Attributor
 from analyzer.conversation import Conversation
 from analyzer.learning.training import train
-from analyzer.learning.validation import prepare
 from analyzer.measuring.benchmark import Attribute, Learner
+from analyzer.measuring.validation import prepare
 from analyzer.method import AttributionMethod, Prompt, Reply, attribute
 from analyzer.methods.baselines import ConstantAgent, ConstantStep
 from semconv.model import Attribution, Trajectory

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from analyzer.conversation import Conversation
+from analyzer.learning.folds import families, split_kin
 from analyzer.learning.ranker import Ranker
 from analyzer.learning.training import FEWEST, Example, as_example, train
-from analyzer.measuring.folds import families, split_kin
 from analyzer.measuring.scoring import Score, confident, score
 from analyzer.measuring.tabulation import Subject, tabulate
 from analyzer.methods.ranker import rank
