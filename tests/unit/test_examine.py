@@ -11,8 +11,10 @@ import pytest
 from collector_processor.assembler import Released, TraceKey
 from collector_processor.decode import decode, decode_logs
 from collector_processor.encode import encode
-from collector_processor.examine import MAX_KEYS, STORE_RETRY_S, Examined
+from collector_processor.examine import Examined
+from collector_processor.material import MAX_KEYS
 from collector_processor.otlp import NO_TENANT, Signal
+from collector_processor.store_thread import STORE_RETRY_S
 from semconv.model import Completion, Link, SpanId, TraceId
 from tests.factories import TRACE, agent, chat, span, workflow
 from tests.otlp_requests import log_request, record

@@ -1,0 +1,184 @@
+"""What an examination looks at: a trace and those joined to it, read back, rebuilt and named.
+
+A run keeps the id that it was given first, whatever joins it later; whether it is news is
+told by a digest of all that an analyst would be shown of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from collector_processor.assembler import Released, TraceKey
+from collector_processor.cleaning import CleanRun
+from collector_processor.otlp import MalformedRequestError
+from collector_processor.rebuild import Run, rebuild
+from collector_processor.runs import TRACE_KEY, run_keys, steady_ids
+from collector_processor.runstore import RunStore, ToldRun
+from collector_processor.store_thread import StoreThread
+from semconv.model import Completion, TraceId, Trajectory
+
+logger = logging.getLogger(__name__)
+
+MAX_JOINED: Final = 256
+"""Most traces that one run is joined from."""
+MAX_KEYS: Final = 4 * MAX_JOINED
+"""Most run keys of one trace that are remembered: a span may link to any number of others."""
+
+
+class TraceSource(Protocol):
+    """Where the bytes of agent traces are read back from: the journal."""
+
+    async def read_trace(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
+        """Return the trace's rows, each with only that trace's spans; empty once reclaimed."""
+        ...
+
+    async def read_logs(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
+        """Return the rows with log records of this trace, each with only those."""
+        ...
+
+
+@dataclass(slots=True)
+class Material:
+    """The traces of a run, or of several, as read back."""
+
+    seen: dict[TraceKey, tuple[int, int]] = field(default_factory=dict)
+    """How often each trace was analysed when it was read, and up to which row."""
+    upto: dict[TraceKey, int] = field(default_factory=dict)
+    """Each trace's highest journal row."""
+    bodies: list[bytes] = field(default_factory=list)
+    logs: list[bytes] = field(default_factory=list)
+    runs: tuple[Run, ...] = ()
+    told: tuple[ToldRun, ...] = ()
+    """The runs as they are now."""
+    news: tuple[Run, ...] = ()
+    """The runs that are not what they were when they were last analysed."""
+    awaited: frozenset[TraceKey] = frozenset()
+    fault: str = ""
+    """Why nothing can be made of the bytes."""
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether all of it was analysed before."""
+        return all(upto <= self.seen[key][1] for key, upto in self.upto.items())
+
+    @property
+    def analyses(self) -> int:
+        """How often the run was analysed: as often as any trace of it."""
+        return max((analyses for analyses, _ in self.seen.values()), default=0)
+
+
+class Gathering:
+    """Reads material; keeps nothing of it."""
+
+    def __init__(self, *, source: TraceSource, store: RunStore, thread: StoreThread, clean: CleanRun) -> None:
+        self._source: Final = source
+        self._store: Final = store
+        self._thread: Final = thread
+        self._clean: Final = clean
+
+    async def gather(self, released: Released, is_open: Callable[[TraceKey], bool]) -> Material:
+        """Read the trace and those joined to it; nothing of it where its earlier spans are reclaimed."""
+        material, asked = Material(), {released.key}
+        wanted = [released.key]
+        while wanted:
+            for key in wanted:
+                await self._read(key, material)
+            if released.key not in material.upto:
+                return material
+            await self._rebuild(released, material)
+            wanted = await self._joined(released.key, material.runs, asked)
+            asked.update(wanted)
+            if released.completion is not Completion.IDLE_OPEN:
+                material.awaited = frozenset(key for key in wanted if is_open(key))
+                if material.awaited:
+                    return material
+        await self._name(material)
+        return material
+
+    async def _name(self, material: Material) -> None:
+        """Give each run the id that it had before, and find those that are news."""
+        before = await self._thread.run(self._store.told, tuple(material.upto))
+        given = {told.run_id: told.trace_ids for told in before}
+        material.runs = tuple(
+            _named(run, run_id)
+            for run, run_id in zip(
+                material.runs, steady_ids([run.trace for run in material.runs], given), strict=True
+            )
+        )
+        # A long run is long to read through: beside the event loop.
+        digests = await asyncio.to_thread(lambda: [_digest(run.trajectory) for run in material.runs])
+        known = {(told.run_id, told.digest) for told in before}
+        material.told = tuple(
+            ToldRun(
+                run_id=run.trajectory.run_id,
+                trace_ids=frozenset(span.trace_id for span in run.trace.spans),
+                digest=digest,
+            )
+            for run, digest in zip(material.runs, digests, strict=True)
+        )
+        material.news = tuple(
+            run
+            for run, told in zip(material.runs, material.told, strict=True)
+            if (told.run_id, told.digest) not in known
+        )
+
+    async def _read(self, key: TraceKey, material: Material) -> None:
+        if len(material.upto) >= MAX_JOINED:
+            return
+        analyses, upto = await self._thread.run(self._store.analyses, key)
+        rows = await self._source.read_trace(key)
+        if not rows or (analyses and rows[0][0] > upto):
+            return  # its first spans are reclaimed: half a run would only look like another failure
+        logs = await self._source.read_logs(key)
+        material.seen[key] = (analyses, upto)
+        material.upto[key] = max(seq for seq, _ in (*rows, *logs))
+        material.bodies += (body for _, body in rows)
+        material.logs += (body for _, body in logs)
+
+    async def _joined(self, key: TraceKey, runs: Iterable[Run], asked: Container[TraceKey]) -> list[TraceKey]:
+        """Return the traces of the same run that were not asked for yet."""
+        found = {name for run in runs for name in run_keys(run.trace)}
+        names = sorted(found, key=lambda name: (name != f"{TRACE_KEY}{key.trace_id}", name))[:MAX_KEYS]
+        siblings = await self._thread.insist(self._store.join, key, names)
+        linked = {TraceId(name.removeprefix(TRACE_KEY)) for name in names if name.startswith(TRACE_KEY)}
+        return [
+            other
+            for trace_id in sorted(siblings | linked)
+            if (other := TraceKey(key.tenant, trace_id)) not in asked
+        ]
+
+    async def _rebuild(self, released: Released, material: Material) -> None:
+        try:
+            # Decoding a large trace takes a while: off the event loop, so that acknowledgements go on.
+            material.runs = await asyncio.to_thread(self._runs, material, released)
+        except MalformedRequestError as error:
+            logger.warning(
+                "trace cannot be decoded", extra={"trace_id": released.key.trace_id, "error": str(error)}
+            )
+            material.fault = f"the spans cannot be read: {error}"
+
+    def _runs(self, material: Material, released: Released) -> tuple[Run, ...]:
+        """Return the runs in order, without their secrets: nothing behind this line sees those."""
+        runs = rebuild(
+            tuple(material.bodies),
+            tuple(material.logs),
+            completion=released.completion,
+            tenant=released.key.tenant,
+        )
+        return tuple(replace(run, trajectory=self._clean(run.trajectory)) for run in runs)
+
+
+def _named(run: Run, run_id: str) -> Run:
+    if run.trajectory.run_id == run_id:
+        return run
+    return Run(trace=replace(run.trace, run_id=run_id), trajectory=replace(run.trajectory, run_id=run_id))
+
+
+def _digest(trajectory: Trajectory) -> bytes:
+    """Return what two runs share only if an analyst would be shown the same; warnings are for people."""
+    return hashlib.blake2b(repr(replace(trajectory, warnings=())).encode(), digest_size=16).digest()
