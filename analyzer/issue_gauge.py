@@ -1,13 +1,17 @@
-"""How many recurring failures are in each state, for ``/metrics``: read now and then, shown at once."""
+"""Issues and alarms for ``/metrics``, how many and which: read now and then, shown at once."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from analyzer.metric_table import MAX_STANDING
+from analyzer.modes import FailureMode
+from analyzer.recurrence import Issue, IssueState
+from analyzer.tallies.names import as_label
 from collector_processor.stores import StoreError
 
 logger = logging.getLogger(__name__)
@@ -16,16 +20,53 @@ EVERY_S: Final = 15.0
 """As often as the shipped Prometheus asks."""
 
 
+Series = Mapping[tuple[str, ...], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssueCounts:
+    """What stands at one moment."""
+
+    states: Mapping[str, int] = field(default_factory=dict)
+    """How many issues are in each state."""
+    standing: Series = field(default_factory=dict)
+    """Issues to be told, by the labels of ``metric_table.STANDING``."""
+    alarms: Series = field(default_factory=dict)
+    """Agents with an alarm, by the labels of ``metric_table.ALARM``."""
+
+
+def standing_of(issues: Iterable[Issue], now_ns: int) -> Series:
+    """Return the series of those that are new or came back, and not muted; the newest, each once."""
+    news = {IssueState.NEW, IssueState.REGRESSED}
+    told = [issue for issue in issues if issue.state in news and not issue.is_muted(now_ns)]
+    told.sort(key=lambda issue: issue.since_ns, reverse=True)
+    marks = ((issue.fingerprint, issue.state) for issue in told[:MAX_STANDING])
+    return {
+        (as_label(mark.service), as_label(mark.agent), _mode(mark.mode), mark.id, state.value): 1
+        for mark, state in marks
+    }
+
+
+def alarms_of(agents: Iterable[tuple[str, str]]) -> Series:
+    """Return the series of agents with an alarm, given as service and agent, the newest first."""
+    pairs = dict.fromkeys((as_label(service), as_label(agent)) for service, agent in agents)
+    return dict.fromkeys(list(pairs)[:MAX_STANDING], 1)
+
+
+def _mode(name: str) -> str:
+    return name if name in {"", *FailureMode} else FailureMode.OTHER.value
+
+
 @dataclass(slots=True, kw_only=True)
 class IssueGauge:
     """The counts as they were read last; none before the first time."""
 
-    read: Callable[[], Awaitable[Mapping[str, int]]]
+    read: Callable[[], Awaitable[IssueCounts]]
     every_s: float = EVERY_S
-    _counts: Mapping[str, int] = field(default_factory=dict)
+    _counts: IssueCounts = field(default_factory=IssueCounts)
 
-    def counts(self) -> Mapping[str, int]:
-        """Return how many issues are in each state."""
+    def counts(self) -> IssueCounts:
+        """Return what stood when it was last read."""
         return self._counts
 
     async def run(self) -> None:

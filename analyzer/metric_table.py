@@ -1,4 +1,4 @@
-"""Every metric of the service: name, kind, unit, labels, meaning.
+"""Every metric of every process: name, kind, unit, labels with their bounds, who shows it, meaning.
 
 What is shown, documented and alerted on is here. Names are Prometheus's, without
 the ``_total`` of counters; OpenTelemetry's follow from them (``otel_name``).
@@ -6,11 +6,52 @@ the ``_total`` of counters; OpenTelemetry's follow from them (``otel_name``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import prod
 from typing import Final
 
+from analyzer.modes import FailureMode
+from analyzer.recurrence import IssueState
+from analyzer.tallies.names import MAX_AGENTS, MAX_SERVICES
+from analyzer.tallies.verdicts import MAX_MODELS
+from collector_processor.otlp import Signal
+from collector_processor.redaction import ALL_KINDS
+from semconv.model import Status
+
 PREFIX: Final = "blamespan_"
+ANSWERS: Final = ("taken", "busy", "refused")
+"""How an analyzer half answers a request."""
+MAX_STANDING: Final = 100
+"""Issues, and alarms, that have a series of their own at a time; the newest."""
+
+LABELS: Final[Mapping[str, int]] = {
+    "agent": MAX_AGENTS + 1,  # of each service, and the one that stands for all others
+    "answer": len(ANSWERS),
+    "direction": 2,
+    "kind": len(ALL_KINDS) + 1,  # and the user's own patterns
+    "mode": len(FailureMode),
+    "model": MAX_MODELS + 1,
+    "receiver": 3,
+    "service": MAX_SERVICES + 1,
+    "signal": len(Signal),
+    "state": len(IssueState),
+    "status": len(Status),
+}
+"""How many values a label has at most, by its name."""
+
+
+class Half(StrEnum):
+    """A process that has ``/metrics``, by the command that starts it."""
+
+    SERVE = "serve"
+    COLLECTOR = "collector"
+    ANALYZER = "analyzer"
+
+
+LINE: Final = (Half.SERVE, Half.COLLECTOR)
+"""Those that spans pass through."""
 
 
 class Kind(StrEnum):
@@ -32,6 +73,22 @@ class Metric:
     meaning: str
     labels: tuple[str, ...] = ()
     has_exemplars: bool = False
+    halves: tuple[Half, ...] = LINE
+    """Who shows it."""
+    needs: str = ""
+    """The setting without which it is not shown."""
+    bound: int | None = None
+    """The most series, where that is less than the labels allow."""
+
+    @property
+    def most_series(self) -> int:
+        """How many series of it one process shows at most; a histogram's buckets are one."""
+        return self.bound or prod(LABELS[label] for label in self.labels)
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether it goes out over OTLP; an analyzer half has no exporter."""
+        return bool(set(self.halves) & set(LINE))
 
     @property
     def otel_name(self) -> str:
@@ -169,22 +226,30 @@ UNPRICED: Final = Metric(
     labels=("model",),
     meaning="Analyses whose calls have no known price.",
 )
+_PAYS: Final = (Half.SERVE, Half.ANALYZER)
+_MODEL: Final = "BLAMESPAN_MODEL"
 BUDGET_REFUSALS: Final = Metric(
     name="blamespan_budget_refusals",
     kind=Kind.COUNTER,
     unit="{call}",
+    halves=_PAYS,
+    needs=_MODEL,
     meaning="Model calls that were not made, since the hour's budget was used up.",
 )
 BUDGET_SPENT: Final = Metric(
     name="blamespan_budget_spent_usd",
     kind=Kind.GAUGE,
     unit="USD",
+    halves=_PAYS,
+    needs=_MODEL,
     meaning="What the last sixty minutes cost.",
 )
 BUDGET_LIMIT: Final = Metric(
     name="blamespan_budget_limit_usd",
     kind=Kind.GAUGE,
     unit="USD",
+    halves=_PAYS,
+    needs=_MODEL,
     meaning="What sixty minutes may cost.",
 )
 ISSUES: Final = Metric(
@@ -193,6 +258,79 @@ ISSUES: Final = Metric(
     unit="{issue}",
     labels=("state",),
     meaning="Recurring failures by state: new, ongoing, resolved, regressed.",
+)
+STANDING: Final = Metric(
+    name="blamespan_issue_standing",
+    kind=Kind.GAUGE,
+    unit="{issue}",
+    labels=("service", "agent", "mode", "issue", "state"),
+    meaning="1 for each issue that is new or came back, and is not muted; the newest.",
+    bound=MAX_STANDING,
+)
+ALARM: Final = Metric(
+    name="blamespan_agent_alarm",
+    kind=Kind.GAUGE,
+    unit="{alarm}",
+    labels=("service", "agent"),
+    meaning="1 while an agent is to blame more often than it was; the newest alarms.",
+    bound=MAX_STANDING,
+)
+REPEATED: Final = Metric(
+    name="blamespan_issue_repetitions",
+    kind=Kind.COUNTER,
+    unit="{run}",
+    meaning="Runs that broke as an issue says that was told of before: nobody is told again.",
+)
+
+
+def _notices(what: str, unit: str, meaning: str) -> Metric:
+    return Metric(
+        name=f"blamespan_notices_{what}", kind=Kind.COUNTER, unit=unit, labels=("receiver",), meaning=meaning
+    )
+
+
+NOTICES: Final = (
+    _notices("sent", "{message}", "Messages that a receiver took; to Alertmanager, each time that is said."),
+    _notices("failed", "{message}", "Messages that did not reach a receiver, and are sent again."),
+    _notices("merged", "{notice}", "Notices told within another's message: the hour was full."),
+    _notices("dropped", "{notice}", "Notices given up: refused for good, or a day old."),
+)
+QUESTIONS: Final = Metric(
+    name="blamespan_analyzer_questions",
+    kind=Kind.COUNTER,
+    unit="{request}",
+    labels=("answer",),
+    meaning="Requests for an analysis, by how they were answered.",
+    halves=(Half.ANALYZER,),
+)
+ANALYSES: Final = Metric(
+    name="blamespan_analyzer_analyses",
+    kind=Kind.COUNTER,
+    unit="{analysis}",
+    labels=("status",),
+    meaning="Analyses made, by the status of their verdict.",
+    halves=(Half.ANALYZER,),
+)
+SHARED: Final = Metric(
+    name="blamespan_analyzer_shared",
+    kind=Kind.COUNTER,
+    unit="{request}",
+    meaning="Requests answered with an analysis that another one had asked for, and paid.",
+    halves=(Half.ANALYZER,),
+)
+UNDER_WAY: Final = Metric(
+    name="blamespan_analyzer_under_way",
+    kind=Kind.GAUGE,
+    unit="{analysis}",
+    meaning="Analyses being made.",
+    halves=(Half.ANALYZER,),
+)
+SPENT: Final = Metric(
+    name="blamespan_analyzer_cost_usd",
+    kind=Kind.COUNTER,
+    unit="USD",
+    meaning="What analyses cost, as far as the models' prices are known.",
+    halves=(Half.ANALYZER,),
 )
 
 METRICS: Final = (
@@ -218,4 +356,13 @@ METRICS: Final = (
     BUDGET_SPENT,
     BUDGET_LIMIT,
     ISSUES,
+    STANDING,
+    ALARM,
+    REPEATED,
+    *NOTICES,
+    QUESTIONS,
+    ANALYSES,
+    SHARED,
+    UNDER_WAY,
+    SPENT,
 )

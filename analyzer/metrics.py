@@ -7,7 +7,7 @@ rejected + lost + kept + held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client.metrics_core import Metric as Family
@@ -16,16 +16,13 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from analyzer import metric_table as table
 from analyzer.budget import HourlyBudget
 from analyzer.families import counter, gauge, histogram, sums
+from analyzer.issue_gauge import IssueCounts
+from analyzer.notifiers import NoticeTally
 from analyzer.tallies import VerdictTallies
 from collector_processor.cleaning import Cleaner
 from collector_processor.delivery import OutboxDelivery
 from collector_processor.ledger import Ledger
 from collector_processor.pipeline import Pipeline
-
-
-def no_issues() -> Mapping[str, int]:
-    """Return no counts: nobody keeps issues."""
-    return {}
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -40,8 +37,11 @@ class ServiceMetrics(Collector):
     settle_s: float
     """How long a new series is shown at zero (``tallies/series.py`` says why)."""
     budget: HourlyBudget | None = None
-    issues: Callable[[], Mapping[str, int]] = no_issues
-    """How many issues are in each state; must not block."""
+    issues: Callable[[], IssueCounts] = IssueCounts
+    """What stands of issues; must not block."""
+    repetitions: Callable[[], int] = int
+    """How many failures nobody was told of, since they were an issue already; must not block."""
+    notices: Sequence[NoticeTally] = ()
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class ServiceMetrics(Collector):
         yield from self._slow_lane()
         yield from self._verdicts()
         yield from self._money()
-        yield gauge(table.ISSUES, (((state,), count) for state, count in self.issues().items()))
+        yield from self._issues()
 
     def _items(self) -> Iterator[Family]:
         snapshot = self.ledger.snapshot()
@@ -74,6 +74,16 @@ class ServiceMetrics(Collector):
         yield sums(table.VERDICTS_SENT, (((one.signal.value,), one.sent) for one in self.deliveries))
         yield sums(table.VERDICTS_REFUSED, (((one.signal.value,), one.refused) for one in self.deliveries))
         yield sums(table.REDACTED, (((kind,), self.cleaner.count(kind)) for kind in self.cleaner.kinds))
+
+    def _issues(self) -> Iterator[Family]:
+        found = self.issues()
+        yield gauge(table.ISSUES, (((state,), count) for state, count in found.states.items()))
+        yield gauge(table.STANDING, found.standing.items())
+        yield gauge(table.ALARM, found.alarms.items())
+        yield sums(table.REPEATED, [((), self.repetitions())])
+        for metric in table.NOTICES:
+            what = metric.name.removeprefix("blamespan_notices_")
+            yield sums(metric, (((one.receiver,), getattr(one, what)) for one in self.notices))
 
     def _verdicts(self) -> Iterator[Family]:
         tallies, now = self.tallies, self.tallies.monotonic()

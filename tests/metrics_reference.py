@@ -6,7 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from analyzer.metric_table import METRICS, Kind, Metric
+from analyzer.issue_gauge import EVERY_S
+from analyzer.metric_table import ANSWERS, MAX_STANDING, METRICS, Kind, Metric
 from analyzer.modes import FailureMode
 from analyzer.tallies.names import MAX_AGENTS, MAX_LENGTH, MAX_SERVICES
 from analyzer.tallies.verdicts import CONFIDENCE_BOUNDS, LAG_BOUNDS_S, MAX_LAG_S
@@ -23,10 +24,10 @@ only there are exemplars, the trace and span that one count stands for. Promethe
 
 `BLAMESPAN_METRICS_INTERVAL` sends the same over OTLP to the endpoint for metrics, by OpenTelemetry's names and with units
 and exemplars. They pass the exporter that forwards everybody's metrics, with its hop header: where that leads back
-to this process, they are refused.
+to this process, they are refused. An `analyzer` has no endpoint for metrics: ask it for `/metrics`.
 
-| metric | over OTLP | kind | unit | labels | meaning |
-|---|---|---|---|---|---|
+| metric | over OTLP | kind | unit | labels | series | shown by | meaning |
+|---|---|---|---|---|---:|---|---|
 """
 
 
@@ -39,13 +40,18 @@ def _row(metric: Metric) -> str:
     name = f"{metric.name}_total" if metric.kind is Kind.COUNTER else metric.name
     kind = f"{metric.kind.value}, exemplars" if metric.has_exemplars else metric.kind.value
     labels = ", ".join(f"`{label}`" for label in metric.labels)
-    return f"| `{name}` | `{metric.otel_name}` | {kind} | `{metric.unit}` | {labels} | {metric.meaning} |"
+    sent = f"`{metric.otel_name}`" if metric.is_sent else "-"
+    halves = ", ".join(f"`{half.value}`" for half in metric.halves)
+    shown = f"{halves}; with `{metric.needs}`" if metric.needs else halves
+    columns = (f"`{name}`", sent, kind, f"`{metric.unit}`", labels, metric.most_series, shown, metric.meaning)
+    return f"| {' | '.join(str(column) for column in columns)} |"
 
 
 def _rules() -> str:
     statuses = ", ".join(f"`{status.value}`" for status in Status)
     modes = ", ".join(f"`{mode.value}`" for mode in FailureMode)
     confidence = ", ".join(f"{bound:g}" for bound in CONFIDENCE_BOUNDS)
+    answers = ", ".join(f"`{answer}`" for answer in ANSWERS)
     lag = ", ".join(f"{bound:g}" for bound in LAG_BOUNDS_S)
     return f"""
 ## What counts, and when
@@ -66,6 +72,10 @@ def _rules() -> str:
   the process starts again.
 - `status` is one of {statuses}.
 - `mode` is one of {modes}; what a model calls otherwise is `other`.
+- `receiver` is one of `webhook`, `slack`, `alertmanager`, those that are set; `answer` one of {answers}.
+- `issue` is an issue's id. Only the {MAX_STANDING} newest issues that are new or came back have a series, which ends when they are
+  ongoing, resolved or muted; likewise agents with an alarm. Both are read from the store every {EVERY_S:g} seconds.
+- *Series* says how many one process shows at most; a histogram counts as one.
 - Tenants are told apart nowhere here: services of the same name count together.
 - `blamespan_confidence` has the bounds {confidence}; `blamespan_analysis_lag_seconds` {lag}.
   Runs that ended over {MAX_LAG_S / 3600:g} hours before their verdict were played back, and are left out of the lag.
@@ -82,13 +92,17 @@ over hours of made-up failures, and every query of the dashboards is run against
 |---|---|---|
 | `BlamespanAgentKeepsFailing` | an agent broke 5 runs within an hour, for 5 minutes | ticket |
 | `BlamespanAgentFailureShare` | an agent broke over 10 % of at least 20 tasks within an hour, and over 5 % within six | page |
+| `BlamespanNewIssue` | an issue was never seen before, until it is a day old, resolved or muted | ticket |
+| `BlamespanRegressedIssue` | an issue came back after it was resolved, for as long | ticket |
+| `BlamespanAgentFailsMore` | an agent's [watch](alerts.md#when-does-the-alarm-on-an-agent-go-off) raised its alarm, until it ends | page |
 | `BlamespanAnalysisLag` | one verdict in twenty comes over 5 minutes after its run | ticket |
 | `BlamespanItemsLost` | acknowledged items were damaged on disk | page |
 | `BlamespanItemsRejected` | the backend refused items for good | ticket |
 | `BlamespanBudgetExhausted` | the hour's budget for models was used up | ticket |
 | `BlamespanDown` | no scrape succeeded for 5 minutes | page |
 
-A share counts a method's mistakes as an agent's.
+A share counts a method's mistakes as an agent's, and wakes people for an agent that always fails a lot; the watch compares
+an agent with its own past, by the same method. Issues and alarms of an agent beyond the {MAX_STANDING} newest are on the page only.
 """
 
 

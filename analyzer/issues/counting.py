@@ -71,6 +71,8 @@ class IssueCounting:
         self._labels: Final = sources.labels
         self._rules: Final = rules
         self.counts: Final = AgentCounts(sources.issues)
+        self.repetitions = 0
+        """Failures of which nobody was told, since their issue had been told of; the process's."""
 
     def note(self, tenant: Tenant, analyses: Sequence[tuple[Trajectory, Analysis]], now_ns: int) -> None:
         """Remember runs whose verdicts are about to be committed.
@@ -171,6 +173,7 @@ class IssueCounting:
         found = seen(before, mark, run.run_id, run.decided_ns, self._rules.rules)
         self._issues.write_issue(run.tenant, found.issue)
         if found.change is None:
+            self.repetitions += 1
             return
         notice = Notice(
             kind=_KINDS[found.change],

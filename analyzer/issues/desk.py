@@ -17,11 +17,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from analyzer.issue_gauge import IssueCounts, alarms_of, standing_of
 from analyzer.issues.counting import CountingRules, IssueCounting, Sources
 from analyzer.issues.report import IssueReports, Wanted, to_json
 from analyzer.issues.store import IssueStore
 from analyzer.labels.store import LabelStore
-from analyzer.notifiers import Courier, CourierRules, Links, Poster, Standing, opened_session
+from analyzer.notifiers import (
+    Courier,
+    CourierRules,
+    Links,
+    NoticeTally,
+    Poster,
+    Standing,
+    opened_session,
+)
 from analyzer.notifiers.alertmanager import Alert, of_issue, of_watch
 from analyzer.recurrence import Issue, IssueState
 from collector_processor.analyst import Analysis
@@ -89,6 +98,10 @@ class IssueDesk:
         self._thread: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="issues")
         self._wake: Final = asyncio.Event()
         self._tellers: list[Courier | Standing] = []
+        names = [rules.name for rules in parts.receivers.couriers]
+        names += ["alertmanager"] if parts.receivers.alertmanager else []
+        self.tallies: Final = tuple(NoticeTally(receiver=name) for name in names)
+        """What became of notices, for each receiver."""
 
     def close(self) -> None:
         """End the thread and close the files."""
@@ -151,15 +164,26 @@ class IssueDesk:
 
         return await self._in_thread(read)
 
-    async def states(self) -> dict[str, int]:
-        """Return how many issues are in each state."""
+    async def counts(self) -> IssueCounts:
+        """Return how many issues are in each state now, which are news, and who has an alarm."""
 
-        def read() -> dict[str, int]:
-            found = self._reports.issues(Wanted(limit=_MOST_COUNTED), self._now_ns())
-            counts = Counter(issue.state for _, issue in found)
-            return {state.value: counts[state] for state in IssueState}
+        def read() -> IssueCounts:
+            now_ns = self._now_ns()
+            issues = [issue for _, issue in self._reports.issues(Wanted(limit=_MOST_COUNTED), now_ns)]
+            states = Counter(issue.state for issue in issues)
+            alarms = reversed(self._counting.counts.alarms())  # the newest first
+            return IssueCounts(
+                states={state.value: states[state] for state in IssueState},
+                standing=standing_of(issues, now_ns),
+                alarms=alarms_of((one.place.service, one.place.agent) for one in alarms),
+            )
 
         return await self._in_thread(read)
+
+    @property
+    def repetitions(self) -> int:
+        """How many failures were counted in issues that had been told of, since the process began."""
+        return self._counting.repetitions
 
     async def documents(self, wanted: Wanted) -> list[dict[str, Any]]:
         """Return issues as programs get them."""
@@ -204,12 +228,23 @@ class IssueDesk:
         if not receivers.urls and not receivers.alertmanager:
             return []
         session = await stack.enter_async_context(opened_session())
+        tallies = iter(self.tallies)
         for rules, url in zip(receivers.couriers, receivers.urls, strict=True):
             poster = Poster(url=url, session=session, secret=receivers.secret)
-            self._tellers.append(Courier(rules, poster, self._store, self._in_thread, self._now_ns))
+            tally = next(tallies)
+            self._tellers.append(
+                Courier(rules, poster, self._store, self._in_thread, self._now_ns, tally=tally)
+            )
         if receivers.alertmanager:
             poster = Poster(url=receivers.alertmanager, session=session)
-            standing = Standing(poster, receivers.links, self._standing, self._now_ns, receivers.every_s)
+            standing = Standing(
+                poster,
+                receivers.links,
+                self._standing,
+                self._now_ns,
+                receivers.every_s,
+                tally=next(tallies),
+            )
             self._tellers.append(standing)
         return self._tellers
 

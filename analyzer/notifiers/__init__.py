@@ -13,12 +13,14 @@ from analyzer.notifiers.links import Links
 from analyzer.notifiers.sending import Poster, opened_session
 from analyzer.notifiers.slack import slack_message
 from analyzer.notifiers.standing import Standing
+from analyzer.notifiers.tally import NoticeTally
 from analyzer.notifiers.webhook import webhook_message
 
 __all__ = [
     "Courier",
     "CourierRules",
     "Links",
+    "NoticeTally",
     "Poster",
     "Standing",
     "opened_session",

@@ -41,7 +41,7 @@ def of_issue(tenant: str, issue: Issue, now_ns: int) -> Alert | None:
     mark = issue.fingerprint
     known_by = {
         "alertname": "BlamespanIssue",
-        "severity": "warning",
+        "severity": "ticket",
         "issue": mark.id,
         "tenant": tenant,
         "service": mark.service,
@@ -62,7 +62,7 @@ def of_watch(watched: Watched) -> Alert:
     place = watched.place
     known_by = {
         "alertname": "BlamespanAgentFailsMore",
-        "severity": "critical",
+        "severity": "page",
         "tenant": place.tenant,
         "service": place.service,
         "agent": place.agent,

@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 from analyzer.issues.store import IssueStore, Owed
 from analyzer.notifiers.links import Links
 from analyzer.notifiers.sending import Answer, Fate, Poster
+from analyzer.notifiers.tally import NoticeTally
 from analyzer.recurrence.notice import Notice, NoticeKind
 from collector_processor.stores import StoreError
 
@@ -52,7 +53,14 @@ class Courier:
     """Tells one receiver until cancelled."""
 
     def __init__(
-        self, rules: CourierRules, poster: Poster, store: IssueStore, in_db: InDb, now_ns: Callable[[], int]
+        self,
+        rules: CourierRules,
+        poster: Poster,
+        store: IssueStore,
+        in_db: InDb,
+        now_ns: Callable[[], int],
+        *,
+        tally: NoticeTally | None = None,
     ) -> None:
         """Make it.
 
@@ -62,6 +70,7 @@ class Courier:
             store: what it is owed.
             in_db: makes a call on the store's thread.
             now_ns: the time of day.
+            tally: counts what becomes of notices; by default one of its own.
         """
         self._rules: Final = rules
         self._poster: Final = poster
@@ -69,8 +78,7 @@ class Courier:
         self._in_db: Final = in_db
         self._now_ns: Final = now_ns
         self._wake: Final = asyncio.Event()
-        self.told = 0
-        self.refused = 0
+        self.tally: Final = tally or NoticeTally(receiver=rules.name)
 
     def wake(self) -> None:
         """Say that there may be something to tell."""
@@ -124,17 +132,19 @@ class Courier:
         if answer.fate is Fate.REFUSED:
             await self._give_up(ids, answer.reason, self._now_ns())
             return
-        self.told += 1
+        self.tally.sent += 1
+        self.tally.merged += len(batch) - 1
         await self._in_db(lambda: self._store.told(self._rules.name, ids, self._now_ns(), is_taken=True))
 
     async def _give_up(self, ids: list[int], reason: str, now_ns: int) -> None:
-        self.refused += len(ids)
+        self.tally.dropped += len(ids)
         logger.warning(
             "notices are given up", extra={"receiver": self._rules.name, "count": len(ids), "reason": reason}
         )
         await self._in_db(lambda: self._store.told(self._rules.name, ids, now_ns, is_taken=False))
 
     async def _put_off(self, answer: Answer, attempts: int) -> float:
+        self.tally.failed += 1
         longest_s = min(_FIRST_WAIT_S * (1 << min(attempts, _MOST_DOUBLINGS)), _LONGEST_WAIT_S)
         wait_s = longest_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
         wait_s = max(wait_s, answer.after_s or 0.0)

@@ -14,6 +14,7 @@ from typing import Final
 from analyzer.notifiers.alertmanager import MAX_ALERTS, Alert, alerts_message
 from analyzer.notifiers.links import Links
 from analyzer.notifiers.sending import Fate, Poster
+from analyzer.notifiers.tally import NoticeTally
 from collector_processor.stores import StoreError
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ class Standing:
         read: Callable[[], Awaitable[Sequence[Alert]]],
         now_ns: Callable[[], int],
         every_s: float = EVERY_S,
+        *,
+        tally: NoticeTally | None = None,
     ) -> None:
         """Make it.
 
@@ -44,12 +47,14 @@ class Standing:
             read: returns what stands now, the newest first.
             now_ns: the time of day.
             every_s: how often it is said again.
+            tally: counts what was said and what was not; by default one of its own.
         """
         self._poster: Final = poster
         self._links: Final = links
         self._read: Final = read
         self._now_ns: Final = now_ns
         self._every_s: Final = every_s
+        self.tally: Final = tally or NoticeTally(receiver="alertmanager")
         self._wake: Final = asyncio.Event()
         self._said: dict[tuple[tuple[str, str], ...], Alert] = {}
         self._ended: dict[tuple[tuple[str, str], ...], tuple[Alert, int]] = {}
@@ -91,6 +96,8 @@ class Standing:
         )
         answer = await self._poster.post(body)
         if answer.fate is not Fate.TAKEN:
+            self.tally.failed += 1
             logger.warning("alertmanager did not take the alerts", extra={"reason": answer.reason})
             return
+        self.tally.sent += 1
         self._ended = {labels: (alert, left - 1) for labels, (alert, left) in self._ended.items() if left > 1}

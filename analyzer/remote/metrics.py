@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
@@ -17,45 +16,8 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from analyzer import metric_table as table
 from analyzer.budget import HourlyBudget
 from analyzer.families import gauge, sums
-from analyzer.metric_table import Kind, Metric
 from analyzer.remote.answers import Answers
 from semconv.model import Attribution, Status
-
-QUESTIONS: Final = Metric(
-    name="blamespan_analyzer_questions",
-    kind=Kind.COUNTER,
-    unit="{request}",
-    meaning="Requests for an analysis, by how they were answered: taken, busy or refused.",
-    labels=("answer",),
-)
-ANALYSES: Final = Metric(
-    name="blamespan_analyzer_analyses",
-    kind=Kind.COUNTER,
-    unit="{analysis}",
-    meaning="Analyses made, by the status of their verdict.",
-    labels=("status",),
-)
-SHARED: Final = Metric(
-    name="blamespan_analyzer_shared",
-    kind=Kind.COUNTER,
-    unit="{request}",
-    meaning="Requests answered with an analysis that another one had asked for, and paid.",
-)
-UNDER_WAY: Final = Metric(
-    name="blamespan_analyzer_under_way",
-    kind=Kind.GAUGE,
-    unit="{analysis}",
-    meaning="Analyses being made.",
-)
-SPENT: Final = Metric(
-    name="blamespan_analyzer_cost_usd",
-    kind=Kind.COUNTER,
-    unit="USD",
-    meaning="What analyses cost, as far as the models' prices are known.",
-)
-METRICS: Final = (QUESTIONS, ANALYSES, SHARED, UNDER_WAY, SPENT)
-
-ANSWERS: Final = ("taken", "busy", "refused")
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -73,7 +35,7 @@ class AnalyzerMetrics(Collector):
         self.registry.register(self)
 
     def asked(self, answer: str) -> None:
-        """Count a request, by one of ``ANSWERS``."""
+        """Count a request, by one of ``metric_table.ANSWERS``."""
         self._questions[answer] += 1
 
     def made(self, attribution: Attribution) -> None:
@@ -87,11 +49,11 @@ class AnalyzerMetrics(Collector):
 
     def collect(self) -> Iterator[Family]:
         """Yield every family, as of now."""
-        yield sums(QUESTIONS, (((answer,), self._questions[answer]) for answer in ANSWERS))
-        yield sums(ANALYSES, (((status.value,), self._analyses[status.value]) for status in Status))
-        yield sums(SHARED, [((), self.answers.shared)])
-        yield gauge(UNDER_WAY, [((), self.answers.under_way)])
-        yield sums(SPENT, [((), self._cost_usd)])
+        yield sums(table.QUESTIONS, (((answer,), self._questions[answer]) for answer in table.ANSWERS))
+        yield sums(table.ANALYSES, (((status.value,), self._analyses[status.value]) for status in Status))
+        yield sums(table.SHARED, [((), self.answers.shared)])
+        yield gauge(table.UNDER_WAY, [((), self.answers.under_way)])
+        yield sums(table.SPENT, [((), self._cost_usd)])
         if self.budget is not None:
             yield sums(table.BUDGET_REFUSALS, [((), self.budget.refused)])
             yield gauge(table.BUDGET_SPENT, [((), self.budget.spent_usd)])

@@ -23,7 +23,7 @@ CONFIDENCE_BOUNDS: Final = tuple(tenth / 10 for tenth in range(1, 11))
 LAG_BOUNDS_S: Final = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 MAX_LAG_S: Final = 86_400.0
 """A run that ended longer ago was played back, not waited for; or its clock is wrong."""
-_MAX_MODELS: Final = 30
+MAX_MODELS: Final = 30
 _NS: Final = 1e9
 _MODES: Final = frozenset(mode.value for mode in FailureMode)
 
@@ -48,7 +48,7 @@ class VerdictTallies:
     confidence: Histogram = field(default_factory=lambda: Histogram(bounds=CONFIDENCE_BOUNDS))
     lag_s: Histogram = field(default_factory=lambda: Histogram(bounds=LAG_BOUNDS_S))
     _names: AgentNames = field(default_factory=AgentNames)
-    _models: BoundedNames = field(default_factory=lambda: BoundedNames(_MAX_MODELS, "unknown"))
+    _models: BoundedNames = field(default_factory=lambda: BoundedNames(MAX_MODELS, "unknown"))
 
     def __post_init__(self) -> None:
         self.superseded.see((), self.monotonic())

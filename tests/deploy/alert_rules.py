@@ -61,7 +61,7 @@ def rule_file(durations: Durations = SHIPPED) -> dict[str, Any]:
     group = {
         "name": "blamespan",
         "interval": _span(durations.interval),
-        "rules": [*_agents(durations), *_service(durations)],
+        "rules": [*_agents(durations), *_news(durations), *_service(durations)],
     }
     return {"groups": [group]}
 
@@ -111,6 +111,38 @@ def _agents(durations: Durations) -> Iterator[Rule]:
             "{{ $labels.agent }} of {{ $labels.service }} breaks {{ $value | humanizePercentage }} of tasks",
             f"Over {SHARE:.0%} within {recent} and over {LONG_SHARE:.0%} within {long},"
             f" of at least {MIN_TASKS} tasks.",
+            _RUNS,
+        ),
+    }
+
+
+def _news(durations: Durations) -> Iterator[Rule]:
+    """Yield what comes from the store of issues: states, told for as long as they stand."""
+    told = (
+        ("BlamespanNewIssue", "new", "fails in a way that was never seen before"),
+        ("BlamespanRegressedIssue", "regressed", "fails again in a way that was resolved"),
+    )
+    for alert, state, summary in told:
+        yield {
+            "alert": alert,
+            # One alert an issue, whoever else of the service's replicas shows it too.
+            "expr": f'max by (service, agent, mode, issue) (blamespan_issue_standing{{state="{state}"}}) > 0',
+            "keep_firing_for": _span(durations.keep_firing),
+            "labels": {"severity": "ticket"},
+            "annotations": _annotations(
+                f"{{{{ $labels.agent }}}} of {{{{ $labels.service }}}} {summary}",
+                "Issue {{ $labels.issue }}, {{ $labels.mode }}; until it is a day old, resolved or muted.",
+                _RUNS,
+            ),
+        }
+    yield {
+        "alert": "BlamespanAgentFailsMore",
+        "expr": "max by (service, agent) (blamespan_agent_alarm) > 0",
+        "keep_firing_for": _span(durations.keep_firing),
+        "labels": {"severity": "page"},
+        "annotations": _annotations(
+            "{{ $labels.agent }} of {{ $labels.service }} is to blame more often than it was",
+            "Its watch, which looks at every run, says so; at most one week in twenty it is wrong.",
             _RUNS,
         ),
     }

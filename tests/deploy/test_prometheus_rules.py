@@ -93,7 +93,7 @@ def test_the_rule_file_is_what_its_template_makes() -> None:
 
 
 def test_promtool_takes_the_rule_file(promtool: Path) -> None:
-    assert "SUCCESS: 7 rules found" in ask(promtool, "check", "rules", str(FILE))
+    assert "SUCCESS: 10 rules found" in ask(promtool, "check", "rules", str(FILE))
 
 
 def test_rules_ask_only_for_metrics_there_are() -> None:
@@ -176,6 +176,42 @@ def test_a_share_is_told_where_it_is_high_now_and_was_before(play: Play) -> None
 def test_a_share_of_few_tasks_is_not_told(play: Play) -> None:
     story = tasks("0 19x100") | failures("0 10x100")
     play(story, SHARE, {"30m": []})
+
+
+def issue(state: str, values: str, known_by: str = "0011223344556677") -> Story:
+    labels = f'service="shop", agent="calculator", mode="loop", issue="{known_by}", state="{state}"'
+    return {f"blamespan_issue_standing{{{labels}}}": values}
+
+
+ISSUE: Final = ONE | {"mode": "loop", "issue": "0011223344556677"}
+NEW, BACK, MORE = "BlamespanNewIssue", "BlamespanRegressedIssue", "BlamespanAgentFailsMore"
+
+
+def test_a_new_issue_is_told_from_its_first_failure_on_and_once_it_is_old_no_more(play: Play) -> None:
+    story = issue("new", "_x3 1x60 stale")
+    play(story, NEW, {"2m": [], "4m": [ISSUE], "60m": [ISSUE], "64m": [ISSUE], "90m": []})
+    play(story, BACK, {"4m": [], "60m": []})
+
+
+def test_an_issue_that_came_back_is_told_again_by_another_name(play: Play) -> None:
+    story = issue("new", "1x10 stale") | issue("regressed", "_x60 1x30")
+    play(story, NEW, {"5m": [ISSUE], "59m": [], "70m": []})
+    play(story, BACK, {"5m": [], "59m": [], "61m": [ISSUE]})
+
+
+def test_a_second_issue_of_the_same_agent_is_an_alert_of_its_own(play: Play) -> None:
+    story = issue("new", "1x30") | issue("new", "_x9 1x20", "8899aabbccddeeff")
+    second = ISSUE | {"issue": "8899aabbccddeeff"}
+    play(story, NEW, {"5m": [ISSUE], "10m": [ISSUE, second]})
+
+
+def test_an_agents_alarm_is_told_while_it_stands_whichever_replica_has_it(play: Play) -> None:
+    agent = '{service="shop", agent="calculator", instance="%s"}'
+    story = {
+        f"blamespan_agent_alarm{agent % 'a'}": "_x4 1x30 stale",
+        f"blamespan_agent_alarm{agent % 'b'}": "_x9 1x10 stale",
+    }
+    play(story, MORE, {"3m": [], "6m": [ONE], "12m": [ONE], "60m": []})
 
 
 def test_a_short_burst_after_hours_without_failure_wakes_nobody(play: Play) -> None:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
-from analyzer.issue_gauge import IssueGauge
+from analyzer.issue_gauge import IssueCounts, IssueGauge, alarms_of, standing_of
+from analyzer.metric_table import MAX_STANDING
+from analyzer.recurrence import Fingerprint, Issue, IssueState
 from collector_processor.stores import StoreError
 
 
 async def test_what_was_read_stands_while_the_store_refuses(caplog: pytest.LogCaptureFixture) -> None:
-    answers: list[Mapping[str, int] | StoreError] = [
-        {"new": 1, "regressed": 0},
-        StoreError("disk full"),
-        {"new": 0, "regressed": 1},
-    ]
-    read_all, seen = asyncio.Event(), list[Mapping[str, int]]()
+    first = IssueCounts(states={"new": 1, "regressed": 0})
+    last = IssueCounts(states={"new": 0, "regressed": 1})
+    answers: list[IssueCounts | StoreError] = [first, StoreError("disk full"), last]
+    read_all, seen = asyncio.Event(), list[IssueCounts]()
 
-    async def read() -> Mapping[str, int]:
+    async def read() -> IssueCounts:
         seen.append(gauge.counts())
         if not answers:
             read_all.set()
@@ -33,6 +33,49 @@ async def test_what_was_read_stands_while_the_store_refuses(caplog: pytest.LogCa
     task = asyncio.create_task(gauge.run())
     await read_all.wait()
     task.cancel()
-    first, last = {"new": 1, "regressed": 0}, {"new": 0, "regressed": 1}
-    assert seen == [{}, first, first, last]
+    assert seen == [IssueCounts(), first, first, last]
     assert [record.message for record in caplog.records] == ["issues cannot be counted"]
+
+
+NOW_NS = 10**18
+ISSUE = Issue(
+    fingerprint=Fingerprint(
+        service="shop", agent="clerk", mode="loop", kind="tool", tool="add", error="ValueError"
+    ),
+    since_ns=NOW_NS - 1,
+    first_ns=1,
+    last_ns=1,
+)
+
+
+def test_issues_that_are_news_have_a_series_each_until_they_are_old_or_muted() -> None:
+    back = replace(ISSUE, fingerprint=replace(ISSUE.fingerprint, tool="divide"), state=IssueState.REGRESSED)
+    quiet = [
+        replace(ISSUE, state=IssueState.ONGOING),
+        replace(ISSUE, state=IssueState.RESOLVED),
+        replace(ISSUE, muted_until_ns=NOW_NS + 1),
+    ]
+    assert standing_of([*quiet, ISSUE, back], NOW_NS) == {
+        ("shop", "clerk", "loop", ISSUE.fingerprint.id, "new"): 1,
+        ("shop", "clerk", "loop", back.fingerprint.id, "regressed"): 1,
+    }
+
+
+def test_hostile_names_stay_short_on_one_line_and_few() -> None:
+    hostile = "x" * 10_000 + "\n"
+    marks = [
+        replace(ISSUE.fingerprint, service=hostile, agent=hostile, mode=hostile, tool=str(number))
+        for number in range(3 * MAX_STANDING)
+    ]
+    issues = [replace(ISSUE, fingerprint=mark, since_ns=place) for place, mark in enumerate(marks)]
+    series = standing_of(issues, NOW_NS)
+    assert len(series) == MAX_STANDING
+    assert {labels[3] for labels in series} == {mark.id for mark in marks[-MAX_STANDING:]}, "the newest"
+    assert {labels[2] for labels in series} == {"other"}
+    assert max(len(text) for labels in series for text in labels) <= 80
+    assert len(alarms_of((hostile, str(number)) for number in range(3 * MAX_STANDING))) == MAX_STANDING
+
+
+def test_the_same_issue_of_two_tenants_is_one_series() -> None:
+    assert list(standing_of([ISSUE, ISSUE], NOW_NS).values()) == [1]
+    assert alarms_of([("shop", "clerk"), ("shop", "clerk")]) == {("shop", "clerk"): 1}

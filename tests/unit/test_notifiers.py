@@ -179,7 +179,7 @@ async def test_what_a_receiver_refuses_is_not_sent_again_and_no_redirect_is_foll
     stage.owe(notice(), notice(1))
     courier = stage.courier()
     assert await courier.tell_some() is None
-    assert (len(stage.receiver.took), courier.refused, courier.told) == (2, 2, 0)
+    assert (len(stage.receiver.took), courier.tally.dropped, courier.tally.sent) == (2, 2, 0)
 
 
 async def test_a_receiver_that_is_not_there_is_one_to_come_back_to() -> None:
@@ -365,7 +365,7 @@ def test_the_alarm_on_an_agent_names_it_and_the_run_that_raised_it() -> None:
     alert = of_watch(Watched(place=place, watch=watch, begun_day=0, alarm_ns=START, run_id="run-7"))
     assert dict(alert.labels) == {
         "alertname": "BlamespanAgentFailsMore",
-        "severity": "critical",
+        "severity": "page",
         "tenant": "x-scope-orgid=b",
         "service": "shop",
         "agent": "clerk [31m",
