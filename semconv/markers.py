@@ -25,6 +25,7 @@ ATTRIBUTE_PREFIXES: Final[tuple[str, ...]] = (
     "crewai.",
     "langgraph.",
     "smolagents.",
+    "ai.operationId",  # Vercel's AI SDK, on every span
     "blamespan.",
 )
 """Beginnings of attribute keys of agent spans.
@@ -77,6 +78,8 @@ AGENT_VALUES: Final[tuple[tuple[str, str], ...]] = (
     ("mlflow.spanType", "AGENT"),
     ("mlflow.spanType", '"AGENT"'),  # MLflow writes its values as JSON
     ("ag2.span.type", "agent"),
+    ("ai.operationId", "ai.generateText"),
+    ("ai.operationId", "ai.streamText"),
 )
 """Attributes of a span that encloses one agent's work."""
 

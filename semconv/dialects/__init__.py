@@ -26,6 +26,7 @@ from semconv.dialects.pydantic_ai import PYDANTIC_AI
 from semconv.dialects.strands import STRANDS
 from semconv.dialects.surroundings import Surroundings
 from semconv.dialects.traceloop import TRACELOOP
+from semconv.dialects.vercel_ai import VERCEL_AI
 from semconv.model import Span
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
@@ -44,6 +45,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     PYDANTIC_AI,
     AGENT_FRAMEWORK,
     AG2,
+    VERCEL_AI,
     OTEL_GENAI,
 )
 """First match wins."""

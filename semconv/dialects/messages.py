@@ -1,7 +1,7 @@
 """Messages to and from models, in all the shapes that frameworks write them.
 
 One shape in, ours out: OpenTelemetry's ``parts``, OpenAI chat and responses
-items, Anthropic blocks, Bedrock ``toolUse``, Gemini ``functionCall``,
+items, Anthropic blocks, Bedrock ``toolUse``, Gemini ``functionCall``, Vercel's ``toolName``,
 langchain's serialised messages, AutoGen's ``source``. Images and files are
 named, never dumped.
 """
@@ -33,7 +33,9 @@ _MEDIA: Final[frozenset[str]] = frozenset(
     {"image", "image_url", "input_image", "audio", "input_audio", "file", "blob", "uri", "video", "document"}
 )
 _CALLS: Final = frozenset({"tool_call", "tool_use", "function_call", "tool-call", "server_tool_call"})
-_RESULTS: Final = frozenset({"tool_call_response", "tool_result", "tool-return", "server_tool_call_response"})
+_RESULTS: Final = frozenset(
+    {"tool_call_response", "tool_result", "tool-result", "tool-return", "server_tool_call_response"}
+)
 _TEXTS: Final = frozenset(
     {"text", "input_text", "output_text", "summary_text", "thinking", "reasoning", "refusal"}
 )
@@ -44,7 +46,8 @@ _RESULT_KEYS: Final = ("toolResult", "functionResponse", "function_response")
 _PART_KEYS: Final = frozenset({*_CALL_KEYS, *_RESULT_KEYS, "inline_data", "file_data", "part_kind"})
 _PART_PAIRS: Final = ({"name", "arguments"}, {"call_id", "content"})
 """AutoGen's function calls and results."""
-_RESULT_IDS: Final = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "id")
+_RESULT_IDS: Final = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "toolCallId", "id")
+_CALL_IDS: Final = ("id", "call_id", "toolUseId", "toolCallId", "tool_call_id")
 _CONTENT_OFF: Final = frozenset({"type", "part_kind"})
 """All that is left of a part whose content the emitter was told to leave out."""
 _MAX_WRAPPERS: Final = 4
@@ -276,6 +279,7 @@ def _result_of(part: Mapping[str, Any]) -> str:
     for key in ("response", "result", "content", "output"):
         value = part.get(key)
         if value is not None:
+            value = value["value"] if isinstance(value, dict) and value.keys() == {"type", "value"} else value
             return "\n".join(_plain(value)) if isinstance(value, list | tuple) else words(value)
     return ""
 
@@ -287,7 +291,6 @@ def _call_of(value: Mapping[str, Any]) -> ToolCall:
         (spec[key] for key in ("arguments", "args", "input", "arguments_json") if spec.get(key) is not None),
         "",
     )
-    call_id = next(
-        (value[key] for key in ("id", "call_id", "toolUseId", "tool_call_id") if value.get(key)), ""
-    )
-    return ToolCall(name=words(spec.get("name")), arguments=words(arguments), call_id=words(call_id))
+    call_id = next((value[key] for key in _CALL_IDS if value.get(key)), "")
+    name = words(spec.get("name") or spec.get("toolName"))
+    return ToolCall(name=name, arguments=words(arguments), call_id=words(call_id))

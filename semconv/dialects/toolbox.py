@@ -2,8 +2,8 @@
 
 Read from ``gen_ai.tool.definitions`` (a list or JSON; frameworks nest the function one level
 down, or group several under ``function_declarations``) and from OpenInference's
-``llm.tools.<n>.tool.json_schema``; of MLflow from ``mlflow.chat.tools``, of older Traceloop from
-``llm.request.functions.<n>.*``.
+``llm.tools.<n>.tool.json_schema``; of MLflow from ``mlflow.chat.tools``, of Vercel from
+``ai.prompt.tools``, of older Traceloop from ``llm.request.functions.<n>.*``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,18 @@ from semconv.dialects.reading import below, items, mapping, words
 from semconv.model import Span
 
 _MLFLOW_TOOLS: Final = "mlflow.chat.tools"
+_VERCEL_TOOLS: Final = "ai.prompt.tools"
 _TRACELOOP_TOOLS: Final = "llm.request.functions"
 _OPENINFERENCE_TOOLS: Final = "llm.tools"
 _JSON_SCHEMA: Final = "tool.json_schema"
-_PREFIXES: Final = (GEN_AI_TOOL_DEFINITIONS, _MLFLOW_TOOLS, _TRACELOOP_TOOLS, _OPENINFERENCE_TOOLS)
+_PREFIXES: Final = (
+    GEN_AI_TOOL_DEFINITIONS,
+    _MLFLOW_TOOLS,
+    _VERCEL_TOOLS,
+    _TRACELOOP_TOOLS,
+    _OPENINFERENCE_TOOLS,
+)
+_SCHEMAS: Final = ("parameters", "input_schema", "inputSchema")
 _MOST_TOOLS: Final = 50
 _LONGEST_DESCRIPTION: Final = 160
 _MOST_PARAMETERS: Final = 12
@@ -29,7 +37,7 @@ _MOST_PARAMETERS: Final = 12
 def tools_of(span: Span) -> str:
     """Return the tools as ``name(parameters): description``, one a line, in the span's order."""
     if not any(name.startswith(_PREFIXES) for name in span.attributes):
-        return ""  # as for most spans: one look instead of four
+        return ""  # as for most spans: one look instead of five
     lines = (_line(definition) for definition in islice(_definitions(span), _MOST_TOOLS))
     return "\n".join(dict.fromkeys(line for line in lines if line))
 
@@ -39,7 +47,8 @@ def _definitions(span: Span) -> Iterator[Mapping[str, Any]]:
         definition = mapping(each)
         grouped = items(definition.get("function_declarations"))
         yield from (mapping(one) for one in grouped) if grouped else (definition,)
-    yield from (mapping(each) for each in items(span.attributes.get(_MLFLOW_TOOLS)))
+    for key in (_MLFLOW_TOOLS, _VERCEL_TOOLS):
+        yield from (mapping(each) for each in items(span.attributes.get(key)))
     yield from below(span.attributes, _TRACELOOP_TOOLS).values()
     for fields in below(span.attributes, _OPENINFERENCE_TOOLS).values():
         yield mapping(fields.get(_JSON_SCHEMA))
@@ -50,7 +59,7 @@ def _line(definition: Mapping[str, Any]) -> str:
     name = " ".join(words(function.get("name")).split())
     if not name:
         return ""
-    schema = mapping(function.get("parameters")) or mapping(function.get("input_schema"))
+    schema = next(filter(None, (mapping(function.get(key)) for key in _SCHEMAS)), {})
     parameters = ", ".join(islice(mapping(schema.get("properties")), _MOST_PARAMETERS))
     description = " ".join(words(function.get("description")).split())[:_LONGEST_DESCRIPTION]
     return f"{name}({parameters})" + (f": {description}" if description else "")
