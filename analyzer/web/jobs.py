@@ -99,6 +99,10 @@ class Job:
         """Whether nothing more comes."""
         return self.state in {JobState.DONE, JobState.FAILED}
 
+    def as_of_now(self) -> Job:
+        """Return it as it stands: what a page says of it must not change while the page is written."""
+        return replace(self, found=list(self.found))
+
 
 class TooBusy(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
     """As much is being analysed as may be; later there is room again."""

@@ -190,10 +190,10 @@ def _nodes(steps: Sequence[Step], where: Sequence[Place], suspicion: Suspicion, 
         marks = ("decisive" * is_decisive, "failed" * failed)
         classes = " ".join(filter(None, ("step", f"is-{step.kind.value}", *marks)))
         told = escape(_told(step, probability, is_decisive=is_decisive))
-        yield f'<a class="{classes}" href="#step-{step.index}" aria-label="{told}"><title>{told}</title>'
-        yield from _blame(place, probability)
         if is_decisive:
             yield from _flag(place, height)
+        yield f'<a class="{classes}" href="#step-{step.index}" aria-label="{told}"><title>{told}</title>'
+        yield from _blame(place, probability)
         yield _shape(step.kind, _x(place.column), _y(place.lane))
         yield f'<text x="{_x(place.column):g}" y="{_y(place.lane) + 4:g}">{step.index}</text>'
         if failed:
@@ -212,12 +212,14 @@ def _blame(place: Place, probability: float) -> Iterator[str]:
 
 
 def _flag(place: Place, height: int) -> Iterator[str]:
+    """What points at the decisive step, for the eye: the step's own name says it too."""
     x = _x(place.column)
+    yield '<g class="pointer" aria-hidden="true">'
     yield f'<line class="mark" x1="{x:g}" x2="{x:g}" y1="24" y2="{height - 4}"/>'
     left = max(2.0, x - 36)
-    yield f'<rect class="flag" x="{left:g}" y="4" width="72" height="20" rx="10"/>'
-    yield f'<text class="flag" x="{left + 36:g}" y="18">decisive</text>'
-    yield f'<circle class="ring" cx="{x:g}" cy="{_y(place.lane):g}" r="{_NODE / 2 + 5:g}"/>'
+    yield f'<rect x="{left:g}" y="4" width="72" height="20" rx="10"/>'
+    yield f'<text x="{left + 36:g}" y="18">decisive</text>'
+    yield f'<circle class="ring" cx="{x:g}" cy="{_y(place.lane):g}" r="{_NODE / 2 + 5:g}"/></g>'
 
 
 def _shape(kind: StepKind, x: float, y: float) -> str:

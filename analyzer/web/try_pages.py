@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -88,8 +89,10 @@ async def _again(desk: Desk, request: web.Request) -> web.StreamResponse:
 
 
 async def _watch(desk: Desk, request: web.Request) -> web.StreamResponse:
-    job = _job(desk, request)
-    shown = [(found.document, view(found.trajectory, found.document)) for found in job.found]
+    job = _job(desk, request).as_of_now()
+    shown = await asyncio.to_thread(
+        lambda: [(found.document, view(found.trajectory, found.document)) for found in job.found]
+    )
     return await desk.show(request, "job.html", job=job, shown=shown)
 
 

@@ -65,7 +65,8 @@ def test_the_decisive_step_alone_has_flag_ring_and_word() -> None:
     picture = drawn(step("a"), tool("b"), step("c"), suspicion=suspicion)
     decisive = of_class(picture, "decisive")
     assert [one.get("href") for one in decisive] == ["#step-1"]
-    assert [len(of_class(decisive[0], kind)) for kind in ("ring", "mark", "node")] == [1, 1, 1]
+    assert [len(of_class(picture, kind)) for kind in ("pointer", "ring", "mark")] == [1, 1, 1]
+    assert [one.get("aria-hidden") for one in of_class(picture, "pointer")] == ["true"]
     assert (decisive[0].get("aria-label") or "").startswith("decisive: step 1, b, tool call")
     assert "step 1 of b is decisive" in (picture.get("aria-label") or "")
 

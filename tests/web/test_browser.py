@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +27,7 @@ LOG = {
     ],
     "question": "2 + 2?",
 }
+LOG_FILE: Any = {"name": "log.json", "mimeType": "application/json", "buffer": json.dumps(LOG).encode()}
 PAGES = ("runs", "issues", "health", "try", "demo", "parallel", "hostile")
 
 
@@ -55,15 +57,22 @@ class Site:
             self.complaints.append(f"asked {url}")
 
 
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    stage, ids = await showcase(tmp_path / "data", recordings=6)
-    async with serving(stage.parts()) as address, browsing() as browser:
+@asynccontextmanager
+async def opened_site(folder: Path, token: str | None) -> AsyncIterator[Site]:
+    """Serve runs worth looking at; in the end the browser must not have complained of anything."""
+    stage, ids = await showcase(folder / "data", recordings=6)
+    async with serving(stage.parts(token=token)) as address, browsing() as browser:
         opened = Site(stage, ids, address, browser)
         yield opened
         assert opened.complaints == []
     stage.verdicts.close()
     stage.labels.close()
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    async with opened_site(tmp_path, token=None) as opened:
+        yield opened
 
 
 async def test_the_list_leads_to_the_run_and_the_picture_to_the_steps_text(site: Site) -> None:
@@ -131,8 +140,7 @@ async def test_a_new_run_comes_in_while_one_looks(site: Site) -> None:
 async def test_two_people_try_files_and_see_only_their_own(site: Site) -> None:
     one, other = await site.open("/try"), await site.open("/try")
     for page, name in ((one, "mine.json"), (other, "yours.json")):
-        file = {"name": name, "mimeType": "application/json", "buffer": json.dumps(LOG).encode()}
-        await page.locator("input[type=file]").set_input_files(file)
+        await page.locator("input[type=file]").set_input_files({**LOG_FILE, "name": name})
         await page.get_by_role("button", name="Analyse").click()
         await page.locator("article h2").first.wait_for(timeout=15_000)
     await one.goto(site.address + "/try")

@@ -203,3 +203,13 @@ async def test_only_what_can_be_asked_is_offered() -> None:
     offered = jobs_with().methods
     assert offered == ("auto", "signals")
     assert not [name for name in offered if re.search("random|constant", name)]
+
+
+async def test_what_a_page_says_of_an_analysis_does_not_change_while_it_is_written() -> None:
+    """Else one that ends meanwhile is neither under way nor shown, and nothing looks again."""
+    jobs = jobs_with()
+    job = jobs.start("me", asked(lambda: [RUN]))
+    seen = job.as_of_now()
+    await settled(jobs)
+    assert job.is_over
+    assert (seen.is_over, seen.found) == (False, [])

@@ -1,0 +1,107 @@
+"""Every page, wide and narrow, light and dark, judged by axe against WCAG 2.2 A and AA and good practice."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from tests.web import axe
+from tests.web.browser import chromium
+from tests.web.test_browser import LOG_FILE, PAGES, Site, opened_site
+
+IS_REQUIRED = os.environ.get("BLAMESPAN_REQUIRE_BROWSER") == "true"
+needs_browser = pytest.mark.skipif(chromium() is None and not IS_REQUIRED, reason="no Chromium here")
+
+
+@pytest.fixture(scope="module")
+def source() -> str:
+    """The script; where it is required it is fetched, and not having it fails."""
+    path = axe.fetched() if IS_REQUIRED else axe.script()
+    if path is None:
+        pytest.skip("no axe-core here: python -m tests.web.axe fetches it")
+    return path.read_text()
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    async with opened_site(tmp_path, token=None) as opened:
+        yield opened
+
+
+@needs_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_no_page_shuts_anybody_out(
+    site: Site, source: str, width: int, scheme: Literal["light", "dark"]
+) -> None:
+    found = {}
+    for path in [*(site.path(name) for name in PAGES), "/runs?q=nothing", f"{site.path('demo')}?said=label"]:
+        page = await site.open(path, viewport={"width": width, "height": 844}, color_scheme=scheme)
+        found[path] = await axe.violations(page, source)
+        await page.context.close()
+    assert {path: one for path, one in found.items() if one} == {}
+
+
+@needs_browser
+async def test_the_report_shuts_nobody_out(site: Site, source: str) -> None:
+    context = await site.browser.new_context()
+    answer = await context.request.get(f"{site.address}{site.path('demo')}/report.html")
+    page = await context.new_page()  # nobody's policy: the report brings its own
+    await page.set_content(await answer.text())
+    assert await axe.violations(page, source) == []
+
+
+@needs_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_what_comes_of_a_form_shuts_nobody_out(
+    site: Site, source: str, scheme: Literal["light", "dark"]
+) -> None:
+    page = await site.open("/try", color_scheme=scheme)
+    await page.locator("input[type=file]").set_input_files(LOG_FILE)
+    await page.get_by_role("button", name="Analyse").click()
+    await page.locator("article h2, .notice.error").first.wait_for(timeout=90_000)
+    assert await page.locator("article h2").count() == 1, await page.locator("main").inner_text()
+    assert await axe.violations(page, source) == []
+    await page.goto(site.address + site.path("demo"))
+    await page.get_by_role("button", name="Right", exact=True).click()
+    await page.locator(".notice").first.wait_for()
+    for details in await page.locator(".steps summary").all():
+        await details.click()
+    assert await axe.violations(page, source) == []
+
+
+@needs_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_the_door_shuts_out_only_who_has_no_token(
+    tmp_path: Path, source: str, scheme: Literal["light", "dark"]
+) -> None:
+    async with AsyncExitStack() as stack:
+        site = await stack.enter_async_context(opened_site(tmp_path, token="s3cret"))
+        page = await site.open("/runs", color_scheme=scheme)
+        assert await axe.violations(page, source) == []
+
+
+@needs_browser
+async def test_a_page_that_shuts_people_out_is_found(site: Site, source: str) -> None:
+    page = await site.open("/try")
+    await page.evaluate(
+        "document.querySelector('main').insertAdjacentHTML('beforeend', '<img src=data:,><input name=x>')"
+    )
+    assert {one["rule"] for one in await axe.violations(page, source)} >= {"image-alt", "label"}
+    site.complaints.clear()  # the picture that is none is refused, as it should be
+
+
+def test_another_package_than_the_pinned_one_is_refused(tmp_path: Path) -> None:
+    package = tmp_path / "axe-core.tgz"
+    package.write_bytes(b"something else")
+    with pytest.raises(axe.AxeMissing, match="not the pinned package"):
+        axe.unpack(package, tmp_path / "axe.min.js", axe.INTEGRITY)
+    assert not (tmp_path / "axe.min.js").exists()
+    assert b64encode(hashlib.sha512(b"something else").digest()).decode() != axe.INTEGRITY
