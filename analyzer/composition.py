@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -137,14 +136,19 @@ def _least_confidence(precision: float | None, ranker: Ranker | None) -> float:
     """Return the confidence from which the ranker's verdicts on unseen runs were right that often.
 
     Raises:
-        SettingsError: there is no ranker, whose card knows.
+        SettingsError: there is no ranker, or its card does not know.
     """
     if precision is None:
         return 0.0
-    told = ranker.card.get("confidences") if ranker else None
-    if not told:
+    if ranker is None:
         expected = "expected BLAMESPAN_RANKER, a model that `blamespan train` made"
         raise SettingsError(f"BLAMESPAN_PRECISION={precision:g} without a ranker: {expected}")
+    told = ranker.card.get("confidences")
+    if not told:
+        raise SettingsError(
+            f"BLAMESPAN_PRECISION={precision:g}: the card of BLAMESPAN_RANKER does not say how confident"
+            " it was of runs it had not seen, and whether it was right: train it again with `blamespan train`"
+        )
     least = least_confidence([(float(confidence), bool(right)) for confidence, right in told], precision)
     return _BEYOND_ALL if least is None else least
 
@@ -154,8 +158,5 @@ def _rules(settings: Settings) -> tuple[Claim, ...]:
         return ()
     try:
         return (output_matching(settings.failure_pattern),)
-    except re.error as error:
-        shown = settings.failure_pattern
-        raise SettingsError(
-            f"BLAMESPAN_FAILURE_PATTERN={shown!r}: expected a regular expression: {error}"
-        ) from error
+    except ValueError as error:
+        raise SettingsError(f"BLAMESPAN_FAILURE_PATTERN={settings.failure_pattern!r}: {error}") from error

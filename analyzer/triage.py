@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from analyzer.reading import final_answer
+from collector_processor.redaction import compile_pattern
 from semconv.model import UNKNOWN_AGENT, Outcome, OutcomeSource, SpanStatus, Step, StepKind, Trajectory
 
 _TOKEN: Final = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?|[^\W\d_]+")
@@ -64,9 +65,9 @@ def output_matching(pattern: str, *, failed: bool = True) -> Claim:
     """Return the rule that a run whose final answer matches ``pattern`` failed (or did not).
 
     Raises:
-        re.error: the pattern is no regular expression.
+        ValueError: the pattern is no regular expression as RE2 reads them.
     """
-    compiled = re.compile(pattern)
+    compiled = compile_pattern(pattern)
     said = "matches" if failed else "matches, as a right one should,"
 
     def claim(trajectory: Trajectory) -> Finding | None:

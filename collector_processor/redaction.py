@@ -200,10 +200,22 @@ def read_kinds(text: str) -> tuple[str, ...]:
 
 
 def check_pattern(pattern: str) -> Any:
-    """Compile one of the user's patterns.
+    """Compile one of the user's patterns for secrets.
 
     Raises:
         ValueError: it is none that RE2 takes, is found in empty text, or is far too long.
+    """
+    compiled = compile_pattern(pattern)
+    if compiled.search("") is not None:
+        raise ValueError("expected a pattern that is not found in empty text")
+    return compiled
+
+
+def compile_pattern(pattern: str) -> Any:
+    """Compile a pattern that is to be looked for in hostile text: by RE2, in time linear in that text.
+
+    Raises:
+        ValueError: it is none that RE2 takes, or is far too long.
     """
     if len(pattern) > _LONGEST_PATTERN:
         raise ValueError(f"expected a pattern of at most {_LONGEST_PATTERN} characters")
@@ -211,14 +223,11 @@ def check_pattern(pattern: str) -> Any:
     options.log_errors = False
     options.max_mem = _RE2_MEMORY
     try:
-        compiled = re2.compile(pattern, options)
+        return re2.compile(pattern, options)
     except re2.error as error:
         said = error.args[0] if error.args else error
         reason = said.decode(errors="replace") if isinstance(said, bytes) else said
         raise ValueError(f"expected a regular expression as RE2 reads it: {reason}") from None
-    if compiled.search("") is not None:
-        raise ValueError("expected a pattern that is not found in empty text")
-    return compiled
 
 
 def describe(counts: Mapping[str, int]) -> str:

@@ -151,7 +151,7 @@ class Settings(BaseModel):
     )
     notify_per_hour: int = Field(20, gt=0, description="notices an hour; the last stands for the rest")
     failure_pattern: str | None = Field(
-        None, description="regular expression: a final answer it finds is a failure"
+        None, description="regular expression (RE2): a final answer it finds is a failure"
     )
     metrics_settle: int = Field(
         35_000,

@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 RUNS: Final = "runs.sqlite"
 """The run store's file in the data directory."""
+UNNAMED: Final = "unnamed"
+"""The system of a run whose service has no name."""
 _MOST_FOUND: Final = 20
 
 InDb = Callable[..., Awaitable[Any]]
@@ -164,7 +166,7 @@ def _lesson(one: LabelledRun) -> Conversation | str:
     return Conversation(
         trajectory=visible_run(kept.trajectory),  # as the ranker will be shown the next one
         label=Blamed(agent=label.agent, step=place),
-        source=label.service,
+        source=label.service or UNNAMED,
     )
 
 

@@ -88,7 +88,7 @@ def blame(ranker: Ranker, trajectory: Trajectory, seen: Ranking) -> Blame:
         f"{ranker.card.get('labels', '?')} labelled runs of {', '.join(ranker.systems) or 'unnamed systems'}"
     )
     evidence = f": {verdict.reason}" if verdict.mode else "; no signal stands out in it"
-    confidence = math.exp(max(seen.shares))
+    confidence = min(math.exp(max(seen.shares)), most_confidence(ranker))
     if seen.is_at_home:
         reason = f"ranked first by a model trained on {trained}{evidence}"
     else:
@@ -98,6 +98,16 @@ def blame(ranker: Ranker, trajectory: Trajectory, seen: Ranking) -> Blame:
         )
         confidence = min(confidence, _STRANGE)
     return replace(verdict, reason=reason, confidence=round(confidence, 4))
+
+
+def most_confidence(ranker: Ranker) -> float:
+    """Return what a model may claim at most: the chance of being right after being right in all its labels.
+
+    The rule of succession, (n + 1) / (n + 2): twenty labels of runs with a single step teach no certainty.
+    """
+    labels = ranker.card.get("labels")
+    n = labels if isinstance(labels, int) and labels > 0 else 0
+    return (n + 1) / (n + 2)
 
 
 def concur(ranker: Ranker, trajectory: Trajectory, seen: Ranking, judged: Blame) -> Blame:
@@ -111,7 +121,8 @@ def concur(ranker: Ranker, trajectory: Trajectory, seen: Ranking, judged: Blame)
     candidates = ranked(pooled, trajectory, _RANKED)
     first = candidates[0]
     if first.step == judged.step:
-        return replace(judged, confidence=first.probability, ranking=candidates)
+        confidence = min(first.probability, most_confidence(ranker))
+        return replace(judged, confidence=confidence, ranking=candidates)
     own = blame(ranker, trajectory, replace(seen, shares=pooled))
     note = f"{own.reason} (the judge named step {judged.step} of {judged.agent}: {judged.reason})"
     return replace(own, reason=note)

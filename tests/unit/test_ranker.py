@@ -57,6 +57,20 @@ def blame(verdict: object) -> Blame:
     return verdict
 
 
+@pytest.mark.parametrize(
+    ("card", "most"),
+    [({"labels": 20}, 21 / 22), ({"labels": 1000}, 1001 / 1002), ({}, 0.5), ({"labels": "many"}, 0.5)],
+)
+def test_no_number_of_labels_makes_a_model_certain(card: dict[str, object], most: float) -> None:
+    """A run of one step leaves no choice, and twenty such labels teach nothing of the next run."""
+    one_step = run(step("Coder", "an error, sorry"), task="t")
+    model = ranker(card=card)
+    assert blame(rank(model, one_step)).confidence == pytest.approx(most, abs=1e-4)
+    verdict = blame(rank(model, one_step))
+    judged = concur(model, one_step, ranking(model, one_step), verdict)
+    assert judged.confidence <= most
+
+
 def test_a_tree_sends_a_row_down_to_its_leaf() -> None:
     row = [0.0] * STEP_COLUMNS
     assert LATE.read([*row[:PLACE], 1.5, *row[PLACE + 1 :]]) == 0.1

@@ -262,7 +262,12 @@ def test_a_wanted_precision_leaves_the_less_sure_undetermined_and_needs_a_ranker
     run = write(tmp_path / "runs.jsonl", 1)
     monkeypatch.setenv("BLAMESPAN_PRECISION", "0.9")
     assert blamespan(["attribute", str(run)]) == 2
-    assert "BLAMESPAN_RANKER" in capsys.readouterr().err
+    assert "without a ranker" in capsys.readouterr().err
+    without = {key: value for key, value in ranker.card.items() if key != "confidences"}
+    (bare := tmp_path / "bare.json").write_text(write_model(replace(ranker, card=without)))
+    monkeypatch.setenv("BLAMESPAN_RANKER", str(bare))
+    assert blamespan(["attribute", str(run)]) == 2
+    assert "card of BLAMESPAN_RANKER does not say" in capsys.readouterr().err
     never_right = replace(ranker, card={**ranker.card, "confidences": [[0.4, 0], [0.9, 0]]})
     model = tmp_path / "ranker.json"
     model.write_text(write_model(never_right))

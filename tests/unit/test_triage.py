@@ -104,6 +104,22 @@ def test_a_rule_of_the_users_own_decides_either_way() -> None:
     assert (passed.failed, passed.source) == (False, OutcomeSource.USER)
 
 
+def test_no_rule_of_the_users_own_hangs_on_a_hostile_answer() -> None:
+    """Python's own engine would be at it for longer than the universe is old."""
+    hostile = run(step("a", "x"), output="a" * 100_000 + "!")
+    assert not triage(hostile, [output_matching("^(a+)+$")]).failed
+
+
+@pytest.mark.parametrize("pattern", [r"(?=a)b", r"(\w)\1", "(a", "a" * 20_000])
+def test_a_rule_that_cannot_be_looked_for_in_bounded_time_is_refused_with_words(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"as RE2 reads it|at most"):
+        output_matching(pattern)
+
+
+def test_a_rule_may_be_about_an_empty_answer() -> None:
+    assert triage(run(step("a", ""), output=""), [output_matching("^$")]).failed
+
+
 def test_a_recorded_log_is_a_failure_without_asking() -> None:
     assert triage(run(step("a", "fine"), is_recorded_conversation=True)).failed
 
