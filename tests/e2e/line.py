@@ -61,6 +61,10 @@ class Line:
         """Wait until so many items were ``received``, ``forwarded``, ``held`` …"""
         wait_until(lambda: self.items(what, signal) == count, what=f"{count} {signal} {what}")
 
+    def sample(self, name: str) -> float:
+        """Return a metric without labels."""
+        return self._samples()[name, ""]
+
     def verdicts(self, what: str, signal: Signal = Signal.TRACES) -> int:
         """Return how many outbox entries of a signal were ``sent`` or ``refused``."""
         return int(self._samples()[f"blamespan_verdicts_{what}", signal])

@@ -8,7 +8,6 @@ those before (open loop): each in two requests, the root's end alone in the seco
 from __future__ import annotations
 
 import asyncio
-import random
 import sys
 import tempfile
 import time
@@ -20,10 +19,10 @@ from typing import Final
 import grpc.aio
 
 from tests.bench.analysis.backend import read_arrivals
+from tests.bench.demo_again import Again, DemoAgain
 from tests.bench.ingest.passthrough import PATH
 from tests.bench.ingest.subjects import Running, announcing
 from tests.e2e.line import Line, starting
-from tests.e2e.traffic import play_demo, request
 
 WARM_S: Final = 3.0
 _PATIENCE_S: Final = 60.0
@@ -60,34 +59,6 @@ class Delays:
     peak_mib: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """The bytes of one run, with an id of its own."""
-
-    trace_id: bytes
-    before: bytes
-    root: bytes
-
-
-class _Runs:
-    """The demo's run again and again, under new ids."""
-
-    def __init__(self) -> None:
-        played = play_demo()
-        self.spans = len(played.spans)
-        self._trace_id = bytes.fromhex(played.trace_id)
-        self._before, self._root = request(played.spans[:-1]), request(played.spans[-1:])
-        self._chance = random.Random(1)
-
-    def next(self) -> _Run:
-        trace_id = self._chance.randbytes(16)
-        return _Run(
-            trace_id,
-            self._before.replace(self._trace_id, trace_id),
-            self._root.replace(self._trace_id, trace_id),
-        )
-
-
 async def measure(pace: Pace) -> Delays:
     """Start a backend and the service, send, and wait for the verdicts."""
     backend = [sys.executable, "-m", "tests.bench.analysis.backend"]
@@ -105,7 +76,7 @@ async def measure(pace: Pace) -> Delays:
 
 async def _measure(pace: Pace, line: Line, told: str) -> Delays:
     service = Running(pid=line.server.process.pid, endpoint=line.grpc)
-    runs = _Runs()
+    runs = DemoAgain()
     async with grpc.aio.insecure_channel(line.grpc.removeprefix("http://"), options=_OPTIONS) as channel:
         sender = _Sender(channel.unary_unary(PATH, None, None))
         await sender.send(runs, pace.runs_per_s, WARM_S)
@@ -145,7 +116,7 @@ class _Sender:
         self.waits_ms: list[float] = []
         self.late_s = 0.0
 
-    async def send(self, runs: _Runs, runs_per_s: float, seconds: float) -> None:
+    async def send(self, runs: DemoAgain, runs_per_s: float, seconds: float) -> None:
         """Send for so long; returns when all is acknowledged.
 
         Raises:
@@ -159,13 +130,13 @@ class _Sender:
                 self.late_s = max(self.late_s, time.monotonic() - due)
                 group.create_task(self._send(runs.next()))
 
-    async def _send(self, run: _Run) -> None:
+    async def _send(self, run: Again) -> None:
         await self._call(run.before)
         await asyncio.sleep(_BETWEEN_S)
         began = time.monotonic()
         await self._call(run.root)
         now = time.monotonic()
-        self.ended[run.trace_id.hex()] = now
+        self.ended[run.trace_id] = now
         self.waits_ms.append(1000 * (now - began))
 
 

@@ -1,0 +1,246 @@
+"""Does it last? ``python -m tests.bench.soak --minutes 30``.
+
+A real ``blamespan serve`` under a mixed load (plain spans and agents' runs, gRPC and HTTP, packed and not)
+before a backend that is away now and then. Exits with 1 unless memory and the CPU time of a span stay flat,
+the journal stays bounded, and in the end all that was acknowledged is in the backend and every run judged.
+Ratios decide, never durations: a slow machine is no failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from tests.bench.ingest.subjects import Running, announcing
+from tests.bench.soak.backend import read_taken
+from tests.bench.soak.load import Pace, Sent, keep_sending
+from tests.bench.soak.trend import Trend, trend
+from tests.e2e.line import Line, starting
+
+SAMPLES: Final = 60
+WARM: Final = 0.1
+"""Of the soak: caches fill, libraries load."""
+_AWAYS: Final = 8
+_AWAY_SHARE: Final = 0.05
+_LONGEST_AWAY_S: Final = 10.0
+_DRAIN_S: Final = 600.0
+_LOOK_S: Final = 1.0
+_MIB: Final = 1 << 20
+_BLOCK: Final = 512
+JOURNAL_MIB: Final = 4 * 64
+"""Most that the journal may take while the backend is away: a few segments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The service at one moment."""
+
+    rss_mib: float
+    cpu_s: float
+    spans: int
+    """Acknowledged since the beginning."""
+    journal_mib: float
+    stores_mib: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a soak."""
+
+    minutes: float
+    samples: Sequence[Sample]
+    acknowledged: int
+    """As those who sent it say."""
+    runs: int
+    balance: dict[str, int]
+    """As the service says, when all was quiet."""
+    taken: int
+    """As the backend says, without carriers."""
+    away: int
+    """Requests that the backend was not there for."""
+    unjudged: int
+    """Runs without a carrier in the backend."""
+
+    def memory(self) -> Trend:
+        """Return how memory went."""
+        return trend([sample.rss_mib for sample in self.samples])
+
+    def cost(self) -> Trend:
+        """Return how the CPU time of a span went, in µs."""
+        pairs = zip(self.samples, self.samples[1:], strict=False)
+        return trend([1e6 * (b.cpu_s - a.cpu_s) / (b.spans - a.spans) for a, b in pairs if b.spans > a.spans])
+
+    def faults(self, most_memory: float, most_cost: float) -> list[str]:
+        """Return what is wrong; nothing where the service lasts."""
+        journal = max(sample.journal_mib for sample in self.samples)
+        balance = self.balance
+        checks = {
+            "memory grows": not self.memory().is_flat(most_memory),
+            "a span costs ever more CPU time": not self.cost().is_flat(most_cost),
+            f"the journal took {journal:.0f} MiB": journal > JOURNAL_MIB,
+            "the service counts other spans than were acknowledged": balance.get("acknowledged")
+            != self.acknowledged,
+            "not all that was acknowledged was forwarded": balance.get("forwarded") != self.acknowledged,
+            "the backend lacks spans": self.taken < self.acknowledged,
+            "runs were not judged": self.unjudged > 0,
+            "the backend was never away": not self.away,
+        }
+        return [what for what, is_so in checks.items() if is_so]
+
+
+async def soak(pace: Pace, minutes: float) -> Outcome:
+    """Run it."""
+    seconds = 60 * minutes
+    every_s = seconds / _AWAYS
+    away_s = min(_LONGEST_AWAY_S, every_s * _AWAY_SHARE)
+    backend = [sys.executable, "-m", "tests.bench.soak.backend", f"{every_s}", f"{away_s}"]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        announcing(backend) as (_, announced),
+        starting(Path(folder)) as start,
+    ):
+        endpoint, told = announced.split()
+        line = start(forward_endpoint=endpoint, forward_protocol="grpc", method="signals", root_grace=2000)
+        sent, watch = Sent(), _Watch(line, Path(folder) / "data")
+        loading = asyncio.create_task(keep_sending(pace, line, sent, seconds))
+        await asyncio.sleep(WARM * seconds)
+        samples = [watch.sample(sent)]
+        while not loading.done():
+            await asyncio.wait([loading], timeout=(1 - WARM) * seconds / SAMPLES)
+            samples.append(watch.sample(sent))
+        await loading
+        taken = await _settled(line, told, sent)
+        return Outcome(
+            minutes=minutes,
+            samples=samples[:-1],  # the last one saw the end
+            acknowledged=sent.spans,
+            runs=len(sent.runs),
+            balance=line.balance(),
+            taken=taken["spans"],
+            away=taken["refusals"],
+            unjudged=len(sent.runs.difference(taken["judged"])),
+        )
+
+
+class _Watch:
+    """Looks at a service from outside."""
+
+    def __init__(self, line: Line, data: Path) -> None:
+        self._process = Running(pid=line.server.process.pid, endpoint=line.grpc)
+        self._data = data
+
+    def sample(self, sent: Sent) -> Sample:
+        """Return how it is now."""
+        journal = _disk_mib(self._data / "ingest")
+        return Sample(
+            rss_mib=self._process.rss_mib(),
+            cpu_s=self._process.cpu_s(),
+            spans=sent.spans,
+            journal_mib=journal,
+            stores_mib=_disk_mib(self._data) - journal,
+        )
+
+
+def _disk_mib(folder: Path) -> float:
+    found = 0
+    for path in folder.rglob("*"):
+        try:
+            found += path.stat().st_blocks * _BLOCK
+        except FileNotFoundError:
+            continue  # a segment goes as we look
+    return found / _MIB
+
+
+async def _settled(line: Line, told: str, sent: Sent) -> dict[str, Any]:
+    """Wait until all is forwarded and judged, or for so long that it never will be."""
+    deadline = time.monotonic() + _DRAIN_S
+    while True:
+        balance = await asyncio.to_thread(line.balance)
+        taken = await asyncio.to_thread(read_taken, told)
+        is_done = not balance.get("held") and sent.runs <= set(taken["judged"])
+        if is_done or time.monotonic() > deadline:
+            return taken
+        await asyncio.sleep(_LOOK_S)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print how it went, and say whether it lasts."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--requests", type=float, default=20.0, help="of plain spans a second")
+    parser.add_argument("--spans", type=int, default=128, help="in each of these")
+    parser.add_argument("--runs", type=float, default=4.0, help="of agents a second")
+    parser.add_argument("--memory", type=float, default=0.10, help="growth tolerated, a share")
+    parser.add_argument("--cost", type=float, default=0.25, help="growth of a span's CPU time tolerated")
+    parser.add_argument("--format", choices=["table", "json"], default="table")
+    chosen = parser.parse_args(arguments)
+    pace = Pace(requests=chosen.requests, spans=chosen.spans, runs=chosen.runs)
+    outcome = uvloop.run(soak(pace, chosen.minutes))
+    faults = outcome.faults(chosen.memory, chosen.cost)
+    print(_json(outcome, faults) if chosen.format == "json" else _told(outcome, faults), flush=True)
+    return 1 if faults else 0
+
+
+def _told(outcome: Outcome, faults: Sequence[str]) -> str:
+    last = outcome.samples[-1]
+    rows = [
+        (
+            f"{outcome.minutes:g} minutes: {outcome.acknowledged:,} spans acknowledged,"
+            f" {outcome.runs:,} runs; the backend was away for {outcome.away:,} requests"
+            f" and took {outcome.taken:,} spans"
+        ),
+        f"memory: {_went(outcome.memory(), 'MiB')}",
+        f"CPU time of a span: {_went(outcome.cost(), 'µs')}",
+        (
+            f"journal: {max(sample.journal_mib for sample in outcome.samples):.0f} MiB at most,"
+            f" {last.journal_mib:.0f} in the end; verdicts and kept runs: {last.stores_mib:.0f} MiB"
+        ),
+        (
+            f"balance: {', '.join(f'{what} {count:,}' for what, count in outcome.balance.items())};"
+            f" runs not judged: {outcome.unjudged}"
+        ),
+        f"it does not last: {'; '.join(faults)}" if faults else "it lasts",
+    ]
+    return "\n".join(rows)
+
+
+def _went(found: Trend, unit: str) -> str:
+    return (
+        f"{found.first:.1f} → {found.last:.1f} {unit} from the first third to the last; slope over the whole"
+        f" {found.slope:+.1%} of the first third [{found.low:+.1%}, {found.high:+.1%}]"
+    )
+
+
+def _json(outcome: Outcome, faults: Sequence[str]) -> str:
+    memory, cost = outcome.memory(), outcome.cost()
+    return json.dumps(
+        {
+            "minutes": outcome.minutes,
+            "acknowledged": outcome.acknowledged,
+            "runs": outcome.runs,
+            "balance": outcome.balance,
+            "taken": outcome.taken,
+            "unjudged": outcome.unjudged,
+            "memory_mib": [memory.first, memory.last],
+            "memory_slope": [memory.slope, memory.low, memory.high],
+            "cpu_us_per_span": [cost.first, cost.last],
+            "cost_slope": [cost.slope, cost.low, cost.high],
+            "journal_mib": max(sample.journal_mib for sample in outcome.samples),
+            "stores_mib": outcome.samples[-1].stores_mib,
+            "faults": list(faults),
+        }
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""Is a quantity flat over a soak? Pure.
+
+It is not, where it grows beyond doubt (the slope's 95 % interval lies above zero) *and* by more than is
+tolerated: the last third's median against the first third's. Either alone is no verdict: noise has slopes,
+and in a long soak the smallest growth is beyond doubt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Final
+
+LEAST_SAMPLES: Final = 9
+_WITHIN: Final = 1.96
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """How a quantity went, as shares of its first third's median."""
+
+    first: float
+    """The first third's median, in the quantity's own unit."""
+    last: float
+    """The last third's."""
+    slope: float
+    """Growth over the whole soak by the straight line that fits best, as a share of ``first``."""
+    low: float
+    high: float
+    """Its 95 % interval."""
+
+    @property
+    def growth(self) -> float:
+        """From the first third to the last, as a share."""
+        return self.last / self.first - 1
+
+    def is_flat(self, tolerated: float) -> bool:
+        """Say whether it does not grow beyond doubt by more than ``tolerated``, a share."""
+        return self.low <= 0 or self.growth <= tolerated
+
+
+def trend(values: Sequence[float]) -> Trend:
+    """Return how values taken at even distances went.
+
+    Raises:
+        ValueError: they are too few to tell, or not above zero.
+    """
+    count = len(values)
+    if count < LEAST_SAMPLES:
+        raise ValueError(f"expected at least {LEAST_SAMPLES} samples, not {count}")
+    third = count // 3
+    first, last = median(values[:third]), median(values[-third:])
+    if first <= 0:
+        raise ValueError(f"expected values above zero, not {first}")
+    times = [place / (count - 1) for place in range(count)]
+    middle, level = fmean(times), fmean(values)
+    spread = math.fsum((time - middle) ** 2 for time in times)
+    slope = math.fsum((time - middle) * value for time, value in zip(times, values, strict=True)) / spread
+    residuals = math.fsum(
+        (value - level - slope * (time - middle)) ** 2 for time, value in zip(times, values, strict=True)
+    )
+    error = math.sqrt(residuals / (count - 2) / spread)
+    return Trend(
+        first=first,
+        last=last,
+        slope=slope / first,
+        low=(slope - _WITHIN * error) / first,
+        high=(slope + _WITHIN * error) / first,
+    )
