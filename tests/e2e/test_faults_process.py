@@ -12,8 +12,8 @@ from urllib.request import ProxyHandler, build_opener
 import grpc
 import pytest
 
-from analyzer import service
 from analyzer.service import Running, running_service
+from analyzer.serving import files
 from collector_processor.encode import encode
 from collector_processor.settings import load_settings
 from tests.backends.supervise import wait_until
@@ -78,7 +78,7 @@ def test_a_second_sigterm_ends_a_drain_that_takes_its_time(start_line: StartLine
 async def test_a_clock_that_jumps_evicts_no_open_trace_and_delays_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump_ns: int
 ) -> None:
-    monkeypatch.setattr(service, "_EXPIRE_EVERY_S", 0.05)
+    monkeypatch.setattr(files, "_EXPIRE_EVERY_S", 0.05)
     settings = load_settings(environment(), data_dir=tmp_path)
     real_ns, real_s = time.time_ns, time.time
     async with running_service(settings) as running:

@@ -1,0 +1,38 @@
+"""Recurring failures in the service: who counts them and has people told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from analyzer.issue_gauge import IssueCounts, IssueGauge
+from analyzer.issues.desk import DeskParts, IssueDesk
+from analyzer.issues.store import open_issues
+from analyzer.labels.labelling import RUNS, open_labels
+from analyzer.notifiers.opening import counting_rules, receivers_of
+from analyzer.serving.lifetime import Lifetime
+from collector_processor.runstore import RunStore
+from collector_processor.settings import Settings
+
+
+def start_issues(settings: Settings, lifetime: Lifetime) -> IssueDesk:
+    """Start the desk; its thread has connections of its own to every store."""
+    receivers = receivers_of(settings)
+    desk = IssueDesk(
+        DeskParts(
+            store=open_issues(settings.data_dir),
+            rules=counting_rules(settings, receivers),
+            receivers=receivers,
+        ),
+        lambda: RunStore(settings.data_dir / RUNS),
+        open_labels(settings.data_dir),
+    )
+    lifetime.stack.callback(desk.close)
+    lifetime.background(desk.run())
+    return desk
+
+
+def count_issues(lifetime: Lifetime, desk: IssueDesk) -> Callable[[], IssueCounts]:
+    """Have issues counted now and then; return what reads the counts."""
+    gauge = IssueGauge(read=desk.counts)
+    lifetime.background(gauge.run())
+    return gauge.counts

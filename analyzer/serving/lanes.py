@@ -1,0 +1,140 @@
+"""The two lanes, started: the forwarder of all traffic; analyses, and the outbox of their verdicts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from analyzer.budget import HourlyBudget
+from analyzer.composition import budget_of, carrier_policy
+from analyzer.issues.desk import IssueDesk, both
+from analyzer.labels.labelling import keeper
+from analyzer.serving.files import Files
+from analyzer.serving.lifetime import Lifetime
+from analyzer.spending import StoredSpending
+from analyzer.tallies import VerdictTallies
+from collector_processor.analyst import Analyst
+from collector_processor.cleaning import Cleaner
+from collector_processor.delivery import OutboxDelivery
+from collector_processor.examine import Examiner
+from collector_processor.exporters import open_exporters
+from collector_processor.forwarder import Forwarder
+from collector_processor.journal import Journal
+from collector_processor.ledger import Ledger
+from collector_processor.otlp import Exporter, Signal
+from collector_processor.pipeline import Pipeline, PipelineLimits
+from collector_processor.runstore import RunStore, StoredVerdict
+from collector_processor.settings import Settings, WriteBack
+from collector_processor.writeback import Decision
+
+_ANALYSES_SHARE: Final = 0.5
+"""Of the time that a shutdown may take: what analyses leave behind must still be sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thinking:
+    """Who looks at complete traces, and who is told."""
+
+    analyst: Analyst
+    cleaner: Cleaner
+    tallies: VerdictTallies
+    desk: IssueDesk
+
+
+def open_routes(settings: Settings, lifetime: Lifetime, instance_id: str) -> Mapping[Signal, Exporter]:
+    """Open what signals go on by; none where no endpoint is set."""
+    if not settings.endpoints:
+        return {}
+    router = open_exporters(settings.endpoints, instance_id)
+    lifetime.stack.push_async_callback(router.close)
+    return router.routes
+
+
+def start_forwarder(
+    lifetime: Lifetime, journal: Journal, ledger: Ledger, exporters: Mapping[Signal, Exporter]
+) -> Forwarder:
+    """Start what sends originals on."""
+    forwarder = Forwarder(journal=journal, ledger=ledger, exporters=exporters)
+    lifetime.background(forwarder.run())
+    lifetime.drained(forwarder.drain)  # runs before the one above is cancelled
+    forwarder.resume()
+    return forwarder
+
+
+def start_deliveries(
+    settings: Settings,
+    lifetime: Lifetime,
+    files: Files,
+    exporters: Mapping[Signal, Exporter],
+    thinking: Thinking,
+) -> tuple[Examiner, tuple[OutboxDelivery, ...]]:
+    """Start what sends verdicts, and return it with the examiner whose verdicts they are."""
+    deliveries: list[OutboxDelivery] = []
+    store = files.store
+
+    def wake() -> None:
+        for delivery in deliveries:
+            delivery.wake()
+
+    examiner = _examiner(settings, files, thinking, wake)
+    lifetime.watched.callback(examiner.close)
+    for signal in (Signal.TRACES, Signal.LOGS):
+        delivery = OutboxDelivery(
+            signal,
+            read=lambda signal, skip: examiner.in_db(store.outbox, signal, skip),
+            forget=lambda ids: examiner.in_db(store.delivered, ids),
+            exporters=exporters,
+        )
+        deliveries.append(delivery)
+        lifetime.drained(delivery.drain)
+        lifetime.background(delivery.run())  # cancelled first, so that nothing is sent by two
+    return examiner, tuple(deliveries)
+
+
+def _examiner(settings: Settings, files: Files, thinking: Thinking, wake: Callable[[], None]) -> Examiner:
+    async def in_db(*call: Any) -> Any:
+        return await examiner.in_db(*call)
+
+    def tell(decision: Decision, verdict: StoredVerdict) -> None:
+        thinking.tallies.count(decision, verdict)
+        thinking.desk.wake()
+
+    policy = carrier_policy(settings)
+    examiner = Examiner(
+        source=files.journal,
+        store=files.store,
+        analyst=thinking.analyst,
+        policy=policy,
+        wall_ns=time.time_ns,
+        wake_outbox=wake,
+        keep=both(keeper(files.labels, policy.clean, time.time_ns, in_db), thinking.desk.keep),
+        tell=tell,
+        clean=thinking.cleaner,
+    )
+    return examiner
+
+
+async def open_budget(analyst: Analyst, store: RunStore, examiner: Examiner) -> HourlyBudget | None:
+    """Have what models cost kept, before anybody can ask one; ``None`` where there is none."""
+    budget = budget_of(analyst)
+    if budget is not None:
+        await budget.keep_in(StoredSpending(store=store, in_db=examiner.in_db, wall_ns=time.time_ns))
+    return budget
+
+
+async def start_pipeline(
+    settings: Settings, lifetime: Lifetime, journal: Journal, examiner: Examiner
+) -> Pipeline:
+    """Start the slow lane with the traces that the journal has of an earlier life."""
+    hold_max_s = settings.hold_max / 1000 if settings.write_back is WriteBack.HOLD else None
+    limits = PipelineLimits(
+        assembler=settings.assembler_limits, hold_max_s=hold_max_s, concurrency=settings.concurrency
+    )
+    pipeline = Pipeline(examiner, limits, time.monotonic)
+    journal.on_evicted = pipeline.evicted
+    await pipeline.recover(journal.agent_traces())
+    lifetime.drained(pipeline.drain, share=_ANALYSES_SHARE)
+    lifetime.background(pipeline.run())  # cancelled first: nothing new begins while it drains
+    return pipeline

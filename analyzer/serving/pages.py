@@ -1,0 +1,88 @@
+"""What the pages and the API read, wired to the stores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from prometheus_client.registry import CollectorRegistry
+
+from analyzer.analyst import RunAnalyst
+from analyzer.composition import tls_files
+from analyzer.labels import Label, Said
+from analyzer.labels.labelling import Given, give
+from analyzer.labels.store import LabelStore
+from analyzer.serving.files import Files
+from analyzer.serving.lanes import Thinking
+from analyzer.serving.lifetime import Lifetime
+from analyzer.web.app import WebParts
+from analyzer.web.archive import RunArchive
+from analyzer.web.issue_source import DeskIssues
+from analyzer.web.jobs import Jobs
+from analyzer.web.labels import Labels
+from analyzer.web.links import TraceLinks
+from analyzer.web.pages import Pages
+from analyzer.web.settings_shown import shown_settings
+from collector_processor.examine import Examiner
+from collector_processor.otlp import Tenant
+from collector_processor.runstore import StoredVerdict
+from collector_processor.settings import Settings
+
+
+def web_parts(
+    settings: Settings,
+    lifetime: Lifetime,
+    files: Files,
+    examiner: Examiner,
+    thinking: Thinking,
+    *,
+    is_ready: Callable[[], bool],
+    registry: CollectorRegistry,
+) -> WebParts:
+    """Return what the pages and the API are made from; the stores are asked on their own thread."""
+    return WebParts(
+        is_ready=is_ready,
+        recent=lambda limit: examiner.in_db(files.store.recent, limit),
+        find=lambda run_id: examiner.in_db(files.store.find, run_id),
+        metrics=registry,
+        labels=_label_parts(files.labels, examiner),
+        issues=thinking.desk,
+        token=settings.token,
+        tenant_header_names=settings.tenant_header_names,
+        allowed_hosts=settings.allowed_host_names,
+        tls=tls_files(settings),
+        most_connections=settings.max_connections,
+        pages=_open_pages(settings, lifetime, thinking),
+    )
+
+
+def _open_pages(settings: Settings, lifetime: Lifetime, thinking: Thinking) -> Pages:
+    """Open the pages; runs can be tried there where the analyst is in this process."""
+    archive = RunArchive(settings.data_dir)
+    lifetime.stack.callback(archive.close)
+    jobs = Jobs(thinking.analyst) if isinstance(thinking.analyst, RunAnalyst) else None
+    if jobs is not None:
+        lifetime.stack.push_async_callback(jobs.close)
+    return Pages(
+        runs=archive,
+        clean=thinking.cleaner,
+        jobs=jobs,
+        issues=DeskIssues(desk=thinking.desk),
+        links=TraceLinks(
+            jaeger=settings.jaeger_url,
+            grafana=settings.grafana_url,
+            tempo_uid=settings.grafana_tempo_uid,
+        ),
+        settings=shown_settings(settings),
+        now_ns=time.time_ns,
+    )
+
+
+def _label_parts(labels: LabelStore, examiner: Examiner) -> Labels:
+    async def take(verdict: StoredVerdict, said: Said) -> Given:
+        return await examiner.in_db(give, labels, verdict, said, time.time_ns())
+
+    async def of(tenant: Tenant, run_id: str) -> Sequence[Label]:
+        return await examiner.in_db(labels.labels, tenant, run_id)
+
+    return Labels(give=take, of=of)
