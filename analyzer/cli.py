@@ -40,6 +40,7 @@ COMMANDS: Final = (
     "reject",
     "issues",
     "doctor",
+    "health",
 )
 """In the order in which ``--help`` lists them."""
 _PLACE: Final = "analyzer.commands"

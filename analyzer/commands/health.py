@@ -1,0 +1,74 @@
+"""``blamespan health``: is the service that these settings describe ready? For probes of containers."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from analyzer.commands.output import CommandFailed, FormatOption, OutputFormat, print_json
+from collector_processor.settings import Address, Settings, SettingsError, load_settings
+
+_PATH: Final = "/readyz"
+_READY: Final = 200
+
+
+def health(
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait.")] = 2.0,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Ask the service on this machine whether it is ready, with or without TLS as the settings say.
+
+    For HEALTHCHECK and liveness scripts: works for [bold]serve[/bold], [bold]collector[/bold] and
+    [bold]analyzer[/bold], and needs neither token nor certificate. Exit code 1 if it is not ready.
+    """
+    settings = load_settings(os.environ, directory=Path.cwd())
+    listener = settings.listeners[2]
+    if not listener.port:
+        raise SettingsError("BLAMESPAN_WEB_LISTEN has port 0, a free one: expected the port that is asked")
+    status = _ask(settings, _reached(listener), timeout)
+    if status != _READY:
+        raise CommandFailed(f"{listener}: not ready ({_PATH} answers {status})")
+    if output is OutputFormat.JSON:
+        print_json({"ready": True, "web": str(listener)})
+    else:
+        typer.echo("ready")
+
+
+def _ask(settings: Settings, address: Address, timeout_s: float) -> int:
+    connection = _connection(settings, address, timeout_s)
+    try:
+        connection.request("GET", _PATH)
+        return connection.getresponse().status
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise CommandFailed(f"{address}: not ready: {reason}") from error
+    finally:
+        connection.close()
+
+
+def _connection(settings: Settings, address: Address, timeout_s: float) -> HTTPConnection:
+    if settings.tls_certificate is None:
+        return HTTPConnection(address.host, address.port, timeout=timeout_s)
+    # Nothing secret is sent to this machine's own door, and its certificate names another host; nor
+    # must a spoiled file on the disk, which never replaces a sound certificate, make it unhealthy.
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return HTTPSConnection(address.host, address.port, timeout=timeout_s, context=context)
+
+
+def _reached(listener: Address) -> Address:
+    """Return where a door that is open on all of the machine's addresses is reached from within."""
+    try:
+        address = ip_address(listener.host)
+    except ValueError:  # a name
+        return listener
+    if not address.is_unspecified:
+        return listener
+    return Address(host="::1" if address.version == 6 else "127.0.0.1", port=listener.port)

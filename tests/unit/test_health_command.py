@@ -1,0 +1,93 @@
+"""``blamespan health``, against the door that probes knock at: plain, with TLS, with mutual TLS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analyzer.cli import run as blamespan
+from analyzer.web.app import WebServer
+from collector_processor.settings import Address
+from collector_processor.tls import TlsFiles
+from tests.security.authority import issue
+from tests.unit.test_web import PARTS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Away from anybody's ``blamespan.toml``."""
+    monkeypatch.chdir(tmp_path)
+
+
+@asynccontextmanager
+async def serving(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    listen: str = "127.0.0.1",
+    ready: bool = True,
+    tls: TlsFiles | None = None,
+) -> AsyncIterator[None]:
+    """Run the door, and set what a service with such a door has set."""
+    server = WebServer(replace(PARTS, is_ready=lambda: ready, tls=tls), Address(host=listen, port=0))
+    port = await server.start()
+    monkeypatch.setenv("BLAMESPAN_WEB_LISTEN", f"{listen}:{port}")
+    if tls is not None:
+        monkeypatch.setenv("BLAMESPAN_TLS_CERTIFICATE", str(tls.certificate))
+        monkeypatch.setenv("BLAMESPAN_TLS_KEY", str(tls.key))
+    try:
+        yield
+    finally:
+        await server.stop()
+
+
+async def health() -> int:
+    return await asyncio.to_thread(blamespan, ["health", "--timeout", "20"])
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1", "localhost", "0.0.0.0"])
+async def test_a_service_that_is_ready_is_healthy(monkeypatch: pytest.MonkeyPatch, listen: str) -> None:
+    async with serving(monkeypatch, listen=listen):
+        assert await health() == 0
+
+
+@pytest.mark.parametrize("is_mutual", [False, True])
+async def test_it_is_healthy_with_tls_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_mutual: bool
+) -> None:
+    """Even where its certificate is another host's, and renewed by one that is spoiled."""
+    ours, theirs = issue(tmp_path / "ours", name="blamespan.example"), issue(tmp_path / "theirs")
+    async with serving(monkeypatch, tls=ours.server(theirs.authority if is_mutual else None)):
+        ours.certificate.write_text("spoiled")
+        assert await health() == 0
+
+
+async def test_one_that_is_not_ready_is_not_healthy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with serving(monkeypatch, ready=False):
+        assert await health() == 1
+    assert "not ready (/readyz answers 503)" in capsys.readouterr().err
+    assert await health() == 1
+    assert "not ready: Connection refused" in capsys.readouterr().err
+
+
+async def test_a_port_that_nobody_knows_cannot_be_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BLAMESPAN_WEB_LISTEN", "127.0.0.1:0")
+    assert await health() == 2
+    assert "BLAMESPAN_WEB_LISTEN has port 0" in capsys.readouterr().err
+
+
+def test_the_image_asks_by_its_own_settings() -> None:
+    (probe,) = (
+        line for line in (ROOT / "deploy/Dockerfile").read_text().splitlines() if "HEALTHCHECK" in line
+    )
+    assert probe.endswith('CMD ["blamespan", "health"]')
