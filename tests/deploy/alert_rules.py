@@ -202,12 +202,13 @@ def _service(durations: Durations) -> Iterator[Rule]:
     }
 
 
+BASE: Final = "{{ or $externalLabels.blamespan_url `http://localhost:8500` }}"
+"""Where links begin."""
 _RUNS: Final = "/runs?status=attributed&q={{ $labels.agent | urlquery }}"
 
 
 def _annotations(summary: str, description: str, path: str = "/health") -> dict[str, str]:
-    base = "{{ or $externalLabels.blamespan_url `http://localhost:8500` }}"
-    return {"summary": summary, "description": description, "link": base + path}
+    return {"summary": summary, "description": description, "link": BASE + path}
 
 
 def _failures(window: str) -> str:

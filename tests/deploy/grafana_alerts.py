@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from tests.deploy.alert_rules import rule_file
+from tests.deploy.alert_rules import BASE, rule_file
 
 FILE: Final = (
     Path(__file__).parents[2] / "deploy" / "grafana" / "provisioning" / "alerting" / "blamespan.yaml"
@@ -20,7 +20,10 @@ FILE: Final = (
 _HEAD: Final = """\
 # Alert rules for those whose Grafana does the alerting: Prometheus's own, once more. Made by
 # `python -m tests.deploy.grafana_alerts`; do not edit. A dollar sign is doubled: a single one is Grafana's.
+# Links begin with the environment variable BLAMESPAN_WEB_URL of the Grafana that reads this.
 """
+ADDRESS: Final = "${BLAMESPAN_WEB_URL}"
+"""Where links begin; Grafana puts in its own environment when it reads the file."""
 _BACK_S: Final = 6 * 3600
 """An instant query looks back by itself; this is what Grafana draws beside the rule."""
 
@@ -79,10 +82,9 @@ _IS_THERE: Final[Json] = {
 
 
 def _annotation(text: str) -> str:
-    """Write Prometheus's templates as Grafana's: the value has a query's name, external labels are none."""
-    address = "http://localhost:8500"
-    own = text.replace("{{ or $externalLabels.blamespan_url `http://localhost:8500` }}", address)
-    return own.replace("$value", "$values.A.Value").replace("$", "$$")
+    """Write Prometheus's templates as Grafana's: the value has a query's name, the address is a variable."""
+    own = text.replace("$value", "$values.A.Value").replace("$", "$$")
+    return own.replace(BASE.replace("$", "$$"), ADDRESS)
 
 
 if __name__ == "__main__":

@@ -6,23 +6,24 @@ shipped file's with shorter waits.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 import yaml
 
 from tests.backends.debian import insist_on_debian
 from tests.backends.prometheus import RunningPrometheus, start_alertmanager, start_prometheus
-from tests.backends.supervise import wait_until
+from tests.backends.supervise import HOST, free_ports, wait_until
 from tests.deploy.alert_rules import MIN_FAILURES, MIN_TASKS, Durations, rule_file
 from tests.deploy.shifts import work
-from tests.deploy.told import Pager, pager
+from tests.deploy.told import Message, Pager, pager
 from tests.e2e.line import Line, StartLine
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
@@ -31,6 +32,13 @@ SETTLE_MS: Final = 2500
 """Longer than two scrapes are apart, as the shipped one is."""
 RECURRING: Final = "BlamespanAgentKeepsFailing"
 SHARE: Final = "BlamespanAgentFailureShare"
+NEW, BACK, MORE = "BlamespanNewIssue", "BlamespanRegressedIssue", "BlamespanAgentFailsMore"
+USUAL: Final = 30
+"""Runs that went well: enough for a watch to know what is usual."""
+ENOUGH: Final = 8
+"""Failures in a row that raise an alarm after these."""
+CALM: Final = 25
+"""Runs that went well after which it ends."""
 PATIENCE_S: Final = 60.0
 
 
@@ -48,12 +56,25 @@ class Watch:
         assert {self.line.verdict(run_id)["agent"] for run_id in ids} == {agent}
         return [str(run_id) for run_id in ids]
 
-    def await_told(self, status: str, count: int) -> None:
-        wait_until(
-            lambda: len(self.pager.about(status)) >= count,
-            what=f"message {count} that says {status}; so far {[one.told for one in self.pager.messages]}",
-            timeout_s=PATIENCE_S,
-        )
+    def succeed(self, times: int) -> None:
+        """Have planner and calculator do so many tasks, all with a verdict."""
+        for run_id in [work(self.line, "planner", "calculator") for _ in range(times)]:
+            assert self.line.verdict(run_id)["status"] == "no_failure"
+
+    def await_told(self, alert: str, *statuses: str) -> list[Message]:
+        """Wait until so many messages about an alert came, and return them: they say this and no more."""
+        await_messages(self.pager, alert, len(statuses))
+        found = self.pager.about(alert)
+        assert [one.status for one in found] == list(statuses)
+        return found
+
+
+def await_messages(told: Pager, alert: str, count: int) -> None:
+    wait_until(
+        lambda: len(told.about(alert)) >= count,
+        what=f"message {count} about {alert}; so far {[one.told for one in told.messages]}",
+        timeout_s=PATIENCE_S,
+    )
 
 
 @pytest.fixture
@@ -104,8 +125,7 @@ def test_an_alert_fires_once_for_the_right_agent_resolves_and_fires_again_on_a_r
     # Never heard of before: its first task is its first failure, and none of these may be missed.
     broken = watch.fail("archivist", MIN_FAILURES)
 
-    watch.await_told("firing", 1)
-    (first,) = watch.pager.messages
+    (first,) = watch.await_told(RECURRING, "firing")
     assert (first.receiver, first.told) == ("tickets", ("firing", RECURRING, "archivist"))
     (alert,) = first.alerts
     assert alert["labels"]["service"] == "shop"
@@ -114,14 +134,10 @@ def test_an_alert_fires_once_for_the_right_agent_resolves_and_fires_again_on_a_r
     assert_shows(alert["annotations"]["link"], broken)
     exemplars_lead_to(watch, broken)
 
-    watch.await_told("resolved", 1)
+    watch.await_told(RECURRING, "firing", "resolved")
     watch.fail("archivist", MIN_FAILURES)
-    watch.await_told("firing", 2)
-    assert [one.told for one in watch.pager.messages] == [
-        ("firing", RECURRING, "archivist"),
-        ("resolved", RECURRING, "archivist"),
-        ("firing", RECURRING, "archivist"),
-    ]
+    told = watch.await_told(RECURRING, "firing", "resolved", "firing")
+    assert {one.told[2] for one in told} == {"archivist"}
 
 
 @pytest.mark.timeout(240)
@@ -129,22 +145,91 @@ def test_who_is_paged_for_an_agent_gets_no_ticket_for_it(watch: Watch) -> None:
     for _ in range(MIN_TASKS):
         work(watch.line, "planner", "calculator")
     watch.fail("calculator", 2 * MIN_FAILURES)
-    watch.await_told("firing", 1)
+    await_messages(watch.pager, SHARE, 1)
     tickets = f'ALERTS{{alertname="{RECURRING}", alertstate="firing"}}'
     wait_until(lambda: watch.prometheus.query(tickets) or None, what="the ticket that is kept quiet")
-    watch.await_told("resolved", 1)
-    assert [(one.receiver, one.told) for one in watch.pager.messages] == [
-        ("on-call", ("firing", SHARE, "calculator")),
-        ("on-call", ("resolved", SHARE, "calculator")),
-    ]
+    told = watch.await_told(SHARE, "firing", "resolved")
+    assert {(one.receiver, one.told[2]) for one in told} == {("on-call", "calculator")}
+    assert watch.pager.about(RECURRING) == []
+
+
+@pytest.mark.timeout(240)
+def test_an_issue_is_told_at_its_first_failure_ends_when_it_is_resolved_and_is_told_when_it_comes_back(
+    watch: Watch,
+) -> None:
+    watch.succeed(3)
+    broken = watch.fail("archivist", 1)  # an agent of one run: there is no share to tell
+    (first,) = watch.await_told(NEW, "firing")
+    assert (first.receiver, first.told) == ("tickets", ("firing", NEW, "archivist"))
+    (alert,) = first.alerts
+    assert_shows(alert["annotations"]["link"], broken)
+
+    resolve(watch.line, alert["labels"]["issue"])
+    watch.await_told(NEW, "firing", "resolved")
+    assert watch.pager.about(BACK) == []
+    broken += watch.fail("archivist", 1)
+    (again,) = watch.await_told(BACK, "firing")
+    assert again.alerts[0]["labels"]["issue"] == alert["labels"]["issue"]
+    assert_shows(again.alerts[0]["annotations"]["link"], broken)
+    watch.await_told(NEW, "firing", "resolved")
+
+
+@pytest.mark.timeout(300)
+def test_an_agent_that_fails_more_than_it_did_is_told_once_ends_when_it_is_calm_and_is_told_again(
+    watch: Watch,
+) -> None:
+    watch.succeed(USUAL)
+    broken = watch.fail("calculator", ENOUGH)
+    (first,) = watch.await_told(MORE, "firing")
+    assert (first.receiver, first.told) == ("on-call", ("firing", MORE, "calculator"))
+    (alert,) = first.alerts
+    assert_shows(alert["annotations"]["link"], broken)
+    watch.succeed(CALM)
+    watch.await_told(MORE, "firing", "resolved")
+    watch.fail("calculator", 2 * ENOUGH)
+    told = watch.await_told(MORE, "firing", "resolved", "firing")
+    assert {one.told[2] for one in told} == {"calculator"}
+
+
+@pytest.mark.timeout(240)
+def test_without_a_prometheus_the_same_alarm_is_told_with_a_link_to_the_run_that_raised_it(
+    start_line: StartLine, tmp_path: Path
+) -> None:
+    binary = insist_on_debian("alertmanager")
+    (port,) = free_ports(1)
+    with pager() as told, start_alertmanager(binary, tmp_path, routes(told)) as address:
+        web = f"http://{HOST}:{port}"
+        line = start_line(
+            root_grace=100,
+            web_listen=f"{HOST}:{port}",
+            web_url=web,
+            notify_alertmanager=f"http://{address}",
+        )
+        for run_id in [work(line, "planner", "calculator") for _ in range(USUAL)]:
+            line.verdict(run_id)
+        broken = [work(line, "planner", "calculator", failing="calculator") for _ in range(ENOUGH)]
+        await_messages(told, MORE, 1)
+        (first,) = told.about(MORE)
+        assert (first.receiver, first.told) == ("on-call", ("firing", MORE, "calculator"))
+        link = first.alerts[0]["annotations"]["run"]
+        assert link.removeprefix(f"{web}/runs/") in broken
+        with build_opener(ProxyHandler({})).open(link, timeout=10) as answer:
+            assert "calculator" in answer.read().decode()
+
+
+def resolve(line: Line, issue: str) -> None:
+    """Say over HTTP that an issue was mended."""
+    url = f"{line.web}/api/issues/{issue}/resolve"
+    asked = Request(url, data=b"{}", headers={"Content-Type": "application/json"})
+    with build_opener(ProxyHandler({})).open(asked, timeout=10) as answer:
+        assert answer.status == 200
 
 
 def assert_shows(link: str, runs: list[str]) -> None:
-    """Check that the page behind an alert's link lists these runs, and no other agent's."""
+    """Check that the page behind an alert's link lists these runs, and no others."""
     with build_opener(ProxyHandler({})).open(link, timeout=10) as answer:
         page = answer.read().decode()
-    assert [run for run in runs if f"/runs/{run}" not in page] == []
-    assert "calculator" not in page
+    assert set(re.findall(r"/runs/([0-9a-f]{32})", page)) == set(runs)
 
 
 def exemplars_lead_to(watch: Watch, runs: list[str]) -> None:

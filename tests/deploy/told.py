@@ -24,8 +24,12 @@ class Message:
     @property
     def told(self) -> tuple[str, str, str]:
         """Return whether it fires, what, and who it is about."""
-        (alert,) = self.alerts
-        return self.status, alert["labels"]["alertname"], alert["labels"].get("agent", "")
+        return self.status, self.name, self.alerts[0]["labels"].get("agent", "")
+
+    @property
+    def name(self) -> str:
+        """What it is about; alerts are grouped by it, and by agent."""
+        return str(self.alerts[0]["labels"]["alertname"])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,9 +43,9 @@ class Pager:
         """Where a receiver's messages are sent to."""
         return f"http://{HOST}:{self.port}/{receiver}"
 
-    def about(self, status: str) -> list[Message]:
-        """Return the messages of a status."""
-        return [message for message in self.messages if message.status == status]
+    def about(self, *alerts: str) -> list[Message]:
+        """Return the messages about these alerts, in order."""
+        return [message for message in self.messages if message.name in alerts]
 
 
 @contextmanager
