@@ -39,9 +39,11 @@ class ForwarderLimits:
 
     max_in_flight: int = 8
     """Requests of one lane at once."""
+    eager_in_flight: int = 1
+    """From then on a request is started only when there is enough for a full one."""
     batch_bytes: int = MEBIBYTE
     """Neighbouring rows go in one request up to this size."""
-    lane_memory_bytes: int = 16 * MEBIBYTE
+    lane_memory_bytes: int = 32 * MEBIBYTE
     """Bodies one lane keeps in memory before it relies on the journal."""
     memory_bytes: int = 128 * MEBIBYTE
     """The same for all lanes; beyond it each still has one request's worth."""
@@ -66,9 +68,15 @@ class Surroundings:
 class _Lane:
     queue: Queue
     memory: deque[Chunk] = field(default_factory=deque)
+    """Rows to be sent next."""
+    queued_bytes: int = 0
+    """Of ``memory``."""
     memory_bytes: int = 0
+    """Of ``memory`` and of what is in flight."""
     known: set[int] = field(default_factory=set)
     """Rows in memory or in flight."""
+    is_due: bool = False
+    """Will be looked at as soon as everything that is there now was offered."""
     in_flight: int = 0
     waiting: int = 0
     """Requests in flight whose next try is later."""
@@ -86,6 +94,12 @@ class _Lane:
     @property
     def is_idle(self) -> bool:
         return not (self.memory or self.in_flight or self.is_behind or self.is_reading)
+
+    def may_send(self, limits: ForwarderLimits) -> bool:
+        """Whether to start a request; while one is under way, small rows wait for company."""
+        if not self.memory or self.waiting or self.in_flight >= limits.max_in_flight:
+            return False
+        return self.in_flight < limits.eager_in_flight or self.queued_bytes >= limits.batch_bytes
 
     def fall_behind(self, seq: int) -> None:
         """Rely on the journal from row ``seq`` on."""
@@ -156,7 +170,7 @@ class Forwarder:
             lane.fall_behind(chunk.seq)
         else:
             self._remember(lane, chunk)
-        self._pump(lane)
+        self._pump_soon(lane)
 
     def released(self, queue: Queue, seq: int) -> None:
         """Take note that rows of the journal from ``seq`` on may be sent now."""
@@ -208,18 +222,26 @@ class Forwarder:
 
     def _remember(self, lane: _Lane, chunk: Chunk) -> None:
         lane.memory.append(chunk)
+        lane.queued_bytes += chunk.size
         lane.known.add(chunk.seq)
         lane.memory_bytes += chunk.size
         self._memory_bytes += chunk.size
 
+    def _pump_soon(self, lane: _Lane) -> None:
+        """Start what can be started once the rows of this commit are all offered: they go together."""
+        if not lane.is_due:
+            lane.is_due = True
+            asyncio.get_running_loop().call_soon(self._pump, lane)
+
     def _pump(self, lane: _Lane) -> None:
         """Start whatever can be started."""
+        lane.is_due = False
         if self._group is None:
             return
         signal = lane.queue.signal
         if signal not in self._exporters:
             self._keep_all(lane)
-        while lane.memory and lane.in_flight < self._limits.max_in_flight and not lane.waiting:
+        while lane.may_send(self._limits):
             lane.in_flight += 1
             self._start(self._ship(lane, self._take(lane)))
         if lane.is_behind and not lane.is_reading and not lane.memory:
@@ -245,6 +267,7 @@ class Forwarder:
             if size > self._limits.batch_bytes:
                 break
             chunks.append(lane.memory.popleft())
+        lane.queued_bytes -= sum(chunk.size for chunk in chunks)
         return chunks
 
     async def _read(self, lane: _Lane) -> None:
@@ -372,6 +395,7 @@ class Forwarder:
         """Settle rows of a signal that goes nowhere."""
         chunks = list(lane.memory)
         lane.memory.clear()
+        lane.queued_bytes = 0
         self._ledger.settle(lane.queue.signal, kept=sum(chunk.items for chunk in chunks))
         self._done(lane, chunks)
 

@@ -3,7 +3,8 @@
 The hot path of all traffic: one pass over the framing groups spans by trace
 id, and one search over all bytes says whether there is any agent marker at
 all. Only spans of traces with a marker are looked at more closely, for the
-assembler, which decides across requests when a run has ended.
+assembler, which decides across requests when a run has ended; of all others
+nothing is told but how many items they are.
 
 Most encoders write fields in the order of their numbers, so a span begins with
 its trace id and span id. The Collector writes them from its buffer's end, so
@@ -19,6 +20,8 @@ import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
+
+import re2
 
 from collector_processor.notes import SpanNote, TraceNote, make_note
 from collector_processor.otlp import MalformedRequestError, Signal
@@ -71,6 +74,15 @@ _MARKER_ANYWHERE: Final = re.compile(rb"\n(?<!\x12[^\x00]\n).(?:" + _KEYS + rb")
 What looks the same and is none is a text, behind the ``12 <length>`` of its
 value. Slower, for ``0a`` is everywhere.
 """
+_BYTES: Final = re2.Options()
+_BYTES.encoding = re2.Options.Encoding.LATIN1
+_BYTES.dot_nl = True
+_HINT: Final = re2.compile(rb"J.\n.(?:" + _KEYS + rb")", _BYTES)
+_HINT_ANYWHERE: Final = re2.compile(rb"\n.(?:" + _KEYS + rb")", _BYTES)
+"""The same, asked of a whole request: RE2 skips to the first byte eight times as fast as ``re``.
+
+It has no look-behind, so that texts are found too; what it finds is looked at again.
+"""
 _RECORD_MARKER: Final = re.compile(rb"(?:\n|b).(?:" + _KEYS + rb")", re.DOTALL)
 """An attribute key (``0a``) or an event name (``62``) of a log record that is marked."""
 _SCOPES: Final = tuple(prefix.encode() for prefix in SCOPE_PREFIXES)
@@ -115,7 +127,7 @@ class Survey:
     item_count: int
     """Sound spans, log records or data points: the unit of OTLP's ``partial_success``."""
     traces: tuple[TraceNote, ...] = ()
-    """In order of first appearance; log records without a trace id are in none."""
+    """Those with a mark of an agent's or of ours, and those known, in order of first appearance."""
     invalid: int = 0
     """Spans whose ids OTLP calls invalid; not in ``item_count``, and in no trace."""
     max_item_bytes: int = 0
@@ -125,11 +137,10 @@ class Survey:
 class _Group:
     """The spans of one trace in one request: offsets, and what their scope is."""
 
-    __slots__ = ("any_root", "is_marked", "spans")
+    __slots__ = ("is_marked", "spans")
 
     def __init__(self) -> None:
         self.spans: list[tuple[int, int, int]] = []
-        self.any_root = False
         self.is_marked = False
 
 
@@ -144,45 +155,55 @@ def survey(body: bytes, known: Container[TraceId] = ()) -> Survey:
         MalformedRequestError: the framing is broken.
     """
     try:
-        groups, strays, marker = _group_spans(body)
+        found = _group_spans(body)
     except IndexError:
         raise MalformedRequestError("the request is cut short") from None
-    has_marker = marker.search(body) is not None
-    invalid = strays
+    marker = _find_marker(body, is_usual=found.is_usual)
+    count, invalid = 0, found.strays
     notes: list[TraceNote] = []
-    for trace_id, group in groups.items():
+    for trace_id, group in found.groups.items():
         if not trace_id.strip(b"\0"):
             invalid += len(group.spans)
-        elif group.is_marked or (has_marker and _any_marked(body, group, marker)) or trace_id.hex() in known:
+            continue
+        count += len(group.spans)
+        if group.is_marked or (marker and _any_marked(body, group, marker)) or trace_id.hex() in known:
             notes.append(_agent_note(body, trace_id, group, marker))
-        else:
-            notes.append(_plain_note(trace_id, group))
-    return Survey(
-        item_count=sum(note.span_count for note in notes),
-        traces=tuple(notes),
-        invalid=invalid,
-        max_item_bytes=max(
-            (end - start for group in groups.values() for start, end, _ in group.spans), default=0
-        ),
-    )
+    return Survey(item_count=count, traces=tuple(notes), invalid=invalid, max_item_bytes=found.largest)
 
 
-def _group_spans(body: bytes) -> tuple[dict[bytes, _Group], int, re.Pattern[bytes]]:
-    """Return the spans by trace, how many have invalid ids, and what a marker looks like here."""
-    groups: dict[bytes, _Group] = {}
-    strays = 0
-    marker = _MARKER
+def _find_marker(body: bytes, *, is_usual: bool) -> re.Pattern[bytes] | None:
+    """Return what finds marked spans in this request, ``None`` if there are none."""
+    if is_usual:
+        return _MARKER if _HINT.search(body) else None
+    return _MARKER_ANYWHERE if _HINT_ANYWHERE.search(body) and _MARKER_ANYWHERE.search(body) else None
+
+
+@dataclass(slots=True)
+class _Grouped:
+    """A request's spans, by trace."""
+
+    groups: dict[bytes, _Group]
+    strays: int = 0
+    """Spans with ids that are invalid."""
+    largest: int = 0
+    """Bytes of the largest span."""
+    is_usual: bool = True
+    """Fields stand in the order of their numbers."""
+
+
+def _group_spans(body: bytes) -> _Grouped:
+    found = _Grouped({})
     for resource in fields(body, 0, len(body)):
         if resource.number != 1:
             continue
         _require_message(resource)
         if resource.start < resource.end and body[resource.start] != GROUP_TAG:
-            marker = _MARKER_ANYWHERE  # the Resource, field 1, is not first
+            found.is_usual = False  # the Resource, field 1, is not first
         for scope in fields(body, resource.start, resource.end):
             if scope.number == 2:
                 _require_message(scope)
-                strays += _group_scope(body, scope.start, scope.end, groups)
-    return groups, strays, marker
+                _group_scope(body, scope.start, scope.end, found)
+    return found
 
 
 def _require_message(found: Field) -> None:
@@ -190,13 +211,13 @@ def _require_message(found: Field) -> None:
         raise MalformedRequestError(f"the field at byte {found.at} should be a message")
 
 
-def _group_scope(body: bytes, at: int, end: int, groups: dict[bytes, _Group]) -> int:  # noqa: C901, PLR0912 - hot
-    """Add the spans of one scope to ``groups``; return how many have invalid ids.
+def _group_scope(body: bytes, at: int, end: int, found: _Grouped) -> None:  # noqa: C901, PLR0912 - hot
+    """Add the spans of one scope.
 
-    This loop is where the fast lane's time goes: hence inlined lengths and no calls.
+    This loop is where the survey's time goes: hence inlined lengths and no calls.
     """
     kind = _scope_kind(body, at, end)
-    strays = 0
+    groups, largest = found.groups, found.largest
     while at < end:
         tag = body[at]
         if tag != 0x12:
@@ -214,6 +235,8 @@ def _group_scope(body: bytes, at: int, end: int, groups: dict[bytes, _Group]) ->
         at = start + length
         if at > end:
             raise MalformedRequestError("a span runs past the end of its scope")
+        if length > largest:  # noqa: PLR1730 - hot: a call is dearer
+            largest = length
         if (
             length > _SHORTEST_SPAN
             and body[start] == 0x0A
@@ -222,8 +245,6 @@ def _group_scope(body: bytes, at: int, end: int, groups: dict[bytes, _Group]) ->
             and body[start + 19] == 0x08
         ):
             trace_id = body[start + 2 : start + 18]
-            tag = body[start + 28]
-            is_root = tag != 0x22 and (tag != 0x1A or not _names_parent(body, start + 28, at))
         elif (
             length > _SHORTEST_SPAN
             and body[start] != 0x0A
@@ -233,23 +254,18 @@ def _group_scope(body: bytes, at: int, end: int, groups: dict[bytes, _Group]) ->
             and body[at - 27] == 0x08
         ):
             trace_id = body[at - 16 : at]
-            has_parent = body[at - 38] == 0x22 and body[at - 37] == 0x08 and body[at - 30] != 0x22
-            is_root = not (has_parent and length > 38) and not _parent_id(body, start, at)
         else:
             trace_id, span_id = _span_ids(body, start, at)
             if len(trace_id) != _TRACE_ID_BYTES or len(span_id) != _SPAN_ID_BYTES:
-                strays += 1
+                found.strays += 1
                 continue
-            is_root = not _parent_id(body, start, at).strip(b"\0")
         group = groups.get(trace_id)
         if group is None:
             group = groups[trace_id] = _Group()
         group.spans.append((start, at, kind))
-        if is_root:
-            group.any_root = True
         if kind:
             group.is_marked = True  # or ours: looked at closely all the same
-    return strays
+    found.largest = largest
 
 
 def _skip(body: bytes, at: int, end: int) -> int:
@@ -273,33 +289,11 @@ def _scope_kind(body: bytes, at: int, end: int) -> int:
     return _PLAIN
 
 
-def _names_parent(body: bytes, at: int, end: int) -> bool:
-    """Whether the span's fields from ``at`` on name a parent; up to the first field behind it."""
-    try:
-        for found in fields(body, at, end):
-            if found.number == 4:
-                return body[found.start : found.end].strip(b"\0") != b""
-            if found.number > 4:
-                return False
-    except MalformedRequestError:
-        return False
-    return False
-
-
 def _any_marked(body: bytes, group: _Group, marker: re.Pattern[bytes]) -> bool:
     return any(marker.search(body, start, end) for start, end, _ in group.spans)
 
 
-def _plain_note(trace_id: bytes, group: _Group) -> TraceNote:
-    return TraceNote(
-        trace_id=TraceId(trace_id.hex()),
-        span_count=len(group.spans),
-        byte_count=sum(end - start for start, end, _ in group.spans),
-        root_ended=group.any_root,
-    )
-
-
-def _agent_note(body: bytes, trace_id: bytes, group: _Group, marker: re.Pattern[bytes]) -> TraceNote:
+def _agent_note(body: bytes, trace_id: bytes, group: _Group, marker: re.Pattern[bytes] | None) -> TraceNote:
     """Look at each span; spans of our own model calls count as carriers."""
     ours = trace_id.startswith(_OUR_TRACES)
     spans = () if ours else tuple(note for span in group.spans for note in _span_note(body, *span, marker))
@@ -314,12 +308,14 @@ def _agent_note(body: bytes, trace_id: bytes, group: _Group, marker: re.Pattern[
     )
 
 
-def _span_note(body: bytes, at: int, end: int, kind: int, marker: re.Pattern[bytes]) -> Iterator[SpanNote]:
+def _span_note(
+    body: bytes, at: int, end: int, kind: int, marker: re.Pattern[bytes] | None
+) -> Iterator[SpanNote]:
     """Yield the span's note, or nothing for a carrier."""
     if kind == _OURS:
         return
     span_id, parent_id = _span_ids(body, at, end)[1], _parent_id(body, at, end)
-    bits = _MARKED_BIT if kind == _MARKED or marker.search(body, at, end) else 0
+    bits = _MARKED_BIT if kind == _MARKED or (marker and marker.search(body, at, end)) else 0
     for fact in _FACT.findall(body, at, end):
         bits |= _BITS[fact]
     if _flags_say_remote(body, at, end):
@@ -360,7 +356,7 @@ def _parent_id(body: bytes, at: int, end: int) -> bytes:
     return parent_id if len(parent_id) == _SPAN_ID_BYTES else b""
 
 
-def survey_logs(body: bytes) -> Survey:
+def survey_logs(body: bytes, known: Container[TraceId] = ()) -> Survey:
     """Look through a log request; a trace is an agent's if a record of it carries a marker.
 
     Raises:
@@ -381,7 +377,8 @@ def survey_logs(body: bytes) -> Survey:
                     found.setdefault(trace_id, []).append((item.start, item.end))
                     if kind == _MARKED:
                         marked.add(trace_id)
-    traces = tuple(_log_note(body, trace_id, records, marked) for trace_id, records in found.items())
+    notes = (_log_note(body, trace_id, records, marked) for trace_id, records in found.items())
+    traces = tuple(note for note in notes if note.is_agent or note.trace_id in known)
     return Survey(item_count=count, traces=traces, max_item_bytes=largest)
 
 
@@ -438,7 +435,7 @@ def survey_signal(signal: Signal, body: bytes, known: Container[TraceId] = ()) -
     """
     if signal is Signal.TRACES:
         return survey(body, known)
-    return survey_logs(body) if signal is Signal.LOGS else survey_metrics(body)
+    return survey_logs(body, known) if signal is Signal.LOGS else survey_metrics(body)
 
 
 def item_count(signal: Signal, body: bytes) -> int:

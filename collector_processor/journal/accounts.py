@@ -69,6 +69,8 @@ class _Segment:
     retained_bytes: int = 0
     index: dict[int, set[TraceKey]] = field(default_factory=dict)
     is_active: bool = True
+    retired_at: float = float("-inf")
+    """When it took its last row, in seconds of the event loop's clock."""
     is_busy: bool = False
     """Being compacted or deleted."""
     compacted_at: int | None = None
@@ -216,9 +218,16 @@ class Accounts:
         segment.open_rows -= 1
         segment.open_bytes -= chunk.size
 
-    def retired(self, number: int) -> None:
-        """Note that a segment takes no more rows."""
-        self._segments[number].is_active = False
+    def retired(self, number: int, now: float) -> None:
+        """Note that a segment takes no more rows.
+
+        Args:
+            number: the segment's.
+            now: seconds of the clock that ``take_compactable`` is told.
+        """
+        segment = self._segments[number]
+        segment.is_active = False
+        segment.retired_at = now
 
     def forget(self, key: TraceKey) -> TraceRows:
         """Strike a trace out; its rows may still have to be forwarded."""
@@ -284,14 +293,25 @@ class Accounts:
         """Note that a segment is gone."""
         del self._segments[number]
 
-    def take_compactable(self) -> tuple[int, Mapping[int, frozenset[TraceId]]] | None:
-        """Return a segment worth compacting and the traces to keep in its rows, if there is one."""
+    def take_compactable(self, now: float) -> tuple[int, Mapping[int, frozenset[TraceId]]] | None:
+        """Return a segment worth compacting and the traces to keep in its rows, if there is one.
+
+        One that has only just taken its last row is left alone: a moment later it may be deleted whole.
+        """
         for number, segment in self._segments.items():
-            if segment.is_mostly_dead and not segment.is_busy:
+            if segment.is_mostly_dead and not segment.is_busy and now >= self._ripe_at(segment):
                 segment.is_busy = True
                 keep = {seq: frozenset(key.trace_id for key in keys) for seq, keys in segment.index.items()}
                 return number, keep
         return None
+
+    @property
+    def may_compact_later(self) -> bool:
+        """Whether there is a segment that is worth compacting once it has rested."""
+        return any(segment.is_mostly_dead and not segment.is_busy for segment in self._segments.values())
+
+    def _ripe_at(self, segment: _Segment) -> float:
+        return segment.retired_at + self._limits.rest_s
 
     def compacted(self, number: int, stored_bytes: int) -> None:
         """Note what a compacted segment still holds."""

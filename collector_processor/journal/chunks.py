@@ -159,6 +159,8 @@ class JournalLimits:
     segment_bytes: int = 64 * MEBIBYTE
     """On disk, after compression; a segment is deleted whole."""
     segment_age_s: float = 300.0
+    rest_s: float = 5.0
+    """How long a segment that takes no more rows is left alone before it is compacted."""
     group_bytes: int = 16 * MEBIBYTE
     """Most that one commit takes along."""
 

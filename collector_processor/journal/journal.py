@@ -44,6 +44,7 @@ from collector_processor.journal.reserve import Measure, measure_space
 from collector_processor.journal.segments import SegmentDirectory, SegmentFile
 from collector_processor.journal.writer import (
     Append,
+    Command,
     Detach,
     Forget,
     JournalWriter,
@@ -63,6 +64,8 @@ T = TypeVar("T")
 
 _FAILED_RETRY_S: Final = 60.0
 """What we ask of clients when only a restart helps."""
+_NUDGE_S: Final = 0.05
+"""How long what was forwarded may wait to be noted, if no request comes meanwhile."""
 _TIDY_DELAY_S: Final = 0.2
 """How long deletions and compactions may wait for company."""
 
@@ -98,6 +101,9 @@ class Journal:
         self._written: set[int] = set()
         """Rows of ``_settled`` that the disk knows by now, while a read may have seen it before."""
         self._reads = 0
+        self._waiting: list[Command] = []
+        """What the writer is told with the next request, or after a moment."""
+        self._nudge: asyncio.TimerHandle | None = None
         self._tidying: asyncio.TimerHandle | None = None
         self._chores: set[asyncio.Task[None]] = set()
         self._appending: set[asyncio.Future[tuple[Chunk, ...]]] = set()
@@ -137,6 +143,21 @@ class Journal:
 
     # Writing.
 
+    def _submit(self, *commands: Command) -> None:
+        """Give the writer commands, and with them those that waited for company."""
+        if self._nudge is not None:
+            self._nudge.cancel()
+            self._nudge = None
+        waiting, self._waiting = self._waiting, []
+        for command in (*waiting, *commands):
+            self._writer.submit(command)
+
+    def _submit_soon(self, command: Command) -> None:
+        """Let a command wait for company: to wake the writer's thread costs more than its work."""
+        self._waiting.append(command)
+        if self._nudge is None and not self._is_closed:
+            self._nudge = self._loop.call_later(_NUDGE_S, self._submit)
+
     async def append(
         self, entries: Sequence[Entry], then: Callable[[tuple[Chunk, ...]], None] | None = None
     ) -> tuple[Chunk, ...]:
@@ -172,7 +193,7 @@ class Journal:
 
         self._appending.add(future)
         future.add_done_callback(self._appending.discard)
-        self._writer.submit(Append(entries=rows, done=done))
+        self._submit(Append(entries=rows, done=done))
         return await future
 
     def _evict_over_quota(self) -> None:
@@ -191,11 +212,9 @@ class Journal:
             self._settled.add(chunk.seq)
             by_segment[segment_of(chunk.seq)].append(chunk.seq)
         for number, seqs in by_segment.items():
-            self._mark(number, tuple(seqs), State.DONE, partial(self._wrote, tuple(seqs)))
+            done = partial(self._wrote, tuple(seqs))
+            self._submit_soon(Mark(segment=number, seqs=tuple(seqs), state=State.DONE, done=done))
         self._tidy_soon()
-
-    def _mark(self, segment: int, seqs: tuple[int, ...], state: State, done: Callable[[], None]) -> None:
-        self._writer.submit(Mark(segment=segment, seqs=seqs, state=state, done=done))
 
     def _wrote(self, seqs: tuple[int, ...]) -> None:
         """Stop remembering rows that the disk knows to be done, once no read is under way."""
@@ -299,7 +318,7 @@ class Journal:
         for number, seqs in by_segment.items():
             futures.append(self._loop.create_future())
             done = partial(self._released, futures[-1], queue, seqs[0])
-            self._mark(number, tuple(seqs), State.PENDING, done)
+            self._submit(Mark(segment=number, seqs=tuple(seqs), state=State.PENDING, done=done))
         return futures
 
     def _released(self, future: asyncio.Future[None], queue: Queue, seq: int) -> None:
@@ -325,7 +344,7 @@ class Journal:
             self._rows(key).held.discard(seq)
             self._released(future, Queue(Signal.TRACES, key.tenant), seq)
 
-        self._writer.submit(Rewrite(seq=seq, body=body, done=done))
+        self._submit(Rewrite(seq=seq, body=body, done=done))
         await future
 
     def forget(self, key: TraceKey) -> None:
@@ -336,7 +355,7 @@ class Journal:
         for seq in trace.seqs():
             by_segment[segment_of(seq)].append(seq)
         for number, seqs in by_segment.items():
-            self._writer.submit(Forget(segment=number, seqs=tuple(seqs), trace_id=key.trace_id))
+            self._submit(Forget(segment=number, seqs=tuple(seqs), trace_id=key.trace_id))
         self._tidy_soon()
 
     def expire(self, now_ns: int) -> None:
@@ -353,7 +372,7 @@ class Journal:
     # Tidying.
 
     def _retired(self, number: int) -> None:
-        self._accounts.retired(number)
+        self._accounts.retired(number, self._loop.time())
         self._tidy_soon()
 
     def _tidy_soon(self) -> None:
@@ -364,10 +383,12 @@ class Journal:
         """Start deleting what nobody needs and compacting what few need."""
         self._tidying = None
         for number in self._accounts.take_deletable():
-            self._writer.submit(Detach(segment=number, done=partial(self._delete, number)))
-        compactable = self._accounts.take_compactable()
+            self._submit(Detach(segment=number, done=partial(self._delete, number)))
+        compactable = self._accounts.take_compactable(self._loop.time())
         if compactable is not None:
             self._start(self._compact(*compactable))
+        elif self._accounts.may_compact_later:
+            self._tidy_soon()
 
     def _start(self, chore: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(chore)
@@ -384,7 +405,7 @@ class Journal:
 
     async def _compact(self, number: int, retained: Mapping[int, frozenset[TraceId]]) -> None:
         written: asyncio.Future[None] = self._loop.create_future()
-        self._writer.submit(Settle(segment=number, done=partial(written.set_result, None)))
+        self._submit(Settle(segment=number, done=partial(written.set_result, None)))
         await written
         try:
             stored = await self._keep(partial(self._keeper.compact, number, retained))
@@ -417,7 +438,7 @@ class Journal:
         if self._tidying is not None:
             self._tidying.cancel()
         await asyncio.gather(*self._chores)  # they wait for the writer: before it stops
-        self._writer.submit(Stop())
+        self._submit(Stop())
         await self._loop.run_in_executor(None, self._writer.join)
         await asyncio.sleep(0)  # what the writer had to say
         await asyncio.gather(*self._chores)

@@ -13,6 +13,8 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,6 +49,8 @@ _CHECKPOINT_PAGES: Final = 4096
 """16 MB of WAL between checkpoints: few enough stalls, and a bounded file."""
 _BUSY_MS: Final = 10_000
 _ROWS_AT_ONCE: Final = 256
+_STATEMENT_ROWS: Final = (64, 16, 4, 1)
+"""How many rows one statement inserts."""
 _PAGES_AT_ONCE: Final = 1024
 _SUFFIX: Final = ".sqlite"
 _SALVAGED: Final = ".salvaged"
@@ -171,8 +175,8 @@ class SegmentFile:
 
     def insert(self, rows: Sequence[tuple[int, Entry, tuple[int, bytes]]]) -> None:
         """Add rows: seq, entry, packed body."""
-        self._db.executemany(
-            "INSERT INTO chunk VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        self._add(
+            "chunk",
             [
                 (
                     seq,
@@ -187,15 +191,24 @@ class SegmentFile:
                 for seq, e, _ in rows
             ],
         )
-        self._db.executemany("INSERT INTO body VALUES (?, ?, ?)", [(seq, *packed) for seq, _, packed in rows])
-        self._db.executemany(
-            "INSERT INTO trace VALUES (?, ?, ?, ?, ?, ?)",
+        self._add("body", [(seq, *packed) for seq, _, packed in rows])
+        self._add(
+            "trace",
             [
                 (seq, n.trace_id, n.span_count, n.byte_count, n.carrier_count, pack_notes(n.spans))
                 for seq, entry, _ in rows
                 for n in entry.traces
             ],
         )
+
+    def _add(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert many rows a statement: at each, the thread gives the interpreter away and waits for it."""
+        at = 0
+        while at < len(rows):
+            count = next(size for size in _STATEMENT_ROWS if size <= len(rows) - at)
+            values = tuple(chain.from_iterable(rows[at : at + count]))
+            self._db.execute(_insertion(table, len(rows[0]), count), values)
+            at += count
 
     def take_over(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Add rows of one of the tables as they stand in another segment."""
@@ -370,6 +383,13 @@ class SegmentFile:
             self._db.execute(
                 "UPDATE body SET checksum = ?, packed = ? WHERE seq = ?", (*pack_body(kept), seq)
             )
+
+
+@cache
+def _insertion(table: str, columns: int, rows: int) -> str:
+    """Return one of few statements, so that each stays prepared."""
+    places = "(" + ", ".join("?" * columns) + ")"
+    return f"INSERT INTO {table} VALUES {', '.join([places] * rows)}"  # noqa: S608 - our own table names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

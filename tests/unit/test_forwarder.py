@@ -28,6 +28,7 @@ from collector_processor.survey import survey
 from tests.otlp_requests import many_spans, metric_request, numbers_in, request, span
 
 LARGE = 4 << 20
+AGENT = {"openinference.span.kind": "AGENT"}
 
 
 class Clock:
@@ -336,7 +337,7 @@ async def test_a_throttled_tenant_holds_up_only_itself(tmp_path: Path) -> None:
 async def test_released_rows_are_sent_though_later_ones_went_before(tmp_path: Path) -> None:
     backend = MemoryExporter()
     async with bench(tmp_path, backend) as at:
-        await at.store(request(span(1)), state=State.HELD)
+        await at.store(request(span(1, attributes=AGENT)), state=State.HELD)
         await at.store(request(span(2)))
         await backend.wait_for_requests(1)
         assert numbers_in(backend.requests[0].body) == [2]
@@ -363,3 +364,38 @@ async def test_draining_stops_at_the_deadline_and_leaves_the_rest_in_the_journal
     journal = await open_journal(tmp_path)
     assert journal.waiting[Queue(Signal.TRACES, NO_TENANT)].items == 3
     await journal.close()
+
+
+class SlowBackend(MemoryExporter):
+    """Answers when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer = asyncio.Event()
+
+    async def send(self, signal: Signal, body: bytes, tenant: Tenant, hops: tuple[str, ...]) -> SendOutcome:
+        outcome = await super().send(signal, body, tenant, hops)
+        await self.may_answer.wait()
+        return outcome
+
+
+async def test_small_rows_wait_for_company_while_a_request_is_under_way(tmp_path: Path) -> None:
+    backend = SlowBackend()
+    async with bench(tmp_path, backend) as at:
+        for number in range(1, 6):
+            await at.store(request(span(number)))
+        await backend.wait_for_requests(1)
+        assert [numbers_in(sent.body) for sent in backend.requests] == [[1]]
+        backend.may_answer.set()
+        await backend.wait_for_requests(2)
+    assert [numbers_in(sent.body) for sent in backend.requests] == [[1], [2, 3, 4, 5]]
+
+
+async def test_enough_for_a_full_request_does_not_wait_for_the_one_under_way(tmp_path: Path) -> None:
+    backend = SlowBackend()
+    async with bench(tmp_path, backend, ForwarderLimits(batch_bytes=1)) as at:
+        for number in range(1, 4):
+            await at.store(request(span(number)))
+        await backend.wait_for_requests(3)
+        backend.may_answer.set()
+    assert numbers_in(*(sent.body for sent in backend.requests)) == [1, 2, 3]

@@ -40,7 +40,7 @@ AGENT = {"openinference.span.kind": "AGENT"}
 
 
 def test_spans_are_counted_for_each_trace() -> None:
-    found = survey(many_spans(7, traces=3))
+    found = survey(many_spans(7, traces=3), {trace_name(number) for number in (1, 2, 3)})
     assert found.item_count == 7
     assert [(note.trace_id, note.span_count) for note in found.traces] == [
         (trace_name(1), 3),
@@ -48,6 +48,12 @@ def test_spans_are_counted_for_each_trace() -> None:
         (trace_name(3), 2),
     ]
     assert sum(note.byte_count for note in found.traces) < len(many_spans(7, traces=3))
+
+
+def test_of_a_trace_that_is_no_agents_nothing_but_its_spans_are_counted() -> None:
+    found = survey(many_spans(7, traces=3), {trace_name(2)})
+    assert found.item_count == 7
+    assert [(note.trace_id, note.span_count) for note in found.traces] == [(trace_name(2), 2)]
 
 
 @pytest.mark.parametrize(
@@ -60,8 +66,8 @@ def test_one_marked_attribute_makes_an_agent_trace(attributes: dict[str, str]) -
     body = request(
         span(1), span(2, trace=2, parent=1, attributes=filler | attributes), span(3, trace=2, parent=1)
     )
-    plain, marked = survey(body).traces
-    assert (plain.is_agent, marked.is_agent) == (False, True)
+    (marked,) = survey(body).traces
+    assert (marked.trace_id, marked.is_agent) == (trace_name(2), True)
     assert [note.is_marked for note in marked.spans] == [True, False]
 
 
@@ -81,7 +87,7 @@ def test_a_marked_scope_makes_an_agent_trace(scope: str) -> None:
 
 def test_a_marker_in_a_value_is_none() -> None:
     body = request(span(1, attributes={"http.url": "/docs/gen_ai.operation.name", "sql": "select gen_ai.x"}))
-    assert not survey(body).traces[0].is_agent
+    assert survey(body).traces == ()
 
 
 @pytest.mark.parametrize("trace_state", ["", "vendor=1"])
@@ -89,7 +95,8 @@ def test_a_span_without_parent_is_a_root(trace_state: str) -> None:
     body = request(
         span(1, trace=1, trace_state=trace_state), span(2, trace=2, parent=1, trace_state=trace_state)
     )
-    assert [note.root_ended for note in survey(body).traces] == [True, False]
+    found = survey(body, {trace_name(1), trace_name(2)})
+    assert [note.root_ended for note in found.traces] == [True, False]
 
 
 def test_a_parent_of_zeros_is_none() -> None:
@@ -146,13 +153,15 @@ def test_spans_of_our_own_model_calls_are_never_analysed() -> None:
     (note,) = survey(request(span(1, trace=ours, attributes=WORKFLOW))).traces
     assert not note.is_agent
     assert note.is_only_carriers
-    assert not survey_logs(log_request(record(trace=ours, name="gen_ai.choice"))).traces[0].is_agent
+    assert survey_logs(log_request(record(trace=ours, name="gen_ai.choice"))).traces == ()
 
 
 def test_a_known_trace_gets_its_notes_without_a_marker() -> None:
     body = request(span(1, parent=2))
-    assert survey(body).traces[0].spans == ()
-    assert [note.span_id for note in survey(body, {trace_name(1)}).traces[0].spans] == [span_name(1)]
+    assert survey(body).traces == ()
+    (note,) = survey(body, {trace_name(1)}).traces
+    assert [one.span_id for one in note.spans] == [span_name(1)]
+    assert not note.is_agent
 
 
 def test_fields_in_another_order_are_read_all_the_same() -> None:
@@ -190,7 +199,7 @@ def test_log_records_are_found_by_trace() -> None:
     body = log_request(
         record(trace=1), record(trace=None), record(trace=2, name="gen_ai.client.inference.operation.details")
     )
-    found = survey_logs(body)
+    found = survey_logs(body, {trace_name(1)})
     assert found.item_count == 3
     assert [(note.trace_id, note.is_agent) for note in found.traces] == [
         (trace_name(1), False),
@@ -201,7 +210,8 @@ def test_log_records_are_found_by_trace() -> None:
 
 
 def test_our_own_evaluation_logs_mark_nothing() -> None:
-    assert survey_logs(log_request(record(name="gen_ai.evaluation.result"), scope="blamespan")).traces == ()
+    ours = log_request(record(name="gen_ai.evaluation.result"), scope="blamespan")
+    assert survey_logs(ours, {trace_name(1)}).traces == ()
 
 
 def test_metrics_are_counted_by_data_point() -> None:
@@ -236,6 +246,8 @@ def test_every_recorded_framework_is_recognised() -> None:
         found = survey(body) if signal is Signal.TRACES else survey_logs(body)
         assert found.traces, path.name
         assert all(note.is_agent for note in found.traces), path.name
+        in_a_trace = sum(note.span_count for note in found.traces)
+        assert in_a_trace == found.item_count or signal is Signal.LOGS, path.name
 
 
 LOOKS_LIKE_ONE = {"sql": "gen_ai.x", "http.url": "/docs/gen_ai.operation.name"}
@@ -278,7 +290,8 @@ LOOKS_LIKE_ONE = {"sql": "gen_ai.x", "http.url": "/docs/gen_ai.operation.name"}
     ],
 )
 def test_the_collectors_order_of_fields_is_surveyed_the_same(body: bytes) -> None:
-    usual, falling = survey(body), survey(as_the_collector_writes(body))
+    known = {trace_name(1), trace_name(2), trace_name(3)}
+    usual, falling = survey(body, known), survey(as_the_collector_writes(body), known)
     assert [replace(note, byte_count=0) for note in falling.traces] == [
         replace(note, byte_count=0) for note in usual.traces
     ]
