@@ -1,1 +1,1 @@
-"""Failures that come again: counted, kept, shown, and told to people."""
+"""Failures that come again: how they are counted, kept and shown."""

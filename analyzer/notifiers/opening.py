@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
 from analyzer.issues.counting import CountingRules
-from analyzer.issues.desk import Receivers
 from analyzer.notifiers.courier import CourierRules, Write
 from analyzer.notifiers.links import Links
 from analyzer.notifiers.slack import slack_message
@@ -14,6 +14,21 @@ from collector_processor.redaction import ALL_KINDS, keep, make_redactor, omit
 from collector_processor.settings import ExportText, Settings
 
 _ALERTS: Final = "/api/v2/alerts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receivers:
+    """Who is told, and how; from the settings."""
+
+    couriers: tuple[CourierRules, ...] = ()
+    urls: tuple[str, ...] = field(default=(), repr=False)
+    """Of the couriers, in the same order."""
+    alertmanager: str | None = field(default=None, repr=False)
+    """Where alerts are posted."""
+    secret: str | None = field(default=None, repr=False)
+    links: Links = field(default_factory=lambda: Links(base=""))
+    every_s: float = 60.0
+    """How often the Alertmanager is told what stands."""
 
 
 def receivers_of(settings: Settings) -> Receivers:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from analyzer.issue_desk import DeskParts, IssueDesk
 from analyzer.issue_gauge import IssueCounts, IssueGauge
-from analyzer.issues.desk import DeskParts, IssueDesk
 from analyzer.issues.store import open_issues
 from analyzer.labels.labelling import RUNS, open_labels
 from analyzer.notifiers.opening import counting_rules, receivers_of

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from analyzer.budget import HourlyBudget
 from analyzer.composition import budget_of, carrier_policy
-from analyzer.issues.desk import IssueDesk, both
+from analyzer.issue_desk import IssueDesk, both
 from analyzer.labels.labelling import keeper
 from analyzer.serving.files import Files
 from analyzer.serving.lifetime import Lifetime

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analyzer.issues.desk import IssueDesk
+from analyzer.issue_desk import IssueDesk
 from analyzer.issues.report import Wanted
 from analyzer.web.sources import ShownIssue
 from collector_processor.otlp import Tenant

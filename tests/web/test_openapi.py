@@ -15,7 +15,7 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 from analyzer.issues.counting import CountingRules
-from analyzer.issues.desk import DeskParts, IssueDesk
+from analyzer.issue_desk import DeskParts, IssueDesk
 from analyzer.issues.store import open_issues
 from analyzer.labels.labelling import RUNS, open_labels
 from analyzer.verdict import to_json

@@ -24,14 +24,13 @@ from analyzer.issues.store import IssueStore
 from analyzer.labels.store import LabelStore
 from analyzer.notifiers import (
     Courier,
-    CourierRules,
-    Links,
     NoticeTally,
     Poster,
     Standing,
     opened_session,
 )
 from analyzer.notifiers.alertmanager import Alert, of_issue, of_watch
+from analyzer.notifiers.opening import Receivers
 from analyzer.recurrence import Issue, IssueState
 from collector_processor.analyst import Analysis
 from collector_processor.otlp import Tenant
@@ -49,21 +48,6 @@ _PRUNE_EVERY_S: Final = 3600.0
 _STORE_PAUSE_S: Final = 10.0
 _MOST_COUNTED: Final = 1_000
 """Of more, those that are new or came back are counted before all others."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receivers:
-    """Who is told, and how; from the settings."""
-
-    couriers: tuple[CourierRules, ...] = ()
-    urls: tuple[str, ...] = field(default=(), repr=False)
-    """Of the couriers, in the same order."""
-    alertmanager: str | None = field(default=None, repr=False)
-    """Where alerts are posted."""
-    secret: str | None = field(default=None, repr=False)
-    links: Links = field(default_factory=lambda: Links(base=""))
-    every_s: float = 60.0
-    """How often the Alertmanager is told what stands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
