@@ -9,6 +9,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.analyst import RunAnalyst
 from analyzer.composition import tls_files
+from analyzer.issues.store import open_issues
 from analyzer.labels import Label, Said
 from analyzer.labels.labelling import Given, give
 from analyzer.labels.store import LabelStore
@@ -58,16 +59,19 @@ def web_parts(
 
 def _open_pages(settings: Settings, lifetime: Lifetime, thinking: Thinking) -> Pages:
     """Open the pages; runs can be tried there where the analyst is in this process."""
+    # Watched: the door, opened later, is shut before what is behind it is closed.
     archive = RunArchive(settings.data_dir)
-    lifetime.stack.callback(archive.close)
+    lifetime.watched.callback(archive.close)
+    issues = DeskIssues(thinking.desk, open_issues(settings.data_dir), time.time_ns)
+    lifetime.watched.callback(issues.close)
     jobs = Jobs(thinking.analyst) if isinstance(thinking.analyst, RunAnalyst) else None
     if jobs is not None:
-        lifetime.stack.push_async_callback(jobs.close)
+        lifetime.watched.push_async_callback(jobs.close)
     return Pages(
         runs=archive,
         clean=thinking.cleaner,
         jobs=jobs,
-        issues=DeskIssues(desk=thinking.desk),
+        issues=issues,
         links=TraceLinks(
             jaeger=settings.jaeger_url,
             grafana=settings.grafana_url,

@@ -116,13 +116,13 @@ class RunArchive:
             f" LIMIT 1 OFFSET {MOST_LOOKED_AT - 1}",
             values,
         ).fetchone()  # fmt: skip
-        return None if row is None else RunKey(decided_ns=row[0], tenant=row[1], run_id=row[2])
+        return None if row is None else RunKey(decided_ns=row[0], tenant=Tenant(row[1]), run_id=row[2])
 
     def _row(self, row: tuple[Any, ...]) -> RunRow:
         tenant, run_id, _version, status, agent, step, service, is_provisional, decided_ns, document = row
         packed = self._packed(tenant, run_id)
         return RunRow(
-            key=RunKey(decided_ns=decided_ns, tenant=tenant, run_id=run_id),
+            key=RunKey(decided_ns=decided_ns, tenant=Tenant(tenant), run_id=run_id),
             service=service,
             status=status,
             is_provisional=bool(is_provisional),

@@ -1,31 +1,101 @@
-"""Issues for the pages, from the desk that keeps them."""
+"""Issues for the pages: read beside the desk that counts them, decided by it. A shell.
+
+A connection and a thread of its own, as for runs (``archive.py``): a page never waits for
+runs to be counted and written.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
 
 from analyzer.issue_desk import IssueDesk
-from analyzer.issues.report import Wanted
-from analyzer.web.sources import ShownIssue
+from analyzer.issues.report import IssueReports, Wanted
+from analyzer.issues.store import IssueStore
+from analyzer.recurrence import Issue, IssueRules, age
+from analyzer.web.sources import RunName, ShownIssue
 from collector_processor.otlp import Tenant
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
 class DeskIssues:
     """An ``IssueSource`` of a running service."""
 
-    desk: IssueDesk
+    def __init__(self, desk: IssueDesk, store: IssueStore, now_ns: Callable[[], int]) -> None:
+        """Make it.
+
+        Args:
+            desk: takes what people decide.
+            store: opened once more, to be read; closed with this.
+            now_ns: the time, by which states change.
+        """
+        self._desk: Final = desk
+        self._store: Final = store
+        self._now_ns: Final = now_ns
+        self._reports: Final = IssueReports(store, is_fair_sample=False)  # shares are not shown here
+        self._thread: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="issue-pages")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._thread.shutdown(wait=True)
+        self._store.close()
 
     async def issues(self, tenant: Tenant, limit: int) -> Sequence[ShownIssue]:
         """Return issues: what came back and what is new first, then the last that failed."""
-        found = await self.desk.issues(Wanted(tenant=tenant or None, limit=limit))
-        return [ShownIssue(tenant=owner, issue=issue, trend=trend) for owner, issue, trend in found]
+
+        def read() -> list[ShownIssue]:
+            now_ns = self._now_ns()
+            found = self._reports.issues(Wanted(tenant=tenant or None, limit=limit), now_ns)
+            return [self._shown(owner, issue, now_ns) for owner, issue in found]
+
+        return await self._beside(read)
+
+    async def issue(self, tenant: Tenant, issue_id: str) -> Sequence[ShownIssue]:
+        """Return the issue of this id, one for each tenant that has it."""
+
+        def read() -> list[ShownIssue]:
+            now_ns = self._now_ns()
+            owners = [one for one in self._store.tenants_of(issue_id) if not tenant or one == tenant]
+            found = [(owner, self._store.issue(owner, issue_id)) for owner in owners]
+            return [self._shown(owner, self._aged(issue, now_ns), now_ns) for owner, issue in found if issue]
+
+        return await self._beside(read)
+
+    async def of_runs(self, runs: Sequence[RunName]) -> Mapping[RunName, Issue]:
+        """Return the issues that runs are counted in, as they stand now."""
+
+        def read() -> dict[RunName, Issue]:
+            now_ns, known = self._now_ns(), dict[RunName, Issue | None]()
+            found: dict[RunName, Issue] = {}
+            for tenant, run_id in runs:
+                counted = self._store.run(tenant, run_id)
+                if counted is None or counted.issue_id is None:
+                    continue
+                name = (tenant, counted.issue_id)
+                if name not in known:
+                    known[name] = self._store.issue(*name)
+                if (issue := known[name]) is not None:
+                    found[tenant, run_id] = self._aged(issue, now_ns)
+            return found
+
+        return await self._beside(read)
 
     async def resolve(self, tenant: Tenant, issue_id: str) -> bool:
         """Close an issue; ``False`` where there is none of this id."""
-        return await self.desk.resolve(tenant, issue_id)
+        return await self._desk.resolve(tenant, issue_id)
 
     async def mute(self, tenant: Tenant, issue_id: str, until_ns: int) -> bool:
         """Tell nobody of an issue until then; ``False`` where there is none of this id."""
-        return await self.desk.mute(tenant, issue_id, until_ns)
+        return await self._desk.mute(tenant, issue_id, until_ns)
+
+    def _shown(self, owner: Tenant, issue: Issue, now_ns: int) -> ShownIssue:
+        return ShownIssue(tenant=owner, issue=issue, trend=self._reports.trend(owner, issue, now_ns))
+
+    def _aged(self, issue: Issue, now_ns: int) -> Issue:
+        return age(issue, now_ns, IssueRules())
+
+    async def _beside(self, read: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, read)

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -16,6 +16,7 @@ from aiohttp import web
 from analyzer.errors import UnreadableInput
 from analyzer.labels import LabelKind, LabelRefused, Said
 from analyzer.labels.kept_run import KeptRun, unpack
+from analyzer.recurrence import Issue
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.jobs import Jobs
 from analyzer.web.labels import FindOne, Labels, label_document
@@ -24,7 +25,7 @@ from analyzer.web.rendering import Renderer
 from analyzer.web.run_view import RunView, view
 from analyzer.web.sessions import Sessions
 from analyzer.web.settings_shown import ShownSetting
-from analyzer.web.sources import IssueSource, RunKey, RunQuery, RunSource
+from analyzer.web.sources import IssueSource, RunKey, RunName, RunQuery, RunSource
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import StoredVerdict
 from collector_processor.stores import StoreError
@@ -116,10 +117,22 @@ async def _listed(desk: Desk, request: web.Request) -> web.Response:
         chosen = {name: value for name, value in asked.items() if value}
         more = "?" + urlencode({**chosen, "after": write_key(page.next)})
     template = "rows.html" if request.query.get("part") == "rows" else "runs.html"
-    is_first = query.before is None
     return await desk.show(
-        request, template, page=page, asked=asked, more=more, is_first=is_first, statuses=tuple(Status)
+        request,
+        template,
+        page=page,
+        issues=await _issues_of(desk, [(row.key.tenant, row.key.run_id) for row in page.rows if row.agent]),
+        asked=asked,
+        more=more,
+        is_first=query.before is None,
+        statuses=tuple(Status),
     )
+
+
+async def _issues_of(desk: Desk, runs: Sequence[RunName]) -> Mapping[RunName, Issue]:
+    """Return the recurring failures that runs belong to."""
+    source = desk.pages.issues
+    return await source.of_runs(runs) if source is not None and runs else {}
 
 
 def read_query(asked: Any, tenant: Tenant) -> RunQuery:
@@ -162,7 +175,7 @@ def read_key(word: str) -> RunKey:
         raise web.HTTPBadRequest(text="after: expected the word from a page's link\n")
     if not 0 <= decided < 1 << 63 or not (tenant + run_id).isprintable():
         raise web.HTTPBadRequest(text="after: expected the word from a page's link\n")
-    return RunKey(decided_ns=decided, tenant=tenant, run_id=run_id)
+    return RunKey(decided_ns=decided, tenant=Tenant(tenant), run_id=run_id)
 
 
 async def _one(desk: Desk, request: web.Request) -> web.Response:
@@ -173,12 +186,13 @@ async def _one(desk: Desk, request: web.Request) -> web.Response:
     said = await desk.labels.of(verdict.tenant, verdict.run_id)
     document = desk.document(verdict)
     shown = await _view(desk, verdict, document, int(first) if first else None)
-    jobs = desk.pages.jobs
+    jobs, name = desk.pages.jobs, (verdict.tenant, verdict.run_id)
     return await desk.show(
         request,
         "run.html",
         run=document,
         shown=shown,
+        issue=(await _issues_of(desk, [name])).get(name),
         labels=label_document(said),
         links=desk.pages.links.to(document.get("trace_id") or verdict.trace_id, document.get("span_id")),
         methods=jobs.methods if jobs and shown and shown.has_texts else (),

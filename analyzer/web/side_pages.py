@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -10,6 +11,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.web.guard import SIGN_IN, STATIC, require_stated_origin
 from analyzer.web.pages import Desk, routed
+from collector_processor.otlp import Tenant
 from collector_processor.receivers.admission import bears
 
 _HOUR_NS: Final = 3600 * 10**9
@@ -63,6 +65,7 @@ def issue_routes(desk: Desk) -> list[web.RouteDef]:
     return routed(
         desk,
         ("GET", "/issues", _issues),
+        ("GET", "/issues/{issue_id}", _issue),
         ("POST", "/issues/{issue_id}/resolve", _resolve),
         ("POST", "/issues/{issue_id}/mute", _mute),
     )
@@ -74,25 +77,45 @@ async def _issues(desk: Desk, request: web.Request) -> web.StreamResponse:
     return await desk.show(request, "issues.html", issues=found, now_ns=desk.pages.now_ns())
 
 
+async def _issue(desk: Desk, request: web.Request) -> web.StreamResponse:
+    """One recurring failure: what lists, runs and alerts lead to."""
+    source = desk.pages.issues
+    found = await source.issue(desk.tenant(request), request.match_info["issue_id"]) if source else ()
+    if not found:
+        raise web.HTTPNotFound(text="no such issue\n")
+    return await desk.show(request, "issue.html", issues=found, now_ns=desk.pages.now_ns())
+
+
 async def _resolve(desk: Desk, request: web.Request) -> web.StreamResponse:
     require_stated_origin(request)
-    source = desk.pages.issues
+    source, form = desk.pages.issues, await request.post()
     issue_id = request.match_info["issue_id"]
-    if source is None or not await source.resolve(desk.tenant(request), issue_id):
+    if source is None or not await source.resolve(_owner(desk, request, form), issue_id):
         raise web.HTTPNotFound(text="no such issue\n")
-    raise web.HTTPSeeOther("/issues?said=resolved")
+    raise web.HTTPSeeOther(_back(form, issue_id, "resolved"))
 
 
 async def _mute(desk: Desk, request: web.Request) -> web.StreamResponse:
     """Mute for a week; ``until=0`` in the form lets the issue be heard again."""
     require_stated_origin(request)
-    source = desk.pages.issues
-    is_over = (await request.post()).get("until") == "0"
+    source, form = desk.pages.issues, await request.post()
+    is_over = form.get("until") == "0"
     until_ns = 0 if is_over else desk.pages.now_ns() + _MUTED_NS
     issue_id = request.match_info["issue_id"]
-    if source is None or not await source.mute(desk.tenant(request), issue_id, until_ns):
+    if source is None or not await source.mute(_owner(desk, request, form), issue_id, until_ns):
         raise web.HTTPNotFound(text="no such issue\n")
-    raise web.HTTPSeeOther(f"/issues?said={'unmuted' if is_over else 'muted'}")
+    raise web.HTTPSeeOther(_back(form, issue_id, "unmuted" if is_over else "muted"))
+
+
+def _owner(desk: Desk, request: web.Request, form: Mapping[str, object]) -> Tenant:
+    """Return whose issue is meant: who bears no tenant's header sees all, and the form says which it is."""
+    return desk.tenant(request) or Tenant(str(form.get("tenant", "")))
+
+
+def _back(form: Mapping[str, object], issue_id: str, said: str) -> str:
+    """Return the page that the form was on, which says what became of it."""
+    page = f"/issues/{quote(issue_id, safe='')}" if form.get("on") == "issue" else "/issues"
+    return f"{page}?said={said}"
 
 
 def door_routes(desk: Desk, token: str | None) -> list[web.RouteDef]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,13 +10,16 @@ from analyzer.recurrence.issue import Issue
 from collector_processor.otlp import NO_TENANT, Tenant
 from semconv.model import Status
 
+RunName = tuple[Tenant, str]
+"""Whose a run is, and its id."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunKey:
     """A place in the list of runs, newest first: the run that a page ended with."""
 
     decided_ns: int
-    tenant: str
+    tenant: Tenant
     run_id: str
 
 
@@ -113,6 +116,14 @@ class IssueSource(Protocol):
 
     async def issues(self, tenant: Tenant, limit: int) -> Sequence[ShownIssue]:
         """Return issues, the latest change first; of all tenants for the empty one."""
+        ...
+
+    async def issue(self, tenant: Tenant, issue_id: str) -> Sequence[ShownIssue]:
+        """Return the issue of this id, one a tenant that has it; of all tenants for the empty one."""
+        ...
+
+    async def of_runs(self, runs: Sequence[RunName]) -> Mapping[RunName, Issue]:
+        """Return the issues that runs are counted in, as they stand now; runs in none are left out."""
         ...
 
     async def resolve(self, tenant: Tenant, issue_id: str) -> bool:

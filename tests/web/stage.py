@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from analyzer.web.labels import Labels
 from analyzer.web.links import TraceLinks
 from analyzer.web.pages import Pages
 from analyzer.web.settings_shown import shown_settings
-from analyzer.web.sources import ShownIssue
+from analyzer.web.sources import RunName, ShownIssue
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from collector_processor.rebuild import rebuild
 from collector_processor.runstore import Commit, RunStore, StoredVerdict
@@ -58,6 +58,13 @@ class IssueShelf:
 
     async def issues(self, _tenant: Tenant, limit: int) -> Sequence[ShownIssue]:
         return list(self.kept.values())[:limit]
+
+    async def issue(self, _tenant: Tenant, issue_id: str) -> Sequence[ShownIssue]:
+        return [self.kept[issue_id]] if issue_id in self.kept else []
+
+    async def of_runs(self, runs: Sequence[RunName]) -> Mapping[RunName, Issue]:
+        of = {run_id: shown.issue for shown in self.kept.values() for run_id in shown.issue.runs}
+        return {name: of[name[1]] for name in runs if name[1] in of}
 
     async def resolve(self, _tenant: Tenant, issue_id: str) -> bool:
         return self._change(issue_id, lambda issue: resolve(issue, NOW_NS))

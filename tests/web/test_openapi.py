@@ -14,8 +14,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
-from analyzer.issues.counting import CountingRules
 from analyzer.issue_desk import DeskParts, IssueDesk
+from analyzer.issues.counting import CountingRules
 from analyzer.issues.store import open_issues
 from analyzer.labels.labelling import RUNS, open_labels
 from analyzer.verdict import to_json
@@ -31,7 +31,8 @@ from tests.web.test_pages import RUN, blame
 Client = TestClient[Request, Application]
 FOR_PEOPLE = {
     "/", "/runs", "/runs/{run_id}", "/runs/{run_id}/report.html", "/runs/{run_id}/run.json",
-    "/runs/{run_id}/label", "/runs/{run_id}/again", "/issues", "/issues/{issue_id}/resolve",
+    "/runs/{run_id}/label", "/runs/{run_id}/again", "/issues", "/issues/{issue_id}",
+    "/issues/{issue_id}/resolve",
     "/issues/{issue_id}/mute", "/try", "/try/{job_id}", "/try/{job_id}/state", "/health", "/sign-in",
     "/sign-out", "/static/{name}",
 }  # fmt: skip

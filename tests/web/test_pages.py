@@ -11,6 +11,8 @@ import pytest
 from aiohttp.test_utils import TestClient
 from aiohttp.web import Application, Request
 
+from analyzer.recurrence.fingerprint import Fingerprint
+from analyzer.recurrence.issue import IssueState
 from analyzer.web.pages import read_form
 from semconv.model import Attribution, Blame, Evidence, Ranked, Trajectory
 from tests.runs import failed_tool, run, step, tool
@@ -259,3 +261,33 @@ async def test_pages_of_a_long_run_lead_to_each_other(stage: Stage, client: Clie
     later = await text_of(client, "/runs/long?from=400")
     assert 'id="step-499"' in later
     await text_of(client, "/runs/long?from=x", 400)
+
+
+MARK = Fingerprint(
+    service="shop", agent="<b>clerk", mode="unhandled_error", kind="tool", tool="seats", error="TimeoutError"
+)  # fmt: skip
+
+
+async def test_the_list_and_the_run_name_the_issue_and_lead_to_it(stage: Stage, client: Client) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    await stage.add(run(step("a", "b"), run_id="other"), "shop")
+    issue_id = stage.issues.add(MARK, IssueState.REGRESSED, (1, 2), ("run-1",))
+    for path in ("/runs", "/runs/run-1"):
+        page = await text_of(client, path)
+        assert page.count(f'href="/issues/{issue_id}"') == 1
+        assert "regressed" in page
+        assert "<b>clerk" not in page
+    page = await text_of(client, f"/issues/{issue_id}")
+    assert 'href="/runs/run-1"' in page
+    assert "&lt;b&gt;clerk: TimeoutError in seats" in page
+    assert issue_id not in await text_of(client, "/runs/other")
+    await text_of(client, "/issues/none", 404)
+
+
+async def test_an_issue_is_decided_where_it_is_shown(stage: Stage, client: Client) -> None:
+    issue_id = stage.issues.add(MARK, IssueState.NEW, (1,), ("run-1",))
+    form, path = {"on": "issue", "tenant": ""}, f"/issues/{issue_id}"
+    for action, said in (("resolve", "resolved"), ("mute", "muted")):
+        async with client.post(f"{path}/{action}", data=form, headers=OURS, allow_redirects=False) as answer:
+            assert answer.headers["Location"] == f"{path}?said={said}"
+    assert stage.issues.kept[issue_id].issue.state is IssueState.RESOLVED

@@ -1,0 +1,62 @@
+"""Issues as pages read them, over real stores: of runs, by id, by tenant, as they stand now."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from analyzer.issue_desk import DeskParts, IssueDesk
+from analyzer.issues.counting import CountingRules
+from analyzer.issues.store import open_issues
+from analyzer.labels.labelling import RUNS, open_labels
+from analyzer.recurrence import IssueState
+from analyzer.web.issue_source import DeskIssues
+from collector_processor.otlp import NO_TENANT, Tenant
+from collector_processor.runstore import RunStore
+from tests.issues import DAY, START, Bench
+
+OTHER = Tenant("x-scope-orgid=b")
+
+
+@pytest.fixture
+async def source(tmp_path: Path) -> AsyncIterator[DeskIssues]:
+    bench = Bench(folder=tmp_path)
+    bench.judge(1, "clerk")
+    bench.judge(2, "clerk")
+    bench.judge(3, None)
+    bench.judge(4, "clerk", tenant=OTHER)
+    bench.close()
+    parts = DeskParts(store=open_issues(tmp_path), rules=CountingRules(), now_ns=lambda: START + 2 * DAY)
+    desk = IssueDesk(parts, lambda: RunStore(tmp_path / RUNS), open_labels(tmp_path))
+    opened = DeskIssues(desk, open_issues(tmp_path), lambda: START + 2 * DAY)
+    yield opened
+    opened.close()
+    desk.close()
+
+
+async def test_runs_are_told_the_issue_they_are_counted_in(source: DeskIssues) -> None:
+    names = [(NO_TENANT, f"run-{number}") for number in (1, 2, 3, 9)] + [(OTHER, "run-4")]
+    found = await source.of_runs(names)
+    assert set(found) == {names[0], names[1], names[4]}
+    assert found[names[0]] == found[names[1]]
+    assert (found[names[0]].count, found[names[4]].count) == (2, 1)
+    assert found[names[0]].state is IssueState.ONGOING  # new two days ago
+
+
+async def test_an_issue_is_shown_for_each_tenant_that_has_it_and_to_a_tenant_its_own(
+    source: DeskIssues,
+) -> None:
+    (issue_id,) = {one.issue.fingerprint.id for one in await source.issues(NO_TENANT, 10)}
+    assert {one.tenant for one in await source.issue(NO_TENANT, issue_id)} == {NO_TENANT, OTHER}
+    (own,) = await source.issue(OTHER, issue_id)
+    assert own.issue.runs == ("run-4",)
+    assert await source.issue(NO_TENANT, "none") == []
+
+
+async def test_what_is_decided_is_seen_at_once(source: DeskIssues) -> None:
+    issue_id = (await source.issues(OTHER, 10))[0].issue.fingerprint.id
+    assert await source.resolve(OTHER, issue_id)
+    states = {one.tenant: one.issue.state for one in await source.issue(NO_TENANT, issue_id)}
+    assert states == {NO_TENANT: IssueState.ONGOING, OTHER: IssueState.RESOLVED}
