@@ -11,7 +11,8 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from analyzer.issues.store import DAY_NS, CountedRun, IssueStore
+from analyzer.issues.rows import CountedRun
+from analyzer.issues.store import DAY_NS, IssueStore
 from analyzer.recurrence import Count, Watch, begin_watch, observe, threshold
 from analyzer.recurrence.notice import Notice, NoticeKind
 from collector_processor.otlp import Tenant

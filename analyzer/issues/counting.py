@@ -13,7 +13,8 @@ from typing import Final
 
 from analyzer.agent_names import same_agent
 from analyzer.issues.agent_counts import AgentCounts
-from analyzer.issues.store import DAY_NS, CountedRun, IssueStore, NotedRun
+from analyzer.issues.rows import CountedRun, NotedRun
+from analyzer.issues.store import DAY_NS, IssueStore
 from analyzer.labels import Label, LabelKind
 from analyzer.labels.store import LabelStore
 from analyzer.recurrence import (

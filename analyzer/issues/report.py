@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from analyzer.agent_names import same_agent
 from analyzer.issues.agent_counts import PAST_DAYS, WEEK, AgentCounts, Place
-from analyzer.issues.store import DAY_NS, CountedRun, IssueStore
+from analyzer.issues.rows import CountedRun
+from analyzer.issues.store import DAY_NS, IssueStore
 from analyzer.labels import LabelKind
 from analyzer.recurrence import Count, Issue, IssueRules, IssueState, Share, age, compared, share_of
 from collector_processor.otlp import Tenant

@@ -11,14 +11,23 @@ the service counts. What is bounded, and by how much, stands in the constants.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from analyzer.recurrence import Fingerprint, Issue, IssueState
+from analyzer.issues.rows import (
+    CountedRun,
+    NotedRun,
+    Owed,
+    as_counted,
+    as_issue,
+    as_noted,
+    counted_row,
+    issue_row,
+    noted_document,
+)
+from analyzer.recurrence import Issue, IssueState
 from analyzer.recurrence.notice import Notice, read_notice
 from collector_processor.otlp import Tenant
 from collector_processor.stores import all_or_nothing, open_store
@@ -75,48 +84,6 @@ CREATE TABLE cursor (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotedRun:
-    """An analysed run whose verdict may not be durable yet."""
-
-    tenant: Tenant
-    run_id: str
-    status: str
-    agents: tuple[str, ...]
-    blamed: str | None = None
-    step: int | None = None
-    mark: Fingerprint | None = None
-    """Its service is not known yet."""
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedRun:
-    """A run as it is counted."""
-
-    tenant: Tenant
-    run_id: str
-    service: str
-    agents: tuple[str, ...]
-    blamed: str | None
-    step: int | None
-    mark: Fingerprint | None
-    issue_id: str | None
-    """Where it is counted; ``None`` for nowhere."""
-    decided_ns: int
-    label: str | None = None
-    label_agent: str | None = None
-    label_step: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owed:
-    """A notice that a receiver does not have yet."""
-
-    id: int
-    notice: Notice
-
-
 class IssueStore:
     """Rows in and out, in transactions; what they mean is ``counting.py``'s. One thread at a time."""
 
@@ -142,17 +109,9 @@ class IssueStore:
 
     def note(self, run: NotedRun, now_ns: int) -> None:
         """Remember a run until its verdict is durable; call it in a transaction."""
-        document = {
-            "status": run.status,
-            "agents": run.agents,
-            "blamed": run.blamed,
-            "step": run.step,
-            "mark": None if run.mark is None else _mark_document(run.mark),
-            "text": run.text,
-        }
         self.db.execute(
             "INSERT OR REPLACE INTO pending VALUES (?, ?, ?, ?)",
-            (run.tenant, run.run_id, now_ns, json.dumps(document)),
+            (run.tenant, run.run_id, now_ns, noted_document(run)),
         )
 
     def pending(self, since_ns: int, limit: int = 1_000) -> list[NotedRun]:
@@ -161,7 +120,7 @@ class IssueStore:
             "SELECT tenant, run_id, document FROM pending WHERE noted_ns >= ? ORDER BY noted_ns LIMIT ?",
             (since_ns, limit),
         )
-        return [_noted(*row) for row in rows]
+        return [as_noted(*row) for row in rows]
 
     def forget_pending(self, run: NotedRun) -> None:
         """It is counted; call it in a transaction."""
@@ -180,21 +139,7 @@ class IssueStore:
     def write_run(self, run: CountedRun) -> None:
         """Keep how a run is counted; call it in a transaction."""
         self.db.execute(
-            "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                run.tenant,
-                run.run_id,
-                run.service,
-                json.dumps(run.agents),
-                run.blamed,
-                run.step,
-                None if run.mark is None else json.dumps(_mark_document(run.mark)),
-                run.issue_id,
-                run.decided_ns,
-                run.label,
-                run.label_agent,
-                run.label_step,
-            ),
+            "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", counted_row(run)
         )
 
     def issue(self, tenant: Tenant, issue_id: str) -> Issue | None:
@@ -223,19 +168,7 @@ class IssueStore:
     def write_issue(self, tenant: Tenant, issue: Issue) -> None:
         """Keep an issue; call it in a transaction."""
         self.db.execute(
-            "INSERT OR REPLACE INTO issue VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                tenant,
-                issue.fingerprint.id,
-                json.dumps(_mark_document(issue.fingerprint)),
-                issue.state,
-                issue.since_ns,
-                issue.first_ns,
-                issue.last_ns,
-                issue.count,
-                json.dumps(issue.runs),
-                issue.muted_until_ns,
-            ),
+            "INSERT OR REPLACE INTO issue VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", issue_row(tenant, issue)
         )
 
     def drop_issue(self, tenant: Tenant, issue_id: str) -> None:
@@ -335,7 +268,7 @@ class IssueStore:
             f" FROM issue WHERE {where}",
             values,
         )
-        return [(Tenant(row[0]), _issue(row[1:])) for row in rows]
+        return [(Tenant(row[0]), as_issue(row[1:])) for row in rows]
 
     def _runs(self, where: str, values: tuple[object, ...]) -> list[CountedRun]:
         rows = self.db.execute(
@@ -343,60 +276,7 @@ class IssueStore:
             f" label_agent, label_step FROM run WHERE {where}",
             values,
         )
-        return [_counted(row) for row in rows]
-
-
-def _mark_document(mark: Fingerprint) -> dict[str, str | int]:
-    return {name: getattr(mark, name) for name in Fingerprint.__dataclass_fields__}
-
-
-def _issue(row: Sequence[object]) -> Issue:
-    mark, state, since_ns, first_ns, last_ns, count, runs, muted_until_ns = row
-    return Issue(
-        fingerprint=Fingerprint(**json.loads(str(mark))),
-        state=IssueState(str(state)),
-        since_ns=_int(since_ns),
-        first_ns=_int(first_ns),
-        last_ns=_int(last_ns),
-        count=_int(count),
-        runs=tuple(json.loads(str(runs))),
-        muted_until_ns=_int(muted_until_ns),
-    )
-
-
-def _noted(tenant: str, run_id: str, text: str) -> NotedRun:
-    document = json.loads(text)
-    mark = document.pop("mark")
-    return NotedRun(
-        tenant=Tenant(tenant),
-        run_id=run_id,
-        mark=None if mark is None else Fingerprint(**mark),
-        **(document | {"agents": tuple(document["agents"])}),
-    )
-
-
-def _counted(row: Sequence[object]) -> CountedRun:
-    tenant, run_id, service, agents, blamed, step, mark, issue, decided_ns, *said = row
-    label, label_agent, label_step = said
-    return CountedRun(
-        tenant=Tenant(str(tenant)),
-        run_id=str(run_id),
-        service=str(service),
-        agents=tuple(json.loads(str(agents))),
-        blamed=None if blamed is None else str(blamed),
-        step=None if step is None else _int(step),
-        mark=None if mark is None else Fingerprint(**json.loads(str(mark))),
-        issue_id=None if issue is None else str(issue),
-        decided_ns=_int(decided_ns),
-        label=None if label is None else str(label),
-        label_agent=None if label_agent is None else str(label_agent),
-        label_step=None if label_step is None else _int(label_step),
-    )
-
-
-def _int(value: object) -> int:
-    assert isinstance(value, int)
-    return value
+        return [as_counted(row) for row in rows]
 
 
 def open_issues(data_dir: Path) -> IssueStore:

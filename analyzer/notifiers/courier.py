@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from analyzer.issues.store import IssueStore, Owed
+from analyzer.issues.rows import Owed
+from analyzer.issues.store import IssueStore
 from analyzer.notifiers.links import Links
 from analyzer.notifiers.sending import Answer, Fate, Poster
 from analyzer.notifiers.tally import NoticeTally
