@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from collector_processor.trajectory.acts import Act, Stage
+from collector_processor.trajectory.deliveries import Deliveries, bare
 from collector_processor.trajectory.handoffs import plain
 from semconv.dialects import ActionKind
 from semconv.dialects.conversation import last_answer
@@ -82,6 +83,7 @@ class _Sieve:
         self._has_own_words: set[int] = set()
         """Agents (by position) below which a model call of theirs is a step."""
         self._sibling_agents = _agents_by_parent(stage)
+        self._deliveries = Deliveries(stage.acts)
 
     def sift(self) -> list[Leaf]:
         for act in reversed(self._stage.acts):
@@ -100,12 +102,12 @@ class _Sieve:
                 self._decide_tool(act, shown)
             case ActionKind.AGENT:
                 self._decide_agent(act, shown)
-            case _ if shown.count == 0:
+            case _ if shown.count == 0 and not _is_silent_check(act):
                 self._keep(act, shown)
 
     def _keep(self, act: Act, shown: _Shown, *, closing: bool = False, before: Act | None = None) -> None:
         """Make ``act`` a step; a closing one stands after all that it encloses, or right before one of it."""
-        at_ns = max(act.span.end_ns, shown.latest_ns + 1) if closing else act.span.start_ns
+        at_ns = max(_end(act), shown.latest_ns + 1) if closing else act.span.start_ns
         at_ns = before.span.start_ns if before is not None else at_ns
         self._leaves[act.position] = Leaf(act=act, at_ns=at_ns, is_closing=closing)
         shown.only = act if shown.count == 0 else None
@@ -133,12 +135,19 @@ class _Sieve:
         if action.kind is ActionKind.HANDOFF and shown.has_agent:
             self._keep(act, shown)
         elif shown.count == 0:
-            if not self._is_answer(act) and not self._has_delegate_beside(act):
+            if not self._is_told_elsewhere(act):
                 self._keep(act, shown)
         elif inner is not None and inner.action.kind in _TOOLS and _same_tool(act, inner):
             self._merge(act, inner, shown)
         elif not shown.has_agent and not _others_work(act):
             self._keep(act, shown, closing=True)
+
+    def _is_told_elsewhere(self, act: Act) -> bool:
+        return (
+            self._is_answer(act)
+            or self._has_delegate_beside(act)
+            or self._deliveries.is_shown_by_another(act)
+        )
 
     def _is_answer(self, act: Act) -> bool:
         return act.action.tool in FINAL_ANSWER_TOOLS and not act.action.failed
@@ -234,8 +243,27 @@ def _asked_below(act: Act) -> Act | None:
     return next((each for each in act.below if each.action.call_id and each.action.call_id in asked), None)
 
 
+def _end(act: Act) -> int:
+    """Return when an act ended: an agent that a tool runs, at the latest with the tool.
+
+    The Claude Agent SDK's subagents end with the whole run (OpenInference 0.1.22).
+    """
+    above = act.above
+    is_run_by_tool = act.action.kind is ActionKind.AGENT and above is not None and above.action.kind in _TOOLS
+    return (
+        min(act.span.end_ns, above.span.end_ns) if above is not None and is_run_by_tool else act.span.end_ns
+    )
+
+
+def _is_silent_check(act: Act) -> bool:
+    """Say whether it is a guardrail, or the like, that let everything pass and says nothing."""
+    action = act.action
+    return action.kind is ActionKind.OTHER and not (action.input or action.output or action.failed)
+
+
 def _same_tool(outer: Act, inner: Act) -> bool:
-    return plain(outer.action.tool or "") == plain(inner.action.tool or "")
+    name = bare if inner.action.is_delivery else plain
+    return name(outer.action.tool or "") == name(inner.action.tool or "")
 
 
 def _others_work(act: Act) -> bool:

@@ -100,6 +100,8 @@ class Action:
     outcome: Outcome | None = None
     outcome_source: OutcomeSource | None = None
     judgements: tuple[Judgement, ...] = ()
+    is_delivery: bool = False
+    """The tool call as it goes over the wire (MCP): another span may show the same call."""
     redacted: bool = False
     """The emitter hid content on purpose."""
 

@@ -1,20 +1,24 @@
 """Claude Code, as it traces itself (beta).
 
-Source: Claude Code's monitoring documentation, traces (November 2026); not seen from a run of ours.
-Scope ``com.anthropic.claude_code.tracing``; every span names its kind in ``span.type``. A prompt is a
+Source: runs of Claude Code 2.1.330, and its monitoring documentation (November 2026). Scope
+``com.anthropic.claude_code.tracing``; every span names its kind in ``span.type``. A prompt is a
 ``claude_code.interaction``; below it stand model calls and tools, below a tool its execution and the
-wait for permission. A tool that spawns a subagent encloses the subagent's model calls and tools; its
-``subagent_type`` stands there with ``OTEL_LOG_TOOL_DETAILS=1``, else the subagent is known by the
-``query_source`` of its model calls. Texts of models (``response.model_output``) are written with
-detailed tracing only; hidden prompts are ``<REDACTED>``.
+wait for permission. The execution of a tool that spawned a subagent encloses the subagent's model calls
+and tools. The subagent's name stands on the tool, as ``subagent_type``, with
+``OTEL_LOG_TOOL_DETAILS=1``, and on its model calls, in ``query_source``, with detailed tracing
+(``ENABLE_BETA_TRACING_DETAILED=1``); without either an ``agent_id`` tells subagents apart. What models
+said stands in log events, or on the span with detailed tracing; that a model asked for tools stands
+nowhere. Hidden texts are ``<REDACTED>``. A tool may begin before the model call that asked for it ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain, islice
 from typing import Any, Final
 
 from semconv.dialects.action import Action, ActionKind, Dialect
+from semconv.dialects.claude_code_events import answer_beside, result_beside
 from semconv.dialects.langgraph import Found
 from semconv.dialects.reading import (
     REDACTED,
@@ -43,7 +47,10 @@ TOOL_CALL_IDS: Final = ("gen_ai.tool.call.id", "tool_use_id")
 TOOL_INPUT: Final = "tool_input"
 TOOL_DETAILS: Final = ("full_command", "file_path", "skill_name")
 TOOL_OUTPUT_EVENT: Final = "tool.output"
+TOOL_RESULT_CONTEXT: Final = "new_context"
+"""On a tool; the same key on a model call is what is new in the conversation."""
 SUBAGENT_TYPE: Final = "subagent_type"
+AGENT_ID: Final = "agent_id"
 QUERY_SOURCE: Final = "query_source"
 SUCCESS: Final = "success"
 ERROR: Final = "error"
@@ -57,6 +64,10 @@ _SUBAGENT_SOURCE: Final = "agent:"
 """Begins the ``query_source`` of subagents: ``agent:builtin:general-purpose``, ``agent:custom:reviewer``."""
 _OUTPUTS: Final = ("output", "content", "result", "tool_output")
 _INPUTS: Final = ("input", TOOL_INPUT)
+_HEADINGS: Final = ("[TOOL INPUT: ", "[TOOL RESULT: ")
+"""Begin the line that detailed tracing sets before a tool's texts: ``[TOOL INPUT: Bash]``."""
+_FIRST_CALLS: Final = 8
+"""In how many spans below a tool its subagent's name is looked for: its first call is among them."""
 _KINDS: Final[Mapping[str, ActionKind]] = {
     "interaction": ActionKind.AGENT,
     "llm_request": ActionKind.LLM,
@@ -73,7 +84,7 @@ def read_claude_code(span: Span, surroundings: Surroundings) -> Action | None:
         text(span.attributes, SPAN_TYPE) or span.name.removeprefix(_PREFIX), ActionKind.CONTAINER
     )
     found = _agent(span, surroundings)
-    content = _content(span, kind)
+    content = _content(span, kind, surroundings)
     error = _error(span, kind, surroundings)
     return Action(
         dialect=NAME,
@@ -87,7 +98,7 @@ def read_claude_code(span: Span, surroundings: Surroundings) -> Action | None:
     )
 
 
-def _content(span: Span, kind: ActionKind) -> dict[str, Any]:
+def _content(span: Span, kind: ActionKind, surroundings: Surroundings) -> dict[str, Any]:
     match kind:
         case ActionKind.AGENT:
             prompt = _told(text(span.attributes, USER_PROMPT))
@@ -95,25 +106,35 @@ def _content(span: Span, kind: ActionKind) -> dict[str, Any]:
         case ActionKind.LLM:
             return {
                 "input": _told(text(span.attributes, NEW_CONTEXT)),
-                "output": _told(text(span.attributes, MODEL_OUTPUT)),
+                "output": _told(text(span.attributes, MODEL_OUTPUT) or answer_beside(span, surroundings)),
                 "instructions": _told(text(span.attributes, SYSTEM_PROMPT)),
             }
         case ActionKind.TOOL:
-            return _tool_content(span)
+            return _tool_content(span, surroundings)
     return {}
 
 
-def _tool_content(span: Span) -> dict[str, Any]:
+def _tool_content(span: Span, surroundings: Surroundings) -> dict[str, Any]:
     event = next(iter(events_of(span, TOOL_OUTPUT_EVENT)), None)
     written = event.attributes if event is not None else {}
-    given = text(span.attributes, TOOL_INPUT) or text(written, *_INPUTS)
+    given = (
+        text(written, *_INPUTS)
+        or _under_heading(text(span.attributes, TOOL_INPUT))
+        or text(result_beside(span, surroundings), TOOL_INPUT)
+    )
+    got = text(written, *_OUTPUTS) or _under_heading(text(span.attributes, TOOL_RESULT_CONTEXT))
     return {
         "tool": text(span.attributes, TOOL_NAME) or span.name,
         "call_id": text(span.attributes, *TOOL_CALL_IDS) or "",
         "target": text(span.attributes, SUBAGENT_TYPE) or text(mapping(given), SUBAGENT_TYPE),
         "input": _told(given or text(span.attributes, *TOOL_DETAILS)),
-        "output": _told(text(written, *_OUTPUTS)),
+        "output": _told(got),
     }
+
+
+def _under_heading(value: str | None) -> str:
+    heading, _, rest = (value or "").partition("\n")
+    return rest if heading.startswith(_HEADINGS) else value or ""
 
 
 def _told(value: str | None) -> str:
@@ -151,7 +172,8 @@ def _agent(span: Span, surroundings: Surroundings) -> Found:
             spawned = _spawned_by(above, surroundings)
             if spawned is not None:
                 return Found(spawned, AgentSource.METADATA)
-    return Found(_MAIN_AGENT, AgentSource.SPAN_NAME)
+    nameless = text(span.attributes, AGENT_ID)
+    return Found(nameless, AgentSource.METADATA) if nameless else Found(_MAIN_AGENT, AgentSource.SPAN_NAME)
 
 
 def _spawned_by(tool: Span, surroundings: Surroundings) -> str | None:
@@ -160,7 +182,9 @@ def _spawned_by(tool: Span, surroundings: Surroundings) -> str | None:
     )
     if named is not None:
         return named
-    return next(filter(None, map(_subagent_in, surroundings.children(tool))), None)
+    parts = [tool, *filter(_is_part_of_tool, surroundings.children(tool))]
+    inner = chain.from_iterable(islice(surroundings.children(part), _FIRST_CALLS) for part in parts)
+    return next(filter(None, map(_subagent_in, inner)), None)
 
 
 def _subagent_in(span: Span) -> str | None:
@@ -174,16 +198,24 @@ CLAUDE_CODE: Final = Dialect(
     support=(
         Support(
             framework="Claude Code",
-            instrumentation="built in, November 2026 (beta)",
-            source="source",
-            agent=partly("subagents by `subagent_type`, else `query_source`; the main one has no name"),
-            text=partly("prompts, and answers with detailed tracing only"),
-            tools=partly("names always; arguments and results with the switch"),
+            instrumentation="built in, 2.1 (beta)",
+            source="recorded",
+            agent=partly(
+                "subagents by `subagent_type` or `query_source`, else by `agent_id`; the main one has no name"
+            ),
+            text=partly("answers in log events: send logs too; prompts with detailed tracing; calls nowhere"),
+            tools=partly("names always; arguments and results with the switches"),
             handoff=lacks("the tool that starts a subagent encloses its work"),
             task=partly("`user_prompt` on the interaction, with the switch"),
             errors=gives("status and the tool's outcome"),
             scopes=(SCOPE,),
-            switches=("OTEL_LOG_USER_PROMPTS=1", "OTEL_LOG_TOOL_DETAILS=1"),
+            switches=(
+                "OTEL_LOG_USER_PROMPTS=1",
+                "OTEL_LOG_TOOL_DETAILS=1",
+                "OTEL_LOG_TOOL_CONTENT=1",
+                "OTEL_LOGS_EXPORTER=otlp",
+                "ENABLE_BETA_TRACING_DETAILED=1",
+            ),
         ),
     ),
 )

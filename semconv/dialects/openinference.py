@@ -29,6 +29,7 @@ from semconv.dialects.langchain_repr import message_fields
 from semconv.dialects.langgraph import LANGGRAPH_NODE
 from semconv.dialects.messages import messages_of
 from semconv.dialects.openinference_agents import METADATA, agent_name
+from semconv.dialects.openinference_claude import spawned
 from semconv.dialects.openinference_crewai import calls_in, coworker_at_work, crew_task, failure_in
 from semconv.dialects.openinference_llama_index import (
     is_machinery,
@@ -299,7 +300,7 @@ def _result(got: str) -> str:
 
 
 def _read_agent(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
-    action = _read_top(span, kind, surroundings)
+    action = _with_what_spawned_it(_read_top(span, kind, surroundings), span, surroundings)
     if action.agent is None and span.scope.name == _OPENAI_AGENTS:
         # openai-agents marks its trace as an AGENT too, named after the workflow.
         return replace(action, kind=ActionKind.WORKFLOW)
@@ -310,6 +311,20 @@ def _read_agent(span: Span, kind: ActionKind, surroundings: Surroundings) -> Act
         said = messages_of(span.attributes[OUTPUT_VALUE])
         return replace(action, said=said) if any(message.calls for message in said) else action
     return action
+
+
+def _with_what_spawned_it(action: Action, span: Span, surroundings: Surroundings) -> Action:
+    """Fill in what Claude's subagents do not say themselves."""
+    call = spawned(span, surroundings)
+    return replace(
+        action,
+        task=action.task or call.task,
+        input=action.input or call.task,
+        answer=action.answer or call.answer,
+        output=action.output or call.answer,
+        failed=action.failed or call.failed,
+        error=action.error or call.error,
+    )
 
 
 def _read_top(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:

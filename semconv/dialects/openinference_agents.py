@@ -14,6 +14,7 @@ from typing import Final
 from semconv.attributes import GEN_AI_AGENT_NAME, OPENINFERENCE_SPAN_KIND
 from semconv.dialects.action import ActionKind
 from semconv.dialects.langgraph import Found, graph_agent
+from semconv.dialects.openinference_claude import spawned
 from semconv.dialects.openinference_llama_index import workflow_agent
 from semconv.dialects.payloads import asked
 from semconv.dialects.reading import below, mapping, text
@@ -26,7 +27,6 @@ GRAPH_NODE_ID: Final = "graph.node.id"
 METADATA: Final = "metadata"
 MANAGED_AGENTS: Final = "smolagents.managed_agents"
 INPUT_VALUE: Final = "input.value"
-SUBAGENT_TYPE: Final = "subagent_type"
 
 _PROMPT: Final = "llm.input_messages."
 _OPENAI_AGENTS: Final = "openinference.instrumentation.openai_agents"
@@ -34,7 +34,6 @@ _IN_SPAN_NAME: Final = re.compile(
     r"^(?:(?:invoke_agent|agent_run|agent)[ :]+\[?(?P<after>[^\]]+?)\]?"
     r"|(?P<before>.+?)(?:\.(?:a?run|run_stream|a?invoke|on_messages|on_messages_stream|kickoff|query)| run))$"
 )
-_CLAUDE_SDK: Final = "openinference.instrumentation.claude_agent_sdk"
 _SMOLAGENTS: Final = "openinference.instrumentation.smolagents"
 _TOLD_NAME: Final = re.compile(r"You're a helpful agent named '(?P<name>[^']+)'")
 """In smolagents' prompt to a managed agent."""
@@ -46,8 +45,7 @@ _MACHINE_MADE: Final = re.compile(r"^(?:[0-9a-f]{12,}|[0-9a-f-]{36}|\d+)$", re.I
 def agent_name(span: Span, kind: ActionKind, surroundings: Surroundings) -> Found:
     """Return whose span this is, as far as the span itself says."""
     said = text(span.attributes, AGENT_NAME, GEN_AI_AGENT_NAME, PYDANTIC_AGENT_NAME)
-    if span.scope.name == _CLAUDE_SDK:
-        said = _subagent(span, surroundings) or said
+    said = spawned(span, surroundings).name or said
     return Found(said) if said is not None else _named_elsewhere(span, kind, surroundings)
 
 
@@ -72,13 +70,6 @@ def _named_elsewhere(span: Span, kind: ActionKind, surroundings: Surroundings) -
 
 def _metadata(span: Span) -> Mapping[str, object]:
     return mapping(span.attributes.get(METADATA))
-
-
-def _subagent(span: Span, surroundings: Surroundings) -> str | None:
-    """Return what the tool call that spawned Claude's subagent calls it; its own name is the tool's."""
-    above = surroundings.parent(span)
-    given = mapping(above.attributes.get(INPUT_VALUE)) if above is not None else {}
-    return text(given, SUBAGENT_TYPE)
 
 
 def _told_in_prompt(span: Span, surroundings: Surroundings) -> str | None:

@@ -135,10 +135,13 @@ OPENINFERENCE_SUPPORT: Final = (
     ),
     _support(
         "claude-agent-sdk",
-        "`openinference-instrumentation-claude-agent-sdk`, 2026",
+        "`openinference-instrumentation-claude-agent-sdk` 0.1.22",
         "claude_agent_sdk",
-        source="source",
-        agent=gives("`subagent_type` of the tool that started it, else `agent.name`, which is the tool's"),
-        handoff=partly("the tool that starts the subagent encloses it"),
+        agent=partly("`subagent_type` of the tool that started it; the main one has no name"),
+        text=partly(
+            "no spans of model calls: an agent's answer stands for its last; that it asked is told nowhere"
+        ),
+        handoff=lacks("the tool that starts the subagent encloses it"),
+        errors=partly("a subagent says OK after a crash; the error of the tool that runs it is taken"),
     ),
 )

@@ -51,6 +51,8 @@ from semconv.model import AgentSource, Attributes, Event, Span
 NAME: Final = "otel_genai"
 
 TOOL_STATUS: Final = "gen_ai.tool.status"
+MCP_METHOD: Final = "mcp.method.name"
+"""On spans of the Model Context Protocol itself."""
 HANDOFF_FROM: Final = "gen_ai.handoff.from_agent"
 HANDOFF_TO: Final = "gen_ai.handoff.to_agent"
 CHOICE_EVENT: Final = "gen_ai.choice"
@@ -165,6 +167,7 @@ def _read_tool(span: Span) -> Action:
         output=unwrapped(result),
         failed=bool(complaint),
         error=complaint,
+        is_delivery=MCP_METHOD in span.attributes,
         redacted=is_redacted(arguments, words(result)),
     )
 

@@ -25,6 +25,8 @@ _MADE: Final = "<!-- Made by python -m tests.docs.framework_pages; do not edit. 
 _MARKS: Final = {Level.YES: "●", Level.PARTLY: "◐", Level.NO: "○"}
 _OF_THE_SUITE: Final = frozenset(
     {
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+        "CLAUDE_CODE_MAX_RETRIES",
         "CREWAI_DISABLE_TELEMETRY",
         "CREWAI_TRACING_ENABLED",
         "LANGFUSE_PUBLIC_KEY",
@@ -59,7 +61,7 @@ def _index(runs: dict[str, RunScript]) -> str:
 
 
 def _instrumentations(runs: list[RunScript]) -> str:
-    return "; ".join(map(_instrumentation, runs)) or "not played yet"
+    return "; ".join(map(_instrumentation, runs))
 
 
 def _instrumentation(run: RunScript) -> str:
@@ -75,15 +77,12 @@ def _runs_of(page: FrameworkPage, runs: dict[str, RunScript]) -> list[RunScript]
 def _page(page: FrameworkPage, runs: dict[str, RunScript]) -> Iterator[str]:
     yield f"# {page.title}\n\n{_MADE}\n{page.advice}\n\n"
     mine = _runs_of(page, runs)
-    if mine:
-        yield (
-            "Give the program `OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318`, blamespan's OTLP over HTTP."
-            " `traces()` below is OpenTelemetry's usual"
-            " [set-up of an exporter](../instrument.md#send-spans-to-blamespan); `answer()`, or what comes from a"
-            " module named `…_story`, stands for your program.\n"
-        )
-    else:
-        yield f"{page.unplayed}\n"
+    yield (
+        "Give the program `OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318`, blamespan's OTLP over HTTP."
+        " `traces()` below is OpenTelemetry's usual"
+        " [set-up of an exporter](../instrument.md#send-spans-to-blamespan); `answer()`, or what comes from a"
+        " module named `…_story`, stands for your program.\n"
+    )
     for run in mine:
         yield from _instrumented(page, run)
     yield from _seen(page)

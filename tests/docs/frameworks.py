@@ -22,8 +22,6 @@ class FrameworkPage:
     """What to choose, in a sentence or two."""
     from_kit: tuple[tuple[str, str], ...] = ()
     """Functions of the scripts' kit that instrument too: module and name."""
-    unplayed: str = ""
-    """What is known where the suite has no run of it."""
 
     @property
     def file_name(self) -> str:
@@ -112,26 +110,23 @@ PAGES: Final = (
         title="Agno",
         supports=("agno",),
         advice="OpenInference instruments it: teams, members and their tools.",
-        unplayed="""No run of Agno is played in our suite. Its spans are read by what OpenInference's code writes
-and by recordings of real runs that were seen elsewhere. The lines below are OpenInference's usual ones, and were
-not run here:
-
-```sh
-pip install agno openinference-instrumentation-agno opentelemetry-sdk opentelemetry-exporter-otlp-proto-http
-```
-
-```python
-from openinference.instrumentation.agno import AgnoInstrumentor
-
-AgnoInstrumentor().instrument(tracer_provider=provider)  # before the first agent is made
-```
-""",
     ),
     FrameworkPage(
         framework="llama-index",
         title="LlamaIndex",
         supports=("llama-index",),
         advice="OpenInference instruments it. Name the agents of a workflow.",
-        unplayed="No run of LlamaIndex is kept in our suite yet.",
+    ),
+    FrameworkPage(
+        framework="claude-agent-sdk",
+        title="Claude Code and the Claude Agent SDK",
+        supports=("claude-agent-sdk", "Claude Code"),
+        first=("claude_code_native", "claude_code_detailed"),
+        advice="Claude Code, which the SDK drives, traces itself (a beta of its makers): model calls, tools and"
+        " subagents; it tells more than OpenInference, which sees no model calls. Send its log events too: answers"
+        " stand there. Its detailed tracing, which also needs `BETA_TRACING_ENDPOINT` (the same address), writes"
+        " prompts and answers into the spans. Subagents work in the background by default, and each of their"
+        " results then begins a trace of its own that nothing links to the first;"
+        " `CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1` keeps a task in one trace.",
     ),
 )

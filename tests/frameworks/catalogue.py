@@ -32,7 +32,7 @@ class RunScript:
     """The script imports our own packages."""
     hidden: dict[str, str] = field(default_factory=dict)
     """Steps that these spans cannot show, each with the reason: ``llm``, ``purser.llm``, ``crash.purser.llm``
-    or ``crash.llm``."""
+    or ``crash.llm``; ``asking`` in place of ``llm`` is a model call that only asks for a tool."""
     unnamed: dict[str, str] = field(default_factory=dict)
     """As ``hidden``: steps whose agent no span names; any honest answer is right."""
     delegation: str = "by_name"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -12,11 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 from collector_processor.otlp import Signal
 from collector_processor.otlp.to_json import to_json
-from tests.e2e.backend import http_backend
+from tests.e2e.backend import Request, http_backend
 from tests.frameworks.catalogue import FOLDER, RunScript
 from tests.frameworks.scrub import scrub
 from tests.frameworks.server import Office, serving
@@ -93,15 +94,23 @@ def record(run: RunScript, variant: str, *, python: Path) -> Recorded:
     ):
         said = _run(run, office, python=python, endpoint=backend.url, home=home)
         # Longest first, so that no path is cut by one that it begins with.
-        paths = {str(python.parents[1]): "/venv", str(python.parents[1].resolve()): "/venv"}
-        paths |= {str(ROOT): "/app", home: "/tmp/home", str(Path(sys.base_prefix)): "/usr"}
+        names = {str(python.parents[1]): "/venv", str(python.parents[1].resolve()): "/venv"}
+        names |= {str(ROOT): "/app", home: "/tmp/home", str(Path(sys.base_prefix)): "/usr"}
+        names |= {platform.release(): "0.0"}
         port = int(office.url.removesuffix("/v1").rpartition(":")[2])
         lines = tuple(
-            scrub(json.loads(to_json(request.signal, request.body)), port=port, paths=paths)
+            scrub(_document(request), port=port, names=names)
             for request in backend.requests
             if request.signal in {Signal.TRACES, Signal.LOGS}
         )
         return Recorded(played=_played(run, office, said), lines=lines)
+
+
+def _document(request: Request) -> dict[str, Any]:
+    """The request as OTLP/JSON, in which some send it."""
+    is_json = request.headers.get("content-type", "").startswith("application/json")
+    found: dict[str, Any] = json.loads(request.body if is_json else to_json(request.signal, request.body))
+    return found
 
 
 def _played(run: RunScript, office: Office, said: str) -> Played:
@@ -119,6 +128,8 @@ def _run(run: RunScript, office: Office, *, python: Path, endpoint: str, home: s
         "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
         "OPENAI_BASE_URL": office.url,
         "OPENAI_API_KEY": "dummy",
+        "ANTHROPIC_BASE_URL": office.url.removesuffix("/v1"),
+        "ANTHROPIC_API_KEY": "dummy",
         "SCENARIO_VARIANT": office.variant,
     }
     try:

@@ -89,7 +89,7 @@ def _item_events(item: dict[str, Any]) -> list[dict[str, Any]]:
         at: dict[str, Any] = {"item_id": item["id"]}
         added["item"]["arguments"] = ""
         name = "response.function_call_arguments"
-        deltas = [{"type": f"{name}.delta", "delta": part, **at} for part in _halves(item["arguments"])]
+        deltas = [{"type": f"{name}.delta", "delta": part, **at} for part in halves(item["arguments"])]
         finished = {"type": f"{name}.done", "arguments": item["arguments"], "name": item["name"], **at}
         return [added, *deltas, finished, done]
     added["item"]["content"] = []
@@ -100,7 +100,7 @@ def _item_events(item: dict[str, Any]) -> list[dict[str, Any]]:
         {"type": "response.content_part.added", "part": part | {"text": ""}, **at},
         *(
             {"type": "response.output_text.delta", "delta": half, "logprobs": [], **at}
-            for half in _halves(part["text"])
+            for half in halves(part["text"])
         ),
         {"type": "response.output_text.done", "text": part["text"], "logprobs": [], **at},
         {"type": "response.content_part.done", "part": part, **at},
@@ -149,12 +149,12 @@ def _chat_call(call: Call) -> dict[str, Any]:
 
 def _chat_deltas(reply: Reply) -> Iterator[dict[str, Any]]:
     yield {"role": "assistant", "content": "" if reply.text else None}
-    for part in _halves(reply.text):
+    for part in halves(reply.text):
         yield {"content": part}
     for index, call in enumerate(reply.calls):
         begun = _chat_call(replace(call, arguments=""))
         yield {"tool_calls": [{"index": index, **begun}]}
-        for part in _halves(call.arguments):
+        for part in halves(call.arguments):
             yield {"tool_calls": [{"index": index, "function": {"arguments": part}}]}
 
 
@@ -169,7 +169,8 @@ def _finish(reply: Reply) -> str:
     return "tool_calls" if reply.calls else "stop"
 
 
-def _halves(text: str) -> list[str]:
+def halves(text: str) -> list[str]:
+    """Return the parts that a stream sends a text in; none of an empty one."""
     middle = len(text) // 2
     return [half for half in (text[:middle], text[middle:]) if half]
 

@@ -66,6 +66,11 @@ def speaker(asked: Asked) -> str:
     return NOBODY
 
 
+def is_look_up(tool: str) -> bool:
+    """Whether a tool of this name asks the register; over MCP its server's name stands before it."""
+    return tool.rpartition("__")[2] == TOOL
+
+
 def reply(asked: Asked, variant: str) -> Reply:
     """Return what the model says to this.
 
@@ -105,10 +110,11 @@ def _registrar(asked: Asked, variant: str) -> Reply:
     vessels = (VESSEL, SECOND_VESSEL) if variant == "parallel" else (VESSEL,)
     found = {vessel: any(f"{vessel} has" in text for text in _looked_up(asked)) for vessel in vessels}
     failed = sum(UNAVAILABLE in text for text in _looked_up(asked))
-    if any(tool.name == TOOL for tool in asked.tools) and not all(found.values()) and failed < PATIENCE:
+    tools = [tool.name for tool in asked.tools if is_look_up(tool.name)]
+    if tools and not all(found.values()) and failed < PATIENCE:
         missing = [vessel for vessel in vessels if not found[vessel]]
         return Reply(
-            calls=tuple(Call(name=TOOL, arguments=json.dumps({"name": vessel})) for vessel in missing)
+            calls=tuple(Call(name=tools[0], arguments=json.dumps({"name": vessel})) for vessel in missing)
         )
     finding = " ".join(f"The {vessel} has {SEATS[vessel]} seats." for vessel in vessels)
     words = f"{question(variant)} {finding}"
@@ -123,7 +129,7 @@ def _finding(asked: Asked) -> str:
 
 def _looked_up(asked: Asked) -> list[str]:
     """What look-ups returned; in a history told as plain text, every line of it."""
-    results = [result for call in asked.calls if call.name == TOOL and (result := asked.result_of(call))]
+    results = [result for call in asked.calls if is_look_up(call.name) and (result := asked.result_of(call))]
     return results or asked.conversation.splitlines()
 
 
@@ -154,7 +160,7 @@ def _reaching(tools: Sequence[Tool], agent: str) -> Iterator[Tool]:
     yield from (tool for tool in tools if agent in tool.name.lower())
     for tool in tools:
         names = [name for name in _properties(tool) if _NAMING_AN_AGENT.search(name)]
-        if tool.name != TOOL and names and not any(other in tool.name.lower() for other in others):
+        if not is_look_up(tool.name) and names and not any(other in tool.name.lower() for other in others):
             yield tool
 
 
@@ -164,9 +170,11 @@ def _properties(tool: Tool) -> Mapping[str, Any]:
 
 
 def _filled(tool: Tool, agent: str, words: str) -> dict[str, Any]:
-    """Arguments by the tool's schema: the agent's name where one is asked for, else the words."""
+    """Arguments by the tool's schema: the agent's name where one may be said, else the words."""
     required = tool.schema.get("required") or list(_properties(tool))
-    return {name: _value(name, _properties(tool).get(name) or {}, agent, words) for name in required}
+    naming = [name for name in _properties(tool) if agent and _NAMING_AN_AGENT.search(name)]
+    names = dict.fromkeys([*required, *naming])
+    return {name: _value(name, _properties(tool).get(name) or {}, agent, words) for name in names}
 
 
 def _value(name: str, schema: Mapping[str, Any], agent: str, words: str) -> Any:

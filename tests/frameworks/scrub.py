@@ -15,13 +15,13 @@ _OF_THE_MACHINE: Final = ("host.", "os.", "process.", "service.instance.id", "en
 """Resource attributes that say where a run was recorded are left out."""
 
 
-def scrub(document: dict[str, Any], *, port: int, paths: Mapping[str, str]) -> str:
+def scrub(document: dict[str, Any], *, port: int, names: Mapping[str, str]) -> str:
     """Return an export request in OTLP/JSON as one line without traces of the machine.
 
     Args:
         document: the request; changed in place.
         port: of the scripted server.
-        paths: what stands for each folder of this machine; longer ones first.
+        names: what stands for each folder of this machine, and for its system; longer ones first.
     """
     for kind in ("resourceSpans", "resourceLogs"):
         for group in document.get(kind, ()):
@@ -35,8 +35,8 @@ def scrub(document: dict[str, Any], *, port: int, paths: Mapping[str, str]) -> s
         if value.get("stringValue") == str(port):
             value["stringValue"] = str(PORT)
     line = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    for path, name in {**paths, f"127.0.0.1:{port}": f"127.0.0.1:{PORT}"}.items():
-        line = line.replace(path, name)
+    for own, name in {**names, f"127.0.0.1:{port}": f"127.0.0.1:{PORT}"}.items():
+        line = line.replace(own, name)
     return line
 
 

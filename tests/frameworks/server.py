@@ -1,8 +1,9 @@
 """The scripted model and the ship register as one HTTP server, which logs what really happened.
 
-OpenAI's chat completions and responses, whole or streamed, ``/v1/models``, and
-``/tools/<name>``, where the scenario's tool asks. The log of both is what a
-recording's steps are held against: it knows nothing of spans.
+OpenAI's chat completions and responses and Anthropic's messages, whole or
+streamed, ``/v1/models``, and ``/tools/<name>``, where the scenario's tool asks.
+The log of both is what a recording's steps are held against: it knows nothing of
+spans.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any, Final
 
 from tests.frameworks.asked import Asked, Call, read_chat, read_responses
 from tests.frameworks.kit.story import MODEL, SEATS, TOOL, VESSEL
+from tests.frameworks.messages_api import count_tokens, message, message_stream, read_messages
 from tests.frameworks.said import chat, chat_stream, response, response_stream
-from tests.frameworks.script import UNAVAILABLE, Broken, Reply, reply, speaker
+from tests.frameworks.script import UNAVAILABLE, Broken, Reply, is_look_up, reply, speaker
 
 HOST: Final = "127.0.0.1"
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 PARALLEL_DELAY_S: Final = 0.15
 """In ``parallel`` everything takes so long that what runs side by side overlaps for certain."""
 
@@ -52,7 +56,8 @@ class Office:
 
     variant: str
     url: str = ""
-    """The base URL for a client of OpenAI, without a slash at the end."""
+    """The base URL for a client of OpenAI, without a slash at the end; Anthropic's is the same without
+    ``/v1``."""
     log: list[Happening] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
     """Bodies as they came, for whoever writes a new run."""
@@ -96,26 +101,28 @@ class Office:
             self._failures += fails
         seats = SEATS.get(name)
         text = f"The {name} has {seats} seats." if seats else f"There is no vessel {name}."
+        call, agent = self._asked_by(name)
         happened = Happening(
             kind="tool",
-            agent=self._caller(name),
+            agent=agent,
             began=began,
             ended=self._tick(),
             ok=not fails,
-            tool=TOOL,
+            tool=call,
             text=UNAVAILABLE if fails else text,
         )
         self._keep(happened)
         return None if fails else text
 
-    def _caller(self, argument: str) -> str:
+    def _asked_by(self, argument: str) -> tuple[str, str]:
+        """The tool's name as the model called it, and who did."""
         with self._lock:
             for call, who in self._pending:
-                if call.name == TOOL and argument in call.arguments:
+                if is_look_up(call.name) and argument in call.arguments:
                     self._pending.remove((call, who))
-                    return who
+                    return call.name, who
         # A model that writes code, say, in place of tool calls: whoever spoke last.
-        return next((each.agent for each in reversed(self.log) if each.kind == "llm"), "")
+        return TOOL, next((each.agent for each in reversed(self.log) if each.kind == "llm"), "")
 
     def _keep(self, happened: Happening) -> None:
         with self._lock:
@@ -129,6 +136,23 @@ class Office:
         with self._lock:
             self._count += 1
             return self._count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One way of asking a model: how a request is read, and a reply written."""
+
+    read: Callable[[Mapping[str, Any]], Asked]
+    whole: Callable[[Asked, Reply, int], dict[str, Any]]
+    stream: Callable[[Asked, Reply, int], Iterable[bytes]]
+
+
+APIS: Final[Mapping[str, Api]] = {
+    "/v1/chat/completions": Api(read=read_chat, whole=chat, stream=chat_stream),
+    "/v1/responses": Api(read=read_responses, whole=response, stream=response_stream),
+    "/v1/messages": Api(read=read_messages, whole=message, stream=message_stream),
+}
+"""By path."""
 
 
 @contextmanager
@@ -162,43 +186,44 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        path = self.path.rstrip("/")
+        path = self.path.partition("?")[0].rstrip("/")
         if path == f"/tools/{TOOL}":
             found = self.ours.look_up(body["name"])
             self._send(503 if found is None else 200, (found or UNAVAILABLE).encode(), "text/plain")
-        elif path == "/v1/chat/completions":
-            self._model(body, read_chat(body), chat, chat_stream)
-        elif path == "/v1/responses":
-            self._model(body, read_responses(body), response, response_stream)
+        elif api := APIS.get(path):
+            self._model(body, api)
+        elif path == "/v1/messages/count_tokens":
+            self._json(200, count_tokens(read_messages(body)))
         else:
             self._json(404, {"error": {"message": f"no {self.path}", "type": "not_found"}})
 
-    def _model(
-        self,
-        body: dict[str, Any],
-        asked: Asked,
-        whole: Callable[[Asked, Reply, int], dict[str, Any]],
-        stream: Callable[[Asked, Reply, int], Iterable[bytes]],
-    ) -> None:
+    def _model(self, body: dict[str, Any], api: Api) -> None:
         self.ours.requests.append(body)
+        asked = api.read(body)
         said, number = self.ours.answer(asked)
+        named = {"request-id": f"req_{number:04}"}  # Anthropic's way; its clients log it
         if said is None:
             error = {"message": "the scripted model is out of order", "type": "server_error"}
-            self._json(500, {"error": error})
+            # OpenAI's clients look for the error alone, Anthropic's for its type beside it.
+            self._json(500, {"type": "error", "error": error}, named)
         elif asked.stream:
-            self._send(200, b"".join(stream(asked, said, number)), "text/event-stream")
+            self._send(200, b"".join(api.stream(asked, said, number)), "text/event-stream", named)
         else:
-            self._json(200, whole(asked, said, number))
+            self._json(200, api.whole(asked, said, number), named)
 
-    def _json(self, status: int, document: dict[str, Any]) -> None:
-        self._send(status, json.dumps(document).encode(), "application/json")
+    def _json(self, status: int, document: dict[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> None:
+        self._send(status, json.dumps(document).encode(), "application/json", headers)
 
-    def _send(self, status: int, body: bytes, content_type: str) -> None:
+    def _send(
+        self, status: int, body: bytes, content_type: str, headers: Mapping[str, str] = NO_HEADERS
+    ) -> None:
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name, value)
         if status >= 400:
-            self.send_header("x-should-retry", "false")  # OpenAI's own client asks again otherwise
+            self.send_header("x-should-retry", "false")  # both makers' clients ask again otherwise
         self.end_headers()
         self.wfile.write(body)
 

@@ -54,7 +54,7 @@ def test_the_machine_is_taken_out_and_the_service_stays() -> None:
         span(1, "x", url="http://127.0.0.1:4711/v1", file="/srv/me/lib/a.py"), resource=resource
     )
 
-    line = scrub(document, port=4711, paths={"/srv/me": "/venv"})
+    line = scrub(document, port=4711, names={"/srv/me": "/venv"})
 
     assert "office" in line
     assert f"http://127.0.0.1:{PORT}/v1" in line
@@ -67,7 +67,7 @@ def test_the_servers_port_is_taken_out_as_a_number_too() -> None:
     attribute = {"key": "server.port", "value": {"intValue": "4711"}}
     document["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"].append(attribute)
 
-    assert f'"intValue":"{PORT}"' in scrub(document, port=4711, paths={})
+    assert f'"intValue":"{PORT}"' in scrub(document, port=4711, names={})
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.name)

@@ -39,6 +39,8 @@ class Expected:
     """What the model or the tool said; nothing where it failed, for frameworks tell an error in words of
     their own."""
     is_decisive: bool = False
+    is_asking: bool = False
+    """A model call that asks for a tool and says nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,7 @@ def expected_steps(run: RunScript, truth: Truth) -> tuple[Expected, ...]:
                 target=happened.tool or None,
                 text=happened.text if happened.ok else "",
                 is_decisive=happened is decisive,
+                is_asking=bool(happened.calls) and not happened.text,
             )
         )
         if happened.target is not None and _is_handoff(run, happened):
@@ -104,7 +107,8 @@ def differences(expected: Sequence[Expected], trajectory: Trajectory) -> list[st
 
 def says(which: Mapping[str, str], variant: str, each: Expected) -> bool:
     """Whether a table of a run's TOML names this step: ``[variant.][agent.]kind``."""
-    mine = (each.kind, f"{each.agent}.{each.kind}")
+    kinds = (each.kind, "asking") if each.is_asking else (each.kind,)
+    mine = [name for kind in kinds for name in (kind, f"{each.agent}.{kind}")]
     return any(name in which for kind in mine for name in (kind, f"{variant}.{kind}"))
 
 

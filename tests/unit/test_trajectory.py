@@ -369,6 +369,27 @@ def test_parallel_agents_are_one_group_and_what_follows_is_not() -> None:
     ]
 
 
+def test_a_tool_that_begins_while_the_reply_that_asked_for_it_still_streams_is_not_parallel_to_it() -> None:
+    trajectory = ordered(
+        agent(1, "a", parent=None, end=900),
+        chat(2, start=20, end=60, answer="asks for two"),
+        tool(3, "x", start=30, end=50),
+        tool(4, "y", start=55, end=70),
+        chat(5, start=80, end=120, answer="asks for one"),
+        tool(6, "x", start=90, end=130),
+    )
+    assert [step.group for step in trajectory.steps] == [None] * 5
+
+
+def test_a_tool_still_running_beside_a_later_model_call_is_parallel_to_it() -> None:
+    trajectory = ordered(
+        agent(1, "a", parent=None, end=900),
+        tool(2, "in the background", start=20, end=90),
+        chat(3, start=30, end=60, answer="meanwhile"),
+    )
+    assert [step.group for step in trajectory.steps] == [0, 0]
+
+
 def test_parallel_tools_are_a_group_each_time() -> None:
     trajectory = ordered(
         agent(1, "a", parent=None, end=900),

@@ -1,11 +1,12 @@
-"""Claude Code's own spans, as its documentation lists them."""
+"""Claude Code's own spans and log events, as recorded runs show and its documentation lists them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from semconv.model import ContentState, Event, Span, SpanStatus
-from tests.factories import ordered, outline, span
+from tests.factories import at, ordered, outline, span
 
 SCOPE = "com.anthropic.claude_code.tracing"
 
@@ -16,6 +17,7 @@ def claude(
     *events: Event,
     parent: int | None = 1,
     end: float | None = None,
+    logs: Sequence[Event] = (),
     **attributes: Any,
 ) -> Span:
     named = {key.replace("__", "."): value for key, value in attributes.items()}
@@ -27,12 +29,17 @@ def claude(
         scope=SCOPE,
         attributes=named,
         events=events,
+        logs=logs,
         end=end,
     )
 
 
-def interaction(prompt: str) -> Span:
-    return claude(1, "interaction", parent=None, end=999, user_prompt=prompt)
+def interaction(prompt: str, *logs: Event) -> Span:
+    return claude(1, "interaction", parent=None, end=999, logs=logs, user_prompt=prompt)
+
+
+def told(name: str, moment: float, **attributes: Any) -> Event:
+    return Event(name=name, time_ns=at(moment), attributes=attributes)
 
 
 def test_a_subagents_steps_are_inside_the_tool_that_spawned_it() -> None:
@@ -94,3 +101,74 @@ def test_a_hidden_prompt_is_hidden_not_empty() -> None:
     made = claude(1, "interaction", parent=None, user_prompt="<REDACTED>")
     (step,) = ordered(made).steps
     assert step.content is ContentState.REDACTED
+
+
+def test_a_subagents_work_stands_below_the_execution_of_the_tool_that_spawned_it() -> None:
+    trajectory = ordered(
+        interaction("x"),
+        claude(2, "tool", end=90, tool_name="Agent"),
+        claude(3, "tool.execution", parent=2, end=90, success=True),
+        claude(4, "llm_request", parent=3, query_source="agent:custom:clerk", agent_id="a1"),
+        claude(5, "tool", parent=3, tool_name="Read", agent_id="a1"),
+    )
+    assert outline(trajectory) == [("clerk", "llm"), ("clerk", "tool")]
+
+
+def test_subagents_whose_names_are_hidden_are_told_apart_by_their_ids() -> None:
+    trajectory = ordered(
+        interaction("x"),
+        claude(2, "tool", end=90, tool_name="Agent"),
+        claude(3, "llm_request", parent=2, agent_id="a1"),
+        claude(20, "tool", end=290, tool_name="Agent"),
+        claude(21, "llm_request", parent=20, agent_id="a2"),
+        claude(95, "llm_request"),
+    )
+    assert outline(trajectory) == [("a1", "llm"), ("a2", "llm"), ("claude_code", "llm")]
+
+
+def test_what_a_model_said_is_found_in_the_event_that_names_its_request() -> None:
+    events = [
+        told("assistant_response", 24, request_id="r1", response="the first"),
+        told("assistant_response", 54, request_id="r2", response="the second"),
+    ]
+    trajectory = ordered(
+        interaction("x", *events),
+        claude(2, "llm_request", request_id="r1"),
+        claude(5, "llm_request", request_id="r2"),
+        claude(8, "llm_request", request_id="r3"),
+    )
+    assert [step.output for step in trajectory.steps] == ["the first", "the second", ""]
+
+
+def test_an_event_of_another_time_is_not_taken_for_the_calls() -> None:
+    """Request ids are the gateway's: one that repeats them must not mix calls up."""
+    event = told("assistant_response", 5000, request_id="r1", response="much later")
+    made = claude(2, "llm_request", request_id="r1")
+    assert ordered(interaction("x", event), made).steps[0].output == ""
+
+
+def test_a_tools_arguments_are_found_in_the_event_on_its_result() -> None:
+    event = told("tool_result", 26, tool_use_id="t1", tool_input='{"command": "ls"}')
+    (step,) = ordered(interaction("x", event), claude(2, "tool", tool_name="Bash", tool_use_id="t1")).steps
+    assert step.input == '{"command": "ls"}'
+
+
+def test_the_headings_of_detailed_tracing_are_taken_off() -> None:
+    made = claude(
+        2,
+        "tool",
+        tool_name="Bash",
+        tool_input='[TOOL INPUT: Bash]\n{"command": "ls"}',
+        new_context="[TOOL RESULT: Bash]\na.py\n[b]",
+    )
+    (step,) = ordered(interaction("x"), made).steps
+    assert (step.input, step.output) == ('{"command": "ls"}', "a.py\n[b]")
+
+
+def test_a_tool_that_begins_while_the_reply_streams_is_not_beside_it() -> None:
+    trajectory = ordered(
+        interaction("x"),
+        claude(2, "llm_request", end=60),
+        claude(3, "tool", end=90, tool_name="Bash"),
+    )
+    assert [step.group for step in trajectory.steps] == [None, None]

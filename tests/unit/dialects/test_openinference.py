@@ -270,6 +270,63 @@ def test_claudes_subagent_is_named_by_the_tool_call_that_spawned_it() -> None:
     assert outline(trajectory) == [("reviewer", "llm")]
 
 
+def claudes_subagent(number: int, called: dict[str, Any], *, end: float, until: float) -> list[Span]:
+    """A call that spawns a subagent and lasts to ``end``, and the subagent's span, which lasts ``until``."""
+    scope = "openinference.instrumentation.claude_agent_sdk"
+    spawning = {"openinference.span.kind": "TOOL", "tool.name": "Agent", **called}
+    inner = {"openinference.span.kind": "AGENT", "agent.name": "Agent"}
+    return [
+        span(number, parent=1, scope=scope, name="Agent", end=end, attributes=spawning),
+        span(
+            number + 1, parent=number, scope=scope, name="ClaudeAgentSDK.Agent", end=until, attributes=inner
+        ),
+    ]
+
+
+def claudes_run() -> Span:
+    scope = "openinference.instrumentation.claude_agent_sdk"
+    named = {"openinference.span.kind": "AGENT", "output.value": "done"}
+    return span(1, scope=scope, name="ClaudeAgentSDK.query", end=900, attributes=named)
+
+
+def test_claudes_subagent_answers_with_the_result_of_the_call_and_before_what_follows() -> None:
+    """Its own span holds no texts, and ends with the whole run."""
+    note = {"type": "text", "text": "<tools-used-before-summary>Read</tools-used-before-summary>"}
+    result = {"status": "completed", "content": [note, {"type": "text", "text": "85 seats"}]}
+    given = {"input.value": '{"subagent_type": "clerk", "prompt": "how many?"}'}
+    first = claudes_subagent(2, given | {"output.value": json.dumps(result)}, end=80, until=890)
+    reading = {"openinference.span.kind": "TOOL", "tool.name": "Read", "output.value": "…"}
+    used = span(5, parent=3, name="Read", attributes=reading)
+    other = claudes_subagent(20, {"input.value": '{"subagent_type": "purser"}'}, end=300, until=890)
+
+    steps = ordered(claudes_run(), *first, used, *other).steps
+
+    assert [(step.agent, step.kind, step.output) for step in steps[:3]] == [
+        ("clerk", "tool", "…"),
+        ("clerk", "llm", "85 seats"),
+        ("purser", "llm", ""),
+    ]
+    assert [step.group for step in steps] == [None] * len(steps)
+
+
+def test_claudes_subagent_fails_with_the_call_and_one_in_the_background_has_not_answered() -> None:
+    scope = "openinference.instrumentation.claude_agent_sdk"
+    named = {"openinference.span.kind": "TOOL", "tool.name": "Agent", "input.value": '{"subagent_type": "x"}'}
+    failing = span(2, parent=1, scope=scope, end=80, error="API Error: 500", attributes=named)
+    inner = {"openinference.span.kind": "AGENT", "agent.name": "Agent"}
+    result = {"output.value": '{"status": "async_launched", "content": [{"type": "text", "text": "later"}]}'}
+    steps = ordered(
+        claudes_run(),
+        failing,
+        span(3, parent=2, scope=scope, end=890, attributes=inner),
+        *claudes_subagent(20, result | {"input.value": '{"subagent_type": "y"}'}, end=300, until=890),
+    ).steps
+    assert [(step.agent, step.error, step.output) for step in steps[:2]] == [
+        ("x", "API Error: 500", ""),
+        ("y", "", ""),
+    ]
+
+
 def test_a_failed_smolagents_member_is_named_by_its_prompt() -> None:
     """Its own span is never ended, so it is never sent."""
     scope = "openinference.instrumentation.smolagents"
