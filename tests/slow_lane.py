@@ -242,6 +242,20 @@ class SlowLane:
         self.source.forget(key)
         self.pipeline.evicted((key,))
 
+    async def reach_rewriting(self) -> None:
+        """Go on until a verdict is committed and nothing of it is written back; there it hangs."""
+        reached = asyncio.Event()
+
+        async def hang() -> None:
+            reached.set()
+            await asyncio.Event().wait()
+
+        self.source.before_rewrite = hang
+        await self.pipeline.turn()
+        self.now += LIMITS.root_grace_s
+        await self.pipeline.turn()
+        await reached.wait()
+
     async def die(self) -> None:
         """End without finishing anything."""
         self.pipeline._holds.clear()  # a killed process lets nothing go

@@ -12,10 +12,9 @@ from typing import Annotated
 import typer
 
 from analyzer.analyst import RunAnalyst
-from analyzer.commands.files import RecordedRun, load_runs
+from analyzer.commands.files import RecordedRun, RecordedRuns
 from analyzer.commands.options import MethodOption, ModelOption, WithReferenceOption
 from analyzer.commands.output import (
-    CommandFailed,
     FormatOption,
     OutputFormat,
     advance,
@@ -63,30 +62,18 @@ def attribute(
         os.environ, directory=Path.cwd(), method=method, model=model, budget_usd_per_run=budget_usd
     )
     analyst = open_analyst(settings, with_reference=with_reference or reference is not None)
-    runs, broken = _load(files, logs or [])
+    recorded = RecordedRuns(files, logs or [])
+    told = [_told(run, reference) for _, run in recorded]
     clean = open_cleaner(settings)
-    runs = [replace(run, trajectory=clean(run.trajectory)) for run in (_told(run, reference) for run in runs)]
+    runs = [replace(run, trajectory=clean(run.trajectory)) for run in told]
     verdicts = asyncio.run(_attribute_all(analyst, runs, settings.concurrency, failed=failed))
     for run, verdict in zip(runs, verdicts, strict=True):
         _show(run.trajectory, verdict, output)
     errors = [verdict.error for verdict in verdicts if verdict.status is Status.ERROR]
     if errors:
         complain(f"{len(errors)} of {len(verdicts)} runs could not be attributed: {errors[0]}")
-    if broken or errors:
+    if recorded.some_unreadable or errors:
         raise typer.Exit(1)
-
-
-def _load(files: Sequence[Path], logs: Sequence[Path]) -> tuple[list[RecordedRun], bool]:
-    """Read what can be read; say what cannot."""
-    runs: list[RecordedRun] = []
-    broken = False
-    for path in files:
-        try:
-            runs += load_runs(path, logs)
-        except CommandFailed as error:
-            complain(str(error))
-            broken = True
-    return runs, broken
 
 
 def _told(run: RecordedRun, reference: str | None) -> RecordedRun:

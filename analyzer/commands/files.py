@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from analyzer.commands.output import CommandFailed, WrongUsage
+from analyzer.commands.output import CommandFailed, WrongUsage, complain
 from analyzer.errors import UnreadableInput
 from analyzer.recordings import Recording, read_recording
 from collector_processor.otlp import MalformedRequestError, Signal
@@ -25,6 +25,32 @@ class RecordedRun:
     trajectory: Trajectory
     trace: Trace | None = None
     """``None`` for a conversation log."""
+
+
+@dataclass(slots=True)
+class RecordedRuns:
+    """The runs of several files, one after the other; what cannot be read is said, and the rest goes on."""
+
+    files: Sequence[Path]
+    logs: Sequence[Path]
+    some_unreadable: bool = False
+    """Known once all were read."""
+
+    def __iter__(self) -> Iterator[tuple[Path, RecordedRun]]:
+        """Read each file when it is its turn.
+
+        Raises:
+            WrongUsage: there is no such file.
+        """
+        for path in self.files:
+            try:
+                runs = load_runs(path, self.logs)
+            except CommandFailed as error:
+                complain(str(error))
+                self.some_unreadable = True
+                continue
+            for run in runs:
+                yield path, run
 
 
 def load(path: Path) -> Recording:

@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from analyzer.commands.files import load_runs
-from analyzer.commands.output import CommandFailed, FormatOption, OutputFormat, complain, print_json
+from analyzer.commands.files import RecordedRuns
+from analyzer.commands.output import FormatOption, OutputFormat, complain, print_json
 from analyzer.commands.steps import FilesArgument, LogsOption
 from analyzer.present import console, plain
 from collector_processor.lint import Finding, Severity
@@ -42,23 +42,16 @@ def lint(
 
     Example: [bold]blamespan lint trace.json[/bold]
     """
-    failed = False
-    for path in files:
-        try:
-            runs = load_runs(path, logs or [])
-        except CommandFailed as error:
-            complain(str(error))
+    recorded, failed = RecordedRuns(files, logs or []), False
+    for path, run in recorded:
+        if run.trace is None:
+            complain(f"{path}: a conversation log has no spans to look at")
             failed = True
             continue
-        for run in runs:
-            if run.trace is None:
-                complain(f"{path}: a conversation log has no spans to look at")
-                failed = True
-                continue
-            findings = look_at(Run(trace=run.trace, trajectory=run.trajectory))
-            _show(path, run.trajectory, findings, output)
-            failed = failed or any(strict or finding.severity in _FAILING for finding in findings)
-    if failed:
+        findings = look_at(Run(trace=run.trace, trajectory=run.trajectory))
+        _show(path, run.trajectory, findings, output)
+        failed = failed or any(strict or finding.severity in _FAILING for finding in findings)
+    if failed or recorded.some_unreadable:
         raise typer.Exit(1)
 
 

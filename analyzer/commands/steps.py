@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from analyzer.commands.files import load_runs
-from analyzer.commands.output import CommandFailed, FormatOption, OutputFormat, complain, print_json
+from analyzer.commands.files import RecordedRuns
+from analyzer.commands.output import FormatOption, OutputFormat, print_json
 from analyzer.present import console, run_heading, steps_table
 from semconv.model import Step, Trajectory
 
@@ -37,17 +37,10 @@ def steps(files: FilesArgument, logs: LogsOption = None, output: FormatOption = 
 
     Example: [bold]blamespan steps trace.json[/bold]
     """
-    failed = False
-    for path in files:
-        try:
-            runs = load_runs(path, logs or [])
-        except CommandFailed as error:
-            complain(str(error))
-            failed = True
-            continue
-        for run in runs:
-            show_steps(run.trajectory, output)
-    if failed:
+    recorded = RecordedRuns(files, logs or [])
+    for _, run in recorded:
+        show_steps(run.trajectory, output)
+    if recorded.some_unreadable:
         raise typer.Exit(1)
 
 

@@ -19,6 +19,7 @@ from collector_processor.encode import encode, encode_logs
 from collector_processor.otlp import Signal
 from collector_processor.otlp.to_json import to_json
 from semconv.model import Event, LogRecord, TraceId
+from tests.contract_keys import BENCH_KEYS, VERDICT_KEYS
 from tests.e2e.hostile import ESCAPES, failing_run, noise, odd_traces
 from tests.e2e.line import environment
 from tests.factories import TRACE, chat, span_id
@@ -49,54 +50,6 @@ STEP_KEYS = [
     "output",
     "target",
     "group",
-]
-VERDICT_KEYS = [
-    "run_id",
-    "status",
-    "agent",
-    "step",
-    "span_id",
-    "trace_id",
-    "confidence",
-    "reason",
-    "fix",
-    "mode",
-    "evidence",
-    "ranking",
-    "method",
-    "model",
-    "fallback",
-    "truncated",
-    "coverage",
-    "calls",
-    "input_tokens",
-    "output_tokens",
-    "cost_usd",
-    "duration_s",
-    "error",
-]
-BENCH_KEYS = [
-    "dataset",
-    "subset",
-    "n",
-    "method",
-    "model",
-    "step_accuracy",
-    "step_accuracy_ci",
-    "agent_accuracy",
-    "agent_accuracy_ci",
-    "joint_accuracy",
-    "top3_step_accuracy",
-    "within",
-    "undetermined",
-    "errors",
-    "brier",
-    "ece",
-    "calls",
-    "input_tokens",
-    "output_tokens",
-    "cost_usd",
-    "duration_s",
 ]
 CONVERSATION = {
     "question": "How many?",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -207,18 +206,7 @@ class TestReplacementsThatTheDiskRefuses:
     ) -> None:
         lane = slow_lane(0, hold_max_s=20)
         lane.receive(chat(2, answer="4", agent_name="planner"), workflow(1))
-
-        reached = asyncio.Event()
-
-        async def hang() -> None:
-            reached.set()
-            await asyncio.Event().wait()
-
-        lane.source.before_rewrite = hang
-        await lane.pipeline.turn()
-        lane.now += GRACE
-        await lane.pipeline.turn()
-        await reached.wait()
+        await lane.reach_rewriting()
         lane.source.rewrite_refusals = 1
         after = await lane.restarted()
         assert [seq for seq, _ in after.source.sent] == [1]

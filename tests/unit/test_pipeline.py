@@ -246,17 +246,7 @@ async def test_log_records_that_come_late_are_read_too(slow_lane: Open) -> None:
 async def test_a_crash_before_the_rewriting_sends_the_bytes_that_were_committed(slow_lane: Open) -> None:
     lane = slow_lane(0, "I say something else this time", hold_max_s=20)
     lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
-    reached = asyncio.Event()
-
-    async def hang() -> None:
-        reached.set()
-        await asyncio.Event().wait()
-
-    lane.source.before_rewrite = hang
-    await lane.pipeline.turn()
-    lane.now += GRACE
-    await lane.pipeline.turn()
-    await reached.wait()
+    await lane.reach_rewriting()
     committed = lane.store.rewrites()
     after = await lane.restarted()
     assert lane.source.sent == committed
@@ -270,17 +260,7 @@ async def test_a_crash_after_the_verdict_lets_the_rest_of_the_trace_go_on(slow_l
     lane = slow_lane(None, hold_max_s=20)
     lane.receive(workflow(1))
     unchanged = lane.receive(chat(2, answer="4", agent_name="planner"))
-    reached = asyncio.Event()
-
-    async def hang() -> None:
-        reached.set()
-        await asyncio.Event().wait()
-
-    lane.source.before_rewrite = hang
-    await lane.pipeline.turn()
-    lane.now += GRACE
-    await lane.pipeline.turn()
-    await reached.wait()
+    await lane.reach_rewriting()
     after = await lane.restarted()
     assert sorted(seq for seq, _ in lane.source.sent) == [1, 2]
     assert (unchanged.seq, lane.source.rows[KEY][unchanged.seq]) in lane.source.sent

@@ -9,30 +9,7 @@ from analyzer.conversation import Label
 from analyzer.measuring.scoring import Score, confident, score, withheld
 from analyzer.measuring.tabulation import Subject, summarise, tabulate
 from semconv.model import Abstention, Attribution, Blame, Effort, Ranked, Status
-
-KEYS = [
-    "dataset",
-    "subset",
-    "n",
-    "method",
-    "model",
-    "step_accuracy",
-    "step_accuracy_ci",
-    "agent_accuracy",
-    "agent_accuracy_ci",
-    "joint_accuracy",
-    "top3_step_accuracy",
-    "within",
-    "undetermined",
-    "errors",
-    "brier",
-    "ece",
-    "calls",
-    "input_tokens",
-    "output_tokens",
-    "cost_usd",
-    "duration_s",
-]
+from tests.contract_keys import BENCH_KEYS
 
 
 def blamed(agent: str, step: int, confidence: float = 0.5, ranked: tuple[int, ...] = ()) -> Attribution:
@@ -75,7 +52,7 @@ def test_a_missing_answer_is_wrong() -> None:
 
 def test_the_line_begins_with_the_keys_of_the_contract_in_order() -> None:
     one, none = summed(scored(blamed("WebSurfer", 12))), summed()
-    assert list(one)[: len(KEYS)] == KEYS
+    assert list(one)[: len(BENCH_KEYS)] == BENCH_KEYS
     assert list(one) == list(none)
 
 

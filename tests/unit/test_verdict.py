@@ -14,33 +14,9 @@ from semconv.model import (
     Status,
     TraceId,
 )
+from tests.contract_keys import VERDICT_KEYS
 from tests.runs import run, step
 
-KEYS = [
-    "run_id",
-    "status",
-    "agent",
-    "step",
-    "span_id",
-    "trace_id",
-    "confidence",
-    "reason",
-    "fix",
-    "mode",
-    "evidence",
-    "ranking",
-    "method",
-    "model",
-    "fallback",
-    "truncated",
-    "coverage",
-    "calls",
-    "input_tokens",
-    "output_tokens",
-    "cost_usd",
-    "duration_s",
-    "error",
-]
 TRACE = TraceId("ab" * 16)
 RUN = run(step("a", "x"), step("b", "y", span_id=SpanId("cd" * 8), trace_id=TRACE), root_trace_id=TRACE)
 
@@ -69,7 +45,7 @@ def test_a_blame_names_its_span() -> None:
         ),
         RUN,
     )
-    assert list(document) == KEYS
+    assert list(document) == VERDICT_KEYS
     assert (document["status"], document["agent"], document["step"]) == ("attributed", "b", 1)
     assert (document["span_id"], document["trace_id"]) == ("cd" * 8, TRACE)
     assert document["evidence"] == [{"step": 1, "quote": "y"}]
@@ -81,7 +57,7 @@ def test_a_blame_names_its_span() -> None:
 def test_an_abstention_has_the_same_keys_and_nobody_in_them() -> None:
     verdict = Abstention(status=Status.ERROR, reason="model away")
     document = to_json(Attribution(run_id="r", verdict=verdict, method="judge", error="model away"), RUN)
-    assert list(document) == KEYS
+    assert list(document) == VERDICT_KEYS
     assert document["status"] == "error"
     assert document["agent"] is document["step"] is document["span_id"] is document["confidence"] is None
     assert (document["reason"], document["error"]) == ("model away", "model away")
