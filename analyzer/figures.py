@@ -66,10 +66,14 @@ def derivable(value: float, known: Iterable[float]) -> bool:
     Looks at no more than the first dozen of them: with enough numbers, any can be had.
     """
     operands = list(islice(known, _MOST_OPERANDS))
+    within = 5e-3 * max(1.0, abs(value))
     for one, other in combinations(operands, 2):
-        if any(_close(value, result) for result in _combine(one, other)):
+        if any(abs(value - result) <= within for result in _combine(one, other)):
             return True
-    return any(_close(value, a * b * c) or _close(value, a + b + c) for a, b, c in combinations(operands, 3))
+    return any(
+        abs(value - a * b * c) <= within or abs(value - (a + b + c)) <= within
+        for a, b, c in combinations(operands, 3)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +132,6 @@ def _combine(one: float, other: float) -> Iterator[float]:
         yield from (one / other, 100 * one / other)
     if one:
         yield from (other / one, 100 * other / one)
-
-
-def _close(one: float, other: float) -> bool:
-    return abs(one - other) <= 5e-3 * max(1.0, abs(one))
 
 
 def _value(literal: str) -> float:

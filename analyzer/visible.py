@@ -14,12 +14,16 @@ from typing import Final
 
 from semconv.model import Step, Trajectory
 
+_CHARACTERS: Final = (
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # controls but for tab and line ends; terminal escapes begin so
+    "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e0fff]"  # tags, and the variation selectors beyond those of emoji
+)
+_HIDDEN: Final = re.compile(_CHARACTERS)
 _INVISIBLE: Final = re.compile(
     "\x1b\\[[0-9;:?<=>]{0,40}[ -/]{0,4}[@-~]"  # a terminal's colours and movements, whole
     "|\x1b\\][^\x07\x1b]{0,400}(?:\x07|\x1b\\\\)"  # its titles and links
-    "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # controls but for tab and line ends; terminal escapes begin so
-    "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e0fff]"  # tags, and the variation selectors beyond those of emoji
+    f"|{_CHARACTERS}"
 )
 
 
@@ -31,7 +35,7 @@ def visible(text: str) -> str:
 def visible_run(trajectory: Trajectory) -> Trajectory:
     """Return the run with every text visible; the very same one where all of it is. Names stay."""
     texts = (trajectory.task, trajectory.output, trajectory.reference or "", trajectory.root_error)
-    if not any(map(_INVISIBLE.search, texts)) and not any(map(_hides_something, trajectory.steps)):
+    if not any(map(_HIDDEN.search, texts)) and not any(map(_hides_something, trajectory.steps)):
         return trajectory
     return replace(
         trajectory,
@@ -45,7 +49,7 @@ def visible_run(trajectory: Trajectory) -> Trajectory:
 
 def _hides_something(step: Step) -> bool:
     texts = (step.input, step.output, step.error, step.instructions, step.tools)
-    return any(map(_INVISIBLE.search, texts))
+    return any(map(_HIDDEN.search, texts))
 
 
 def _visible_step(step: Step) -> Step:

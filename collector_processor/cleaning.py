@@ -66,11 +66,11 @@ def _cleaned(trajectory: Trajectory, redact: RunRedactor) -> Trajectory:
 
 def _clean_steps(steps: Iterable[Step], redact: RunRedactor) -> Iterable[Step]:
     for step in steps:
-        yield replace(
-            step,
-            instructions=redact(step.instructions),
-            tools=redact(step.tools),
-            input=redact(step.input),
-            output=redact(step.output),
-            error=redact(step.error),
+        before = (step.instructions, step.tools, step.input, step.output, step.error)
+        instructions, tools, heard, said, error = after = tuple(map(redact, before))
+        is_clean = after == before  # as most are
+        yield (
+            step
+            if is_clean
+            else replace(step, instructions=instructions, tools=tools, input=heard, output=said, error=error)
         )

@@ -124,6 +124,16 @@ _RULES: Final[tuple[Rule, ...]] = (
 )
 
 
+def _is_hintless(rule: Rule) -> bool:
+    return not rule.hint and rule.kind != OWN
+
+
+_HINTLESS: Final = re2.compile(
+    "|".join(f"(?:{rule.pattern.pattern})" for rule in _RULES if _is_hintless(rule))
+)
+"""All that has no hint, looked for at once: most texts hold nothing, and each look has its price."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redactor:
     """The rules that are switched on, in their order, the user's own last."""
@@ -148,12 +158,17 @@ class RunRedactor:
     """How often something of each kind was taken out."""
     _names: dict[tuple[str, str], str] = field(default_factory=dict)
     _words: Counter[str] = field(default_factory=Counter)
+    _clean: set[str] = field(default_factory=set)
+    """Texts in which nothing was found: an agent's instructions stand at each of its steps."""
 
     def __call__(self, text: str) -> str:
         """Return ``text`` with what the rules find called by a word and a number."""
-        if not text:
+        if not text or text in self._clean:
             return text
-        return _apply(self.rules, text, self._replacing)
+        redacted = _apply(self.rules, text, self._replacing)
+        if redacted == text:
+            self._clean.add(text)
+        return redacted
 
     def _replacing(self, rule: Rule) -> Callable[[Any], str]:
         def replace(match: Any) -> str:
@@ -255,11 +270,13 @@ def omit(_text: str) -> str:
 
 
 def _apply(rules: Iterable[Rule], text: str, replacing: Callable[[Rule], Callable[[Any], str]]) -> str:
-    text = _sound(text)
+    before = text = _sound(text)
     lowered = text.lower()
+    is_bare = _HINTLESS.search(text) is None
     for rule in rules:
-        if rule.hint in lowered:
+        if rule.hint in lowered and not (is_bare and _is_hintless(rule)):
             text = rule.pattern.sub(replacing(rule), text)
+            is_bare = is_bare and text == before  # what stands there now may be more than the parts of it
     return text
 
 

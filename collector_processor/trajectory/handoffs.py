@@ -25,12 +25,14 @@ _LONGEST_NAME: Final = 100
 
 def plain(name: str) -> str:
     """Return a name without case, spaces and punctuation: ``Research Agent`` is ``research_agent``."""
-    return "".join(letter for letter in name.lower() if letter.isalnum())
+    lowered = name.lower()
+    return lowered if lowered.isalnum() else "".join(filter(str.isalnum, lowered))
 
 
 def _ascii(name: str) -> str:
     """Return what is left of a name in the name of a tool, of which APIs take only ASCII letters."""
-    return "".join(letter for letter in plain(name) if letter.isascii())
+    stem = plain(name)
+    return stem if stem.isascii() else "".join(filter(str.isascii, stem))
 
 
 class Agents:

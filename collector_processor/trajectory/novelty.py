@@ -137,6 +137,8 @@ def _without(messages: Sequence[Message], prints: Sequence[_Print], known: Count
 
 
 def _print(message: Message) -> _Print:
+    if not message.calls:
+        return message.text, ()
     return message.text, tuple((call.name, call.arguments) for call in message.calls)
 
 

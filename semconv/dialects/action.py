@@ -108,7 +108,7 @@ class Action:
     @property
     def requested(self) -> tuple[ToolCall, ...]:
         """The tool calls the model asked for, in its order."""
-        return tuple(call for message in self.said for call in message.calls)
+        return tuple([call for message in self.said for call in message.calls]) if self.said else ()
 
 
 Read: TypeAlias = Callable[[Span, Surroundings], Action | None]

@@ -6,6 +6,7 @@ Source: ``semconv/registry``. Written by ``semconv.instrument`` (scope
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -30,13 +31,16 @@ from semconv.model import AgentSource, Outcome, OutcomeSource, Span
 NAME: Final = "blamespan"
 
 _EMITTED: Final = (HANDOFF_TARGET, TASK_INPUT, TASK_OUTPUT, TASK_OUTCOME, TASK_REFERENCE)
+_TOLD: Final = frozenset({TASK_INPUT, TASK_OUTPUT, TASK_OUTCOME, TASK_OUTCOME_SOURCE, TASK_REFERENCE})
+_OUTCOMES: Final[Mapping[str, Outcome]] = {each.value: each for each in Outcome}
+_SOURCES: Final[Mapping[str, OutcomeSource]] = {each.value: each for each in OutcomeSource}
 
 
 def read_blamespan(span: Span, _: Surroundings) -> Action | None:
     """Read a span of our emitting API, or one that carries our emitters' attributes."""
     if span.scope.name != SCOPE_INSTRUMENT and not any(name in span.attributes for name in _EMITTED):
         return None
-    action = replace(read_operation(span, _kind_of(span)), dialect=NAME)
+    action = read_operation(span, _kind_of(span))
     if action.kind is ActionKind.HANDOFF:
         return _handing_over(span, action)
     return _with_task(span, action)
@@ -57,19 +61,22 @@ def _handing_over(span: Span, action: Action) -> Action:
     source, target = text(span.attributes, HANDOFF_SOURCE), text(span.attributes, HANDOFF_TARGET)
     if source is not None and source != action.agent:
         action = replace(action, agent=source, agent_source=AgentSource.HANDOFF)
-    return replace(action, target=target or action.target)
+    return replace(action, dialect=NAME, target=target or action.target)
 
 
 def _with_task(span: Span, action: Action) -> Action:
+    if _TOLD.isdisjoint(span.attributes):
+        return replace(action, dialect=NAME)
     outcome = text(span.attributes, TASK_OUTCOME)
     source = text(span.attributes, TASK_OUTCOME_SOURCE)
     return replace(
         action,
+        dialect=NAME,
         task=text(span.attributes, TASK_INPUT) or action.task,
         answer=text(span.attributes, TASK_OUTPUT) or action.answer,
         reference=text(span.attributes, TASK_REFERENCE),
-        outcome=Outcome(outcome) if outcome in set(Outcome) else None,
-        outcome_source=OutcomeSource(source) if source in set(OutcomeSource) else None,
+        outcome=_OUTCOMES.get(outcome or ""),
+        outcome_source=_SOURCES.get(source or ""),
     )
 
 

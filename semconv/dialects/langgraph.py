@@ -52,14 +52,14 @@ NOBODY: Final = Found(None, AgentSource.UNKNOWN)
 
 def graph_agent(span: Span, surroundings: Surroundings, metadata_of: Metadata) -> Found:
     """Return the agent of langgraph's that ``span`` belongs to."""
-    metadata = metadata_of(span)
+    metadata = surroundings.once(metadata_of, span)
     name = next((name for name in _names(metadata) if name not in PLUMBING_NODES), None)
     if name is not None:
         return Found(name, AgentSource.METADATA)
     if LANGGRAPH_NODE not in metadata:
         return NOBODY
     for above in islice(surroundings.ancestors(span), _MAX_ANCESTORS):
-        if LANGGRAPH_NODE not in metadata_of(above):
+        if LANGGRAPH_NODE not in surroundings.once(metadata_of, above):
             known = above.name.removesuffix(".workflow")
             return NOBODY if known in NAMELESS_GRAPHS else Found(known, AgentSource.SPAN_NAME)
     return NOBODY

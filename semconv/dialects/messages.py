@@ -89,6 +89,8 @@ def messages_of(value: Any) -> tuple[Message, ...]:
 
 def message_of(value: Any) -> Message | None:
     """Return one message, or ``None`` where ``value`` is not one."""
+    if isinstance(value, dict) and (plain := _plain_text(value)) is not None:
+        return plain
     value = structured(value)
     if isinstance(value, str):
         value = message_fields(value)
@@ -97,8 +99,6 @@ def message_of(value: Any) -> Message | None:
     if not isinstance(value, dict):
         return None
     if "parts" in value and "role" in value:  # OpenTelemetry's own shape, by far the most frequent
-        if (plain := _plain_text(value)) is not None:
-            return plain
         draft = _Draft()
         for part in items(value["parts"]):
             _read_part(draft, part)
@@ -132,14 +132,16 @@ def is_pair(value: Any) -> bool:
 
 def _plain_text(value: Mapping[str, Any]) -> Message | None:
     """Return a message that is one text, as most are; long runs repeat them by the ten thousand."""
-    parts, role = value["parts"], value["role"]
+    parts, role = value.get("parts"), value.get("role")
     if not isinstance(parts, list | tuple) or len(parts) != 1 or role not in _PLAIN_ROLES:
         return None
     part = parts[0]
-    if not isinstance(part, dict) or part.keys() != _PLAIN_KEYS or part["type"] != "text":
+    if not isinstance(part, dict) or len(part) != len(_PLAIN_KEYS) or part.get("type") != "text":
         return None
-    said = part["content"]
-    return Message(role=role, text=said, name=words(value.get("name"))) if isinstance(said, str) else None
+    said, name = part.get("content"), value.get("name")
+    if not isinstance(said, str):
+        return None
+    return Message(role=role, text=said, name="" if name is None else words(name))
 
 
 def _finish(draft: _Draft, role: str, name: str) -> Message:

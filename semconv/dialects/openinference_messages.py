@@ -7,11 +7,16 @@ what single instrumentations add to it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from semconv.dialects.action import Message, ToolCall
 from semconv.dialects.messages import message_of
 from semconv.dialects.reading import below, mapping, text, words
 from semconv.model import AttributeValue, Span
+
+_PLAIN_ROLES: Final = ("user", "assistant", "system", "tool")
+_STRUCTURED: Final = "[{"
+"""Begins content that is a list of parts."""
 
 
 def flattened(span: Span, prefix: str) -> tuple[Message, ...]:
@@ -29,6 +34,21 @@ def flattened(span: Span, prefix: str) -> tuple[Message, ...]:
 
 
 def _unflatten(fields: Mapping[str, AttributeValue]) -> Message | None:
+    plain = _plain_text(fields)
+    return _unflatten_any(fields) if plain is None else plain
+
+
+def _plain_text(fields: Mapping[str, AttributeValue]) -> Message | None:
+    """Return a message that is one text, as most are; long runs repeat them by the ten thousand."""
+    if len(fields) != 2:
+        return None
+    role, content = fields.get("message.role"), fields.get("message.content")
+    if role not in _PLAIN_ROLES or not isinstance(role, str) or not isinstance(content, str):
+        return None
+    return None if content.startswith(_STRUCTURED) else Message(role=role, text=content)
+
+
+def _unflatten_any(fields: Mapping[str, AttributeValue]) -> Message | None:
     parts: list[object] = []
     content = fields.get("message.content")
     pieces = below(fields, "message.contents")

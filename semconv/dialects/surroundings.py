@@ -7,12 +7,13 @@ run may consist of several traces. Nothing here recurses: traces get deep.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from semconv.model import Span, SpanId, TraceId
 
 Key: TypeAlias = tuple[TraceId, SpanId]
+T = TypeVar("T")
 
 
 def key_of(span: Span) -> Key:
@@ -37,6 +38,7 @@ class Surroundings:
         self._children: dict[Key, list[Span]] = {}
         self._roots: list[Span] = []
         self._linking: dict[Key, list[Span]] = {}
+        self._read: dict[tuple[Callable[[Span], Any], Key], Any] = {}
         for span in sorted(self._spans.values(), key=moment):
             for link in span.links:
                 self._linking.setdefault((link.trace_id, link.span_id), []).append(span)
@@ -66,6 +68,14 @@ class Surroundings:
         while above is not None:
             yield above
             above = self.parent(above)
+
+    def once(self, read: Callable[[Span], T], span: Span) -> T:
+        """Return what ``read`` makes of a span of the run, however many spans below it ask for that."""
+        key = (read, key_of(span))
+        if key not in self._read:
+            self._read[key] = read(span)
+        found: T = self._read[key]
+        return found
 
     def children(self, span: Span) -> Sequence[Span]:
         """Return the children, earliest first."""

@@ -5,8 +5,34 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from collector_processor.redaction import redact
+from collector_processor.redaction import Redactor, redact
+
+PIECES = (
+    *(
+        "sk-proj-abcdefghijklmnop1234",
+        "AKIAIOSFODNN7EXAMPLE",
+        "bearer ",
+        "abc.def-ghi_jkl=",
+        "authorization: ",
+    ),
+    *(
+        "basic ",
+        "eyJhbGciOiJI",
+        ".eyJzdWIiOiIx",
+        ".sig",
+        "password",
+        ": ",
+        "=",
+        "hunter2hunter",
+        "ann@lee.uk",
+    ),
+    *("4111 1111 ", "1111 1111", "https://", "me:secret@", "host", " ", "\n", "-----BEGIN PRIVATE KEY-----"),
+    *("\nMIIE", "\n-----END PRIVATE KEY-----", "says nothing", "\ud83d", "K", "\u017f"),
+)
+"""Secrets, halves of them, and what may stand between."""
 
 
 @pytest.mark.parametrize(
@@ -80,3 +106,23 @@ def test_no_text_makes_it_slow(text: str) -> None:
 )
 def test_more_kinds_of_secrets(text: str, expected: str) -> None:
     assert redact(text) == expected
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
+def test_looking_at_once_finds_what_looking_for_each_kind_finds(text: str) -> None:
+    one_by_one = text.encode("utf-8", "replace").decode()
+    for rule in Redactor().rules:
+        if rule.hint in text.lower():
+            one_by_one = rule.pattern.sub(
+                lambda match, rule=rule: f"[{rule.word}]" if rule.holds(match.group()) else match.group(),
+                one_by_one,
+            )
+    assert redact(text) == one_by_one
+
+
+def test_a_text_that_comes_again_is_counted_again() -> None:
+    run = Redactor().for_run()
+    for _ in range(2):
+        assert run("nothing here") == "nothing here"
+        assert run("write to ann@lee.uk") == "write to [e-mail 1]"
+    assert run.counts == {"emails": 2}
