@@ -53,28 +53,9 @@ class TraceNote:
     """All spans but carriers; filled for agent traces, and for others on demand."""
 
     @property
-    def has_carrier(self) -> bool:
-        """Whether any of the spans is a carrier."""
-        return self.carrier_count > 0
-
-    @property
     def is_only_carriers(self) -> bool:
         """Whether there is nothing here to analyse."""
         return self.carrier_count == self.span_count
-
-    @property
-    def top_ended(self) -> bool:
-        """Whether a span that encloses a whole run has ended."""
-        return any(span.is_top_kind for span in self.spans)
-
-    @property
-    def candidate_top_ended(self) -> bool:
-        """Whether an agent or workflow span ended whose parent is elsewhere, or not here yet."""
-        here = {span.span_id for span in self.spans}
-        return any(
-            (span.is_agent_kind or span.is_top_kind) and (span.parent_is_remote or span.parent_id not in here)
-            for span in self.spans
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

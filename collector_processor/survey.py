@@ -57,7 +57,6 @@ _NO_PARENT: Final = b"\x22\x00"
 _SHORTEST_SPAN: Final = 28
 """Both ids with their headers."""
 _RECORD_TRACE_ID: Final = 9
-_RECORD_SPAN_ID: Final = 10
 _POINT_FIELDS: Final = frozenset({5, 7, 9, 10, 11})
 """Metric.gauge, sum, histogram, exponential_histogram, summary; each holds its points in field 1."""
 

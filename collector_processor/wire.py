@@ -43,8 +43,6 @@ __all__ = [
 
 GROUP_TAG: Final = 0x0A
 """Field 1, length-delimited: a resource group in a request."""
-MEMBER_TAG: Final = 0x12
-"""Field 2, length-delimited: a scope group in a resource group, an item in a scope group."""
 _ATTRIBUTES_TAG: Final = 0x4A
 _LENGTH_DELIMITED: Final = 2
 _MAX_VARINT_BYTES: Final = 10
