@@ -21,6 +21,7 @@ from semconv.dialects.logfire import LOGFIRE
 from semconv.dialects.mlflow import MLFLOW
 from semconv.dialects.openai_agents_v2 import OPENAI_AGENTS_V2
 from semconv.dialects.openinference import OPENINFERENCE
+from semconv.dialects.openlit import OPENLIT
 from semconv.dialects.otel_genai import OTEL_GENAI
 from semconv.dialects.pydantic_ai import PYDANTIC_AI
 from semconv.dialects.strands import STRANDS
@@ -46,6 +47,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     AGENT_FRAMEWORK,
     AG2,
     VERCEL_AI,
+    OPENLIT,  # before gen_ai, whose operations it stretches
     OTEL_GENAI,
 )
 """First match wins."""

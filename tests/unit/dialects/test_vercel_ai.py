@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from semconv.dialects.toolbox import tools_of
@@ -100,3 +101,10 @@ def test_the_tools_on_offer_are_read() -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string"}}}
     tool = {"type": "function", "name": "look_up", "description": "Looks up.", "inputSchema": schema}
     assert tools_of(ai(1, CALL, "clerk", ai__prompt__tools=(json.dumps(tool),))) == "look_up(name): Looks up."
+
+
+def test_starts_that_are_cut_to_the_millisecond_are_not_side_by_side() -> None:
+    """OpenTelemetry's SDK for JavaScript cuts starts, and keeps ends exact."""
+    asked, tool = looked_up()[1:3]
+    late = replace(asked, end_ns=tool.start_ns + 450_000)
+    assert [step.group for step in ordered(looked_up()[0], late, tool).steps] == [None, None]

@@ -1,0 +1,90 @@
+"""What is OpenLIT's own beside the official conventions.
+
+Source: openlit 1.45, ``instrumentation/openai_agents/utils.py`` and ``instrumentation/crewai``, seen from
+openai-agents 0.20 and crewai 1.15. It calls everything of an agent's ``invoke_agent``: turns and the
+methods of CrewAI's flows (its agents' own loop is one), which have no name; handoffs, which have the name
+of the agent that takes over and ``gen_ai.agent.source``; guardrails, with ``gen_ai.guardrail.triggered``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from semconv.attributes import GEN_AI_AGENT_NAME, GEN_AI_OPERATION_NAME
+from semconv.dialects.action import Action, ActionKind, Dialect
+from semconv.dialects.otel_genai import read_otel_genai
+from semconv.dialects.reading import text
+from semconv.dialects.support import Support, gives, lacks, partly
+from semconv.dialects.surroundings import Surroundings
+from semconv.model import AgentSource, Span
+
+NAME: Final = "openlit"
+
+SCOPE: Final = "openlit."
+AGENT_SOURCE: Final = "gen_ai.agent.source"
+GUARDRAIL_TRIGGERED: Final = "gen_ai.guardrail.triggered"
+
+_AGENT: Final = "invoke_agent"
+
+
+def read_openlit(span: Span, surroundings: Surroundings) -> Action | None:
+    """Read what OpenLIT calls an agent and is none; the rest is the official conventions'."""
+    if not span.scope.name.startswith(SCOPE) or span.attributes.get(GEN_AI_OPERATION_NAME) != _AGENT:
+        return None
+    source, name = text(span.attributes, AGENT_SOURCE), text(span.attributes, GEN_AI_AGENT_NAME)
+    if source is not None:
+        return _handoff(source, name)
+    if name is None:
+        return Action(dialect=NAME, kind=ActionKind.CONTAINER)
+    action = read_otel_genai(span, surroundings)
+    if action is None or GUARDRAIL_TRIGGERED not in span.attributes:
+        return action
+    is_tripped = span.attributes[GUARDRAIL_TRIGGERED] is True
+    return replace(
+        action, kind=ActionKind.OTHER, tool=action.agent, agent=None, failed=action.failed or is_tripped
+    )
+
+
+def _handoff(source: str, target: str | None) -> Action:
+    return Action(
+        dialect=NAME,
+        kind=ActionKind.HANDOFF,
+        agent=source,
+        agent_source=AgentSource.HANDOFF,
+        target=target,
+        input=source,
+        output=target or "",
+    )
+
+
+OPENLIT: Final = Dialect(
+    name=NAME,
+    read=read_openlit,
+    support=(
+        Support(
+            framework="openai-agents",
+            instrumentation="openlit 1.45",
+            source="recorded",
+            agent=gives("`gen_ai.agent.name` on agents; calls below inherit it"),
+            text=gives("`gen_ai.{input,output}.messages`, of the client's instrumentation"),
+            tools=gives("arguments and result, no call id"),
+            handoff=gives("`gen_ai.agent.source` on the agent that takes over"),
+            task=partly("not on the root: the first and the last model call"),
+            errors=gives("status and exception"),
+            scopes=("openlit.instrumentation.openai_agents",),
+        ),
+        Support(
+            framework="crewai",
+            instrumentation="openlit 1.45",
+            source="recorded",
+            agent=gives("`gen_ai.agent.name` on agents; calls below inherit it"),
+            text=gives("`gen_ai.{input,output}.messages`, of the client's instrumentation"),
+            tools=lacks("no spans of crewai 1.15's tools; the next model call has heard what they returned"),
+            handoff=lacks("a delegation is a tool, and has no span"),
+            task=partly("not on the root: the first and the last model call"),
+            errors=gives("status and exception"),
+            scopes=("openlit.instrumentation.crewai",),
+        ),
+    ),
+)

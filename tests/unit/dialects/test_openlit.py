@@ -1,0 +1,55 @@
+"""OpenLIT calls turns, methods, handoffs and guardrails of a framework its agents too."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from semconv.model import Span
+from tests.factories import ordered, outline, span
+
+AGENTS = "openlit.instrumentation.openai_agents"
+ANSWER = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "85 seats"}]}])
+
+
+def openlit(number: int, operation: str, parent: int | None, scope: str = AGENTS, **attributes: Any) -> Span:
+    named = {key.replace("__", "."): value for key, value in attributes.items()}
+    named["gen_ai.operation.name"] = operation
+    return span(number, name=operation, parent=parent, scope=scope, attributes=named)
+
+
+def call(number: int, parent: int) -> Span:
+    told = {"gen_ai__output__messages": ANSWER}
+    return openlit(number, "chat", parent, "openlit.instrumentation.openai", **told)
+
+
+def agent(number: int, name: str, parent: int | None = 1, **attributes: Any) -> Span:
+    return openlit(number, "invoke_agent", parent, gen_ai__agent__name=name, **attributes)
+
+
+def test_an_agent_with_a_source_is_the_handoff_to_it() -> None:
+    steps = ordered(
+        openlit(1, "invoke_workflow", None),
+        agent(2, "desk"),
+        call(3, 2),
+        agent(4, "clerk", 2, gen_ai__agent__source="desk"),
+        agent(5, "clerk"),
+        call(6, 5),
+    )
+    assert outline(steps) == [("desk", "llm"), ("desk", "handoff"), ("clerk", "llm")]
+    assert steps.steps[1].target == "clerk"
+
+
+def test_an_agent_without_a_name_is_a_turn_or_a_method() -> None:
+    turn = openlit(3, "invoke_agent", 2)
+    method = openlit(5, "invoke_agent", 2, "openlit.instrumentation.crewai", gen_ai__output__messages=ANSWER)
+    assert outline(ordered(agent(2, "desk", None), turn, call(4, 3), method)) == [("desk", "llm")]
+
+
+def test_a_guardrail_is_a_step_where_it_trips() -> None:
+    passed = agent(3, "polite", 2, gen_ai__guardrail__triggered=False)
+    tripped = agent(3, "polite", 2, gen_ai__guardrail__triggered=True)
+    assert outline(ordered(agent(2, "desk", None), passed, call(4, 2))) == [("desk", "llm")]
+    steps = ordered(agent(2, "desk", None), tripped, call(4, 2))
+    assert outline(steps) == [("desk", "other"), ("desk", "llm")]
+    assert steps.steps[0].target == "polite"
