@@ -33,7 +33,7 @@ def looked_up(agent: str = "clerk") -> tuple[Span, ...]:
     """One run: a model call that asks for a tool, the tool, and the call that answers."""
     question = {"role": "user", "content": [{"type": "text", "text": "How many seats?"}]}
     call = {"type": "tool-call", "toolCallId": "a", "toolName": "look_up", "input": {"name": "Ada"}}
-    result = {"type": "tool-result", "toolCallId": "a", "toolName": "look_up"}
+    result: dict[str, Any] = {"type": "tool-result", "toolCallId": "a", "toolName": "look_up"}
     result["output"] = {"type": "text", "value": "85 seats"}
     history = [
         question,
