@@ -105,7 +105,7 @@ class _Service:
         desk = start_issues(settings, lifetime)
         exporters = open_routes(settings, lifetime, instance_id) if given is None else given
         await lifetime.stack.enter_async_context(lifetime.watched)
-        ledger = Ledger(files.journal.held_items)
+        ledger = Ledger(files.journal.held_items, files.journal.lost)
         forwarder = start_forwarder(lifetime, files.journal, ledger, exporters)
         thinking = Thinking(analyst=self._analyst, cleaner=cleaner, tallies=tallies, desk=desk)
         examiner, deliveries = start_deliveries(settings, lifetime, files, exporters, thinking)

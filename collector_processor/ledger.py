@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from collector_processor.otlp import Signal
@@ -32,7 +33,7 @@ class Counts:
     rejected: int = 0
     """Refused by the backend for good."""
     lost: int = 0
-    """Acknowledged, and damaged in the journal."""
+    """Acknowledged, and damaged in the journal, or gone from it."""
     kept: int = 0
     """Acknowledged, with no backend to send them to."""
     held: int = 0
@@ -48,16 +49,17 @@ class Counts:
 class Ledger:
     """Counts items; lives on one event loop."""
 
-    def __init__(self, held: Callable[[Signal], int]) -> None:
+    def __init__(
+        self, held: Callable[[Signal], int], lost: Mapping[Signal, int] = MappingProxyType({})
+    ) -> None:
         """Start with what the journal holds already.
 
         Args:
             held: the journal's count of a signal's items that are not forwarded yet.
+            lost: what it should hold too, and does not.
         """
         self._held: Final = held
-        self._counts: Final = {
-            signal: Counts(received=held(signal), acknowledged=held(signal)) for signal in Signal
-        }
+        self._counts: Final = {signal: _found(held(signal), lost.get(signal, 0)) for signal in Signal}
         self.malformed_requests: int = 0
         """Requests that could not be read; nobody knows what was in them."""
 
@@ -91,3 +93,8 @@ class Ledger:
     def snapshot(self) -> Mapping[Signal, Counts]:
         """Return all counts of one moment."""
         return {signal: replace(counts, held=self._held(signal)) for signal, counts in self._counts.items()}
+
+
+def _found(held: int, lost: int) -> Counts:
+    """Return the counts of a start."""
+    return Counts(received=held + lost, acknowledged=held + lost, lost=lost)

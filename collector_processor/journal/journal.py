@@ -230,6 +230,11 @@ class Journal:
         """What is not forwarded yet, pending and held, for each queue."""
         return self._accounts.waiting
 
+    @property
+    def lost(self) -> Mapping[Signal, int]:
+        """Items that an earlier process acknowledged, and of which there is only a note."""
+        return self._keeper.lost
+
     def held_items(self, signal: Signal) -> int:
         """Return how many of a signal's items are in the journal and not forwarded."""
         return sum(totals.items for queue, totals in self.waiting.items() if queue.signal is signal)

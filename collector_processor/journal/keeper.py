@@ -10,11 +10,14 @@ import fcntl
 import logging
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Final
 
+from collector_processor.cutting import extract
 from collector_processor.journal.chunks import (
     Backlog,
     CorruptBodyError,
@@ -27,7 +30,6 @@ from collector_processor.journal.chunks import (
 from collector_processor.journal.salvage import salvage
 from collector_processor.journal.segments import SegmentDirectory, SegmentFile
 from collector_processor.otlp import Signal
-from collector_processor.survey import extract
 from semconv.model import TraceId
 
 logger = logging.getLogger(__name__)
@@ -82,6 +84,8 @@ class JournalKeeper:
     def __init__(self, directory: SegmentDirectory) -> None:
         self._directory: Final = directory
         self._files: Final[dict[int, SegmentFile]] = {}
+        self.lost: Final[Counter[Signal]] = Counter()
+        """Items that were acknowledged, and that a segment does not even describe any more."""
 
     def recover(self) -> list[SegmentSummary]:
         """Open what is there, oldest first; what can be read of a damaged segment is put in its place.
@@ -94,6 +98,7 @@ class JournalKeeper:
         for number in self._directory.numbers():
             try:
                 summaries.append(self._file(number).summary())
+                self._compare(number)
             except sqlite3.OperationalError as error:  # a disk that refuses is no damage
                 raise _refused(self._directory.file(number).name, error) from error
             except sqlite3.DatabaseError as error:
@@ -112,10 +117,28 @@ class JournalKeeper:
         if not rows.described:
             draft.unlink(missing_ok=True)
         self._directory.set_aside(number)
+        self._compare(number, is_there=bool(rows.described))
         if not rows.described:
             return []
         logger.warning("journal segment was salvaged", extra={"segment": number, **asdict(rows)})
         return [self._file(number).summary()]
+
+    def _compare(self, number: int, *, is_there: bool = True) -> None:
+        """Count what the register says of a segment and the segment does not; each loss once."""
+        states = self._file(number).states() if is_there else {}
+        with closing(self._directory.register(number)) as register:
+            noted = {first_seq(number) + 1 + one.position: one for one in register.unsettled()}
+            gone = [one for seq, one in noted.items() if seq not in states]
+            done = [one for seq, one in noted.items() if states.get(seq)]  # killed before it was struck out
+            register.settle(sorted(one.position for one in (*gone, *done)))
+        for one in gone:
+            self.lost[one.signal] += one.items
+        if gone:
+            items = sum(one.items for one in gone)
+            logger.error(
+                "acknowledged rows are gone from a journal segment",
+                extra={"segment": number, "rows": len(gone), "items": items},
+            )
 
     def _file(self, number: int) -> SegmentFile:
         file = self._files.get(number)
@@ -155,6 +178,8 @@ class JournalKeeper:
 
     def compact(self, number: int, retained: Mapping[int, frozenset[TraceId]]) -> int:
         """Compact a segment; return the bytes that its rows still count for."""
+        with closing(self._directory.register(number)) as register:
+            register.sync()  # else a power cut might bring back notes of rows that are dropped now
         return self._file(number).compact(retained)
 
     def delete(self, number: int, writers: SegmentFile | None) -> None:

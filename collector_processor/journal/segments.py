@@ -18,6 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+from collector_processor.cutting import extract
 from collector_processor.journal.chunks import (
     Backlog,
     Chunk,
@@ -34,10 +35,11 @@ from collector_processor.journal.chunks import (
     pack_body,
     unpack_body,
 )
+from collector_processor.journal.register import SUFFIX as REGISTER
+from collector_processor.journal.register import RowRegister
 from collector_processor.journal.reserve import Measure, measure_space
 from collector_processor.notes import TraceNote, pack_notes, unpack_notes
 from collector_processor.otlp import Signal, Tenant
-from collector_processor.survey import extract
 from semconv.model import TraceId
 
 logger = logging.getLogger(__name__)
@@ -145,7 +147,7 @@ class SegmentFile:
         """Close the connection and remove the files."""
         self._db.execute("PRAGMA synchronous=OFF")  # closing writes the WAL back: needless here
         self._db.close()
-        for suffix in ("", "-wal", "-shm"):
+        for suffix in ("", "-wal", "-shm", REGISTER):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
     @contextmanager
@@ -289,6 +291,11 @@ class SegmentFile:
             body = b""
         split = tuple(hops.split(",")) if hops else ()
         return Chunk(seq=seq, queue=queue, hops=split, items=items, size=size, body=body)
+
+    def states(self) -> dict[int, bool]:
+        """Return of each row whether it is done."""
+        rows = self._db.execute("SELECT seq, state FROM chunk")
+        return {seq: state == State.DONE.value for seq, state in rows}
 
     def summary(self) -> SegmentSummary:
         """Count what is there; read the index."""
@@ -445,9 +452,14 @@ class SegmentDirectory:
                 draft.unlink()  # begun, and begun again now
             else:
                 draft.replace(whole)
-        for path in (*self.path.glob(f"*{_SUFFIX}-wal"), *self.path.glob(f"*{_SUFFIX}-shm")):
-            if not path.with_name(path.name[:-4]).exists():
-                path.unlink()
+        for suffix in ("-wal", "-shm", REGISTER):
+            for path in self.path.glob(f"*{_SUFFIX}{suffix}"):
+                if not path.with_name(path.name.removesuffix(suffix)).exists():
+                    path.unlink()
+
+    def register(self, number: int) -> RowRegister:
+        """Open the register of a segment's rows, or make it."""
+        return RowRegister(self.file(number))
 
     def file(self, number: int) -> Path:
         """Return where a segment lies."""
@@ -460,6 +472,8 @@ class SegmentDirectory:
     def set_aside(self, number: int) -> None:
         """Rename a damaged segment, which is kept and not opened again; put what was saved in its place."""
         for path in self.path.glob(f"{number:08}{_SUFFIX}*"):
+            if path.name.endswith(REGISTER):
+                continue  # goes on with what was saved
             path.rename(path.with_name(f"{path.name}.damaged"))
         if self.draft(number).exists():
             self.draft(number).replace(self.file(number))

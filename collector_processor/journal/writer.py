@@ -27,6 +27,7 @@ from time import monotonic
 from typing import Final, TypeAlias
 
 from collector_processor.journal.chunks import Entry, JournalLimits, State, first_seq, pack_body, segment_of
+from collector_processor.journal.register import RowRegister
 from collector_processor.journal.reserve import DiskReserve
 from collector_processor.journal.segments import SegmentDirectory, SegmentFile
 from collector_processor.otlp import RefusedError
@@ -142,6 +143,7 @@ class JournalWriter:
         self._active_since = 0.0
         self._last_seq = 0
         self._files: dict[int, SegmentFile] = {}
+        self._registers: Final[dict[int, RowRegister]] = {}
         self._soon: defaultdict[int, list[Mark | Forget]] = defaultdict(list)
         self._soon_at: float | None = None
         self._is_refused = False
@@ -170,6 +172,8 @@ class JournalWriter:
         finally:
             for file in self._files.values():
                 file.close()
+            for register in self._registers.values():
+                register.close()
 
     def _run(self) -> None:
         is_stopping = False
@@ -242,6 +246,10 @@ class JournalWriter:
         with active.transaction():
             active.insert(rows)
             riding = self._apply_soon(active)
+        if seqs:
+            self._register(active.number).add(
+                seqs[0][0] - first_seq(active.number) - 1, [(entry.signal, entry.items) for entry in entries]
+            )
         self._applied(active.number, riding)
         return seqs
 
@@ -312,6 +320,8 @@ class JournalWriter:
         self._soon.pop(number, None)
         marks = [command for command in commands if isinstance(command, Mark)]
         if marks:
+            done = sorted(seq for mark in marks if mark.state is State.DONE for seq in mark.seqs)
+            self._register(number).settle(seq - first_seq(number) - 1 for seq in done)
             self._post(partial(_finish, marks))
 
     def _rewrite(self, command: Rewrite) -> None:
@@ -328,7 +338,15 @@ class JournalWriter:
     def _detach(self, command: Detach) -> None:
         self._soon.pop(command.segment, None)
         self._reserve.detached(command.segment)
+        if register := self._registers.pop(command.segment, None):
+            register.close()
         self._post(partial(command.done, self._files.pop(command.segment, None)))
+
+    def _register(self, number: int) -> RowRegister:
+        register = self._registers.get(number)
+        if register is None:
+            register = self._registers[number] = self._directory.register(number)
+        return register
 
     def _file(self, number: int) -> SegmentFile:
         """Return our connection to a segment; to an older one without waits for the disk."""

@@ -79,6 +79,26 @@ def test_of_a_journal_with_flipped_bits_the_sound_part_arrives_and_the_loss_is_c
         assert sum(any(marked(number) in body for body in sent) for number in range(1, 9)) == 6
 
 
+def test_spans_that_a_flipped_bit_of_the_wal_takes_along_unseen_are_counted_and_said(
+    start_line: StartLine, tmp_path: Path
+) -> None:
+    """SQLite reads a WAL up to the first wrong checksum: what lies behind is as if it had never been."""
+    line = start_line(forward_endpoint=NOWHERE)
+    for number in range(1, 9):
+        send(line, marked(number))
+    line.server.kill()
+    wal = segment_in(tmp_path).with_name(f"{segment_in(tmp_path).name}-wal")
+    content = bytearray(wal.read_bytes())
+    content[content.index(b"mark4") - 40] ^= 4
+    wal.write_bytes(content)
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url)
+        line.await_items("forwarded", 3 * SPANS_A_REQUEST)
+        assert line.balance() == {"received": 24, "acknowledged": 24, "forwarded": 9, "lost": 15}
+        (said,) = line.said("acknowledged rows are gone from a journal segment")
+        assert (said["rows"], said["items"]) == (5, 15)
+
+
 def test_of_a_truncated_journal_the_sound_part_arrives_and_the_rest_is_said(
     start_line: StartLine, tmp_path: Path
 ) -> None:
