@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from collector_processor.assembler import TraceKey
+from collector_processor.cutting import drop_invalid, extract, without
 from collector_processor.journal import Journal
 from collector_processor.journal.chunks import Chunk, Entry, State
 from collector_processor.ledger import Ledger
 from collector_processor.notes import TraceArrival, TraceNote
 from collector_processor.otlp import Arrival, MalformedRequestError, Receipt, RefusedError, Signal
-from collector_processor.survey import Survey, drop_invalid, extract, survey_signal, without
+from collector_processor.survey import Survey, survey_signal
 from collector_processor.wire import drop_oversize
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ refuses it has its request bisected.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,14 +25,21 @@ import re2
 
 from collector_processor.notes import SpanNote, TraceNote, make_note
 from collector_processor.otlp import MalformedRequestError, Signal
+from collector_processor.raw_ids import (
+    SHORTEST_SPAN,
+    SPAN_ID_BYTES,
+    TRACE_ID_BYTES,
+    has_usual_head,
+    parent_id_of,
+    record_trace_id,
+    span_ids,
+)
 from collector_processor.wire import (
     GROUP_TAG,
     Field,
     fields,
-    filter_items,
     member_count,
     parse,
-    read_span_ids,
     read_varint,
     write_varint,
 )
@@ -49,14 +56,6 @@ from semconv.model import TraceId
 
 _PLAIN, _MARKED, _OURS = 0, 1, 2
 _TOP_BIT, _AGENT_BIT, _MARKED_BIT, _REMOTE_BIT, _CARRIER_BIT = 1, 2, 4, 8, 16
-_TRACE_ID_BYTES, _SPAN_ID_BYTES = 16, 8
-_TRACE_ID_HEAD: Final = b"\x0a\x10"
-_SPAN_ID_HEAD: Final = b"\x12\x08"
-_PARENT_HEAD: Final = b"\x22\x08"
-_NO_PARENT: Final = b"\x22\x00"
-_SHORTEST_SPAN: Final = 28
-"""Both ids with their headers."""
-_RECORD_TRACE_ID: Final = 9
 _POINT_FIELDS: Final = frozenset({5, 7, 9, 10, 11})
 """Metric.gauge, sum, histogram, exponential_histogram, summary; each holds its points in field 1."""
 
@@ -237,7 +236,7 @@ def _group_scope(body: bytes, at: int, end: int, found: _Grouped) -> None:  # no
         if length > largest:  # noqa: PLR1730 - hot: a call is dearer
             largest = length
         if (
-            length > _SHORTEST_SPAN
+            length > SHORTEST_SPAN
             and body[start] == 0x0A
             and body[start + 1] == 0x10
             and body[start + 18] == 0x12
@@ -245,7 +244,7 @@ def _group_scope(body: bytes, at: int, end: int, found: _Grouped) -> None:  # no
         ):
             trace_id = body[start + 2 : start + 18]
         elif (
-            length > _SHORTEST_SPAN
+            length > SHORTEST_SPAN
             and body[start] != 0x0A
             and body[at - 18] == 0x0A
             and body[at - 17] == 0x10
@@ -254,8 +253,8 @@ def _group_scope(body: bytes, at: int, end: int, found: _Grouped) -> None:  # no
         ):
             trace_id = body[at - 16 : at]
         else:
-            trace_id, span_id = _span_ids(body, start, at)
-            if len(trace_id) != _TRACE_ID_BYTES or len(span_id) != _SPAN_ID_BYTES:
+            trace_id, span_id = span_ids(body, start, at)
+            if len(trace_id) != TRACE_ID_BYTES or len(span_id) != SPAN_ID_BYTES:
                 found.strays += 1
                 continue
         group = groups.get(trace_id)
@@ -313,7 +312,7 @@ def _span_note(
     """Yield the span's note, or nothing for a carrier."""
     if kind == _OURS:
         return
-    span_id, parent_id = _span_ids(body, at, end)[1], _parent_id(body, at, end)
+    span_id, parent_id = span_ids(body, at, end)[1], parent_id_of(body, at, end)
     bits = _MARKED_BIT if kind == _MARKED or (marker and marker.search(body, at, end)) else 0
     for fact in _FACT.findall(body, at, end):
         bits |= _BITS[fact]
@@ -329,30 +328,8 @@ def _flags_say_remote(body: bytes, at: int, end: int) -> bool:
     They are the last field, or in the Collector's order stand before the parent:
     a tag of two bytes, then four, of which the second holds the two bits.
     """
-    flags = end - 6 if _has_usual_head(body, at, end) else end - 44
+    flags = end - 6 if has_usual_head(body, at, end) else end - 44
     return flags > at and body.startswith(_FLAGS_TAG, flags) and body[flags + 3] & 3 == 3
-
-
-def _parent_id(body: bytes, at: int, end: int) -> bytes:
-    """Return the id of the span's parent, empty if it has none."""
-    if _has_usual_head(body, at, end):
-        if body.startswith(_PARENT_HEAD, at + 28):
-            return body[at + 30 : at + 38]
-        if body[at + 28] not in {0x22, 0x1A}:
-            return b""
-    elif _has_usual_tail(body, at, end):
-        has_none = body.startswith(_NO_PARENT, max(at, end - 30))
-        has_one = body.startswith(_PARENT_HEAD, max(at, end - 38))
-        if has_none != has_one:  # both: one of them is an id or a time that looks so
-            return body[end - 36 : end - 28] if has_one else b""
-    parent_id = b""
-    try:
-        for found in fields(body, at, end):
-            if found.number == 4:
-                parent_id = body[found.start : found.end]
-    except MalformedRequestError:
-        pass  # noted with what was read; the backend has the last word on its bytes
-    return parent_id if len(parent_id) == _SPAN_ID_BYTES else b""
 
 
 def survey_logs(body: bytes, known: Container[TraceId] = ()) -> Survey:
@@ -371,8 +348,8 @@ def survey_logs(body: bytes, known: Container[TraceId] = ()) -> Survey:
             for item in scope.items:
                 count += 1
                 largest = max(largest, item.end - item.start)
-                trace_id = _record_trace_id(body, item.start, item.end)
-                if kind != _OURS and len(trace_id) == _TRACE_ID_BYTES and trace_id.strip(b"\0"):
+                trace_id = record_trace_id(body, item.start, item.end)
+                if kind != _OURS and len(trace_id) == TRACE_ID_BYTES and trace_id.strip(b"\0"):
                     found.setdefault(trace_id, []).append((item.start, item.end))
                     if kind == _MARKED:
                         marked.add(trace_id)
@@ -389,17 +366,6 @@ def _log_note(body: bytes, trace_id: bytes, records: list[tuple[int, int]], mark
         byte_count=sum(end - start for start, end in records),
         is_agent=is_agent and not trace_id.startswith(_OUR_TRACES),
     )
-
-
-def _record_trace_id(body: bytes, at: int, end: int) -> bytes:
-    trace_id = b""
-    try:
-        for found in fields(body, at, end):
-            if found.number == _RECORD_TRACE_ID:
-                trace_id = body[found.start : found.end]
-    except MalformedRequestError:
-        return b""
-    return trace_id
 
 
 def survey_metrics(body: bytes) -> Survey:
@@ -444,70 +410,3 @@ def item_count(signal: Signal, body: bytes) -> int:
         MalformedRequestError: the framing is broken.
     """
     return survey_metrics(body).item_count if signal is Signal.METRICS else member_count(body)
-
-
-def extract(signal: Signal, body: bytes, trace_ids: Iterable[TraceId]) -> bytes:
-    """Return a request with only the spans, or log records, of these traces; empty if there are none."""
-    wanted = {bytes.fromhex(trace_id) for trace_id in trace_ids}
-    read = _READ_TRACE_ID[signal]
-    return filter_items(body, lambda start, end: read(body, start, end) in wanted)[0]
-
-
-def without(signal: Signal, body: bytes, trace_ids: Iterable[TraceId]) -> bytes:
-    """Return the request without the spans, or log records, of these traces."""
-    unwanted = {bytes.fromhex(trace_id) for trace_id in trace_ids}
-    read = _READ_TRACE_ID[signal]
-    return filter_items(body, lambda start, end: read(body, start, end) not in unwanted)[0]
-
-
-def drop_invalid(body: bytes) -> tuple[bytes, int]:
-    """Leave out the spans whose ids OTLP calls invalid, and say how many they were.
-
-    Raises:
-        MalformedRequestError: the framing is broken.
-    """
-
-    def has_valid_ids(start: int, end: int) -> bool:
-        trace_id, span_id = _span_ids(body, start, end)
-        return (
-            len(trace_id) == _TRACE_ID_BYTES
-            and len(span_id) == _SPAN_ID_BYTES
-            and trace_id.strip(b"\0") != b""
-        )
-
-    return filter_items(body, has_valid_ids)
-
-
-def _span_ids(body: bytes, start: int, end: int) -> tuple[bytes, bytes]:
-    """Return a span's ids as ``_group_scope`` reads them."""
-    if _has_usual_head(body, start, end):
-        return body[start + 2 : start + 18], body[start + 20 : start + 28]
-    if _has_usual_tail(body, start, end):
-        return body[end - 16 : end], body[end - 26 : end - 18]
-    return read_span_ids(body, start, end)
-
-
-def _has_usual_head(body: bytes, start: int, end: int) -> bool:
-    """Whether a span begins with sound ids, as most encoders write it."""
-    return (
-        end - start > _SHORTEST_SPAN
-        and body.startswith(_TRACE_ID_HEAD, start)
-        and body.startswith(_SPAN_ID_HEAD, start + 18)
-    )
-
-
-def _has_usual_tail(body: bytes, start: int, end: int) -> bool:
-    """Whether a span ends with sound ids, as the Collector writes it."""
-    return (
-        end - start > _SHORTEST_SPAN
-        and body[start] != _TRACE_ID_HEAD[0]
-        and body.startswith(_SPAN_ID_HEAD, end - 28)
-        and body.startswith(_TRACE_ID_HEAD, end - 18)
-    )
-
-
-def _span_trace_id(body: bytes, start: int, end: int) -> bytes:
-    return _span_ids(body, start, end)[0]
-
-
-_READ_TRACE_ID: Final = {Signal.TRACES: _span_trace_id, Signal.LOGS: _record_trace_id}

@@ -25,6 +25,7 @@ from analyzer.methods.signals import weigh
 from analyzer.present import plain
 from analyzer.recordings import read_recording
 from analyzer.render import render
+from collector_processor.cutting import drop_invalid, extract, without
 from collector_processor.decode import decode, decode_logs
 from collector_processor.encode import encode
 from collector_processor.otlp import MalformedRequestError, Signal
@@ -33,7 +34,7 @@ from collector_processor.rebuild import rebuild
 from collector_processor.receivers.decompression import decompress
 from collector_processor.receivers.refusal import TurnedAwayError
 from collector_processor.redaction import redact
-from collector_processor.survey import drop_invalid, extract, item_count, survey, survey_signal, without
+from collector_processor.survey import item_count, survey, survey_signal
 from collector_processor.wire import append_attributes, drop_oversize, halve, split_by_size
 from semconv.model import Blame
 from tests.runs import run, step, tool

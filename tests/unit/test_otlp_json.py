@@ -12,9 +12,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from collector_processor.cutting import drop_invalid
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.otlp.from_json import to_protobuf
-from collector_processor.survey import drop_invalid, survey
+from collector_processor.survey import survey
 from tests.otlp_requests import numbers_in, spans_in
 
 CAPTURES = Path(__file__).parents[3] / "shared" / "captures"

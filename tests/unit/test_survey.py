@@ -6,18 +6,11 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from collector_processor.cutting import drop_invalid, extract, without
 from collector_processor.notes import SpanNote, pack_notes, unpack_notes
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.otlp.from_json import to_protobuf
-from collector_processor.survey import (
-    drop_invalid,
-    extract,
-    item_count,
-    survey,
-    survey_logs,
-    survey_metrics,
-    without,
-)
+from collector_processor.survey import item_count, survey, survey_logs, survey_metrics
 from semconv.markers import OWN_CALL_TRACE_PREFIX
 from semconv.model import SpanId
 from tests.otlp_requests import (
