@@ -43,7 +43,7 @@ def _plain_text(fields: Mapping[str, AttributeValue]) -> Message | None:
     if len(fields) != 2:
         return None
     role, content = fields.get("message.role"), fields.get("message.content")
-    if role not in _PLAIN_ROLES or not isinstance(role, str) or not isinstance(content, str):
+    if not isinstance(role, str) or not isinstance(content, str) or role not in _PLAIN_ROLES:
         return None
     return None if content.startswith(_STRUCTURED) else Message(role=role, text=content)
 

@@ -1,6 +1,7 @@
 """How long a big trace takes from OTLP bytes to ordered steps, and how much memory.
 
-    python -m tests.bench.big_trace                    # 10,000 and 100,000 spans, in each shape
+    python -m tests.bench.big_trace                    # 10,000 and 100,000 spans, in each shape; of those
+                                                       # whose calls hear 300 messages each, a tenth
     python -m tests.bench.big_trace --spans 50000 --shape wide
 
 Time is the process's own CPU time, the best of three; memory is the growth of the process's peak
@@ -10,11 +11,13 @@ resident size, in a process of its own for each shape.
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from collector_processor.decode import decode
@@ -25,7 +28,10 @@ from semconv.model import Span, Trace
 from tests.factories import agent, chat, openinference, said, tool, workflow
 
 _ROUNDS: Final = 3
+_HEARD: Final = 300
+"""Messages that each call hears in a long conversation."""
 _MIB: Final = 1024 * 1024
+_PROSE: Final = "and so on " * 20
 
 
 def wide(count: int) -> list[Span]:
@@ -68,12 +74,75 @@ def team(count: int) -> list[Span]:
     return spans[:count]
 
 
+def nested(count: int) -> list[Span]:
+    """Make a chain of langgraph's nodes as OpenInference writes them: each carries its metadata as JSON."""
+    ends = 3 * count
+    return [
+        openinference(
+            number,
+            ("CHAIN", "AGENT")[number % 2],
+            parent=number - 1 or None,
+            start=number,
+            end=ends - number,
+            framework="langchain",
+            name="agent",
+            attributes={
+                "metadata": json.dumps({"langgraph_node": "agent", "langgraph_step": number, "note": _PROSE}),
+                "input.value": json.dumps({"messages": [{"role": "user", "content": f"go {number}"}]}),
+                "output.value": json.dumps(
+                    {"messages": [{"role": "assistant", "content": f"done {number}"}]}
+                ),
+            },
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+def history(count: int, heard: int = _HEARD) -> list[Span]:
+    """Make one agent that is asked again and again, and hears the last ``heard`` messages each time."""
+    spans = [workflow(end=20 * count), agent(2, "solo", end=20 * count)]
+    conversation = deque((said("user", f"before {turn} {_PROSE}") for turn in range(heard)), maxlen=heard)
+    for number in range(3, count + 1):
+        conversation.append(said("user", f"turn {number} {_PROSE}"))
+        answer = f"answer {number} {_PROSE}"
+        spans.append(chat(number, parent=2, heard=conversation, answer=answer))
+        conversation.append(said("assistant", answer))
+    return spans
+
+
+def flat_history(count: int, heard: int = _HEARD) -> list[Span]:
+    """Make the same as OpenInference writes it: two attributes a message."""
+    spans = [openinference(1, "AGENT", parent=None, name="solo", end=20 * count)]
+    conversation = deque((("user", f"before {turn} {_PROSE}") for turn in range(heard)), maxlen=heard)
+    for number in range(2, count + 1):
+        conversation.append(("user", f"turn {number} {_PROSE}"))
+        answer = ("assistant", f"answer {number} {_PROSE}")
+        attributes = _flattened("llm.input_messages", conversation) | _flattened(
+            "llm.output_messages", [answer]
+        )
+        spans.append(openinference(number, "LLM", framework="openai_agents", attributes=attributes))
+        conversation.append(answer)
+    return spans
+
+
+def _flattened(prefix: str, each: Iterable[tuple[str, str]]) -> dict[str, str]:
+    return {
+        f"{prefix}.{place}.message.{field}": value
+        for place, (role, content) in enumerate(each)
+        for field, value in (("role", role), ("content", content))
+    }
+
+
 SHAPES: Final[Mapping[str, Callable[[int], list[Span]]]] = {
     "wide": wide,
     "deep": deep,
     "crowded": crowded,
     "team": team,
+    "nested": nested,
+    "history": history,
+    "flat_history": flat_history,
 }
+_HEAVY: Final = frozenset({"history", "flat_history"})
 
 
 def main() -> None:
@@ -89,7 +158,8 @@ def main() -> None:
     command = [sys.executable, "-m", "tests.bench.big_trace", "--measure"]
     for size in arguments.spans:
         for shape in arguments.shape:
-            subprocess.run([*command, shape], input=encode(SHAPES[shape](size)), check=True)
+            count = size // 10 if shape in _HEAVY else size
+            subprocess.run([*command, shape], input=encode(SHAPES[shape](count)), check=True)
 
 
 def measure(shape: str, body: bytes) -> None:
@@ -99,7 +169,7 @@ def measure(shape: str, body: bytes) -> None:
     decoded = _peak_bytes()
     best_s, steps = min(_timed(spans) for _ in range(_ROUNDS))
     print(
-        f"{shape:8} {len(spans):7,} spans ({len(body) / _MIB:5.1f} MiB of OTLP): {steps:7,} steps"
+        f"{shape:12} {len(spans):7,} spans ({len(body) / _MIB:5.1f} MiB of OTLP): {steps:7,} steps"
         f" ordered in {best_s:6.2f} s; memory: decoded {(decoded - before) / _MIB:5.0f} MiB,"
         f" ordering {(_peak_bytes() - decoded) / _MIB:5.0f} MiB,"
         f" whole process {_peak_bytes() / _MIB:5.0f} MiB",
