@@ -68,10 +68,11 @@ CREATE TABLE spending (id INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL, usd REAL 
 
 _LAST: Final = "\U0010ffff"
 """What no character sorts after."""
-_IS_CURRENT: Final = """NOT EXISTS (
+IS_CURRENT: Final = """NOT EXISTS (
   SELECT 1 FROM verdict AS later
   WHERE later.tenant = verdict.tenant AND later.run_id = verdict.run_id AND later.version > verdict.version
 )"""
+"""Of a row of ``verdict``: no later version supersedes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,17 +246,17 @@ class RunStore:
 
     def recent(self, limit: int) -> list[StoredVerdict]:
         """Return the newest verdicts, one a run, newest first."""
-        return self._select(f"WHERE {_IS_CURRENT} ORDER BY decided_ns DESC LIMIT ?", (limit,))
+        return self._select(f"WHERE {IS_CURRENT} ORDER BY decided_ns DESC LIMIT ?", (limit,))
 
     def find(self, run_id: str) -> list[StoredVerdict]:
         """Return the current verdict of a run, one for each tenant that has a run of this id."""
-        return self._select(f"WHERE run_id = ? AND {_IS_CURRENT} ORDER BY tenant", (run_id,))
+        return self._select(f"WHERE run_id = ? AND {IS_CURRENT} ORDER BY tenant", (run_id,))
 
     def starting_with(self, prefix: str, tenant: Tenant | None, limit: int) -> list[StoredVerdict]:
         """Return the current verdicts of the runs whose ids begin like this, of one tenant or of all."""
         return self._select(
             "WHERE run_id BETWEEN ? AND ? AND (? IS NULL OR tenant = ?)"
-            f" AND {_IS_CURRENT} ORDER BY run_id, tenant LIMIT ?",
+            f" AND {IS_CURRENT} ORDER BY run_id, tenant LIMIT ?",
             (prefix, prefix + _LAST, tenant, tenant, limit),
         )
 

@@ -25,6 +25,7 @@ from analyzer.labels.labelling import RUNS
 from analyzer.labels.store import FILE
 from analyzer.web.sources import RunKey, RunPage, RunQuery, RunRow, Work
 from collector_processor.otlp import Tenant
+from collector_processor.runstore import IS_CURRENT
 
 T = TypeVar("T")
 
@@ -34,10 +35,6 @@ _TASK: Final = 200
 _COLUMNS: Final = (
     "tenant, run_id, version, status, agent, step, service, is_provisional, decided_ns, document"
 )
-_IS_CURRENT: Final = """NOT EXISTS (
-  SELECT 1 FROM verdict AS later
-  WHERE later.tenant = verdict.tenant AND later.run_id = verdict.run_id AND later.version > verdict.version
-)"""
 _NEWEST_FIRST: Final = "ORDER BY decided_ns DESC, tenant DESC, run_id DESC"
 _AFTER: Final = "(decided_ns, tenant, run_id) < (:decided, :last_tenant, :last_run)"
 _WITHIN: Final = "(decided_ns, tenant, run_id) >= (:floor, :floor_tenant, :floor_run)"
@@ -98,7 +95,7 @@ class RunArchive:
                 "floor_tenant": floor.tenant,
                 "floor_run": floor.run_id,
             }
-        wanted = " AND ".join([*start, *conditions, _IS_CURRENT])
+        wanted = " AND ".join([*start, *conditions, IS_CURRENT])
         found = self._verdicts().execute(
             f"SELECT {_COLUMNS} FROM verdict WHERE {wanted} {_NEWEST_FIRST} LIMIT {query.limit + 1}",  # noqa: S608
             values,
