@@ -39,6 +39,8 @@ class _Shown:
     """The step, where there is exactly one."""
     has_agent: bool = False
     """An agent's run with steps is at or below."""
+    has_call: bool = False
+    """A model call is at or below."""
     latest: Act | None = None
     latest_ns: int = 0
     """The latest step, and its place in time."""
@@ -47,6 +49,7 @@ class _Shown:
         self.only = other.only if self.count == 0 else (self.only if other.count == 0 else None)
         self.count += other.count
         self.has_agent = self.has_agent or other.has_agent
+        self.has_call = self.has_call or other.has_call
         if other.latest_ns >= self.latest_ns:
             self.latest, self.latest_ns = other.latest, other.latest_ns
 
@@ -112,6 +115,7 @@ class _Sieve:
         self._leaves[act.position] = Leaf(act=act, at_ns=at_ns, is_closing=closing)
         shown.only = act if shown.count == 0 else None
         shown.count += 1
+        shown.has_call = shown.has_call or act.action.kind is ActionKind.LLM
         if at_ns >= shown.latest_ns:
             shown.latest, shown.latest_ns = act, at_ns
         if act.action.kind in _MODEL:
@@ -167,8 +171,13 @@ class _Sieve:
             self._has_own_words.add(outer.position)  # the same agent twice: doubled instrumentation
 
     def _adds_words(self, act: Act, shown: _Shown) -> bool:
-        """Say whether the agent's answer or error is shown by no model call below."""
+        """Say whether the agent's answer or error is shown by no model call below.
+
+        Where model calls of the agents below are shown, its own would be too: it only wraps them.
+        """
         if act.action.pseudo_agent or not (act.action.output or act.action.failed):
+            return False
+        if shown.has_call and not act.action.failed:
             return False
         last = shown.latest
         return last is None or last.action.kind not in _MODEL or _words_of(last) != act.action.output
