@@ -68,20 +68,32 @@ class HourlyBudget:
         Raises:
             ModelError: the budget is used up, or cannot be kept, or the model failed.
         """
-        most = self.price(prompt) or 0.0
+        return await self.spend(self.model, prompt)
+
+    def lend(self, model: Model) -> Model:
+        """Return another model, whose calls are paid of the same hour's money."""
+        return _Borrower(budget=self, model=model)
+
+    async def spend(self, model: Model, prompt: Prompt) -> Reply:
+        """Ask a model, this one's or another, unless the hour's budget forbids it.
+
+        Raises:
+            ModelError: as for ``complete``.
+        """
+        most = model.price(prompt) or 0.0
         if self.spent_usd + self._under_way + most > self.usd:
             raise self._refusal(f"the budget of ${self.usd:g} an hour is used up")
         self._under_way += most
         try:
             entry = await self._reserve(most)
-            return await self._ask(prompt, most, entry)
+            return await self._ask(model, prompt, most, entry)
         finally:
             self._under_way -= most
 
-    async def _ask(self, prompt: Prompt, most: float, entry: int | None) -> Reply:
+    async def _ask(self, model: Model, prompt: Prompt, most: float, entry: int | None) -> Reply:
         usd = most  # where it fails, or is cut short, it may have been charged all the same
         try:
-            reply = await self.model.complete(prompt)
+            reply = await model.complete(prompt)
             usd = reply.cost_usd or 0.0
         finally:
             self._spent.append((self.clock(), usd))
@@ -103,3 +115,25 @@ class HourlyBudget:
     def _refusal(self, reason: str) -> ModelError:
         self.refused += 1
         return ModelError(reason, kind=ModelFailure.OVER_BUDGET)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Borrower:
+    """A model within another's budget."""
+
+    budget: HourlyBudget
+    model: Model
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def context_tokens(self) -> int:
+        return self.model.context_tokens
+
+    async def complete(self, prompt: Prompt) -> Reply:
+        return await self.budget.spend(self.model, prompt)
+
+    def price(self, prompt: Prompt) -> float | None:
+        return self.model.price(prompt)

@@ -13,6 +13,8 @@ from analyzer.errors import UnreadableInput
 from analyzer.learning.model_file import read_model
 from analyzer.learning.ranker import Ranker
 from analyzer.measuring.reliability import least_confidence
+from analyzer.method import Model
+from analyzer.opinion import LocalOpinions
 from analyzer.rotation import Rotation
 from analyzer.triage import Claim, output_matching
 from collector_processor.analyst import Analyst
@@ -83,7 +85,23 @@ def _content(path: Path) -> str:
 
 def model_names(settings: Settings) -> tuple[str, ...]:
     """Return the models that are set; several, with commas between, take turns in votes."""
-    return tuple(name for part in (settings.model or "").split(",") if (name := part.strip()))
+    return _names(settings.model)
+
+
+def _names(listed: str | None) -> tuple[str, ...]:
+    return tuple(name for part in (listed or "").split(",") if (name := part.strip()))
+
+
+def open_opinions(settings: Settings, analyst: RunAnalyst) -> LocalOpinions:
+    """Return who answers people, with the models that may be chosen; all spend the same hour's money."""
+    patience, budget = Patience(timeout_s=settings.model_timeout / 1000), budget_of(analyst)
+    models: dict[str, Model] = {}
+    for name in _names(settings.page_models):
+        model = LiteLLM(name=name, patience=patience)
+        if budget is None:
+            budget = HourlyBudget(model=model, usd=settings.budget_usd_per_hour, clock=time.monotonic)
+        models[name] = budget.lend(model)
+    return LocalOpinions(analyst=analyst, models=models)
 
 
 def open_model(settings: Settings) -> HourlyBudget | None:

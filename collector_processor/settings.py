@@ -97,6 +97,9 @@ class Settings(BaseModel):
         None,
         description="any litellm model, or several with commas between for votes; none = zero-model tiers",
     )
+    page_models: str | None = Field(
+        None, description="models that a person may choose on the page beside that one, with commas between"
+    )
     method: str = Field("auto", description="attribution method")
     ranker: Path | None = Field(None, description="model file made by `blamespan train`")
     precision: float | None = Field(

@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Final, Protocol
@@ -23,8 +24,17 @@ import aiohttp
 
 from analyzer.analyst import analysis_of
 from analyzer.errors import AnalyzerError, UnreadableInput
+from analyzer.opinion import Choice, Offer
 from analyzer.remote.bodies import TooLargeError, read_bounded
-from analyzer.remote.codec import MAX_ANSWER_BYTES, PATH, read_answer, write_run
+from analyzer.remote.codec import (
+    MAX_ANSWER_BYTES,
+    OFFER_PATH,
+    PATH,
+    read_answer,
+    read_offer,
+    write_choice,
+    write_run,
+)
 from analyzer.remote.server import BEAT_S
 from collector_processor.analyst import Analysis, Analyst
 from collector_processor.exporters.untraced import untraced
@@ -43,6 +53,8 @@ _LEAST_S: Final = 0.001
 _SILENCE_S: Final = 4 * BEAT_S
 """An analyzer that thinks is heard of every ``BEAT_S``; one that is silent this long is gone."""
 _LONGEST_PAUSE_S: Final = 30.0
+_OFFER_S: Final = 2.0
+MAX_OFFER_BYTES: Final = 64 << 10
 _REFUSALS: Final = range(300, 500)
 _TOO_MANY: Final = 429
 _OK: Final = 200
@@ -123,7 +135,7 @@ class HttpAsk:
             tls: whom we trust and what we show, where the endpoint speaks TLS.
             pause: waits so many seconds.
         """
-        self._url: Final = endpoint + PATH
+        self._endpoint: Final = endpoint
         self._timeout_s: Final = timeout_s
         self._tls: Final = tls
         self._pause: Final = pause
@@ -141,8 +153,29 @@ class HttpAsk:
         """Release the connections."""
         await self._session.close()
 
-    async def __call__(self, trajectory: Trajectory) -> Attribution:
-        """Return what an analyzer says of a run.
+    async def offer(self) -> Offer:
+        """Return what can be chosen there; asked once, for somebody looks at a page meanwhile.
+
+        Raises:
+            AwayError: none answers, or it is of a version that has nothing to choose.
+            UnreadableInput: what came back says nothing of the kind.
+        """
+        timeout = aiohttp.ClientTimeout(total=_OFFER_S)
+        try:
+            with untraced():
+                async with self._session.get(
+                    self._endpoint + OFFER_PATH, timeout=timeout, ssl=self._trust(), allow_redirects=False
+                ) as response:
+                    if response.status != _OK:
+                        raise AwayError(f"it answered with HTTP {response.status}")
+                    return read_offer(await read_bounded(response.content, MAX_OFFER_BYTES))
+        except TooLargeError as error:
+            raise UnreadableInput(f"expected an offer of at most {MAX_OFFER_BYTES} bytes") from error
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise AwayError("timeout" if isinstance(error, TimeoutError) else type(error).__name__) from error
+
+    async def __call__(self, trajectory: Trajectory, choice: Choice | None = None) -> Attribution:
+        """Return what an analyzer says of a run, by its settings or by a person's choice.
 
         Raises:
             AwayError: none could be had in time, or it refused.
@@ -153,7 +186,7 @@ class HttpAsk:
         tries = 0
         while True:
             try:
-                answer = await self._once(body, ends_at - time.monotonic())
+                answer = await self._once(body, ends_at - time.monotonic(), write_choice(choice))
             except _BusyError as busy:
                 wait_s, reason = busy.pause_s, "busy"
             except _LaterError as error:
@@ -170,16 +203,20 @@ class HttpAsk:
                 raise AwayError(f"no answer within {self._timeout_s:g} s: {reason}")
             await self._pause(wait_s)
 
-    async def _once(self, body: bytes, left_s: float) -> bytes:
+    async def _once(self, body: bytes, left_s: float, query: Mapping[str, str]) -> bytes:
         timeout = aiohttp.ClientTimeout(
             total=max(left_s, _LEAST_S), sock_connect=_CONNECT_S, sock_read=_SILENCE_S
         )
-        trust = self._tls.identity().context if self._tls else True
         try:
             with untraced():
                 # A redirected POST may take run and token elsewhere.
                 async with self._session.post(
-                    self._url, data=BytesIO(body), timeout=timeout, ssl=trust, allow_redirects=False
+                    self._endpoint + PATH,
+                    params=query,
+                    data=BytesIO(body),
+                    timeout=timeout,
+                    ssl=self._trust(),
+                    allow_redirects=False,
                 ) as response:
                     _require_ok(response)
                     return await read_bounded(response.content, MAX_ANSWER_BYTES)
@@ -189,6 +226,9 @@ class HttpAsk:
             raise _LaterError("timeout") from error
         except (aiohttp.ClientError, OSError) as error:
             raise _LaterError(type(error).__name__) from error
+
+    def _trust(self) -> ssl.SSLContext | bool:
+        return self._tls.identity().context if self._tls else True
 
 
 def _require_ok(response: aiohttp.ClientResponse) -> None:

@@ -8,19 +8,23 @@ unlike in ``kept_run.py``, which keeps what is learned from and no more.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from pydantic import TypeAdapter
 
 from analyzer.errors import UnreadableInput
+from analyzer.opinion import Choice, Offer
 from semconv.model import Attribution, Blame, Trajectory
 
 PATH: Final = "/v1/analyse"
+OFFER_PATH: Final = "/v1/offer"
 MAX_ANSWER_BYTES: Final = 4 << 20
 """An attribution is some KiB; a ranking grows with the run's steps."""
 
 _RUN: Final = TypeAdapter(Trajectory)
 _ANSWER: Final = TypeAdapter(Attribution)
+_OFFER: Final = TypeAdapter(Offer)
 
 
 def write_run(trajectory: Trajectory) -> bytes:
@@ -81,3 +85,36 @@ def read_answer(body: bytes, trajectory: Trajectory) -> Attribution:
     if not named <= steps:
         raise UnreadableInput("expected steps that the run has")
     return attribution
+
+
+def write_offer(offer: Offer) -> bytes:
+    """Return what can be chosen as JSON."""
+    return _OFFER.dump_json(offer)
+
+
+def read_offer(body: bytes) -> Offer:
+    """Read what can be chosen.
+
+    Raises:
+        UnreadableInput: it says nothing of the kind.
+    """
+    try:
+        return _OFFER.validate_json(body)
+    except ValueError as error:
+        raise UnreadableInput("expected what can be chosen as JSON") from error
+
+
+def write_choice(choice: Choice | None) -> dict[str, str]:
+    """Return a choice as the parameters of a question; none for the settings of who is asked."""
+    if choice is None:
+        return {}
+    return {"method": choice.method, "model": choice.model, "failed": "yes" if choice.takes_as_failed else ""}
+
+
+def read_choice(query: Mapping[str, str]) -> Choice | None:
+    """Read the choice of a question; ``None`` where none was made. Whether it can be had, an offer knows."""
+    if "method" not in query:
+        return None
+    return Choice(
+        method=query["method"], model=query.get("model", ""), takes_as_failed=query.get("failed") == "yes"
+    )

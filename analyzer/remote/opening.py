@@ -7,8 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from analyzer.composition import budget_of, open_analyst, tls_files
+from analyzer.analyst import RunAnalyst
+from analyzer.composition import budget_of, open_analyst, open_opinions, tls_files
+from analyzer.opinion import Opinions
 from analyzer.remote.client import HttpAsk, RemoteAnalyst
+from analyzer.remote.opinions import RemoteOpinions
 from analyzer.remote.server import AnalyzerRules, AnalyzerServer
 from collector_processor.analyst import Analyst
 from collector_processor.settings import Settings, SettingsError
@@ -22,7 +25,7 @@ MAX_RUN_BYTES: Final = 128 << 20
 
 def without_model(settings: Settings) -> Settings:
     """Return the settings of a collector half, whose analyses cost nothing here."""
-    return settings.model_copy(update={"model": None, "method": "auto"})
+    return settings.model_copy(update={"model": None, "page_models": None, "method": "auto"})
 
 
 @asynccontextmanager
@@ -54,7 +57,7 @@ async def asking(settings: Settings) -> AsyncIterator[Analyst]:
         await ask.close()
 
 
-def analyzer_server(settings: Settings, analyst: Analyst) -> AnalyzerServer:
+def analyzer_server(settings: Settings, analyst: RunAnalyst) -> AnalyzerServer:
     """Return the server that the settings ask for; it does not listen yet."""
     rules = AnalyzerRules(
         at_once=settings.concurrency,
@@ -65,7 +68,19 @@ def analyzer_server(settings: Settings, analyst: Analyst) -> AnalyzerServer:
         room_bytes=settings.max_receiving_bytes,
         most_connections=settings.max_connections,
     )
-    return AnalyzerServer(analyst, settings.listeners[2], rules, budget=budget_of(analyst))
+    opinions = open_opinions(settings, analyst)
+    return AnalyzerServer(analyst, settings.listeners[2], rules, budget=budget_of(analyst), opinions=opinions)
+
+
+def opinions_of(settings: Settings, analyst: Analyst) -> Opinions | None:
+    """Return who answers people's own choices, here or at the analyzers; ``None`` where nobody can."""
+    match analyst:
+        case RunAnalyst():
+            return open_opinions(settings, analyst)
+        case RemoteAnalyst(ask=HttpAsk() as ask):
+            return RemoteOpinions(ask)
+        case _:
+            return None
 
 
 def _trust(settings: Settings) -> ClientTls:

@@ -3,6 +3,7 @@
 ``POST /v1/analyse`` with a run as JSON is answered with the attribution as JSON. The
 answer begins at once and white space comes every few seconds until it is there, so
 that whoever waits can tell thinking from being gone, and proxies between cut nothing.
+``GET /v1/offer`` says which methods and models a person may choose for such a question.
 Who may ask is decided by the same guard as for the page and the API.
 """
 
@@ -21,9 +22,10 @@ from prometheus_client import exposition
 
 from analyzer.budget import HourlyBudget
 from analyzer.errors import UnreadableInput
+from analyzer.opinion import Choice, NotOffered, Opinions
 from analyzer.remote.answers import Answers, BusyError, key_of
 from analyzer.remote.bodies import TooLargeError, read_bounded
-from analyzer.remote.codec import PATH, read_run, write_answer
+from analyzer.remote.codec import OFFER_PATH, PATH, read_choice, read_run, write_answer, write_offer
 from analyzer.remote.metrics import AnalyzerMetrics
 from analyzer.web.guard import GuardRules, guarding
 from collector_processor.analyst import Analyst
@@ -71,8 +73,19 @@ class AnalyzerServer:
         rules: AnalyzerRules,
         *,
         budget: HourlyBudget | None = None,
+        opinions: Opinions | None = None,
     ) -> None:
+        """Make it.
+
+        Args:
+            analyst: who analyses by the settings.
+            listen: where.
+            rules: who may ask, and how much at once.
+            budget: what the hour's money is counted in, for the metrics.
+            opinions: who answers people's own choices; ``None``: none can be made.
+        """
         self._analyst: Final = analyst
+        self._opinions: Final = opinions
         self._listen: Final = listen
         self._rules: Final = rules
         self._answers: Final = Answers(at_once=rules.at_once)
@@ -125,6 +138,7 @@ class AnalyzerServer:
                 web.get("/readyz", self._readyz),
                 web.get("/metrics", self._show_metrics),
                 web.post(PATH, self._answer),
+                web.get(OFFER_PATH, self._offer),
             ]
         )
         return app
@@ -141,33 +155,55 @@ class AnalyzerServer:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         try:
             with self._room.lease() as lease:
+                choice = await self._choice(request)
                 body = await self._body(request, lease.hold)
                 trajectory = await _read(body)
-                answer = self._ask(body, trajectory)
+                answer = self._ask(body, trajectory, choice)
                 del body
                 self._metrics.asked("taken")
                 return await self._tell(request, answer)
         except (BusyError, RefusedError) as error:
             self._metrics.asked("busy")
             raise web.HTTPTooManyRequests(text="busy: ask again\n", headers=_COME_BACK) from error
-        except UnreadableInput as error:
+        except (UnreadableInput, NotOffered) as error:
             self._metrics.asked("refused")
             raise web.HTTPBadRequest(text=f"{error}\n") from error
 
-    def _ask(self, body: bytes, trajectory: Trajectory) -> asyncio.Future[Attribution]:
+    async def _offer(self, _request: web.Request) -> web.Response:
+        if self._opinions is None:
+            raise web.HTTPNotFound(text="nothing can be chosen here\n")
+        body = write_offer(await self._opinions.offer())
+        return web.Response(body=body, content_type="application/json")
+
+    async def _choice(self, request: web.Request) -> Choice | None:
+        """Read what a person chose, which must be something that is offered."""
+        choice = read_choice(request.query)
+        if choice is None:
+            return None
+        if self._opinions is None:
+            raise NotOffered("nothing can be chosen here")
+        (await self._opinions.offer()).require(choice)
+        return choice
+
+    def _ask(self, body: bytes, trajectory: Trajectory, choice: Choice | None) -> asyncio.Future[Attribution]:
         if not self._is_ready:
             raise web.HTTPServiceUnavailable(text="shutting down: ask another\n", headers=_COME_BACK)
 
         async def analyse() -> Attribution:
             try:
-                attribution = (await self._analyst.analyse(trajectory)).attribution
+                attribution = await self._attributed(trajectory, choice)
             except Exception:  # one work item: the service lives on, and whoever asked sees a broken answer
                 logger.exception("analysis failed", extra={"run_id": trajectory.run_id})
                 raise
             self._metrics.made(attribution)
             return attribution
 
-        return self._answers.ask(key_of(body), analyse)
+        return self._answers.ask(key_of(body + repr(choice).encode()), analyse)
+
+    async def _attributed(self, trajectory: Trajectory, choice: Choice | None) -> Attribution:
+        if choice is None or self._opinions is None:
+            return (await self._analyst.analyse(trajectory)).attribution
+        return await self._opinions.ask(trajectory, choice, lambda: None)
 
     async def _body(self, request: web.Request, hold: Callable[[int], None]) -> bytes:
         most = self._rules.max_run_bytes

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 from prometheus_client.registry import CollectorRegistry
 
-from analyzer.analyst import RunAnalyst
 from analyzer.composition import tls_files
 from analyzer.issues.store import open_issues
 from analyzer.labels import Label, Said
 from analyzer.labels.labelling import Given, give
 from analyzer.labels.store import LabelStore
+from analyzer.remote.opening import opinions_of
 from analyzer.serving.files import Files
 from analyzer.serving.lanes import Thinking
 from analyzer.serving.lifetime import Lifetime
@@ -58,13 +58,14 @@ def web_parts(
 
 
 def _open_pages(settings: Settings, lifetime: Lifetime, thinking: Thinking) -> Pages:
-    """Open the pages; runs can be tried there where the analyst is in this process."""
+    """Open the pages; what is tried there is analysed here, or by the analyzers that are asked."""
     # Watched: the door, opened later, is shut before what is behind it is closed.
     archive = RunArchive(settings.data_dir)
     lifetime.watched.callback(archive.close)
     issues = DeskIssues(thinking.desk, open_issues(settings.data_dir), time.time_ns)
     lifetime.watched.callback(issues.close)
-    jobs = Jobs(thinking.analyst) if isinstance(thinking.analyst, RunAnalyst) else None
+    opinions = opinions_of(settings, thinking.analyst)
+    jobs = None if opinions is None else Jobs(opinions)
     if jobs is not None:
         lifetime.watched.push_async_callback(jobs.close)
     return Pages(

@@ -21,11 +21,10 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from analyzer.labels.kept_run import task_of
-from analyzer.labels.labelling import RUNS
 from analyzer.labels.store import FILE
 from analyzer.web.sources import RunKey, RunPage, RunQuery, RunRow, Work
 from collector_processor.otlp import Tenant
-from collector_processor.runstore import IS_CURRENT
+from collector_processor.runstore import IS_CURRENT, RUNS
 
 T = TypeVar("T")
 

@@ -10,25 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from analyzer.analyst import RunAnalyst
-from analyzer.attribution import Attributor
 from analyzer.errors import AnalyzerError
-from analyzer.method import Model, Prompt, Reply
-from analyzer.methods import AUTO, METHODS, registered
+from analyzer.opinion import Choice, Opinions
 from analyzer.verdict import to_json
 from collector_processor.otlp import CollectorError
-from semconv.model import Attribution, Trajectory
+from semconv.model import Trajectory
 
 logger = logging.getLogger(__name__)
 
 MOST_RUNS: Final = 10
 """Of one file; what it holds beyond them is said, not analysed."""
-_BASELINES: Final = frozenset({"random", "first-agent-step", "constant", "constant-agent"})
 
 Load = Callable[[], Sequence[Trajectory]]
 """Reads the runs; called on a thread. Raises ``AnalyzerError`` or ``CollectorError`` for what is no run."""
@@ -70,13 +66,10 @@ class Asked:
 
     name: str
     """Of the file or run, as the person gave it."""
-    method: str
-    """One of ``Jobs.methods``."""
+    choice: Choice
     size: int
     """Bytes that it takes."""
     load: Load
-    takes_as_failed: bool
-    """Whether the runs are failures without asking whether they are."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,20 +104,14 @@ class TooBusy(AnalyzerError):  # noqa: N818 - a statement reads better where it 
 class Jobs:
     """All of them. One event loop; what a job reads, and what it computes, is done beside it."""
 
-    def __init__(self, analyst: RunAnalyst, limits: JobLimits | None = None) -> None:
-        """Make an empty list; ``analyst`` says which model and ranker there are."""
-        self._analyst: Final = analyst
+    def __init__(self, opinions: Opinions, limits: JobLimits | None = None) -> None:
+        """Make an empty list; ``opinions`` says what can be chosen, and what comes of it."""
+        self.opinions: Final = opinions
         self._limits: Final = limits or JobLimits()
         self._jobs: Final[dict[str, Job]] = {}
         self._slots: Final = asyncio.Semaphore(self._limits.at_once)
         self._reading: Final = asyncio.Lock()  # one file at a time: reading takes the interpreter's time
         self._tasks: Final[set[asyncio.Task[None]]] = set()
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """The methods that can be chosen, with what there is."""
-        attributor = self._analyst.attributor
-        return (AUTO, *(name for name, entry in METHODS.items() if _can(name, entry.needs_model, attributor)))
 
     def start(self, owner: str, asked: Asked) -> Job:
         """Begin an analysis that only the session ``owner`` may see.
@@ -132,7 +119,6 @@ class Jobs:
         Raises:
             TooBusy: there is no room.
         """
-        assert asked.method in self.methods
         limits = self._limits
         if sum(not job.is_over for job in self._jobs.values()) >= limits.at_once + limits.waiting:
             raise TooBusy("as many analyses are under way as may be: try again in a minute")
@@ -194,59 +180,10 @@ class Jobs:
             job.note = f"The file holds {len(runs)} runs: the first {MOST_RUNS} are analysed."
         runs = runs[:MOST_RUNS]
         job.state, job.runs = JobState.ANALYSING, len(runs)
+
+        def called() -> None:
+            job.calls += 1
+
         for trajectory in runs:
-            attribution = await self._attribute(job, trajectory)
+            attribution = await self.opinions.ask(trajectory, job.asked.choice, called)
             job.found.append(Found(trajectory=trajectory, document=to_json(attribution, trajectory)))
-
-    async def _attribute(self, job: Job, trajectory: Trajectory) -> Attribution:
-        given = self._analyst.attributor
-        model = None if given.model is None else _Counted(given.model, job)
-        attributor = replace(given, method=job.asked.method, model=model)
-        analyst = replace(self._analyst, attributor=attributor)
-
-        async def ask() -> Attribution:
-            if job.asked.takes_as_failed:
-                return await attributor(trajectory)
-            return (await analyst.analyse(trajectory)).attribution
-
-        if model is None or (job.asked.method != AUTO and not registered(job.asked.method).needs_model):
-            return await asyncio.to_thread(_run_to_end, ask)
-        return await ask()
-
-
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """A model whose calls a job counts."""
-
-    model: Model
-    job: Job
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def context_tokens(self) -> int:
-        return self.model.context_tokens
-
-    async def complete(self, prompt: Prompt) -> Reply:
-        self.job.calls += 1
-        return await self.model.complete(prompt)
-
-    def price(self, prompt: Prompt) -> float | None:
-        return self.model.price(prompt)
-
-
-def _run_to_end(ask: Callable[[], Awaitable[Attribution]]) -> Attribution:
-    """Run an inquiry that waits for nothing, on a thread that has no loop."""
-
-    async def all_of_it() -> Attribution:
-        return await ask()
-
-    return asyncio.run(all_of_it())
-
-
-def _can(name: str, needs_model: bool, attributor: Attributor) -> bool:  # noqa: FBT001 - a fact, no mode
-    if name == "ranker":
-        return attributor.ranker is not None
-    return name not in _BASELINES and (attributor.model is not None or not needs_model)

@@ -13,9 +13,10 @@ from urllib.parse import quote, urlencode
 
 from aiohttp import web
 
-from analyzer.errors import UnreadableInput
+from analyzer.errors import AnalyzerError, UnreadableInput
 from analyzer.labels import LabelKind, LabelRefused, Said
 from analyzer.labels.kept_run import KeptRun, unpack
+from analyzer.opinion import Offer
 from analyzer.recurrence import Issue
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.jobs import Jobs
@@ -186,7 +187,7 @@ async def _one(desk: Desk, request: web.Request) -> web.Response:
     said = await desk.labels.of(verdict.tenant, verdict.run_id)
     document = desk.document(verdict)
     shown = await _view(desk, verdict, document, int(first) if first else None)
-    jobs, name = desk.pages.jobs, (verdict.tenant, verdict.run_id)
+    name = (verdict.tenant, verdict.run_id)
     return await desk.show(
         request,
         "run.html",
@@ -195,8 +196,27 @@ async def _one(desk: Desk, request: web.Request) -> web.Response:
         issue=(await _issues_of(desk, [name])).get(name),
         labels=label_document(said),
         links=desk.pages.links.to(document.get("trace_id") or verdict.trace_id, document.get("span_id")),
-        methods=jobs.methods if jobs and shown and shown.has_texts else (),
+        chance=await chance_of(desk.pages.jobs) if shown and shown.has_texts else None,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chance:
+    """Whether something can be analysed from a page now."""
+
+    offer: Offer | None = None
+    obstacle: str = ""
+    """Why not, where there is no offer."""
+
+
+async def chance_of(jobs: Jobs | None) -> Chance:
+    """Return what can be chosen on a page, or what stands in the way."""
+    if jobs is None:
+        return Chance(obstacle="Nothing can be analysed from this page: no analyzer is set.")
+    try:
+        return Chance(offer=await jobs.opinions.offer())
+    except AnalyzerError as error:
+        return Chance(obstacle=f"No analyzer answers at the moment ({error}). Look again in a minute.")
 
 
 async def kept_run(desk: Desk, verdict: StoredVerdict) -> KeptRun | None:

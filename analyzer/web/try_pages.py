@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
 from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from analyzer.errors import UnreadableInput
+from analyzer.errors import AnalyzerError, UnreadableInput
+from analyzer.opinion import Choice, NotOffered
 from analyzer.present import plain
 from analyzer.recordings import read_recording
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.jobs import MOST_RUNS, Asked, Job, Jobs, Load, TooBusy
-from analyzer.web.pages import Desk, kept_run, routed
+from analyzer.web.pages import Desk, chance_of, kept_run, routed
 from analyzer.web.run_view import view
 from collector_processor.otlp import Signal
 from collector_processor.rebuild import rebuild
@@ -45,13 +46,9 @@ def try_routes(desk: Desk) -> list[web.RouteDef]:
 async def _ask(desk: Desk, request: web.Request) -> web.StreamResponse:
     jobs = desk.pages.jobs
     mine = jobs.of(desk.sessions.owner(request)) if jobs else []
+    chance = await chance_of(jobs)
     return await desk.show(
-        request,
-        "try.html",
-        methods=jobs.methods if jobs else (),
-        jobs=mine,
-        most=MAX_UPLOAD >> 20,
-        most_runs=MOST_RUNS,
+        request, "try.html", chance=chance, jobs=mine, most=MAX_UPLOAD >> 20, most_runs=MOST_RUNS
     )
 
 
@@ -61,30 +58,24 @@ async def _take(desk: Desk, request: web.Request) -> web.StreamResponse:
     data, fields = await _upload(request)
     if not data:
         raise web.HTTPBadRequest(text="expected a file\n")
-    method = _method(jobs, fields.get("method", ""))
+    choice = await _choice(jobs, fields, takes_as_failed="failed" in fields)
     load = loading(data, desk.pages.clean)
     name = plain(fields.get("name", ""), _MOST_NAME) or "a file"
-    asked = Asked(name=name, method=method, size=len(data), load=load, takes_as_failed="failed" in fields)
-    return _begin(desk, request, asked)
+    return _begin(desk, request, Asked(name=name, choice=choice, size=len(data), load=load))
 
 
 async def _again(desk: Desk, request: web.Request) -> web.StreamResponse:
     require_stated_origin(request)
     jobs = _jobs(desk)
-    method = _method(jobs, str((await request.post()).get("method", "")))
+    fields = {name: str(value) for name, value in (await request.post()).items()}
+    choice = await _choice(jobs, fields, takes_as_failed=True)
     verdict = await desk.find(request)
     kept = await kept_run(desk, verdict)
     if kept is None or not kept.has_texts:
         raise web.HTTPConflict(text="the texts of this run are not kept: it cannot be analysed again\n")
     size = sum(len(step.input) + len(step.output) for step in kept.trajectory.steps)
     trajectory = kept.trajectory
-    asked = Asked(
-        name=f"run {verdict.run_id}",
-        method=method,
-        size=size,
-        load=lambda: [trajectory],
-        takes_as_failed=True,
-    )
+    asked = Asked(name=f"run {verdict.run_id}", choice=choice, size=size, load=lambda: [trajectory])
     return _begin(desk, request, asked)
 
 
@@ -159,7 +150,7 @@ async def _upload(request: web.Request) -> tuple[bytes, dict[str, str]]:
                     raise web.HTTPRequestEntityTooLarge(max_size=limit, actual_size=len(body))
             if part.name == "file":
                 data, fields["name"] = body, part.filename or ""
-            elif part.name in {"method", "failed"}:
+            elif part.name in {"method", "model", "failed"}:
                 fields[part.name] = body.decode("utf-8", "replace")
     except (ValueError, RuntimeError, AssertionError, HttpProcessingError) as error:
         raise web.HTTPBadRequest(text="expected a form with a file\n") from error
@@ -191,7 +182,15 @@ def _job(desk: Desk, request: web.Request) -> Job:
     return job
 
 
-def _method(jobs: Jobs, name: str) -> str:
-    if name not in jobs.methods:
-        raise web.HTTPBadRequest(text=f"method: expected one of {', '.join(jobs.methods)}\n")
-    return name
+async def _choice(jobs: Jobs, fields: Mapping[str, str], *, takes_as_failed: bool) -> Choice:
+    """Read what a form chose: of what is offered, and nothing else."""
+    choice = Choice(
+        method=fields.get("method", ""), model=fields.get("model", ""), takes_as_failed=takes_as_failed
+    )
+    try:
+        (await jobs.opinions.offer()).require(choice)
+    except NotOffered as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from error
+    except AnalyzerError as error:
+        raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": "10"}) from error
+    return choice

@@ -13,6 +13,7 @@ from typing import Final
 
 from aiohttp import ClientSession
 
+from analyzer.opinion import Choice
 from analyzer.web.jobs import Asked, Jobs
 from collector_processor.runstore import Commit
 from semconv.model import Attribution, Trajectory
@@ -37,7 +38,8 @@ def fill(stage: Stage, trajectory: Trajectory, told: Attribution, runs: int) -> 
 
 async def keep_busy(jobs: Jobs, trajectory: Trajectory, at_once: int) -> None:
     """Keep so many analyses under way until cancelled."""
-    asked = Asked(name="busy", method="signals", size=1, load=lambda: [trajectory] * 10, takes_as_failed=True)
+    choice = Choice(method="signals", takes_as_failed=True)
+    asked = Asked(name="busy", choice=choice, size=1, load=lambda: [trajectory] * 10)
     number = 0
     while True:
         under_way = sum(not job.is_over for owner in range(at_once) for job in jobs.of(str(owner)))

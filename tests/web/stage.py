@@ -15,8 +15,9 @@ from analyzer.analyst import RunAnalyst
 from analyzer.attribution import Attributor
 from analyzer.labels import Label, Said
 from analyzer.labels.kept_run import pack
-from analyzer.labels.labelling import RUNS, Given, give
+from analyzer.labels.labelling import Given, give
 from analyzer.labels.store import FILE, LabelStore, PackedRun
+from analyzer.opinion import LocalOpinions
 from analyzer.recordings import read_recording
 from analyzer.recurrence.fingerprint import Fingerprint
 from analyzer.recurrence.issue import Issue, IssueState, mute, resolve
@@ -31,7 +32,7 @@ from analyzer.web.settings_shown import shown_settings
 from analyzer.web.sources import RunName, ShownIssue
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from collector_processor.rebuild import rebuild
-from collector_processor.runstore import Commit, RunStore, StoredVerdict
+from collector_processor.runstore import RUNS, Commit, RunStore, StoredVerdict
 from collector_processor.settings import Address, load_settings
 from semconv.model import Attribution, Blame, Status, Trajectory
 from tests.shown import fixtures
@@ -108,7 +109,7 @@ class Stage:
         pages = Pages(
             runs=RunArchive(self.folder),
             clean=lambda trajectory: trajectory,
-            jobs=Jobs(ANALYST),
+            jobs=Jobs(LocalOpinions(analyst=ANALYST)),
             issues=self.issues,
             links=LINKS,
             settings=shown_settings(load_settings({})),

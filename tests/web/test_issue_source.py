@@ -10,11 +10,11 @@ import pytest
 from analyzer.issue_desk import DeskParts, IssueDesk
 from analyzer.issues.counting import CountingRules
 from analyzer.issues.store import open_issues
-from analyzer.labels.labelling import RUNS, open_labels
+from analyzer.labels.store import open_labels
 from analyzer.recurrence import IssueState
 from analyzer.web.issue_source import DeskIssues
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.runstore import RunStore
+from collector_processor.runstore import RUNS, RunStore
 from tests.issues import DAY, START, Bench
 
 OTHER = Tenant("x-scope-orgid=b")

@@ -17,14 +17,14 @@ from referencing.jsonschema import DRAFT202012
 from analyzer.issue_desk import DeskParts, IssueDesk
 from analyzer.issues.counting import CountingRules
 from analyzer.issues.store import open_issues
-from analyzer.labels.labelling import RUNS, open_labels
+from analyzer.labels.store import open_labels
 from analyzer.verdict import to_json
 from analyzer.web.app import make_app
 from analyzer.web.archive import RunArchive
 from analyzer.web.openapi import OPENAPI
 from collector_processor.analyst import Analysis
 from collector_processor.otlp import NO_TENANT
-from collector_processor.runstore import RunStore
+from collector_processor.runstore import RUNS, RunStore
 from tests.web.stage import NOW_NS, Stage
 from tests.web.test_pages import RUN, blame
 

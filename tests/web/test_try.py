@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,9 @@ from aiohttp.web import Application, Request
 
 from analyzer.analyst import RunAnalyst
 from analyzer.attribution import Attributor
+from analyzer.errors import AnalyzerError
+from analyzer.opinion import Choice, LocalOpinions, Offer
+from analyzer.scripted import ScriptedModel
 from analyzer.web.app import make_app
 from analyzer.web.jobs import Asked, JobLimits, Jobs, JobState, TooBusy
 from analyzer.web.try_pages import MAX_UNPACKED, MAX_UPLOAD, unpacked
@@ -152,7 +156,7 @@ async def test_a_kept_run_is_analysed_again_by_another_method(stage: Stage, clie
 
 
 def asked(load: Any, size: int = 1) -> Asked:
-    return Asked(name="n", method="signals", size=size, load=load, takes_as_failed=True)
+    return Asked(name="n", choice=Choice(method="signals", takes_as_failed=True), size=size, load=load)
 
 
 async def settled(jobs: Jobs) -> None:
@@ -160,7 +164,7 @@ async def settled(jobs: Jobs) -> None:
 
 
 def jobs_with(**limits: int) -> Jobs:
-    return Jobs(RunAnalyst(attributor=Attributor()), JobLimits(**limits))
+    return Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor())), JobLimits(**limits))
 
 
 async def test_as_many_as_may_wait_and_no_more() -> None:
@@ -200,7 +204,7 @@ async def test_our_own_bug_ends_one_job_and_says_nothing_of_ourselves() -> None:
 
 
 async def test_only_what_can_be_asked_is_offered() -> None:
-    offered = jobs_with().methods
+    offered = (await jobs_with().opinions.offer()).methods
     assert offered == ("auto", "signals")
     assert not [name for name in offered if re.search("random|constant", name)]
 
@@ -213,3 +217,51 @@ async def test_what_a_page_says_of_an_analysis_does_not_change_while_it_is_writt
     await settled(jobs)
     assert job.is_over
     assert (seen.is_over, seen.found) == (False, [])
+
+
+class Away(LocalOpinions):
+    """Nobody to be reached."""
+
+    async def offer(self) -> Offer:
+        raise AnalyzerError("timeout")
+
+
+async def test_where_no_analyzer_answers_the_pages_say_so_and_show_the_rest(stage: Stage) -> None:
+    await stage.add(RUN, "shop")
+    pages = stage.parts().pages
+    assert pages is not None
+    jobs = Jobs(Away(analyst=RunAnalyst(attributor=Attributor())))
+    async with TestClient(TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs))))) as client:
+        for path in ("/try", "/runs/run-1"):
+            async with client.get(path) as answer:
+                page = await answer.text()
+                assert answer.status == 200
+            assert "No analyzer answers at the moment (timeout)" in page
+            assert ">Analyse<" not in page
+        async with client.post("/try", data=form(b"{}"), headers=OURS) as answer:
+            assert (answer.status, answer.headers["Retry-After"]) == (503, "10")
+
+
+async def test_a_model_is_chosen_from_those_the_operator_named_and_no_other(stage: Stage) -> None:
+    await stage.add(RUN, "shop")
+    pages = stage.parts().pages
+    assert pages is not None
+    cheap = ScriptedModel(replies=["{}"] * 50, name="cheap")
+    analyst = RunAnalyst(attributor=Attributor())
+    jobs = Jobs(LocalOpinions(analyst=analyst, models={"cheap": cheap}))
+    async with TestClient(
+        TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs)))),
+        cookie_jar=CookieJar(unsafe=True),
+    ) as client:
+        async with client.get("/runs/run-1") as answer:
+            assert '<option value="cheap">' in await answer.text()
+        for model in ("http://169.254.169.254/", "openai/gpt-9", "Cheap"):
+            data = {"method": "judge", "model": model}
+            async with client.post("/runs/run-1/again", data=data, headers=OURS) as answer:
+                assert answer.status == 400
+                assert "model: expected one of cheap" in await answer.text()
+        data = {"method": "judge", "model": "cheap"}
+        async with client.post("/runs/run-1/again", data=data, headers=OURS, allow_redirects=False) as answer:
+            path = answer.headers["Location"]
+        assert "judge with cheap" in await ended(client, path)
+    assert cheap.prompts
