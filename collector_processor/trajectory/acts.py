@@ -21,6 +21,7 @@ ACT_KINDS: Final = frozenset(
         ActionKind.HANDOFF,
         ActionKind.HUMAN,
         ActionKind.OTHER,
+        ActionKind.GUARDRAIL,
         ActionKind.AGENT,
     }
 )

@@ -2,8 +2,8 @@
 
 Steps are the leaves: model calls, tools, handoffs; an agent only where nothing
 below shows what it did. Not steps: final-answer tools, tools that only enclose
-an agent, doubled spans. Source: the ordering rules of the convention, each from
-traces that frameworks emit.
+an agent, doubled spans, guardrails that stopped nothing. Source: the ordering
+rules of the convention, each from traces that frameworks emit.
 
 Decided from the leaves upwards; an act asks only what is directly below it.
 """
@@ -105,7 +105,10 @@ class _Sieve:
                 self._decide_tool(act, shown)
             case ActionKind.AGENT:
                 self._decide_agent(act, shown)
-            case _ if shown.count == 0 and not _is_silent_check(act):
+            case ActionKind.GUARDRAIL:
+                if act.action.failed:
+                    self._keep(act, shown, closing=shown.count > 0)
+            case _ if shown.count == 0:
                 self._keep(act, shown)
 
     def _keep(self, act: Act, shown: _Shown, *, closing: bool = False, before: Act | None = None) -> None:
@@ -262,12 +265,6 @@ def _end(act: Act) -> int:
     return (
         min(act.span.end_ns, above.span.end_ns) if above is not None and is_run_by_tool else act.span.end_ns
     )
-
-
-def _is_silent_check(act: Act) -> bool:
-    """Say whether it is a guardrail, or the like, that let everything pass and says nothing."""
-    action = act.action
-    return action.kind is ActionKind.OTHER and not (action.input or action.output or action.failed)
 
 
 def _same_tool(outer: Act, inner: Act) -> bool:

@@ -34,6 +34,7 @@ _STEP_KINDS: Final[Mapping[ActionKind, StepKind]] = {
     ActionKind.HANDOFF: StepKind.HANDOFF,
     ActionKind.HUMAN: StepKind.HUMAN,
     ActionKind.OTHER: StepKind.OTHER,
+    ActionKind.GUARDRAIL: StepKind.OTHER,
     ActionKind.AGENT: StepKind.LLM,  # stands for model calls that nothing else shows
 }
 

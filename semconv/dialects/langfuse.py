@@ -40,7 +40,7 @@ _KINDS: Final[Mapping[str, ActionKind]] = {
     "tool": ActionKind.TOOL,
     "retriever": ActionKind.TOOL,
     "agent": ActionKind.AGENT,
-    "guardrail": ActionKind.OTHER,
+    "guardrail": ActionKind.GUARDRAIL,
     "evaluator": ActionKind.EVALUATION,
 }
 """Types of observation; any other (span, chain, embedding, event) is a container."""

@@ -14,6 +14,7 @@ from typing import Final
 from semconv.attributes import GEN_AI_TOOL_CALL_ID, GEN_AI_TOOL_NAME
 from semconv.dialects.action import Action, ActionKind, Dialect
 from semconv.dialects.function_names import function_agent
+from semconv.dialects.guardrails import TRIGGERED
 from semconv.dialects.langgraph import Found, graph_agent, prefixed
 from semconv.dialects.observations import Observation, action_of, handoff_of
 from semconv.dialects.reading import EXCEPTION_EVENT, error_of, mapping, text
@@ -98,8 +99,8 @@ def _is_shell(span: Span, surroundings: Surroundings) -> bool:
 
 def _openai_agents_kind(span: Span, kind: ActionKind, *, is_inner: bool) -> ActionKind:
     """Tell agents, handoffs and guardrails, which its integration calls chains and tools."""
-    if kind is ActionKind.TOOL and mapping(span.attributes.get(COMPLETION)).keys() == {"triggered"}:
-        return ActionKind.OTHER
+    if kind is ActionKind.TOOL and mapping(span.attributes.get(COMPLETION)).keys() == {TRIGGERED}:
+        return ActionKind.GUARDRAIL
     if kind is not ActionKind.CONTAINER:
         return kind
     if span.name == _HANDOFF:

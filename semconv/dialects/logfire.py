@@ -15,6 +15,7 @@ from typing import Any, Final
 from semconv.attributes import GEN_AI_AGENT_NAME, GEN_AI_OPERATION_NAME, GEN_AI_REQUEST_MODEL
 from semconv.dialects.action import Action, ActionKind, Dialect, Message
 from semconv.dialects.function_names import function_agent
+from semconv.dialects.guardrails import TRIGGERED
 from semconv.dialects.langgraph import NOBODY, Found
 from semconv.dialects.messages import message_of
 from semconv.dialects.model_calls import heard_in, said_in
@@ -40,7 +41,7 @@ _TEMPLATES: Final[tuple[tuple[str, ActionKind], ...]] = (
     ("Agent run", ActionKind.AGENT),
     ("Function", ActionKind.TOOL),
     ("Handoff", ActionKind.HANDOFF),
-    ("Guardrail", ActionKind.OTHER),
+    ("Guardrail", ActionKind.GUARDRAIL),
     ("Responses API", ActionKind.LLM),
     ("Chat completion", ActionKind.LLM),
 )
@@ -62,7 +63,9 @@ def read_logfire(span: Span, surroundings: Surroundings) -> Action | None:
         case ActionKind.HANDOFF:
             return handoff_of(span, NAME, span.attributes)
         case kind:
-            return action_of(span, _observed(span, kind, agent=_agent_of(span, kind), tool=_name(span)))
+            told = {TRIGGERED: span.attributes[TRIGGERED]} if TRIGGERED in span.attributes else None
+            more = {"agent": _agent_of(span, kind), "tool": _name(span), "got": told}
+            return action_of(span, _observed(span, kind, **more))
 
 
 def _openai_agents_kind(span: Span) -> ActionKind:

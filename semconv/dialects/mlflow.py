@@ -38,7 +38,7 @@ _KINDS: Final[Mapping[str, ActionKind]] = {
     "RETRIEVER": ActionKind.TOOL,
     "AGENT": ActionKind.AGENT,
     "RERANKER": ActionKind.OTHER,
-    "GUARDRAIL": ActionKind.OTHER,
+    "GUARDRAIL": ActionKind.GUARDRAIL,
     "EVALUATOR": ActionKind.EVALUATION,
     "WORKFLOW": ActionKind.WORKFLOW,
 }

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from semconv.dialects.action import Action, ActionKind, Message
+from semconv.dialects.guardrails import TRIGGERED, as_guardrail
 from semconv.dialects.judging import read_judgements
 from semconv.dialects.langgraph import NOBODY, Found
 from semconv.dialects.model_calls import heard_in, said_in
@@ -60,7 +61,13 @@ def action_of(span: Span, seen: Observation) -> Action:
             return _about(span, seen)
         case _:
             given, got = words(seen.given), words(seen.got)
-            return _about(span, seen, input=given, output=got, tool=seen.tool or span.name)
+            action = _about(span, seen, input=given, output=got, tool=seen.tool or span.name)
+            return _guardrail(action, seen) if seen.kind is ActionKind.GUARDRAIL else action
+
+
+def _guardrail(action: Action, seen: Observation) -> Action:
+    tripped = mapping(seen.got).get(TRIGGERED) is True
+    return as_guardrail(action, name=action.tool or "", tripped=tripped)
 
 
 def _about(span: Span, seen: Observation, **more: Any) -> Action:

@@ -24,6 +24,7 @@ from semconv.attributes import (
 from semconv.dialects.action import Action, ActionKind, Dialect
 from semconv.dialects.ag2_names import is_bookkeeper, said_by_tools
 from semconv.dialects.google_adk import SCOPE as ADK_SCOPE
+from semconv.dialects.guardrails import as_guardrail, stopped_what_it_guards
 from semconv.dialects.judging import read_judgements
 from semconv.dialects.langchain_repr import message_fields
 from semconv.dialects.langgraph import LANGGRAPH_NODE
@@ -78,7 +79,7 @@ _KINDS: Final[Mapping[str, ActionKind]] = {
     "PROMPT": ActionKind.CONTAINER,
     "EMBEDDING": ActionKind.CONTAINER,
     "RERANKER": ActionKind.OTHER,
-    "GUARDRAIL": ActionKind.OTHER,
+    "GUARDRAIL": ActionKind.GUARDRAIL,
     "DECISION": ActionKind.OTHER,
     "EVALUATOR": ActionKind.EVALUATION,
 }
@@ -357,12 +358,18 @@ def _read_other(span: Span, kind: ActionKind, surroundings: Surroundings) -> Act
     )
 
 
+def _read_guardrail(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
+    action = _read_other(span, kind, surroundings)
+    return as_guardrail(action, name=span.name, tripped=stopped_what_it_guards(span, surroundings))
+
+
 _READERS: Final[Mapping[ActionKind, Callable[[Span, ActionKind, Surroundings], Action]]] = {
     ActionKind.LLM: _read_llm,
     ActionKind.TOOL: _read_tool,
     ActionKind.AGENT: _read_agent,
     ActionKind.WORKFLOW: _read_top,
     ActionKind.CONTAINER: _read_container,
+    ActionKind.GUARDRAIL: _read_guardrail,
 }
 
 OPENINFERENCE: Final = Dialect(name=NAME, read=read_openinference, support=OPENINFERENCE_SUPPORT)

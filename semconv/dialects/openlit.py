@@ -13,6 +13,7 @@ from typing import Final
 
 from semconv.attributes import GEN_AI_AGENT_NAME, GEN_AI_OPERATION_NAME
 from semconv.dialects.action import Action, ActionKind, Dialect
+from semconv.dialects.guardrails import GUARDRAIL_TRIGGERED, as_guardrail
 from semconv.dialects.otel_genai import read_otel_genai
 from semconv.dialects.reading import text
 from semconv.dialects.support import Support, gives, lacks, partly
@@ -23,7 +24,6 @@ NAME: Final = "openlit"
 
 SCOPE: Final = "openlit."
 AGENT_SOURCE: Final = "gen_ai.agent.source"
-GUARDRAIL_TRIGGERED: Final = "gen_ai.guardrail.triggered"
 
 _AGENT: Final = "invoke_agent"
 
@@ -40,10 +40,8 @@ def read_openlit(span: Span, surroundings: Surroundings) -> Action | None:
     action = read_otel_genai(span, surroundings)
     if action is None or GUARDRAIL_TRIGGERED not in span.attributes:
         return action
-    is_tripped = span.attributes[GUARDRAIL_TRIGGERED] is True
-    return replace(
-        action, kind=ActionKind.OTHER, tool=action.agent, agent=None, failed=action.failed or is_tripped
-    )
+    tripped = span.attributes[GUARDRAIL_TRIGGERED] is True
+    return as_guardrail(replace(action, agent=None), name=name, tripped=tripped)
 
 
 def _handoff(source: str, target: str | None) -> Action:

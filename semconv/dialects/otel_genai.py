@@ -28,6 +28,7 @@ from semconv.attributes import (
 )
 from semconv.dialects.action import Action, ActionKind, Dialect, Message
 from semconv.dialects.conversation import body_of, last_answer, last_request
+from semconv.dialects.guardrails import GUARDRAIL_NAME, GUARDRAIL_TRIGGERED, as_guardrail
 from semconv.dialects.judging import read_judgements
 from semconv.dialects.langgraph import PLUMBING_NODES
 from semconv.dialects.messages import message_of, messages_of
@@ -74,6 +75,7 @@ KINDS: Final[Mapping[str, ActionKind]] = {
     "agent_handoff": ActionKind.HANDOFF,
     "handoff": ActionKind.HANDOFF,
     "await_human_input": ActionKind.HUMAN,
+    "guardrail_check": ActionKind.GUARDRAIL,
     "invoke_agent": ActionKind.AGENT,
     "plan": ActionKind.AGENT,
     "invoke_workflow": ActionKind.WORKFLOW,
@@ -111,6 +113,11 @@ def read_operation(span: Span, kind: ActionKind) -> Action:
             return _read_handoff(span)
         case ActionKind.AGENT | ActionKind.WORKFLOW:
             return _read_agent(span, kind)
+        case ActionKind.GUARDRAIL:
+            name = text(span.attributes, GUARDRAIL_NAME) or span.name
+            return as_guardrail(
+                _about(span, kind), name=name, tripped=span.attributes.get(GUARDRAIL_TRIGGERED) is True
+            )
         case _:
             return _about(span, kind)
 

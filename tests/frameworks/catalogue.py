@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 FOLDER: Final = Path(__file__).parent
-VARIANTS: Final = ("normal", "sound", "crash", "parallel", "streaming", "max_turns", "delegating")
+VARIANTS: Final = ("normal", "sound", "crash", "parallel", "streaming", "max_turns", "delegating", "guarded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

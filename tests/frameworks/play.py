@@ -25,7 +25,7 @@ from tests.frameworks.truth import Truth
 
 PATIENCE_S: Final = 180.0
 ROOT: Final = FOLDER.parents[1]
-_ENDS_IN_ERROR: Final = ("crash", "max_turns")
+_ENDS_IN_ERROR: Final = ("crash", "max_turns", "guarded")
 """Variants whose script may end with an exit code that is not 0."""
 _QUIET: Final = {
     "ANONYMIZED_TELEMETRY": "false",

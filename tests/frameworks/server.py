@@ -1,7 +1,8 @@
 """The scripted model and the ship register as one HTTP server, which logs what really happened.
 
 OpenAI's chat completions and responses and Anthropic's messages, whole or
-streamed, ``/v1/models``, and ``/tools/<name>``, where the scenario's tool asks.
+streamed, ``/v1/models``, ``/tools/<name>``, where the scenario's tool asks, and
+``/checks/<name>``, where its guardrail does.
 The log of both is what a recording's steps are held against: it knows nothing of
 spans.
 """
@@ -19,10 +20,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tests.frameworks.asked import Asked, Call, read_chat, read_responses
-from tests.frameworks.kit.story import MODEL, SEATS, TOOL, VESSEL
+from tests.frameworks.kit.story import CHECK, MODEL, SEATS, TOOL, VESSEL
 from tests.frameworks.messages_api import count_tokens, message, message_stream, read_messages
 from tests.frameworks.said import chat, chat_stream, response, response_stream
-from tests.frameworks.script import UNAVAILABLE, Broken, Reply, is_look_up, reply, speaker
+from tests.frameworks.script import UNAVAILABLE, WRONG_ANSWER, Broken, Reply, is_look_up, reply, speaker
 
 HOST: Final = "127.0.0.1"
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -32,10 +33,10 @@ PARALLEL_DELAY_S: Final = 0.15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """One thing that happened: a model call or a tool execution."""
+    """One thing that happened: a model call, a tool execution or a check."""
 
     kind: str
-    """``llm`` or ``tool``."""
+    """``llm``, ``tool`` or ``other``: a guardrail's check."""
     agent: str
     began: int
     ended: int
@@ -114,6 +115,15 @@ class Office:
         self._keep(happened)
         return None if fails else text
 
+    def check(self, name: str, agent: str, text: str) -> bool:
+        """Say whether a text may pass a guardrail; the wrong amount may not."""
+        began = self._tick()
+        passes = WRONG_ANSWER not in text
+        self._keep(
+            Happening(kind="other", agent=agent, began=began, ended=self._tick(), ok=passes, tool=name)
+        )
+        return passes
+
     def _asked_by(self, argument: str) -> tuple[str, str]:
         """The tool's name as the model called it, and who did."""
         with self._lock:
@@ -190,6 +200,9 @@ class _Handler(BaseHTTPRequestHandler):
         if path == f"/tools/{TOOL}":
             found = self.ours.look_up(body["name"])
             self._send(503 if found is None else 200, (found or UNAVAILABLE).encode(), "text/plain")
+        elif path == f"/checks/{CHECK}":
+            passes = self.ours.check(CHECK, body["agent"], body["text"])
+            self._send(200, b"pass" if passes else b"stop", "text/plain")
         elif api := APIS.get(path):
             self._model(body, api)
         elif path == "/v1/messages/count_tokens":

@@ -2,7 +2,8 @@
 
 Pure. One rule for all frameworks: a model call is a step, a tool execution is a
 step, and a transfer that the model asked for is a step after the call that asked; what the agent that
-handed over still says is none.
+handed over still says is none, nor is a guardrail that let everything pass; one that did not is an
+``other`` step.
 What a dialect cannot show is said beside the run script, with the reason.
 """
 
@@ -72,6 +73,8 @@ def expected_steps(run: RunScript, truth: Truth) -> tuple[Expected, ...]:
     found: list[Expected] = []
     group, until = -1, 0
     for happened in sorted(truth.log, key=lambda each: each.began):
+        if happened.kind == "other" and happened.ok:
+            continue  # a guardrail that let it pass
         if found and _is_parting_word(found[-1], happened):
             continue
         if happened.began > until:

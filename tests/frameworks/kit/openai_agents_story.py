@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from agents import Agent, ModelSettings, Runner, function_tool, set_trace_processors
+from agents import (
+    Agent,
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    ModelSettings,
+    OutputGuardrail,
+    Runner,
+    function_tool,
+    set_trace_processors,
+)
 from story import (
+    CHECK,
     CONCIERGE,
     INSTRUCTIONS,
     MAX_TURNS,
@@ -18,6 +29,7 @@ from story import (
     TOOL_PURPOSE,
     VARIANT,
     look_up_vessel,
+    may_pass,
 )
 
 set_trace_processors([])  # else the SDK sends every run to OpenAI too
@@ -45,7 +57,12 @@ def _concierge() -> Agent:
         return await asyncio.to_thread(look_up_vessel, name)
 
     tool = function_tool(look_up, name_override=TOOL, description_override=TOOL_PURPOSE)
-    purser = Agent(name=PURSER, instructions=INSTRUCTIONS[PURSER], model=MODEL)
+    purser = Agent(
+        name=PURSER,
+        instructions=INSTRUCTIONS[PURSER],
+        model=MODEL,
+        output_guardrails=_checks(OutputGuardrail),
+    )
     if VARIANT == "delegating":
         registrar = Agent(name=REGISTRAR, instructions=INSTRUCTIONS[REGISTRAR], model=MODEL, tools=[tool])
         asked = [each.as_tool(f"ask_{each.name}", PURPOSE[each.name]) for each in (registrar, purser)]
@@ -58,4 +75,20 @@ def _concierge() -> Agent:
         handoffs=[purser],
         model_settings=ModelSettings(parallel_tool_calls=True),
     )
-    return Agent(name=CONCIERGE, instructions=INSTRUCTIONS[CONCIERGE], model=MODEL, handoffs=[registrar])
+    return Agent(
+        name=CONCIERGE,
+        instructions=INSTRUCTIONS[CONCIERGE],
+        model=MODEL,
+        handoffs=[registrar],
+        input_guardrails=_checks(InputGuardrail),
+    )
+
+
+def _checks(kind: Any) -> list[Any]:
+    async def check(_: object, agent: Agent, text: object) -> GuardrailFunctionOutput:
+        passes = await asyncio.to_thread(may_pass, agent.name, str(text))
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=not passes)
+
+    # Not beside the model call: a check that is still asking when the call begins may come second.
+    more = {"run_in_parallel": False} if kind is InputGuardrail else {}
+    return [kind(check, name=CHECK, **more)] if VARIANT == "guarded" else []

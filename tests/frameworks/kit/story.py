@@ -45,8 +45,12 @@ SEATS: Final = {VESSEL: 85, SECOND_VESSEL: 40}
 MAX_TURNS: Final = 5
 """Turns (model calls) after which the variant ``max_turns`` asks the framework to stop."""
 
+CHECK: Final = "amount_check"
+"""The guardrail of ``guarded``: asks the office whether a text may pass."""
+
 VARIANT: Final = os.environ.get("SCENARIO_VARIANT", "normal")
-"""``normal``, ``sound``, ``crash``, ``parallel``, ``streaming``, ``max_turns`` or ``delegating``: README."""
+"""``normal``, ``sound``, ``crash``, ``parallel``, ``streaming``, ``max_turns``, ``delegating``, ``guarded``:
+README."""
 
 
 def question(variant: str) -> str:
@@ -75,14 +79,23 @@ def look_up_vessel(name: str) -> str:
     Raises:
         RegisterUnavailable: the first time a run asks for the Marianne, and always in ``max_turns``.
     """
-    base = os.environ["OPENAI_BASE_URL"].removesuffix("/v1")
-    body = json.dumps({"name": name}).encode()
-    request = Request(f"{base}/tools/{TOOL}", data=body, headers={"Content-Type": "application/json"})
-    direct = build_opener(ProxyHandler({}))
     try:
-        with direct.open(request, timeout=30) as answer:
-            found: str = answer.read().decode()
-            return found
+        return _post(f"tools/{TOOL}", name=name)
     except HTTPError as refusal:
         with refusal:
             raise RegisterUnavailable(refusal.read().decode()) from None
+
+
+def may_pass(agent: str, text: str) -> bool:
+    """Say whether the office lets through what an agent heard or said: not the wrong amount."""
+    return _post(f"checks/{CHECK}", agent=agent, text=text) == "pass"
+
+
+def _post(path: str, **said: str) -> str:
+    base = os.environ["OPENAI_BASE_URL"].removesuffix("/v1")
+    request = Request(
+        f"{base}/{path}", data=json.dumps(said).encode(), headers={"Content-Type": "application/json"}
+    )
+    with build_opener(ProxyHandler({})).open(request, timeout=30) as answer:
+        found: str = answer.read().decode()
+        return found
