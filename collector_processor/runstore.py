@@ -24,6 +24,8 @@ from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from collector_processor.stores import Flush, all_or_nothing, open_store
 from semconv.model import SpanId, TraceId
 
+RUNS: Final = "runs.sqlite"
+"""The store's file in the data directory."""
 _STEPS: Final = (
     """
 CREATE TABLE verdict (

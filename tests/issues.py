@@ -11,12 +11,11 @@ from analyzer.issues.counting import CountingRules, IssueCounting, Sources
 from analyzer.issues.report import IssueReports, Wanted
 from analyzer.issues.store import IssueStore, open_issues
 from analyzer.labels import Label, LabelKind
-from analyzer.labels.labelling import RUNS, open_labels
-from analyzer.labels.store import LabelStore
+from analyzer.labels.store import LabelStore, open_labels
 from analyzer.recurrence import Issue
 from collector_processor.analyst import Analysis
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.runstore import Commit, RunStore
+from collector_processor.runstore import RUNS, Commit, RunStore
 from semconv.model import Abstention, Attribution, Blame, Status, StepKind, Trajectory
 from tests.runs import run, step
 from tests.verdicts import stored

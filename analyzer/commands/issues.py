@@ -21,11 +21,11 @@ from analyzer.commands.output import CommandFailed, FormatOption, OutputFormat, 
 from analyzer.issues.counting import CountingRules, IssueCounting, Sources
 from analyzer.issues.report import IssueReports, Wanted, to_json
 from analyzer.issues.store import FILE, IssueStore, open_issues
-from analyzer.labels.labelling import RUNS, open_labels
+from analyzer.labels.store import open_labels
 from analyzer.present import console, plain
 from analyzer.recurrence import Issue, IssueState
 from collector_processor.otlp import Tenant
-from collector_processor.runstore import RunStore
+from collector_processor.runstore import RUNS, RunStore
 from collector_processor.settings import Settings, load_settings
 
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}

@@ -13,11 +13,11 @@ import typer
 
 from analyzer.commands.output import CommandFailed, OutputFormat, print_json
 from analyzer.labels import LabelKind, Said
-from analyzer.labels.labelling import RUNS, Given, find_run, give, open_labels
-from analyzer.labels.store import LabelStore
+from analyzer.labels.labelling import Given, find_run, give
+from analyzer.labels.store import LabelStore, open_labels
 from analyzer.present import console, plain
 from collector_processor.otlp import Tenant
-from collector_processor.runstore import RunStore, StoredVerdict
+from collector_processor.runstore import RUNS, RunStore, StoredVerdict
 from collector_processor.settings import load_settings
 
 RunArgument = Annotated[

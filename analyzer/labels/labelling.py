@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from analyzer.conversation import Conversation
@@ -17,7 +16,7 @@ from analyzer.conversation import Label as Blamed
 from analyzer.errors import AnalyzerError, UnreadableInput
 from analyzer.labels.kept_run import Clean, KeptRun, pack, unpack
 from analyzer.labels.label import Label, Said, as_label, place_of, to_json
-from analyzer.labels.store import FILE, LabelledRun, LabelStore, PackedRun
+from analyzer.labels.store import LabelledRun, LabelStore, PackedRun
 from analyzer.visible import visible_run
 from collector_processor.analyst import Analysis
 from collector_processor.examine import Keep
@@ -29,8 +28,6 @@ from semconv.model import Status, Trajectory
 
 logger = logging.getLogger(__name__)
 
-RUNS: Final = "runs.sqlite"
-"""The run store's file in the data directory."""
 UNNAMED: Final = "unnamed"
 """The system of a run whose service has no name."""
 _MOST_FOUND: Final = 20
@@ -143,11 +140,6 @@ def keeper(labels: LabelStore, clean: Clean, now_ns: Callable[[], int], in_db: I
                 logger.warning("run cannot be kept for labels", extra={"reason": str(error)})
 
     return keep
-
-
-def open_labels(data_dir: Path) -> LabelStore:
-    """Open the label store of a data directory; raises ``CollectorError`` where it cannot be used."""
-    return LabelStore(data_dir / FILE)
 
 
 def _lesson(one: LabelledRun) -> Conversation | str:

@@ -194,6 +194,11 @@ class LabelStore:
         return all_or_nothing(self._db, "the label store", flush)
 
 
+def open_labels(data_dir: Path) -> LabelStore:
+    """Open the label store of a data directory; raises ``CollectorError`` where it cannot be used."""
+    return LabelStore(data_dir / FILE)
+
+
 def _label(row: list[object] | tuple[object, ...]) -> Label:
     tenant, run_id, kind, version, service, labelled_ns, agent, step, span_id = row
     assert isinstance(version, int)

@@ -9,13 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from analyzer.labels.labelling import RUNS, open_labels
-from analyzer.labels.store import LabelStore
+from analyzer.labels.store import LabelStore, open_labels
 from analyzer.serving.lifetime import Lifetime
 from collector_processor.examine import Examiner
 from collector_processor.journal import Journal, open_journal
 from collector_processor.journal.chunks import JournalLimits
-from collector_processor.runstore import RunStore
+from collector_processor.runstore import RUNS, RunStore
 from collector_processor.settings import Settings
 from collector_processor.stores import StoreError
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from analyzer.issue_desk import DeskParts, IssueDesk
 from analyzer.issue_gauge import IssueCounts, IssueGauge
 from analyzer.issues.store import open_issues
-from analyzer.labels.labelling import RUNS, open_labels
+from analyzer.labels.store import open_labels
 from analyzer.notifiers.opening import counting_rules, receivers_of
 from analyzer.serving.lifetime import Lifetime
-from collector_processor.runstore import RunStore
+from collector_processor.runstore import RUNS, RunStore
 from collector_processor.settings import Settings
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.labels.labelling import RUNS
 from analyzer.labels.store import FILE as LABELS
 from collector_processor.encode import encode
+from collector_processor.runstore import RUNS
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import Line, StartLine, environment
 from tests.e2e.traffic import send
