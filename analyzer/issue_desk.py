@@ -243,7 +243,6 @@ def both(
     """Return what keeps runs in two places."""
 
     async def keep(tenant: Tenant, analyses: Sequence[tuple[Trajectory, Analysis]]) -> None:
-        await one(tenant, analyses)
-        await other(tenant, analyses)
+        await asyncio.gather(one(tenant, analyses), other(tenant, analyses))
 
     return keep

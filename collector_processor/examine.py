@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
@@ -190,11 +190,13 @@ class Examiner:
     ) -> bool:
         """Commit; ``False``, after a while, where the disk refuses, or at once where more is known by now."""
         async with self._committing:
-            if not await self._is_current(material):
+            run_ids = [run.trajectory.run_id for run in material.news]
+            standing = await self._thread.run(self._store.standing, tuple(material.seen), tenant, run_ids)
+            if standing.seen != material.seen:
                 return False
             claimed = [key for key in material.upto if claim(key)]
             try:
-                await self._commit(tenant, material, analyses, claimed)
+                await self._commit(tenant, material, analyses, claimed, standing.verdicts)
             except StoreError as error:
                 logger.warning("verdict waits for the store", extra={"reason": str(error)})
                 for key in claimed:  # telemetry waits for no disk of ours; the blame follows late
@@ -215,7 +217,9 @@ class Examiner:
         analysed = ((key, max((seq for seq, _ in rows), default=0)),)
         async with self._committing:
             times, _ = await self.analyses(key)
-            decision = await self._decision(key.tenant, run, self._analyst.excuse(trajectory, reason))
+            previous = await self._thread.run(self._store.current, key.tenant, key.trace_id)
+            excuse = self._analyst.excuse(trajectory, reason)
+            decision = self._decision(key.tenant, run, excuse, previous)
             stands = decision.previous is not None and not decision.previous.is_provisional
             verdicts = () if stands else (write_back(decision, self._policy).verdict,)
             await self._thread.insist(
@@ -244,16 +248,14 @@ class Examiner:
         async with self._committing:
             return material.is_covered
 
-    async def _is_current(self, material: Material) -> bool:
-        """Whether nothing of it was analysed since it was read."""
-        return all([await self.analyses(key) == seen for key, seen in material.seen.items()])
-
-    async def _decision(self, tenant: Tenant, run: Run, analysis: Analysis) -> Decision:
+    def _decision(
+        self, tenant: Tenant, run: Run, analysis: Analysis, previous: StoredVerdict | None
+    ) -> Decision:
         return Decision(
             run=run,
             attribution=analysis.attribution,
             document=analysis.document,
-            previous=await self._thread.run(self._store.current, tenant, run.trajectory.run_id),
+            previous=previous,
             tenant=tenant,
             now_ns=self._wall_ns(),
         )
@@ -264,7 +266,9 @@ class Examiner:
         verdicts: list[StoredVerdict] = []
         async with self._committing:
             for run, analysis in glances:
-                decision = await self._decision(key.tenant, run, analysis)
+                run_id = run.trajectory.run_id
+                previous = await self._thread.run(self._store.current, key.tenant, run_id)
+                decision = self._decision(key.tenant, run, analysis, previous)
                 if decision.previous is None or decision.previous.is_provisional:
                     verdicts.append(provisional(decision))
             await self._thread.insist(self._store.commit, Commit(analysed=(), verdicts=tuple(verdicts)))
@@ -275,6 +279,7 @@ class Examiner:
         material: Material,
         analyses: _Analyses,
         claimed: Iterable[TraceKey],
+        before: Mapping[str, StoredVerdict],
     ) -> None:
         held: dict[int, bytes] = {}
         for key in claimed:
@@ -282,7 +287,8 @@ class Examiner:
         decisions: list[Decision] = []
         written: list[WriteBack] = []
         for run in material.news:
-            decisions.append(await self._decision(tenant, run, analyses[run.trajectory]))
+            previous = before.get(run.trajectory.run_id)
+            decisions.append(self._decision(tenant, run, analyses[run.trajectory], previous))
             written.append(write_back(decisions[-1], self._policy, held))
             held |= dict(written[-1].rewrites)  # two runs may share a row
         rewrites = tuple({seq: body for back in written for seq, body in back.rewrites}.items())

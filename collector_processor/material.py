@@ -53,6 +53,8 @@ class Material:
     bodies: list[bytes] = field(default_factory=list)
     logs: list[bytes] = field(default_factory=list)
     runs: tuple[Run, ...] = ()
+    digests: tuple[bytes, ...] = ()
+    """Of the runs, under the ids that they have by themselves."""
     told: tuple[ToldRun, ...] = ()
     """The runs as they are now."""
     news: tuple[Run, ...] = ()
@@ -104,14 +106,12 @@ class Gathering:
         """Give each run the id that it had before, and find those that are news."""
         before = await self._thread.run(self._store.told, tuple(material.upto))
         given = {told.run_id: told.trace_ids for told in before}
-        material.runs = tuple(
-            _named(run, run_id)
-            for run, run_id in zip(
-                material.runs, steady_ids([run.trace for run in material.runs], given), strict=True
-            )
-        )
-        # A long run is long to read through: beside the event loop.
-        digests = await asyncio.to_thread(lambda: [_digest(run.trajectory) for run in material.runs])
+        own = material.runs
+        run_ids = steady_ids([run.trace for run in own], given)
+        material.runs = tuple(_named(run, run_id) for run, run_id in zip(own, run_ids, strict=True))
+        digests = material.digests
+        if material.runs != own:  # a long run is long to read through: beside the event loop
+            digests = await asyncio.to_thread(_digests, material.runs)
         known = {(told.run_id, told.digest) for told in before}
         material.told = tuple(
             ToldRun(
@@ -155,28 +155,33 @@ class Gathering:
     async def _rebuild(self, released: Released, material: Material) -> None:
         try:
             # Decoding a large trace takes a while: off the event loop, so that acknowledgements go on.
-            material.runs = await asyncio.to_thread(self._runs, material, released)
+            material.runs, material.digests = await asyncio.to_thread(self._runs, material, released)
         except MalformedRequestError as error:
             logger.warning(
                 "trace cannot be decoded", extra={"trace_id": released.key.trace_id, "error": str(error)}
             )
             material.fault = f"the spans cannot be read: {error}"
 
-    def _runs(self, material: Material, released: Released) -> tuple[Run, ...]:
-        """Return the runs in order, without their secrets: nothing behind this line sees those."""
+    def _runs(self, material: Material, released: Released) -> tuple[tuple[Run, ...], tuple[bytes, ...]]:
+        """Return the runs in order, and their digests; nothing behind this line sees the secrets in them."""
         runs = rebuild(
             tuple(material.bodies),
             tuple(material.logs),
             completion=released.completion,
             tenant=released.key.tenant,
         )
-        return tuple(replace(run, trajectory=self._clean(run.trajectory)) for run in runs)
+        clean = tuple(replace(run, trajectory=self._clean(run.trajectory)) for run in runs)
+        return clean, _digests(clean)
 
 
 def _named(run: Run, run_id: str) -> Run:
     if run.trajectory.run_id == run_id:
         return run
     return Run(trace=replace(run.trace, run_id=run_id), trajectory=replace(run.trajectory, run_id=run_id))
+
+
+def _digests(runs: Iterable[Run]) -> tuple[bytes, ...]:
+    return tuple(_digest(run.trajectory) for run in runs)
 
 
 def _digest(trajectory: Trajectory) -> bytes:

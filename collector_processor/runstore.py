@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,6 +143,16 @@ class Commit:
     """The same rows, and what goes after them where the disk refuses the replacement."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What is known of traces and runs."""
+
+    seen: Mapping[TraceKey, tuple[int, int]]
+    """How often each trace was analysed, and up to which row."""
+    verdicts: Mapping[str, StoredVerdict]
+    """The current ones of runs that have any."""
+
+
 class RunStore:
     """Verdicts and outbox. One owner, one thread at a time."""
 
@@ -238,6 +248,14 @@ class RunStore:
             (key.tenant, key.trace_id),
         ).fetchone()
         return (row[0], row[1]) if row else (0, -1)
+
+    def standing(self, keys: Iterable[TraceKey], tenant: Tenant, run_ids: Iterable[str]) -> Standing:
+        """Return what is known of these traces and runs at one moment."""
+        found = ((run_id, self.current(tenant, run_id)) for run_id in run_ids)
+        return Standing(
+            seen={key: self.analyses(key) for key in keys},
+            verdicts={run_id: verdict for run_id, verdict in found if verdict is not None},
+        )
 
     def current(self, tenant: Tenant, run_id: str) -> StoredVerdict | None:
         """Return the run's highest version, if it has any."""

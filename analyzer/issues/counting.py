@@ -32,6 +32,7 @@ from analyzer.recurrence.notice import Notice, NoticeKind, safe_title
 from collector_processor.analyst import Analysis
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import RunStore, StoredVerdict
+from collector_processor.stores import Flush
 from semconv.model import Blame, Status, Trajectory
 
 _LABELS: Final = "labels"
@@ -98,7 +99,9 @@ class IssueCounting:
                 continue
             said = self._labels.labels(noted.tenant, noted.run_id)
             run = _run(noted, verdict)
-            with self._issues.transaction():
+            with self._issues.transaction(
+                Flush.LATER
+            ):  # what a power cut takes is noted still, and counted then
                 self._count(_said_of(run, said[0]) if said else run, noted.text)
                 self._issues.forget_pending(noted)
             counted += 1

@@ -30,7 +30,7 @@ from analyzer.issues.rows import (
 from analyzer.recurrence import Issue, IssueState
 from analyzer.recurrence.notice import Notice, read_notice
 from collector_processor.otlp import Tenant
-from collector_processor.stores import all_or_nothing, open_store
+from collector_processor.stores import Flush, all_or_nothing, open_store
 
 FILE: Final = "issues.sqlite"
 DAY_NS: Final = 86_400 * 10**9
@@ -99,13 +99,16 @@ class IssueStore:
         """Close the file; everything committed stays."""
         self.db.close()
 
-    def transaction(self) -> AbstractContextManager[None]:
+    def transaction(self, flush: Flush = Flush.AT_ONCE) -> AbstractContextManager[None]:
         """Write all that is done inside, or nothing.
+
+        Args:
+            flush: when it is sure to survive a power cut.
 
         Raises:
             StoreError: the disk refuses.
         """
-        return all_or_nothing(self.db, "the issue store")
+        return all_or_nothing(self.db, "the issue store", flush)
 
     def note(self, run: NotedRun, now_ns: int) -> None:
         """Remember a run until its verdict is durable; call it in a transaction."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import grpc
 import grpc.aio
 
 from tests.bench.analysis.backend import read_arrivals
@@ -28,6 +29,8 @@ WARM_S: Final = 3.0
 _PATIENCE_S: Final = 60.0
 _BETWEEN_S: Final = 0.05
 """From a run's spans to its root's end."""
+_FULL: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})
+_FULL_S: Final = 0.01
 _OPTIONS: Final = (("grpc.max_send_message_length", -1),)
 
 
@@ -120,7 +123,7 @@ class _Sender:
         """Send for so long; returns when all is acknowledged.
 
         Raises:
-            grpc.aio.AioRpcError: something was refused.
+            grpc.RpcError: something was refused for good.
         """
         began = time.monotonic()
         async with asyncio.TaskGroup() as group:
@@ -131,13 +134,25 @@ class _Sender:
                 group.create_task(self._send(runs.next()))
 
     async def _send(self, run: Again) -> None:
-        await self._call(run.before)
+        await self._insist(run.before)
         await asyncio.sleep(_BETWEEN_S)
         began = time.monotonic()
-        await self._call(run.root)
+        await self._insist(run.root)
         now = time.monotonic()
         self.ended[run.trace_id] = now
         self.waits_ms.append(1000 * (now - began))
+
+    async def _insist(self, body: bytes) -> None:
+        """Send until it is acknowledged, as OTLP's clients do; the clock runs on."""
+        while True:
+            try:
+                await self._call(body)
+            except grpc.RpcError as error:
+                if error.code() not in _FULL:
+                    raise
+                await asyncio.sleep(_FULL_S)
+            else:
+                return
 
 
 async def _arrived(told: str, ended: Mapping[str, float]) -> Mapping[str, float]:
