@@ -1,0 +1,134 @@
+"""Runs one subject under one load: first as fast as it acknowledges, then at half of that speed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.bench.ingest.bodies import make_bodies
+from tests.bench.ingest.load import Load, Sent, send
+from tests.bench.ingest.subjects import SUBJECTS, Running, announcing
+
+WARM_S: Final = 1.0
+_DRAIN_S: Final = 30.0
+_QUIET_S: Final = 0.5
+_SETTLE_S: Final = 0.3
+_ENOUGH: Final = 0.98
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What is measured."""
+
+    subject: str
+    protocol: str
+    spans: int
+    """In a request."""
+    agents: int
+    """Of a hundred traces."""
+    is_gzip: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What came of it."""
+
+    spans_per_s: float
+    """Until the last of them was behind it."""
+    spans_per_cpu_s: float
+    """Of the process's own time, all threads."""
+    requests: int
+    p50_ms: float
+    p99_ms: float
+    half_load_requests: int
+    half_load_p50_ms: float
+    half_load_p99_ms: float
+    peak_mib: float
+    delivered: float
+    """The share of the acknowledged bytes that came out behind it (or, of a store, was stored)."""
+
+
+async def measure(case: Case, seconds: float) -> Figures:
+    """Run one subject from start to end.
+
+    Raises:
+        RefusedError: it takes no such request.
+    """
+    load = Load(
+        protocol=case.protocol,
+        bodies=make_bodies(case.spans, case.agents),
+        spans=case.spans,
+        is_gzip=case.is_gzip,
+    )
+    null = [sys.executable, "-m", "tests.bench.ingest.null_backend", case.protocol]
+    with tempfile.TemporaryDirectory() as folder, announcing(null) as (_, announced):
+        backend, counter = announced.split()
+        with SUBJECTS[case.subject].start(case.protocol, backend, Path(folder)) as running:
+            return await _measure(case, load, running, counter, seconds)
+
+
+async def _measure(case: Case, load: Load, running: Running, counter: str, seconds: float) -> Figures:
+    arrived = _arrivals(
+        running, counter, sum(body.size for body in load.bodies) / len(load.bodies) / case.spans
+    )
+    warm = await send(load, running.endpoint, seconds=WARM_S)
+    await _drained(arrived, 0)
+    before, cpu = arrived(), running.cpu_s()
+    began = time.perf_counter()
+    sent = await send(load, running.endpoint, seconds=seconds, first=warm.requests)
+    lasted = await _drained(arrived, before + int(_ENOUGH * sent.bytes)) - began
+    used, came = running.cpu_s() - cpu, arrived() - before
+    half = await _at_half_load(load, running, sent, seconds, warm.requests + sent.requests)
+    spans = sent.requests * case.spans
+    return Figures(
+        spans_per_s=spans / lasted,
+        spans_per_cpu_s=spans / used,
+        requests=sent.requests,
+        p50_ms=sent.p50_ms,
+        p99_ms=sent.p99_ms,
+        half_load_requests=half.requests,
+        half_load_p50_ms=half.p50_ms,
+        half_load_p99_ms=half.p99_ms,
+        peak_mib=running.peak_mib(),
+        delivered=came / sent.bytes,
+    )
+
+
+async def _at_half_load(load: Load, running: Running, sent: Sent, seconds: float, first: int) -> Sent:
+    await asyncio.sleep(_SETTLE_S)
+    pace = sent.requests / sent.seconds / 2
+    return await send(load, running.endpoint, seconds=seconds, pace=pace, first=first)
+
+
+def _arrivals(running: Running, counter: str, bytes_per_span: float) -> Callable[[], int]:
+    """Return what says how many bytes came out so far."""
+    stored = running.stored_spans
+    if stored is None:
+        return lambda: _count(counter)
+    return lambda: int(stored() * bytes_per_span)
+
+
+async def _drained(arrived: Callable[[], int], expected: int) -> float:
+    """Wait until that much came and nothing more does, or in vain; return when the last came."""
+    deadline = time.perf_counter() + _DRAIN_S
+    last, since = -1, time.perf_counter()
+    while time.perf_counter() < deadline:
+        found, now = arrived(), time.perf_counter()
+        if found != last:
+            last, since = found, now
+        elif found >= expected and now - since > _QUIET_S:
+            break
+        await asyncio.sleep(0.02)
+    return since
+
+
+def _count(counter: str) -> int:
+    with urllib.request.urlopen(counter, timeout=10) as answer:
+        return int(answer.read())

@@ -1,0 +1,50 @@
+"""Which rows answer which question, each set in a few minutes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tests.bench.ingest.measuring import Case
+
+GRPC, HTTP = "grpc", "http"
+_BOTH: Final = (GRPC, HTTP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Every combination of these is a row."""
+
+    subjects: tuple[str, ...]
+    spans: tuple[int, ...]
+    protocols: tuple[str, ...] = _BOTH
+    agents: tuple[int, ...] = (0,)
+    gzip: tuple[bool, ...] = (False,)
+
+    def cases(self, round_number: int) -> Iterator[Case]:
+        """Iterate over the rows of a round; what is compared stands side by side, in turn first and last."""
+        turn = 1 if round_number % 2 == 0 else -1
+        for protocol in self.protocols:
+            for spans in self.spans:
+                for is_gzip in self.gzip:
+                    for agents in self.agents[::turn]:
+                        for subject in self.subjects[::turn]:
+                            yield Case(
+                                subject=subject,
+                                protocol=protocol,
+                                spans=spans,
+                                agents=agents,
+                                is_gzip=is_gzip,
+                            )
+
+
+PLANS: Final[Mapping[str, Plan]] = {
+    "speed": Plan(
+        subjects=("blamespan", "collector+fsync", "collector", "rotel", "passthrough"), spans=(16, 512)
+    ),
+    "sizes": Plan(subjects=("blamespan", "collector+fsync", "passthrough"), spans=(1, 4096)),
+    "gzip": Plan(subjects=("blamespan", "collector+fsync", "passthrough"), spans=(16, 512), gzip=(True,)),
+    "agents": Plan(subjects=("blamespan", "fast lane"), spans=(512,), agents=(0, 1, 100)),
+    "stores": Plan(subjects=("blamespan", "phoenix", "passthrough"), spans=(16,)),
+}

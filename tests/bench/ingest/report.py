@@ -1,0 +1,146 @@
+"""Rows of measurements as Markdown: ``python -m tests.bench.ingest.report FILE…``.
+
+A figure is the median of its rounds, with the least and the most; a ratio is taken within
+each round, between neighbours, and is the median of these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Final, TypeAlias
+
+from tests.bench.ingest.measuring import Case, Figures
+from tests.bench.ingest.subjects import BASELINE, SUBJECTS
+
+Rounds: TypeAlias = Mapping[Case, Mapping[int, Figures]]
+"""Of each row, the figures of each round."""
+
+_HEADS: Final = (
+    "",
+    "acknowledged means",
+    "spans/s per core",
+    f"÷ {BASELINE}",
+    "spans/s",
+    "ack p50 ms",
+    "ack p99 ms",
+    "at half load p99 ms",
+    "peak MiB",
+    "delivered",
+    "n",
+)
+
+
+def render(lines: Iterable[str]) -> str:
+    """Return the Markdown of rows as ``__main__`` writes them."""
+    machines: list[str] = []
+    refusals: list[str] = []
+    rounds: defaultdict[Case, dict[int, Figures]] = defaultdict(dict)
+    for line in lines:
+        row = json.loads(line)
+        if "machine" in row:
+            machines.append(row["machine"])
+            continue
+        case = Case(**row["case"])
+        if "refused" in row:
+            refusals.append(f"- {case.subject}, {_title(case)}: {row['refused']}")
+        else:
+            rounds[case][row["round"]] = Figures(**row["figures"])
+    parts = [*dict.fromkeys(machines), *_tables(rounds), _shares(rounds)]
+    if refusals:
+        parts.append("Not taken:\n\n" + "\n".join(dict.fromkeys(refusals)))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _tables(rounds: Rounds) -> Iterable[str]:
+    groups: defaultdict[Case, list[Case]] = defaultdict(list)
+    for case in rounds:
+        groups[replace(case, subject="")].append(case)
+    for group, cases in groups.items():
+        cases.sort(key=lambda case: list(SUBJECTS).index(case.subject))
+        yield f"### {_title(group)}\n\n{_table([_HEADS, *(_row(case, rounds) for case in cases)])}"
+
+
+def _title(case: Case) -> str:
+    parts = [{"grpc": "gRPC", "http": "HTTP"}[case.protocol], f"{case.spans} spans a request"]
+    if case.is_gzip:
+        parts.append("gzip")
+    if case.agents:
+        parts.append(f"{case.agents} % of the traces an agent's")
+    return ", ".join(parts)
+
+
+def _row(case: Case, rounds: Rounds) -> tuple[str, ...]:
+    found = list(rounds[case].values())
+
+    def spread(read: Callable[[Figures], float], form: str = ",.0f") -> str:
+        return _spread([read(figures) for figures in found], form)
+
+    return (
+        case.subject,
+        SUBJECTS[case.subject].acknowledges,
+        spread(lambda figures: figures.spans_per_cpu_s),
+        _ratio(rounds, case, replace(case, subject=BASELINE)),
+        spread(lambda figures: figures.spans_per_s),
+        spread(lambda figures: figures.p50_ms, ".1f"),
+        spread(lambda figures: figures.p99_ms, ".1f"),
+        spread(lambda figures: figures.half_load_p99_ms, ".1f"),
+        spread(lambda figures: figures.peak_mib),
+        f"{median(figures.delivered for figures in found):.1%}",
+        str(len(found)),
+    )
+
+
+def _shares(rounds: Rounds) -> str:
+    """Return what agents' traces cost, beside the same load without any."""
+    heads = ("", "", "of the throughput per core without agents")
+    rows = [
+        (case.subject, _title(case), _ratio(rounds, case, replace(case, agents=0)))
+        for case in rounds
+        if case.agents and replace(case, agents=0) in rounds
+    ]
+    return f"### What agents' traces cost\n\n{_table([heads, *rows])}" if rows else ""
+
+
+def _ratio(rounds: Rounds, case: Case, other: Case) -> str:
+    """Compare round by round: what disturbs the machine disturbs both."""
+    theirs: Mapping[int, Figures] = rounds.get(other, {})
+    pairs = [(figures, theirs[number]) for number, figures in rounds[case].items() if number in theirs]
+    return _spread([mine.spans_per_cpu_s / base.spans_per_cpu_s for mine, base in pairs], ".2f")
+
+
+def _spread(values: Sequence[float], form: str) -> str:
+    if not values:
+        return "-"
+    middle = format(median(values), form)
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({format(min(values), form)} to {format(max(values), form)})"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    head, *rest = rows
+    lines = [head, ["---"] * len(head), *rest]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def as_line(**row: Any) -> str:
+    """Return a row of a results file."""
+    return json.dumps(row, ensure_ascii=False)
+
+
+def main() -> None:
+    """Print the tables of one or several results files."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.ingest.report", description=__doc__)
+    parser.add_argument("file", nargs="+", type=Path)
+    files: list[Path] = parser.parse_args().file
+    print(render(line for file in files for line in file.read_text().splitlines()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""The bare proxy: the floor of Python's libraries, which keeps nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.bench.ingest.subjects.running import Running, announcing
+
+
+@contextmanager
+def passthrough(protocol: str, backend: str, folder: Path) -> Iterator[Running]:
+    """Acknowledges what the backend has acknowledged."""
+    del folder
+    command = [sys.executable, "-m", "tests.bench.ingest.passthrough", protocol, backend]
+    with announcing(command) as (process, line):
+        yield Running(pid=process.pid, endpoint=line)
