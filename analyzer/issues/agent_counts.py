@@ -19,6 +19,9 @@ from collector_processor.otlp import Tenant
 
 WEEK: Final = 7
 PAST_DAYS: Final = 28
+RENEW_DAYS: Final = 28
+"""How long a watch lives that finds nothing. Were it renewed sooner, a change would be part of what is
+usual before it is found (``tests/bench/alert_delay.py``: by the week, most are never found)."""
 FEWEST_RUNS: Final = 20
 """Of an agent's before an alarm may be raised for it: with fewer nothing is usual yet."""
 FEWEST_A_WEEK: Final = 50
@@ -127,7 +130,7 @@ class AgentCounts:
     def _watched(self, place: Place, today: int) -> Watched | None:
         """Return the watch to go on with: a new one for a new agent, and for an old one that is through.
 
-        After a week a watch begins anew with the past as it is by then, unless it has found
+        After four weeks a watch begins anew with these as its past, unless it has found
         something. An alarm stands for a week at most: what goes on for longer is the usual.
         """
         found = self.watched(place)
@@ -138,13 +141,13 @@ class AgentCounts:
                 if count < MAX_AGENTS
                 else None
             )
-        began = found.alarm_ns // DAY_NS if found.watch.is_alarm else found.begun_day
-        if today - began < WEEK:
-            return found
         if found.watch.is_alarm:
+            if today - found.alarm_ns // DAY_NS < WEEK:
+                return found
             past = self.window(place, today - WEEK + 1, today)
             return Watched(place=place, watch=begin_watch(past), begun_day=today, alarm_ns=-1)
-        if found.watch.evidence > max(FEWEST_A_WEEK, found.watch.known.n):
+        is_young = today - found.begun_day < RENEW_DAYS
+        if is_young or found.watch.evidence > max(FEWEST_A_WEEK, found.watch.known.n):
             return found
         past = self.window(place, today - PAST_DAYS, today)
         return Watched(place=place, watch=begin_watch(past), begun_day=today)

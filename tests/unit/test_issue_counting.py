@@ -183,6 +183,21 @@ def test_an_agent_that_begins_to_fail_is_told_of_once_and_when_it_is_calm_again(
     assert [watched.place.agent for watched in bench.counting.counts.alarms()] == ["clerk"]
 
 
+def test_a_watch_that_finds_nothing_begins_anew_after_four_weeks_with_these_as_its_past(bench: Bench) -> None:
+    """Sooner, and what has changed would be part of what is usual before it is found."""
+    place = Place(tenant=NO_TENANT, service="shop", agent="clerk")
+    begun = {}
+    for number, day in enumerate((0, 1, 8, 27, 28, 29)):
+        bench.judge(number, "clerk" if day == 8 else None, at=START + day * DAY)
+        watched = bench.counting.counts.watched(place)
+        assert watched is not None
+        begun[day] = watched.begun_day - START // DAY
+    assert begun == {0: 0, 1: 0, 8: 0, 27: 0, 28: 28, 29: 28}
+    renewed = bench.counting.counts.watched(place)
+    assert renewed is not None
+    assert renewed.watch.known == Count(hits=1, n=6)
+
+
 def test_with_hardly_a_run_there_is_no_alarm(bench: Bench) -> None:
     for number in range(FEWEST_RUNS):
         bench.judge(number, "clerk")

@@ -1,0 +1,55 @@
+"""The simulation of alarms counts as the service does, and finds what cannot be missed."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from analyzer.recurrence import Count, begin_watch, observe
+from tests.bench.alert_worlds import MOST_DAYS, NOBODY, Watches, World, delays, stable
+
+BUSY = World(agents=3, runs_a_day=50, share=0.1, confusion=0.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_many_watches_at_once_say_what_one_says(seed: int) -> None:
+    chance = random.Random(seed)
+    past = [chance.randrange(40) for _ in range(2)]
+    many = Watches(hits=np.array([past]), n=np.full((1, 2), 400))
+    ones = [begin_watch(Count(hits=hits, n=400)) for hits in past]
+    for _ in range(300):
+        said = chance.choice([NOBODY, NOBODY, 0, 1])
+        many.take(np.array([said]))
+        ones = [observe(one, float("inf"), is_blamed=said == place) for place, one in enumerate(ones)]
+    assert many.evidence[0] == pytest.approx([one.evidence for one in ones], rel=1e-9)
+    assert [int(hits) for hits in many.hits[0]] == [one.known.hits for one in ones]
+
+
+def test_a_watch_that_begins_again_forgets_its_bets_and_the_others_do_not() -> None:
+    many = Watches(hits=np.array([[3], [3]]), n=np.full((2, 1), 100))
+    for _ in range(10):
+        many.take(np.array([0, 0]))
+    many.begin_again(np.array([[True], [False]]), np.array([[5], [5]]), 200)
+    assert many.evidence[:, 0].tolist()[0] == 0
+    assert many.evidence[1, 0] > 1
+    assert (many.hits[:, 0].tolist(), many.n[:, 0].tolist()) == ([5, 13], [200, 110])
+
+
+def test_a_share_that_doubles_is_found_and_sooner_by_one_who_sees_the_truth() -> None:
+    confused = World(agents=3, runs_a_day=50, share=0.1, confusion=0.4)
+    truth, method = delays(BUSY, 60, seed=1), delays(confused, 60, seed=1)
+    assert np.median(truth) < np.median(method) <= MOST_DAYS
+
+
+def test_the_rule_that_looks_for_a_bad_day_finds_one_in_most_stable_weeks_and_the_watch_does_not() -> None:
+    sparse = World(agents=6, runs_a_day=50, share=0.02, confusion=0.4)
+    found = stable(sparse, 100, seed=1)
+    assert found.naive_weeks > 0.9
+    assert found.alarms <= 20, "one week in twenty, in four weeks"
+
+
+def test_the_same_seed_gives_the_same_figures() -> None:
+    assert stable(BUSY, 20, seed=7) == stable(BUSY, 20, seed=7)
+    assert delays(BUSY, 20, seed=7).tolist() == delays(BUSY, 20, seed=7).tolist()
