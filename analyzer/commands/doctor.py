@@ -6,9 +6,10 @@ import asyncio
 import os
 import shutil
 import socket
+import ssl
+import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,6 +17,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from analyzer.checkup import (
+    Finding,
+    Health,
+    check_analyzer,
+    check_certificate,
+    check_clock,
+    check_door,
+    check_notifiers,
+    check_stores,
+)
 from analyzer.commands.output import FormatOption, OutputFormat, print_json
 from analyzer.completion import LiteLLM
 from analyzer.composition import model_names, open_analyst, tls_files
@@ -37,30 +48,12 @@ from collector_processor.otlp import (
 )
 from collector_processor.runstore import RunStore
 from collector_processor.settings import Address, Settings, SettingsError, load_settings, require_token
-from collector_processor.tls import ServerTls, reason_of
+from collector_processor.tls import ClientFiles, ClientTls, ServerTls, reason_of
 
 _LOW_DISK_BYTES: Final = 1 << 30
 
 
-class Health(StrEnum):
-    """How a check ended."""
-
-    OK = "ok"
-    WARNING = "warning"
-    FAILED = "failed"
-
-
 _STYLES: Final = {Health.OK: "green", Health.WARNING: "yellow", Health.FAILED: "red"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing looked at."""
-
-    check: str
-    health: Health
-    detail: str
-    mend: str = ""
 
 
 def doctor(
@@ -72,10 +65,11 @@ def doctor(
     ] = False,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Check settings, ports, backend, model and store; say what is wrong and how to mend it.
+    """Check settings, ports, stores, certificates, backend, model and neighbours; say what mends them.
 
-    Sends the backend one empty request for each signal, and changes nothing.
-    Exit code 1 if anything failed.
+    Neighbours are analyzers and those who are told of issues; their clocks are compared with ours. Sends
+    the backend one empty request for each signal, tells nobody anything, and changes nothing.
+    Exit code 1 if anything failed; warnings alone are 0.
     """
     findings = asyncio.run(_examine(call_model=call_model))
     if output is OutputFormat.JSON:
@@ -106,8 +100,11 @@ async def _examine(*, call_model: bool) -> list[Finding]:
     findings = [Finding(check="settings", health=Health.OK, detail="all values can be")]
     findings += _data_dir(settings.data_dir)
     findings += _ports(settings)
+    if is_in_use(settings.data_dir / "ingest") and settings.listeners[2].port:
+        findings.append(await _service(settings))
     findings += _tls(settings)
     findings += [finding async for finding in _backends(settings)]
+    findings += [finding async for finding in _neighbours(settings)]
     findings.append(await _model(settings, call_model=call_model))
     return findings
 
@@ -125,6 +122,7 @@ def _data_dir(path: Path) -> Iterator[Finding]:
     detail = f"{path}, {free / (1 << 30):.1f} GiB free"
     yield Finding(check="disk", health=Health.WARNING if low else Health.OK, detail=detail, mend=mend)
     yield _store(path)
+    yield from check_stores(path)
 
 
 def _store(path: Path) -> Finding:
@@ -171,6 +169,58 @@ def _tls(settings: Settings) -> Iterator[Finding]:
     else:
         asks = "; clients need one too" if files.client_ca else ""
         yield Finding(check="TLS", health=Health.OK, detail=f"{files.certificate} can be used{asks}")
+        yield check_certificate("TLS certificate", files.certificate, files.key, time.time())
+
+
+async def _service(settings: Settings) -> Finding:
+    files, web = tls_files(settings), settings.listeners[2]
+    host = "127.0.0.1" if web.host in {"0.0.0.0", ""} else web.host  # noqa: S104 - to ask, not to listen
+    host = f"[{host}]" if ":" in host else host
+    tls = None
+    if files is not None:  # by its address we are ourselves, whatever name stands in the certificate
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    return await check_door(f"http{'s' if files else ''}://{host}:{web.port}", time.time, tls)
+
+
+async def _neighbours(settings: Settings) -> AsyncIterator[Finding]:
+    found = []
+    endpoint = settings.analyzer_endpoint
+    try:
+        secure = endpoint is not None and endpoint.startswith("https:")
+        trust = _trust(settings) if secure else None
+    except (OSError, ValueError) as error:
+        mend = "correct BLAMESPAN_ANALYZER_CERTIFICATE, or our own certificate"
+        yield Finding(check="analyzer", health=Health.FAILED, detail=reason_of(error), mend=mend)
+    else:
+        if endpoint:
+            found.append(await check_analyzer(endpoint, settings.token, time.time, trust))
+    told = {
+        "webhook": settings.notify_webhook,
+        "slack": settings.notify_slack,
+        "alertmanager": settings.notify_alertmanager,
+    }
+    receivers = {name: url for name, url in told.items() if url}
+    found += await check_notifiers(receivers, time.time)
+    for one in found:
+        yield one.finding
+    if receivers and not settings.web_url:
+        detail = "messages have no links: BLAMESPAN_WEB_URL is not set"
+        mend = "set it to the address at which people reach the page"
+        yield Finding(check="links", health=Health.WARNING, detail=detail, mend=mend)
+    for certificate, key in dict.fromkeys(
+        (one.client_certificate, one.client_key) for one in settings.endpoints.values()
+    ):
+        if certificate is not None:
+            yield check_certificate("client certificate", certificate, key, time.time())
+    yield check_clock(found)
+
+
+def _trust(settings: Settings) -> ssl.SSLContext:
+    """Return what a collector half asks analyzers with; raises ``OSError`` where a file is none such."""
+    shown = settings.tls_certificate, settings.tls_key
+    files = ClientFiles(authorities=settings.analyzer_certificate, certificate=shown[0], key=shown[1])
+    return ClientTls(files).identity().context
 
 
 def _bind_problem(listener: Address) -> str | None:

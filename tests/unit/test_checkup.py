@@ -1,0 +1,209 @@
+"""What doctor looks at besides settings: each thing sound and spoiled, nobody told anything."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import trustme
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from analyzer.checkup import (
+    Finding,
+    Health,
+    Neighbour,
+    check_analyzer,
+    check_certificate,
+    check_clock,
+    check_door,
+    check_notifiers,
+    check_stores,
+)
+from analyzer.issues.store import open_issues
+from analyzer.labels.store import open_labels
+
+NOW_S = 1_800_000_000.0
+DAY_S = 86_400.0
+
+
+def clock() -> float:
+    return NOW_S
+
+
+@dataclass(slots=True)
+class Somebody:
+    """An HTTP server that answers what it is told to, and keeps what it was asked."""
+
+    statuses: dict[str, int] = field(default_factory=dict)
+    ahead_s: float = 0.0
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    url: str = ""
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.asked.append((request.method, request.path))
+        date = datetime.fromtimestamp(NOW_S + self.ahead_s, tz=UTC)
+        headers = {"Date": date.strftime("%a, %d %b %Y %H:%M:%S GMT")}
+        return web.Response(status=self.statuses.get(request.path, 200), headers=headers)
+
+
+@pytest.fixture
+async def somebody() -> AsyncIterator[Somebody]:
+    server = Somebody()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", server.handle)
+    async with TestServer(app) as opened:
+        server.url = str(opened.make_url("")).rstrip("/")
+        yield server
+
+
+def nobody() -> str:
+    """Return an address at which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "health", "word"),
+    [
+        ({}, Health.OK, "answers, ready"),
+        ({"/metrics": 401}, Health.FAILED, "does not take our token"),
+        ({"/readyz": 503}, Health.FAILED, "is not ready: HTTP 503"),
+    ],
+    ids=["well", "another token", "not ready"],
+)
+async def test_an_analyzer_is_asked_whether_it_is_ready_and_takes_our_token(
+    somebody: Somebody, statuses: dict[str, int], health: Health, word: str
+) -> None:
+    somebody.statuses = statuses
+    found = await check_analyzer(somebody.url, "secret", clock, None)
+    assert (found.finding.health, word in found.finding.detail) == (health, True)
+    assert "secret" not in found.finding.detail + found.finding.mend
+
+
+async def test_an_analyzer_that_is_away_fails_with_what_happens_instead() -> None:
+    found = await check_analyzer(nobody(), None, clock, None)
+    assert found.finding.health is Health.FAILED
+    assert "signals answer instead" in found.finding.detail
+    assert found.ahead_s is None
+
+
+async def test_receivers_are_connected_to_and_told_nothing(somebody: Somebody) -> None:
+    told = dict.fromkeys(("slack", "webhook"), f"{somebody.url}/secret/part")
+    found = await check_notifiers(told | {"alertmanager": somebody.url}, clock)
+    assert [one.finding.health for one in found] == [Health.OK] * 3
+    assert somebody.asked == [("GET", "/-/healthy")]
+    assert [one for one in found if "secret" in one.finding.detail] == []
+
+
+async def test_receivers_that_cannot_be_reached_fail_without_their_secret() -> None:
+    url = f"{nobody()}/services/T0/B0/secret?token=hidden"
+    found = [one.finding for one in await check_notifiers(dict.fromkeys(("slack", "webhook"), url), clock)]
+    assert [one.health for one in found] == [Health.FAILED] * 2
+    assert [one.mend.split(",")[0] for one in found] == [
+        "correct BLAMESPAN_NOTIFY_SLACK",
+        "correct BLAMESPAN_NOTIFY_WEBHOOK",
+    ]
+    assert [one for one in found if "secret" in one.detail or "hidden" in one.detail] == []
+
+
+async def test_what_is_no_alertmanager_is_told_from_one(somebody: Somebody) -> None:
+    somebody.statuses = {"/-/healthy": 404}
+    (found,) = await check_notifiers({"alertmanager": somebody.url}, clock)
+    assert (found.finding.health, "is it an Alertmanager?" in found.finding.detail) == (Health.FAILED, True)
+
+
+async def test_our_own_door_is_known_from_another_program(somebody: Somebody) -> None:
+    assert (await check_door(somebody.url, clock, None)).health is Health.OK
+    somebody.statuses = {"/readyz": 404}
+    assert (await check_door(somebody.url, clock, None)).health is Health.WARNING
+    assert (await check_door(nobody(), clock, None)).health is Health.FAILED
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "health", "words"),
+    [
+        (3, Health.OK, "agrees with analyzer to 3 s"),
+        (60, Health.WARNING, "ours is 60 s behind that of the analyzer"),
+        (-60, Health.WARNING, "ours is 60 s ahead of that of the analyzer"),
+        (3600, Health.FAILED, "ours is 3600 s behind"),
+    ],
+)
+async def test_our_clock_is_compared_with_a_neighbours(
+    somebody: Somebody, ahead_s: float, health: Health, words: str
+) -> None:
+    somebody.ahead_s = ahead_s
+    found = check_clock([await check_analyzer(somebody.url, None, clock, None)])
+    assert (found.health, words in found.detail) == (health, True)
+
+
+def test_a_clock_that_nobody_can_be_asked_about_is_said_to_be_not_compared() -> None:
+    silent = Neighbour(name="slack", finding=Finding(check="x", health=Health.OK, detail=""))
+    assert check_clock([silent]).detail.startswith("not compared")
+
+
+def written(folder: Path, *, ends_in_days: float, begins_in_days: float = -400) -> tuple[Path, Path]:
+    now = datetime.now(tz=UTC)
+    leaf = trustme.CA().issue_cert(
+        "localhost",
+        not_before=now + timedelta(days=begins_in_days),
+        not_after=now + timedelta(days=ends_in_days),
+    )
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    certificate.write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
+    key.write_bytes(leaf.private_key_pem.bytes())
+    return certificate, key
+
+
+@pytest.mark.parametrize(
+    ("days", "begins", "health", "word"),
+    [
+        (60, -400, Health.OK, "lasts until"),
+        (7, -400, Health.WARNING, "lasts until"),
+        (-1, -400, Health.FAILED, "is past its end"),
+        (60, 2, Health.FAILED, "not yet valid"),
+    ],
+    ids=["long", "a week", "over", "not begun"],
+)
+def test_a_certificate_is_told_by_its_end(
+    tmp_path: Path, days: float, begins: float, health: Health, word: str
+) -> None:
+    certificate, key = written(tmp_path, ends_in_days=days, begins_in_days=begins)
+    found = check_certificate("TLS", certificate, key, datetime.now(tz=UTC).timestamp())
+    assert (found.health, word in found.detail) == (health, True), found.detail
+
+
+@pytest.mark.parametrize("content", [b"", b"not PEM at all", b"\x00\xff" * 999])
+def test_a_file_that_is_no_certificate_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
+    certificate, key = written(tmp_path, ends_in_days=60)
+    certificate.write_bytes(content)
+    found = check_certificate("TLS", certificate, key, NOW_S)
+    assert (found.health, str(certificate) in found.detail) == (Health.FAILED, True)
+    assert check_certificate("TLS", tmp_path / "none", key, NOW_S).health is Health.FAILED
+
+
+def test_stores_are_read_and_one_that_is_damaged_is_named(tmp_path: Path) -> None:
+    assert [one.health for one in check_stores(tmp_path)] == [Health.OK] * 2
+    open_labels(tmp_path).close()
+    open_issues(tmp_path).close()
+    assert [one.health for one in check_stores(tmp_path)] == [Health.OK] * 2
+    (tmp_path / "labels.sqlite").write_bytes(b"no database at all, but long enough to be read" * 100)
+    labels, issues = check_stores(tmp_path)
+    assert (labels.health, labels.check, issues.health) == (Health.FAILED, "labels", Health.OK)
+
+
+def test_looking_at_a_store_writes_nothing(tmp_path: Path) -> None:
+    older = sqlite3.connect(tmp_path / "labels.sqlite")
+    older.execute("CREATE TABLE kept (x)")
+    older.commit()
+    older.close()
+    before = (tmp_path / "labels.sqlite").read_bytes()
+    assert [one.health for one in check_stores(tmp_path)] == [Health.OK] * 2
+    assert (tmp_path / "labels.sqlite").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["labels.sqlite"]
