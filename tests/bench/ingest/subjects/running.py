@@ -27,10 +27,17 @@ class Running:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
+    def rss_mib(self) -> float:
+        """Return the memory it has now."""
+        return self._status_mib("VmRSS")
+
     def peak_mib(self) -> float:
         """Return the most memory it had."""
+        return self._status_mib("VmHWM")
+
+    def _status_mib(self, what: str) -> float:
         status = Path(f"/proc/{self.pid}/status").read_text()
-        return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+        return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith(what))
 
 
 Start: TypeAlias = Callable[[str, str, Path], AbstractContextManager[Running]]
