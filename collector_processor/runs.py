@@ -3,10 +3,11 @@
 Traces belong together where a span links to another trace, or, where there are
 no links, where a framework's own id says so (AutoGen's team uuid in the
 ``gen_ai.agent.id`` of a root; a team is asked many times, so its id joins only
-turns that have neither links nor anything above them). A conversation id is no
-such key: pydantic-ai has one per agent, and a chat has many runs. Traces that
-only build agents are no runs. A run is not complete where a message of
-AutoGen's was sent in a trace that is not here.
+turns that have neither links nor anything above them; the call that Claude Code's
+background work reports on). A conversation id is no such key: pydantic-ai has one
+per agent, and a chat has many runs. Traces that only build agents are no runs. A
+run is not complete where a message of AutoGen's was sent in a trace that is not
+here.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import Final
 from semconv.attributes import GEN_AI_AGENT_ID, GEN_AI_OPERATION_NAME, GEN_AI_RESPONSE_ID
 from semconv.dialects import ActionKind, Surroundings, read_action
 from semconv.dialects.autogen_messages import RUNTIME_SCOPE
+from semconv.dialects.claude_code import SCOPE as CLAUDE_CODE_SCOPE
+from semconv.dialects.claude_code_background import background_keys
 from semconv.dialects.langsmith import OPENAI_TRACE
 from semconv.dialects.reading import text
 from semconv.model import Event, LogRecord, Span, SpanId, Trace, TraceId
@@ -78,6 +81,8 @@ def _framework_ids(span: Span) -> Iterator[str]:
     workflow = span.attributes.get(OPENAI_TRACE)
     if isinstance(workflow, str) and workflow:  # LangSmith: agents asked as tools are traces of their own
         yield f"openai:{workflow}"
+    if span.scope.name.startswith(CLAUDE_CODE_SCOPE):
+        yield from (f"claude_code:{key}" for key in background_keys(span))
     agent_id = span.attributes.get(GEN_AI_AGENT_ID) if span.parent_id is None else None
     if isinstance(agent_id, str) and (found := _AUTOGEN_AGENT.search(agent_id)):
         yield f"autogen:{found['team']}"

@@ -8,7 +8,8 @@ and tools. The subagent's name stands on the tool, as ``subagent_type``, with
 ``OTEL_LOG_TOOL_DETAILS=1``, and on its model calls, in ``query_source``, with detailed tracing
 (``ENABLE_BETA_TRACING_DETAILED=1``); without either an ``agent_id`` tells subagents apart. What models
 said stands in log events, or on the span with detailed tracing; that a model asked for tools stands
-nowhere. Hidden texts are ``<REDACTED>``. A tool may begin before the model call that asked for it ends.
+nowhere. A report from the background begins an interaction of its own, which is no task. Hidden texts
+are ``<REDACTED>``. A tool may begin before the model call that asked for it ends.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from itertools import chain, islice
 from typing import Any, Final
 
 from semconv.dialects.action import Action, ActionKind, Dialect
+from semconv.dialects.claude_code_background import reported_call
 from semconv.dialects.claude_code_events import answer_beside, result_beside
 from semconv.dialects.langgraph import Found
 from semconv.dialects.reading import (
@@ -102,7 +104,7 @@ def _content(span: Span, kind: ActionKind, surroundings: Surroundings) -> dict[s
     match kind:
         case ActionKind.AGENT:
             prompt = _told(text(span.attributes, USER_PROMPT))
-            return {"task": prompt, "input": prompt}
+            return {"task": "" if reported_call(prompt) else prompt, "input": prompt}
         case ActionKind.LLM:
             return {
                 "input": _told(text(span.attributes, NEW_CONTEXT)),

@@ -121,12 +121,12 @@ PAGES: Final = (
         framework="claude-agent-sdk",
         title="Claude Code and the Claude Agent SDK",
         supports=("claude-agent-sdk", "Claude Code"),
-        first=("claude_code_native", "claude_code_detailed"),
+        first=("claude_code_native", "claude_code_detailed", "claude_code_background"),
         advice="Claude Code, which the SDK drives, traces itself (a beta of its makers): model calls, tools and"
         " subagents; it tells more than OpenInference, which sees no model calls. Send its log events too: answers"
         " stand there. Its detailed tracing, which also needs `BETA_TRACING_ENDPOINT` (the same address), writes"
         " prompts and answers into the spans. Subagents work in the background by default, and each of their"
-        " results then begins a trace of its own that nothing links to the first;"
-        " `CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1` keeps a task in one trace.",
+        " reports then begins a trace of its own, which is joined to the first by the call that the report names:"
+        " `OTEL_LOG_USER_PROMPTS=1` shows it. `CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1` keeps a task in one trace.",
     ),
 )
