@@ -25,6 +25,8 @@ from semconv.dialects.reading import words
 from semconv.dialects.transfers import is_delegation
 
 FINAL_ANSWER_TOOLS: Final = frozenset({"final_answer", "FinalAnswerTool", "finalanswer"})
+_MOST_AFTER: Final = 16
+"""Agents looked at after a delegation."""
 _TOOLS: Final = frozenset({ActionKind.TOOL, ActionKind.HANDOFF})
 _MODEL: Final = frozenset({ActionKind.LLM, ActionKind.AGENT})
 """Kinds whose steps are the model's own words."""
@@ -199,11 +201,15 @@ class _Sieve:
         """Say whether the call only stands for an agent's run beside it in the tree (agno).
 
         Traceloop's of openai-agents puts it beside the agent that calls. A delegation that names
-        nobody is to all members, or its arguments are hidden.
+        nobody is to all members, or its arguments are hidden. Where it returns a generator, the
+        delegate begins only after it.
         """
         places = (act.position,) if act.runner is None else (act.position, act.runner.position)
-        families = (self._sibling_agents.get(self._stage.parents[place]) for place in places)
-        beside = [agent for family in families if family is not None for agent in family.during(act)]
+        siblings = (self._sibling_agents.get(self._stage.parents[place]) for place in places)
+        families = [family for family in siblings if family is not None]
+        if any(_is_left_to(act, agent) for family in families for agent in family.after(act)):
+            return True
+        beside = [agent for family in families for agent in family.during(act)]
         called = plain(f"{act.action.target or ''} {act.action.tool} {act.action.input}") if beside else ""
         is_to_any = bool(beside) and act.action.target is None and is_delegation(act.action.tool or "")
         return any(
@@ -231,6 +237,11 @@ class _Family:
         first = bisect_left(self._starts, act.span.start_ns)
         return self._agents[first : bisect_right(self._starts, act.span.end_ns)]
 
+    def after(self, act: Act) -> Sequence[Act]:
+        """Return the next that begin when ``act`` has ended; enough for delegations at once."""
+        first = bisect_right(self._starts, act.span.end_ns)
+        return self._agents[first : first + _MOST_AFTER]
+
 
 def _agents_by_parent(stage: Stage) -> dict[int, _Family]:
     found: defaultdict[int, list[Act]] = defaultdict(list)
@@ -238,6 +249,13 @@ def _agents_by_parent(stage: Stage) -> dict[int, _Family]:
         if act.action.kind is ActionKind.AGENT:
             found[stage.parents[act.position]].append(act)
     return {parent: _Family(agents) for parent, agents in found.items()}
+
+
+def _is_left_to(act: Act, agent: Act) -> bool:
+    """Say whether a delegation that has returned already is the work of ``agent``."""
+    target = act.action.target
+    is_open = act.action.kind is ActionKind.TOOL and target is not None and not act.action.failed
+    return is_open and agent.agent is not None and plain(agent.agent) == plain(target or "")
 
 
 def _is_several(act: Act) -> bool:

@@ -39,6 +39,7 @@ from semconv.dialects.observations import Observation, action_of
 from semconv.dialects.otel_genai import KINDS, TOOL_STATUS, conversation_of, instructions_of, read_operation
 from semconv.dialects.reading import items, mapping, structured, text, words
 from semconv.dialects.surroundings import Surroundings
+from semconv.dialects.traceloop_agno import TEAM_NAME, execution_in, team_of
 from semconv.dialects.traceloop_crewai import CREW_RESULT, CREW_TASKS, crew_plan, is_crew, task_words
 from semconv.dialects.traceloop_messages import COMPLETIONS, PROMPTS, completions_of, prompts_of
 from semconv.dialects.traceloop_support import TRACELOOP_SUPPORT
@@ -121,7 +122,8 @@ def _kind_of(span: Span, surroundings: Surroundings) -> ActionKind | None:
     if REQUEST_TYPE in attributes:
         is_chat = text(attributes, REQUEST_TYPE) in _MODEL_REQUESTS or any(map(_is_flattened, attributes))
         return ActionKind.LLM if is_chat else ActionKind.CONTAINER
-    kind = _KINDS.get(text(attributes, SPAN_KIND) or "", operation)
+    kind = ActionKind.AGENT if TEAM_NAME in attributes else None
+    kind = kind or _KINDS.get(text(attributes, SPAN_KIND) or "", operation)
     if kind is not None:
         return kind
     if any(map(_is_flattened, attributes)):
@@ -153,7 +155,7 @@ def _agent_of(span: Span, kind: ActionKind, surroundings: Surroundings) -> Found
     if found.name is not None:
         return found
     if kind is ActionKind.AGENT:
-        own = text(span.attributes, CREW_ROLE, ENTITY_NAME)
+        own = team_of(span) or text(span.attributes, CREW_ROLE, ENTITY_NAME)
         return NOBODY if own is None or own in NAMELESS_GRAPHS else Found(own)
     above = islice(surroundings.ancestors(span), _MAX_ANCESTORS)
     return NOBODY if any(map(_is_agents, above)) else _on_the_path(span)
@@ -210,22 +212,23 @@ def _at_task(span: Span, seen: Observation, surroundings: Surroundings) -> Obser
 
 def _observed(span: Span, kind: ActionKind, agent: Found) -> Observation:
     attributes = span.attributes
+    got = text(attributes, GEN_AI_TOOL_CALL_RESULT, ENTITY_OUTPUT, TASK_OUTPUT, GEN_AI_OUTPUT_MESSAGES)
+    done = execution_in(got)
     return Observation(
         dialect=NAME,
         kind=kind,
         agent=agent,
         given=text(attributes, GEN_AI_TOOL_CALL_ARGUMENTS, ENTITY_INPUT, TASK_INPUT, GEN_AI_INPUT_MESSAGES),
-        got=_result(
-            text(attributes, GEN_AI_TOOL_CALL_RESULT, ENTITY_OUTPUT, TASK_OUTPUT, GEN_AI_OUTPUT_MESSAGES)
-        ),
+        got=_result(done.result),
         tool=text(attributes, GEN_AI_TOOL_NAME, ENTITY_NAME) or span.name.removesuffix(".tool"),
         call_id=text(attributes, GEN_AI_TOOL_CALL_ID) or "",
         instructions=instructions_of(span),
-        failed=_is_marked_failed(span),
+        failed=done.failed or _is_marked_failed(span),
+        error=done.error,
     )
 
 
-def _result(got: str | None) -> Any:
+def _result(got: Any) -> Any:
     """Return a chain's outputs without langchain's keyword arguments beside them."""
     value = structured(got)
     return value["outputs"] if isinstance(value, Mapping) and "outputs" in value else value

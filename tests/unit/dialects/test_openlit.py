@@ -53,3 +53,28 @@ def test_a_guardrail_is_a_step_where_it_trips() -> None:
     steps = ordered(agent(2, "desk", None), tripped, call(4, 2))
     assert outline(steps) == [("desk", "other"), ("desk", "llm")]
     assert steps.steps[0].target == "polite"
+
+
+def test_what_a_delegation_of_crewais_encloses_is_the_coworkers() -> None:
+    crewai = "openlit.instrumentation.crewai"
+    given = json.dumps({"coworker": "clerk", "task": "Look it up."})
+    asking = {"gen_ai__tool__name": "Delegate work to coworker", "gen_ai__tool__call__arguments": given}
+    delegated = openlit(3, "execute_tool", 1, crewai, **asking)
+    steps = ordered(agent(1, "desk", None), call(2, 1), delegated, call(4, 3), call(5, 1))
+    assert outline(steps) == [("desk", "llm"), ("clerk", "llm"), ("desk", "llm")]
+
+
+def test_an_agno_teams_run_is_its_leaders() -> None:
+    team = {"gen_ai__workflow__name": "desk", "gen_ai__agno__team__agents": '["clerk"]'}
+    steps = ordered(openlit(1, "invoke_workflow", None, **team), call(2, 1), agent(3, "clerk"), call(4, 3))
+    assert outline(steps) == [("desk", "llm"), ("clerk", "llm")]
+
+
+def test_a_delegation_that_returns_a_generator_is_the_work_of_the_member_that_begins_after_it() -> None:
+    team = {"gen_ai__workflow__name": "desk", "gen_ai__agno__team__agents": '["clerk"]'}
+    given = {"gen_ai__tool__call__arguments": json.dumps({"member_id": "clerk"})}
+    delegated = openlit(3, "execute_tool", 1, gen_ai__tool__name="delegate_task_to_member", **given)
+    refused = openlit(6, "execute_tool", 1, gen_ai__tool__name="delegate_task_to_member", **given)
+    top = openlit(1, "invoke_workflow", None, **team)
+    steps = ordered(top, call(2, 1), delegated, agent(4, "clerk"), call(5, 4), refused)
+    assert outline(steps) == [("desk", "llm"), ("clerk", "llm"), ("desk", "handoff")]

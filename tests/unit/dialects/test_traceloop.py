@@ -297,3 +297,20 @@ def test_a_crews_agents_have_the_words_of_their_tasks() -> None:
 def test_a_crews_plan_that_cannot_be_read_gives_less(tasks: str) -> None:
     made = crewai(1, "crewai.workflow", parent=None, attributes={"crewai.crew.tasks": tasks})
     assert read(made).kind is ActionKind.WORKFLOW
+
+
+# Agno ------------------------------------------------------------------------------------
+
+
+def test_a_tool_of_agnos_is_read_out_of_its_report() -> None:
+    report = "status='{}' result={} error={} updated_session_state=None images=None"
+    named = {"traceloop.span.kind": "tool", "gen_ai.tool.name": "look_up"}
+    outputs = [report.format("success", "'85 seats'", None), report.format("failure", None, "'away'")]
+    spans = [
+        span(number, parent=1, attributes={**named, "traceloop.entity.output": output})
+        for number, output in enumerate(outputs, start=2)
+    ]
+    top = span(1, attributes={"traceloop.span.kind": "workflow", "agno.team.name": "desk"})
+    found, failed = ordered(top, *spans).steps[:2]
+    assert (found.agent, found.output, found.error) == ("desk", "85 seats", "")
+    assert (failed.output, failed.error) == ("", "away")
