@@ -20,7 +20,7 @@ from collector_processor.otlp import NO_TENANT, RefusedError, Signal
 from collector_processor.pipeline import Pipeline, PipelineLimits
 from collector_processor.runstore import Commit, RunStore, StoredVerdict
 from collector_processor.stores import StoreError
-from collector_processor.survey import survey, survey_logs
+from collector_processor.survey import survey_signal
 from collector_processor.writeback import Decision
 from semconv.model import Abstention, Attribution, Blame, Span, Status, TraceId, Trajectory
 
@@ -29,8 +29,15 @@ Say = int | str | Exception | None
 """A step to blame, a reason why none can be told, an error to raise, or no failure."""
 
 
+class _EveryTrace:
+    """The traces that notes are wanted of, those of plain spans and records too."""
+
+    def __contains__(self, _trace_id: object) -> bool:
+        return True
+
+
 class MemorySource:
-    """A ``TraceSource``: rows by trace, and what of the held ones went on, in order."""
+    """A ``HeldTraces``: rows by trace, and what of the held ones went on, in order."""
 
     def __init__(self) -> None:
         self.rows: defaultdict[TraceKey, dict[int, bytes]] = defaultdict(dict)
@@ -44,7 +51,7 @@ class MemorySource:
         self.seq = 0
 
     def store(self, body: bytes, *, signal: Signal = Signal.TRACES, is_held: bool = False) -> TraceArrival:
-        (note,) = (survey(body) if signal is Signal.TRACES else survey_logs(body)).traces
+        (note,) = survey_signal(signal, body, known=_EveryTrace()).traces
         key = TraceKey(NO_TENANT, note.trace_id)
         self.seq += 1
         (self.rows if signal is Signal.TRACES else self.logs)[key][self.seq] = body
