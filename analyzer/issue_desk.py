@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from analyzer.issue_gauge import IssueCounts, alarms_of, standing_of
+from analyzer.issue_gauge import IssueCounts, alarms_of, lows_of, standing_of
 from analyzer.issues.counting import CountingRules, IssueCounting, Sources
 from analyzer.issues.report import IssueReports, Wanted, to_json
 from analyzer.issues.store import IssueStore
@@ -160,6 +160,7 @@ class IssueDesk:
                 states={state.value: states[state] for state in IssueState},
                 standing=standing_of(issues, now_ns),
                 alarms=alarms_of((one.place.service, one.place.agent) for one in alarms),
+                shares_low=lows_of(self._reports.lows(now_ns)),
             )
 
         return await self._in_thread(read)

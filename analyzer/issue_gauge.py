@@ -33,6 +33,8 @@ class IssueCounts:
     """Issues to be told, by the labels of ``metric_table.STANDING``."""
     alarms: Series = field(default_factory=dict)
     """Agents with an alarm, by the labels of ``metric_table.ALARM``."""
+    shares_low: Mapping[tuple[str, ...], float] = field(default_factory=dict)
+    """What share agents surely break, by the labels of ``metric_table.SHARE_LOW``."""
 
 
 def standing_of(issues: Iterable[Issue], now_ns: int) -> Series:
@@ -51,6 +53,15 @@ def alarms_of(agents: Iterable[tuple[str, str]]) -> Series:
     """Return the series of agents with an alarm, given as service and agent, the newest first."""
     pairs = dict.fromkeys((as_label(service), as_label(agent)) for service, agent in agents)
     return dict.fromkeys(list(pairs)[:MAX_STANDING], 1)
+
+
+def lows_of(shares: Iterable[tuple[str, str, float]]) -> Mapping[tuple[str, ...], float]:
+    """Return the series of shares, given with service and agent; of those of one name the largest."""
+    largest: dict[tuple[str, ...], float] = {}
+    for service, agent, low in sorted(shares, key=lambda one: one[2], reverse=True):
+        if len(largest) < MAX_STANDING:
+            largest.setdefault((as_label(service), as_label(agent)), low)
+    return largest
 
 
 def _mode(name: str) -> str:

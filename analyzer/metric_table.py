@@ -275,6 +275,15 @@ ALARM: Final = Metric(
     meaning="1 while an agent is to blame more often than it was; the newest alarms.",
     bound=MAX_STANDING,
 )
+SHARE_LOW: Final = Metric(
+    name="blamespan_agent_share_low",
+    kind=Kind.GAUGE,
+    unit="1",
+    labels=("service", "agent"),
+    meaning="Share of its runs of seven days that an agent broke at least: the lower end of the 95 % interval"
+    " that allows for the method's errors, as people's labels tell them. None without labels.",
+    bound=MAX_STANDING,
+)
 REPEATED: Final = Metric(
     name="blamespan_issue_repetitions",
     kind=Kind.COUNTER,
@@ -358,6 +367,7 @@ METRICS: Final = (
     ISSUES,
     STANDING,
     ALARM,
+    SHARE_LOW,
     REPEATED,
     *NOTICES,
     QUESTIONS,

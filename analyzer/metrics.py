@@ -80,6 +80,7 @@ class ServiceMetrics(Collector):
         yield gauge(table.ISSUES, (((state,), count) for state, count in found.states.items()))
         yield gauge(table.STANDING, found.standing.items())
         yield gauge(table.ALARM, found.alarms.items())
+        yield gauge(table.SHARE_LOW, found.shares_low.items())
         yield sums(table.REPEATED, [((), self.repetitions())])
         for metric in table.NOTICES:
             what = metric.name.removeprefix("blamespan_notices_")

@@ -95,14 +95,15 @@ over hours of made-up failures, and every query of the dashboards is run against
 | `BlamespanNewIssue` | an issue was never seen before, until it is a day old, resolved or muted | ticket |
 | `BlamespanRegressedIssue` | an issue came back after it was resolved, for as long | ticket |
 | `BlamespanAgentFailsMore` | an agent's [watch](alerts.md#when-does-the-alarm-on-an-agent-go-off) raised its alarm, until it ends | page |
+| `BlamespanAgentSurelyFails` | the lower bound of an agent's share, by labels, is over 10 % | ticket |
 | `BlamespanAnalysisLag` | one verdict in twenty comes over 5 minutes after its run | ticket |
 | `BlamespanItemsLost` | acknowledged items were damaged on disk | page |
 | `BlamespanItemsRejected` | the backend refused items for good | ticket |
 | `BlamespanBudgetExhausted` | the hour's budget for models was used up | ticket |
 | `BlamespanDown` | no scrape succeeded for 5 minutes | page |
 
-A share counts a method's mistakes as an agent's, and wakes people for an agent that always fails a lot; the watch compares
-an agent with its own past, by the same method. Issues and alarms of an agent beyond the {MAX_STANDING} newest are on the page only.
+`BlamespanAgentFailureShare` counts a method's mistakes as an agent's, and wakes people for an agent that always fails a lot; the watch compares
+an agent with its own past, by the same method; `BlamespanAgentSurelyFails` allows for them where people labelled runs. Issues and alarms of an agent beyond the {MAX_STANDING} newest are on the page only.
 """
 
 

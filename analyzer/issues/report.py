@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from analyzer.agent_names import same_agent
@@ -107,6 +108,21 @@ class IssueReports:
                 agent=shares.get(place),
             )
 
+    def lows(self, now_ns: int) -> Iterator[tuple[str, str, float]]:
+        """Yield services, agents and the share that each surely broke in the last seven days.
+
+        Only of agents that a labelled verdict blames: without labels the interval begins at nothing.
+        """
+        if not self._is_fair_sample:
+            return
+        today = now_ns // DAY_NS
+        for tenant, service in self._store.labelled_services():
+            runs = self._store.labelled_runs(tenant, service)
+            for agent in sorted({run.blamed for run in runs if run.blamed}):
+                place = Place(tenant=tenant, service=service, agent=agent)
+                of_week = self._counts.window(place, today - WEEK + 1, today)
+                yield service, agent, _share_of(of_week, *checked(runs, agent)).low
+
     def _share(self, place: Place, today: int) -> AgentShare:
         of_week = self._counts.window(place, today - WEEK + 1, today)
         past = self._counts.window(place, today - WEEK - PAST_DAYS + 1, today - WEEK)
@@ -115,11 +131,15 @@ class IssueReports:
         return AgentShare(
             blamed=of_week,
             labelled=rightly.n + missed.n,
-            share=share_of(of_week, rightly, missed),
+            share=_share_of(of_week, rightly, missed),
             against_past=compared(of_week, past),
             against_fellows=compared(of_week, self._counts.fellows(place, today - WEEK + 1, today)),
             is_alarm=watched is not None and watched.watch.is_alarm,
         )
+
+
+_share_of: Final = lru_cache(maxsize=1_000)(share_of)
+"""Asked for every few seconds, of counts that seldom change."""
 
 
 def checked(runs: Iterable[CountedRun], agent: str) -> tuple[Count, Count]:

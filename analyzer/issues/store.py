@@ -139,6 +139,13 @@ class IssueStore:
         where = "tenant = ? AND service = ? AND label IS NOT NULL ORDER BY decided_ns DESC LIMIT ?"
         return self._runs(where, (tenant, service, limit))
 
+    def labelled_services(self, limit: int = 100) -> list[tuple[Tenant, str]]:
+        """Return whose services have labelled runs."""
+        found = self.db.execute(
+            "SELECT DISTINCT tenant, service FROM run WHERE label IS NOT NULL LIMIT ?", (limit,)
+        )
+        return [(Tenant(tenant), service) for tenant, service in found]
+
     def write_run(self, run: CountedRun) -> None:
         """Keep how a run is counted; call it in a transaction."""
         self.db.execute(

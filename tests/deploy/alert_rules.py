@@ -61,7 +61,7 @@ def rule_file(durations: Durations = SHIPPED) -> dict[str, Any]:
     group = {
         "name": "blamespan",
         "interval": _span(durations.interval),
-        "rules": [*_agents(durations), *_news(durations), *_service(durations)],
+        "rules": [*_agents(durations), *_news(durations), *_surely(durations), *_service(durations)],
     }
     return {"groups": [group]}
 
@@ -143,6 +143,23 @@ def _news(durations: Durations) -> Iterator[Rule]:
         "annotations": _annotations(
             "{{ $labels.agent }} of {{ $labels.service }} is to blame more often than it was",
             "Its watch, which looks at every run, says so; at most one week in twenty it is wrong.",
+            _RUNS,
+        ),
+    }
+
+
+def _surely(durations: Durations) -> Iterator[Rule]:
+    """Yield what allows for the method's errors, as far as labels tell them."""
+    yield {
+        "alert": "BlamespanAgentSurelyFails",
+        "expr": f"max by (service, agent) (blamespan_agent_share_low) > {SHARE}",
+        "for": _span(durations.pending),
+        "keep_firing_for": _span(durations.keep_firing),
+        "labels": {"severity": "ticket"},
+        "annotations": _annotations(
+            "{{ $labels.agent }} of {{ $labels.service }} breaks at least"
+            " {{ $value | humanizePercentage }} of its runs",
+            "Of seven days: the lower end of a 95 % interval that allows for the method's errors.",
             _RUNS,
         ),
     }

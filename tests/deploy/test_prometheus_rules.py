@@ -93,7 +93,7 @@ def test_the_rule_file_is_what_its_template_makes() -> None:
 
 
 def test_promtool_takes_the_rule_file(promtool: Path) -> None:
-    assert "SUCCESS: 10 rules found" in ask(promtool, "check", "rules", str(FILE))
+    assert "SUCCESS: 11 rules found" in ask(promtool, "check", "rules", str(FILE))
 
 
 def test_rules_ask_only_for_metrics_there_are() -> None:
@@ -212,6 +212,14 @@ def test_an_agents_alarm_is_told_while_it_stands_whichever_replica_has_it(play: 
         f"blamespan_agent_alarm{agent % 'b'}": "_x9 1x10 stale",
     }
     play(story, MORE, {"3m": [], "6m": [ONE], "12m": [ONE], "60m": []})
+
+
+def test_a_share_is_told_by_its_lower_bound_where_labels_tell_the_methods_errors(
+    play: Play,
+) -> None:
+    agent = 'blamespan_agent_share_low{service="shop", agent="calculator"}'
+    moments: dict[str, list[dict[str, str]]] = {"9m": [], "14m": [], "16m": [ONE], "60m": []}
+    play({agent: "0.04x9 0.12x20 0.09x60"}, "BlamespanAgentSurelyFails", moments)
 
 
 def test_a_short_burst_after_hours_without_failure_wakes_nobody(play: Play) -> None:

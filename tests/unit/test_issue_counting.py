@@ -198,6 +198,20 @@ def test_a_watch_that_finds_nothing_begins_anew_after_four_weeks_with_these_as_i
     assert renewed.watch.known == Count(hits=1, n=6)
 
 
+def test_what_an_agent_surely_breaks_follows_from_labels_and_without_any_is_not_told(bench: Bench) -> None:
+    for number in range(100):
+        bench.judge(number, "clerk" if number % 2 else None)
+    reports = IssueReports(bench.issues, is_fair_sample=True)
+    assert list(reports.lows(START)) == []
+    for number in range(1, 41, 2):
+        bench.say(number, LabelKind.CONFIRMED, "clerk", 0)
+    for number in range(0, 40, 2):
+        bench.say(number, LabelKind.CONFIRMED)
+    ((service, agent, low),) = reports.lows(START)
+    assert (service, agent, 0.3 < low < 0.5) == ("shop", "clerk", True), low
+    assert list(IssueReports(bench.issues, is_fair_sample=False).lows(START)) == []
+
+
 def test_with_hardly_a_run_there_is_no_alarm(bench: Bench) -> None:
     for number in range(FEWEST_RUNS):
         bench.judge(number, "clerk")

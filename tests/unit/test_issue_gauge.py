@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.issue_gauge import IssueCounts, IssueGauge, alarms_of, standing_of
+from analyzer.issue_gauge import IssueCounts, IssueGauge, alarms_of, lows_of, standing_of
 from analyzer.metric_table import MAX_STANDING
 from analyzer.recurrence import Fingerprint, Issue, IssueState
 from collector_processor.stores import StoreError
@@ -79,3 +79,8 @@ def test_hostile_names_stay_short_on_one_line_and_few() -> None:
 def test_the_same_issue_of_two_tenants_is_one_series() -> None:
     assert list(standing_of([ISSUE, ISSUE], NOW_NS).values()) == [1]
     assert alarms_of([("shop", "clerk"), ("shop", "clerk")]) == {("shop", "clerk"): 1}
+
+
+def test_of_two_tenants_agents_of_one_name_the_larger_share_is_shown() -> None:
+    assert lows_of([("shop", "clerk", 0.1), ("shop", "clerk", 0.3)]) == {("shop", "clerk"): 0.3}
+    assert len(lows_of(("shop", str(number), 0.1) for number in range(3 * MAX_STANDING))) == MAX_STANDING
