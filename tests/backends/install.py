@@ -126,7 +126,7 @@ def _recipe(name: BackendName) -> Recipe:
         return Recipe(
             binary="otelcol",
             pins=(BUILDER_VERSION, builder_config(), *_module(COLLECTOR_MODULE), *BUILD_FLAGS),
-            patience=f"Collector {COLLECTOR_VERSION}, about 3 minutes",
+            patience=f"Collector {COLLECTOR_VERSION}, about 4 minutes",
             compile=_compile_collector,
         )
     if name == "helm":
