@@ -46,7 +46,7 @@ from collector_processor.otlp import (
     Signal,
     TryLater,
 )
-from collector_processor.runstore import RunStore
+from collector_processor.runstore import RUNS, RunStore
 from collector_processor.settings import Address, Settings, SettingsError, load_settings, require_token
 from collector_processor.tls import ClientFiles, ClientTls, ServerTls, reason_of
 
@@ -128,10 +128,10 @@ def _data_dir(path: Path) -> Iterator[Finding]:
 def _store(path: Path) -> Finding:
     if is_in_use(path / "ingest"):
         return Finding(check="store", health=Health.OK, detail="in use by a running blamespan")
-    if not (path / "runs.sqlite").exists():
+    if not (path / RUNS).exists():
         return Finding(check="store", health=Health.OK, detail="is made at the first start")
     try:
-        RunStore(path / "runs.sqlite").close()
+        RunStore(path / RUNS).close()
     except CollectorError as error:
         mend = "use the newer version, or set BLAMESPAN_DATA_DIR to another folder"
         return Finding(check="store", health=Health.FAILED, detail=str(error), mend=mend)
