@@ -58,6 +58,9 @@ class Counter:
 
     _series: dict[Labels, _Series] = field(default_factory=dict)
 
+    def __contains__(self, labels: Labels) -> bool:
+        return labels in self._series
+
     def see(self, labels: Labels, now: float) -> None:
         """Have the series exist, at zero if it is new; ``now`` is monotonic seconds, here and below."""
         if labels not in self._series:

@@ -94,6 +94,8 @@ class VerdictTallies:
 
     def _meet(self, pair: tuple[str, str], now: float) -> None:
         """Have every series of an agent exist: those of failures that it never had too."""
+        if pair in self.tasks:
+            return
         self.tasks.see(pair, now)
         for mode in FailureMode:
             self.failures.see((*pair, mode.value), now)

@@ -24,7 +24,7 @@ from collector_processor.trajectory.outline import ending_of, is_whole, output_o
 from collector_processor.trajectory.parallel import groups
 from collector_processor.trajectory.ties import causes
 from semconv.dialects import ActionKind
-from semconv.dialects.toolbox import tools_of
+from semconv.dialects.toolbox import Lists, lists_of, tools_in
 from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
 from semconv.model import UNKNOWN_AGENT, AgentSource, ContentState, Span, Step, StepKind, Trace, Trajectory
 
@@ -113,19 +113,32 @@ class _Place:
 
 
 class _Toolbox:
-    """The tools that agents could call; an agent's own are read once, however many steps it has."""
+    """The tools that agents could call; a list is read once, on however many steps it stands."""
 
     def __init__(self) -> None:
         self._of_turn: dict[int, str] = {}
+        self._known: dict[Lists, str] = {}
 
     def of(self, act: Act) -> str:
-        own = tools_of(act.span)
+        own = self._read(act.span)
         if own or act.runner is None:
             return own
         turn = act.runner
         if turn.position not in self._of_turn:
-            self._of_turn[turn.position] = tools_of(turn.span)
+            self._of_turn[turn.position] = self._read(turn.span)
         return self._of_turn[turn.position]
+
+    def _read(self, span: Span) -> str:
+        lists = lists_of(span)
+        if not lists:
+            return ""
+        try:
+            known = self._known.get(lists)
+        except TypeError:  # objects instead of their JSON: nothing to find them again by
+            return tools_in(lists)
+        if known is None:
+            known = self._known[lists] = tools_in(lists)
+        return known
 
 
 def _step(place: _Place, act: Act, settled: Settled, heard: str, tools: str) -> Step:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from semconv.attributes import GEN_AI_TOOL_DEFINITIONS
 from semconv.dialects.reading import below, items, mapping, words
-from semconv.model import Span
+from semconv.model import Attributes, AttributeValue, Span
 
 _MLFLOW_TOOLS: Final = "mlflow.chat.tools"
 _VERCEL_TOOLS: Final = "ai.prompt.tools"
@@ -34,23 +34,37 @@ _LONGEST_DESCRIPTION: Final = 160
 _MOST_PARAMETERS: Final = 12
 
 
+Lists: TypeAlias = tuple[tuple[str, AttributeValue], ...]
+"""The attributes of a span that list tools, names with values."""
+
+
 def tools_of(span: Span) -> str:
     """Return the tools as ``name(parameters): description``, one a line, in the span's order."""
-    if not any(name.startswith(_PREFIXES) for name in span.attributes):
-        return ""  # as for most spans: one look instead of five
-    lines = (_line(definition) for definition in islice(_definitions(span), _MOST_TOOLS))
+    return tools_in(lists_of(span))
+
+
+def lists_of(span: Span) -> Lists:
+    """Return what lists tools; most spans have nothing of the kind, and an agent's calls all the same."""
+    return tuple([pair for pair in span.attributes.items() if pair[0].startswith(_PREFIXES)])
+
+
+def tools_in(lists: Lists) -> str:
+    """Return the tools that are listed, as ``tools_of`` does."""
+    if not lists:
+        return ""
+    lines = (_line(definition) for definition in islice(_definitions(dict(lists)), _MOST_TOOLS))
     return "\n".join(dict.fromkeys(line for line in lines if line))
 
 
-def _definitions(span: Span) -> Iterator[Mapping[str, Any]]:
-    for each in items(span.attributes.get(GEN_AI_TOOL_DEFINITIONS)):
+def _definitions(attributes: Attributes) -> Iterator[Mapping[str, Any]]:
+    for each in items(attributes.get(GEN_AI_TOOL_DEFINITIONS)):
         definition = mapping(each)
         grouped = items(definition.get("function_declarations"))
         yield from (mapping(one) for one in grouped) if grouped else (definition,)
     for key in (_MLFLOW_TOOLS, _VERCEL_TOOLS):
-        yield from (mapping(each) for each in items(span.attributes.get(key)))
-    yield from below(span.attributes, _TRACELOOP_TOOLS).values()
-    for fields in below(span.attributes, _OPENINFERENCE_TOOLS).values():
+        yield from (mapping(each) for each in items(attributes.get(key)))
+    yield from below(attributes, _TRACELOOP_TOOLS).values()
+    for fields in below(attributes, _OPENINFERENCE_TOOLS).values():
         yield mapping(fields.get(_JSON_SCHEMA))
 
 
