@@ -90,6 +90,8 @@ class LocalOpinions:
     analyst: RunAnalyst
     models: Mapping[str, Model] = field(default_factory=dict)
     """What may be chosen beside the analyst's own, by name."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Of those that compute: side by side they would be no faster, and pages would wait for all of them."""
 
     async def offer(self) -> Offer:
         """Return what can be chosen, with what there is."""
@@ -113,7 +115,8 @@ class LocalOpinions:
             return (await analyst.analyse(trajectory)).attribution
 
         if model is None or (choice.method != AUTO and not _asks_model(choice.method)):
-            return await asyncio.to_thread(_run_to_end, analyse)
+            async with self.turn:
+                return await asyncio.to_thread(_run_to_end, analyse)
         return await analyse()
 
     def _can(self, name: str, needs_model: bool, has_model: bool) -> bool:  # noqa: FBT001 - facts, no modes

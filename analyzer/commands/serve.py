@@ -21,6 +21,10 @@ from analyzer.service import Running, running_service
 from collector_processor.analyst import Analyst
 from collector_processor.settings import Settings, SettingsError, load_settings, require_token
 
+SWITCH_S: Final = 0.0005
+"""How long one thread may keep the interpreter from another that wants it. Python's own 5 ms are for
+programs that compute; here each page and each request is handed from thread to thread several times, and
+would wait as long at each while a run is analysed (``python -m tests.web.measure``)."""
 _STANDARD_FIELDS: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 DataDirOption = Annotated[
@@ -65,6 +69,7 @@ async def serve_until_stopped(
         opened: gives who analyses; by default what the settings ask for.
     """
     stopped = told_to_stop()
+    sys.setswitchinterval(SWITCH_S)
     async with opened or nullcontext() as analyst, running_service(settings, analyst) as running:
         _announce(running, settings, output)
         await until_stopped(stopped, running.failure)

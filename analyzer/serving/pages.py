@@ -19,7 +19,7 @@ from analyzer.serving.lifetime import Lifetime
 from analyzer.web.app import WebParts
 from analyzer.web.archive import RunArchive
 from analyzer.web.issue_source import DeskIssues
-from analyzer.web.jobs import Jobs
+from analyzer.web.jobs import JobLimits, Jobs
 from analyzer.web.labels import Labels
 from analyzer.web.links import TraceLinks
 from analyzer.web.pages import Pages
@@ -65,7 +65,7 @@ def _open_pages(settings: Settings, lifetime: Lifetime, thinking: Thinking) -> P
     issues = DeskIssues(thinking.desk, open_issues(settings.data_dir), time.time_ns)
     lifetime.watched.callback(issues.close)
     opinions = opinions_of(settings, thinking.analyst)
-    jobs = None if opinions is None else Jobs(opinions)
+    jobs = None if opinions is None else Jobs(opinions, JobLimits(at_once=settings.concurrency))
     if jobs is not None:
         lifetime.watched.push_async_callback(jobs.close)
     return Pages(

@@ -47,7 +47,10 @@ class RunArchive:
         self._data_dir: Final = data_dir
         self._runs: sqlite3.Connection | None = None
         self._kept: sqlite3.Connection | None = None
+        self._worked: sqlite3.Connection | None = None
         self._thread: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pages")
+        self._summing: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page-sums")
+        """Of many runs at once; who looks at a run does not wait for it."""
 
     async def page(self, query: RunQuery) -> RunPage:
         """Return the runs asked for, newest first."""
@@ -63,12 +66,13 @@ class RunArchive:
 
     async def work_since(self, since_ns: int) -> Work:
         """Return what was done since then, of the newest runs."""
-        return await self._beside(lambda: self._work(since_ns))
+        return await asyncio.get_running_loop().run_in_executor(self._summing, self._work, since_ns)
 
     def close(self) -> None:
         """Close the files."""
         self._thread.shutdown(wait=True)
-        for connection in (self._runs, self._kept):
+        self._summing.shutdown(wait=True)
+        for connection in (self._runs, self._kept, self._worked):
             if connection is not None:
                 connection.close()
 
@@ -142,23 +146,24 @@ class RunArchive:
         return row[0] if row else None
 
     def _work(self, since_ns: int) -> Work:
-        documents = [
-            json.loads(row[0])
-            for row in self._verdicts().execute(
-                "SELECT document FROM verdict WHERE decided_ns > ? ORDER BY decided_ns DESC LIMIT ?",
-                (since_ns, _MOST_WORK),
-            )
-        ]
-        durations = sorted(float(document.get("duration_s") or 0.0) for document in documents)
+        if self._worked is None:
+            self._worked = _read_only(self._data_dir / RUNS)
+        rows = self._worked.execute(
+            "SELECT status, json_extract(document, '$.cost_usd'), json_extract(document, '$.calls'),"
+            " json_extract(document, '$.duration_s') FROM verdict WHERE decided_ns > ?"
+            " ORDER BY decided_ns DESC LIMIT ?",
+            (since_ns, _MOST_WORK),
+        ).fetchall()  # fmt: skip
+        durations = sorted(float(row[3] or 0.0) for row in rows)
         return Work(
-            runs=len(documents),
-            by_status=tuple(sorted(Counter(str(one.get("status", "")) for one in documents).items())),
-            cost_usd=sum(one.get("cost_usd") or 0.0 for one in documents),
-            unpriced=sum(bool(one.get("calls")) and one.get("cost_usd") is None for one in documents),
-            calls=sum(one.get("calls") or 0 for one in documents),
+            runs=len(rows),
+            by_status=tuple(sorted(Counter(row[0] for row in rows).items())),
+            cost_usd=sum(row[1] or 0.0 for row in rows),
+            unpriced=sum(bool(row[2]) and row[1] is None for row in rows),
+            calls=sum(row[2] or 0 for row in rows),
             median_s=median(durations) if durations else None,
             slowest_s=durations[-1] if durations else None,
-            is_whole=len(documents) < _MOST_WORK,
+            is_whole=len(rows) < _MOST_WORK,
         )
 
     def _verdicts(self) -> sqlite3.Connection:

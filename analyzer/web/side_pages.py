@@ -11,11 +11,11 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.web.guard import SIGN_IN, STATIC, require_stated_origin
 from analyzer.web.pages import Desk, routed
+from analyzer.web.recent_work import RecentWork
 from collector_processor.otlp import Tenant
 from collector_processor.receivers.admission import bears
 
-_HOUR_NS: Final = 3600 * 10**9
-_MUTED_NS: Final = 7 * 24 * _HOUR_NS
+_MUTED_NS: Final = 7 * 24 * 3600 * 10**9
 _MOST_ISSUES: Final = 200
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _BACKLOG: Final = ("blamespan_open_traces", "blamespan_examinations")
@@ -24,14 +24,13 @@ _ITEMS: Final = "blamespan_items_"
 
 def health_routes(desk: Desk, metrics: CollectorRegistry) -> list[web.RouteDef]:
     """Return the route of the health page."""
+    recent = RecentWork(runs=desk.pages.runs, now_ns=desk.pages.now_ns)
 
     async def health(desk: Desk, request: web.Request) -> web.StreamResponse:
-        runs, now = desk.pages.runs, desk.pages.now_ns()
         return await desk.show(
             request,
             "health.html",
-            hour=await runs.work_since(now - _HOUR_NS),
-            day=await runs.work_since(now - 24 * _HOUR_NS),
+            done=await recent.read(),
             items=items_of(metrics),
             backlog=backlog_of(metrics),
             settings=desk.pages.settings,

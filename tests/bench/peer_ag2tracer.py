@@ -18,7 +18,7 @@ DRIVER = Path(__file__).with_name("peer_ag2tracer_run.py")
 
 def time_ag2tracer(dataset: Path, url: str, scratch: Path) -> None:
     """Install it, run it on every run of the data set, and print how long that took."""
-    python = _install(scratch / "ag2tracer")
+    python = install(scratch / "ag2tracer")
     if python is None:
         print(f"{PACKAGE}: the package registry does not have it, or cannot be reached")
         return
@@ -28,7 +28,8 @@ def time_ag2tracer(dataset: Path, url: str, scratch: Path) -> None:
     print(f"  {count(url)['calls'] - before} calls, one at a time, peak {run.peak_mib:.0f} MiB")
 
 
-def _install(place: Path) -> Path | None:
+def install(place: Path) -> Path | None:
+    """Install it into an environment of its own; return that one's Python, or ``None``."""
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
     python = place / "bin" / "python"
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PACKAGE]

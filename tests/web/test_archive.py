@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from aiohttp.test_utils import TestClient
@@ -13,11 +14,12 @@ from hypothesis import strategies as st
 from analyzer.labels.kept_run import pack, task_of
 from analyzer.web import archive
 from analyzer.web.archive import RunArchive
+from analyzer.web.recent_work import FRESH_NS, RecentWork
 from analyzer.web.sources import RunQuery
 from collector_processor.otlp import Tenant
-from semconv.model import Status
+from semconv.model import Effort, Status
 from tests.runs import run, step
-from tests.web.stage import Stage
+from tests.web.stage import NOW_NS, Stage
 from tests.web.test_pages import RUN, blame
 
 
@@ -76,3 +78,20 @@ async def test_an_open_page_is_told_of_a_new_run(
         while (await stream.content.readline()) != b"event: runs\n":
             pass
         assert await stream.content.readline() == b"data: changed\n"
+
+
+async def test_work_is_summed_of_what_is_priced_and_timed_and_kept_for_a_while(stage: Stage) -> None:
+    effort = Effort(calls=2, cost_usd=0.25, duration_s=3.0)
+    for number, told in enumerate((effort, replace(effort, cost_usd=None, duration_s=1.0), Effort())):
+        one = run(step("a", "b"), run_id=f"r{number}")
+        await stage.add(one, "shop", replace(blame(one, 0), effort=told))
+    source, now = RunArchive(stage.folder), [NOW_NS + 10**12]
+    recent = RecentWork(runs=source, now_ns=lambda: now[0])
+    done = await recent.read()
+    assert (done.hour.runs, done.hour.calls, done.hour.unpriced, done.hour.cost_usd) == (3, 4, 1, 0.25)
+    assert (done.hour.median_s, done.hour.slowest_s, done.hour.by_status) == (1.0, 3.0, (("attributed", 3),))
+    await stage.add(run(step("a", "b"), run_id="late"), "shop")
+    assert await recent.read() is done
+    now[0] += FRESH_NS
+    assert (await recent.read()).day.runs == 4
+    source.close()
