@@ -7,9 +7,10 @@ import asyncio
 from agent_framework import Agent, Workflow, tool
 from agent_framework.observability import enable_instrumentation
 from agent_framework.openai import OpenAIChatCompletionClient
-from agent_framework_orchestrations import HandoffBuilder, SequentialBuilder
+from agent_framework_orchestrations import GroupChatBuilder, HandoffBuilder, SequentialBuilder
 from openai import AsyncOpenAI
 from story import (
+    AGENTS,
     CONCIERGE,
     INSTRUCTIONS,
     MODEL,
@@ -50,6 +51,15 @@ def hand_over() -> Workflow:
 def one_after_the_other() -> Workflow:
     """Return the story as a sequence of the registrar and the purser."""
     return SequentialBuilder(participants=_agents()[1:]).build()
+
+
+def in_a_group_chat() -> Workflow:
+    """Return the story as a group chat in which each of the three speaks once."""
+    return GroupChatBuilder(
+        participants=_agents(),
+        selection_func=lambda state: AGENTS[state.current_round],
+        max_rounds=len(AGENTS),
+    ).build()
 
 
 def _agents() -> list[Agent]:
