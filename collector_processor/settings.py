@@ -194,7 +194,7 @@ class Settings(BaseModel):
     max_receiving_bytes: int = Field(
         256 * MEBIBYTE,
         gt=0,
-        description="bytes of bodies being read or unpacked at once, over HTTP, of all clients",
+        description="bytes of bodies held at once, of all clients; over HTTP, and again over gRPC",
     )
     max_connections: int = Field(
         4096, gt=0, description="connections at once, over HTTP, to the receiver and to web"

@@ -59,7 +59,7 @@ async def open_doors(settings: Settings, lifetime: Lifetime, intake: Intake, par
     )
     room = HttpRoom(bytes=settings.max_receiving_bytes, connections=settings.max_connections)
     receivers = (
-        GrpcReceiver(intake, grpc_listen, rules, parts.tls),
+        GrpcReceiver(intake, grpc_listen, rules, parts.tls, room_bytes=settings.max_receiving_bytes),
         HttpReceiver(intake, http_listen, rules, parts.tls, room=room),
     )
     _warn_of_clear_text(settings)

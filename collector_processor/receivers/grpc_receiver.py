@@ -1,8 +1,10 @@
 """OTLP over gRPC: raw request bytes in, answer bytes out; no request is parsed here.
 
-Callers without the token are turned away by their headers alone. Size limits
-are gRPC core's own: it stops reading, or inflating, at the limit and answers
-``RESOURCE_EXHAUSTED`` without ``RetryInfo`` before our code runs.
+Callers without the token are turned away by their headers alone. A request's size
+limit is gRPC core's own: it stops reading, or inflating, at the limit and answers
+``RESOURCE_EXHAUSTED`` without ``RetryInfo`` before our code runs. What all requests
+take together is ours: each call is handled as a stream of one message, of which
+nothing is read before it is asked for (``reading.py``).
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ from typing import Any, Final, TypeAlias
 import grpc
 import grpc.aio
 
-from collector_processor.otlp import CollectorError, Receipt, Signal, Sink
+from collector_processor.otlp import (
+    CollectorError,
+    MalformedRequestError,
+    Receipt,
+    RefusedError,
+    Signal,
+    Sink,
+)
 from collector_processor.otlp.answers import (
     RETRY_INFO_KEY,
     STATUS_DETAILS_KEY,
@@ -26,14 +35,17 @@ from collector_processor.otlp.answers import (
 from collector_processor.otlp.services import EXPORT, SERVICES
 from collector_processor.receivers.admission import DoorRules, admit, hand_over
 from collector_processor.receivers.listening import ListenError
+from collector_processor.receivers.reading import ReadingRoom, ReadingRules
 from collector_processor.receivers.refusal import BROKEN, Refusal, TurnedAwayError, refusal_of, unauthorized
+from collector_processor.receivers.room import DEFAULT_ROOM_BYTES, Room
+from collector_processor.receivers.trimming import Trimmer
 from collector_processor.settings import Address
 from collector_processor.tls import ServerTls, TlsFiles, reason_of
 
 logger = logging.getLogger(__name__)
 
 Context: TypeAlias = Any  # grpc.aio.ServicerContext, which the stubs lack
-Handler: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
+Handler: TypeAlias = Callable[[Any, Context], Awaitable[bytes]]
 
 _STATUS: Final[Mapping[int, grpc.StatusCode]] = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -48,13 +60,35 @@ _OPTIONS: Final = (
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     # Each stream may hold a whole request; HTTP/2 (RFC 9113 6.5.2) advises at least 100.
     ("grpc.max_concurrent_streams", 100),
+    # Else the core lets clients send ahead, on fast lines megabytes that nobody has asked for.
+    ("grpc.http2.bdp_probe", 0),
 )
 
 
 class GrpcReceiver:
     """The trace, logs and metrics services on one port."""
 
-    def __init__(self, sink: Sink, listen: Address, rules: DoorRules, tls: TlsFiles | None = None) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        listen: Address,
+        rules: DoorRules,
+        tls: TlsFiles | None = None,
+        *,
+        room_bytes: int = DEFAULT_ROOM_BYTES,
+    ) -> None:
+        """Make it.
+
+        Args:
+            sink: takes the requests.
+            listen: where.
+            rules: who may come in.
+            tls: its identity; by default it speaks plainly.
+            room_bytes: what requests that were read may take, and at most once more those being read.
+        """
+        self._room = Room(room_bytes)
+        self._trimmer = Trimmer()
+        self._reading = ReadingRoom(ReadingRules(slow=max(2, room_bytes // rules.max_bytes)))
         self._sink = sink
         self._listen = listen
         self._rules = rules
@@ -97,22 +131,31 @@ class GrpcReceiver:
 
     def _service(self, signal: Signal) -> grpc.GenericRpcHandler[bytes, bytes]:
         handler: Handler = partial(self._export, signal)
-        method = grpc.unary_unary_rpc_method_handler(handler)
+        method = grpc.stream_unary_rpc_method_handler(handler)
         return grpc.method_handlers_generic_handler(SERVICES[signal], {EXPORT: method})
 
-    async def _export(self, signal: Signal, body: bytes, context: Context) -> bytes:
-        answer = await self._take(signal, body, context)
+    async def _export(self, signal: Signal, _messages: Any, context: Context) -> bytes:
+        answer = await self._take(signal, context)
         if isinstance(answer, Receipt):
             return success(signal, answer)
-        await context.abort(_STATUS[answer.code], answer.reason, _trailers(answer))
-        return b""  # never reached: abort raises
+        # Not by ``abort``: its exception keeps the call, with all that gRPC's core has read of it, in a
+        # cycle until the garbage collector comes by, which bytes do not call.
+        context.set_code(_STATUS[answer.code])
+        context.set_details(answer.reason)
+        context.set_trailing_metadata(_trailers(answer))
+        return b""
 
-    async def _take(self, signal: Signal, body: bytes, context: Context) -> Receipt | Refusal:
+    async def _take(self, signal: Signal, context: Context) -> Receipt | Refusal:
         try:
             caller = admit(context.invocation_metadata(), self._rules)
-            return await hand_over(self._sink, signal, body, caller)
+            body = _message(await self._reading.read(context.read))
+            with self._room.lease() as lease:
+                lease.hold(len(body))
+                return await hand_over(self._sink, signal, body, caller)
         except CollectorError as error:
             refusal = refusal_of(error)
+            if isinstance(error, RefusedError):
+                self._trimmer.after_refusal()
             logger.debug("request refused", extra={"signal": signal.value, "code": refusal.code.name})
             return refusal
         except Exception:  # one work item: the request; the service lives on
@@ -137,6 +180,13 @@ class _Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[type-arg] # gener
         except CollectorError:
             pass  # malformed, not unknown: it is answered where the words for it are
         return await continuation(details)
+
+
+def _message(read: Any) -> bytes:
+    """Return what was read; a call may end without any message."""
+    if not isinstance(read, bytes):
+        raise MalformedRequestError("expected a message")
+    return read
 
 
 async def _turn_away(_messages: Any, context: Context) -> bytes:

@@ -23,6 +23,8 @@ from tests.e2e.traffic import send
 from tests.factories import span
 
 CONNECTIONS: Final = 2000
+LARGE_CLIENTS: Final = 1200
+LARGE_BYTES: Final = 1 << 20
 FLOODERS: Final = 24
 FLOOD_S: Final = 3.0
 MOST_MEMORY: Final = 400 << 20
@@ -124,6 +126,46 @@ async def _all_over_grpc(line: Line) -> int:
     served = len(channels)
     await asyncio.gather(*(channel.close(None) for channel in channels))
     return served
+
+
+def test_large_requests_of_many_grpc_clients_come_again_and_memory_stays_bounded(
+    start_line: StartLine,
+) -> None:
+    """Together they are forty times what may be held at once; unbounded, all of it would be in memory."""
+    with many_files(2 * LARGE_CLIENTS + 500), grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url, max_receiving_bytes=32 << 20)
+        before = memory_of(line)
+        refusals = asyncio.run(_large_over_grpc(line, LARGE_CLIENTS, LARGE_BYTES))
+        grown = memory_of(line) - before
+        assert grown < LARGE_CLIENTS * LARGE_BYTES * 3 // 4, f"{grown:,} bytes more, {refusals} refusals"
+        line.await_items("forwarded", LARGE_CLIENTS)
+
+
+async def _large_over_grpc(line: Line, clients: int, size: int) -> int:
+    """Send one request of each client at once, again and again until all are taken; return the refusals."""
+    target, refusals = line.grpc.removeprefix("http://"), 0
+    own = (("grpc.use_local_subchannel_pool", 1),)
+    channels = [grpc.aio.insecure_channel(target, options=own) for _ in range(clients)]
+    come_again = {grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED}
+
+    async def one(number: int) -> None:
+        nonlocal refusals
+        call: Callable[..., Callable[..., Awaitable[bytes]]] = channels[number].unary_unary
+        export = call(grpc_path(Signal.TRACES))
+        body, is_taken = encode([span(number + 1, attributes={"text": "x" * size})]), False
+        while not is_taken:
+            try:
+                await export(body, timeout=120, wait_for_ready=True)
+                is_taken = True
+            except grpc.RpcError as error:
+                if error.code() not in come_again:
+                    raise
+                refusals += 1
+                await asyncio.sleep(1)
+
+    await asyncio.gather(*(one(number) for number in range(clients)))
+    await asyncio.gather(*(channel.close(None) for channel in channels))
+    return refusals
 
 
 def test_a_small_client_is_served_while_others_flood_with_one_span_requests(start_line: StartLine) -> None:

@@ -1,0 +1,170 @@
+"""Reading what many gRPC clients send, together within bounds: the slow give way to those who are not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from collector_processor.otlp import RefusedError, Signal
+from collector_processor.otlp.services import grpc_path
+from collector_processor.receivers import DoorRules, GrpcReceiver
+from collector_processor.receivers.reading import ReadingRoom, ReadingRules
+from collector_processor.receivers.trimming import Trimmer
+from tests.contract.doors import LOOPBACK, MemorySink, listening
+from tests.otlp_requests import request, span
+
+RULES = ReadingRules(quick=2, quick_s=0.05, slow=3, slow_s=0.2, waiting=100)
+
+
+async def never() -> bytes:
+    await asyncio.Event().wait()
+    return b""
+
+
+async def at_once() -> bytes:
+    return b"body"
+
+
+async def test_half_open_calls_hold_up_nobody_for_long() -> None:
+    room = ReadingRoom(RULES)
+    half_open = [asyncio.create_task(room.read(never)) for _ in range(50)]
+    await asyncio.sleep(0)
+    assert await room.read(at_once) == b"body"  # though 25 times as many were before it as are read at once
+    refused = await asyncio.gather(*half_open, return_exceptions=True)
+    assert all(isinstance(one, RefusedError) and one.retry_after_s for one in refused)
+    assert {str(one) for one in refused} == {
+        "3 large or slow requests are being read already",
+        "the request did not come within 0.2 s",
+    }
+    assert await room.read(at_once) == b"body"
+
+
+async def test_no_more_are_read_at_once_than_the_rules_say() -> None:
+    room, reading, most = ReadingRoom(RULES), 0, 0
+
+    async def large() -> bytes:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        try:
+            await asyncio.sleep(0.1)
+            return b"large"
+        finally:
+            reading -= 1
+
+    answers = await asyncio.gather(*(room.read(large) for _ in range(40)), return_exceptions=True)
+    assert most <= RULES.quick + RULES.slow
+    assert answers.count(b"large") >= RULES.slow
+    assert all(one == b"large" or isinstance(one, RefusedError) for one in answers)
+
+
+async def test_beyond_those_who_may_wait_nobody_waits() -> None:
+    room = ReadingRoom(ReadingRules(quick=1, quick_s=60, slow=1, waiting=2))
+    waiting = [asyncio.create_task(room.read(never)) for _ in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(RefusedError, match="2 requests wait already"):
+        await room.read(at_once)
+    for one in waiting:
+        one.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_a_client_that_goes_away_leaves_its_place() -> None:
+    room = ReadingRoom(ReadingRules(quick=1, quick_s=60, slow=1))
+    for _ in range(3):
+        gone = asyncio.create_task(room.read(never))
+        await asyncio.sleep(0)
+        gone.cancel()
+        with suppress(asyncio.CancelledError):
+            await gone
+    assert await room.read(at_once) == b"body"
+
+
+async def test_over_grpc_a_small_request_passes_those_that_never_come() -> None:
+    sink = MemorySink()
+    receiver = GrpcReceiver(sink, LOOPBACK, DoorRules(), room_bytes=1 << 20)  # two large ones at a time
+    async with (
+        listening(receiver) as port,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        path = grpc_path(Signal.TRACES)
+        make: Any = channel  # the stubs want serializers
+        opened = make.stream_unary(path)
+        gate = asyncio.Event()
+
+        async def silent() -> Any:
+            await gate.wait()
+            for message in _none():
+                yield message
+
+        half_open = [opened(silent()) for _ in range(60)]
+        call = make.unary_unary(path)
+        await call(request(span(1)), timeout=60)
+        assert len(sink.arrivals) == 1
+        codes = [await one.code() for one in half_open[:20]]
+        assert grpc.StatusCode.RESOURCE_EXHAUSTED in codes
+        gate.set()
+        for one in half_open:
+            one.cancel()
+
+
+def _none() -> Iterator[bytes]:
+    yield from ()
+
+
+async def test_a_call_without_a_message_is_told_what_was_expected() -> None:
+    async with (
+        listening(GrpcReceiver(MemorySink(), LOOPBACK, DoorRules())) as port,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        make: Any = channel
+        call = make.stream_unary(grpc_path(Signal.TRACES))
+        with pytest.raises(grpc.aio.AioRpcError, match="expected a message") as refused:
+            await call(_none())
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_what_is_read_and_not_yet_stored_is_bounded_too() -> None:
+    class Slow(MemorySink):
+        async def accept(self, arrival: Any) -> Any:
+            await gate.wait()
+            return await super().accept(arrival)
+
+    gate, body = asyncio.Event(), request(span(1, attributes={"text": "x" * 400_000}))
+    receiver = GrpcReceiver(Slow(), LOOPBACK, DoorRules(), room_bytes=1 << 20)
+    async with (
+        listening(receiver) as port,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        make: Any = channel
+        call = make.unary_unary(grpc_path(Signal.TRACES))
+        calls = [asyncio.ensure_future(call(body, timeout=60)) for _ in range(5)]
+        done, pending = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED, timeout=60)
+        while len(done) < 3:
+            more, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED, timeout=60)
+            done |= more
+        errors: list[Any] = [one.exception() for one in done]
+        assert {one.code() for one in errors} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+        assert "1048576 bytes of requests are being taken already" in errors[0].details()
+        gate.set()
+        assert [await one for one in pending] == [b"", b""]
+
+
+async def test_memory_is_given_back_after_a_refusal_and_not_for_each() -> None:
+    now, trims = [0.0], [0]
+
+    def trim() -> None:
+        trims[0] += 1
+
+    trimmer = Trimmer(trim, clock=lambda: now[0])
+    for now[0] in (0.0, 0.1, 0.4, 0.6, 0.7, 5.0):
+        trimmer.after_refusal()
+        await asyncio.sleep(0.05)
+    assert trims == [3]
+    Trimmer().after_refusal()  # whatever this C library is
