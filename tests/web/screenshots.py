@@ -1,4 +1,7 @@
-"""``python -m tests.web.screenshots FOLDER``: every page, wide and narrow, light and dark, as PNG files."""
+"""``python -m tests.web.screenshots FOLDER``: every page, wide and narrow, light and dark, as PNG files.
+
+``python -m tests.web.screenshots --docs`` renews those that the documentation shows.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,15 @@ from typing import Literal
 from playwright.async_api import Browser
 
 from tests.web.browser import browsing, chromium
-from tests.web.showcase import showcase
+from tests.web.showcase import shop_window, showcase
 from tests.web.stage import serving
 
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 WIDTHS = {"wide": 1280, "narrow": 390}
 _HEIGHT = 900
+DOCS = Path(__file__).parents[2] / "docs" / "images"
+LARGEST = 150_000
+"""Bytes of a picture in the documentation."""
 
 
 async def take(folder: Path) -> list[Path]:
@@ -46,15 +52,35 @@ async def _take(browser: Browser, address: str, path: Path, scheme: Literal["lig
     return path
 
 
+async def take_for_docs(folder: Path) -> list[Path]:
+    """Write what is seen first of the list and of a run, light and dark; returns their paths."""
+    with tempfile.TemporaryDirectory() as data:
+        stage, run_id = await shop_window(Path(data))
+        paths = []
+        async with serving(stage.parts()) as address, browsing() as browser:
+            for scheme, (name, page) in product(SCHEMES, (("runs", "/runs"), ("run", f"/runs/{run_id}"))):
+                viewport = {"width": WIDTHS["wide"], "height": 820}
+                opened = await browser.new_page(viewport=viewport, color_scheme=scheme)  # type: ignore[arg-type]
+                await opened.goto(address + page)
+                if name == "runs":
+                    await opened.locator("#live").wait_for(state="visible")
+                path = folder / f"{name}-{scheme}.png"
+                await opened.screenshot(path=path)
+                assert path.stat().st_size <= LARGEST, path
+                paths.append(path)
+    return paths
+
+
 def main() -> None:
     """Take them."""
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m tests.web.screenshots FOLDER")
+        sys.exit("usage: python -m tests.web.screenshots FOLDER, or --docs")
     if chromium() is None:
         sys.exit("no Chromium here: install it, or say where it is with BLAMESPAN_CHROMIUM")
-    folder = Path(sys.argv[1])
+    is_for_docs = sys.argv[1] == "--docs"
+    folder = DOCS if is_for_docs else Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for path in asyncio.run(take(folder)):
+    for path in asyncio.run(take_for_docs(folder) if is_for_docs else take(folder)):
         print(path)
 
 

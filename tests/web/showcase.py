@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import TracerProvider
@@ -66,6 +67,11 @@ async def showcase(folder: Path, recordings: int = 40) -> tuple[Stage, dict[str,
         "demo": await stage.add(demo_run(), "solar-advisor"),
     }
     _add_issues(stage, ids)
+    mark = Fingerprint(
+        service=HOSTILE["svg"], agent=HOSTILE["html"], mode="unhandled_error",
+        kind="tool", tool="seats", error="",
+    )  # fmt: skip
+    stage.issues.add(mark, IssueState.ONGOING, (1,) * 14, (ids["hostile"],))
     return stage, ids
 
 
@@ -79,5 +85,55 @@ def _add_issues(stage: Stage, ids: dict[str, str]) -> None:
     wrong = replace(mark, service="solar-advisor", agent="calculator", mode="wrong_computation")
     wrong = replace(wrong, tool="", error="")
     add(wrong, IssueState.REGRESSED, (4, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 3), (ids["demo"],))
-    evil = replace(mark, agent=HOSTILE["html"], service=HOSTILE["svg"], error="")
-    add(evil, IssueState.ONGOING, (1,) * 14, (ids["hostile"],))
+
+
+WENT_WELL: Final = (
+    ("refunds", "Refund order 4417: it arrived broken.", "support", "I refunded 34.90 euros to the card."),
+    (
+        "trip-desk",
+        "A night train from Vienna to Venice, two berths.",
+        "booker",
+        "Two berths booked.",
+    ),
+    ("solar-advisor", "Does a battery of 5 kWh pay for itself in Freiburg?", "writer", "In eleven years."),
+    ("ferries", "When does the last ferry leave for Borkum today?", "north desk", "At 19:30."),
+    ("refunds", "Where is parcel 00340434?", "tracker", "In the depot of Kassel since 6:12."),
+)
+"""Service, task, agent and answer."""
+CRASHED: Final = (
+    ("trip-desk", "Move my stay in Udine by one night.", "hotel desk", "reserve", "RateLimitError: 429"),
+    (
+        "refunds",
+        "Cancel my subscription from June.",
+        "billing",
+        "cancel",
+        "PermissionError: not yours",
+    ),
+)
+"""Service, task, agent, tool and its error."""
+
+
+async def shop_window(folder: Path) -> tuple[Stage, str]:
+    """Return a stage as a good day has it, for the pictures in the documentation, and the run to look at."""
+    stage = open_stage(folder)
+    for number, (service, task, agent, answer) in enumerate(2 * WENT_WELL):
+        told = run(step("front desk", "One moment."), step(agent, answer), task=task, output=answer)
+        await stage.add(replace(told, run_id=f"{number:032x}"), service)
+    marks = []
+    for number, (service, task, agent, name, error) in enumerate(CRASHED):
+        broken = run(
+            step("front desk", "One moment."), failed_tool(agent, error, target=name), step(agent, "Sorry."),
+            task=task, output="Sorry.", root_error=error,
+        )  # fmt: skip
+        run_id = await stage.add(replace(broken, run_id=f"c{number:031x}"), service)
+        kind = error.partition(":")[0]
+        mark = Fingerprint(
+            service=service, agent=agent, mode="unhandled_error", kind="tool", tool=name, error=kind
+        )  # fmt: skip
+        marks.append((mark, run_id))
+    for mark, run_id in marks:
+        stage.issues.add(mark, IssueState.ONGOING, (1, 0, 2, 1, 1, 0, 1, 3, 1, 0, 2, 1, 2, 1), (run_id,))
+    ids = {"parallel": await stage.add(PARALLEL, "ferries")}
+    ids["demo"] = await stage.add(demo_run(), "solar-advisor")
+    _add_issues(stage, ids)
+    return stage, ids["demo"]

@@ -3,13 +3,15 @@
 
 const LIVE_PAUSE_MS = 400;
 const POLL_MS = 700;
+const LONG = { dateStyle: "medium", timeStyle: "medium" };
+const SHORT = { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" };
 
 function localTimes(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
     if (Number.isNaN(moment.getTime())) continue;
     time.title = time.textContent;
-    time.textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+    time.textContent = moment.toLocaleString(undefined, time.closest(".when") ? SHORT : LONG);
   }
 }
 
