@@ -31,7 +31,7 @@ TRACELOOP_SUPPORT: Final = (
         text=partly("a task's description and output; model calls only with that client's own beside it"),
         tools=lacks("no spans; the next model call has heard what they returned"),
         handoff=lacks("a delegation is a tool, and has no span"),
-        task=gives("`crewai.crew.tasks` and `crewai.crew.result` on the crew"),
+        task=gives("`crewai.crew.tasks`, `crewai.crew.result` on the crew; a flow's crews are traces apart"),
         errors=gives("span status"),
         scopes=("opentelemetry.instrumentation.crewai",),
         switches=("TRACELOOP_TRACE_CONTENT=true",),

@@ -38,7 +38,7 @@ def answer(**config: Any) -> str:
 
 
 @wrap_tool_call
-def _told(request: Any, handler: Any) -> Any:
+def told(request: Any, handler: Any) -> Any:
     """Have a tool's error told to the model, as langchain's guide shows."""
     try:
         return handler(request)
@@ -64,7 +64,7 @@ def _team() -> Any:
 
     def agent(name: str, *tools: BaseTool) -> Any:
         return create_agent(
-            model, list(tools), system_prompt=INSTRUCTIONS[name], name=name, middleware=[_told]
+            model, list(tools), system_prompt=INSTRUCTIONS[name], name=name, middleware=[told]
         )
 
     graph = StateGraph(MessagesState)
