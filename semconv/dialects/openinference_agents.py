@@ -26,6 +26,8 @@ PYDANTIC_AGENT_NAME: Final = "agent_name"
 GRAPH_NODE_ID: Final = "graph.node.id"
 METADATA: Final = "metadata"
 MANAGED_AGENTS: Final = "smolagents.managed_agents"
+VERCEL_OPERATION: Final = "ai.operationId"
+VERCEL_FUNCTION: Final = "ai.telemetry.functionId"
 INPUT_VALUE: Final = "input.value"
 
 _PROMPT: Final = "llm.input_messages."
@@ -45,6 +47,8 @@ _MACHINE_MADE: Final = re.compile(r"^(?:[0-9a-f]{12,}|[0-9a-f-]{36}|\d+)$", re.I
 def agent_name(span: Span, kind: ActionKind, surroundings: Surroundings) -> Found:
     """Return whose span this is, as far as the span itself says."""
     said = text(span.attributes, AGENT_NAME, GEN_AI_AGENT_NAME, PYDANTIC_AGENT_NAME)
+    if said is None and VERCEL_OPERATION in span.attributes:
+        return Found(text(span.attributes, VERCEL_FUNCTION))  # the span's name is the operation's
     said = spawned(span, surroundings).name or said
     return Found(said) if said is not None else _named_elsewhere(span, kind, surroundings)
 

@@ -108,3 +108,13 @@ def test_starts_that_are_cut_to_the_millisecond_are_not_side_by_side() -> None:
     asked, tool = looked_up()[1:3]
     late = replace(asked, end_ns=tool.start_ns + 450_000)
     assert [step.group for step in ordered(looked_up()[0], late, tool).steps] == [None, None]
+
+
+def test_openinference_kinds_beside_it_do_not_make_an_agent_of_the_operation() -> None:
+    kinds = ("AGENT", "LLM", "TOOL", "LLM")
+    for agent, expected in (("clerk", "clerk"), ("", "unknown")):
+        spans = [
+            replace(each, attributes={**each.attributes, "openinference.span.kind": kind})
+            for each, kind in zip(looked_up(agent), kinds, strict=True)
+        ]
+        assert {step.agent for step in ordered(*spans).steps} == {expected}
