@@ -27,7 +27,7 @@ from semconv.model import SpanStatus
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from collector_processor.tls import TlsFiles
+    from collector_processor.tls import Renewals, TlsFiles
 
 _LARGEST_RANKER: Final = 64 << 20
 """Bytes; one of ours has some hundred thousand, and what is no ranker at all may have no end."""
@@ -126,14 +126,17 @@ async def prepare_model(settings: Settings) -> None:
         await LiteLLM(name=name).prepare()
 
 
-def tls_files(settings: Settings) -> TlsFiles | None:
-    """Return the identity of our doors, or ``None`` where they speak plainly."""
-    from collector_processor.tls import TlsFiles  # noqa: PLC0415 - gRPC, which only the service needs
+def tls_files(settings: Settings, renewals: Renewals | None = None) -> TlsFiles | None:
+    """Return the identity of our doors, or ``None`` where they speak plainly; failed renewals are counted."""
+    from collector_processor.tls import Renewals, TlsFiles  # noqa: PLC0415 - gRPC, which only the service needs
 
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
     return TlsFiles(
-        certificate=settings.tls_certificate, key=settings.tls_key, client_ca=settings.tls_client_ca
+        certificate=settings.tls_certificate,
+        key=settings.tls_key,
+        client_ca=settings.tls_client_ca,
+        renewals=renewals or Renewals(),
     )
 
 

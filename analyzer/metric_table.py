@@ -136,6 +136,12 @@ OPEN_TRACES: Final = Metric(
 EXAMINATIONS: Final = Metric(
     name="blamespan_examinations", kind=Kind.GAUGE, unit="{trace}", meaning="Traces being analysed now."
 )
+TLS_FAILED: Final = Metric(
+    name="blamespan_tls_renewals_failed",
+    kind=Kind.COUNTER,
+    unit="{renewal}",
+    meaning="Changed TLS files that a door could not use: the certificate before stays, until it runs out.",
+)
 VERDICTS_SENT: Final = Metric(
     name="blamespan_verdicts_sent",
     kind=Kind.COUNTER,
@@ -348,6 +354,7 @@ METRICS: Final = (
     MALFORMED,
     OPEN_TRACES,
     EXAMINATIONS,
+    TLS_FAILED,
     VERDICTS_SENT,
     VERDICTS_REFUSED,
     REDACTED,

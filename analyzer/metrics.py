@@ -23,6 +23,7 @@ from collector_processor.cleaning import Cleaner
 from collector_processor.delivery import OutboxDelivery
 from collector_processor.ledger import Ledger
 from collector_processor.pipeline import Pipeline
+from collector_processor.tls import Renewals
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -37,6 +38,7 @@ class ServiceMetrics(Collector):
     settle_s: float
     """How long a new series is shown at zero (``tallies/series.py`` says why)."""
     budget: HourlyBudget | None = None
+    renewals: Renewals = field(default_factory=Renewals)
     issues: Callable[[], IssueCounts] = IssueCounts
     """What stands of issues; must not block."""
     repetitions: Callable[[], int] = int
@@ -71,6 +73,7 @@ class ServiceMetrics(Collector):
     def _slow_lane(self) -> Iterator[Family]:
         yield gauge(table.OPEN_TRACES, [((), self.pipeline.open_traces)])
         yield gauge(table.EXAMINATIONS, [((), self.pipeline.under_way)])
+        yield sums(table.TLS_FAILED, [((), self.renewals.failed)])
         yield sums(table.VERDICTS_SENT, (((one.signal.value,), one.sent) for one in self.deliveries))
         yield sums(table.VERDICTS_REFUSED, (((one.signal.value,), one.refused) for one in self.deliveries))
         yield sums(table.REDACTED, (((kind,), self.cleaner.count(kind)) for kind in self.cleaner.kinds))

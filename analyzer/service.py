@@ -142,6 +142,7 @@ class _Service:
             thinking,
             is_ready=lambda: self._is_ready,
             registry=metrics.registry,
+            renewals=metrics.renewals,
         )
         doors = await open_doors(settings, lifetime, intake, parts)
 

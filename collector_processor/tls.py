@@ -15,7 +15,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -29,6 +29,19 @@ LOOK_EVERY_S: Final = 1.0
 """The files are not looked at more often than this, however many shake hands."""
 
 
+class Renewals:
+    """How often changed files could not be used, and the certificate before stayed."""
+
+    def __init__(self) -> None:
+        self._lock: Final = threading.Lock()  # gRPC asks from threads of its own
+        self.failed = 0
+
+    def fail(self) -> None:
+        """Count one."""
+        with self._lock:
+            self.failed += 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
     """A server's identity, PEM."""
@@ -38,6 +51,8 @@ class TlsFiles:
     key: Path
     client_ca: Path | None = None
     """Authorities of which clients must have a certificate; ``None`` asks for none."""
+    renewals: Renewals = field(default_factory=Renewals, compare=False, repr=False)
+    """Each door that has these files counts for itself."""
 
     def ssl_context(self) -> ssl.SSLContext:
         """Return the context for an asyncio server; raises ``OSError`` where a file is none such."""
@@ -76,7 +91,11 @@ class Renewed(Generic[T]):
     """A value made from files, and made anew when they change."""
 
     def __init__(
-        self, paths: tuple[Path, ...], make: Callable[[], T], clock: Callable[[], float] = time.monotonic
+        self,
+        paths: tuple[Path, ...],
+        make: Callable[[], T],
+        clock: Callable[[], float] = time.monotonic,
+        renewals: Renewals | None = None,
     ) -> None:
         """Make the first value.
 
@@ -86,6 +105,7 @@ class Renewed(Generic[T]):
         self._paths: Final = paths
         self._make: Final = make
         self._clock: Final = clock
+        self._renewals: Final = renewals or Renewals()
         self._lock: Final = threading.Lock()  # gRPC asks from threads of its own
         self._seen = self._signature()
         self._looked_at = clock()
@@ -109,6 +129,7 @@ class Renewed(Generic[T]):
         try:
             self._value = self._make()
         except (OSError, ValueError) as error:
+            self._renewals.fail()
             said = {"files": names, "reason": reason_of(error)}
             logger.warning("TLS files cannot be used; the certificate before stays", extra=said)
         else:
@@ -140,7 +161,9 @@ class ServerTls:
         """
         self._files: Final = files
         paths = (files.certificate, files.key, *((files.client_ca,) if files.client_ca else ()))
-        self._identity: Final = Renewed(paths, lambda: _server_identity(files, clients), clock)
+        self._identity: Final = Renewed(
+            paths, lambda: _server_identity(files, clients), clock, files.renewals
+        )
 
     def context(self) -> ssl.SSLContext:
         """Return a context for an asyncio server; each handshake is done with the newest certificate."""

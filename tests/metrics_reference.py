@@ -100,6 +100,7 @@ over hours of made-up failures, and every query of the dashboards is run against
 | `BlamespanItemsLost` | acknowledged items were damaged on disk | page |
 | `BlamespanItemsRejected` | the backend refused items for good | ticket |
 | `BlamespanBudgetExhausted` | the hour's budget for models was used up | ticket |
+| `BlamespanCertificateNotRenewed` | a door could not use its changed certificate | ticket |
 | `BlamespanDown` | no scrape succeeded for 5 minutes | page |
 
 `BlamespanAgentFailureShare` counts a method's mistakes as an agent's, and wakes people for an agent that always fails a lot; the watch compares

@@ -28,6 +28,7 @@ from collector_processor.examine import Examiner
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import StoredVerdict
 from collector_processor.settings import Settings
+from collector_processor.tls import Renewals
 
 
 def web_parts(
@@ -39,6 +40,7 @@ def web_parts(
     *,
     is_ready: Callable[[], bool],
     registry: CollectorRegistry,
+    renewals: Renewals,
 ) -> WebParts:
     """Return what the pages and the API are made from; the stores are asked on their own thread."""
     return WebParts(
@@ -51,7 +53,7 @@ def web_parts(
         token=settings.token,
         tenant_header_names=settings.tenant_header_names,
         allowed_hosts=settings.allowed_host_names,
-        tls=tls_files(settings),
+        tls=tls_files(settings, renewals),
         most_connections=settings.max_connections,
         pages=_open_pages(settings, lifetime, thinking),
     )

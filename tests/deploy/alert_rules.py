@@ -211,6 +211,16 @@ def _service(durations: Durations) -> Iterator[Rule]:
         ),
     }
     yield {
+        "alert": "BlamespanCertificateNotRenewed",
+        "expr": f"sum(increase(blamespan_tls_renewals_failed_total[{recent}])) > 0",
+        "keep_firing_for": _span(durations.keep_firing),
+        "labels": {"severity": "ticket"},
+        "annotations": _annotations(
+            "blamespan cannot use its renewed certificate",
+            "The one before is shown until it runs out. The log says what is wrong with the files.",
+        ),
+    }
+    yield {
         "alert": "BlamespanDown",
         "expr": 'up{job="blamespan"} == 0',
         "for": pending,

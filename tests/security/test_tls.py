@@ -19,6 +19,7 @@ import pytest
 import trustme
 from prometheus_client.registry import CollectorRegistry
 
+from analyzer.composition import tls_files
 from analyzer.web.app import WebParts, WebServer
 from collector_processor.destination import Destination, Protocol
 from collector_processor.exporters import open_exporter
@@ -26,7 +27,7 @@ from collector_processor.otlp import NO_TENANT, Delivered, Exporter, SendOutcome
 from collector_processor.otlp.services import grpc_path
 from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, ListenError, Receiver
 from collector_processor.settings import Address, SettingsError, load_settings
-from collector_processor.tls import ClientFiles, ClientTls, Renewed, ServerTls
+from collector_processor.tls import ClientFiles, ClientTls, Renewals, Renewed, ServerTls
 from tests.contract.doors import LOOPBACK, MemorySink, listening
 from tests.e2e.line import environment
 from tests.otlp_requests import request, span
@@ -232,6 +233,25 @@ def test_the_files_are_looked_at_once_a_second_at_most(tmp_path: Path) -> None:
     first = renewed.get()
     now[0] = 5.0
     assert renewed.get() is first  # unchanged files are not read again
+
+
+def test_a_renewal_that_failed_is_counted_once_for_each_door(ours: Identity) -> None:
+    settings = load_settings(
+        {"BLAMESPAN_TLS_CERTIFICATE": str(ours.certificate), "BLAMESPAN_TLS_KEY": str(ours.key)}
+    )
+    renewals, now = Renewals(), [0.0]
+    files = tls_files(settings, renewals)
+    assert files is not None
+    doors = [ServerTls(files, clock=lambda: now[0]) for _ in range(2)]
+    _other_key(ours)
+    for now[0] in (2.0, 4.0, 6.0):
+        for door in doors:
+            door.context()
+    assert renewals.failed == len(doors)
+    issue(ours.folder)
+    now[0] = 8.0
+    doors[0].context()
+    assert renewals.failed == len(doors)
 
 
 def test_without_files_the_systems_authorities_are_trusted() -> None:
