@@ -15,6 +15,7 @@ _HALF_PAIR: Final = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
+_DECODER: Final = json.JSONDecoder()
 
 
 def read_json(text: str) -> Any:
@@ -25,7 +26,7 @@ def read_json(text: str) -> Any:
             or holds a number of thousands of digits.
     """
     try:
-        return json.loads(with_whole_pairs(text))
+        return _DECODER.decode(with_whole_pairs(text))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 

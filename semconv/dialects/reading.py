@@ -23,6 +23,7 @@ EXCEPTION_MESSAGE: Final = "exception.message"
 
 _MAX_JSON_CHARS: Final = 4_000_000
 """Beyond this a string is taken as it stands: parsing 50 MB takes seconds and gives no better text."""
+_OPENING: Final = ("{", "[", '"')
 _TRACEBACK: Final = "Traceback (most recent call last)"
 
 
@@ -52,7 +53,8 @@ def structured(value: Any) -> Any:
     """Return what a JSON string holds; anything else, and what is no JSON after all, as it is."""
     if not isinstance(value, str) or len(value) > _MAX_JSON_CHARS:
         return value
-    if not value.lstrip()[:1].startswith(("{", "[", '"')):
+    first = value[:1]
+    if first not in _OPENING and (not first.isspace() or value.lstrip()[:1] not in _OPENING):
         return value
     try:
         return read_json(value)

@@ -2,7 +2,8 @@
 
 A real ``blamespan serve`` before a backend that keeps nothing: a million spans of agents in 50,000 traces
 whose roots have not ended, each trace's spans in four requests that 16 traces share. Then every root ends,
-all runs are analysed, and the disk must be given back.
+all runs are analysed; their spans stay for others that come late, up to ``BLAMESPAN_MAX_RETAINED_BYTES``.
+A second process with a small quota must then give the disk back.
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ _QUIET_S: Final = 2.0
 _NEVER_MS: Final = 24 * 3600 * 1000
 _SETTLE_S: Final = 120.0
 _MIB: Final = 1 << 20
+_LARGE_QUOTA: Final = 16 << 30
+_SMALL_QUOTA: Final = 64 << 20
+_GIVE_BACK_S: Final = 300.0
+"""More than the minute after which a service looks for traces that it kept too long."""
 _BLOCK: Final = 512
 """What ``st_blocks`` counts in."""
 _SCOPE: Final = "opentelemetry.instrumentation.demo"
@@ -88,6 +93,17 @@ class Freed:
     """On disk for spans; before, it was ``disk_bytes_per_span`` for each."""
     stores_mib: float
     """On disk for verdicts and kept runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenBack:
+    """Another process on the same directory, with room for little."""
+
+    quota_mib: float
+    seconds: float
+    """From its start."""
+    rss_mib: float
+    journal_mib: float
 
 
 class Batch:
@@ -201,7 +217,7 @@ class Filled:
         return found
 
 
-async def measure(traces: int, spans: int, patience_s: float) -> AsyncIterator[Held | Freed]:
+async def measure(traces: int, spans: int, patience_s: float) -> AsyncIterator[Held | Freed | GivenBack]:
     """Fill a service, and let it finish.
 
     Args:
@@ -221,13 +237,16 @@ async def measure(traces: int, spans: int, patience_s: float) -> AsyncIterator[H
             method="signals",
             idle_close=_NEVER_MS,
             max_age=_NEVER_MS,
-            max_retained_bytes=16 << 30,
+            max_retained_bytes=_LARGE_QUOTA,
         )
         async with grpc.aio.insecure_channel(line.grpc.removeprefix("http://")) as channel:
             filled = Filled(line, Path(folder), channel)
             yield await _fill(filled, traces, spans)
             if patience_s:
                 yield await _finish(filled, traces, patience_s)
+                line.terminate()
+                small = start(forward_endpoint=announced.split()[0], max_retained_bytes=_SMALL_QUOTA)
+                yield await _give_back(Filled(small, Path(folder), channel))
 
 
 async def _fill(filled: Filled, traces: int, spans: int) -> Held:
@@ -264,6 +283,18 @@ async def _finish(filled: Filled, traces: int, patience_s: float) -> Freed:
     )
 
 
+async def _give_back(filled: Filled) -> GivenBack:
+    began = time.monotonic()
+    while filled.disk("ingest") > _SMALL_QUOTA and time.monotonic() - began < _GIVE_BACK_S:  # noqa: ASYNC110 - another's files
+        await asyncio.sleep(_QUIET_S)
+    return GivenBack(
+        quota_mib=_SMALL_QUOTA / _MIB,
+        seconds=time.monotonic() - began,
+        rss_mib=filled.process.rss_mib(),
+        journal_mib=filled.disk("ingest") / _MIB,
+    )
+
+
 async def main() -> None:
     """Print what was found, or a JSON object a line."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.memory", description=__doc__)
@@ -278,7 +309,12 @@ async def main() -> None:
         print(json.dumps(asdict(found)) if chosen.format == "json" else _told(found), flush=True)
 
 
-def _told(found: Held | Freed) -> str:
+def _told(found: Held | Freed | GivenBack) -> str:
+    if isinstance(found, GivenBack):
+        return (
+            f"a process that may keep {found.quota_mib:.0f} MiB has {found.journal_mib:.0f} MiB of spans on"
+            f" disk after {found.seconds:.0f} s, and {found.rss_mib:.0f} MiB resident"
+        )
     if isinstance(found, Held):
         ratio = found.wire_bytes_per_span / found.disk_bytes_per_span
         return (
