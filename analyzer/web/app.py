@@ -38,6 +38,8 @@ from collector_processor.tls import ServerTls, TlsFiles, reason_of
 _MAX_BODY: Final = 64 << 10
 """Bytes of a label."""
 _IDLE_S: Final = 75.0
+_GRACE_S: Final = 5.0
+"""What an answer under way gets when we stop; the journal's own time must not go by with a slow reader."""
 _OPENMETRICS: Final = "application/openmetrics-text"
 """Prometheus asks for it; only there are exemplars."""
 
@@ -69,7 +71,9 @@ class WebServer:
     def __init__(self, parts: WebParts, listen: Address) -> None:
         self._listen: Final = listen
         self._parts: Final = parts
-        self._runner: Final = web.AppRunner(make_app(parts), access_log=None, keepalive_timeout=_IDLE_S)
+        self._runner: Final = web.AppRunner(
+            make_app(parts), access_log=None, keepalive_timeout=_IDLE_S, shutdown_timeout=_GRACE_S
+        )
         self._listener: asyncio.Server | None = None
 
     async def start(self) -> int:

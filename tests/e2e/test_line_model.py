@@ -54,9 +54,18 @@ def in_background(opened: AbstractAsyncContextManager[T]) -> Iterator[T]:
         finally:
             asyncio.run_coroutine_threadsafe(opened.__aexit__(None, None, None), loop).result(30)
     finally:
+        asyncio.run_coroutine_threadsafe(_end_others(), loop).result(30)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+async def _end_others() -> None:
+    """End what still runs on this loop: aiohttp cancels its connections' tasks and does not wait for them."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 def settings_for(server: ModelServer) -> dict[str, str]:
