@@ -15,7 +15,7 @@ from collector_processor.otlp import RefusedError, Signal
 from collector_processor.otlp.services import grpc_path
 from collector_processor.receivers import DoorRules, GrpcReceiver
 from collector_processor.receivers.reading import ReadingRoom, ReadingRules
-from collector_processor.receivers.trimming import Trimmer
+from collector_processor.receivers.trimming import EVERY_S, Trimmer
 from tests.contract.doors import LOOPBACK, MemorySink, listening
 from tests.otlp_requests import request, span
 
@@ -163,8 +163,9 @@ async def test_memory_is_given_back_after_a_refusal_and_not_for_each() -> None:
         trims[0] += 1
 
     trimmer = Trimmer(trim, clock=lambda: now[0])
-    for now[0] in (0.0, 0.1, 0.4, 0.6, 0.7, 5.0):
+    for now[0] in (0.0, 0.5 * EVERY_S, 0.9 * EVERY_S, 1.1 * EVERY_S, 2.0 * EVERY_S, 10 * EVERY_S):
         trimmer.after_refusal()
-        await asyncio.sleep(0.05)
+        assert trimmer._task is not None
+        await trimmer._task
     assert trims == [3]
     Trimmer().after_refusal()  # whatever this C library is
