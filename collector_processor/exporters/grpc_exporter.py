@@ -21,7 +21,7 @@ from collector_processor.exporters.trust import open_tls
 from collector_processor.exporters.untraced import untraced
 from collector_processor.otlp import SendOutcome, Signal, Tenant
 from collector_processor.otlp.answers import read_success
-from collector_processor.otlp.services import grpc_path
+from collector_processor.otlp.services import FRAME_BYTES, grpc_path
 
 _COMPRESSION: Final[Mapping[Compression, grpc.Compression]] = {
     Compression.NONE: grpc.Compression.NoCompression,
@@ -35,6 +35,7 @@ _OPTIONS: Final = (
     ("grpc.max_reconnect_backoff_ms", 5_000),
     # Retrying is the forwarder's, who counts it.
     ("grpc.enable_retries", 0),
+    ("grpc.http2.max_frame_size", FRAME_BYTES),
     ("grpc.primary_user_agent", "blamespan"),
 )
 

@@ -10,7 +10,7 @@ nothing is read before it is asked for (``reading.py``).
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -32,7 +32,7 @@ from collector_processor.otlp.answers import (
     retry_info,
     success,
 )
-from collector_processor.otlp.services import EXPORT, SERVICES
+from collector_processor.otlp.services import EXPORT, FRAME_BYTES, SERVICES
 from collector_processor.receivers.admission import DoorRules, admit, hand_over
 from collector_processor.receivers.listening import ListenError
 from collector_processor.receivers.reading import ReadingRoom, ReadingRules
@@ -62,6 +62,7 @@ _OPTIONS: Final = (
     ("grpc.max_concurrent_streams", 100),
     # Else the core lets clients send ahead, on fast lines megabytes that nobody has asked for.
     ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.max_frame_size", FRAME_BYTES),
 )
 
 
@@ -105,7 +106,7 @@ class GrpcReceiver:
         """
         server = grpc.aio.server(
             handlers=[self._service(signal) for signal in Signal],
-            interceptors=[] if self._rules.token is None else [_Doorkeeper(self._rules)],
+            interceptors=interceptors(self._rules),
             options=(*_OPTIONS, ("grpc.max_receive_message_length", self._rules.max_bytes)),
         )
         try:
@@ -161,6 +162,11 @@ class GrpcReceiver:
         except Exception:  # one work item: the request; the service lives on
             logger.exception("receiver failed", extra={"signal": signal.value})
             return BROKEN
+
+
+def interceptors(rules: DoorRules) -> Sequence[grpc.aio.ServerInterceptor]:  # type: ignore[type-arg] # as below
+    """Return who stands before the services: nobody where no token is asked for, so that it costs nothing."""
+    return () if rules.token is None else (_Doorkeeper(rules),)
 
 
 class _Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[type-arg] # generic in the stubs only

@@ -8,6 +8,7 @@ Where no token is asked for, only names of this machine are answered to. Pure.
 from __future__ import annotations
 
 from collections.abc import Container
+from functools import lru_cache
 from ipaddress import ip_address
 
 
@@ -27,6 +28,7 @@ def _without_port(host: str) -> str:
     return host.partition(":")[0]
 
 
+@lru_cache(maxsize=256)  # a client's header is the same at each request
 def _is_ip(name: str) -> bool:
     try:
         ip_address(name)
