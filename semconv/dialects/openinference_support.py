@@ -120,8 +120,8 @@ OPENINFERENCE_SUPPORT: Final = (
         "google-adk",
         "`openinference-instrumentation-google-adk` 1.0.5",
         "google_adk",
-        source="source",
         agent=gives("`agent.name`, `gen_ai.agent.name`"),
+        text=partly("ADK 2: an agent's span is written over with each of its model calls; the last is told"),
         handoff=gives("tool `transfer_to_agent` with `agent_name`"),
     ),
     _support(
