@@ -37,6 +37,9 @@ _DRAIN_S: Final = 600.0
 _LOOK_S: Final = 1.0
 _MIB: Final = 1 << 20
 _BLOCK: Final = 512
+_LEAST_QUOTA: Final = 4 << 20
+_RUN_BYTES: Final = 15_000
+"""What one of the demo's runs counts for in the journal."""
 JOURNAL_MIB: Final = 4 * 64
 """Most that the journal may take while the backend is away: a few segments."""
 
@@ -110,7 +113,14 @@ async def soak(pace: Pace, minutes: float) -> Outcome:
         starting(Path(folder)) as start,
     ):
         endpoint, told = announced.split()
-        line = start(forward_endpoint=endpoint, forward_protocol="grpc", method="signals", root_grace=2000)
+        line = start(
+            forward_endpoint=endpoint,
+            forward_protocol="grpc",
+            method="signals",
+            root_grace=2000,
+            # Reached while it warms up: the index of what is kept grows until then, and is meant to.
+            max_retained_bytes=max(_LEAST_QUOTA, int(WARM * seconds * pace.runs * _RUN_BYTES)),
+        )
         sent, watch = Sent(), _Watch(line, Path(folder) / "data")
         loading = asyncio.create_task(keep_sending(pace, line, sent, seconds))
         await asyncio.sleep(WARM * seconds)
