@@ -76,13 +76,15 @@ class Pipeline:
 
     def evicted(self, keys: Iterable[TraceKey]) -> None:
         """Take note that traces lost their spans to the retention quota. Called on the event loop."""
-        lost = frozenset(keys)
-        for key in lost:
-            if self._assembler.is_open(key) or key in self._waiting:  # else it has its verdict, or is at it
-                self._assembler.forget(key)
-                self._waiting.pop(key, None)
-                self._start(self._examiner.give_up(key, EVICTED))
-        self._look_again(lost)
+        gone = frozenset(keys)
+        unanalysed = [key for key in gone if self._assembler.is_open(key) or key in self._waiting]
+        for key in unanalysed:  # the others have their verdict, or are at it
+            self._assembler.forget(key)
+            self._waiting.pop(key, None)
+            self._start(self._examiner.give_up(key, EVICTED))
+        if unanalysed:
+            logger.warning("traces evicted before their analysis", extra={"traces": len(unanalysed)})
+        self._look_again(gone)
 
     async def recover(self, arrivals: Iterable[TraceArrival]) -> None:
         """Resume where the last process stopped.

@@ -13,7 +13,7 @@ from analyzer.commands.labelling import opened
 from analyzer.commands.output import CommandFailed, WrongUsage, complain
 from analyzer.conversation import Conversation
 from analyzer.labels import Label
-from analyzer.labels.labelling import Lessons, lessons
+from analyzer.labels.labelling import UNNAMED, Lessons, lessons
 from analyzer.labels.store import LabelStore
 from analyzer.learning.folds import history_key
 from analyzer.learning.training import FEWEST
@@ -109,7 +109,7 @@ def _origin(found: Lessons, tenant: Tenant) -> Mapping[str, Any]:
         "tenant": tenant,
         "n": len(found.runs),
         "labels": dict(Counter(label.kind.value for label in found.labels)),
-        "systems": dict(Counter(label.service or "unnamed" for label in found.labels)),
+        "systems": dict(Counter(label.service or UNNAMED for label in found.labels)),
         "labelled": [days[0], days[-1]] if days else [],
         "left_out": found.left_out,
     }

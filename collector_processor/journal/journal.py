@@ -371,7 +371,6 @@ class Journal:
         for key in keys:
             self.forget(key)
         if keys:
-            logger.warning("traces evicted before their analysis", extra={"traces": len(keys)})
             self.on_evicted(tuple(keys))
 
     # Tidying.

@@ -275,7 +275,9 @@ async def test_a_shutdown_lets_go_of_what_is_held(slow_lane: Open) -> None:
     assert [seq for seq, _ in lane.source.sent] == [arrival.seq]
 
 
-async def test_an_evicted_trace_is_an_error_and_says_why(slow_lane: Open) -> None:
+async def test_an_evicted_trace_is_an_error_and_says_why(
+    slow_lane: Open, caplog: pytest.LogCaptureFixture
+) -> None:
     lane = slow_lane(0)
     lane.receive(chat(2, answer="4", agent_name="planner"))
     await lane.pipeline.turn()
@@ -284,6 +286,7 @@ async def test_an_evicted_trace_is_an_error_and_says_why(slow_lane: Open) -> Non
     assert verdict(lane).status == "error"
     assert reason(verdict(lane)).startswith("evicted")
     assert (lane.analyst.asked, lane.written()) == ([], [])
+    assert caplog.messages == ["traces evicted before their analysis"]
 
 
 async def test_a_trace_evicted_while_it_waits_for_a_free_place_is_an_error_too(slow_lane: Open) -> None:
@@ -312,7 +315,9 @@ async def test_a_verdict_stands_when_its_trace_is_evicted_later(slow_lane: Open)
     assert (verdict(lane).status, verdict(lane).version) == ("attributed", 1)
 
 
-async def test_a_span_later_than_the_retention_changes_no_verdict(slow_lane: Open) -> None:
+async def test_a_span_later_than_the_retention_changes_no_verdict(
+    slow_lane: Open, caplog: pytest.LogCaptureFixture
+) -> None:
     lane = slow_lane(0, 0)
     lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
     await lane.pass_time(GRACE)
@@ -320,6 +325,7 @@ async def test_a_span_later_than_the_retention_changes_no_verdict(slow_lane: Ope
     lane.receive(chat(3, answer="5", agent_name="writer"))
     await lane.pass_time(100)
     assert (len(lane.analyst.asked), verdict(lane).agent, verdict(lane).version) == (1, "planner", 1)
+    assert caplog.messages == []
 
 
 class TestRunsOfSeveralTraces:
