@@ -18,6 +18,7 @@ from semconv.dialects.google_adk import GOOGLE_ADK
 from semconv.dialects.langfuse import LANGFUSE
 from semconv.dialects.langsmith import LANGSMITH
 from semconv.dialects.logfire import LOGFIRE
+from semconv.dialects.mastra import MASTRA
 from semconv.dialects.mlflow import MLFLOW
 from semconv.dialects.openai_agents_v2 import OPENAI_AGENTS_V2
 from semconv.dialects.openinference import OPENINFERENCE
@@ -47,6 +48,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     AGENT_FRAMEWORK,
     AG2,
     VERCEL_AI,
+    MASTRA,  # before gen_ai, whose messages stand on the span around its calls
     OPENLIT,  # before gen_ai, whose operations it stretches
     OTEL_GENAI,
 )
