@@ -27,6 +27,7 @@ from collector_processor.journal.chunks import (
     first_seq,
     segment_of,
 )
+from collector_processor.journal.few_open import FewOpen
 from collector_processor.journal.salvage import salvage
 from collector_processor.journal.segments import SegmentDirectory, SegmentFile
 from collector_processor.otlp import Signal
@@ -83,7 +84,7 @@ class JournalKeeper:
 
     def __init__(self, directory: SegmentDirectory) -> None:
         self._directory: Final = directory
-        self._files: Final[dict[int, SegmentFile]] = {}
+        self._files: Final = FewOpen(directory.open_relaxed)
         self.lost: Final[Counter[Signal]] = Counter()
         """Items that were acknowledged, and that a segment does not even describe any more."""
 
@@ -97,7 +98,7 @@ class JournalKeeper:
         summaries: list[SegmentSummary] = []
         for number in self._directory.numbers():
             try:
-                summaries.append(self._file(number).summary())
+                summaries.append(self._files.get(number).summary())
                 self._compare(number)
             except sqlite3.OperationalError as error:  # a disk that refuses is no damage
                 raise _refused(self._directory.file(number).name, error) from error
@@ -121,11 +122,11 @@ class JournalKeeper:
         if not rows.described:
             return []
         logger.warning("journal segment was salvaged", extra={"segment": number, **asdict(rows)})
-        return [self._file(number).summary()]
+        return [self._files.get(number).summary()]
 
     def _compare(self, number: int, *, is_there: bool = True) -> None:
         """Count what the register says of a segment and the segment does not; each loss once."""
-        states = self._file(number).states() if is_there else {}
+        states = self._files.get(number).states() if is_there else {}
         with closing(self._directory.register(number)) as register:
             noted = {first_seq(number) + 1 + one.position: one for one in register.unsettled()}
             gone = [one for seq, one in noted.items() if seq not in states]
@@ -140,20 +141,13 @@ class JournalKeeper:
                 extra={"segment": number, "rows": len(gone), "items": items},
             )
 
-    def _file(self, number: int) -> SegmentFile:
-        file = self._files.get(number)
-        if file is None:
-            file = self._files[number] = self._directory.open(number)
-            file.relax()
-        return file
-
     def waiting(self, wanted: Wanted) -> Backlog:
         """Read pending rows of a queue from the first segment that has any."""
         for number in self._directory.numbers():
             if not segment_of(wanted.after_seq) <= number <= segment_of(wanted.upto_seq):
                 continue
             here = replace(wanted, after_seq=max(wanted.after_seq, first_seq(number)))
-            backlog = self._file(number).waiting(here)
+            backlog = self._files.get(number).waiting(here)
             if backlog.chunks or backlog.lost or backlog.is_more:
                 return replace(backlog, is_more=True)
         return Backlog(upto_seq=wanted.upto_seq)
@@ -168,7 +162,7 @@ class JournalKeeper:
             if segment_of(seq) not in numbers:
                 continue
             try:
-                body = self._file(segment_of(seq)).body(seq)
+                body = self._files.get(segment_of(seq)).body(seq)
             except CorruptBodyError as error:
                 logger.warning("journal row is damaged", extra={"seq": seq, "reason": str(error)})
                 continue
@@ -180,24 +174,23 @@ class JournalKeeper:
         """Compact a segment; return the bytes that its rows still count for."""
         with closing(self._directory.register(number)) as register:
             register.sync()  # else a power cut might bring back notes of rows that are dropped now
-        return self._file(number).compact(retained)
+        return self._files.get(number).compact(retained)
 
     def delete(self, number: int, writers: SegmentFile | None) -> None:
-        """Delete a segment, given the connection that the writer had to it."""
-        for file in (writers, self._files.pop(number, None)):
+        """Delete a segment, given the connection that the writer had to it, if it had one."""
+        for file in (writers, self._files.take(number)):
             if file is not None:
-                file.delete()
+                file.abandon()
+        self._directory.remove(number)
 
     def _close(self, number: int) -> None:
-        file = self._files.pop(number, None)
+        file = self._files.take(number)
         if file is not None:
             file.close()
 
     def close(self) -> None:
         """Close all connections."""
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        self._files.close()
 
 
 def _refused(name: str, error: sqlite3.Error) -> JournalError:

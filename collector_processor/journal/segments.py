@@ -143,12 +143,14 @@ class SegmentFile:
         """Close the connection; what is committed stays."""
         self._db.close()
 
-    def delete(self) -> None:
-        """Close the connection and remove the files."""
+    def abandon(self) -> None:
+        """Close the connection of a file that is removed next."""
         self._db.execute("PRAGMA synchronous=OFF")  # closing writes the WAL back: needless here
         self._db.close()
-        for suffix in ("", "-wal", "-shm", REGISTER):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+
+    def write_back(self) -> None:
+        """Write the WAL back to the file, as far as nobody reads from it."""
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -416,6 +418,17 @@ class SegmentDirectory:
             sqlite3.DatabaseError: the file is damaged, or the disk is full.
         """
         return self.make(self.file(number), number)
+
+    def open_relaxed(self, number: int) -> SegmentFile:
+        """Open a connection to a segment that takes no more rows; raises as ``open`` does."""
+        file = self.open(number)
+        file.relax()
+        return file
+
+    def remove(self, number: int) -> None:
+        """Remove a segment that nobody has open."""
+        for suffix in ("", "-wal", "-shm", REGISTER):
+            self.file(number).with_name(self.file(number).name + suffix).unlink(missing_ok=True)
 
     def numbers(self) -> list[int]:
         """Return the numbers of the segments there are, ascending."""

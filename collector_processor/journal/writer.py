@@ -27,6 +27,7 @@ from time import monotonic
 from typing import Final, TypeAlias
 
 from collector_processor.journal.chunks import Entry, JournalLimits, State, first_seq, pack_body, segment_of
+from collector_processor.journal.few_open import FewOpen
 from collector_processor.journal.register import RowRegister
 from collector_processor.journal.reserve import DiskReserve
 from collector_processor.journal.segments import SegmentDirectory, SegmentFile
@@ -142,8 +143,9 @@ class JournalWriter:
         self._active: SegmentFile | None = None
         self._active_since = 0.0
         self._last_seq = 0
-        self._files: dict[int, SegmentFile] = {}
-        self._registers: Final[dict[int, RowRegister]] = {}
+        self._files: Final = FewOpen(directory.open_relaxed, self._write_back)
+        """Segments that take no more rows."""
+        self._registers: Final[FewOpen[RowRegister]] = FewOpen(directory.register)
         self._soon: defaultdict[int, list[Mark | Forget]] = defaultdict(list)
         self._soon_at: float | None = None
         self._is_refused = False
@@ -170,10 +172,10 @@ class JournalWriter:
         except Exception as error:  # noqa: BLE001 - the thread's end: whoever awaits Journal.failure raises it
             self._post(partial(self._events.failed, error))
         finally:
-            for file in self._files.values():
-                file.close()
-            for register in self._registers.values():
-                register.close()
+            if self._active is not None:
+                self._active.close()
+            self._files.close()
+            self._registers.close()
 
     def _run(self) -> None:
         is_stopping = False
@@ -247,7 +249,7 @@ class JournalWriter:
             active.insert(rows)
             riding = self._apply_soon(active)
         if seqs:
-            self._register(active.number).add(
+            self._registers.get(active.number).add(
                 seqs[0][0] - first_seq(active.number) - 1, [(entry.signal, entry.items) for entry in entries]
             )
         self._applied(active.number, riding)
@@ -258,7 +260,7 @@ class JournalWriter:
             number = self._next_segment
             self._next_segment += 1  # no number is used twice, whatever happens now
             self._directory.reserve(number)
-            self._active = self._files[number] = self._directory.open(number)
+            self._active = self._directory.open(number)
             self._active_since = monotonic()
             self._last_seq = first_seq(number)
         return self._active
@@ -276,6 +278,7 @@ class JournalWriter:
         if self._active is not None:
             self._reserve.retired(self._active.number, self._active.owed_bytes)
             self._active.relax()
+            self._files.put(self._active.number, self._active)
             self._post(partial(self._events.rotated, self._active.number))
             self._active = None
 
@@ -321,7 +324,7 @@ class JournalWriter:
         marks = [command for command in commands if isinstance(command, Mark)]
         if marks:
             done = sorted(seq for mark in marks if mark.state is State.DONE for seq in mark.seqs)
-            self._register(number).settle(seq - first_seq(number) - 1 for seq in done)
+            self._registers.get(number).settle(seq - first_seq(number) - 1 for seq in done)
             self._post(partial(_finish, marks))
 
     def _rewrite(self, command: Rewrite) -> None:
@@ -338,23 +341,23 @@ class JournalWriter:
     def _detach(self, command: Detach) -> None:
         self._soon.pop(command.segment, None)
         self._reserve.detached(command.segment)
-        if register := self._registers.pop(command.segment, None):
+        if register := self._registers.take(command.segment):
             register.close()
-        self._post(partial(command.done, self._files.pop(command.segment, None)))
-
-    def _register(self, number: int) -> RowRegister:
-        register = self._registers.get(number)
-        if register is None:
-            register = self._registers[number] = self._directory.register(number)
-        return register
+        self._post(partial(command.done, self._files.take(command.segment)))
 
     def _file(self, number: int) -> SegmentFile:
         """Return our connection to a segment; to an older one without waits for the disk."""
-        file = self._files.get(number)
-        if file is None:
-            file = self._files[number] = self._directory.open(number)
-            file.relax()
-        return file
+        if self._active is not None and self._active.number == number:
+            return self._active
+        return self._files.get(number)
+
+    def _write_back(self, number: int, file: SegmentFile) -> None:
+        """Have an old segment's file take up its WAL: it owes the disk nothing any more."""
+        try:
+            file.write_back()
+            self._reserve.retired(number, file.owed_bytes)
+        except sqlite3.Error as error:  # the WAL stays, and so does what is owed
+            logger.warning("journal segment cannot be written back", extra={"reason": str(error)})
 
 
 def _is_full(error: sqlite3.Error | OSError) -> bool:

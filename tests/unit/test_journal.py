@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,6 +23,8 @@ from collector_processor.journal.chunks import (
     pack_body,
     unpack_body,
 )
+from collector_processor.journal.few_open import MOST
+from collector_processor.journal.register import SUFFIX
 from collector_processor.journal.reserve import Space
 from collector_processor.journal.segments import SCHEMA_VERSION, SegmentFile
 from collector_processor.notes import TraceNote
@@ -506,6 +508,58 @@ async def test_held_rows_go_on_only_when_the_disk_knows_for_good(tmp_path: Path)
         await settled(journal)
     told = dict(Listening.heard)
     assert (told["rewrite"], told["PENDING"], told["DONE"]) == (True, True, False)
+
+
+class Counted(SegmentFile):
+    """Knows how many connections there are."""
+
+    open_now: ClassVar[set[Counted]] = set()
+    most_open: ClassVar[int] = 0
+
+    def __init__(self, path: Path, number: int) -> None:
+        super().__init__(path, number)
+        self.open_now.add(self)
+        Counted.most_open = max(Counted.most_open, len(self.open_now))
+
+    def close(self) -> None:
+        super().close()
+        self.open_now.discard(self)
+
+    def abandon(self) -> None:
+        super().abandon()
+        self.open_now.discard(self)
+
+
+def open_registers(folder: Path) -> int:
+    """Return how many of a folder's registers this process has open."""
+    found = 0
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # another thread closed it as we look
+            path = link.readlink()
+            found += path.parent == folder and path.name.endswith(SUFFIX)
+    return found
+
+
+async def test_segments_that_wait_take_no_connections(tmp_path: Path) -> None:
+    """A day of light load leaves 288 of them, a heavy one thousands: each holds a run that may go on."""
+    Counted.most_open = 0
+    count = 4 * MOST
+    async with journal_in(tmp_path, SMALL_SEGMENTS, make_segment=Counted) as journal:
+        for number in range(1, count + 1):
+            journal.mark_done(await journal.append([agent_entry(number, trace=number)]))
+            assert await journal.read_trace(TraceKey(NO_TENANT, trace_name(number)))
+        await settled(journal)
+        assert len(segments(tmp_path)) >= count
+        assert all(
+            [await journal.read_trace(TraceKey(NO_TENANT, trace_name(n))) for n in range(1, count + 1)]
+        )
+        assert open_registers(tmp_path) <= MOST
+        for number in range(1, count + 1):
+            journal.forget(TraceKey(NO_TENANT, trace_name(number)))
+        await settled(journal)
+        assert len(segments(tmp_path)) < MOST
+    assert not Counted.open_now
+    assert Counted.most_open <= 2 * MOST + 2  # the writer's and the keeper's; new rows; one being opened
 
 
 async def test_a_held_row_is_rewritten_once(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector_processor.journal.chunks import JournalLimits
@@ -126,6 +126,7 @@ async def test_a_disk_that_refuses_the_register_refuses_no_row(
     assert caplog.messages.count("journal cannot note which rows it has") == 1
 
 
+@settings(deadline=None)
 @given(
     batches=st.lists(st.integers(1, 700), max_size=5),
     data=st.data(),
