@@ -167,7 +167,7 @@ class Examiner:
             await self._glance(released.key, material.runs)
             return Examined()
         if released.key not in material.upto:
-            return await self._nothing_left(released.key)
+            return await self.nothing_left(released.key)
         if material.fault:
             await self.give_up(released.key, material.fault)
         if material.fault or await self._is_settled(material):
@@ -236,7 +236,7 @@ class Examiner:
         """End the store's thread; the store itself is its owner's."""
         self._thread.close()
 
-    async def _nothing_left(self, key: TraceKey) -> Examined:
+    async def nothing_left(self, key: TraceKey) -> Examined:
         """Say so where a trace was never analysed and its spans are gone; log records alone are no run."""
         analyses, _ = await self.analyses(key)
         if not analyses and not await self._source.read_logs(key):

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
@@ -46,8 +47,10 @@ class Pipeline:
         self._assembler: Final = Assembler(limits.assembler)
         self._inbox: list[TraceArrival] = []
         self._wake: Final = asyncio.Event()
-        self._slots: Final = asyncio.Semaphore(limits.concurrency)
         self._busy: set[TraceKey] = set()
+        self._queue: Final[OrderedDict[TraceKey, Released]] = OrderedDict()
+        """Those of ``_busy`` that wait for a free place: only while the journal keeps their spans."""
+        self._examined_now = 0
         self._waiting: dict[TraceKey, frozenset[TraceKey]] = {}
         """Complete traces whose run has other traces that are still open, and these."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,6 +85,10 @@ class Pipeline:
             self._assembler.forget(key)
             self._waiting.pop(key, None)
             self._start(self._examiner.give_up(key, EVICTED))
+        for key in gone & self._queue.keys():  # analyses may be slower than runs for days
+            del self._queue[key]
+            self._busy.discard(key)
+            self._start(self._give_way(key))
         if unanalysed:
             logger.warning("traces evicted before their analysis", extra={"traces": len(unanalysed)})
         self._look_again(gone)
@@ -127,8 +134,10 @@ class Pipeline:
 
         Traces that are not complete stay in the journal: the next start resumes them.
         """
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=deadline_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(deadline_s):
+                await self.settle()
+        self._queue.clear()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -178,7 +187,14 @@ class Pipeline:
             self._assembler.receive(released.key, (), 0, self._monotonic(), analyses=1)
             return
         self._busy.add(released.key)
-        self._start(self._contain(released))
+        self._queue[released.key] = released
+        self._fill_places()
+
+    def _fill_places(self) -> None:
+        while self._queue and self._examined_now < self._limits.concurrency:
+            _, released = self._queue.popitem(last=False)
+            self._examined_now += 1
+            self._start(self._contain(released))
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -194,10 +210,9 @@ class Pipeline:
         """The containment line: one trace's examination fails alone, and is said."""
         key, claimed = released.key, {released.key}
         try:
-            async with self._slots:
-                examined = await self._examiner.examine(
-                    released, is_open=self._is_open, claim=lambda held: self._claim(held, claimed)
-                )
+            examined = await self._examiner.examine(
+                released, is_open=self._is_open, claim=lambda held: self._claim(held, claimed)
+            )
             await self._note(key, examined)
         except Exception as error:
             logger.exception("examination failed", extra={"trace_id": key.trace_id})
@@ -207,6 +222,11 @@ class Pipeline:
             self._look_again(frozenset((key,)))
         finally:
             self._busy.discard(key)
+            self._examined_now -= 1
+            self._fill_places()
+
+    async def _give_way(self, key: TraceKey) -> None:
+        await self._note(key, await self._examiner.nothing_left(key))
 
     async def _note(self, key: TraceKey, examined: Examined) -> None:
         if examined.awaited:

@@ -304,6 +304,41 @@ async def test_a_trace_evicted_while_it_waits_for_a_free_place_is_an_error_too(s
     assert (verdict(lane).status, verdict(lane, OTHER).status) == ("attributed", "error")
 
 
+async def test_what_waits_for_a_free_place_waits_only_while_its_spans_are_kept(slow_lane: Open) -> None:
+    """Where analyses are slower than runs the queue would grow for ever."""
+    lane = slow_lane(0, concurrency=1)
+    lane.analyst.may_answer.clear()
+    names = [TraceId(f"{number:032x}") for number in range(1, 41)]
+    for name in names:
+        lane.receive(workflow(1, trace_id=name), chat(2, trace_id=name))
+    await lane.pipeline.turn()
+    lane.now += GRACE
+    await lane.pipeline.turn()
+    await lane.analyst.was_asked.wait()
+    assert lane.pipeline.under_way == 40
+    for name in names[1:38]:
+        lane.evict(name)
+    assert lane.pipeline.under_way == 3
+    lane.analyst.may_answer.set()
+    await lane.pipeline.settle()
+    said = [verdict(lane, name).status for name in names]
+    assert said == ["attributed", *["error"] * 37, "attributed", "attributed"]
+    assert len(lane.analyst.asked) == 3
+
+
+async def test_a_shutdown_begins_no_examination_that_waited_for_a_free_place(slow_lane: Open) -> None:
+    lane = slow_lane(0, concurrency=1)
+    lane.analyst.may_answer.clear()
+    for name in (TRACE, OTHER):
+        lane.receive(workflow(1, trace_id=name), chat(2, trace_id=name))
+    await lane.pipeline.turn()
+    lane.now += GRACE
+    await lane.pipeline.turn()
+    await lane.analyst.was_asked.wait()
+    await lane.pipeline.drain(0)
+    assert len(lane.analyst.asked) == 1
+
+
 async def test_a_verdict_stands_when_its_trace_is_evicted_later(slow_lane: Open) -> None:
     lane = slow_lane(0)
     lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
