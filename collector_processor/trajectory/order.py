@@ -15,6 +15,7 @@ from typing import Final
 
 from collector_processor.trajectory.acts import Act, Stage, stage
 from collector_processor.trajectory.borrowing import lend
+from collector_processor.trajectory.bystanders import adopt
 from collector_processor.trajectory.casting import name_by_handoff, name_by_messages, name_by_request
 from collector_processor.trajectory.epilogues import without_epilogues
 from collector_processor.trajectory.handoffs import Agents, Settled, settle, with_unseen_handoffs
@@ -46,6 +47,7 @@ def order(trace: Trace) -> Trajectory:
     A trace without steps gives an empty trajectory with a warning that says why.
     """
     scene = stage(trace.spans)
+    adopt(scene.acts)
     found = without_epilogues(leaves(scene))
     acts = [leaf.act for leaf in found]
     lend(acts)

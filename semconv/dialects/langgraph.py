@@ -25,10 +25,10 @@ PLUMBING_NODES: Final = frozenset(
     {
         *("model", "tools", "agent", "tool", "call_model", "call_tool", "call_tools", "tool_node", "llm"),
         *("chatbot", "__start__", "__end__", "generate_structured_response"),
-        *("pre_model_hook", "post_model_hook"),
+        *("pre_model_hook", "post_model_hook", "call_agent", "acall_agent"),
     }
 )
-"""Node names of langgraph's prebuilt agents and tutorials: parts of an agent, not agents."""
+"""Node names of langgraph's prebuilt agents, supervisors and tutorials: parts of an agent, not agents."""
 NAMELESS_GRAPHS: Final = frozenset(
     {"LangGraph", "AgentExecutor", "CompiledStateGraph", "Pregel", "RunnableSequence", "agent", "Agent"}
 )

@@ -98,7 +98,7 @@ def read_otel_genai(span: Span, _: Surroundings) -> Action | None:
 
 def _is_node(span: Span) -> bool:
     """Say whether an agent is but a node of one: OpenLIT calls each node of a graph an agent."""
-    is_graph = span.attributes.get(GEN_AI_PROVIDER_NAME) == "langgraph"
+    is_graph = span.attributes.get(GEN_AI_PROVIDER_NAME) in {"langgraph", "langchain"}
     return is_graph and text(span.attributes, GEN_AI_AGENT_NAME) in PLUMBING_NODES
 
 

@@ -78,3 +78,11 @@ def test_a_delegation_that_returns_a_generator_is_the_work_of_the_member_that_be
     top = openlit(1, "invoke_workflow", None, **team)
     steps = ordered(top, call(2, 1), delegated, agent(4, "clerk"), call(5, 4), refused)
     assert outline(steps) == [("desk", "llm"), ("clerk", "llm"), ("desk", "handoff")]
+
+
+def test_the_nodes_of_a_graph_are_no_agents_whichever_scope_writes_them() -> None:
+    for scope, provider in (("langgraph", "langgraph"), ("langchain", "langchain")):
+        where = f"openlit.instrumentation.{scope}"
+        node = {"gen_ai__agent__name": "call_agent", "gen_ai__provider__name": provider}
+        spans = (agent(2, "desk", None), openlit(3, "invoke_agent", 2, where, **node), call(4, 3))
+        assert outline(ordered(*spans)) == [("desk", "llm")]
