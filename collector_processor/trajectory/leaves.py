@@ -18,6 +18,7 @@ from typing import Final
 
 from collector_processor.trajectory.acts import Act, Stage
 from collector_processor.trajectory.deliveries import Deliveries, bare
+from collector_processor.trajectory.doubles import fold_doubles
 from collector_processor.trajectory.handoffs import plain
 from semconv.dialects import ActionKind
 from semconv.dialects.conversation import last_answer
@@ -89,6 +90,7 @@ class _Sieve:
         """Agents (by position) below which a model call of theirs is a step."""
         self._sibling_agents = _agents_by_parent(stage)
         self._deliveries = Deliveries(stage.acts)
+        self._doubled = fold_doubles(stage)
 
     def sift(self) -> list[Leaf]:
         for act in reversed(self._stage.acts):
@@ -101,6 +103,8 @@ class _Sieve:
 
     def _decide(self, act: Act, shown: _Shown) -> None:
         match act.action.kind:
+            case ActionKind.LLM if act.position in self._doubled:
+                pass
             case ActionKind.LLM:
                 self._decide_llm(act, shown)
             case ActionKind.TOOL | ActionKind.HANDOFF:

@@ -1,0 +1,60 @@
+"""One model call that two instrumentations write beside each other."""
+
+from __future__ import annotations
+
+import json
+
+from semconv.model import Span
+from tests.factories import ordered, outline, said, span
+
+AGENT = span(
+    1,
+    name="invoke_agent clerk",
+    start=0,
+    end=100,
+    attributes={"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "clerk"},
+)
+
+
+def call(number: int, scope: str, start: float, end: float, answer: str = "") -> Span:
+    attributes = {"gen_ai.operation.name": "chat"}
+    if answer:
+        attributes["gen_ai.output.messages"] = json.dumps([said("assistant", answer)])
+    return span(number, parent=1, name="chat", scope=scope, start=start, end=end, attributes=attributes)
+
+
+def test_two_spans_of_one_call_are_one_step_that_tells_what_either_does() -> None:
+    steps = ordered(
+        AGENT,
+        call(2, "wrapper", 10, 20),
+        call(3, "client", 11, 19, "85"),
+        call(4, "wrapper", 30, 40, "It has 85."),
+        call(5, "client", 31, 39),
+    )
+    assert outline(steps) == [("clerk", "llm"), ("clerk", "llm")]
+    assert [step.output for step in steps.steps] == ["85", "It has 85."]
+
+
+def test_the_same_answer_twice_is_one_call() -> None:
+    steps = ordered(AGENT, call(2, "wrapper", 10, 20, "85"), call(3, "client", 11, 19, "85"))
+    assert outline(steps) == [("clerk", "llm")]
+
+
+def test_calls_side_by_side_that_answer_differently_are_two() -> None:
+    steps = ordered(AGENT, call(2, "wrapper", 10, 20, "85"), call(3, "client", 11, 19, "40"))
+    assert outline(steps) == [("clerk", "llm"), ("clerk", "llm")]
+
+
+def test_calls_of_one_instrumentation_side_by_side_are_two() -> None:
+    steps = ordered(AGENT, call(2, "client", 10, 20, "85"), call(3, "client", 11, 19))
+    assert outline(steps) == [("clerk", "llm"), ("clerk", "llm")]
+
+
+def test_a_short_call_during_a_long_one_is_another() -> None:
+    steps = ordered(AGENT, call(2, "wrapper", 10, 90), call(3, "client", 20, 30))
+    assert outline(steps) == [("clerk", "llm"), ("clerk", "llm")]
+
+
+def test_a_call_that_outlasts_another_is_another() -> None:
+    steps = ordered(AGENT, call(2, "wrapper", 10, 20), call(3, "client", 11, 22))
+    assert outline(steps) == [("clerk", "llm"), ("clerk", "llm")]
