@@ -4,6 +4,11 @@ A real ``blamespan serve`` under a mixed load (plain spans and agents' runs, gRP
 before a backend that is away now and then. Exits with 1 unless memory and the CPU time of a span stay flat,
 the journal stays bounded, and in the end all that was acknowledged is in the backend and every run judged.
 Ratios decide, never durations: a slow machine is no failure.
+
+The short form, for every change: ``--minutes 2 --first 3000 --runs 30 --requests 5 --memory 0.04``. It must be able
+to fail: a build that kept 4 KiB of each run did (124.5 → 130.0 MiB), the same without that did not (109.5 → 109.4).
+What a leak of bytes a run must be to be seen: tolerance × memory / runs in two thirds of the time after warming up,
+so many runs a second see more than a long time does; the half hour at 4 runs a second sees 2.4 KiB a run.
 """
 
 from __future__ import annotations
@@ -11,11 +16,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +37,8 @@ from tests.e2e.line import Line, starting
 SAMPLES: Final = 60
 WARM: Final = 0.1
 """Of the soak: caches fill, libraries load."""
+_FULL_SPEED: Final = 1_000.0
+_END_S: Final = 30.0
 _AWAYS: Final = 8
 _AWAY_SHARE: Final = 0.05
 _LONGEST_AWAY_S: Final = 10.0
@@ -101,8 +110,15 @@ class Outcome:
         return [what for what, is_so in checks.items() if is_so]
 
 
-async def soak(pace: Pace, minutes: float) -> Outcome:
-    """Run it."""
+async def soak(pace: Pace, minutes: float, first: int) -> Outcome:
+    """Run it.
+
+    Args:
+        pace: how much is sent in a second.
+        minutes: for how long.
+        first: runs that are sent before that, as fast as they are taken: SQLite's page caches (2 MiB a
+            connection) are full after some 3,000, which a short soak takes for a leak otherwise.
+    """
     seconds = 60 * minutes
     every_s = seconds / _AWAYS
     away_s = min(_LONGEST_AWAY_S, every_s * _AWAY_SHARE)
@@ -122,14 +138,12 @@ async def soak(pace: Pace, minutes: float) -> Outcome:
             max_retained_bytes=max(_LEAST_QUOTA, int(WARM * seconds * pace.runs * _RUN_BYTES)),
         )
         sent, watch = Sent(), _Watch(line, Path(folder) / "data")
-        loading = asyncio.create_task(keep_sending(pace, line, sent, seconds))
-        await asyncio.sleep(WARM * seconds)
-        samples = [watch.sample(sent)]
-        while not loading.done():
-            await asyncio.wait([loading], timeout=(1 - WARM) * seconds / SAMPLES)
-            samples.append(watch.sample(sent))
-        await loading
-        taken = await _settled(line, told, sent)
+        with _telling_how_it_ended(line):
+            if first:
+                at_once = replace(pace, runs=_FULL_SPEED)
+                await keep_sending(at_once, line, sent, lambda: len(sent.runs) >= first)
+            samples = await _sampled(pace, line, sent, watch, seconds)
+            taken = await _settled(line, told, sent)
         return Outcome(
             minutes=minutes,
             samples=samples[:-1],  # the last one saw the end
@@ -140,6 +154,31 @@ async def soak(pace: Pace, minutes: float) -> Outcome:
             away=taken["refusals"],
             unjudged=len(sent.runs.difference(taken["judged"])),
         )
+
+
+async def _sampled(pace: Pace, line: Line, sent: Sent, watch: _Watch, seconds: float) -> list[Sample]:
+    ends = time.monotonic() + seconds
+    loading = asyncio.create_task(keep_sending(pace, line, sent, lambda: time.monotonic() >= ends))
+    await asyncio.sleep(WARM * seconds)
+    samples = [watch.sample(sent)]
+    while not loading.done():
+        await asyncio.wait([loading], timeout=(1 - WARM) * seconds / SAMPLES)
+        samples.append(watch.sample(sent))
+    await loading
+    return samples
+
+
+@contextmanager
+def _telling_how_it_ended(line: Line) -> Iterator[None]:
+    """Tell, where the service ended under the load, how, and what its log says: both are gone afterwards."""
+    try:
+        yield
+    except Exception as error:
+        try:
+            code = line.server.process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            raise error from None
+        raise SystemExit(f"the service ended with {code}; its log ends:\n{line.server.tail()}") from error
 
 
 class _Watch:
@@ -190,12 +229,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--requests", type=float, default=20.0, help="of plain spans a second")
     parser.add_argument("--spans", type=int, default=128, help="in each of these")
     parser.add_argument("--runs", type=float, default=4.0, help="of agents a second")
+    parser.add_argument("--first", type=int, default=0, help="runs sent before, as fast as they are taken")
     parser.add_argument("--memory", type=float, default=0.10, help="growth tolerated, a share")
     parser.add_argument("--cost", type=float, default=0.25, help="growth of a span's CPU time tolerated")
     parser.add_argument("--format", choices=["table", "json"], default="table")
     chosen = parser.parse_args(arguments)
     pace = Pace(requests=chosen.requests, spans=chosen.spans, runs=chosen.runs)
-    outcome = uvloop.run(soak(pace, chosen.minutes))
+    outcome = uvloop.run(soak(pace, chosen.minutes, chosen.first))
     faults = outcome.faults(chosen.memory, chosen.cost)
     print(_json(outcome, faults) if chosen.format == "json" else _told(outcome, faults), flush=True)
     return 1 if faults else 0

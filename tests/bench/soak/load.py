@@ -51,28 +51,27 @@ class Sent:
     """Trace ids of the agents' runs."""
 
 
-async def keep_sending(pace: Pace, line: Line, sent: Sent, seconds: float) -> None:
-    """Send for so long, and note what is acknowledged."""
+async def keep_sending(pace: Pace, line: Line, sent: Sent, is_over: Callable[[], bool]) -> None:
+    """Send until it is over, and note what is acknowledged."""
     async with AsyncExitStack() as stack:
         doors = itertools.cycle(await _doors(line, stack))
         plain = itertools.cycle(make_request(pace.spans, 0, seed) for seed in range(_BODIES))
-        ends = time.monotonic() + seconds
         async with asyncio.TaskGroup() as group:
-            group.create_task(_send_plain(pace, doors, plain, sent, ends))
-            group.create_task(_send_runs(pace, doors, sent, ends))
+            group.create_task(_send_plain(pace, doors, plain, sent, is_over))
+            group.create_task(_send_runs(pace, doors, sent, is_over))
 
 
 async def _send_plain(
-    pace: Pace, doors: Iterator[Door], bodies: Iterator[bytes], sent: Sent, ends: float
+    pace: Pace, doors: Iterator[Door], bodies: Iterator[bytes], sent: Sent, is_over: Callable[[], bool]
 ) -> None:
     async def send() -> None:
         await _insist(next(doors), next(bodies))
         sent.spans += pace.spans
 
-    await _steadily(pace.requests, send, ends)
+    await _steadily(pace.requests, send, is_over)
 
 
-async def _send_runs(pace: Pace, doors: Iterator[Door], sent: Sent, ends: float) -> None:
+async def _send_runs(pace: Pace, doors: Iterator[Door], sent: Sent, is_over: Callable[[], bool]) -> None:
     failing, good, numbers = DemoAgain(), DemoAgain(is_failing=False), itertools.count(1)
 
     async def send() -> None:
@@ -83,12 +82,13 @@ async def _send_runs(pace: Pace, doors: Iterator[Door], sent: Sent, ends: float)
         sent.spans += again.spans
         sent.runs.add(run.trace_id)
 
-    await _steadily(pace.runs, send, ends)
+    await _steadily(pace.runs, send, is_over)
 
 
-async def _steadily(per_s: float, send: Callable[[], Awaitable[None]], ends: float) -> None:
+async def _steadily(per_s: float, send: Callable[[], Awaitable[None]], is_over: Callable[[], bool]) -> None:
     """Send one after another at a pace; what a slow service costs is not made up for."""
-    while (began := time.monotonic()) < ends:
+    while not is_over():
+        began = time.monotonic()
         await send()
         await asyncio.sleep(max(0.0, began + 1 / per_s - time.monotonic()))
 
