@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Final
 
 from collector_processor.otlp import Delivered, Exporter, Rejected, SendOutcome, Signal, Tenant, TryLater
-from collector_processor.runstore import Outgoing
+from collector_processor.runstore import OUTBOX_BATCH, Outgoing
 from collector_processor.stores import StoreError
 
 logger = logging.getLogger(__name__)
@@ -79,8 +79,8 @@ class OutboxDelivery:
         """Send until cancelled."""
         while True:
             self._wake.clear()
-            while await self.send_some():
-                pass
+            while await self._send_batch() >= OUTBOX_BATCH:
+                pass  # of fewer, none is left but what is paused: what comes meanwhile wakes us
             await self._rest()
 
     async def drain(self, deadline_s: float) -> None:
@@ -103,12 +103,16 @@ class OutboxDelivery:
 
     async def send_some(self) -> bool:
         """Send one batch; return whether there was any."""
+        return await self._send_batch() > 0
+
+    async def _send_batch(self) -> int:
+        """Send what the store gives at once; return how many entries these were."""
         entries = await self._read(self.signal, self._paused())
         most = self._exporter.max_bytes if self._exporter is not None else 0
         for parcel in _parcels(entries, most):
             if parcel[0].tenant not in self._paused():
                 await self._send(parcel)
-        return bool(entries)
+        return len(entries)
 
     async def _strike_out(self, entries: list[Outgoing]) -> None:
         """Forget what is delivered; where the disk refuses that, it goes once more after a pause."""

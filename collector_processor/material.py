@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -55,6 +55,8 @@ class Material:
     runs: tuple[Run, ...] = ()
     digests: tuple[bytes, ...] = ()
     """Of the runs, under the ids that they have by themselves."""
+    before: tuple[ToldRun, ...] = ()
+    """The runs that the traces were when they were last analysed."""
     told: tuple[ToldRun, ...] = ()
     """The runs as they are now."""
     news: tuple[Run, ...] = ()
@@ -93,7 +95,7 @@ class Gathering:
             if released.key not in material.upto:
                 return material
             await self._rebuild(released, material)
-            wanted = await self._joined(released.key, material.runs, asked)
+            wanted = await self._joined(released.key, material, asked)
             asked.update(wanted)
             if released.completion is not Completion.IDLE_OPEN:
                 material.awaited = frozenset(key for key in wanted if is_open(key))
@@ -104,15 +106,14 @@ class Gathering:
 
     async def _name(self, material: Material) -> None:
         """Give each run the id that it had before, and find those that are news."""
-        before = await self._thread.run(self._store.told, tuple(material.upto))
-        given = {told.run_id: told.trace_ids for told in before}
+        given = {told.run_id: told.trace_ids for told in material.before}
         own = material.runs
         run_ids = steady_ids([run.trace for run in own], given)
         material.runs = tuple(_named(run, run_id) for run, run_id in zip(own, run_ids, strict=True))
         digests = material.digests
         if material.runs != own:  # a long run is long to read through: beside the event loop
             digests = await asyncio.to_thread(_digests, material.runs)
-        known = {(told.run_id, told.digest) for told in before}
+        known = {(told.run_id, told.digest) for told in material.before}
         material.told = tuple(
             ToldRun(
                 run_id=run.trajectory.run_id,
@@ -140,17 +141,23 @@ class Gathering:
         material.bodies += (body for _, body in rows)
         material.logs += (body for _, body in logs)
 
-    async def _joined(self, key: TraceKey, runs: Iterable[Run], asked: Container[TraceKey]) -> list[TraceKey]:
-        """Return the traces of the same run that were not asked for yet."""
-        found = {name for run in runs for name in run_keys(run.trace)}
+    async def _joined(self, key: TraceKey, material: Material, asked: Container[TraceKey]) -> list[TraceKey]:
+        """Return the traces of the same run that were not asked for yet; note what all were before."""
+        found = {name for run in material.runs for name in run_keys(run.trace)}
         names = sorted(found, key=lambda name: (name != f"{TRACE_KEY}{key.trace_id}", name))[:MAX_KEYS]
-        siblings = await self._thread.insist(self._store.join, key, names)
+        siblings, material.before = await self._thread.insist(self._meet, key, names, tuple(material.upto))
         linked = {TraceId(name.removeprefix(TRACE_KEY)) for name in names if name.startswith(TRACE_KEY)}
         return [
             other
             for trace_id in sorted(siblings | linked)
             if (other := TraceKey(key.tenant, trace_id)) not in asked
         ]
+
+    def _meet(
+        self, key: TraceKey, names: Sequence[str], read: Iterable[TraceKey]
+    ) -> tuple[frozenset[TraceId], tuple[ToldRun, ...]]:
+        """Join a trace to its run, and return what those read were before: one way to the thread for both."""
+        return self._store.join(key, names), self._store.told(read)
 
     async def _rebuild(self, released: Released, material: Material) -> None:
         try:

@@ -26,6 +26,8 @@ from semconv.model import SpanId, TraceId
 
 RUNS: Final = "runs.sqlite"
 """The store's file in the data directory."""
+OUTBOX_BATCH: Final = 64
+"""Entries of the outbox that are read at once."""
 _STEPS: Final = (
     """
 CREATE TABLE verdict (
@@ -307,7 +309,9 @@ class RunStore:
                 )
                 self._db.execute("DELETE FROM analysed WHERE upto_seq < ?", oldest)
 
-    def outbox(self, signal: Signal, skip: Iterable[Tenant] = (), *, limit: int = 64) -> list[Outgoing]:
+    def outbox(
+        self, signal: Signal, skip: Iterable[Tenant] = (), *, limit: int = OUTBOX_BATCH
+    ) -> list[Outgoing]:
         """Return what has not been delivered yet of one signal, but of some tenants, oldest first."""
         rows = self._db.execute(
             "SELECT id, tenant, signal, body FROM outbox WHERE signal = ?"
