@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from analyzer.issue_gauge import IssueCounts, alarms_of, lows_of, standing_of
-from analyzer.issues.counting import CountingRules, IssueCounting, Sources
+from analyzer.issues.counting import Analysed, CountingRules, IssueCounting, Sources
 from analyzer.issues.report import IssueReports, Wanted, to_json
 from analyzer.issues.store import IssueStore
 from analyzer.labels.store import LabelStore
@@ -35,6 +33,7 @@ from analyzer.recurrence import Issue, IssueState
 from collector_processor.analyst import Analysis
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import RunStore
+from collector_processor.store_thread import StoreThread
 from collector_processor.stores import StoreError
 from semconv.model import Trajectory
 
@@ -44,6 +43,8 @@ T = TypeVar("T")
 
 LOOK_EVERY_S: Final = 2.0
 """How often labels are looked for: another process may have written some."""
+_COMPANY_S: Final = 0.2
+"""How long a committed verdict waits for others to be counted with it: nobody waits for the count."""
 _PRUNE_EVERY_S: Final = 3600.0
 _STORE_PAUSE_S: Final = 10.0
 _MOST_COUNTED: Final = 1_000
@@ -79,7 +80,8 @@ class IssueDesk:
         sources = Sources(issues=parts.store, verdicts=self._verdicts, labels=labels)
         self._counting: Final = IssueCounting(sources, parts.rules)
         self._reports: Final = IssueReports(parts.store, is_fair_sample=parts.rules.is_fair_sample)
-        self._thread: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="issues")
+        self._thread: Final = StoreThread(name="issues")
+        self._unnoted: Final[deque[Analysed]] = deque()
         self._wake: Final = asyncio.Event()
         self._tellers: list[Courier | Standing] = []
         names = [rules.name for rules in parts.receivers.couriers]
@@ -89,17 +91,26 @@ class IssueDesk:
 
     def close(self) -> None:
         """End the thread and close the files."""
-        self._thread.shutdown()
+        self._thread.close()
         self._store.close()
         self._verdicts.close()
         self._labels.close()
 
     async def keep(self, tenant: Tenant, analyses: Sequence[tuple[Trajectory, Analysis]]) -> None:
         """Note runs whose verdicts are about to be committed; where the disk refuses, they do not count."""
+        self._unnoted.append((tenant, analyses))
         try:
-            await self._in_thread(self._counting.note, tenant, analyses, self._now_ns())
+            await self._in_thread(self._note)
         except StoreError as error:
             logger.warning("runs cannot be counted in issues", extra={"reason": str(error)})
+
+    def _note(self) -> None:
+        """Note all that waits: what came during a commit goes together in the next."""
+        waiting: list[Analysed] = []
+        while self._unnoted:
+            waiting.append(self._unnoted.popleft())
+        if waiting:
+            self._counting.note(waiting, self._now_ns())
 
     def wake(self) -> None:
         """Say that verdicts were committed."""
@@ -129,13 +140,17 @@ class IssueDesk:
                     await self._wake.wait()
             except TimeoutError:
                 continue
+            await asyncio.sleep(_COMPANY_S)
 
     async def count_some(self) -> None:
         """Count what is noted and durable, move what was labelled, and have tellers look."""
-        counted: int = await self._in_thread(self._counting.settle, self._now_ns())
-        heeded: int = await self._in_thread(self._counting.heed_labels)
+
+        def count() -> int:
+            return self._counting.settle(self._now_ns()) + self._counting.heed_labels()
+
+        changed = await self._in_thread(count)
         for teller in self._tellers:
-            if counted or heeded or isinstance(teller, Courier):  # a command may have resolved one
+            if changed or isinstance(teller, Courier):  # a command may have resolved one
                 teller.wake()
 
     async def issues(self, wanted: Wanted) -> list[tuple[Tenant, Issue, tuple[int, ...]]]:
@@ -234,7 +249,7 @@ class IssueDesk:
         return self._tellers
 
     async def _in_thread(self, call: Callable[..., T], *args: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *args))
+        return await self._thread.run(call, *args)
 
 
 def both(

@@ -53,7 +53,7 @@ class Bench:
         return Bench(folder=self.folder, rules=self.rules)
 
     def note(self, number: int, agent: str | None, *, at: int = START, **fields: Any) -> None:
-        self.counting.note(fields.get("tenant", NO_TENANT), [judged(number, agent)], at)
+        self.counting.note([(fields.get("tenant", NO_TENANT), [judged(number, agent)])], at)
 
     def commit(self, number: int, agent: str | None, *, at: int = START, **fields: Any) -> None:
         status = Status.NO_FAILURE if agent is None else Status.ATTRIBUTED

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from analyzer.agent_names import same_agent
 from analyzer.issues.agent_counts import AgentCounts
@@ -32,13 +32,19 @@ from analyzer.recurrence.notice import Notice, NoticeKind, safe_title
 from collector_processor.analyst import Analysis
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import RunStore, StoredVerdict
-from collector_processor.stores import Flush
+from collector_processor.stores import Flush, StoreError
 from semconv.model import Blame, Status, Trajectory
 
 _LABELS: Final = "labels"
 _KINDS: Final = {Change.NEW: NoticeKind.NEW, Change.REGRESSED: NoticeKind.REGRESSED}
 _PATIENCE_NS: Final = DAY_NS
 """How long a noted run waits for its verdict; what waits for longer will be analysed, and noted, again."""
+_GROUP: Final = 100
+"""Runs counted in one transaction; other processes wait to write meanwhile."""
+
+
+Analysed: TypeAlias = tuple[Tenant, Sequence[tuple[Trajectory, Analysis]]]
+"""What was made of runs of one tenant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +82,16 @@ class IssueCounting:
         self.repetitions = 0
         """Failures of which nobody was told, since their issue had been told of; the process's."""
 
-    def note(self, tenant: Tenant, analyses: Sequence[tuple[Trajectory, Analysis]], now_ns: int) -> None:
-        """Remember runs whose verdicts are about to be committed.
+    def note(self, analysed: Iterable[Analysed], now_ns: int) -> None:
+        """Remember runs whose verdicts are about to be committed, all or none.
 
         Raises:
             StoreError: the disk refuses.
         """
         with self._issues.transaction():
-            for trajectory, analysis in analyses:
-                self._issues.note(_noted(tenant, trajectory, analysis, self._rules.clean), now_ns)
+            for tenant, analyses in analysed:
+                for trajectory, analysis in analyses:
+                    self._issues.note(_noted(tenant, trajectory, analysis, self._rules.clean), now_ns)
 
     def settle(self, now_ns: int) -> int:
         """Count the noted runs whose verdicts are durable by now; return how many.
@@ -92,20 +99,17 @@ class IssueCounting:
         Raises:
             StoreError: the disk refuses; what was counted before stays counted.
         """
-        counted = 0
+        decided: list[tuple[NotedRun, CountedRun]] = []
         for noted in self._issues.pending(now_ns - _PATIENCE_NS):
             verdict = self._verdicts.current(noted.tenant, noted.run_id)
             if verdict is None or verdict.is_provisional or not _is_of(noted, verdict):
                 continue
             said = self._labels.labels(noted.tenant, noted.run_id)
             run = _run(noted, verdict)
-            with self._issues.transaction(
-                Flush.LATER
-            ):  # what a power cut takes is noted still, and counted then
-                self._count(_said_of(run, said[0]) if said else run, noted.text)
-                self._issues.forget_pending(noted)
-            counted += 1
-        return counted
+            decided.append((noted, _said_of(run, said[0]) if said else run))
+        for begin in range(0, len(decided), _GROUP):
+            self._count_all(decided[begin : begin + _GROUP])
+        return len(decided)
 
     def heed_labels(self) -> int:
         """Move the runs that were labelled since this was last done; return how many labels there were.
@@ -146,6 +150,18 @@ class IssueCounting:
             changed = change(issue)
             self._issues.write_issue(tenant, changed)
             return changed
+
+    def _count_all(self, decided: Iterable[tuple[NotedRun, CountedRun]]) -> None:
+        repetitions = self.repetitions
+        try:
+            # What a power cut takes is noted still, and counted then.
+            with self._issues.transaction(Flush.LATER):
+                for noted, run in decided:
+                    self._count(run, noted.text)
+                    self._issues.forget_pending(noted)
+        except StoreError:
+            self.repetitions = repetitions
+            raise
 
     def _count(self, run: CountedRun, text: str) -> None:
         before = self._issues.run(run.tenant, run.run_id)
