@@ -2,7 +2,8 @@
 
 Two instrumentations that do not know of each other write a graph's agents and its calls below the same
 parent (OpenLIT's of langgraph and of langchain). Then time tells whose a call is: an agent's span that
-encloses nothing, and runs from before the nameless call until after it.
+encloses nothing, and runs from before the nameless call until after it. Only where the dialect knows of it:
+elsewhere a nameless call beside an agent is the workflow's own.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ def _is_call(act: Act) -> bool:
 
 
 def _is_alone(act: Act) -> bool:
-    """Say whether an act is an agent's run that encloses nothing."""
-    return act.action.kind is ActionKind.AGENT and act.agent is not None and not act.below
+    """Say whether an act is an agent's run that encloses nothing, and whose calls may stand beside it."""
+    return act.action.has_calls_beside and act.agent is not None and not act.below
 
 
 def _around(stray: Act, running: Sequence[Act]) -> Act | None:

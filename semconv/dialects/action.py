@@ -104,6 +104,8 @@ class Action:
     judgements: tuple[Judgement, ...] = ()
     is_delivery: bool = False
     """The tool call as it goes over the wire (MCP): another span may show the same call."""
+    has_calls_beside: bool = False
+    """An agent whose calls may stand beside its span, inside it in time only."""
     redacted: bool = False
     """The emitter hid content on purpose."""
 

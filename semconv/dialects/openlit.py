@@ -4,7 +4,8 @@ Source: openlit 1.45, ``instrumentation/openai_agents/utils.py`` and ``instrumen
 openai-agents 0.20 and crewai 1.15. It calls everything of an agent's ``invoke_agent``: turns and the
 methods of CrewAI's flows (its agents' own loop is one), which have no name; handoffs, which have the name
 of the agent that takes over and ``gen_ai.agent.source``; guardrails, with ``gen_ai.guardrail.triggered``.
-An Agno team's run, and so its leader's, is a workflow.
+An Agno team's run, and so its leader's, is a workflow. Its instrumentation of langgraph writes the agents,
+that of langchain the calls, which do not stand below them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ TEAM_MEMBERS: Final = "gen_ai.agno.team.agents"
 WORKFLOW_NAME: Final = "gen_ai.workflow.name"
 
 _CREWAI: Final = "openlit.instrumentation.crewai"
+_LANGGRAPH: Final = "openlit.instrumentation.langgraph"
 
 
 def read_openlit(span: Span, surroundings: Surroundings) -> Action | None:
@@ -70,7 +72,7 @@ def _read_agent(span: Span, surroundings: Surroundings) -> Action | None:
         return Action(dialect=NAME, kind=ActionKind.CONTAINER)
     action = read_otel_genai(span, surroundings)
     if action is None or GUARDRAIL_TRIGGERED not in span.attributes:
-        return action
+        return action and replace(action, has_calls_beside=span.scope.name == _LANGGRAPH)
     tripped = span.attributes[GUARDRAIL_TRIGGERED] is True
     return as_guardrail(replace(action, agent=None), name=name, tripped=tripped)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from semconv.model import Span
+from semconv.model import Scope, Span
 from tests.factories import ordered, outline, span
 
 
@@ -13,7 +14,11 @@ def spoken(
 ) -> Span:
     attributes = {f"gen_ai.{key.replace('__', '.')}": value for key, value in named.items()}
     attributes["gen_ai.operation.name"] = operation
-    return span(number, name=operation, parent=parent, start=start, end=end, attributes=attributes)
+    where = "langgraph" if operation.startswith("invoke") else "langchain"
+    scope = f"openlit.instrumentation.{where}"
+    return span(
+        number, name=operation, parent=parent, start=start, end=end, attributes=attributes, scope=scope
+    )
 
 
 def agent(number: int, name: str, start: float, end: float) -> Span:
@@ -53,3 +58,9 @@ def test_a_call_with_an_agent_above_it_stays_that_agents() -> None:
 def test_a_call_that_outlasts_an_agent_is_not_its_own() -> None:
     steps = ordered(ROOT, agent(2, "clerk", 10, 50), spoken(3, "chat", 20, 70))
     assert ("unknown", "llm") in outline(steps)
+
+
+def test_elsewhere_a_nameless_call_beside_an_agent_is_the_workflows() -> None:
+    host = replace(agent(2, "clerk", 10, 50), scope=Scope(name="any"))
+    steps = ordered(ROOT, host, spoken(3, "chat", 20, 25))
+    assert sorted(outline(steps)) == [("clerk", "llm"), ("unknown", "llm")]
