@@ -1,0 +1,96 @@
+"""The store's thread: one call after the other, each answered to whoever asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from threading import Event, current_thread
+
+import pytest
+
+from collector_processor.store_thread import STORE_RETRY_S, StoreThread
+from collector_processor.stores import StoreError
+
+
+@pytest.fixture
+def thread() -> Iterator[StoreThread]:
+    made = StoreThread(name="ledger")
+    yield made
+    made.close()
+
+
+async def test_calls_are_made_one_after_the_other_on_a_thread_of_its_own(thread: StoreThread) -> None:
+    made: list[tuple[int, str]] = []
+
+    def call(number: int) -> int:
+        made.append((number, current_thread().name))
+        return 2 * number
+
+    assert await asyncio.gather(*(thread.run(call, number) for number in range(50))) == list(range(0, 100, 2))
+    assert made == [(number, "ledger") for number in range(50)]
+
+
+async def test_what_a_call_raises_reaches_who_asked_and_nobody_else(thread: StoreThread) -> None:
+    def refuse() -> None:
+        raise StoreError("the disk is full")
+
+    with pytest.raises(StoreError, match="the disk is full"):
+        await thread.run(refuse)
+    assert await thread.run(int) == 0
+
+
+async def test_a_call_that_nobody_waits_for_any_more_is_left_out(thread: StoreThread) -> None:
+    go_on, made = Event(), list[str]()
+    blocking = asyncio.create_task(thread.run(go_on.wait))
+    waiting = asyncio.create_task(thread.run(made.append, "never"))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    go_on.set()
+    await blocking
+    await thread.run(made.append, "after")
+    assert made == ["after"]
+
+
+async def test_one_cancelled_under_way_harms_no_later_one(thread: StoreThread) -> None:
+    begun, go_on = Event(), Event()
+
+    def slow() -> None:
+        begun.set()
+        go_on.wait()
+
+    under_way = asyncio.create_task(thread.run(slow))
+    await asyncio.to_thread(begun.wait)
+    under_way.cancel()
+    await asyncio.gather(under_way, return_exceptions=True)
+    go_on.set()
+    assert await thread.run(int) == 0
+
+
+async def test_a_write_is_tried_again_until_the_disk_takes_it() -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    def write() -> str:
+        if len(pauses) < 2:
+            raise StoreError("the disk is full")
+        return "written"
+
+    thread = StoreThread(pause)
+    assert await thread.insist(write) == "written"
+    assert pauses == [STORE_RETRY_S, STORE_RETRY_S]
+    thread.close()
+
+
+async def test_what_was_asked_before_the_end_is_done_and_nothing_is_taken_after_it() -> None:
+    thread, made = StoreThread(), list[int]()
+    asked = [asyncio.create_task(thread.run(made.append, number)) for number in range(3)]
+    await asyncio.sleep(0)
+    thread.close()
+    await asyncio.gather(*asked)
+    assert made == [0, 1, 2]
+    with pytest.raises(RuntimeError, match="has ended"):
+        await thread.run(made.append, 3)
+    thread.close()  # once more does no harm
