@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar
@@ -167,7 +168,7 @@ class Examiner:
             await self._glance(released.key, material.runs)
             return Examined()
         if released.key not in material.upto:
-            return await self.nothing_left(released.key)
+            return await self._nothing_left(released.key)
         if material.fault:
             await self.give_up(released.key, material.fault)
         if material.fault or await self._is_settled(material):
@@ -212,21 +213,45 @@ class Examiner:
         A verdict that was given before stands.
         """
         rows = await self._source.read_trace(key)
-        trajectory = Trajectory(run_id=key.trace_id, steps=(), complete=False, root_trace_id=key.trace_id)
-        run = Run(trace=Trace(spans=(), tenant=key.tenant), trajectory=trajectory)
         analysed = ((key, max((seq for seq, _ in rows), default=0)),)
         async with self._committing:
             times, _ = await self.analyses(key)
             previous = await self._thread.run(self._store.current, key.tenant, key.trace_id)
-            excuse = self._analyst.excuse(trajectory, reason)
-            decision = self._decision(key.tenant, run, excuse, previous)
-            stands = decision.previous is not None and not decision.previous.is_provisional
-            verdicts = () if stands else (write_back(decision, self._policy).verdict,)
+            decision = self._excused(key, reason, previous)
+            verdicts = () if _stands(previous) else (write_back(decision, self._policy).verdict,)
             await self._thread.insist(
                 self._store.commit, Commit(analysed=analysed, times=times + 1, verdicts=verdicts)
             )
         for verdict in verdicts:
             self._tell(decision, verdict)
+
+    async def give_up_evicted(self, keys: Iterable[TraceKey]) -> None:
+        """Record the same, in one transaction, for traces whose spans are gone and were never analysed."""
+        tenants: defaultdict[Tenant, list[TraceKey]] = defaultdict(list)
+        for key in keys:
+            tenants[key.tenant].append(key)
+        lost: list[TraceKey] = []
+        decisions: list[Decision] = []
+        async with self._committing:
+            for tenant, own in tenants.items():
+                run_ids = [key.trace_id for key in own]
+                known = await self._thread.run(self._store.standing, own, tenant, run_ids)
+                fresh = [key for key in own if not known.seen[key][0]]
+                lost += fresh
+                for key in fresh:
+                    previous = known.verdicts.get(key.trace_id)
+                    if not _stands(previous):
+                        decisions.append(self._excused(key, EVICTED, previous))
+            verdicts = tuple(write_back(decision, self._policy).verdict for decision in decisions)
+            commit = Commit(analysed=tuple((key, 0) for key in lost), verdicts=verdicts)
+            await self._thread.insist(self._store.commit, commit)
+        for decision, verdict in zip(decisions, verdicts, strict=True):
+            self._tell(decision, verdict)
+
+    def _excused(self, key: TraceKey, reason: str, previous: StoredVerdict | None) -> Decision:
+        trajectory = Trajectory(run_id=key.trace_id, steps=(), complete=False, root_trace_id=key.trace_id)
+        run = Run(trace=Trace(spans=(), tenant=key.tenant), trajectory=trajectory)
+        return self._decision(key.tenant, run, self._analyst.excuse(trajectory, reason), previous)
 
     async def in_db(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run one call on the store's thread."""
@@ -236,7 +261,7 @@ class Examiner:
         """End the store's thread; the store itself is its owner's."""
         self._thread.close()
 
-    async def nothing_left(self, key: TraceKey) -> Examined:
+    async def _nothing_left(self, key: TraceKey) -> Examined:
         """Say so where a trace was never analysed and its spans are gone; log records alone are no run."""
         analyses, _ = await self.analyses(key)
         if not analyses and not await self._source.read_logs(key):
@@ -333,6 +358,10 @@ class Examiner:
             for key in claimed:
                 await self._source.release_held(key)
             await self._thread.insist(self._store.rewrites_refused, refused)
+
+
+def _stands(verdict: StoredVerdict | None) -> bool:
+    return verdict is not None and not verdict.is_provisional
 
 
 def _late(written: Iterable[WriteBack]) -> tuple[tuple[int, Outgoing], ...]:

@@ -15,14 +15,17 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Final
 
 from collector_processor.assembler import Assembler, AssemblerLimits, Released, TraceKey
-from collector_processor.examine import EVICTED, MAX_ANALYSES, Examined, Examiner
+from collector_processor.examine import MAX_ANALYSES, Examined, Examiner
 from collector_processor.notes import TraceArrival
 
 logger = logging.getLogger(__name__)
 
+_MAX_GIVEN_UP: Final = 500
+"""Evicted traces of which one transaction says so."""
 _MAX_LET_GO: Final = 100_000
 """Traces remembered as no longer held; a forgotten one would be held once more, to no harm."""
 
@@ -51,6 +54,9 @@ class Pipeline:
         self._queue: Final[OrderedDict[TraceKey, Released]] = OrderedDict()
         """Those of ``_busy`` that wait for a free place: only while the journal keeps their spans."""
         self._examined_now = 0
+        self._lost: Final[dict[TraceKey, None]] = {}
+        """Evicted, and no verdict says so yet."""
+        self._is_giving_up = False
         self._waiting: dict[TraceKey, frozenset[TraceKey]] = {}
         """Complete traces whose run has other traces that are still open, and these."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -84,13 +90,16 @@ class Pipeline:
         for key in unanalysed:  # the others have their verdict, or are at it
             self._assembler.forget(key)
             self._waiting.pop(key, None)
-            self._start(self._examiner.give_up(key, EVICTED))
         for key in gone & self._queue.keys():  # analyses may be slower than runs for days
             del self._queue[key]
             self._busy.discard(key)
-            self._start(self._give_way(key))
+            unanalysed.append(key)
         if unanalysed:
             logger.warning("traces evicted before their analysis", extra={"traces": len(unanalysed)})
+            self._lost.update(dict.fromkeys(unanalysed))
+            if not self._is_giving_up:
+                self._is_giving_up = True
+                self._start(self._give_up_lost())
         self._look_again(gone)
 
     async def recover(self, arrivals: Iterable[TraceArrival]) -> None:
@@ -225,8 +234,18 @@ class Pipeline:
             self._examined_now -= 1
             self._fill_places()
 
-    async def _give_way(self, key: TraceKey) -> None:
-        await self._note(key, await self._examiner.nothing_left(key))
+    async def _give_up_lost(self) -> None:
+        """Say so of many at a time: a flood is evicted quicker than single verdicts are on the disk."""
+        try:
+            while self._lost:
+                lost = tuple(islice(self._lost, _MAX_GIVEN_UP))
+                for key in lost:
+                    del self._lost[key]
+                await self._examiner.give_up_evicted(lost)
+                for key in lost:
+                    await self._let_go_of(key)
+        finally:
+            self._is_giving_up = False
 
     async def _note(self, key: TraceKey, examined: Examined) -> None:
         if examined.awaited:

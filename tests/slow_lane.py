@@ -179,12 +179,14 @@ class FullStore(RunStore):
     """A store whose disk is full for so many commits of verdicts."""
 
     refusals = 0
+    commits = 0
 
     def commit(self, commit: Commit) -> None:
         if self.refusals:
             self.refusals -= 1
             raise StoreError("the store cannot write: database or disk is full")
         super().commit(commit)
+        self.commits += 1
 
 
 @dataclass
