@@ -5,10 +5,10 @@ before a backend that is away now and then. Exits with 1 unless memory and the C
 the journal stays bounded, and in the end all that was acknowledged is in the backend and every run judged.
 Ratios decide, never durations: a slow machine is no failure.
 
-The short form, for every change: ``--minutes 2 --first 3000 --runs 30 --requests 5 --memory 0.04``. It must be
-able to fail: a build that kept 4 KiB of each run did (124.5 to 130.0 MiB), the same without that did not (109.5
-to 109.4). A leak of bytes a run is seen from tolerance x memory / runs in two thirds of the time on: so many
-runs a second see more than a long time does. Half an hour at 4 runs a second sees 2.4 KiB a run.
+The short form, for every change: ``--minutes 2 --first 3000 --runs 30 --requests 5 --memory 0.04``. It must
+be able to fail: a build that kept 4 KiB of each run did (124.5 to 130.0 MiB), the same without that did not
+(109.5 to 109.4). A leak of bytes a run is seen from tolerance x memory / runs in two thirds of the time on:
+many runs a second see more than a long time does. Half an hour at 4 runs a second sees 2.4 KiB a run.
 """
 
 from __future__ import annotations
