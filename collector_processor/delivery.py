@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 FIRST_WAIT_S: Final = 0.5
 LONGEST_WAIT_S: Final = 30.0
+COMPANY_S: Final = 0.02
+"""How long an entry waits for others to go with it: a request costs as much for one as for ten."""
 Read = Callable[[Signal, AbstractSet[Tenant]], Awaitable[list[Outgoing]]]
 Forget = Callable[[list[int]], Awaitable[None]]
 
@@ -82,6 +84,7 @@ class OutboxDelivery:
             while await self._send_batch() >= OUTBOX_BATCH:
                 pass  # of fewer, none is left but what is paused: what comes meanwhile wakes us
             await self._rest()
+            await asyncio.sleep(COMPANY_S)
 
     async def drain(self, deadline_s: float) -> None:
         """Send what there is until the deadline; what is left, or paused, is sent after the next start."""
