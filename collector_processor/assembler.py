@@ -22,7 +22,7 @@ has no third case and so cuts long agent runs in two.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 from collector_processor.notes import SpanNote
@@ -31,6 +31,10 @@ from semconv.model import Completion, TraceId
 
 REOPEN_FACTOR: Final = 4
 """Each analysis of a trace multiplies the wait before the next by this (backoff)."""
+
+
+_SPARE_TIMERS: Final = 1_000
+"""How many may be of traces that are not open any more, beside as many as are."""
 
 
 class TraceKey(NamedTuple):
@@ -201,6 +205,14 @@ class Assembler:
         if trace.timer is None or deadline < trace.timer:
             trace.timer = deadline
             heappush(self._timers, (deadline, key))
+            if len(self._timers) > 2 * len(self._open) + _SPARE_TIMERS:
+                self._sweep_timers()
+
+    def _sweep_timers(self) -> None:
+        """Drop what the released have left: each that ends early leaves a timer for a minute or an hour."""
+        live = self._open.items()
+        self._timers = [(trace.timer, key) for key, trace in live if trace.timer is not None]
+        heapify(self._timers)
 
     def _release(self, key: TraceKey, completion: Completion) -> None:
         trace = self._open.pop(key)

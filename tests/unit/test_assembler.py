@@ -50,6 +50,20 @@ def test_a_span_within_the_grace_period_starts_it_again() -> None:
     assert completions(assembler, 3.5) == [Completion.ROOT_ENDED]
 
 
+def test_traces_that_ended_leave_nothing_behind() -> None:
+    """However many end before their first deadline: a flood would leave a timer of each."""
+    assembler, most, released = Assembler(LIMITS), 0, 0
+    for number in range(10_000):
+        key, now = TraceKey(NO_TENANT, TraceId(f"{number:032x}")), number / 1_000
+        assembler.receive(key, (note(2, 1, marked=True),), 10, now)
+        assembler.receive(key, (note(1),), 10, now)
+        released += len(assembler.take_ready(now))
+        most = max(most, len(assembler._timers) - 2 * len(assembler))
+    assert most <= 1_000
+    assert released + len(assembler.take_ready(12)) == 10_000
+    assert len(assembler) == 0
+
+
 def test_a_workflow_under_a_web_request_that_still_runs_is_a_top() -> None:
     assembler = Assembler(LIMITS)
     assembler.receive(KEY, (note(2, 1, top=True),), 10, now=0)
