@@ -253,11 +253,13 @@ def _fields(event: Event) -> Attributes:
 
 
 def _spoken(event: Event) -> dict[str, Any]:
+    """Return what a message event says; a tool's, also which call it answers."""
     fields = _fields(event)
+    answered = {"tool_call_id": fields.get("id")} if event.name == TOOL_MESSAGE_EVENT else {}
     content = structured(fields.get("message", fields.get("content")))
     if isinstance(content, Mapping) and ("content" in content or "tool_calls" in content):
-        return {"content": content.get("content"), "tool_calls": content.get("tool_calls")}
-    return {"content": content, "tool_calls": fields.get("tool_calls")}
+        return {"content": content.get("content"), "tool_calls": content.get("tool_calls"), **answered}
+    return {"content": content, "tool_calls": fields.get("tool_calls"), **answered}
 
 
 def _event_text(span: Span, name: str, key: str) -> str:

@@ -213,3 +213,17 @@ def test_a_node_of_a_graph_is_no_agent_and_a_handoff_is_the_askers() -> None:
         chat(7, parent=6, answer="7,140 euros"),
     )
     assert outline(run) == [("unknown", "llm"), ("unknown", "handoff"), ("purser", "llm")]
+
+
+def test_a_tool_message_event_brings_the_result_of_the_call_it_names() -> None:
+    """So the handoffs without a span, and the results of silent tools, are found in older events."""
+    asking = {"tool_calls": [{"id": "a", "function": {"name": "transfer_to_clerk", "arguments": "{}"}}]}
+    choice = Event(name="gen_ai.choice", attributes={"message": json.dumps(asking)})
+    result = Event(name="gen_ai.tool.message", attributes={"id": "a", "content": "Transferred."})
+    named = {"gen_ai.operation.name": "chat", "gen_ai.agent.name": "desk"}
+    steps = ordered(
+        span(1, attributes=named, start=0, end=1, events=(choice,)),
+        span(2, attributes=named | {"gen_ai.agent.name": "clerk"}, start=2, end=3, events=(result,)),
+    )
+    assert outline(steps) == [("desk", "llm"), ("desk", "handoff"), ("clerk", "llm")]
+    assert steps.steps[1].target == "clerk"
