@@ -265,10 +265,13 @@ def _is_left_to(act: Act, agent: Act) -> bool:
 def _is_several(act: Act) -> bool:
     """Say whether a model's span encloses tool calls it did not ask for: then it stands for several calls.
 
-    It tells the last of them (ADK 2 under OpenInference 1.0.5 writes each over the agent's span).
+    It tells the last of them (ADK 2 under OpenInference 1.0.5 writes each over the agent's span; Google's
+    client calls functions by itself, and has one span for all, whose answer asks for nothing).
     """
     asked = {call.call_id for call in act.action.requested}
     called = {each.action.call_id for each in act.below if each.action.kind in _TOOLS}
+    if called and not asked:
+        return bool(last_answer(act.action.said))
     return bool(act.action.said) and "" not in called | asked and not called <= asked
 
 
