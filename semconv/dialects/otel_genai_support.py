@@ -57,13 +57,30 @@ OTEL_GENAI_SUPPORT: Final = (
         framework="langgraph, langchain",
         instrumentation="openlit 1.45",
         source="recorded",
-        agent=partly("none that a prebuilt agent's nodes name; who was handed over to tells the rest"),
+        agent=partly(
+            "by the agent's span that runs around the call; a supervisor's own, and an asked one's, nowhere"
+        ),
         text=gives("`gen_ai.{input,output}.messages`"),
         tools=gives("arguments and result; the id is another than the model's"),
         handoff=gives("tool `transfer_to_X`"),
         task=gives("the first and the last model call; the root has the answer"),
         errors=gives("status and exception"),
         scopes=("openlit.instrumentation.langgraph",),
+    ),
+    Support(
+        framework="google-genai",
+        instrumentation="`opentelemetry-instrumentation-google-genai` 1.3b0",
+        source="recorded",
+        agent=lacks("only what stands around the calls tells"),
+        text=partly(
+            "off by default; automatic function calling: one span for all calls, with the last answer"
+        ),
+        tools=partly("functions that the client calls by itself, with content on; no call id"),
+        handoff=lacks("the client has none"),
+        task=partly("not on the root: the first and the last model call"),
+        errors=gives("status and `error.type`"),
+        scopes=("opentelemetry.instrumentation.google_genai",),
+        switches=_SWITCHES,
     ),
     Support(
         framework="semantic-kernel",
