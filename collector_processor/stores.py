@@ -35,8 +35,10 @@ def open_store(path: Path, steps: Sequence[str]) -> sqlite3.Connection:
         CollectorError: it was written by a newer version, is no store of ours, or the disk refuses.
     """
     try:
+        if not path.exists():
+            path.touch(mode=0o600)  # SQLite gives the files beside it the same mode
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise CollectorError(f"{path}: cannot be used as a store: {error}") from error
     try:
         db.execute("PRAGMA journal_mode=WAL")

@@ -1,4 +1,4 @@
-"""Whether the files of labels and issues can be opened."""
+"""Whether the files of labels and issues can be opened, and by whom."""
 
 from __future__ import annotations
 
@@ -12,6 +12,16 @@ from analyzer.issues import store as issues
 from analyzer.labels import store as labels
 
 _STORES: Final = {"labels": labels.FILE, "issues": issues.FILE}
+
+_OTHERS: Final = 0o007
+
+
+def check_privacy(data_dir: Path) -> Iterator[Finding]:
+    """Warn where other users of this machine may look into the data directory."""
+    if data_dir.is_dir() and data_dir.stat().st_mode & _OTHERS:
+        detail = f"{data_dir} is open to every user of this machine; what runs say stands in it as it came"
+        mend = f"chmod 700 {data_dir}"
+        yield Finding(check="privacy", health=Health.WARNING, detail=detail, mend=mend)
 
 
 def check_stores(data_dir: Path) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import uvloop
 
 from analyzer.commands.output import FormatOption, OutputFormat, print_json
-from analyzer.commands.serve import configure_logging
+from analyzer.commands.serve import configure_logging, keep_to_ourselves
 from analyzer.commands.stopping import told_to_stop
 from analyzer.composition import open_analyst, prepare_model
 from analyzer.present import console
@@ -27,6 +27,7 @@ def analyzer(output: FormatOption = OutputFormat.TABLE) -> None:
     """
     settings = load_settings(os.environ, directory=Path.cwd())
     require_token(settings)
+    keep_to_ourselves()
     configure_logging()
     uvloop.run(_serve(settings, output))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import uvloop
 
 from analyzer.commands.output import FormatOption, OutputFormat
-from analyzer.commands.serve import DataDirOption, configure_logging, serve_until_stopped
+from analyzer.commands.serve import DataDirOption, configure_logging, keep_to_ourselves, serve_until_stopped
 from analyzer.remote.opening import asking, without_model
 from collector_processor.settings import load_settings, require_token
 
@@ -25,5 +25,6 @@ def collector(
     """
     settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
     require_token(settings)
+    keep_to_ourselves()
     configure_logging()
     uvloop.run(serve_until_stopped(without_model(settings), output, asking(settings)))

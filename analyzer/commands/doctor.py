@@ -25,6 +25,7 @@ from analyzer.checkup import (
     check_clock,
     check_door,
     check_notifiers,
+    check_privacy,
     check_stores,
 )
 from analyzer.commands.output import FormatOption, OutputFormat, print_json
@@ -121,6 +122,7 @@ def _data_dir(path: Path) -> Iterator[Finding]:
     mend = "free some, or set BLAMESPAN_DATA_DIR to a larger disk" if low else ""
     detail = f"{path}, {free / (1 << 30):.1f} GiB free"
     yield Finding(check="disk", health=Health.WARNING if low else Health.OK, detail=detail, mend=mend)
+    yield from check_privacy(path)
     yield _store(path)
     yield from check_stores(path)
 

@@ -55,8 +55,17 @@ def serve(
         raise SettingsError(
             "BLAMESPAN_ANALYZER_ENDPOINT is set: expected blamespan collector, which asks there"
         )
+    keep_to_ourselves()
     configure_logging()
     uvloop.run(serve_until_stopped(settings, output))
+
+
+def keep_to_ourselves() -> None:
+    """Let nobody else of this machine read the files we make: what runs say stands in them as it came.
+
+    Those that are there already keep the mode that their owner gave them.
+    """
+    os.umask(0o077)
 
 
 async def serve_until_stopped(

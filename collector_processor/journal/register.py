@@ -83,7 +83,7 @@ class RowRegister:
 
     def _opened(self, path: Path) -> int | None:
         try:
-            return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             self._say(error)
             return None

@@ -175,3 +175,12 @@ def test_a_data_directory_that_cannot_be_written_is_refused_in_words(read_only: 
         said = refused(folder)
         assert str(read_only) in said
         assert "ead-only" in said
+
+
+def test_nobody_else_of_the_machine_may_read_what_a_service_keeps(
+    start_line: StartLine, tmp_path: Path
+) -> None:
+    fill(start_line(forward_endpoint=NOWHERE, shutdown_max=500), range(1, 3))
+    kept = [tmp_path / "data", *(tmp_path / "data").rglob("*")]
+    assert len(kept) > 4
+    assert [path for path in kept if path.stat().st_mode & 0o077] == []

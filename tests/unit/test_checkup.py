@@ -23,6 +23,7 @@ from analyzer.checkup import (
     check_clock,
     check_door,
     check_notifiers,
+    check_privacy,
     check_stores,
 )
 from analyzer.issues.store import open_issues
@@ -207,3 +208,12 @@ def test_looking_at_a_store_writes_nothing(tmp_path: Path) -> None:
     assert [one.health for one in check_stores(tmp_path)] == [Health.OK] * 2
     assert (tmp_path / "labels.sqlite").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["labels.sqlite"]
+
+
+def test_a_data_directory_that_others_may_look_into_is_warned_of(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (finding,) = check_privacy(tmp_path)
+    assert (finding.health, finding.mend) == (Health.WARNING, f"chmod 700 {tmp_path}")
+    tmp_path.chmod(0o750)
+    assert not list(check_privacy(tmp_path)), "a group is its owner's choice"
+    assert not list(check_privacy(tmp_path / "nowhere"))

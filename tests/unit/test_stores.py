@@ -52,3 +52,11 @@ def test_what_is_written_is_on_the_disk_and_readers_do_not_wait(tmp_path: Path) 
     with closing(open_store(tmp_path / "store", [FIRST])) as db:
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_new_store_is_for_its_owner_alone_and_an_older_one_keeps_its_mode(tmp_path: Path) -> None:
+    for expected in (0o600, 0o640):
+        with closing(open_store(tmp_path / "store", [FIRST])):
+            modes = {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+        assert modes == {expected}
+        (tmp_path / "store").chmod(0o640)
