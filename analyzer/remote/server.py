@@ -31,6 +31,7 @@ from analyzer.web.guard import GuardRules, guarding
 from collector_processor.analyst import Analyst
 from collector_processor.otlp import RefusedError
 from collector_processor.receivers import ListenError
+from collector_processor.receivers.protocol_log import ProtocolLogger
 from collector_processor.receivers.room import DEFAULT_CONNECTIONS, DEFAULT_ROOM_BYTES, Room, with_room
 from collector_processor.settings import Address
 from collector_processor.tls import ServerTls, TlsFiles, reason_of
@@ -91,7 +92,12 @@ class AnalyzerServer:
         self._answers: Final = Answers(at_once=rules.at_once)
         self._room: Final = Room(rules.room_bytes)
         self._metrics: Final = AnalyzerMetrics(answers=self._answers, budget=budget)
-        self._runner: Final = web.AppRunner(self._app(), access_log=None, shutdown_timeout=1.0)
+        self._runner: Final = web.AppRunner(
+            self._app(),
+            access_log=None,
+            logger=ProtocolLogger(f"{__name__}.protocol"),
+            shutdown_timeout=1.0,
+        )
         self._listener: asyncio.Server | None = None
         self._is_ready = False
 

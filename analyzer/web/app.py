@@ -30,6 +30,7 @@ from analyzer.web.side_pages import door_routes, health_routes, issue_routes
 from analyzer.web.try_pages import try_routes
 from collector_processor.otlp import Tenant, tenant_of
 from collector_processor.receivers import ListenError
+from collector_processor.receivers.protocol_log import ProtocolLogger
 from collector_processor.receivers.room import DEFAULT_CONNECTIONS, with_room
 from collector_processor.runstore import StoredVerdict
 from collector_processor.settings import Address
@@ -72,7 +73,11 @@ class WebServer:
         self._listen: Final = listen
         self._parts: Final = parts
         self._runner: Final = web.AppRunner(
-            make_app(parts), access_log=None, keepalive_timeout=_IDLE_S, shutdown_timeout=_GRACE_S
+            make_app(parts),
+            access_log=None,
+            logger=ProtocolLogger(f"{__name__}.protocol"),
+            keepalive_timeout=_IDLE_S,
+            shutdown_timeout=_GRACE_S,
         )
         self._listener: asyncio.Server | None = None
 

@@ -11,7 +11,7 @@ import logging
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import HttpVersion11, web
 
@@ -22,6 +22,7 @@ from collector_processor.otlp.services import http_path
 from collector_processor.receivers.admission import DoorRules, admit, hand_over, require_local
 from collector_processor.receivers.decompression import IDENTITY, decompress
 from collector_processor.receivers.listening import ListenError
+from collector_processor.receivers.protocol_log import ProtocolLogger
 from collector_processor.receivers.refusal import BROKEN, Refusal, TurnedAwayError, refusal_of, too_large
 from collector_processor.receivers.room import (
     DEFAULT_CONNECTIONS,
@@ -99,7 +100,7 @@ class HttpReceiver:
             self._answer,
             auto_decompress=False,
             access_log=None,
-            logger=_ProtocolLogger(f"{__name__}.protocol"),
+            logger=ProtocolLogger(f"{__name__}.protocol"),
             keepalive_timeout=self._patience.idle_s,
             lingering_time=self._patience.lingering_s,
         )
@@ -257,15 +258,3 @@ def _refused(refusal: Refusal, media: MediaType) -> web.Response:
     body = failure(refusal.code, refusal.reason, retry_after_s=refusal.retry_after_s, media=media)
     headers = {**refusal.http_headers, **refusal.retry_after_header}
     return web.Response(status=refusal.http_status, body=body, content_type=media.value, headers=headers)
-
-
-class _ProtocolLogger(logging.Logger):
-    """aiohttp's logger, which would quote a bad request's bytes in a traceback.
-
-    Our own faults never come here: ``_answer`` logs them.
-    """
-
-    def exception(self, msg: object, *args: object, exc_info: Any = True, **_: Any) -> None:
-        del msg, args
-        kind = type(exc_info).__name__ if isinstance(exc_info, BaseException) else "unknown"
-        logger.info("connection ended by a protocol error", extra={"error": kind})

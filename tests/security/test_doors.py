@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
@@ -11,10 +12,12 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
+from analyzer.web.app import WebServer
 from collector_processor.otlp import Arrival, Receipt, RefusedError
 from collector_processor.otlp.answers import MediaType, RpcCode, read_reason
 from collector_processor.receivers import DoorRules, HttpPatience, HttpReceiver, HttpRoom
 from collector_processor.receivers.hosts import names_this_machine
+from collector_processor.receivers.protocol_log import ProtocolLogger
 from collector_processor.receivers.room import Room
 from collector_processor.settings import SettingsError, load_settings, require_token
 from tests.contract.doors import LOOPBACK, MemorySink, listening
@@ -247,3 +250,45 @@ async def test_heads_beyond_all_measure_are_refused(head: bytes) -> None:
     ):
         writer.write(b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n")
         assert b" 400 " in await reader.readline()
+
+
+MALFORMED = b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n"
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9)
+
+
+async def test_a_malformed_request_is_one_line_at_the_page_as_at_the_otlp_door(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    page, door = WebServer(PARTS, LOOPBACK), HttpReceiver(MemorySink(), LOOPBACK, RULES)
+    try:
+        async with listening(door) as otlp:
+            for port in (await page.start(), otlp):
+                caplog.clear()
+                async with raw(port) as (reader, writer):
+                    writer.write(MALFORMED)
+                    assert b" 400 " in await reader.read()
+                (line,) = caplog.records
+                assert (line.levelno, line.exc_info) == (logging.INFO, None)
+    finally:
+        await page.stop()
+
+
+async def test_grpc_at_the_http_door_is_told_once_where_it_goes(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    async with listening(HttpReceiver(MemorySink(), LOOPBACK, RULES)) as port:
+        for _ in range(3):
+            async with raw(port) as (reader, writer):
+                writer.write(PREFACE)
+                assert b" 400 " in await reader.read()
+    (line,) = caplog.records
+    assert line.getMessage() == "gRPC was sent to an HTTP port"
+    assert "BLAMESPAN_OTLP_GRPC_LISTEN" in vars(line)["mend"]
+
+
+async def test_our_own_faults_keep_their_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    fault = ValueError("ours")
+    ProtocolLogger("test").exception("Error handling request from %s", "somebody", exc_info=fault)
+    (line,) = caplog.records
+    assert line.exc_info is not None
+    assert line.exc_info[1] is fault
