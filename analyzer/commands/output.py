@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from analyzer.errors import AnalyzerError
-from analyzer.present import plain
+from analyzer.present import json_text, plain
 
 PROGRAM: Final = "blamespan"
 
@@ -44,7 +44,7 @@ class WrongUsage(AnalyzerError):  # noqa: N818 - as above
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Print one object on one line of standard output."""
-    line = json.dumps(document, ensure_ascii=False, default=str)
+    line = json_text(document)
     try:
         line.encode(sys.stdout.encoding)
     except UnicodeEncodeError:  # a terminal without Unicode, or a file name that is none

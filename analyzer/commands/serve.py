@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import os
 import sys
@@ -17,7 +16,7 @@ import uvloop
 
 from analyzer.commands.output import FormatOption, OutputFormat, print_json
 from analyzer.commands.stopping import told_to_stop, until_stopped
-from analyzer.present import console
+from analyzer.present import console, json_text
 from analyzer.service import Running, running_service
 from collector_processor.analyst import Analyst
 from collector_processor.settings import Settings, SettingsError, load_settings, require_token
@@ -137,7 +136,7 @@ class JsonFormatter(logging.Formatter):
         document |= {name: value for name, value in record.__dict__.items() if name not in _STANDARD_FIELDS}
         if record.exc_info:
             document["exception"] = self.formatException(record.exc_info)
-        return json.dumps(document, default=str, ensure_ascii=False)
+        return json_text(document)
 
 
 def configure_logging(level: int = logging.INFO) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from analyzer.present import plain, run_heading, steps_table, verdict_panel
+from analyzer.present import json_text, plain, run_heading, steps_table, verdict_panel
 from semconv.model import (
     Abstention,
     Attribution,
@@ -105,3 +106,12 @@ def test_a_verdict_without_blame_says_why(status: Status, title: str) -> None:
     text = shown(verdict_panel(attribution, RUN))
     assert title in text
     assert "because" in text
+
+
+@pytest.mark.parametrize("char", ["\x9b", "\x7f", "\u202e", "\u2066", "\u200b", "\u2028", "\U000e0041"])
+def test_json_for_a_terminal_bears_nothing_that_steers_it_and_says_the_same(char: str) -> None:
+    document = {f"na{char}me": f"prices{char}31m größer 数"}
+    line = json_text(document)
+    assert char not in line
+    assert "größer 数" in line
+    assert json.loads(line) == document
