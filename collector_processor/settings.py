@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -33,6 +34,10 @@ from collector_processor.redaction import ALL_KINDS, check_pattern, read_kinds
 CONFIG_FILE: Final = "blamespan.toml"
 PREFIX: Final = "BLAMESPAN_"
 MEBIBYTE: Final = 1 << 20
+_OF_KUBERNETES: Final = re.compile(
+    r"_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_\d+_[A-Z]+(_[A-Z]+)?)?$"
+)
+"""What every pod is told of a service that is called ``blamespan``."""
 HTTP_PORT: Final = 4318
 """OTLP over HTTP by IANA; without a protocol it means HTTP to everybody."""
 
@@ -442,6 +447,17 @@ def read_headers(text: str) -> dict[str, str]:
                 "headers for the endpoint: expected name=value,… in printable ASCII"
             )  # no values
     return headers
+
+
+def unknown_variables(environ: Mapping[str, str]) -> Mapping[str, str | None]:
+    """Return the variables that look like ours and are none, each with the one that may be meant."""
+    known = [PREFIX + name.upper() for name in Settings.model_fields if name != "endpoints"]
+    unknown = (name for name in sorted(environ) if name.startswith(PREFIX) and name not in known)
+    return {
+        name: next(iter(get_close_matches(name, known, n=1, cutoff=0.8)), None)
+        for name in unknown
+        if not _OF_KUBERNETES.search(name)
+    }
 
 
 def require_token(settings: Settings) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import uvloop
 
 from analyzer.commands.output import FormatOption, OutputFormat, print_json
-from analyzer.commands.serve import configure_logging, keep_to_ourselves
+from analyzer.commands.serve import configure_logging, keep_to_ourselves, warn_of_unknown
 from analyzer.commands.stopping import told_to_stop
 from analyzer.composition import open_analyst, prepare_model
 from analyzer.present import console
@@ -29,6 +29,7 @@ def analyzer(output: FormatOption = OutputFormat.TABLE) -> None:
     require_token(settings)
     keep_to_ourselves()
     configure_logging()
+    warn_of_unknown(os.environ)
     uvloop.run(_serve(settings, output))
 
 

@@ -8,7 +8,13 @@ from pathlib import Path
 import uvloop
 
 from analyzer.commands.output import FormatOption, OutputFormat
-from analyzer.commands.serve import DataDirOption, configure_logging, keep_to_ourselves, serve_until_stopped
+from analyzer.commands.serve import (
+    DataDirOption,
+    configure_logging,
+    keep_to_ourselves,
+    serve_until_stopped,
+    warn_of_unknown,
+)
 from analyzer.remote.opening import asking, without_model
 from collector_processor.settings import load_settings, require_token
 
@@ -27,4 +33,5 @@ def collector(
     require_token(settings)
     keep_to_ourselves()
     configure_logging()
+    warn_of_unknown(os.environ)
     uvloop.run(serve_until_stopped(without_model(settings), output, asking(settings)))

@@ -8,7 +8,7 @@ import shutil
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
@@ -48,7 +48,14 @@ from collector_processor.otlp import (
     TryLater,
 )
 from collector_processor.runstore import RUNS, RunStore
-from collector_processor.settings import Address, Settings, SettingsError, load_settings, require_token
+from collector_processor.settings import (
+    Address,
+    Settings,
+    SettingsError,
+    load_settings,
+    require_token,
+    unknown_variables,
+)
 from collector_processor.tls import ClientFiles, ClientTls, ServerTls, reason_of
 
 _LOW_DISK_BYTES: Final = 1 << 30
@@ -98,7 +105,8 @@ async def _examine(*, call_model: bool) -> list[Finding]:
         return [
             Finding(check="settings", health=Health.FAILED, detail=str(error), mend="correct the value named")
         ]
-    findings = [Finding(check="settings", health=Health.OK, detail="all values can be")]
+    findings = [Finding(check="settings", health=Health.OK, detail="every value is one that can be")]
+    findings += _unknown(os.environ)
     findings += _data_dir(settings.data_dir)
     findings += _ports(settings)
     if is_in_use(settings.data_dir / "ingest") and settings.listeners[2].port:
@@ -108,6 +116,13 @@ async def _examine(*, call_model: bool) -> list[Finding]:
     findings += [finding async for finding in _neighbours(settings)]
     findings.append(await _model(settings, call_model=call_model))
     return findings
+
+
+def _unknown(environ: Mapping[str, str]) -> Iterator[Finding]:
+    for name, meant in unknown_variables(environ).items():
+        mend = f"did you mean {meant}?" if meant else "unset it, or see docs/settings.md for what there is"
+        detail = f"{name} is no setting of ours and does nothing"
+        yield Finding(check="settings", health=Health.WARNING, detail=detail, mend=mend)
 
 
 def _data_dir(path: Path) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,15 @@ from analyzer.commands.stopping import told_to_stop, until_stopped
 from analyzer.present import console, json_text
 from analyzer.service import Running, running_service
 from collector_processor.analyst import Analyst
-from collector_processor.settings import Settings, SettingsError, load_settings, require_token
+from collector_processor.settings import (
+    Settings,
+    SettingsError,
+    load_settings,
+    require_token,
+    unknown_variables,
+)
+
+logger = logging.getLogger(__name__)
 
 SWITCH_S: Final = 0.0005
 """How long one thread may keep the interpreter from another that wants it. Python's own 5 ms are for
@@ -56,7 +65,15 @@ def serve(
         )
     keep_to_ourselves()
     configure_logging()
+    warn_of_unknown(os.environ)
     uvloop.run(serve_until_stopped(settings, output))
+
+
+def warn_of_unknown(environ: Mapping[str, str]) -> None:
+    """Say which variables look like settings and are none: most are misspelled."""
+    for name, meant in unknown_variables(environ).items():
+        mend = {"mend": f"did you mean {meant}?"} if meant else {}
+        logger.warning("unknown setting in the environment", extra={"variable": name, **mend})
 
 
 def keep_to_ourselves() -> None:

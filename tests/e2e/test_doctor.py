@@ -64,3 +64,9 @@ def test_a_kind_of_queue_or_store_that_there_is_not_is_refused_in_words(tmp_path
         code, found = consult(tmp_path, **settings)
         assert (code, list(found)) == (1, ["settings"])
         assert [word for word in words if word not in found["settings"]["detail"]] == []
+
+
+def test_a_misspelled_variable_is_warned_of(tmp_path: Path) -> None:
+    code, found = consult(tmp_path, rootgrace=5)
+    assert (code, found["settings"]["status"]) == (0, "warning")
+    assert found["settings"]["mend"] == "did you mean BLAMESPAN_ROOT_GRACE?"

@@ -8,7 +8,13 @@ import pytest
 
 from collector_processor.destination import Protocol
 from collector_processor.otlp import Signal
-from collector_processor.settings import SettingsError, WriteBack, load_settings, require_token
+from collector_processor.settings import (
+    SettingsError,
+    WriteBack,
+    load_settings,
+    require_token,
+    unknown_variables,
+)
 from tests.settings_reference import PAGE, page
 
 
@@ -141,6 +147,23 @@ def test_the_file_stands_behind_the_environment(tmp_path: Path) -> None:
     settings = load_settings({"BLAMESPAN_ROOT_GRACE": "200"}, directory=tmp_path)
     assert (settings.root_grace, settings.model) == (200, "ollama/x")
     assert load_settings({}, directory=tmp_path, model="other/y").model == "other/y"
+
+
+def test_a_misspelled_variable_is_noticed_and_the_one_that_is_meant_is_named() -> None:
+    environ = {
+        "BLAMESPAN_ROOTGRACE": "5",
+        "BLAMESPAN_ENDPOINTS": "x",
+        "BLAMESPAN_MODEL": "a/b",
+        "HOME": "/",
+        "BLAMESPAN_SERVICE_HOST": "10.0.0.1",
+        "BLAMESPAN_SERVICE_PORT_OTLP_GRPC": "4317",
+        "BLAMESPAN_ANALYZER_PORT_8500_TCP_ADDR": "10.0.0.1",
+        "BLAMESPAN_PORT": "tcp://10.0.0.1:4317",
+    }
+    assert unknown_variables(environ) == {
+        "BLAMESPAN_ENDPOINTS": None,
+        "BLAMESPAN_ROOTGRACE": "BLAMESPAN_ROOT_GRACE",
+    }
 
 
 @pytest.mark.parametrize("text", ["root_grace = ", "no_such = 1"], ids=["broken", "unknown"])
