@@ -152,7 +152,7 @@ def test_the_file_stands_behind_the_environment(tmp_path: Path) -> None:
 def test_a_misspelled_variable_is_noticed_and_the_one_that_is_meant_is_named() -> None:
     environ = {
         "BLAMESPAN_ROOTGRACE": "5",
-        "BLAMESPAN_ENDPOINTS": "x",
+        "BLAMESPAN_XYZZY": "x",
         "BLAMESPAN_MODEL": "a/b",
         "HOME": "/",
         "BLAMESPAN_SERVICE_HOST": "10.0.0.1",
@@ -161,8 +161,8 @@ def test_a_misspelled_variable_is_noticed_and_the_one_that_is_meant_is_named() -
         "BLAMESPAN_PORT": "tcp://10.0.0.1:4317",
     }
     assert unknown_variables(environ) == {
-        "BLAMESPAN_ENDPOINTS": None,
         "BLAMESPAN_ROOTGRACE": "BLAMESPAN_ROOT_GRACE",
+        "BLAMESPAN_XYZZY": None,
     }
 
 
