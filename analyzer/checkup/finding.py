@@ -12,6 +12,8 @@ class Health(StrEnum):
     OK = "ok"
     WARNING = "warning"
     FAILED = "failed"
+    SKIPPED = "skipped"
+    """There was nothing to look at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,7 @@ from collector_processor.tls import ClientFiles, ClientTls, ServerTls, reason_of
 _LOW_DISK_BYTES: Final = 1 << 30
 
 
-_STYLES: Final = {Health.OK: "green", Health.WARNING: "yellow", Health.FAILED: "red"}
+_STYLES: Final = {Health.OK: "green", Health.WARNING: "yellow", Health.FAILED: "red", Health.SKIPPED: "dim"}
 
 
 def doctor(
@@ -254,7 +254,7 @@ def _bind_problem(listener: Address) -> str | None:
 async def _backends(settings: Settings) -> AsyncIterator[Finding]:
     if not settings.endpoints:
         detail = "none set: spans are analysed and kept, not forwarded"
-        mend = "set OTEL_EXPORTER_OTLP_ENDPOINT to Jaeger, Tempo or a Collector to see blame in traces"
+        mend = "set BLAMESPAN_FORWARD_ENDPOINT to Jaeger, Tempo or a Collector to see blame in traces"
         yield Finding(check="backend", health=Health.WARNING, detail=detail, mend=mend)
     for signal, destination in settings.endpoints.items():
         yield await _backend(settings, signal, destination)
@@ -288,7 +288,7 @@ def _backend_finding(check: str, where: str, outcome: SendOutcome) -> Finding:
             health = Health.FAILED if check.endswith(Signal.TRACES.value) else Health.OK
             return Finding(check=check, health=health, detail=detail)
         case TryLater(reason=reason):
-            mend = "start the backend, or correct OTEL_EXPORTER_OTLP_ENDPOINT and _PROTOCOL"
+            mend = "start the backend, or correct BLAMESPAN_FORWARD_ENDPOINT and BLAMESPAN_FORWARD_PROTOCOL"
             return Finding(check=check, health=Health.FAILED, detail=f"{where}: {reason}", mend=mend)
         case Rejected(reason=reason):
             mend = "look at the backend's log; headers and certificate are the usual causes"

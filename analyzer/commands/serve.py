@@ -50,8 +50,8 @@ def serve(
 ) -> None:
     """Take OTLP, pass it on, and write into each failed run's trace who broke it.
 
-    Point your agents' OTEL_EXPORTER_OTLP_ENDPOINT here, and this service's at your
-    Jaeger, Tempo or Collector (BLAMESPAN_FORWARD_ENDPOINT if both share a shell).
+    Point your agents' OTEL_EXPORTER_OTLP_ENDPOINT here, and this service's
+    BLAMESPAN_FORWARD_ENDPOINT at your Jaeger, Tempo or Collector.
     Settings are environment variables and [bold]blamespan.toml[/bold]; see [bold]blamespan doctor[/bold].
 
     SIGTERM and Ctrl-C stop it in order; a second one ends it at once. Nothing
@@ -133,7 +133,7 @@ def _announce(running: Running, settings: Settings, output: OutputFormat) -> Non
     screen.print(f"OTLP/gRPC   {running.grpc}", f"OTLP/HTTP   http://{running.http}", sep="\n")
     screen.print(f"API         http://{running.web}/api/runs   (also /healthz, /readyz, /metrics)")
     screen.print(
-        f"goes on to  {', '.join(sorted(set(backends.values()))) or 'nowhere (OTEL_EXPORTER_OTLP_ENDPOINT)'}"
+        f"goes on to  {', '.join(sorted(set(backends.values()))) or 'nowhere (BLAMESPAN_FORWARD_ENDPOINT)'}"
     )
     by = settings.analyzer_endpoint or f"{settings.method}, {settings.model or 'no model'}"
     screen.print(f"analysed by {by}; kept in {settings.data_dir}")
