@@ -93,7 +93,9 @@ class OutboxDelivery:
                 while await self.send_some():
                     pass
         except TimeoutError:
-            logger.warning("stopped before every verdict was delivered", extra={"signal": self.signal.value})
+            if await self._read(self.signal, ()):
+                told = {"signal": self.signal.value}
+                logger.warning("stopped before every verdict was delivered", extra=told)
 
     async def _rest(self) -> None:
         """Wait for something to send, or for the end of a pause."""

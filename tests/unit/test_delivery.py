@@ -33,7 +33,7 @@ class Outbox:
         self.entries: list[Outgoing] = []
         self.exporter = MemoryExporter(outcomes)
         self.now = 0.0
-        self.disk_is_full = False
+        self.disk_is_full = self.disk_is_slow = False
         exporters = {Signal.TRACES: self.exporter} if has_backend else {}
         self.delivery = OutboxDelivery(
             Signal.TRACES, read=self.read, forget=self.forget, exporters=exporters, now=lambda: self.now
@@ -44,6 +44,8 @@ class Outbox:
         self.entries.append(Outgoing(signal=Signal.TRACES, body=body.encode(), id=number, tenant=tenant))
 
     async def read(self, signal: Signal, skip: AbstractSet[Tenant]) -> list[Outgoing]:
+        for _ in range(3 * self.disk_is_slow):
+            await asyncio.sleep(0)
         return [one for one in self.entries if one.signal is signal and one.tenant not in skip]
 
     async def forget(self, ids: list[int]) -> None:
@@ -207,3 +209,16 @@ async def test_a_shutdown_sends_what_there_is_and_waits_for_no_pause() -> None:
     outbox.add("b", BETA)
     await outbox.delivery.drain(5)
     assert (outbox.taken(), len(outbox.entries)) == (["b"], 1)
+
+
+@pytest.mark.parametrize(("waiting", "said"), [(0, 0), (1, 1)])
+async def test_a_shutdown_without_time_says_so_only_where_something_is_left(
+    waiting: int, said: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox = Outbox()
+    outbox.disk_is_slow = True
+    for _ in range(waiting):
+        outbox.add("a")
+    await outbox.delivery.drain(0)
+    assert len(caplog.records) == said
+    assert len(outbox.entries) == waiting
