@@ -370,7 +370,7 @@ def _endpoint(settings: Settings, environ: Mapping[str, str], signal: Signal) ->
         raise ValueError("OTEL_EXPORTER_OTLP_CLIENT_KEY without _CLIENT_CERTIFICATE: expected both")
     headers = settings.forward_headers if settings.forward_headers is not None else otel("HEADERS")[0]
     return Destination(
-        endpoint=checked_url(url),
+        endpoint=checked_endpoint(url),
         protocol=protocol,
         headers=read_headers(headers),
         compression=_compression(otel("COMPRESSION")[0]),
@@ -412,6 +412,13 @@ def _compression(text: str) -> Compression:
         return Compression(text or "none")
     except ValueError:
         raise ValueError(f"OTEL_EXPORTER_OTLP_COMPRESSION={text}: expected gzip or none") from None
+
+
+def checked_endpoint(url: str) -> str:
+    """Return where OTLP goes, as ``checked_url`` does; a bare word, without scheme and port, is none."""
+    if "://" not in url and urlsplit(f"//{url}").netloc.rpartition(":")[0] == "":
+        raise ValueError(f"endpoint {url!r}: expected http://host:port, https://host:port or host:port")
+    return checked_url(url)
 
 
 def checked_url(url: str) -> str:

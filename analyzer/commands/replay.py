@@ -31,7 +31,7 @@ from collector_processor.destination import Protocol
 from collector_processor.encode import encode, encode_logs
 from collector_processor.exporters import Destination, JsonExporter, open_exporter
 from collector_processor.otlp import NO_TENANT, Delivered, Exporter, SendOutcome, Signal, TryLater
-from collector_processor.settings import checked_url, read_headers, usual_protocol
+from collector_processor.settings import checked_endpoint, read_headers, usual_protocol
 from collector_processor.wire import member_count, split_by_size
 from semconv.model import SpanId, TraceId
 
@@ -90,7 +90,7 @@ def replay(
     if not url:
         raise WrongUsage("replay: expected --endpoint URL, or OTEL_EXPORTER_OTLP_ENDPOINT to be set")
     try:
-        url = checked_url(url)
+        url = checked_endpoint(url)
     except ValueError as error:
         raise WrongUsage(f"replay: {error}") from error
     chosen = protocol or ReplayProtocol(usual_protocol(url))

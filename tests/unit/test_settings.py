@@ -100,6 +100,8 @@ def test_our_own_endpoint_goes_before_otels() -> None:
         pytest.param({"BLAMESPAN_WEB_LISTEN": "8500"}, "expected host:port", id="no port"),
         pytest.param({"BLAMESPAN_OTLP_GRPC_LISTEN": "a:99999"}, "expected host:port", id="port too large"),
         pytest.param({"OTEL_EXPORTER_OTLP_ENDPOINT": "ftp://x"}, "expected http://", id="no such scheme"),
+        pytest.param({"BLAMESPAN_FORWARD_ENDPOINT": "nonsense"}, "or host:port", id="a bare word"),
+        pytest.param({"BLAMESPAN_FORWARD_ENDPOINT": "a/b:1"}, "or host:port", id="a path"),
         pytest.param(
             {"OTEL_EXPORTER_OTLP_ENDPOINT": "x:1", "OTEL_EXPORTER_OTLP_PROTOCOL": "carrier-pigeon"},
             "expected grpc, http/protobuf or http/json",
