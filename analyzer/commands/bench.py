@@ -12,7 +12,7 @@ import typer
 
 from analyzer.commands import bench_tables as tables
 from analyzer.commands.measuring import Plan, measure, settings_of
-from analyzer.commands.options import MethodOption, ModelOption, WithReferenceOption
+from analyzer.commands.options import METHOD_HELP, ModelOption, WithReferenceOption
 from analyzer.commands.output import (
     CommandFailed,
     FormatOption,
@@ -46,7 +46,10 @@ def bench(
             show_default=False,
         ),
     ],
-    method: MethodOption = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", metavar="NAME", help=METHOD_HELP, show_default=False),
+    ] = None,
     model: ModelOption = None,
     with_reference: WithReferenceOption = False,
     compare: Annotated[
@@ -117,7 +120,10 @@ def bench(
 
     Example: [bold]blamespan bench runs.jsonl.gz --compare signals constant --plot signals.svg[/bold]
     """
-    base = Contender(method=method, model=model, with_reference=with_reference)
+    if len(method or []) > 1:
+        raise WrongUsage("--method is given twice: expected one; --compare A B measures two on the same runs")
+    chosen = method[0] if method else None
+    base = Contender(method=chosen, model=model, with_reference=with_reference)
     contenders = _contenders(base, compare)
     _check_usage(contenders, train, cv, plot)
     _check_files([*datasets, *(train or []), *(second or [])], plot)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from analyzer.methods import AUTO, METHODS
+
+METHOD_HELP: Final = (
+    f"One of: {', '.join((AUTO, *METHODS))}. One that asks a model may be followed by *N, for N"
+    " votes that are pooled (judge*3). Default: BLAMESPAN_METHOD, or auto"
+    " (a ranker trained for the run's system, else the judge if a model is set, else signals)."
+)
 
 MethodOption = Annotated[
     str | None,
     typer.Option(
         "--method",
         metavar="NAME",
-        help=f"One of: {', '.join((AUTO, *METHODS))}. One that asks a model may be followed by *N, for N"
-        " votes that are pooled (judge*3). Default: BLAMESPAN_METHOD, or auto"
-        " (a ranker trained for the run's system, else the judge if a model is set, else signals).",
+        help=METHOD_HELP,
         show_default=False,
     ),
 ]

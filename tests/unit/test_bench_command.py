@@ -178,3 +178,10 @@ def test_where_replies_cannot_be_kept_one_line_says_so(
     assert run([*arguments, "--cache", str(tmp_path / "file" / "kept")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "replies cannot be kept there" in line
+
+
+def test_two_methods_are_refused_rather_than_one_of_them_forgotten(
+    dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["bench", str(dataset), "--method", "signals", "--method", "random"]) == 2
+    assert "--compare A B" in capsys.readouterr().err
