@@ -18,7 +18,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
@@ -42,7 +43,8 @@ def main() -> None:
 def exporter() -> SpanExporter:
     """Return an exporter to where OpenTelemetry's variables say, or to the console."""
     if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
-        return OTLPSpanExporter()
+        protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "grpc"
+        return HttpExporter() if protocol.startswith("http/") else GrpcExporter()
     return ConsoleSpanExporter()
 
 

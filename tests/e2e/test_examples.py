@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import runpy
 import sys
 from pathlib import Path
 from typing import Final
@@ -78,3 +79,16 @@ async def test_without_a_model_there_is_no_fix_and_it_says_so(tmp_path: Path) ->
     assert code == 1
     assert "attempt 2" not in out
     assert "no fix to try" in err
+
+
+@pytest.mark.parametrize(
+    ("protocol", "package"), [("", "grpc"), ("grpc", "grpc"), ("http/protobuf", "http")], ids=str
+)
+def test_the_instrumented_agents_speak_what_opentelemetrys_variable_says(
+    protocol: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+    exporter = runpy.run_path(str(EXAMPLE.with_name("instrumented_agents.py")))["exporter"]()
+    exporter.shutdown()
+    assert f".proto.{package}." in type(exporter).__module__
