@@ -17,13 +17,16 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from analyzer.figures import derivable, numbers, wrong_sums
+from analyzer.figures import derivable, numbers
 from analyzer.finding import Finding, Signal
 from analyzer.reading import HEAD, Fault, Reading, Role, final_answer
+from analyzer.sums import wrong_sums
 from analyzer.wording import CLAIMS_DONE, gave_up, hedging, made_up, unverified_claim
 from semconv.model import SpanStatus, Step, StepKind
 
 _QUOTE: Final = 160
+_STATED: Final = 4.0
+"""An error that the span itself states, and nothing mends: a fact, where words are only a mark."""
 _MOST_FIGURES: Final = 40
 _RECENT_FIGURES: Final = 12
 _ADMITS_FAULT: Final = re.compile(
@@ -65,7 +68,7 @@ def unrepaired_fault(reading: Reading) -> Iterator[Finding]:
             step=reading.authors[position],
             quoted_step=position,
             signal="unrepaired_error" if failed else "empty_result",
-            weight=2.5 if step.status is SpanStatus.ERROR else 1.0 if failed else 0.8,
+            weight=_STATED if _states_error(step) else 1.0 if failed else 0.8,
             reason=f"{_what(step)} {'failed' if failed else 'returned nothing'} and was not repaired later"
             + (f": {_error_words(step)}" if failed else ""),
             quote=_fault_quote(step),
@@ -251,6 +254,10 @@ def _what(step: Step) -> str:
     if step.kind is StepKind.TOOL:
         return f"the tool {step.target}" if step.target else f"{step.agent}'s call"
     return f"{step.agent}'s step"
+
+
+def _states_error(step: Step) -> bool:
+    return step.status is SpanStatus.ERROR or bool(step.error)
 
 
 def _error_words(step: Step) -> str:
