@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from semconv.model import ContentState, SpanStatus, Step, StepKind, Trajectory
+from analyzer.askers import askers, authors
+from analyzer.repairs import repaired
+from semconv.model import UNKNOWN_AGENT, ContentState, SpanStatus, Step, StepKind, Trajectory
 
 HEAD: Final = 20_000
 """Characters of a step's text that signals read: enough for prose, a bound for dumps."""
@@ -68,9 +70,9 @@ class Reading:
     roles: tuple[Role, ...]
     faults: tuple[Fault, ...]
     repaired: tuple[bool, ...]
-    """Whether a later step of the same tool or agent did what this one failed to do."""
+    """Whether a later step did what this one failed to do."""
     authors: tuple[int, ...]
-    """The step that answers for this one: itself, or who asked for what it relays."""
+    """The step that answers for this one: itself, or who asked for what it carried out."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -82,15 +84,17 @@ def read(trajectory: Trajectory) -> Reading:
     """Prepare a trajectory for the signals."""
     steps = trajectory.steps
     texts = tuple(_SPACE.sub(" ", step.output[:HEAD]).strip() for step in steps)
-    roles = _roles(trajectory, texts)
     faults = tuple(_fault(step) for step in steps)
+    faulty = [fault is not Fault.NONE for fault in faults]
+    roles = _roles(trajectory, texts, faulty)
+    asked = askers(steps)
     return Reading(
         trajectory=trajectory,
         texts=texts,
         roles=roles,
         faults=faults,
-        repaired=_repaired(steps, faults),
-        authors=_authors(roles),
+        repaired=repaired(steps, faulty, asked, trajectory.task),
+        authors=authors(steps, _speaking_for_others(trajectory, roles), asked),
     )
 
 
@@ -104,7 +108,7 @@ def final_answer(trajectory: Trajectory) -> str:
     return next((text for text in last if text), "")
 
 
-def _roles(trajectory: Trajectory, texts: Sequence[str]) -> tuple[Role, ...]:
+def _roles(trajectory: Trajectory, texts: Sequence[str], faulty: Sequence[bool]) -> tuple[Role, ...]:
     steps = trajectory.steps
     thinking = {step.agent for step in steps if step.kind in (StepKind.LLM, StepKind.AGENT)}
     calling = {step.agent for step in steps if step.kind is StepKind.TOOL}
@@ -114,7 +118,9 @@ def _roles(trajectory: Trajectory, texts: Sequence[str]) -> tuple[Role, ...]:
     for position, step in enumerate(steps):
         following = steps[position + 1] if position + 1 < len(steps) else None
         if step.kind is StepKind.TOOL:
-            roles.append(Role.CALL if step.agent in thinking else Role.RELAYING)
+            # What an agent's tool returns is not its own word where the agent has none; that it fails is.
+            is_own = step.agent in thinking or (faulty[position] and _calls_itself(trajectory, step))
+            roles.append(Role.CALL if is_own else Role.RELAYING)
         elif step.kind in (StepKind.HUMAN, StepKind.OTHER):
             roles.append(Role.RELAYING)
         elif step.kind is StepKind.HANDOFF or step.agent in coordinators or _hands_over(step, following):
@@ -124,6 +130,19 @@ def _roles(trajectory: Trajectory, texts: Sequence[str]) -> tuple[Role, ...]:
         else:
             roles.append(Role.ACTING)
     return tuple(roles)
+
+
+def _speaking_for_others(trajectory: Trajectory, roles: Sequence[Role]) -> tuple[bool, ...]:
+    steps = trajectory.steps
+    return tuple(
+        role is Role.RELAYING and not (step.kind is StepKind.TOOL and _calls_itself(trajectory, step))
+        for step, role in zip(steps, roles, strict=True)
+    )
+
+
+def _calls_itself(trajectory: Trajectory, step: Step) -> bool:
+    """A trace tells the tool from the agent it ran for; in a log the tool speaks in its own name."""
+    return bool(step.target) and step.agent != UNKNOWN_AGENT and not trajectory.is_recorded_conversation
 
 
 def _hands_over(step: Step, following: Step | None) -> bool:
@@ -152,28 +171,3 @@ def _fault(step: Step) -> Fault:
     body = re.sub(r"^[^\n]*\n?", "", text, count=1) if code else text
     body = _OUTPUT_LABEL.sub("", body.strip())
     return Fault.EMPTY if len(body) <= _LONGEST_NOTHING and _NOTHING.fullmatch(body) else Fault.NONE
-
-
-def _repaired(steps: Sequence[Step], faults: Sequence[Fault]) -> tuple[bool, ...]:
-    """Walk backwards, remembering which tools and agents went on to succeed."""
-    succeeded: set[tuple[str, str]] = set()
-    repaired = [False] * len(steps)
-    for position in range(len(steps) - 1, -1, -1):
-        step = steps[position]
-        key = (step.kind, step.target or step.agent)
-        if faults[position] is Fault.NONE:
-            succeeded.add(key)
-        else:
-            repaired[position] = key in succeeded
-    return tuple(repaired)
-
-
-def _authors(roles: Sequence[Role]) -> tuple[int, ...]:
-    """Lay what is relayed at the door of the step that asked for it."""
-    authors: list[int] = []
-    asked: int | None = None
-    for position, role in enumerate(roles):
-        if role is not Role.RELAYING:
-            asked = position
-        authors.append(position if role is not Role.RELAYING or asked is None else asked)
-    return tuple(authors)

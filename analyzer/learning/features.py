@@ -30,7 +30,7 @@ from analyzer.signals import findings
 from analyzer.weighing import posterior
 from semconv.model import Trajectory
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 FEATURES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "place": PLACE,

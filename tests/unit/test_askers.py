@@ -1,0 +1,77 @@
+"""Whose step answers for a tool's: the one that asked for it, never just the one before it."""
+
+from __future__ import annotations
+
+import pytest
+
+from analyzer.methods.signals import weigh
+from analyzer.reading import Role, read
+from semconv.model import UNKNOWN_AGENT, Blame, Step, StepKind
+from tests.runs import failed_tool, run, step, tool
+
+
+def author(*steps: Step, at: int, **fields: object) -> int:
+    return read(run(*steps, **fields)).authors[at]
+
+
+def test_a_failing_tool_is_not_laid_at_another_agent_that_spoke_before_it() -> None:
+    trajectory = run(
+        step("planner", "Writer should mail it."),
+        failed_tool("writer", "SMTPError: refused", "mail"),
+        step("planner", "The mail could not be sent."),
+    )
+    reading = read(trajectory)
+    assert (reading.roles[1], reading.authors[1]) == (Role.CALL, 1)
+    verdict = weigh(trajectory)
+    assert isinstance(verdict, Blame)
+    assert (verdict.agent, verdict.step, verdict.mode) == ("writer", 1, "unhandled_error")
+    assert "SMTPError: refused" in verdict.reason
+
+
+def test_a_tool_that_one_agent_runs_for_another_is_laid_at_the_call_that_the_trace_ties_it_to() -> None:
+    asking = step("coder", 'call run({"code": "print(x)"})')
+    assert (
+        author(asking, step("critic", "Good."), failed_tool("runner", target="run", causes=(0,)), at=2) == 0
+    )
+
+
+def test_a_tie_that_is_no_request_asks_for_nothing() -> None:
+    """What encloses or links to a tool's step has not asked for it."""
+    enclosing = step("boss", "All is going well.")
+    assert author(enclosing, failed_tool("clerk", causes=(0,)), at=1) == 1
+    assert author(step("boss", "", StepKind.AGENT), failed_tool("clerk", causes=(0,)), at=1) == 1
+
+
+def test_without_ties_the_same_name_and_arguments_were_asked_for() -> None:
+    asking = step("coder", 'I look.\ncall run({"code": "print(x)"})')
+    other = step("critic", 'call run({"code": "print(y)"})')
+    failed = failed_tool("runner", target="run", input='{"code":"print(x)"}')
+    assert author(asking, other, failed, at=2) == 0
+
+
+def test_ones_own_call_stands_for_itself() -> None:
+    asking = step("coder", 'call run({"code": "print(x)"})')
+    assert author(asking, failed_tool("coder", target="run", causes=(0,)), at=1) == 1
+
+
+@pytest.mark.parametrize(
+    ("ran", "fields"),
+    [
+        (step("Computer_terminal", "exitcode: 1", StepKind.TOOL), {}),
+        (failed_tool("Computer_terminal"), {"is_recorded_conversation": True}),
+        (failed_tool(UNKNOWN_AGENT), {}),
+    ],
+)
+def test_where_nothing_tells_who_ran_a_tool_the_step_before_asked(
+    ran: Step, fields: dict[str, object]
+) -> None:
+    assert author(step("coder", "```python```"), ran, at=1, **fields) == 0
+
+
+def test_what_the_tool_of_a_silent_agent_returns_is_not_that_agents_word_and_no_others_either() -> None:
+    reading = read(run(step("planner", "Look it up."), tool("clerk", "16 x 10 x 3 = 450")))
+    assert (reading.roles[1], reading.authors[1]) == (Role.RELAYING, 1)
+
+
+def test_a_tie_to_a_step_that_is_not_there_is_none() -> None:
+    assert author(tool("a", "x", causes=(7, -1)), at=0) == 0
