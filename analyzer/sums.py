@@ -1,0 +1,273 @@
+"""Sums in prose that do not add up (``16 x 10 x 3 = 450``).
+
+Plain arithmetic on literals is read backwards from the sign of equality, and
+what follows the sign forwards; nothing is evaluated as code, and a text without
+end costs no more than its length. What is not read whole is not judged: a wrong
+accusation costs more than a missed one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from analyzer.figures import NUMBER, worth
+from analyzer.measures import agree
+
+_RESULT: Final = re.compile(rf"(?:=|\bequals\b|\bis equal to\b)\s?[$€£]?\s?({NUMBER})(?![\w%]|[.,]\d)")
+_TOKEN: Final = re.compile(
+    rf"(?P<number>(?<![\w.,])(?:{NUMBER})(?![\w.]))"
+    r"|(?P<stop>\*\*)"
+    r"|(?P<operator>\\times|\\cdot|[+*×·÷]|(?<=\s)[x−-](?=\s)|(?<=\d)\s?x\s?(?=[$€£]?\d)|/(?=\s?[$€£]?\d))"  # noqa: RUF001 - as written
+    r"|(?P<unit>(?:/\s?)?[A-Za-z][A-Za-z/-]*|[$€£])"
+    r"|(?P<other>\S)"
+)
+_FOLLOWING: Final = re.compile(_TOKEN.pattern.replace(r"(?![\w.]))", r"(?!\w|[.,]\d))", 1))
+"""The same signs after the sign of equality, where a full stop may end a number."""
+_WINDOW: Final = 160
+"""Characters before a sign of equality in which its calculation is looked for, and after it."""
+_MOST_UNITS: Final = 4
+"""Words that may follow an operand (``$3 per GPU-hour``)."""
+_BEFORE: Final = frozenset({"=", ":", ",", ";", ".", "**", "`", "•", '"', "'", "(", "[", "{", "“", "|", ">"})
+"""Signs that may stand before a calculation without being part of it."""
+_GOES_ON: Final = frozenset("^%‰√°²³±~/+×·÷*−")  # noqa: RUF001 - the signs proper
+"""Signs after a result that make it more than the number."""
+_INVOLVED: Final = frozenset(
+    {
+        "of",
+        "half",
+        "twice",
+        "double",
+        "triple",
+        "root",
+        "sqrt",
+        "log",
+        "ln",
+        "sin",
+        "cos",
+        "tan",
+        "plus",
+        "minus",
+    }
+    | {"times", "mod", "over", "choose", "sum", "by"}
+)
+"""Words before a calculation that make it part of a larger one."""
+_OTHER_ARITHMETIC: Final = re.compile(
+    r"\b(?:mod|modulo|modular|binary|hex(?:adecimal)?|octal|base[ -]?\d+|remainder|R(?= ?\d)|bitwise)\b",
+    re.IGNORECASE,
+)
+_ROUNDED: Final = re.compile(
+    r"\b(?:round\w*|approx\w*|about|roughly|truncat\w*|floor\w*|ceil\w*|integer|whole)\b", re.IGNORECASE
+)
+_CONJUNCTIONS: Final = frozenset({"and", "as", "because", "but", "is", "or", "so", "then", "which", "while"})
+"""Words that begin another clause, with numbers of its own."""
+_GROUPED: Final = re.compile(r"\d{1,3}(?:\.\d{3})+")
+"""A number whose full stop may group thousands, as in much of Europe."""
+_REMARK: Final = 40
+"""Characters after a result in which a word may say that it is rounded."""
+_MOST_SUMS: Final = 50
+"""Signs of equality that are looked at in one text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongSum:
+    """A calculation whose stated result is not its result."""
+
+    quote: str
+    stated: float
+    right: float
+    start: int
+    end: int
+    """Where the quote stands in the text, its end excluded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Expression:
+    """``operand (operator operand)*``, with the words beside each operand."""
+
+    start: int
+    end: int
+    pieces: tuple[str, ...]
+    units: tuple[tuple[str, ...], ...]
+    bulleted: bool = False
+    """A dash stands before it, which may be a minus sign."""
+
+    @property
+    def is_sum(self) -> bool:
+        return any(operator in "+-−" for operator in self.pieces[1::2])  # noqa: RUF001 - the minus sign proper
+
+    @property
+    def is_whole(self) -> bool:
+        return all(literal.replace(",", "").isdigit() for literal in self.pieces[::2])
+
+
+def wrong_sums(text: str) -> Iterator[WrongSum]:
+    """Yield the calculations in a text that are stated wrong, beyond rounding."""
+    for found in islice(_RESULT.finditer(text), _MOST_SUMS):
+        line = text.rfind("\n", 0, found.start()) + 1
+        offset = max(line, found.start() - _WINDOW)
+        calculation = _calculation_before(text[offset : found.start()])
+        if calculation is None:
+            continue
+        end = text.find("\n", found.start(1))
+        ahead = text[found.start() : min(len(text) if end < 0 else end, found.end() + _WINDOW)]
+        result = _result_after(ahead, found.start(1) - found.start())
+        if result is None or _OTHER_ARITHMETIC.search(text[offset : found.start()] + ahead):
+            continue
+        right, stated = _evaluate(calculation.pieces), _evaluate(result.pieces)
+        if right is None or stated is None or _holds(calculation, right, result, stated, ahead[result.end :]):
+            continue
+        start, stop = offset + calculation.start, max(found.end(), found.start() + result.end)
+        yield WrongSum(quote=text[start:stop], stated=stated, right=right, start=start, end=stop)
+
+
+def _holds(left: _Expression, right: float, result: _Expression, stated: float, after: str) -> bool:
+    """Tell whether an equation is true, or cannot be judged."""
+    following = result.units[0] if len(result.units) == 1 else ()
+    if not agree(left.units, following, added=left.is_sum, ratio=right / stated if stated else 0.0):
+        return True
+    if len(result.pieces) > 1:
+        runs_on = _rounds_to(right, result.pieces[0])  # ``3 + 4 = 7 * 2 = 14``
+        exact = left.is_whole and result.is_whole
+        return runs_on or not exact or abs(right - stated) <= 1e-9 * max(1.0, abs(right))
+    literal = result.pieces[0]
+    if _rounds_to(right, literal):
+        return True
+    if (
+        left.bulleted
+        and (negative := _evaluate(("0", "-", *left.pieces))) is not None
+        and _rounds_to(negative, literal)
+    ):
+        return True
+    return bool(_ROUNDED.search(" ".join(following) + after[:40])) and abs(right - stated) <= _last_digit(
+        literal
+    )
+
+
+def _calculation_before(text: str) -> _Expression | None:
+    """Read ``operand (operator operand)+`` backwards from the end of ``text``."""
+    pieces: list[str] = []
+    units: list[list[str]] = [[]]
+    start = len(text)
+    tokens = list(_TOKEN.finditer(text))
+    bulleted = False
+    for position in range(len(tokens) - 1, -1, -1):
+        token = tokens[position]
+        operand_next = len(pieces) % 2 == 0
+        if token.lastgroup == "unit" and len(units[-1]) < _MOST_UNITS:
+            if operand_next or token.group() in "$€£":
+                units[-1].append(token.group())
+                continue
+            if token.end() == start or not _stands_apart(token, tokens[position - 1] if position else None):
+                return None
+            break  # a word before the leftmost operand
+        if token.lastgroup == "number" and operand_next and not re.match(r"0\d", token.group()):
+            pieces.append(token.group())
+            start = token.start()
+        elif token.lastgroup == "operator" and not operand_next:
+            pieces.append(token.group().strip())
+            units.append([])
+        elif not operand_next and _may_stand_before(token, text[token.start() : start]):
+            bulleted = token.group() in "-−–"  # noqa: RUF001 - the signs proper
+            break  # a bullet, or the end of what comes before
+        else:
+            return None  # brackets, per cent, powers, ranges, dates: not plain arithmetic
+    if len(pieces) < 3 or len(pieces) % 2 == 0:
+        return None
+    words = tuple(tuple(reversed(names)) for names in reversed(units))
+    return _Expression(start=start, end=len(text), pieces=tuple(pieces[::-1]), units=words, bulleted=bulleted)
+
+
+def _may_stand_before(token: re.Match[str], between: str) -> bool:
+    apart = between != token.group()
+    if token.group() == ":":
+        return apart or not token.string[: token.start()].rstrip()[-1:].isdigit()  # ``10:45 + 15``
+    return token.group() in _BEFORE or (token.start() == 0 and apart and token.lastgroup != "number")
+
+
+def _stands_apart(word: re.Match[str], before: re.Match[str] | None) -> bool:
+    """Tell whether a word before a calculation is no part of it, unlike in ``5 ft 3 + 4``."""
+    return word.group().casefold() not in _INVOLVED and (before is None or before.lastgroup != "number")
+
+
+def _result_after(text: str, start: int) -> _Expression | None:
+    """Read ``operand (operator operand)*`` forwards; ``None`` where more follows than is understood."""
+    pieces: list[str] = []
+    units: list[list[str]] = []
+    end = start
+    tokens = list(_FOLLOWING.finditer(text, start))
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        operand_next = len(pieces) % 2 == 0
+        if token.lastgroup == "number" and operand_next:
+            pieces.append(token.group())
+            units.append([])
+            end = token.end()
+        elif token.lastgroup == "operator" and not operand_next and _takes_operand(following):
+            pieces.append(token.group().strip())
+        elif operand_next and token.group() in "$€£":
+            continue
+        elif operand_next or token.lastgroup == "number" or _continues(token, end, text):
+            return None  # ``3 1/3``, ``5 ft 7``, ``3 000``
+        elif (
+            token.lastgroup == "unit" and token.group() not in _CONJUNCTIONS and len(units[-1]) < _MOST_UNITS
+        ):
+            units[-1].append(token.group())
+        else:
+            break
+    if len(pieces) % 2 == 0:
+        return None
+    names = tuple(tuple(words) for words in units)
+    return _Expression(start=start, end=end, pieces=tuple(pieces), units=names)
+
+
+def _takes_operand(following: re.Match[str] | None) -> bool:
+    return following is not None and (following.lastgroup == "number" or following.group() in "$€£")
+
+
+def _continues(token: re.Match[str], end: int, text: str) -> bool:
+    """Tell whether a sign after a result makes it more than the number before it."""
+    sign, rest = token.group(), text[token.end() :]
+    if sign in ("*", "**"):
+        return bool(re.match(r"\s*\d|\s+[A-Za-z]\b", rest))  # else it ends what is set in bold
+    if token.lastgroup == "unit":
+        return sign in ("R", "x", "X", "e") or (token.start() == end and sign[0].isalpha())
+    if sign in "-–−":  # noqa: RUF001 - the signs proper
+        return bool(re.match(r"\s*\d|\s*[A-Za-z]\b", rest)) or (token.start() == end and rest[:1].isalnum())
+    if sign == "\\":
+        return bool(re.match(r"%|times|cdot|frac|sqrt|div|pm|bmod|pmod", rest))
+    if sign in ":.,":
+        return token.start() == end and rest[:1].isdigit()
+    return sign in _GOES_ON or token.lastgroup == "operator"
+
+
+def _evaluate(pieces: Sequence[str]) -> float | None:
+    """Products before sums, left to right; ``None`` for a division by zero."""
+    terms = [worth(pieces[0])]
+    for operator, literal in zip(pieces[1::2], pieces[2::2], strict=True):
+        operand = worth(literal)
+        if operator == "+":
+            terms.append(operand)
+        elif operator in "-−":  # noqa: RUF001 - the minus sign proper
+            terms.append(-operand)
+        elif operator in "/÷":
+            if not operand:
+                return None
+            terms[-1] /= operand
+        else:
+            terms[-1] *= operand
+    return sum(terms)
+
+
+def _rounds_to(result: float, stated: str) -> bool:
+    """Tell whether ``stated`` is ``result`` to the places it has, half a unit either way."""
+    places = len(stated.partition(".")[2])
+    return abs(result - worth(stated)) <= 0.51 * 10.0**-places + 1e-9 * abs(result)
+
+
+def _last_digit(stated: str) -> float:
+    """What one more or less in the last digit that is not zero makes: 100 for ``2,500``."""
+    whole, _, part = stated.replace(",", "").partition(".")
+    return 10.0 ** -len(part) if part else 10.0 ** (len(whole) - len(whole.rstrip("0")))
