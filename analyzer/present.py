@@ -48,6 +48,7 @@ _TITLES: Final[Mapping[Status, tuple[str, str]]] = {
     Status.UNDETERMINED: ("yellow", "Undetermined"),
     Status.ERROR: ("magenta", "Could not analyse"),
 }
+_UNSAID: Final = ("cyan", "No sign of failure")
 _UNSHOWN: Final = re.compile(
     "[\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff]"
@@ -71,6 +72,11 @@ def json_text(document: Mapping[str, Any]) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return json.dumps(found.group())[1:-1]
+
+
+def is_unsaid(reason: str) -> bool:
+    """Whether a run counts as no failure only because nothing says that it failed (``triage``'s words)."""
+    return reason.startswith("nothing says that")
 
 
 def steps_table(trajectory: Trajectory, attribution: Attribution | None = None, *, width: int = 100) -> Table:
@@ -109,8 +115,10 @@ def run_heading(trajectory: Trajectory) -> RenderableType:
 
 def verdict_panel(attribution: Attribution, trajectory: Trajectory) -> Panel:
     """Return the verdict: who, where, why, what would have been right, and how we know."""
-    colour, title = _TITLES[attribution.status]
     verdict = attribution.verdict
+    colour, title = _TITLES[attribution.status]
+    if attribution.status is Status.NO_FAILURE and is_unsaid(verdict.reason):
+        colour, title = _UNSAID
     lines: list[RenderableType] = []
     if isinstance(verdict, Blame):
         lines += [_who(verdict, trajectory), Text(), _field("why", verdict.reason)]

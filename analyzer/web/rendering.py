@@ -14,8 +14,9 @@ from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from analyzer.present import plain
+from analyzer.present import is_unsaid, plain
 from analyzer.visible import visible
+from semconv.model import Status
 
 HERE: Final = Path(__file__).parent
 STATIC: Final = HERE / "static"
@@ -29,7 +30,7 @@ PAGE_HEADERS: Final = {
 }
 STATUS_WORDS: Final = {
     "attributed": "failed",
-    "no_failure": "passed",
+    "no_failure": "no failure",
     "undetermined": "undetermined",
     "error": "not analysed",
 }
@@ -63,6 +64,7 @@ class Renderer:
             "visible": visible,
             "svg": Markup,  # only of ``picture.draw`` and our own style sheet
             "spark": spark,
+            "outcome": outcome,
         }
         self._env.filters.update(filters)
 
@@ -82,6 +84,13 @@ class Renderer:
     def style(self) -> str:
         """Return the style sheet, for a page that must stand alone."""
         return self.files["page.css"].decode()
+
+
+def outcome(verdict: Mapping[str, Any]) -> str:
+    """Return in a word how a run without blame ended: it passed only where somebody says so."""
+    if verdict["status"] != Status.NO_FAILURE:
+        return STATUS_WORDS.get(verdict["status"], str(verdict["status"]))
+    return "no sign of failure" if is_unsaid(verdict["reason"]) else "passed"
 
 
 def when(time_ns: int) -> Markup:

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from analyzer.present import json_text, plain, run_heading, steps_table, verdict_panel
+from analyzer.triage import triage
 from semconv.model import (
     Abstention,
     Attribution,
@@ -115,3 +116,12 @@ def test_json_for_a_terminal_bears_nothing_that_steers_it_and_says_the_same(char
     assert char not in line
     assert "größer 数" in line
     assert json.loads(line) == document
+
+
+def test_a_run_of_which_nothing_is_said_did_not_break_and_did_not_pass_either() -> None:
+    finding = triage(replace(RUN, reference=None, steps=RUN.steps[:2]))
+    assert not finding.failed
+    verdict = Abstention(status=Status.NO_FAILURE, reason=finding.reason)
+    text = shown(verdict_panel(Attribution(run_id="r", verdict=verdict, method="triage"), RUN))
+    assert "No sign of failure" in text
+    assert "Nothing broke" not in text

@@ -14,7 +14,7 @@ from aiohttp.web import Application, Request
 from analyzer.recurrence.fingerprint import Fingerprint
 from analyzer.recurrence.issue import IssueState
 from analyzer.web.pages import read_form
-from semconv.model import Attribution, Blame, Evidence, Ranked, Trajectory
+from semconv.model import Abstention, Attribution, Blame, Evidence, Ranked, Status, Trajectory
 from tests.runs import failed_tool, run, step, tool
 from tests.security.test_hostile_text import HOSTILE, hostile_run
 from tests.web.stage import Stage
@@ -291,3 +291,19 @@ async def test_an_issue_is_decided_where_it_is_shown(stage: Stage, client: Clien
         async with client.post(f"{path}/{action}", data=form, headers=OURS, allow_redirects=False) as answer:
             assert answer.headers["Location"] == f"{path}?said={said}"
     assert stage.issues.kept[issue_id].issue.state is IssueState.RESOLVED
+
+
+@pytest.mark.parametrize(
+    ("reason", "said", "heading"),
+    [
+        ("nothing says that the run failed", "no sign of failure", "No sign of failure"),
+        ("an evaluator states its outcome: success", "passed", "Nothing broke"),
+    ],
+)
+async def test_a_run_passed_only_where_somebody_says_so(
+    stage: Stage, client: Client, reason: str, said: str, heading: str
+) -> None:
+    verdict = Abstention(status=Status.NO_FAILURE, reason=reason)
+    await stage.add(RUN, "shop", Attribution(run_id=RUN.run_id, verdict=verdict, method="triage"))
+    assert f">{said}</span>" in await text_of(client, "/runs")
+    assert f"{heading}</h1>" in await text_of(client, "/runs/run-1")
