@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from analyzer.labels.kept_run import task_of
 from analyzer.labels.store import FILE
-from analyzer.web.sources import RunKey, RunPage, RunQuery, RunRow, Work
+from analyzer.web.sources import RowLabel, RunKey, RunPage, RunQuery, RunRow, Work
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import IS_CURRENT, RUNS
 
@@ -130,6 +130,7 @@ class RunArchive:
             step=step,
             task=task_of(packed, _TASK) if packed else "",
             document=json.loads(document),
+            said=self._said(tenant, run_id),
         )
 
     def _newest(self) -> tuple[int, int]:
@@ -138,12 +139,17 @@ class RunArchive:
         return (row[0] or 0, changes[0])
 
     def _packed(self, tenant: str, run_id: str) -> bytes | None:
-        if self._kept is None:
-            self._kept = _read_only(self._data_dir / FILE)
-        row = self._kept.execute(
+        row = self._labels().execute(
             "SELECT packed FROM run WHERE tenant = ? AND run_id = ?", (tenant, run_id)
-        ).fetchone()
+        ).fetchone()  # fmt: skip
         return row[0] if row else None
+
+    def _said(self, tenant: str, run_id: str) -> RowLabel | None:
+        row = self._labels().execute(
+            "SELECT kind, agent, step FROM label WHERE tenant = ? AND run_id = ? ORDER BY id DESC LIMIT 1",
+            (tenant, run_id),
+        ).fetchone()  # fmt: skip
+        return RowLabel(kind=row[0], agent=row[1], step=row[2]) if row else None
 
     def _work(self, since_ns: int) -> Work:
         if self._worked is None:
@@ -165,6 +171,11 @@ class RunArchive:
             slowest_s=durations[-1] if durations else None,
             is_whole=len(rows) < _MOST_WORK,
         )
+
+    def _labels(self) -> sqlite3.Connection:
+        if self._kept is None:
+            self._kept = _read_only(self._data_dir / FILE)
+        return self._kept
 
     def _verdicts(self) -> sqlite3.Connection:
         if self._runs is None:

@@ -37,6 +37,15 @@ class RunQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowLabel:
+    """What a person said of a run, as far as the list shows it."""
+
+    kind: str
+    agent: str | None
+    step: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
     """One run in the list."""
 
@@ -50,6 +59,8 @@ class RunRow:
     """Its beginning; empty where the run is not kept."""
     document: dict[str, Any]
     """The verdict as programs get it."""
+    said: RowLabel | None = None
+    """By a person, last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -307,3 +307,25 @@ async def test_a_run_passed_only_where_somebody_says_so(
     await stage.add(RUN, "shop", Attribution(run_id=RUN.run_id, verdict=verdict, method="triage"))
     assert f">{said}</span>" in await text_of(client, "/runs")
     assert f"{heading}</h1>" in await text_of(client, "/runs/run-1")
+
+
+@pytest.mark.parametrize(
+    ("form", "shown"),
+    [
+        ({"answer": "step", "step": "1"}, '<b class="agent">clerk</b> <span class="dim">(corrected)</span>'),
+        ({"answer": "right"}, '<b class="agent">analyst</b> <span class="dim">(confirmed)</span>'),
+        ({"answer": "wrong"}, '<s class="agent">analyst</s> <span class="dim">(said to be wrong)</span>'),
+        ({"answer": "passed"}, "did not fail</span>"),
+    ],
+)
+async def test_the_list_and_the_form_remember_what_a_person_said(
+    stage: Stage, client: Client, form: dict[str, str], shown: str
+) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    async with client.post("/runs/run-1/label", data=form, headers=OURS) as answer:
+        assert answer.status == 200
+    rows = await text_of(client, "/runs?part=rows")
+    assert shown in rows
+    assert ('<td class="number">1</td>' in rows) is ("step" in form)
+    chosen = form.get("step", "2")
+    assert f'<option value="{chosen}" selected>' in await text_of(client, "/runs/run-1")
