@@ -16,7 +16,7 @@ from analyzer.finding import Finding
 from analyzer.learning.features import VERSION, tabulate
 from analyzer.learning.ranker import Ranker
 from analyzer.method import Inquiry, answered
-from analyzer.methods.signals import blame_first
+from analyzer.methods.signals import at_most, blame_first
 from analyzer.posterior import LogShares, Opinion, from_ranking, pool, ranked
 from analyzer.reading import read
 from analyzer.signals import findings
@@ -97,7 +97,7 @@ def blame(ranker: Ranker, trajectory: Trajectory, seen: Ranking) -> Blame:
             f" its ranking is little better than a guess here{evidence}"
         )
         confidence = min(confidence, _STRANGE)
-    return replace(verdict, reason=reason, confidence=round(confidence, 4))
+    return at_most(round(confidence, 4), replace(verdict, reason=reason))
 
 
 def most_confidence(ranker: Ranker) -> float:
@@ -121,8 +121,8 @@ def concur(ranker: Ranker, trajectory: Trajectory, seen: Ranking, judged: Blame)
     candidates = ranked(pooled, trajectory, _RANKED)
     first = candidates[0]
     if first.step == judged.step:
-        confidence = min(first.probability, most_confidence(ranker))
-        return replace(judged, confidence=confidence, ranking=candidates)
+        agreed = replace(judged, confidence=first.probability, ranking=candidates)
+        return at_most(most_confidence(ranker), agreed)
     own = blame(ranker, trajectory, replace(seen, shares=pooled))
     note = f"{own.reason} (the judge named step {judged.step} of {judged.agent}: {judged.reason})"
     return replace(own, reason=note)

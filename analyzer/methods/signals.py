@@ -6,7 +6,7 @@ Source: ours. Cost: no model calls.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from analyzer.finding import Finding
@@ -33,6 +33,9 @@ _MODES: Final[dict[str, FailureMode]] = {
 }
 _MOST_CONFIDENT: Final = 0.9
 """No marks in the margin prove a counterfactual."""
+_BY_PLACE: Final = 0.3
+"""Where nothing stands out, place is all that speaks, however few steps there are to choose from: the
+method ``first-agent-step``, which knows no more, is right in less than this (``docs/accuracy.md``)."""
 _RANKED: Final = 5
 _SHOWN: Final = 3
 
@@ -60,7 +63,17 @@ def weigh(trajectory: Trajectory) -> Blame | Abstention:
         Ranked(step=step, agent=trajectory.steps[step].agent, probability=round(probabilities[step], 4))
         for step in order[:_RANKED]
     )
-    return blame_first(found, ranking)
+    verdict = blame_first(found, ranking)
+    return at_most(_MOST_CONFIDENT if verdict.mode else _BY_PLACE, verdict)
+
+
+def at_most(most: float, verdict: Blame) -> Blame:
+    """Scale a verdict's probabilities down so that none is above ``most``: confidence and ranking agree."""
+    if verdict.confidence <= most:
+        return verdict
+    scale = most / verdict.confidence
+    ranking = tuple(replace(each, probability=round(each.probability * scale, 4)) for each in verdict.ranking)
+    return replace(verdict, confidence=ranking[0].probability, ranking=ranking)
 
 
 def blame_first(found: Sequence[Finding], ranking: tuple[Ranked, ...]) -> Blame:
@@ -77,7 +90,7 @@ def blame_first(found: Sequence[Finding], ranking: tuple[Ranked, ...]) -> Blame:
         agent=first.agent,
         step=first.step,
         reason=reason,
-        confidence=round(min(first.probability, _MOST_CONFIDENT), 4),
+        confidence=first.probability,
         mode=_MODES.get(mine[0].signal, FailureMode.OTHER).value if mine else "",
         evidence=tuple(Evidence(step=step, quote=quote) for step, quote in sorted(quotes)),
         ranking=ranking,

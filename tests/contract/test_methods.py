@@ -55,6 +55,7 @@ def check(verdict: Blame | Abstention, trajectory: Trajectory) -> None:
     assert 0 <= verdict.confidence <= 1
     assert verdict.reason
     assert verdict.ranking[0].step == verdict.step
+    assert verdict.ranking[0].probability == pytest.approx(verdict.confidence, abs=1e-3)
     assert sum(candidate.probability for candidate in verdict.ranking) <= 1.001
     assert len({candidate.step for candidate in verdict.ranking}) == len(verdict.ranking)
     for candidate in verdict.ranking:

@@ -54,8 +54,8 @@ def test_a_success_on_another_object_is_none(first: object, then: object) -> Non
 
 
 def test_what_the_task_asks_for_one_by_one_is_not_made_good_by_one_another() -> None:
-    mails = [{"to": name, "subject": "Report", "body": "See there."} for name in ("alice", "bob")]
-    assert not is_repaired(*mails, task="Mail the report to Alice and to Bob.")
+    alice, bob = ({"to": name, "subject": "Report", "body": "See there."} for name in ("alice", "bob"))
+    assert not is_repaired(alice, bob, task="Mail the report to Alice and to Bob.")
     assert not is_repaired({"order": 4711}, {"order": 4712}, task="Refund orders 4711 and 4712.")
     assert is_repaired({"order": 4711}, {"order": 4712}, task="Refund the order of last week.")
 

@@ -202,6 +202,22 @@ def test_without_evidence_the_confidence_is_low_and_the_reason_says_so() -> None
     assert verdict.mode == ""
 
 
+@pytest.mark.parametrize("agents", ["a", "ab", "abcd"])
+def test_few_steps_to_choose_from_are_no_evidence(agents: str) -> None:
+    verdict = blame(run(*(step(name, f"{name} speaks") for name in agents), output="Sorry."))
+    assert "no signal" in verdict.reason
+    assert verdict.confidence <= 0.3
+    assert verdict.ranking[0].probability == verdict.confidence
+
+
+def test_the_confidence_is_the_first_probability_of_the_ranking_though_it_is_bounded() -> None:
+    verdict = blame(run(step("a", "5 + 5 = 11"), failed_tool("a")))
+    crash = blame(run(failed_tool("a", "boom")))
+    assert crash.confidence == crash.ranking[0].probability == 0.9
+    assert verdict.confidence == verdict.ranking[0].probability
+    assert sum(candidate.probability for candidate in verdict.ranking) <= 1.001
+
+
 def test_a_signal_that_strikes_one_step_often_counts_once() -> None:
     once = blame(run(step("a", "x"), step("b", "5 + 5 = 11")))
     often = blame(run(step("a", "x"), step("b", "5 + 5 = 11 and 6 + 6 = 13 and 7 + 7 = 15")))
