@@ -70,6 +70,8 @@ class Asked:
     size: int
     """Bytes that it takes."""
     load: Load
+    run_id: str = ""
+    """Of the kept run that this is a second opinion on; empty for a file."""
 
 
 @dataclass(slots=True, kw_only=True)

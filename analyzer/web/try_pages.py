@@ -75,7 +75,13 @@ async def _again(desk: Desk, request: web.Request) -> web.StreamResponse:
         raise web.HTTPConflict(text="the texts of this run are not kept: it cannot be analysed again\n")
     size = sum(len(step.input) + len(step.output) for step in kept.trajectory.steps)
     trajectory = kept.trajectory
-    asked = Asked(name=f"run {verdict.run_id}", choice=choice, size=size, load=lambda: [trajectory])
+    asked = Asked(
+        name=f"run {verdict.run_id}",
+        choice=choice,
+        size=size,
+        load=lambda: [trajectory],
+        run_id=verdict.run_id,
+    )
     return _begin(desk, request, asked)
 
 
