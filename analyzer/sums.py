@@ -134,17 +134,11 @@ def _holds(left: _Expression, right: float, result: _Expression, stated: float, 
         exact = left.is_whole and result.is_whole
         return runs_on or not exact or abs(right - stated) <= 1e-9 * max(1.0, abs(right))
     literal = result.pieces[0]
-    if _rounds_to(right, literal):
+    negative = _evaluate(("0", "-", *left.pieces)) if left.bulleted else None
+    readings = (literal, literal.replace(".", "")) if _GROUPED.fullmatch(literal) else (literal,)
+    if any(_rounds_to(way, read) for way in (right, negative) if way is not None for read in readings):
         return True
-    if (
-        left.bulleted
-        and (negative := _evaluate(("0", "-", *left.pieces))) is not None
-        and _rounds_to(negative, literal)
-    ):
-        return True
-    return bool(_ROUNDED.search(" ".join(following) + after[:40])) and abs(right - stated) <= _last_digit(
-        literal
-    )
+    return bool(_ROUNDED.search(after[:_REMARK])) and abs(right - stated) <= _last_digit(literal)
 
 
 def _calculation_before(text: str) -> _Expression | None:
