@@ -17,10 +17,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from analyzer.denial import disowned
 from analyzer.figures import derivable, numbers
 from analyzer.finding import Finding, Signal
 from analyzer.reading import HEAD, Fault, Reading, Role, final_answer
-from analyzer.sums import wrong_sums
+from analyzer.sums import WrongSum, wrong_sums
 from analyzer.wording import CLAIMS_DONE, gave_up, hedging, made_up, unverified_claim
 from semconv.model import SpanStatus, Step, StepKind
 
@@ -96,23 +97,49 @@ def ignored_fault(reading: Reading) -> Iterator[Finding]:
 
 
 def wrong_sum(reading: Reading) -> Iterator[Finding]:
-    """A calculation that does not add up, where it is first made."""
-    seen: set[float] = set()
+    """A calculation that does not add up, where it is first made.
+
+    Not where it is only repeated from the task, a person or a tool, or quoted to be
+    denied: then whoever stated its result before is marked.
+    """
+    seen = {error.stated for error in wrong_sums(reading.trajectory.task[:HEAD])}
     for position, step in enumerate(reading.steps):
-        if reading.roles[position] is Role.RELAYING:
-            continue
         for text in (step.output[:HEAD], step.input[:HEAD] if step.kind is StepKind.TOOL else ""):
             for error in wrong_sums(text):
                 if error.stated in seen:
                     continue
+                relayed = reading.roles[position] is Role.RELAYING
+                if not relayed and disowned(text, error.start, error.end, error.stated):
+                    yield from _refuted(reading, position, error)
+                    continue
                 seen.add(error.stated)
-                yield Finding(
-                    step=position,
-                    signal="wrong_computation",
-                    weight=6.0,
-                    reason=f"the calculation “{error.quote}” is wrong: it gives {error.right:g}",
-                    quote=error.quote,
-                )
+                if not relayed:
+                    yield Finding(
+                        step=position,
+                        signal="wrong_computation",
+                        weight=6.0,
+                        reason=f"the calculation “{error.quote}” is wrong: it gives {error.right:g}",
+                        quote=error.quote,
+                    )
+
+
+def _refuted(reading: Reading, position: int, error: WrongSum) -> Iterator[Finding]:
+    """The first agent that stated what a later step shows to be a wrong result."""
+    if error.stated in _ordinary(reading.trajectory.task):
+        return
+    for earlier in range(position):
+        acts = reading.roles[earlier] in (Role.ACTING, Role.COORDINATING)
+        if acts and error.stated in numbers(reading.steps[earlier].output[:HEAD]):
+            yield Finding(
+                step=earlier,
+                quoted_step=position,
+                signal="wrong_computation",
+                weight=3.0,
+                reason=f"states {error.stated:g}, and “{error.quote}” is wrong, as a later step says:"
+                f" it gives {error.right:g}",
+                quote=error.quote,
+            )
+            return
 
 
 def unsupported_figure(reading: Reading) -> Iterator[Finding]:

@@ -55,6 +55,41 @@ def test_repeating_a_wrong_result_is_not_the_error() -> None:
     assert verdict.step == 6
 
 
+def test_who_shows_a_sum_to_be_wrong_is_not_blamed_for_quoting_it() -> None:
+    verdict = blame(
+        run(
+            step("calc", "It is 8."),
+            step("critic", "Calc's claim 3 + 4 = 8 is wrong; it must be 7."),
+            step("writer", "The answer is 8."),
+            task="What is the sum of three and four?",
+            output="The answer is 8.",
+        )
+    )
+    assert (verdict.agent, verdict.mode) == ("calc", "wrong_computation")
+
+
+def test_a_denied_sum_that_nobody_stated_before_marks_no_one() -> None:
+    trajectory = run(step("a", "I look."), step("critic", "Is 3 + 4 = 8? No, 7."), step("w", "7"))
+    assert not [f for f in findings(read(trajectory)) if f.signal == "wrong_computation"]
+
+
+def test_who_makes_a_sum_is_blamed_though_somebody_asked_after_it_before() -> None:
+    verdict = blame(
+        run(step("critic", "Is 3 + 4 = 8?"), step("calc", "3 + 4 = 8"), step("writer", "It is 8."))
+    )
+    assert verdict.agent == "calc"
+
+
+@pytest.mark.parametrize("source", ["task", "person"])
+def test_a_wrong_sum_that_was_given_is_not_its_readers(source: str) -> None:
+    given = "The bill says 16 x 10 x 3 = 450."
+    person = (step("user", given, StepKind.HUMAN),) if source == "person" else ()
+    trajectory = run(
+        *person, step("clerk", "16 x 10 x 3 = 450"), task=given if source == "task" else "Check."
+    )
+    assert not [f for f in findings(read(trajectory)) if f.signal == "wrong_computation"]
+
+
 def test_a_figure_from_nowhere_is_blamed_where_it_comes_in() -> None:
     verdict = blame(replace(falcon(step("analyst", "16 GPUs; 10 hours cost $450.")), output="16 GPUs; $450."))
     assert (verdict.agent, verdict.step) == ("analyst", 6)
