@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
-from semconv.attributes import GEN_AI_AGENT_NAME, GEN_AI_TOOL_CALL_ID, HANDOFF_TARGET, TASK_INPUT
+from semconv.attributes import (
+    GEN_AI_AGENT_NAME,
+    GEN_AI_TOOL_CALL_ID,
+    HANDOFF_TARGET,
+    TASK_INPUT,
+    TASK_OUTCOME,
+)
 from semconv.dialects import DIALECTS
 from semconv.emit.content import CAPTURE_VARIABLE
 from semconv.model import Span
@@ -52,6 +58,7 @@ ROOT: Final[Lines] = (
 )
 CALL_ID: Final[Lines] = (f'span.set_attribute("{GEN_AI_TOOL_CALL_ID}", call.id)',)
 TARGET: Final[Lines] = (f'span.set_attribute("{HANDOFF_TARGET}", "writer")',)
+OUTCOME: Final[Lines] = (f'root.set_attribute("{TASK_OUTCOME}", "failure")  # or "success"',)
 CONTEXT: Final[Lines] = (
     "pool.submit(carry(research), topic)  # semconv.instrument.carry, for threads",
     "propagate.inject(headers)  # opentelemetry.propagate, for calls to other services",

@@ -15,9 +15,11 @@ from collector_processor.lint import mends
 from collector_processor.lint.finding import Finding, Severity
 from collector_processor.rebuild import Run
 from collector_processor.trajectory.acts import Act, Stage, stage
+from semconv.attributes import TASK_OUTCOME
 from semconv.dialects import ActionKind
 from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
 from semconv.model import UNKNOWN_AGENT, AgentSource, ContentState, Span, Step, StepKind
+from semconv.outcomes import read_outcome
 
 _CALLS: Final = frozenset({StepKind.LLM, StepKind.TOOL})
 _DOUBLED: Final = frozenset({ActionKind.LLM, ActionKind.TOOL})
@@ -119,6 +121,19 @@ def no_task(look: Look) -> Iterator[Finding]:
             of=1,
             mend=lambda span: mends.for_scope(mends.TASK, span.scope.name),
         )
+
+
+def unknown_outcome(look: Look) -> Iterator[Finding]:
+    """Say that a run's outcome is stated in a word that means neither success nor failure."""
+    stating = [span for span in look.spans if TASK_OUTCOME in span.attributes]
+    yield from _by_scope(
+        "unknown-outcome",
+        Severity.WARNING,
+        f"`{TASK_OUTCOME}` is neither `success` nor `failure`: whether the run failed is guessed",
+        [span for span in stating if read_outcome(span.attributes[TASK_OUTCOME]) is None],
+        of=len(stating),
+        mend=lambda _: mends.OUTCOME,
+    )
 
 
 def content_off(look: Look) -> Iterator[Finding]:
@@ -289,6 +304,7 @@ RULES: Final[tuple[Rule, ...]] = (
     content_hidden,
     attributes_dropped,
     no_root,
+    unknown_outcome,
     no_handoff_target,
     no_call_id,
     doubled_instrumentation,

@@ -26,13 +26,13 @@ from semconv.dialects.otel_genai import KINDS, read_operation
 from semconv.dialects.reading import text
 from semconv.dialects.support import Support, gives, partly
 from semconv.dialects.surroundings import Surroundings
-from semconv.model import AgentSource, Outcome, OutcomeSource, Span
+from semconv.model import AgentSource, OutcomeSource, Span
+from semconv.outcomes import read_outcome
 
 NAME: Final = "blamespan"
 
 _EMITTED: Final = (HANDOFF_TARGET, TASK_INPUT, TASK_OUTPUT, TASK_OUTCOME, TASK_REFERENCE)
 _TOLD: Final = frozenset({TASK_INPUT, TASK_OUTPUT, TASK_OUTCOME, TASK_OUTCOME_SOURCE, TASK_REFERENCE})
-_OUTCOMES: Final[Mapping[str, Outcome]] = {each.value: each for each in Outcome}
 _SOURCES: Final[Mapping[str, OutcomeSource]] = {each.value: each for each in OutcomeSource}
 
 
@@ -67,7 +67,6 @@ def _handing_over(span: Span, action: Action) -> Action:
 def _with_task(span: Span, action: Action) -> Action:
     if _TOLD.isdisjoint(span.attributes):
         return replace(action, dialect=NAME)
-    outcome = text(span.attributes, TASK_OUTCOME)
     source = text(span.attributes, TASK_OUTCOME_SOURCE)
     return replace(
         action,
@@ -75,7 +74,7 @@ def _with_task(span: Span, action: Action) -> Action:
         task=text(span.attributes, TASK_INPUT) or action.task,
         answer=text(span.attributes, TASK_OUTPUT) or action.answer,
         reference=text(span.attributes, TASK_REFERENCE),
-        outcome=_OUTCOMES.get(outcome or ""),
+        outcome=read_outcome(span.attributes.get(TASK_OUTCOME)),
         outcome_source=_SOURCES.get(source or ""),
     )
 

@@ -40,6 +40,11 @@ def test_a_run_of_our_own_instrumentation_lacks_nothing() -> None:
     assert lint(run) == ()
 
 
+def ended(outcome: str) -> Span:
+    whole = workflow(task="q")
+    return replace(whole, attributes={**whole.attributes, "blamespan.task.outcome": outcome})
+
+
 class Lack(NamedTuple):
     rule: str
     severity: Severity
@@ -98,6 +103,14 @@ CASES: list[tuple[str, Severity, int, int, Sequence[Span], str]] = [
         "call.id",
     ),
     (
+        "unknown-outcome",
+        Severity.WARNING,
+        1,
+        1,
+        [ended("banana"), spoken(2, agent_name="a")],
+        'root.set_attribute("blamespan.task.outcome", "failure")',
+    ),
+    (
         "no-handoff-target",
         Severity.WARNING,
         1,
@@ -135,6 +148,10 @@ def test_each_lack_is_found_counted_and_mended(lack: Lack) -> None:
     finding = found(*lack.spans)[lack.rule]
     assert (finding.severity, len(finding.spans), finding.of) == (lack.severity, lack.times, lack.of)
     assert lack.mend in "\n".join(finding.mend)
+
+
+def test_an_outcome_in_plain_words_lacks_nothing() -> None:
+    assert "unknown-outcome" not in found(ended("FAILED"), spoken(2, agent_name="a"))
 
 
 def test_every_rule_has_a_case() -> None:

@@ -147,6 +147,17 @@ def test_our_own_task_attributes_win() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("word", "outcome"),
+    [
+        *((word, Outcome.FAILURE) for word in ("failure", "failed", "fail", "FAILED", " Failure ", "error")),
+        *((word, Outcome.SUCCESS) for word in ("success", "succeeded", "Successful", "PASS", "passed", "ok")),
+    ],
+)
+def test_an_outcome_is_understood_in_plain_words(word: str, outcome: Outcome) -> None:
+    assert read(span(1, attributes={"blamespan.task.outcome": word})).outcome is outcome
+
+
 def test_an_unknown_outcome_is_none() -> None:
     action = read(span(1, attributes={"blamespan.task.outcome": "so so", "blamespan.task.outcome.source": 3}))
     assert (action.outcome, action.outcome_source) == (None, None)
