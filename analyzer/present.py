@@ -79,6 +79,11 @@ def is_unsaid(reason: str) -> bool:
     return reason.startswith("nothing says that")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural where it is one."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def steps_table(trajectory: Trajectory, attribution: Attribution | None = None, *, width: int = 100) -> Table:
     """Return the run's ordered steps, the blamed one marked."""
     blamed = attribution.verdict.step if attribution and isinstance(attribution.verdict, Blame) else None

@@ -13,7 +13,7 @@ from rich.text import Text
 from analyzer.commands.files import RecordedRuns
 from analyzer.commands.output import FormatOption, OutputFormat, complain, print_json
 from analyzer.commands.steps import FilesArgument, LogsOption
-from analyzer.present import console, plain
+from analyzer.present import console, counted, plain
 from collector_processor.lint import Finding, Severity
 from collector_processor.lint import lint as look_at
 from collector_processor.rebuild import Run
@@ -84,9 +84,13 @@ def finding_document(path: Path, trajectory: Trajectory, finding: Finding) -> di
 
 def _heading(path: Path, trajectory: Trajectory, findings: tuple[Finding, ...]) -> Text:
     agents = ", ".join(plain(agent, 30) for agent in trajectory.agents[:6]) or "no agents"
+    steps = counted(len(trajectory.steps), "step")
     heading = Text.assemble(
         (plain(path.name, 60), "bold"),
-        (f"  run {plain(trajectory.run_id, 32)}, {len(trajectory.steps)} steps by {agents}", "dim"),
+        (
+            f"  run {plain(trajectory.run_id, 32)}, {steps} by {agents}",
+            "dim",
+        ),
     )
     if not findings:
         heading.append("\n  ✓ lacks nothing", style="green")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from analyzer.present import plain
+from analyzer.present import counted, plain
 from semconv.model import SpanStatus, Step, StepKind
 
 COLUMN: Final = 52
@@ -107,15 +107,30 @@ def draw(steps: Sequence[Step], suspicion: Suspicion) -> str:
         *_lanes(lanes),
         *_bands(steps, where, height),
         *_arrows(steps, where),
-        *_names(lanes, guilty.agent if guilty else None),
         *_nodes(steps, where, suspicion, height),
         "</svg>",
     ]
     return "".join(parts)
 
 
+def name_board(steps: Sequence[Step], suspicion: Suspicion) -> str:
+    """Return the lanes' names as SVG of its own, to lie over the picture and stay where that is scrolled.
+
+    Args:
+        steps: as the picture has them.
+        suspicion: likewise.
+    """
+    lanes = lanes_of(steps)
+    guilty = next((step.agent for step in steps if step.index == suspicion.decisive), None)
+    width = _LEFT + 8 * max(map(len, map(_short, lanes)), default=0)
+    height = _TOP + LANE * max(1, len(lanes)) + 6
+    size = f'width="{width}" height="{height}"'
+    head = f'<svg class="picture board" xmlns="http://www.w3.org/2000/svg" {size} aria-hidden="true">'
+    return "".join([head, *_names(lanes, guilty), "</svg>"])
+
+
 def _summary(steps: Sequence[Step], lanes: Sequence[str], guilty: Step | None) -> str:
-    told = f"{len(steps)} steps of {len(lanes)} agents in order"
+    told = f"{counted(len(steps), 'step')} of {counted(len(lanes), 'agent')} in order"
     return f"{told}; step {guilty.index} of {_short(guilty.agent)} is decisive" if guilty else told
 
 

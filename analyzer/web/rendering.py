@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from analyzer.present import is_unsaid, plain
 from analyzer.visible import visible
+from analyzer.web.run_view import telling
 from semconv.model import Status
 
 HERE: Final = Path(__file__).parent
@@ -54,7 +55,7 @@ class Renderer:
         )
         self._env.globals["assets"] = digest.hexdigest()[:12]
         self._env.globals["status_words"] = STATUS_WORDS
-        filters: dict[str, Callable[..., str]] = {
+        filters: dict[str, Callable[..., Any]] = {
             "when": when,
             "percent": percent,
             "usd": usd,
@@ -62,9 +63,10 @@ class Renderer:
             "segment": lambda text: quote(str(text), safe=""),
             "plain": plain,
             "visible": visible,
-            "svg": Markup,  # only of ``picture.draw`` and our own style sheet
+            "svg": Markup,  # only of ``picture.py`` and our own style sheet
             "spark": spark,
             "outcome": outcome,
+            "telling": telling,
         }
         self._env.filters.update(filters)
 

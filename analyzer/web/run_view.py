@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from analyzer.present import plain
 from analyzer.visible import visible, visible_run
-from analyzer.web.picture import Suspicion, draw, lanes_of
+from analyzer.web.picture import Suspicion, draw, lanes_of, name_board
 from semconv.model import SpanStatus, Step, Trajectory
 
 WINDOW: Final = 200
@@ -89,6 +89,8 @@ class RunView:
     steps: tuple[ShownStep, ...]
     picture: str
     """SVG, safe as it stands."""
+    board: str
+    """The names of its lanes, likewise."""
     window: Window
     agents: tuple[str, ...]
     has_texts: bool
@@ -112,6 +114,7 @@ def view(trajectory: Trajectory, verdict: Mapping[str, Any], first: int | None =
         output=_cut(run.output),
         steps=tuple(_shown(step, suspicion, quotes.get(step.index, ())) for step in steps),
         picture=draw(steps, suspicion),
+        board=name_board(steps, suspicion),
         window=window,
         agents=lanes_of(run.steps),
         has_texts=any(step.output or step.input or step.error for step in run.steps),
@@ -133,6 +136,17 @@ def quotes_of(verdict: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
     for found in verdict.get("evidence") or ():
         quotes[found["step"]] = (*quotes.get(found["step"], ()), found["quote"])
     return quotes
+
+
+def telling(evidence: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the quotes but those that another of the same step contains, each once."""
+    kept: list[Mapping[str, Any]] = []
+    for found in evidence:
+        longer = (one["quote"] for one in evidence if one["step"] == found["step"])
+        is_part = any(found["quote"] in quote != found["quote"] for quote in longer)
+        if not is_part and found not in kept:
+            kept.append(found)
+    return kept
 
 
 def highlighted(text: str, quotes: Iterable[str]) -> tuple[Piece, ...]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from analyzer.present import json_text, plain, run_heading, steps_table, verdict_panel
+from analyzer.present import counted, json_text, plain, run_heading, steps_table, verdict_panel
 from analyzer.triage import triage
 from semconv.model import (
     Abstention,
@@ -125,3 +125,8 @@ def test_a_run_of_which_nothing_is_said_did_not_break_and_did_not_pass_either() 
     text = shown(verdict_panel(Attribution(run_id="r", verdict=verdict, method="triage"), RUN))
     assert "No sign of failure" in text
     assert "Nothing broke" not in text
+
+
+@pytest.mark.parametrize(("number", "said"), [(0, "0 steps"), (1, "1 step"), (2, "2 steps")])
+def test_one_is_no_plural(number: int, said: str) -> None:
+    assert counted(number, "step") == said

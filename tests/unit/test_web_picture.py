@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from analyzer.web.picture import MOST_LANES, OTHERS, Place, Suspicion, draw, lanes_of, places
+from analyzer.web.picture import MOST_LANES, OTHERS, Place, Suspicion, draw, lanes_of, name_board, places
 from semconv.model import Step, StepKind
 from tests.runs import failed_tool, run, step, tool
 from tests.security.test_hostile_text import HOSTILE
@@ -98,6 +98,22 @@ def test_a_crowd_of_agents_shares_the_last_lane() -> None:
 
 def test_a_run_without_steps_is_a_picture_too() -> None:
     assert not links(drawn())
+
+
+def test_every_lane_is_named_once_on_the_board_and_the_guilty_one_is_marked() -> None:
+    steps = run(step("planner"), step("clerk"), step("planner")).steps
+    board = ET.fromstring(name_board(steps, Suspicion(decisive=1, probabilities={})))
+    assert [text.text for text in board] == ["planner", "clerk"]
+    assert [text.text for text in of_class(board, "guilty")] == ["clerk"]
+    assert not of_class(drawn(*steps), "name"), "not twice"
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_on_the_board_stay_names(name: str) -> None:
+    steps = run(step(HOSTILE[name] or "x")).steps
+    (text,) = ET.fromstring(name_board(steps, NOBODY))
+    assert text.tag == f"{SVG}text"
+    assert not list(text)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.web.run_view import MOST_TEXT, WINDOW, Piece, highlighted, view
+from analyzer.web.run_view import MOST_TEXT, WINDOW, Piece, highlighted, telling, view
 from tests.runs import run, step, tool
 
 BLAME: dict[str, Any] = {
@@ -78,3 +78,9 @@ def test_a_verdict_that_says_little_is_enough() -> None:
 def test_what_no_eye_sees_is_not_shown() -> None:
     shown = view(run(step("a", "pay\u200bpal \u202egnp.exe \x1b[31mred")), {})
     assert shown.steps[0].texts[0].pieces[0].text == "paypal gnp.exe red"
+
+
+def test_a_quote_that_another_of_its_step_contains_is_not_shown_beside_it() -> None:
+    short, long = {"step": 1, "quote": "820"}, {"step": 1, "quote": "it is 820 EUR"}
+    elsewhere = {"step": 2, "quote": "820"}
+    assert telling([short, long, elsewhere, long]) == [long, elsewhere]

@@ -168,11 +168,25 @@ async def test_nothing_runs_over_the_edge(site: Site, width: int, scheme: Litera
         await page.context.close()
 
 
+async def test_health_is_read_on_a_phone_without_scrolling_sideways(site: Site) -> None:
+    page = await site.open("/health", viewport={"width": 390, "height": 844})
+    cut = "[...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth).length"
+    assert await page.evaluate(cut) == 0
+
+
 async def test_the_decisive_step_is_in_sight_on_a_phone(site: Site) -> None:
     page = await site.open(site.path("demo"), viewport={"width": 390, "height": 844})
     box = await page.locator("svg a.decisive .node").bounding_box()
     assert 0 < box["x"] < 390
     assert 0 < box["y"] < 844
+
+
+async def test_the_lanes_names_stay_where_the_picture_is_scrolled(site: Site) -> None:
+    page = await site.open(site.path("demo"), viewport={"width": 390, "height": 844})
+    await page.evaluate("document.querySelector('.stage').scrollLeft = 1e6")
+    assert await page.evaluate("document.querySelector('.stage').scrollLeft") > 60
+    box = await page.locator("svg .name").first.bounding_box()
+    assert 0 <= box["x"] < 60
 
 
 async def test_a_page_names_its_parts_for_those_who_do_not_see_it(site: Site) -> None:

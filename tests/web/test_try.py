@@ -151,7 +151,10 @@ async def test_a_kept_run_is_analysed_again_by_another_method(stage: Stage, clie
     data = {"method": "signals"}
     async with client.post("/runs/run-1/again", data=data, headers=OURS, allow_redirects=False) as answer:
         path = answer.headers["Location"]
-    assert "run run-1" in await ended(client, path)
+    page = await ended(client, path)
+    assert "run run-1" in page
+    assert "A second opinion" in page
+    assert 'href="/runs/run-1"' in page
     assert stage.verdicts.recent(5) == before  # an opinion is no verdict
 
 
