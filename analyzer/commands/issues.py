@@ -37,6 +37,8 @@ _NOTE: Final = (
     "Share: of the runs in which the agent took part, those that it broke, with the 95 % interval; narrower"
     " the more verdicts are confirmed or corrected (blamespan confirm, label, reject)."
 )
+_WIDE: Final = 110
+"""Columns of a terminal that has room for the bars beside the words."""
 _STYLES: Final = {"regressed": "bold red", "new": "red", "ongoing": "yellow", "resolved": "green"}
 
 
@@ -162,25 +164,34 @@ def _show(documents: list[dict[str, Any]], output: OutputFormat) -> None:
     if not documents:
         screen.print("No issues.", style="dim")
         return
+    screen.print(_table(documents, is_wide=screen.width >= _WIDE))
+    off = next((document["share_off"] for document in documents if document["share_off"]), None)
+    note = f"Shares are {off}." if off else _NOTE
+    screen.print(note, style="dim")
+
+
+def _table(documents: list[dict[str, Any]], *, is_wide: bool) -> Table:
+    """Return the issues as a table; where room is scarce, what failed goes before how it went."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in ("id", "state", "what", "times", "14 days", "last"):
-        table.add_column(column, justify="right" if column == "times" else "left", no_wrap=column != "what")
+    table.add_column("id", no_wrap=True)
+    table.add_column("state", no_wrap=is_wide)
+    table.add_column("what", overflow="fold", min_width=24)
+    table.add_column("times", justify="right", no_wrap=True)
+    for column in ("14 days", "last") if is_wide else ():
+        table.add_column(column, no_wrap=True)
     table.add_column("its share, 7 days")
     for document in documents:
         state = document["state"] + (", muted" if document["muted"] else "")
+        bars = _bars([day["count"] for day in document["trend"]])
         table.add_row(
             document["id"][:_SHOWN],
             Text(state, style=_STYLES[document["state"]]),
             Text(plain(f"{document['title']} ({document['service']})", 110)),
             str(document["count"]),
-            _bars([day["count"] for day in document["trend"]]),
-            document["last_seen"][:10],
+            *((bars, document["last_seen"][:10]) if is_wide else ()),
             _share(document),
         )
-    screen.print(table)
-    off = next((document["share_off"] for document in documents if document["share_off"]), None)
-    note = f"Shares are {off}." if off else _NOTE
-    screen.print(note, style="dim")
+    return table
 
 
 def _bars(counts: list[int]) -> str:
