@@ -9,12 +9,22 @@ from typing import Final
 
 NUMBER: Final = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,15}(?:\.\d{1,15})?"
 _LITERAL: Final = re.compile(rf"(?<![\w.,])({NUMBER})(?![\w]|[.,]\d)")
+_SCALES: Final = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_SCALED: Final = re.compile(rf"(?<![\w.,])({NUMBER})[\s-]({'|'.join(_SCALES)})\b", re.IGNORECASE)
 _MOST_OPERANDS: Final = 12
 
 
 def numbers(text: str) -> frozenset[float]:
     """Return the values a text states, thousands separators and currency signs aside."""
     return frozenset(worth(found) for found in _LITERAL.findall(text))
+
+
+def written_out(text: str) -> dict[float, float]:
+    """Return each figure that a text gives with a scale word, and its value written out (2.1 → 2,100,000)."""
+    return {
+        worth(found[1]): round(worth(found[1]) * _SCALES[found[2].casefold()], 6)
+        for found in _SCALED.finditer(text)
+    }
 
 
 def derivable(value: float, known: Iterable[float]) -> bool:

@@ -18,8 +18,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from analyzer.denial import disowned
-from analyzer.figures import derivable, numbers
+from analyzer.figures import derivable, numbers, written_out
 from analyzer.finding import Finding, Signal
+from analyzer.folding import contains, folded
 from analyzer.reading import HEAD, Fault, Reading, Role, final_answer
 from analyzer.sums import WrongSum, wrong_sums
 from analyzer.wording import CLAIMS_DONE, gave_up, hedging, made_up, unverified_claim
@@ -152,16 +153,18 @@ def unsupported_figure(reading: Reading) -> Iterator[Finding]:
     answer = numbers(_answer(reading)) - _ordinary(reading.trajectory.task)
     if len(answer) > _MOST_FIGURES:
         return  # a dump, not an answer
-    known = set(numbers(reading.trajectory.task[:HEAD]))
+    known = _known(reading.trajectory.task[:HEAD])
     recent = deque(sorted(known), maxlen=_RECENT_FIGURES)
     blamed: set[float] = set()
     for position, step in enumerate(reading.steps):
-        entered = numbers(step.input[:HEAD])
+        entered = _known(step.input[:HEAD])
         recent.extend(sorted(entered - known))
         known |= entered
         stated = numbers(step.output[:HEAD])
+        scaled = written_out(step.output[:HEAD])
         if reading.roles[position] in (Role.ACTING, Role.COORDINATING):
-            for value in sorted((answer & stated) - known - blamed):
+            same = {value for value, full in scaled.items() if full in known}
+            for value in sorted((answer & stated) - known - blamed - same):
                 blamed.add(value)
                 worked_out = derivable(value, recent)
                 yield Finding(
@@ -177,24 +180,29 @@ def unsupported_figure(reading: Reading) -> Iterator[Finding]:
                     quote=_around(step.output, value),
                 )
         recent.extend(sorted(stated - known))
-        known |= stated
+        known |= stated | set(scaled.values())
 
 
 def answer_origin(reading: Reading) -> Iterator[Finding]:
-    """Where the answer of a failed run first appears: everything after it repeats it."""
-    answer = _fold(_answer(reading))
-    if not 3 <= len(answer) <= 200 or answer in _fold(reading.trajectory.task):
+    """Where the answer of a failed run first appears: everything after it repeats it.
+
+    What an agent's own call returned is supported, right or wrong: it marks no one.
+    """
+    answer = folded(_answer(reading))
+    if not 3 <= len(answer) <= 200 or contains(folded(reading.trajectory.task), answer):
         return
     for position, text in enumerate(reading.texts):
-        if answer not in _fold(text):
+        if not contains(folded(text), answer):
             continue
         author = reading.authors[position]
-        if reading.roles[position] is not Role.STATING:
+        if reading.roles[position] not in (Role.STATING, Role.CALL):
             yield Finding(
                 step=author,
                 signal="answer_origin",
                 weight=1.5 if author == position else 1.0,
-                reason="the answer that the run ended with, and failed with, first appears here",
+                reason="the answer that the run ended with, and failed with, first appears here"
+                if author == position
+                else "what this step asked for gave the answer that the run ended with, and failed with",
                 quote=_verbatim(reading.steps[position].output, _answer(reading)),
                 quoted_step=position,
             )
@@ -203,10 +211,10 @@ def answer_origin(reading: Reading) -> Iterator[Finding]:
 
 def right_answer_seen(reading: Reading) -> Iterator[Finding]:
     """With the right answer known: while it stood in the run, the run could still succeed."""
-    reference = _fold(reading.trajectory.reference or "")
-    if len(reference) < 3 or reference in _fold(reading.trajectory.task):
+    reference = folded(reading.trajectory.reference or "")
+    if len(reference) < 3 or contains(folded(reading.trajectory.task), reference):
         return
-    last = max((i for i, text in enumerate(reading.texts) if reference in _fold(text)), default=-1)
+    last = max((i for i, text in enumerate(reading.texts) if contains(folded(text), reference)), default=-1)
     for position in range(last + 1):
         yield Finding(
             step=position,
@@ -272,6 +280,10 @@ def _answer(reading: Reading) -> str:
     return final_answer(reading.trajectory)[:HEAD]
 
 
+def _known(text: str) -> set[float]:
+    return {*numbers(text), *written_out(text).values()}
+
+
 def _ordinary(task: str) -> frozenset[float]:
     """Figures that say nothing: those of the task, and the smallest whole numbers (list markers)."""
     return numbers(task[:HEAD]) | frozenset(float(n) for n in range(4))
@@ -303,10 +315,7 @@ def _around(text: str, value: float) -> str:
     return text[max(0, at - 60) : at + 60].strip() if at >= 0 else ""
 
 
-def _fold(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip().casefold()
-
-
 def _verbatim(text: str, wanted: str) -> str:
-    at = text.casefold().find(wanted.strip().casefold())
-    return text[at : at + len(wanted.strip())][:_QUOTE] if at >= 0 else ""
+    wanted = wanted.strip(" \t\r\n.!*`\"'")
+    at = text.casefold().find(wanted.casefold())
+    return text[at : at + len(wanted)][:_QUOTE] if at >= 0 else ""

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from analyzer.folding import contains, folded
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Paris has 2.1 million people.", "paris has 2.1 million  people"),
+        ("**1,080.0**", "1080"),
+        ("2.50 USD", "2.5 usd"),
+        ('"O\u2019Neil"', "o'neil"),
+        ("A well-kept_list", "a well kept list"),
+    ],
+)
+def test_texts_that_say_the_same_are_the_same(one: str, other: str) -> None:
+    assert folded(one) == folded(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("-5", "5"), ("2.1", "21"), ("50%", "50"), ("a", "b"), ("1,08", "108")]
+)
+def test_texts_that_say_something_else_stay_apart(one: str, other: str) -> None:
+    assert folded(one) != folded(other)
+
+
+@pytest.mark.parametrize("text", ["it is 450", "450", "450 dollars", "1450 and 450", "about 450.5 or 450"])
+def test_a_number_is_found(text: str) -> None:
+    assert contains(text, "450")
+
+
+@pytest.mark.parametrize("text", ["1450", "4501", "450.5", "3.450", ""])
+def test_a_number_is_not_found_inside_another(text: str) -> None:
+    assert not contains(text, "450")
+
+
+def test_words_are_found_wherever_they_stand() -> None:
+    assert contains(folded("The answer: Lisbon!"), "lisbon")
