@@ -30,20 +30,46 @@ _TEMPERATURE: Final = 1.6
 """Signals are read off the same words, so their log-odds overlap; the sum is cooled by this."""
 
 
+_BY_PLACE: Final = 0.3
+"""Where nothing stands out, place is all that speaks, however few steps there are to choose from: the
+method ``first-agent-step``, which knows no more, is right in less than this (``docs/accuracy.md``)."""
+_MOST_CONFIDENT: Final = 0.9
+"""No marks in the margin prove a counterfactual."""
+
+
 def posterior(reading: Reading, found: Sequence[Finding]) -> tuple[float, ...]:
     """Return the probability of each step, in order; they sum to 1."""
-    strongest: dict[tuple[int, str], float] = {}
-    for finding in found:  # a signal that strikes a step twice is one witness, not two
-        key = (finding.step, finding.signal)
-        strongest[key] = max(finding.weight, strongest.get(key, finding.weight))
-    marks = [0.0] * len(reading.steps)
-    for (step, _signal), weight in strongest.items():
-        marks[step] += weight
-    scores = [before + min(mark, _CAP) for before, mark in zip(prior(reading.roles), marks, strict=True)]
+    scores = [
+        before + min(mark, _CAP)
+        for before, mark in zip(prior(reading.roles), marks(reading, found), strict=True)
+    ]
     highest = max(scores)
     weights = [math.exp((score - highest) / _TEMPERATURE) for score in scores]
     total = sum(weights)
     return tuple(weight / total for weight in weights)
+
+
+def marks(reading: Reading, found: Sequence[Finding]) -> tuple[float, ...]:
+    """Return the log-odds that the findings add to each step."""
+    strongest: dict[tuple[int, str], float] = {}
+    for finding in found:  # a signal that strikes a step twice is one witness, not two
+        key = (finding.step, finding.signal)
+        strongest[key] = max(finding.weight, strongest.get(key, finding.weight))
+    added = [0.0] * len(reading.steps)
+    for (step, _signal), weight in strongest.items():
+        added[step] += weight
+    return tuple(added)
+
+
+def most_confidence(added: Sequence[float], step: int) -> float:
+    """Return how sure a verdict on ``step`` may be, by what the findings added to each.
+
+    That few others can be blamed is no evidence; that findings clear all of them is.
+    """
+    rival = max((mark for other, mark in enumerate(added) if other != step), default=0.0)
+    mark = max(added[step], 0.0) - min(rival, 0.0)
+    odds = _BY_PLACE / (1 - _BY_PLACE) * math.exp(min(mark, _CAP) / _TEMPERATURE)
+    return min(_MOST_CONFIDENT, odds / (1 + odds))
 
 
 def prior(roles: Sequence[Role]) -> tuple[float, ...]:

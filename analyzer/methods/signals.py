@@ -14,7 +14,7 @@ from analyzer.method import Inquiry, answered
 from analyzer.modes import FailureMode
 from analyzer.reading import read
 from analyzer.signals import findings
-from analyzer.weighing import posterior
+from analyzer.weighing import marks, most_confidence, posterior
 from semconv.model import Abstention, Blame, Evidence, Ranked, Status, Trajectory
 
 _MODES: Final[dict[str, FailureMode]] = {
@@ -31,11 +31,6 @@ _MODES: Final[dict[str, FailureMode]] = {
     "loop": FailureMode.LOOP,
     "unverified_claim": FailureMode.UNVERIFIED_RESULT,
 }
-_MOST_CONFIDENT: Final = 0.9
-"""No marks in the margin prove a counterfactual."""
-_BY_PLACE: Final = 0.3
-"""Where nothing stands out, place is all that speaks, however few steps there are to choose from: the
-method ``first-agent-step``, which knows no more, is right in less than this (``docs/accuracy.md``)."""
 _RANKED: Final = 5
 _SHOWN: Final = 3
 
@@ -64,7 +59,7 @@ def weigh(trajectory: Trajectory) -> Blame | Abstention:
         for step in order[:_RANKED]
     )
     verdict = blame_first(found, ranking)
-    return at_most(_MOST_CONFIDENT if verdict.mode else _BY_PLACE, verdict)
+    return at_most(most_confidence(marks(reading, found), order[0]), verdict)
 
 
 def at_most(most: float, verdict: Blame) -> Blame:

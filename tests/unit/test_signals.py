@@ -245,6 +245,13 @@ def test_few_steps_to_choose_from_are_no_evidence(agents: str) -> None:
     assert verdict.ranking[0].probability == verdict.confidence
 
 
+def test_a_weak_mark_makes_nobody_sure_though_there_is_no_other_to_blame() -> None:
+    weak = blame(run(step("a", "Paris."), task="q", output="Paris."))
+    strong = blame(run(failed_tool("a", "boom")))
+    assert 0.3 < weak.confidence < 0.6
+    assert strong.confidence == 0.9
+
+
 def test_the_confidence_is_the_first_probability_of_the_ranking_though_it_is_bounded() -> None:
     verdict = blame(run(step("a", "5 + 5 = 11"), failed_tool("a")))
     crash = blame(run(failed_tool("a", "boom")))
