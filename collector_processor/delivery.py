@@ -93,7 +93,7 @@ class OutboxDelivery:
                 while await self.send_some():
                     pass
         except TimeoutError:
-            if await self._read(self.signal, ()):
+            if await self._read(self.signal, frozenset()):
                 told = {"signal": self.signal.value}
                 logger.warning("stopped before every verdict was delivered", extra=told)
 
