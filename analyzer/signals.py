@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from analyzer.denial import disowned
+from analyzer.ending import root_error
 from analyzer.figures import derivable, numbers, written_out
 from analyzer.finding import Finding, Signal
 from analyzer.folding import contains, folded
@@ -257,6 +258,7 @@ def repetition(reading: Reading) -> Iterator[Finding]:
 
 SIGNALS: Final[tuple[Signal, ...]] = (
     crash,
+    root_error,
     unrepaired_fault,
     ignored_fault,
     wrong_sum,

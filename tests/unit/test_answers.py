@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from analyzer.ending import root_error
 from analyzer.folding import folded
+from analyzer.methods.signals import weigh
 from analyzer.reading import read
 from analyzer.signals import findings
-from tests.runs import run, step, tool
+from semconv.model import Blame, SpanStatus, Step, Trajectory
+from tests.runs import failed_tool, run, step, tool
 
 
 @pytest.mark.parametrize(
@@ -24,3 +27,40 @@ def test_an_answer_that_a_tool_gave_is_no_unsupported_claim(given: str, said: st
     assert not [f for f in findings(read(trajectory)) if f.signal == "unsupported_figure"]
     if folded(given) == folded(said):
         assert not [f for f in findings(read(trajectory)) if f.signal == "answer_origin"]
+
+
+def ended(error: str, *steps: Step) -> Trajectory:
+    return run(*steps, root_status=SpanStatus.ERROR, root_error=error)
+
+
+def marked(trajectory: Trajectory) -> list[int]:
+    return [finding.step for finding in root_error(read(trajectory))]
+
+
+def test_a_root_error_that_repeats_a_steps_error_marks_that_step() -> None:
+    refused = failed_tool("mailer", "SMTPError: refused", "mail")
+    assert marked(ended("run failed: SMTPError refused", step("a", "x"), refused, step("b", "y"))) == [
+        read(run(step("a", "x"), refused, step("b", "y"))).authors[1]
+    ]
+
+
+def test_a_root_error_that_names_an_agent_marks_its_last_step() -> None:
+    steps = (step("planner", "x"), step("booker", "y"), step("writer", "z"))
+    assert marked(ended("agent booker gave up", *steps)) == [1]
+
+
+def test_a_root_error_that_speaks_of_no_step_marks_the_last() -> None:
+    verdict = weigh(
+        ended("boom", tool("reader", "2.1 million people"), step("reader", "2.1 million people."))
+    )
+    assert isinstance(verdict, Blame)
+    assert (verdict.step, verdict.mode) == (1, "unhandled_error")
+    assert "boom" in verdict.reason
+
+
+def test_a_root_error_that_judges_the_answer_marks_no_step() -> None:
+    assert marked(ended("AssertionError: expected 480", step("a", "x"), step("b", "450"))) == []
+
+
+def test_a_root_without_an_error_marks_no_step() -> None:
+    assert marked(run(step("a", "x"), step("b", "y"))) == []
