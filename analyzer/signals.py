@@ -101,16 +101,19 @@ def ignored_fault(reading: Reading) -> Iterator[Finding]:
 def wrong_sum(reading: Reading) -> Iterator[Finding]:
     """A calculation that does not add up, where it is first made.
 
-    Not where it is only repeated from the task, a person or a tool, or quoted to be
-    denied: then whoever stated its result before is marked.
+    Not where it is only repeated from the task or a person, or quoted to be denied:
+    then whoever stated its result before is marked. What a tool returns excuses
+    nobody: its text is anybody's, and an agent that takes over a sum answers for it.
     """
     seen = {error.stated for error in wrong_sums(reading.trajectory.task[:HEAD])}
     for position, step in enumerate(reading.steps):
+        relayed = reading.roles[position] is Role.RELAYING
+        if relayed and step.kind is not StepKind.HUMAN:
+            continue
         for text in (step.output[:HEAD], step.input[:HEAD] if step.kind is StepKind.TOOL else ""):
             for error in wrong_sums(text):
                 if error.stated in seen:
                     continue
-                relayed = reading.roles[position] is Role.RELAYING
                 if not relayed and disowned(text, error.start, error.end, error.stated):
                     yield from _refuted(reading, position, error)
                     continue
@@ -127,8 +130,8 @@ def wrong_sum(reading: Reading) -> Iterator[Finding]:
 
 def _refuted(reading: Reading, position: int, error: WrongSum) -> Iterator[Finding]:
     """The first agent that stated what a later step shows to be a wrong result."""
-    if error.stated in _ordinary(reading.trajectory.task):
-        return
+    if reading.roles[position] is Role.CALL or error.stated in _ordinary(reading.trajectory.task):
+        return  # what a tool returns accuses nobody either
     for earlier in range(position):
         acts = reading.roles[earlier] in (Role.ACTING, Role.COORDINATING)
         if acts and error.stated in numbers(reading.steps[earlier].output[:HEAD]):
