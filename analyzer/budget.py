@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 
 from analyzer.errors import ModelError, ModelFailure
 from analyzer.method import Clock, Model, Prompt, Reply
 from analyzer.spending import HOUR_S, SpendingBook
+from analyzer.through import Through
 from collector_processor.stores import StoreError
 
 logger = logging.getLogger(__name__)
@@ -72,7 +74,7 @@ class HourlyBudget:
 
     def lend(self, model: Model) -> Model:
         """Return another model, whose calls are paid of the same hour's money."""
-        return _Borrower(budget=self, model=model)
+        return Through(model=model, ask=partial(self.spend, model))
 
     async def spend(self, model: Model, prompt: Prompt) -> Reply:
         """Ask a model, this one's or another, unless the hour's budget forbids it.
@@ -115,25 +117,3 @@ class HourlyBudget:
     def _refusal(self, reason: str) -> ModelError:
         self.refused += 1
         return ModelError(reason, kind=ModelFailure.OVER_BUDGET)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Borrower:
-    """A model within another's budget."""
-
-    budget: HourlyBudget
-    model: Model
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def context_tokens(self) -> int:
-        return self.model.context_tokens
-
-    async def complete(self, prompt: Prompt) -> Reply:
-        return await self.budget.spend(self.model, prompt)
-
-    def price(self, prompt: Prompt) -> float | None:
-        return self.model.price(prompt)

@@ -15,6 +15,7 @@ from analyzer.analyst import RunAnalyst
 from analyzer.errors import AnalyzerError
 from analyzer.method import Model, Prompt, Reply
 from analyzer.methods import AUTO, METHODS, registered
+from analyzer.through import Through
 from semconv.model import Attribution, Trajectory
 
 _BASELINES: Final = frozenset({"random", "first-agent-step", "constant", "constant-agent"})
@@ -105,7 +106,7 @@ class LocalOpinions:
         (await self.offer()).require(choice)
         given = self.analyst.attributor
         chosen = self.models[choice.model] if choice.model else given.model
-        model = None if chosen is None else _Counted(chosen, called)
+        model = None if chosen is None else _told(chosen, called)
         attributor = replace(given, method=choice.method, model=model)
         analyst = replace(self.analyst, attributor=attributor)
 
@@ -125,27 +126,14 @@ class LocalOpinions:
         return name not in _BASELINES and (has_model or not needs_model)
 
 
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """A model whose calls are told."""
+def _told(model: Model, called: Called) -> Model:
+    """Return a model whose calls are told."""
 
-    model: Model
-    called: Called
+    async def ask(prompt: Prompt) -> Reply:
+        called()
+        return await model.complete(prompt)
 
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def context_tokens(self) -> int:
-        return self.model.context_tokens
-
-    async def complete(self, prompt: Prompt) -> Reply:
-        self.called()
-        return await self.model.complete(prompt)
-
-    def price(self, prompt: Prompt) -> float | None:
-        return self.model.price(prompt)
+    return Through(model=model, ask=ask)
 
 
 def _asks_model(method: str) -> bool:
