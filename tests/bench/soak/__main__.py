@@ -47,6 +47,7 @@ _LOOK_S: Final = 1.0
 _MIB: Final = 1 << 20
 _BLOCK: Final = 512
 _LEAST_QUOTA: Final = 4 << 20
+_EVICTED: Final = "traces evicted before their analysis"
 _RUN_BYTES: Final = 15_000
 """What one of the demo's runs counts for in the journal."""
 JOURNAL_MIB: Final = 4 * 64
@@ -82,6 +83,8 @@ class Outcome:
     """Requests that the backend was not there for."""
     unjudged: int
     """Runs without a carrier in the backend."""
+    evicted: int
+    """Runs whose spans went before they were judged, as the service says."""
 
     def memory(self) -> Trend:
         """Return how memory went."""
@@ -104,7 +107,7 @@ class Outcome:
             != self.acknowledged,
             "not all that was acknowledged was forwarded": balance.get("forwarded") != self.acknowledged,
             "the backend lacks spans": self.taken < self.acknowledged,
-            "runs were not judged": self.unjudged > 0,
+            f"{self.unjudged} runs were not judged, {self.evicted} evicted before that": self.unjudged > 0,
             "the backend was never away": not self.away,
         }
         return [what for what, is_so in checks.items() if is_so]
@@ -134,8 +137,7 @@ async def soak(pace: Pace, minutes: float, first: int) -> Outcome:
             forward_protocol="grpc",
             method="signals",
             root_grace=2000,
-            # Reached while it warms up: the index of what is kept grows until then, and is meant to.
-            max_retained_bytes=max(_LEAST_QUOTA, int(WARM * seconds * pace.runs * _RUN_BYTES)),
+            max_retained_bytes=_quota(pace, seconds, first),
         )
         sent, watch = Sent(), _Watch(line, Path(folder) / "data")
         with _telling_how_it_ended(line):
@@ -153,7 +155,17 @@ async def soak(pace: Pace, minutes: float, first: int) -> Outcome:
             taken=taken["spans"],
             away=taken["refusals"],
             unjudged=len(sent.runs.difference(taken["judged"])),
+            evicted=sum(said["traces"] for said in line.said(_EVICTED)),
         )
+
+
+def _quota(pace: Pace, seconds: float, first: int) -> int:
+    """Return how many bytes of runs are kept.
+
+    Reached while it warms up: the index of what is kept grows until then, and is meant to. But all the first
+    runs have room at once: where a disk flushes fast they are acknowledged before any of them has ended.
+    """
+    return max(_LEAST_QUOTA, int((first + WARM * seconds * pace.runs) * _RUN_BYTES))
 
 
 async def _sampled(pace: Pace, line: Line, sent: Sent, watch: _Watch, seconds: float) -> list[Sample]:
@@ -257,7 +269,7 @@ def _told(outcome: Outcome, faults: Sequence[str]) -> str:
         ),
         (
             f"balance: {', '.join(f'{what} {count:,}' for what, count in outcome.balance.items())};"
-            f" runs not judged: {outcome.unjudged}"
+            f" runs not judged: {outcome.unjudged}, evicted: {outcome.evicted}"
         ),
         f"it does not last: {'; '.join(faults)}" if faults else "it lasts",
     ]
@@ -281,6 +293,7 @@ def _json(outcome: Outcome, faults: Sequence[str]) -> str:
             "balance": outcome.balance,
             "taken": outcome.taken,
             "unjudged": outcome.unjudged,
+            "evicted": outcome.evicted,
             "memory_mib": [memory.first, memory.last],
             "memory_slope": [memory.slope, memory.low, memory.high],
             "cpu_us_per_span": [cost.first, cost.last],
