@@ -136,6 +136,12 @@ OPEN_TRACES: Final = Metric(
 EXAMINATIONS: Final = Metric(
     name="blamespan_examinations", kind=Kind.GAUGE, unit="{trace}", meaning="Traces being analysed now."
 )
+EVICTED: Final = Metric(
+    name="blamespan_traces_evicted",
+    kind=Kind.COUNTER,
+    unit="{trace}",
+    meaning="Agent traces whose spans made room for newer ones before their analysis; all were forwarded.",
+)
 TLS_FAILED: Final = Metric(
     name="blamespan_tls_renewals_failed",
     kind=Kind.COUNTER,
@@ -354,6 +360,7 @@ METRICS: Final = (
     MALFORMED,
     OPEN_TRACES,
     EXAMINATIONS,
+    EVICTED,
     TLS_FAILED,
     VERDICTS_SENT,
     VERDICTS_REFUSED,

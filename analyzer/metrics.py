@@ -73,6 +73,7 @@ class ServiceMetrics(Collector):
     def _slow_lane(self) -> Iterator[Family]:
         yield gauge(table.OPEN_TRACES, [((), self.pipeline.open_traces)])
         yield gauge(table.EXAMINATIONS, [((), self.pipeline.under_way)])
+        yield sums(table.EVICTED, [((), self.pipeline.evictions)])
         yield sums(table.TLS_FAILED, [((), self.renewals.failed)])
         yield sums(table.VERDICTS_SENT, (((one.signal.value,), one.sent) for one in self.deliveries))
         yield sums(table.VERDICTS_REFUSED, (((one.signal.value,), one.refused) for one in self.deliveries))

@@ -120,6 +120,10 @@ class Examiner:
         """Return how often the trace was analysed, and the highest journal row seen; (0, -1) if never."""
         return await self._thread.run(self._store.analyses, key)
 
+    async def analyses_of(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, tuple[int, int]]:
+        """Return the same of many, asked at once."""
+        return await self._thread.run(self._store.seen, tuple(keys))
+
     async def let_go(self, key: TraceKey) -> None:
         """Let whatever is still held of the trace go on as it is."""
         await self._source.release_held(key)

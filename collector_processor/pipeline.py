@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -20,12 +20,17 @@ from typing import Final
 
 from collector_processor.assembler import Assembler, AssemblerLimits, Released, TraceKey
 from collector_processor.examine import MAX_ANALYSES, Examined, Examiner
+from collector_processor.inbox import Inbox, key_of
 from collector_processor.notes import TraceArrival
 
 logger = logging.getLogger(__name__)
 
 _MAX_GIVEN_UP: Final = 500
 """Evicted traces of which one transaction says so."""
+_MAX_LOST: Final = 100_000
+"""Those beyond get no verdict where no disk takes one; they are counted like all."""
+_BATCH: Final = 500
+"""Arrivals that are taken up with one question to the store."""
 _MAX_LET_GO: Final = 100_000
 """Traces remembered as no longer held; a forgotten one would be held once more, to no harm."""
 
@@ -38,6 +43,8 @@ class PipelineLimits:
     hold_max_s: float | None = None
     """Seconds an agent trace may wait for its verdict; ``None`` is late mode."""
     concurrency: int = 16
+    max_inbox_bytes: int = 64 << 20
+    """Of notes that are not looked up yet: a quarter of a million spans."""
 
 
 class Pipeline:
@@ -48,7 +55,7 @@ class Pipeline:
         self._limits: Final = limits
         self._monotonic: Final = monotonic
         self._assembler: Final = Assembler(limits.assembler)
-        self._inbox: list[TraceArrival] = []
+        self._inbox: Final = Inbox(limits.max_inbox_bytes)
         self._wake: Final = asyncio.Event()
         self._busy: set[TraceKey] = set()
         self._queue: Final[OrderedDict[TraceKey, Released]] = OrderedDict()
@@ -56,6 +63,8 @@ class Pipeline:
         self._examined_now = 0
         self._lost: Final[dict[TraceKey, None]] = {}
         """Evicted, and no verdict says so yet."""
+        self.evictions = 0
+        """Traces that were evicted before they were analysed."""
         self._is_giving_up = False
         self._waiting: dict[TraceKey, frozenset[TraceKey]] = {}
         """Complete traces whose run has other traces that are still open, and these."""
@@ -80,7 +89,9 @@ class Pipeline:
 
     def feed(self, arrival: TraceArrival) -> None:
         """Take note of spans that are durable now. Called on the event loop; never blocks."""
-        self._inbox.append(arrival)
+        for oldest in self._inbox.put(arrival):
+            # As if it were new: how often it was analysed, its examination will see (``too_early``).
+            self._open_or_add(oldest, 0)
         self._wake.set()
 
     def evicted(self, keys: Iterable[TraceKey]) -> None:
@@ -96,10 +107,7 @@ class Pipeline:
             unanalysed.append(key)
         if unanalysed:
             logger.warning("traces evicted before their analysis", extra={"traces": len(unanalysed)})
-            self._lost.update(dict.fromkeys(unanalysed))
-            if not self._is_giving_up:
-                self._is_giving_up = True
-                self._start(self._give_up_lost())
+            self._lose(unanalysed)
         self._look_again(gone)
 
     async def recover(self, arrivals: Iterable[TraceArrival]) -> None:
@@ -109,15 +117,17 @@ class Pipeline:
             arrivals: what the journal still knows of agent traces, oldest first.
         """
         await self._examiner.finish_rewrites()
-        for arrival in arrivals:
-            key = _key(arrival)
-            _, upto_seq = await self._examiner.analyses(key)
-            is_decided = arrival.seq <= upto_seq
-            if not is_decided:
-                self.feed(arrival)
-            # Killed before it could be let go, or held by a process that ran in hold mode.
-            if arrival.is_held and (is_decided or self._limits.hold_max_s is None):
-                await self._examiner.let_go(key)
+        coming = iter(arrivals)
+        while batch := tuple(islice(coming, _BATCH)):
+            known = await self._examiner.analyses_of(map(key_of, batch))
+            for arrival in batch:
+                is_decided = arrival.seq <= known[key_of(arrival)][1]
+                if not is_decided:
+                    self.feed(arrival)
+                # Killed before it could be let go, or held by a process that ran in hold mode.
+                if arrival.is_held and (is_decided or self._limits.hold_max_s is None):
+                    await self._examiner.let_go(key_of(arrival))
+            await self._absorb()  # all that is kept for analysis would be more than may wait
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -167,24 +177,32 @@ class Pipeline:
         return self._hold_timers[0][0] if self._hold_timers else None
 
     async def _absorb(self) -> None:
-        inbox, self._inbox = self._inbox, []
-        for arrival in inbox:
-            key = _key(arrival)
-            analyses = await self._analyses(key)
-            if analyses < MAX_ANALYSES:
-                now = self._monotonic()
-                self._assembler.receive(key, arrival.notes, arrival.byte_count, now, analyses=analyses)
-                self._hold(arrival, key, now)
-            elif arrival.is_held:
-                await self._let_go_of(key)
+        for _ in range(0, len(self._inbox), _BATCH):  # and not what comes meanwhile: timers are due too
+            batch = self._inbox.take(_BATCH)
+            analyses = await self._analyses(map(key_of, batch))
+            for arrival in batch:
+                await self._take_up(arrival, analyses)
 
-    async def _analyses(self, key: TraceKey) -> int:
-        """Return how often a trace was analysed before; one under way or put off counts as a first."""
-        if self._assembler.is_open(key):
-            return 0
-        was_complete = key in self._busy or key in self._waiting
-        analyses, _ = await self._examiner.analyses(key)
-        return max(analyses, was_complete)
+    async def _take_up(self, arrival: TraceArrival, before: Mapping[TraceKey, int]) -> None:
+        key = key_of(arrival)
+        analyses = 0 if self._assembler.is_open(key) else before.get(key, 0)
+        if analyses < MAX_ANALYSES:
+            self._open_or_add(arrival, analyses)
+        elif arrival.is_held:
+            await self._let_go_of(key)
+
+    def _open_or_add(self, arrival: TraceArrival, analyses: int) -> None:
+        key, now = key_of(arrival), self._monotonic()
+        self._assembler.receive(key, arrival.notes, arrival.byte_count, now, analyses=analyses)
+        self._hold(arrival, key, now)
+
+    async def _analyses(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, int]:
+        """Return how often traces were analysed before; one under way or put off counts as a first."""
+        closed = {key: key in self._busy or key in self._waiting for key in keys if not self._is_open(key)}
+        if not closed:
+            return {}
+        known = await self._examiner.analyses_of(closed)
+        return {key: max(known[key][0], was_complete) for key, was_complete in closed.items()}
 
     def _hold(self, arrival: TraceArrival, key: TraceKey, now: float) -> None:
         if arrival.is_held and self._limits.hold_max_s is not None and key not in self._holds:
@@ -233,6 +251,16 @@ class Pipeline:
             self._busy.discard(key)
             self._examined_now -= 1
             self._fill_places()
+
+    def _lose(self, keys: Collection[TraceKey]) -> None:
+        """Have it said that traces were evicted; as much as may be remembered of that."""
+        self.evictions += len(keys)
+        self._lost.update(dict.fromkeys(keys))
+        while len(self._lost) > _MAX_LOST:
+            del self._lost[next(iter(self._lost))]
+        if not self._is_giving_up:
+            self._is_giving_up = True
+            self._start(self._give_up_lost())
 
     async def _give_up_lost(self) -> None:
         """Say so of many at a time: a flood is evicted quicker than single verdicts are on the disk."""
@@ -299,7 +327,3 @@ class Pipeline:
             self._let_go.popitem(last=False)
         self._holds.pop(key, None)
         await self._examiner.let_go(key)
-
-
-def _key(arrival: TraceArrival) -> TraceKey:
-    return TraceKey(arrival.tenant, arrival.trace_id)

@@ -251,11 +251,15 @@ class RunStore:
         ).fetchone()
         return (row[0], row[1]) if row else (0, -1)
 
+    def seen(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, tuple[int, int]]:
+        """Return the same of many traces."""
+        return {key: self.analyses(key) for key in keys}
+
     def standing(self, keys: Iterable[TraceKey], tenant: Tenant, run_ids: Iterable[str]) -> Standing:
         """Return what is known of these traces and runs at one moment."""
         found = ((run_id, self.current(tenant, run_id)) for run_id in run_ids)
         return Standing(
-            seen={key: self.analyses(key) for key in keys},
+            seen=self.seen(keys),
             verdicts={run_id: verdict for run_id, verdict in found if verdict is not None},
         )
 

@@ -1,0 +1,79 @@
+"""What the slow lane has not looked up is bounded; what is too much for it is analysed all the same."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from collector_processor.assembler import TraceKey
+from collector_processor.inbox import ARRIVAL_BYTES, NOTE_BYTES, Inbox
+from collector_processor.notes import TraceArrival, make_note
+from collector_processor.otlp import NO_TENANT, Signal
+from collector_processor.pipeline import Pipeline, PipelineLimits
+from semconv.model import TraceId
+from tests.factories import chat, workflow
+from tests.slow_lane import LIMITS, ScriptedAnalyst, SlowLane
+
+TINY = ARRIVAL_BYTES + NOTE_BYTES
+
+
+def arrival(number: int, notes: int = 1) -> TraceArrival:
+    return TraceArrival(
+        seq=1_000_000 + number,
+        signal=Signal.TRACES,
+        tenant=NO_TENANT,
+        trace_id=TraceId(f"{number:032x}"),
+        received_ns=1_700_000_000_000_000_000 + number,
+        byte_count=100_000 + number,
+        notes=tuple(make_note(one.to_bytes(8, "big"), bytes(8), 4) for one in range(1, notes + 1)),
+    )
+
+
+def test_the_oldest_come_out_when_there_is_no_room() -> None:
+    inbox = Inbox(2 * TINY)
+    assert [inbox.put(arrival(number)) for number in (1, 2)] == [(), ()]
+    assert inbox.put(arrival(3)) == (arrival(1),)
+    assert inbox.take(10) == (arrival(2), arrival(3))
+    assert (len(inbox), inbox.bytes) == (0, 0)
+
+
+def test_one_that_is_too_large_for_all_of_it_waits_alone() -> None:
+    inbox = Inbox(2 * TINY)
+    inbox.put(arrival(1))
+    assert inbox.put(arrival(2, notes=50)) == (arrival(1),)
+    assert inbox.take(1) == (arrival(2, notes=50),)
+
+
+@pytest.mark.parametrize("notes", [0, 1, 10, 1000])
+def test_an_arrival_takes_no_more_memory_than_is_counted(notes: int) -> None:
+    tracemalloc.start()
+    try:
+        kept = [arrival(number, notes) for number in range(1, 101)]
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < len(kept) * (ARRIVAL_BYTES + NOTE_BYTES * notes)
+
+
+async def test_runs_that_find_no_room_are_analysed_all_the_same_and_once(tmp_path: Path) -> None:
+    """The slow lane hears of twenty runs before it has its turn, and may have one of them wait."""
+    lane = SlowLane(path=tmp_path, analyst=ScriptedAnalyst(0))
+    try:
+        limits = PipelineLimits(assembler=LIMITS, max_inbox_bytes=2 * TINY)
+        lane.pipeline = Pipeline(lane.examiner, limits, lambda: lane.now)
+        names = [TraceId(f"{number:032x}") for number in range(1, 21)]
+        for name in names:
+            lane.receive(workflow(1, trace_id=name), chat(2, trace_id=name, agent_name="planner"))
+        assert lane.pipeline.open_traces == len(names) - 1
+        await lane.pass_time(LIMITS.root_grace_s)
+        assert sorted(run.run_id for run in lane.analyst.asked) == names
+        for name in names:  # a late log record, say: nothing that an analyst would be shown
+            lane.receive(workflow(1, trace_id=name))
+        await lane.pass_time(100 * LIMITS.root_grace_s)
+        assert len(lane.analyst.asked) == len(names)
+        analyses = {name: lane.store.analyses(TraceKey(NO_TENANT, name))[0] for name in names}
+        assert analyses == dict.fromkeys(names, 1)
+    finally:
+        lane.close()
