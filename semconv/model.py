@@ -1,6 +1,6 @@
 """The records every part of blamespan speaks: spans, steps, verdicts.
 
-All are frozen and hold tuples, so that a stage can hand them on without
+All are frozen (``record``) and hold tuples, so that a stage can hand them on without
 copying. Times are integer nanoseconds since the epoch (a float loses hundreds
 of them); ids are lower-case hex. Nothing here knows protobuf, clocks or models.
 """
@@ -8,9 +8,11 @@ of them); ids are lower-case hex. Nothing here knows protobuf, clocks or models.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import NewType, TypeAlias
+
+from semconv.record import record
 
 TraceId = NewType("TraceId", str)
 SpanId = NewType("SpanId", str)
@@ -29,7 +31,7 @@ class SpanStatus(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Resource:
     """What emitted the span (OTLP ``Resource``)."""
 
@@ -37,7 +39,7 @@ class Resource:
     schema_url: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Scope:
     """Which instrumentation emitted the span (OTLP ``InstrumentationScope``)."""
 
@@ -47,7 +49,7 @@ class Scope:
     schema_url: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Event:
     """A span event, or a log record that was joined to its span."""
 
@@ -58,7 +60,7 @@ class Event:
     """Only log records have one; ``None`` on span events."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Link:
     """A reference to another span, perhaps of another trace."""
 
@@ -67,7 +69,7 @@ class Link:
     attributes: Attributes = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Span:
     """One OTLP span with its resource and scope beside it."""
 
@@ -93,7 +95,7 @@ class Span:
     dropped_attributes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LogRecord:
     """One OTLP log record; ``event.name`` is its event name, if it has one."""
 
@@ -122,7 +124,7 @@ class Completion(StrEnum):
     """Read whole from a file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Trace:
     """The spans of one run (usually one trace id; more where traces were joined)."""
 
@@ -188,7 +190,7 @@ class OutcomeSource(StrEnum):
 UNKNOWN_AGENT = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Step:
     """One action of one agent."""
 
@@ -222,7 +224,7 @@ class Step:
     """Earlier steps the spans tie this one to: what encloses it, links to it, or asked for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Trajectory:
     """The ordered steps of one attempt at one task."""
 
@@ -252,7 +254,7 @@ class Trajectory:
     """A conversation log rather than a trace: a failure by definition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Evidence:
     """A verbatim quote from a step."""
 
@@ -260,7 +262,7 @@ class Evidence:
     quote: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Ranked:
     """One candidate; probabilities of a ranking sum to at most 1."""
 
@@ -269,7 +271,7 @@ class Ranked:
     probability: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Blame:
     """The decisive error: the earliest mistake whose correction would have saved the run."""
 
@@ -297,7 +299,7 @@ class Status(StrEnum):
     """We could not analyse."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Abstention:
     """No blame, and why. A result, never an exception and never a guess."""
 
@@ -309,7 +311,7 @@ class Abstention:
 Verdict: TypeAlias = Blame | Abstention
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Effort:
     """What an attribution cost."""
 
@@ -321,7 +323,7 @@ class Effort:
     duration_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Attribution:
     """A verdict with how it was come by."""
 

@@ -7,13 +7,13 @@ whom, is decided once for all dialects by ``collector_processor.trajectory.order
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
 from semconv.dialects.support import Support
 from semconv.dialects.surroundings import Surroundings
 from semconv.model import AgentSource, Outcome, OutcomeSource, Span
+from semconv.record import record
 
 
 class ActionKind(StrEnum):
@@ -39,7 +39,7 @@ class ActionKind(StrEnum):
     """Building agents before the run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ToolCall:
     """A tool that a model asked for."""
 
@@ -48,7 +48,7 @@ class ToolCall:
     call_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Message:
     """One message to or from a model, all content as text."""
 
@@ -61,7 +61,7 @@ class Message:
     """Ids of the calls whose results it brings."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Judgement:
     """An evaluator's result. Source: event ``gen_ai.evaluation.result``, OpenInference EVALUATOR spans."""
 
@@ -70,7 +70,7 @@ class Judgement:
     """``None`` where label and score do not say plainly whether it passed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Action:
     """What one span says. Absent stays absent: nothing here is guessed."""
 
@@ -118,7 +118,7 @@ class Action:
 Read: TypeAlias = Callable[[Span, Surroundings], Action | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Dialect:
     """A way in which frameworks write spans."""
 
