@@ -46,7 +46,8 @@ def _analysis(trajectory: Trajectory, verdict: Blame | Abstention) -> Analysis:
     return Analysis(attribution=attribution, document=document)
 
 
-async def _serve(data_dir: Path) -> None:
+async def serve(data_dir: Path) -> None:
+    """Serve until a part of the service fails."""
     settings = load_settings(os.environ, data_dir=data_dir)
     async with running_service(settings, FickleAnalyst()) as running:
         addresses = {"grpc": str(running.grpc), "http": str(running.http), "web": str(running.web)}
@@ -57,4 +58,4 @@ async def _serve(data_dir: Path) -> None:
 
 if __name__ == "__main__":
     configure_logging()
-    asyncio.run(_serve(Path(sys.argv[1])))
+    asyncio.run(serve(Path(sys.argv[1])))

@@ -1,0 +1,150 @@
+"""Killed between what is noted for issues and the verdicts: each run is judged and counted once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import grpc
+import pytest
+
+from analyzer.issues.store import open_issues
+from collector_processor.encode import encode
+from collector_processor.otlp import NO_TENANT, Signal
+from collector_processor.runstore import RUNS, RunStore
+from semconv.attributes import FAILURE_ID, FAILURE_VERSION
+from semconv.model import TraceId
+from tests.backends.supervise import running, wait_until
+from tests.e2e.backend import Backend, grpc_backend
+from tests.e2e.killing import announcement
+from tests.e2e.line import environment
+from tests.e2e.spans import placed
+from tests.e2e.traffic import Doors, send
+from tests.factories import agent, chat, tool, workflow
+
+TOGETHER = 24
+"""Runs of one request, which end together: their notes and their verdicts share commits."""
+LIVES = [("noted", 1), ("decided", 1), ("noted", 9), ("decided", 2), ("counted", 1)]
+ALL = [TraceId(f"{number:032x}") for number in range(1, TOGETHER * len(LIVES) + 1)]
+LONG_S = 60.0
+
+
+def body_of(runs: Iterable[TraceId]) -> bytes:
+    spans = (
+        chat(3, parent=2, answer="First look it up, then write it down."),
+        agent(2, "planner", end=40),
+        tool(6, "lookup", parent=4, arguments="{}", error="ValueError: no such page"),
+        agent(4, "researcher", start=45, end=70),
+        workflow(1, task="Write", error="the reader was not content"),
+    )
+    return encode([replace(span, trace_id=trace_id) for trace_id in runs for span in spans])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lives:
+    """Processes on one data directory, one after the other."""
+
+    folder: Path
+    environ: dict[str, str]
+
+    def command(self, moment: str, count: int) -> list[str]:
+        return [sys.executable, "-m", "tests.e2e.dying", moment, str(count), str(self.folder / "data")]
+
+    def die(self, number: int, moment: str, count: int, runs: Sequence[TraceId]) -> bool:
+        """Live one that dies at that moment; return whether it acknowledged these runs before."""
+        log, is_sent = self.folder / f"serve-{number}.log", False
+        with log.open("ab") as out:
+            process = subprocess.Popen(self.command(moment, count), env=self.environ, stdout=out, stderr=out)
+        try:
+            # It may die of what the one before it has left, before it takes anything.
+            wait_until(
+                lambda: process.poll() or announcement(log) or None, what="a service", timeout_s=LONG_S
+            )
+            if door := announcement(log).get("grpc"):
+                with suppress(grpc.RpcError):
+                    send(Doors(grpc=f"http://{door}", http=""), body_of(runs))
+                    is_sent = True
+            assert process.wait(LONG_S) == -signal.SIGKILL
+        finally:
+            process.kill()
+            process.wait()
+        return is_sent
+
+
+@pytest.mark.timeout(300)
+def test_a_crash_between_notes_and_verdicts_counts_no_run_twice_and_loses_none(tmp_path: Path) -> None:
+    """The analyst never says the same twice: what was noted before a crash is not what is decided after."""
+    unsent: list[TraceId] = []
+    with grpc_backend() as backend:
+        environ = environment(forward_endpoint=backend.url, PYTHONPATH=os.pathsep.join(sys.path))
+        lives = Lives(folder=tmp_path, environ=environ)
+        for number, (moment, count) in enumerate(LIVES):
+            unsent += ALL[number * TOGETHER : (number + 1) * TOGETHER]
+            if lives.die(number, moment, count, unsent):
+                unsent = []
+        log = tmp_path / "serve.log"
+
+        def is_ready() -> bool:
+            return bool(announcement(log))
+
+        command = lives.command("never", 0)
+        with running("blamespan", command, log=log, is_ready=is_ready, environ=environ) as server:
+            if unsent:
+                send(Doors(grpc=f"http://{announcement(log)['grpc']}", http=""), body_of(unsent))
+            wait_until(lambda: _is_at_rest(tmp_path), what="every run to be counted", timeout_s=LONG_S)
+            server.stop()
+        assert _differences(tmp_path, backend) == []
+
+
+def _is_at_rest(folder: Path) -> bool:
+    """Whether every run is counted, and nothing left to be sent."""
+    with closing(open_issues(folder / "data")) as issues, closing(RunStore(folder / "data" / RUNS)) as store:
+        return not store.outbox_size() and all(issues.run(NO_TENANT, run_id) for run_id in ALL)
+
+
+def _differences(folder: Path, backend: Backend) -> list[str]:
+    """Compare verdicts, what the backend was told, and what is counted."""
+    told = _told(backend)
+    with closing(open_issues(folder / "data")) as issues, closing(RunStore(folder / "data" / RUNS)) as store:
+        verdicts = [verdict for run_id in ALL if (verdict := store.current(NO_TENANT, run_id)) is not None]
+        runs = [run for run_id in ALL if (run := issues.run(NO_TENANT, run_id)) is not None]
+        kept = {issue.fingerprint.id: issue.count for _, issue in issues.issues(NO_TENANT, 1000)}
+        waiting = issues.pending(0)
+        blamed = issues.db.execute("SELECT agent, sum(blamed) FROM agent_day GROUP BY 1 HAVING sum(blamed)")
+        days = dict(blamed.fetchall())
+    found = [f"{verdict.run_id}: version {verdict.version}" for verdict in verdicts if verdict.version != 1]
+    found += [
+        f"{verdict.run_id}: {told[verdict.run_id]} was written, expected {verdict.failure_id}"
+        for verdict in verdicts
+        if told[verdict.run_id] != {(verdict.failure_id, 1)}
+    ]
+    found += [
+        f"{run.run_id}: counted against {run.blamed}, blamed {verdict.agent}"
+        for run, verdict in zip(runs, verdicts, strict=True)
+        if run.blamed != verdict.agent
+    ]
+    expected = {
+        "issues": (kept, Counter(run.issue_id for run in runs)),
+        "shares": (days, Counter(verdict.agent for verdict in verdicts)),
+        "notes": (waiting, []),
+    }
+    return found + [
+        f"{what}: {one}, expected {other}" for what, (one, other) in expected.items() if one != other
+    ]
+
+
+def _told(backend: Backend) -> Mapping[str, set[tuple[str, int]]]:
+    """Return the verdicts that were written into each trace, with their versions."""
+    told = defaultdict[str, set[tuple[str, int]]](set)
+    for one in placed(*(request.body for request in backend.of(Signal.TRACES))):
+        if FAILURE_ID in one.attributes:
+            said = str(one.attributes[FAILURE_ID]), int(one.attributes[FAILURE_VERSION])
+            told[one.span.trace_id.hex()].add(said)
+    return told
