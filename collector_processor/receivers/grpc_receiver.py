@@ -63,6 +63,8 @@ _OPTIONS: Final = (
     # Else the core lets clients send ahead, on fast lines megabytes that nobody has asked for.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.max_frame_size", FRAME_BYTES),
+    # Else the core takes up to 4 MiB for what a connection may send next, and keeps it while that is silent.
+    ("grpc.experimental.tcp_max_read_chunk_size", 64 << 10),
 )
 
 
@@ -123,6 +125,7 @@ class GrpcReceiver:
         if self._server is not None:
             await self._server.stop(grace_s)
             self._server = None
+        self._trimmer.close()
 
     def _bind(self, server: grpc.aio.Server) -> int:
         if self._tls is None:

@@ -1,4 +1,8 @@
-"""Giving memory back after a flood: glibc keeps what was freed, in as many pieces as there were requests."""
+"""Giving memory back in a flood: glibc keeps what was freed, in as many pieces as it came in. A shell.
+
+What is mapped by itself goes back when it is freed. That costs more than half as much CPU time
+again (large requests over gRPC), so it is asked for while requests are refused, and not otherwise.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +10,79 @@ import asyncio
 import ctypes
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 EVERY_S: Final = 0.25
 """Not more often than this: it goes through the whole heap."""
+CALM_S: Final = 10.0
+"""Without a refusal for so long, a flood is over."""
+PRESSED_BYTES: Final = 64 << 10
+"""What gRPC's core reads at once, and bodies in pieces."""
+CALM_BYTES: Final = 32 << 20
+"""The most that glibc allows, and where it arrives by itself when large pieces come and go."""
+_M_MMAP_THRESHOLD: Final = -3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heap:
+    """What can be asked of the C library."""
+
+    trim: Callable[[], Any]
+    """Give back what is free."""
+    map_from: Callable[[int], Any]
+    """Map pieces of so many bytes, and larger ones, by themselves."""
 
 
 class Trimmer:
-    """Asks the C library to give back what is free, where the library can (glibc)."""
+    """Has the C library give memory back, where it can (glibc). Lives on one event loop."""
 
-    def __init__(
-        self, trim: Callable[[], Any] | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._trim: Final = trim or _glibc_trim()
+    def __init__(self, heap: Heap | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._heap: Final = heap or glibc()
         self._clock: Final = clock
         self._next = clock()
         self._task: asyncio.Future[Any] | None = None
+        self._calm_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        """Set while there is a flood."""
 
     def after_refusal(self) -> None:
         """Give back soon what the refused request took, beside the event loop."""
         now = self._clock()
-        if now < self._next or (self._task is not None and not self._task.done()):
+        self._calm_at = now + CALM_S
+        if self._timer is None:
+            self._heap.map_from(PRESSED_BYTES)
+            self._look_again(CALM_S)
+        if now >= self._next and (self._task is None or self._task.done()):
+            self._trim(now)
+
+    def look(self) -> None:
+        """See whether the flood is over; a timer asks."""
+        now = self._clock()
+        if now < self._calm_at:
+            self._look_again(self._calm_at - now)
             return
+        self._timer = None
+        self._heap.map_from(CALM_BYTES)
+        self._trim(now)
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_again(self, in_s: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(in_s, self.look)
+
+    def _trim(self, now: float) -> None:
         self._next = now + EVERY_S
-        self._task = asyncio.get_running_loop().run_in_executor(None, self._trim)
+        self._task = asyncio.get_running_loop().run_in_executor(None, self._heap.trim)
 
 
-def _glibc_trim() -> Callable[[], Any]:
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    return (lambda: trim(0)) if trim is not None else (lambda: None)
+def glibc() -> Heap:
+    """Return this process's heap; another C library's is left to itself."""
+    library = ctypes.CDLL(None)
+    trim, option = getattr(library, "malloc_trim", None), getattr(library, "mallopt", None)
+    if trim is None or option is None:
+        return Heap(trim=lambda: None, map_from=lambda _bytes: None)
+    return Heap(trim=lambda: trim(0), map_from=lambda size: option(_M_MMAP_THRESHOLD, size))

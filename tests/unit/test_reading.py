@@ -15,7 +15,15 @@ from collector_processor.otlp import RefusedError, Signal
 from collector_processor.otlp.services import grpc_path
 from collector_processor.receivers import DoorRules, GrpcReceiver
 from collector_processor.receivers.reading import ReadingRoom, ReadingRules
-from collector_processor.receivers.trimming import EVERY_S, Trimmer
+from collector_processor.receivers.trimming import (
+    CALM_BYTES,
+    CALM_S,
+    EVERY_S,
+    PRESSED_BYTES,
+    Heap,
+    Trimmer,
+    glibc,
+)
 from tests.contract.doors import LOOPBACK, MemorySink, listening
 from tests.otlp_requests import request, span
 
@@ -156,16 +164,45 @@ async def test_what_is_read_and_not_yet_stored_is_bounded_too() -> None:
         assert [await one for one in pending] == [b"", b""]
 
 
+class RecordedHeap:
+    """What was asked of it, in order."""
+
+    def __init__(self) -> None:
+        self.asked: list[int | str] = []
+        self.heap = Heap(trim=lambda: self.asked.append("trim"), map_from=self.asked.append)
+
+
 async def test_memory_is_given_back_after_a_refusal_and_not_for_each() -> None:
-    now, trims = [0.0], [0]
-
-    def trim() -> None:
-        trims[0] += 1
-
-    trimmer = Trimmer(trim, clock=lambda: now[0])
+    now, recorded = [0.0], RecordedHeap()
+    trimmer = Trimmer(recorded.heap, clock=lambda: now[0])
     for now[0] in (0.0, 0.5 * EVERY_S, 0.9 * EVERY_S, 1.1 * EVERY_S, 2.0 * EVERY_S, 10 * EVERY_S):
         trimmer.after_refusal()
         assert trimmer._task is not None
         await trimmer._task
-    assert trims == [3]
-    Trimmer().after_refusal()  # whatever this C library is
+    trimmer.close()
+    assert recorded.asked == [PRESSED_BYTES, *["trim"] * 3]
+
+
+async def test_memory_is_mapped_by_itself_until_a_flood_is_over() -> None:
+    now, recorded = [0.0], RecordedHeap()
+    trimmer = Trimmer(recorded.heap, clock=lambda: now[0])
+    trimmer.after_refusal()
+    now[0] = 0.7 * CALM_S
+    trimmer.after_refusal()
+    now[0] = 1.1 * CALM_S
+    trimmer.look()
+    assert CALM_BYTES not in recorded.asked
+    now[0] = 1.8 * CALM_S
+    trimmer.look()
+    assert trimmer._task is not None
+    await trimmer._task
+    assert [one for one in recorded.asked if one != "trim"] == [PRESSED_BYTES, CALM_BYTES]
+    assert recorded.asked[-1] == "trim"
+    trimmer.after_refusal()  # the next one
+    assert PRESSED_BYTES in recorded.asked[-2:]
+    trimmer.close()
+
+
+async def test_what_this_c_library_can_do_is_done() -> None:
+    Trimmer(glibc()).after_refusal()
+    glibc().map_from(CALM_BYTES)
