@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import ClientSession, ClientTimeout, CookieJar, FormData
@@ -32,9 +32,10 @@ Analyse = Callable[[ClientSession, str], Awaitable[None]]
 
 @dataclass(slots=True)
 class Done:
-    """How many analyses came to their end."""
+    """How many analyses came to their end, and when to begin no more."""
 
     analyses: int = 0
+    enough: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 def ours(method: str) -> Analyse:
@@ -69,11 +70,11 @@ async def theirs(session: ClientSession, address: str) -> None:
 
 
 async def work(analyse: Analyse, address: str, people: int, done: Done) -> None:
-    """Have so many people analyse one file after the other until cancelled."""
+    """Have so many people analyse one file after the other until it is ``enough``."""
 
     async def person() -> None:
         async with ClientSession(cookie_jar=CookieJar(unsafe=True), timeout=_PATIENT) as session:
-            while True:
+            while not done.enough.is_set():
                 await analyse(session, address)
                 done.analyses += 1
 

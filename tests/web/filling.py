@@ -1,0 +1,133 @@
+"""Stores as weeks of work leave them: many verdicts, kept runs, and the issues that they are counted in."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from analyzer.issues.rows import CountedRun
+from analyzer.issues.store import open_issues
+from analyzer.labels.kept_run import pack
+from analyzer.labels.store import PackedRun
+from analyzer.recurrence import Fingerprint, IssueRules, seen
+from analyzer.recurrence.issue import Issue
+from analyzer.web.pages import write_key
+from analyzer.web.sources import RunKey
+from collector_processor.otlp import NO_TENANT
+from collector_processor.runstore import Commit, StoredVerdict
+from collector_processor.stores import Flush
+from semconv.model import Abstention, Attribution, Status, Trajectory
+from tests.web.showcase import demo_run
+from tests.web.stage import ANALYST, Stage, open_stage, verdict_of
+
+_BATCH: Final = 5_000
+_APART_NS: Final = 6 * 10**9
+"""Between two runs: 14,400 a day, a hundred thousand in a week."""
+_SERVICES: Final = 20
+_ISSUES: Final = 60
+_PASSED: Final = 3
+"""Of so many runs one went well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """What to ask for in a store that was filled."""
+
+    run_id: str
+    """Of the newest run, whose steps are kept."""
+    issue_id: str
+    """Of the issue with the most runs."""
+    middle: str
+    """The word in a page's address for a place in the middle of the list."""
+    end: str
+    """... and for one a page before its end."""
+
+
+async def filled(folder: Path, runs: int) -> Filled:
+    """Make stores of so many runs."""
+    trajectory = demo_run()
+    failed = (await ANALYST.analyse(trajectory)).attribution
+    passed = replace(failed, verdict=Abstention(status=Status.NO_FAILURE, reason="the run states success"))
+    stage = open_stage(folder)
+    begun_ns = time.time_ns() - runs * _APART_NS
+    verdicts = [
+        replace(
+            _verdict(trajectory, failed if number % _PASSED else passed, number),
+            decided_ns=begun_ns + number * _APART_NS,
+        )
+        for number in range(runs)
+    ]
+    _store(stage, trajectory, verdicts)
+    busiest = _count(folder, verdicts)
+    stage.verdicts.close()
+    stage.labels.close()
+    return Filled(
+        run_id=verdicts[-1].run_id,
+        issue_id=busiest.fingerprint.id,
+        middle=_place(verdicts[runs // 2]),
+        end=_place(verdicts[min(runs - 1, 40)]),
+    )
+
+
+def _verdict(trajectory: Trajectory, told: Attribution, number: int) -> StoredVerdict:
+    one = replace(trajectory, run_id=f"{number:032x}")
+    return verdict_of(one, replace(told, run_id=one.run_id), f"service-{number % _SERVICES}", number)
+
+
+def _store(stage: Stage, trajectory: Trajectory, verdicts: list[StoredVerdict]) -> None:
+    packed = pack(trajectory, lambda text: text)
+    assert packed is not None
+    for start in range(0, len(verdicts), _BATCH):
+        batch = tuple(verdicts[start : start + _BATCH])
+        stage.verdicts.commit(Commit(analysed=(), verdicts=batch))
+        for one in batch:
+            run = PackedRun(
+                tenant=NO_TENANT, run_id=one.run_id, is_failure=one.agent is not None, packed=packed
+            )
+            stage.labels.keep(run, one.decided_ns)
+
+
+def _count(data_dir: Path, verdicts: list[StoredVerdict]) -> Issue:
+    """Count the failures in issues; return the one with the most."""
+    issues: dict[str, Issue] = {}
+    store = open_issues(data_dir)
+    try:
+        with store.transaction(Flush.LATER):
+            for number, verdict in enumerate(verdicts):
+                mark = _mark(verdict, number) if verdict.agent else None
+                if mark is not None:
+                    found = seen(issues.get(mark.id), mark, verdict.run_id, verdict.decided_ns, IssueRules())
+                    issues[mark.id] = found.issue
+                store.write_run(_counted(verdict, mark))
+            for issue in issues.values():
+                store.write_issue(NO_TENANT, issue)
+    finally:
+        store.close()
+    return max(issues.values(), key=lambda issue: issue.count)
+
+
+def _mark(verdict: StoredVerdict, number: int) -> Fingerprint:
+    tool = f"tool {number % _ISSUES // _SERVICES}"
+    return Fingerprint(
+        service=verdict.service, agent=verdict.agent or "", mode="", kind="tool", tool=tool, error="Error"
+    )
+
+
+def _counted(verdict: StoredVerdict, mark: Fingerprint | None) -> CountedRun:
+    return CountedRun(
+        tenant=NO_TENANT,
+        run_id=verdict.run_id,
+        service=verdict.service,
+        agents=("planner", "clerk", "writer"),
+        blamed=verdict.agent,
+        step=verdict.step,
+        mark=mark,
+        issue_id=None if mark is None else mark.id,
+        decided_ns=verdict.decided_ns,
+    )
+
+
+def _place(verdict: StoredVerdict) -> str:
+    return write_key(RunKey(decided_ns=verdict.decided_ns, tenant=verdict.tenant, run_id=verdict.run_id))
