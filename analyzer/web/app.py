@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from analyzer.web.issues_api import MAX_LISTED, Issues, issue_api_routes, read_l
 from analyzer.web.labels import FindOne, Labels, label_document, label_routes
 from analyzer.web.openapi import OPENAPI
 from analyzer.web.pages import Desk, Pages, run_routes
+from analyzer.web.recent_work import RecentWork
 from analyzer.web.rendering import Renderer
 from analyzer.web.sessions import Sessions
 from analyzer.web.side_pages import door_routes, health_routes, issue_routes
@@ -35,6 +37,8 @@ from collector_processor.receivers.room import DEFAULT_CONNECTIONS, with_room
 from collector_processor.runstore import StoredVerdict
 from collector_processor.settings import Address
 from collector_processor.tls import ServerTls, TlsFiles, reason_of
+
+logger = logging.getLogger(__name__)
 
 _MAX_BODY: Final = 64 << 10
 """Bytes of a label."""
@@ -153,16 +157,42 @@ def _add_pages(
     )
     changes = Changes(runs=pages.runs)
     app.on_shutdown.append(changes.close)
+    recent = RecentWork(runs=pages.runs, now_ns=pages.now_ns)
+    app.cleanup_ctx.append(_looking_ahead(desk.renderer, recent))
     app.add_routes(
         [
             *run_routes(desk),
             *try_routes(desk),
             *issue_routes(desk),
-            *health_routes(desk, parts.metrics),
+            *health_routes(desk, parts.metrics, recent),
             *door_routes(desk, parts.token),
             web.get("/events", changes.listen),
         ]
     )
+
+
+def _looking_ahead(
+    renderer: Renderer, recent: RecentWork
+) -> Callable[[web.Application], AsyncIterator[None]]:
+    """Return what does, beside the first requests, what each first page would have to wait for."""
+
+    async def look() -> None:
+        await asyncio.to_thread(renderer.prepare)
+        await recent.read()
+
+    async def beside(_app: web.Application) -> AsyncIterator[None]:
+        task = asyncio.create_task(look())
+        task.add_done_callback(_say_what_failed)
+        yield
+        task.cancel()
+        await asyncio.wait({task})
+
+    return beside
+
+
+def _say_what_failed(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        logger.warning("the first look of the pages failed", exc_info=task.exception())
 
 
 async def _openapi(_request: web.Request) -> web.Response:

@@ -12,24 +12,21 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from statistics import median
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from analyzer.labels.kept_run import task_of
 from analyzer.labels.store import FILE
-from analyzer.web.sources import RowLabel, RunKey, RunPage, RunQuery, RunRow, Work
+from analyzer.web.sources import Analysed, RowLabel, RunKey, RunPage, RunQuery, RunRow
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import IS_CURRENT, RUNS
 
 T = TypeVar("T")
 
 MOST_LOOKED_AT: Final = 2_000
-_MOST_WORK: Final = 20_000
 _TASK: Final = 200
 _COLUMNS: Final = (
     "tenant, run_id, version, status, agent, step, service, is_provisional, decided_ns, document"
@@ -64,9 +61,9 @@ class RunArchive:
         """Return what is kept of a run's steps."""
         return await self._beside(lambda: self._packed(tenant, run_id))
 
-    async def work_since(self, since_ns: int) -> Work:
-        """Return what was done since then, of the newest runs."""
-        return await asyncio.get_running_loop().run_in_executor(self._summing, self._work, since_ns)
+    async def analyses_since(self, since_ns: int, most: int) -> Sequence[Analysed]:
+        """Return what was analysed later than that, the newest first."""
+        return await asyncio.get_running_loop().run_in_executor(self._summing, self._analyses, since_ns, most)
 
     def close(self) -> None:
         """Close the files."""
@@ -151,26 +148,26 @@ class RunArchive:
         ).fetchone()  # fmt: skip
         return RowLabel(kind=row[0], agent=row[1], step=row[2]) if row else None
 
-    def _work(self, since_ns: int) -> Work:
+    def _analyses(self, since_ns: int, most: int) -> list[Analysed]:
         if self._worked is None:
             self._worked = _read_only(self._data_dir / RUNS)
         rows = self._worked.execute(
-            "SELECT status, json_extract(document, '$.cost_usd'), json_extract(document, '$.calls'),"
-            " json_extract(document, '$.duration_s') FROM verdict WHERE decided_ns > ?"
+            "SELECT decided_ns, status, json_extract(document, '$.cost_usd'),"
+            " json_extract(document, '$.calls'), json_extract(document, '$.duration_s')"
+            " FROM verdict WHERE decided_ns > ?"
             " ORDER BY decided_ns DESC LIMIT ?",
-            (since_ns, _MOST_WORK),
-        ).fetchall()  # fmt: skip
-        durations = sorted(float(row[3] or 0.0) for row in rows)
-        return Work(
-            runs=len(rows),
-            by_status=tuple(sorted(Counter(row[0] for row in rows).items())),
-            cost_usd=sum(row[1] or 0.0 for row in rows),
-            unpriced=sum(bool(row[2]) and row[1] is None for row in rows),
-            calls=sum(row[2] or 0 for row in rows),
-            median_s=median(durations) if durations else None,
-            slowest_s=durations[-1] if durations else None,
-            is_whole=len(rows) < _MOST_WORK,
+            (since_ns, most),
         )
+        return [
+            Analysed(
+                decided_ns=row[0],
+                status=row[1],
+                cost_usd=row[2],
+                calls=row[3] or 0,
+                duration_s=float(row[4] or 0.0),
+            )
+            for row in rows
+        ]
 
     def _labels(self) -> sqlite3.Connection:
         if self._kept is None:

@@ -70,6 +70,11 @@ class Renderer:
         }
         self._env.filters.update(filters)
 
+    def prepare(self) -> None:
+        """Compile all templates, so that nobody waits for it."""
+        for name in self._env.list_templates():
+            self._env.get_template(name)
+
     def text(self, template: str, **values: Any) -> str:
         """Return a page as text."""
         return self._env.get_template(template).render(values)

@@ -22,9 +22,8 @@ _BACKLOG: Final = ("blamespan_open_traces", "blamespan_examinations")
 _ITEMS: Final = "blamespan_items_"
 
 
-def health_routes(desk: Desk, metrics: CollectorRegistry) -> list[web.RouteDef]:
+def health_routes(desk: Desk, metrics: CollectorRegistry, recent: RecentWork) -> list[web.RouteDef]:
     """Return the route of the health page."""
-    recent = RecentWork(runs=desk.pages.runs, now_ns=desk.pages.now_ns)
 
     async def health(desk: Desk, request: web.Request) -> web.StreamResponse:
         return await desk.show(

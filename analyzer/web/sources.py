@@ -75,20 +75,15 @@ class RunPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """What was done in a stretch of time."""
+class Analysed:
+    """What one analysis came to, as far as sums need it."""
 
-    runs: int = 0
-    by_status: tuple[tuple[str, int], ...] = ()
-    cost_usd: float = 0.0
-    unpriced: int = 0
-    """Runs whose cost is not known."""
-    calls: int = 0
-    median_s: float | None = None
-    """Of the time that an analysis took."""
-    slowest_s: float | None = None
-    is_whole: bool = True
-    """Whether all runs of the stretch were looked at."""
+    decided_ns: int
+    status: str
+    cost_usd: float | None
+    """``None``: not known."""
+    calls: int
+    duration_s: float
 
 
 class RunSource(Protocol):
@@ -106,8 +101,8 @@ class RunSource(Protocol):
         """Return what is kept of a run's steps."""
         ...
 
-    async def work_since(self, since_ns: int) -> Work:
-        """Return what was done since then."""
+    async def analyses_since(self, since_ns: int, most: int) -> Sequence[Analysed]:
+        """Return what was analysed later than that, the newest first and no more than ``most``."""
         ...
 
 
