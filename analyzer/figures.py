@@ -7,10 +7,17 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations, islice
 from typing import Final
 
+from analyzer.folding import in_small
+
 NUMBER: Final = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,15}(?:\.\d{1,15})?"
-_LITERAL: Final = re.compile(rf"(?<![\w.,])({NUMBER})(?![\w]|[.,]\d)")
+_REST: Final = r"\d{0,2}(?:,\d{3})+(?:\.\d+)?|\d{0,14}(?:\.\d{1,15})?"
+"""``NUMBER`` after its first digit. A pattern that begins with that digit, and only then looks at what is
+before it, is searched for several times quicker."""
+_LITERAL: Final = re.compile(rf"\d(?<![\w.,]\d)(?:{_REST})(?![\w]|[.,]\d)")
 _SCALES: Final = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
-_SCALED: Final = re.compile(rf"(?<![\w.,])({NUMBER})[\s-]({'|'.join(_SCALES)})\b", re.IGNORECASE)
+_SCALE_ENDS: Final = ("hundred", "thousand", "illion")
+"""One of these ends each scale word; most texts have none, and are not searched for figures with one."""
+_SCALED: Final = re.compile(rf"(\d(?<![\w.,]\d)(?:{_REST}))[\s-]({'|'.join(_SCALES)})\b", re.IGNORECASE)
 _MOST_OPERANDS: Final = 12
 
 
@@ -21,8 +28,11 @@ def numbers(text: str) -> frozenset[float]:
 
 def written_out(text: str) -> dict[float, float]:
     """Return each figure that a text gives with a scale word, and its value written out (2.1 → 2,100,000)."""
+    small = in_small(text)
+    if not any(word in small for word in _SCALE_ENDS):
+        return {}
     return {
-        worth(found[1]): round(worth(found[1]) * _SCALES[found[2].casefold()], 6)
+        worth(found[1]): round(worth(found[1]) * _SCALES[in_small(found[2])], 6)
         for found in _SCALED.finditer(text)
     }
 
@@ -35,12 +45,13 @@ def derivable(value: float, known: Iterable[float]) -> bool:
     operands = list(islice(known, _MOST_OPERANDS))
     within = 5e-3 * max(1.0, abs(value))
     for one, other in combinations(operands, 2):
-        if any(abs(value - result) <= within for result in _combine(one, other)):
+        for result in _combine(one, other):
+            if abs(value - result) <= within:
+                return True
+    for one, other, third in combinations(operands, 3):
+        if abs(value - one * other * third) <= within or abs(value - (one + other + third)) <= within:
             return True
-    return any(
-        abs(value - a * b * c) <= within or abs(value - (a + b + c)) <= within
-        for a, b, c in combinations(operands, 3)
-    )
+    return False
 
 
 def _combine(one: float, other: float) -> Iterator[float]:

@@ -6,16 +6,52 @@ import re
 import unicodedata
 from typing import Final
 
-_GROUPED: Final = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+# Patterns that begin with a sign are found by plain search; those that begin with what is before it, slowly.
+_GROUPED: Final = re.compile(r",(?<=\d,)(?=\d{3}(?!\d))")
+_ENDS_IDLE: Final = re.compile(r"\.\d*0(?!\d)")
+"""Without it, there are none of these:"""
 _IDLE_ZEROS: Final = re.compile(r"(?<![\d.])(\d+)\.0+(?![\d.])|(?<![\d.])(\d+\.\d*?[1-9])0+(?![\d.])")
-_MARKS: Final = re.compile(r"(?:[^\w.%-]|_|\.(?!\d)|(?<!\d)\.|-(?!\d)|(?<=\w)-)+")
+_POINTS: Final = r"\.(?:(?!\d)|(?<!\d\.))|-(?:(?!\d)|(?<=\w-))"
+"""Points and dashes that belong to no number."""
+_MARKS: Final = re.compile(rf"(?:[^\w.%-]|_|{_POINTS})+")
+_PLAIN_POINTS: Final = re.compile(_POINTS)
+_PLAIN_MARKS: Final = {code: " " for code in range(128) if not chr(code).isalnum() and chr(code) not in ".%-"}
+_PARTS: Final = re.compile(r"[a-z]+|[0-9]+")
 
 
 def folded(text: str) -> str:
     """Return a text in the form in which it is compared; its length may differ."""
-    text = _GROUPED.sub("", unicodedata.normalize("NFKC", text).casefold())
-    text = _IDLE_ZEROS.sub(lambda found: found[1] or found[2], text)
-    return " ".join(_MARKS.sub(" ", text).split())
+    is_plain = text.isascii()  # as most are: then what takes looking around can be found by plain search
+    text = text.lower() if is_plain else unicodedata.normalize("NFKC", text).casefold()
+    text = _GROUPED.sub("", text)
+    if _ENDS_IDLE.search(text):
+        text = _IDLE_ZEROS.sub(lambda found: found[1] or found[2], text)
+    text = _PLAIN_POINTS.sub(" ", text).translate(_PLAIN_MARKS) if is_plain else _MARKS.sub(" ", text)
+    return " ".join(text.split())
+
+
+def in_small(text: str) -> str:
+    """Return a text in small letters, such that a pattern that ignores case finds there what it finds here.
+
+    ``re`` takes the dotted and the dotless i for an i, which ``casefold`` does not.
+    """
+    if text.isascii():
+        return text.lower()
+    return text.casefold().replace("i\u0307", "i").replace("\u0131", "i")
+
+
+class Sought:
+    """A folded text that is looked for in many others, most of which do not have it."""
+
+    def __init__(self, wanted: str) -> None:
+        self._wanted: Final = wanted
+        self._part: Final = max(_PARTS.findall(wanted), key=len, default="")
+
+    def is_in(self, text: str) -> bool:
+        """Tell whether ``text``, folded, has it in it (``contains``)."""
+        if text.isascii() and self._part not in text.lower().replace(",", ""):
+            return False  # folding joins no letters, and digits only where a comma was
+        return contains(folded(text), self._wanted)
 
 
 def contains(text: str, wanted: str) -> bool:

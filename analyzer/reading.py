@@ -19,7 +19,6 @@ from semconv.model import UNKNOWN_AGENT, ContentState, SpanStatus, Step, StepKin
 HEAD: Final = 20_000
 """Characters of a step's text that signals read: enough for prose, a bound for dumps."""
 
-_SPACE: Final = re.compile(r"\s+")
 _EXIT_CODE: Final = re.compile(r"exit[ _]?code:?\s*(-?\d+)", re.IGNORECASE)
 _FAULT: Final = re.compile(
     r"Traceback \(most recent call last\)|^[ \t]*\w*(?:Error|Exception)\b[ \t]*:"
@@ -83,8 +82,8 @@ class Reading:
 def read(trajectory: Trajectory) -> Reading:
     """Prepare a trajectory for the signals."""
     steps = trajectory.steps
-    texts = tuple(_SPACE.sub(" ", step.output[:HEAD]).strip() for step in steps)
-    faults = tuple(_fault(step) for step in steps)
+    texts = tuple([" ".join(step.output[:HEAD].split()) for step in steps])
+    faults = tuple([_fault(step) for step in steps])
     faulty = [fault is not Fault.NONE for fault in faults]
     roles = _roles(trajectory, texts, faulty)
     asked = askers(steps)
@@ -151,7 +150,7 @@ def _hands_over(step: Step, following: Step | None) -> bool:
 
 def _states_task(task: str, text: str, following: Step | None) -> bool:
     """A first step that quotes the task is its statement, unless a tool answers it: then it acted too."""
-    head = _SPACE.sub(" ", task).strip()[:120]
+    head = " ".join(task.split())[:120]
     return bool(head) and head in text and (following is None or following.kind is not StepKind.TOOL)
 
 

@@ -21,7 +21,7 @@ from analyzer.denial import disowned
 from analyzer.ending import root_error
 from analyzer.figures import derivable, numbers, written_out
 from analyzer.finding import Finding, Signal
-from analyzer.folding import contains, folded
+from analyzer.folding import Sought, folded
 from analyzer.reading import HEAD, Fault, Reading, Role, final_answer
 from analyzer.sums import WrongSum, wrong_sums
 from analyzer.wording import CLAIMS_DONE, gave_up, hedging, made_up, unverified_claim
@@ -155,12 +155,14 @@ def unsupported_figure(reading: Reading) -> Iterator[Finding]:
     ones give may have been worked out, and counts for less.
     """
     answer = numbers(_answer(reading)) - _ordinary(reading.trajectory.task)
-    if len(answer) > _MOST_FIGURES:
-        return  # a dump, not an answer
+    if not answer or len(answer) > _MOST_FIGURES:
+        return  # no figures, or a dump, not an answer
     known = _known(reading.trajectory.task[:HEAD])
     recent = deque(sorted(known), maxlen=_RECENT_FIGURES)
     blamed: set[float] = set()
     for position, step in enumerate(reading.steps):
+        if not answer - known - blamed:
+            return
         entered = _known(step.input[:HEAD])
         recent.extend(sorted(entered - known))
         known |= entered
@@ -193,10 +195,13 @@ def answer_origin(reading: Reading) -> Iterator[Finding]:
     What an agent's own call returned is supported, right or wrong: it marks no one.
     """
     answer = folded(_answer(reading))
-    if not 3 <= len(answer) <= 200 or contains(folded(reading.trajectory.task), answer):
+    if not 3 <= len(answer) <= 200:
+        return
+    sought = Sought(answer)
+    if sought.is_in(reading.trajectory.task):
         return
     for position, text in enumerate(reading.texts):
-        if not contains(folded(text), answer):
+        if not sought.is_in(text):
             continue
         author = reading.authors[position]
         if reading.roles[position] not in (Role.STATING, Role.CALL):
@@ -216,9 +221,10 @@ def answer_origin(reading: Reading) -> Iterator[Finding]:
 def right_answer_seen(reading: Reading) -> Iterator[Finding]:
     """With the right answer known: while it stood in the run, the run could still succeed."""
     reference = folded(reading.trajectory.reference or "")
-    if len(reference) < 3 or contains(folded(reading.trajectory.task), reference):
+    sought = Sought(reference)
+    if len(reference) < 3 or sought.is_in(reading.trajectory.task):
         return
-    last = max((i for i, text in enumerate(reading.texts) if contains(folded(text), reference)), default=-1)
+    last = max((i for i, text in enumerate(reading.texts) if sought.is_in(text)), default=-1)
     for position in range(last + 1):
         yield Finding(
             step=position,

@@ -20,6 +20,7 @@ _CHARACTERS: Final = (
     "\U000e0000-\U000e0fff]"  # tags, and the variation selectors beyond those of emoji
 )
 _HIDDEN: Final = re.compile(_CHARACTERS)
+_ASCII_HIDDEN: Final = bytes(code for code in range(128) if _HIDDEN.match(chr(code)))
 _INVISIBLE: Final = re.compile(
     "\x1b\\[[0-9;:?<=>]{0,40}[ -/]{0,4}[@-~]"  # a terminal's colours and movements, whole
     "|\x1b\\][^\x07\x1b]{0,400}(?:\x07|\x1b\\\\)"  # its titles and links
@@ -34,8 +35,7 @@ def visible(text: str) -> str:
 
 def visible_run(trajectory: Trajectory) -> Trajectory:
     """Return the run with every text visible; the very same one where all of it is. Names stay."""
-    texts = (trajectory.task, trajectory.output, trajectory.reference or "", trajectory.root_error)
-    if not any(map(_HIDDEN.search, texts)) and not any(map(_hides_something, trajectory.steps)):
+    if not _hides_something("".join(_texts_of(trajectory))):
         return trajectory
     return replace(
         trajectory,
@@ -47,13 +47,22 @@ def visible_run(trajectory: Trajectory) -> Trajectory:
     )
 
 
-def _hides_something(step: Step) -> bool:
-    texts = (step.input, step.output, step.error, step.instructions, step.tools)
-    return any(map(_HIDDEN.search, texts))
+def _texts_of(trajectory: Trajectory) -> frozenset[str]:
+    """Return all that is said in a run, each text once: instructions stand at every step of an agent."""
+    texts = [trajectory.task, trajectory.output, trajectory.reference or "", trajectory.root_error]
+    for step in trajectory.steps:
+        texts += (step.input, step.output, step.error, step.instructions, step.tools)
+    return frozenset(texts)
+
+
+def _hides_something(text: str) -> bool:
+    if text.isascii():  # six times quicker than the pattern
+        return len(text.encode().translate(None, _ASCII_HIDDEN)) < len(text)
+    return _HIDDEN.search(text) is not None
 
 
 def _visible_step(step: Step) -> Step:
-    if not _hides_something(step):
+    if not _hides_something(f"{step.input}{step.output}{step.error}{step.instructions}{step.tools}"):
         return step
     return replace(
         step,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from analyzer.figures import derivable, numbers
+from analyzer.figures import derivable, numbers, written_out
 
 
 def test_numbers_are_values_not_spellings() -> None:
@@ -11,3 +11,7 @@ def test_numbers_are_values_not_spellings() -> None:
 def test_a_product_of_known_figures_is_derivable_and_another_figure_is_not() -> None:
     assert derivable(480, [3, 10, 16])
     assert not derivable(450, [3, 10, 16])
+
+
+def test_a_dotless_i_is_an_i_as_for_the_search() -> None:
+    assert written_out("5 m\u0131llion people") == {5.0: 5_000_000.0}

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from analyzer.folding import contains, folded
+from analyzer.folding import Sought, contains, folded
 
 
 @pytest.mark.parametrize(
@@ -38,3 +40,13 @@ def test_a_number_is_not_found_inside_another(text: str) -> None:
 
 def test_words_are_found_wherever_they_stand() -> None:
     assert contains(folded("The answer: Lisbon!"), "lisbon")
+
+
+@given(st.text("0123 4.,-_%aB\u0130\u00e9", max_size=20), st.text("012.,- aB\u00e9", max_size=6))
+def test_looking_for_a_text_in_many_finds_what_folding_each_would(text: str, wanted: str) -> None:
+    assert Sought(folded(wanted)).is_in(text) == contains(folded(text), folded(wanted))
+
+
+@given(st.text("0123 4.,-_%aB", max_size=20))
+def test_plain_texts_are_folded_as_others_are(text: str) -> None:
+    assert folded(text) == folded(f"{text} \u00e9").removesuffix("\u00e9").rstrip()
