@@ -21,7 +21,7 @@ from typing import Final
 
 from collector_processor.assembler import TraceKey
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
-from collector_processor.stores import Flush, all_or_nothing, open_store
+from collector_processor.stores import Flush, all_or_nothing, give_back, open_store
 from semconv.model import SpanId, TraceId
 
 RUNS: Final = "runs.sqlite"
@@ -290,6 +290,7 @@ class RunStore:
         """Forget the oldest verdicts beyond ``keep``, and the oldest analysed traces beyond four times that.
 
         Far more than the journal keeps spans of, so that what is forgotten cannot come again.
+        The disk gets some of the room back.
         """
         with self._transaction():
             self._db.execute(
@@ -312,6 +313,7 @@ class RunStore:
                     oldest,
                 )
                 self._db.execute("DELETE FROM analysed WHERE upto_seq < ?", oldest)
+        give_back(self._db, "the store")
 
     def outbox(
         self, signal: Signal, skip: Iterable[Tenant] = (), *, limit: int = OUTBOX_BATCH

@@ -30,7 +30,7 @@ from analyzer.issues.rows import (
 from analyzer.recurrence import Issue, IssueState
 from analyzer.recurrence.notice import Notice, read_notice
 from collector_processor.otlp import Tenant
-from collector_processor.stores import Flush, all_or_nothing, open_store
+from collector_processor.stores import Flush, all_or_nothing, give_back, open_store
 
 FILE: Final = "issues.sqlite"
 DAY_NS: Final = 86_400 * 10**9
@@ -246,7 +246,7 @@ class IssueStore:
         self.db.execute("INSERT OR REPLACE INTO cursor VALUES (?, ?)", (name, value))
 
     def prune(self, now_ns: int) -> None:
-        """Forget what is too old or too much; of issues the resolved ones first."""
+        """Forget what is too old or too much, of issues the resolved first, and give some room back."""
         day = now_ns // DAY_NS
         with self.transaction():
             self.db.execute("DELETE FROM agent_day WHERE day < ?", (day - KEPT_DAYS,))
@@ -271,6 +271,7 @@ class IssueStore:
                 " ORDER BY state = ?, last_ns DESC LIMIT -1 OFFSET ?)",
                 (IssueState.RESOLVED, MAX_ISSUES),
             )
+        give_back(self.db, "the issue store")
 
     def _issues(self, where: str, values: tuple[object, ...]) -> list[tuple[Tenant, Issue]]:
         rows = self.db.execute(

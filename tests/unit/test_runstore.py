@@ -241,6 +241,20 @@ def test_a_run_of_two_tenants_is_two_runs(store: RunStore) -> None:
     assert store.find("run-1") == [VERDICT, other]
 
 
+def test_what_is_forgotten_comes_back_to_the_disk(tmp_path: Path, store: RunStore) -> None:
+    path = tmp_path / "runs.sqlite"
+    documents = [replace(VERDICT, run_id=f"run-{number}", document="x" * (1 << 20)) for number in range(24)]
+    aged = tuple(replace(one, decided_ns=number) for number, one in enumerate(documents))
+    store.commit(Commit(analysed=(), verdicts=aged))
+    store.prune(keep=100)
+    before = path.stat().st_size
+    for _ in range(10):  # some each time
+        store.prune(keep=2)
+    assert before > 24 << 20
+    assert path.stat().st_size < before // 3
+    assert store.current(NO_TENANT, "run-23") == aged[-1]
+
+
 def test_the_store_keeps_the_newest_and_forgets_the_rest(store: RunStore) -> None:
     keys = [TraceKey(NO_TENANT, TraceId(f"{number:032x}")) for number in range(20)]
     for key in keys:
