@@ -25,14 +25,19 @@ class RunAnalyst:
 
     async def analyse(self, trajectory: Trajectory) -> Analysis:
         """Triage and attribute with everything there is."""
+        # Signals read all of the text: beside the loop, so that a giant run delays nobody's acknowledgement.
+        unasked = await asyncio.to_thread(self.unasked, trajectory)
+        return unasked or analysis_of(await self.attributor(trajectory), trajectory)
+
+    def unasked(self, trajectory: Trajectory) -> Analysis | None:
+        """Triage and attribute with everything there is; ``None`` where that may ask a model."""
         finding = triage(trajectory, self.rules)
         if not finding.failed:
             return analysis_of(_abstained(trajectory, Status.NO_FAILURE, finding.reason), trajectory)
         asks_model = self.attributor.model is not None and worth_a_model(trajectory)
         if asks_model or self.attributor.method not in (AUTO, "signals"):
-            return analysis_of(await self.attributor(trajectory), trajectory)
-        # Signals read all of the text: beside the loop, so that a giant run delays nobody's acknowledgement.
-        return analysis_of(await asyncio.to_thread(self.attributor.at_once, trajectory), trajectory)
+            return None
+        return analysis_of(self.attributor.at_once(trajectory), trajectory)
 
     def glance(self, trajectory: Trajectory) -> Analysis:
         """Triage and attribute with no model, at once: for runs that still go on."""

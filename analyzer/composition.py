@@ -20,7 +20,7 @@ from analyzer.triage import Claim, output_matching
 from collector_processor.analyst import Analyst
 from collector_processor.annotate import CarrierPolicy
 from collector_processor.cleaning import Cleaner
-from collector_processor.redaction import ALL_KINDS, keep, make_redactor, omit, read_kinds
+from collector_processor.redaction import ALL_KINDS, Redact, keep, make_redactor, omit, read_kinds
 from collector_processor.settings import ExportText, Settings, SettingsError
 from semconv.model import SpanStatus
 
@@ -151,6 +151,20 @@ def carrier_policy(settings: Settings) -> CarrierPolicy:
     clean = {ExportText.NONE: omit, ExportText.REDACTED: redact, ExportText.FULL: keep}[settings.export_text]
     status = SpanStatus.ERROR if settings.carrier_status == "error" else SpanStatus.UNSET
     return CarrierPolicy(clean=clean, status=status)
+
+
+def kept_texts(settings: Settings) -> Redact:
+    """Return what of runs' texts is kept for labels: what may leave, of runs without their secrets."""
+    is_clean_already = set(read_kinds(settings.redact)) >= set(ALL_KINDS)
+    if settings.export_text is ExportText.REDACTED and is_clean_already:
+        return keep
+    return carrier_policy(settings).clean
+
+
+def notice_text(settings: Settings) -> Redact:
+    """Return what of a verdict's prose receivers may read."""
+    redact = make_redactor(ALL_KINDS, settings.redact_patterns).plainly
+    return {ExportText.NONE: omit, ExportText.REDACTED: redact, ExportText.FULL: keep}[settings.notify_text]
 
 
 def _least_confidence(precision: float | None, ranker: Ranker | None) -> float:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from analyzer.issue_gauge import IssueCounts, alarms_of, lows_of, standing_of
-from analyzer.issues.counting import Analysed, CountingRules, IssueCounting, Sources
+from analyzer.issues.counting import CountingRules, IssueCounting, Sources
 from analyzer.issues.report import IssueReports, Wanted, to_json
+from analyzer.issues.rows import NotedRow
 from analyzer.issues.store import IssueStore
 from analyzer.labels.store import LabelStore
 from analyzer.notifiers import (
@@ -81,7 +82,7 @@ class IssueDesk:
         self._counting: Final = IssueCounting(sources, parts.rules)
         self._reports: Final = IssueReports(parts.store, is_fair_sample=parts.rules.is_fair_sample)
         self._thread: Final = StoreThread(name="issues")
-        self._unnoted: Final[deque[Analysed]] = deque()
+        self._unnoted: Final[deque[Sequence[NotedRow]]] = deque()
         self._wake: Final = asyncio.Event()
         self._tellers: list[Courier | Standing] = []
         names = [rules.name for rules in parts.receivers.couriers]
@@ -98,7 +99,11 @@ class IssueDesk:
 
     async def keep(self, tenant: Tenant, analyses: Sequence[tuple[Trajectory, Analysis]]) -> None:
         """Note runs whose verdicts are about to be committed; where the disk refuses, they do not count."""
-        self._unnoted.append((tenant, analyses))
+        await self.keep_noted(self._counting.rows_of(tenant, analyses))
+
+    async def keep_noted(self, rows: Sequence[NotedRow]) -> None:
+        """Do the same with runs that were made ready for it."""
+        self._unnoted.append(rows)
         try:
             await self._in_thread(self._note)
         except StoreError as error:
@@ -106,9 +111,9 @@ class IssueDesk:
 
     def _note(self) -> None:
         """Note all that waits: what came during a commit goes together in the next."""
-        waiting: list[Analysed] = []
+        waiting: list[NotedRow] = []
         while self._unnoted:
-            waiting.append(self._unnoted.popleft())
+            waiting += self._unnoted.popleft()
         if waiting:
             self._counting.note(waiting, self._now_ns())
 

@@ -7,7 +7,7 @@ looked for in the trace. Ids and times stay too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from threading import Lock
 from typing import Final, TypeAlias
@@ -40,14 +40,28 @@ class Cleaner:
         """Return how often something of a kind was taken out so far."""
         return self._counts[kind]
 
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How often something of each kind was taken out so far."""
+        return dict(self._counts)
+
+    def alike(self) -> Cleaner:
+        """Return one with the same rules that has counted nothing."""
+        return Cleaner(self._redactor)
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        """Count what another took out."""
+        if counts:
+            with self._lock:
+                self._counts.update(counts)
+
     def __call__(self, trajectory: Trajectory) -> Trajectory:
         """Return the run without what the rules find; a warning on it says how much that was."""
         redact = self._redactor.for_run()
         cleaned = _cleaned(trajectory, redact)
         if not redact.counts:
             return trajectory
-        with self._lock:
-            self._counts.update(redact.counts)
+        self.add(redact.counts)
         return replace(cleaned, warnings=(*trajectory.warnings, describe(redact.counts)))
 
 

@@ -18,13 +18,15 @@ from collector_processor.analyst import Analysis, Analyst
 from collector_processor.annotate import CarrierPolicy
 from collector_processor.assembler import Released, TraceKey
 from collector_processor.cleaning import CleanRun, as_it_is
+from collector_processor.draft import AnalysisLostError, Drafts
 from collector_processor.material import Gathering, Material, TraceSource
 from collector_processor.otlp import RefusedError, Tenant
+from collector_processor.outright import Outright, WholeTraces
 from collector_processor.rebuild import Run
 from collector_processor.runstore import Commit, Outgoing, RunStore, StoredVerdict
 from collector_processor.store_thread import STORE_RETRY_S, StoreThread
 from collector_processor.stores import StoreError
-from collector_processor.writeback import Decision, WriteBack, provisional, write_back
+from collector_processor.writeback import Decision, Gist, WriteBack, gist_of, provisional, write_back
 from semconv.model import Completion, Trace, Trajectory
 
 logger = logging.getLogger(__name__)
@@ -45,15 +47,15 @@ async def keep_nothing(_tenant: Tenant, _analyses: Sequence[tuple[Trajectory, An
     """Keep no run."""
 
 
-Tell: TypeAlias = Callable[[Decision, StoredVerdict], None]
+Tell: TypeAlias = Callable[[Gist, StoredVerdict], None]
 """Hears of each verdict once it is durable, provisional ones left out; quick, and never raises."""
 
 
-def tell_nobody(_decision: Decision, _verdict: StoredVerdict) -> None:
+def tell_nobody(_gist: Gist, _verdict: StoredVerdict) -> None:
     """Tell nobody."""
 
 
-class HeldTraces(TraceSource, Protocol):
+class HeldTraces(TraceSource, WholeTraces, Protocol):
     """Where the bytes of agent traces are kept, and some held back: the journal."""
 
     async def held_rows(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
@@ -101,6 +103,7 @@ class Examiner:
         tell: Tell = tell_nobody,
         clean: CleanRun = as_it_is,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        drafts: Drafts | None = None,
     ) -> None:
         self._source: Final = source
         self._store: Final = store
@@ -115,6 +118,23 @@ class Examiner:
         """Traces of one run may be examined at the same time; only one of them has the word."""
         self._thread: Final = StoreThread(pause)
         self._gathering: Final = Gathering(source=source, store=store, thread=self._thread, clean=clean)
+        self._outright: Final = None if drafts is None else self._outright_by(drafts)
+
+    def _outright_by(self, drafts: Drafts) -> Outright:
+        return Outright(
+            source=self._source,
+            store=self._store,
+            thread=self._thread,
+            committing=self._committing,
+            drafts=drafts,
+            wall_ns=self._wall_ns,
+            committed=self._tell_all,
+        )
+
+    def _tell_all(self, verdicts: Iterable[tuple[Gist, StoredVerdict]]) -> None:
+        for gist, verdict in verdicts:
+            self._tell(gist, verdict)
+        self._wake_outbox()
 
     async def analyses(self, key: TraceKey) -> tuple[int, int]:
         """Return how often the trace was analysed, and the highest journal row seen; (0, -1) if never."""
@@ -149,6 +169,18 @@ class Examiner:
             claim: takes a trace's held rows out of reach of the hold deadline; says
                 whether there are any.
         """
+        if self._outright is not None:
+            try:
+                if await self._outright(released):
+                    return Examined(done=frozenset((released.key,)))
+            except AnalysisLostError as error:
+                await self.give_up(released.key, str(error))
+                return Examined(done=frozenset((released.key,)))
+        return await self._examine_at_length(released, is_open, claim)
+
+    async def _examine_at_length(
+        self, released: Released, is_open: Callable[[TraceKey], bool], claim: Callable[[TraceKey], bool]
+    ) -> Examined:
         analyses: _Analyses = {}
         analysed: Material | None = None
         while True:  # once more where another examination of the same run, or the disk, came between
@@ -227,7 +259,7 @@ class Examiner:
                 self._store.commit, Commit(analysed=analysed, times=times + 1, verdicts=verdicts)
             )
         for verdict in verdicts:
-            self._tell(decision, verdict)
+            self._tell(gist_of(decision), verdict)
 
     async def give_up_evicted(self, keys: Iterable[TraceKey]) -> None:
         """Record the same, in one transaction, for traces whose spans are gone and were never analysed."""
@@ -250,7 +282,7 @@ class Examiner:
             commit = Commit(analysed=tuple((key, 0) for key in lost), verdicts=verdicts)
             await self._thread.insist(self._store.commit, commit)
         for decision, verdict in zip(decisions, verdicts, strict=True):
-            self._tell(decision, verdict)
+            self._tell(gist_of(decision), verdict)
 
     def _excused(self, key: TraceKey, reason: str, previous: StoredVerdict | None) -> Decision:
         trajectory = Trajectory(run_id=key.trace_id, steps=(), complete=False, root_trace_id=key.trace_id)
@@ -332,7 +364,7 @@ class Examiner:
         )
         await self._thread.run(self._store.commit, commit)
         for decision, back in zip(decisions, written, strict=True):
-            self._tell(decision, back.verdict)
+            self._tell(gist_of(decision), back.verdict)
         refused = await self._rewrite(rewrites)
         if refused:
             await self._follow_late(refused, claimed)

@@ -112,16 +112,9 @@ class Gathering:
         material.runs = tuple(_named(run, run_id) for run, run_id in zip(own, run_ids, strict=True))
         digests = material.digests
         if material.runs != own:  # a long run is long to read through: beside the event loop
-            digests = await asyncio.to_thread(_digests, material.runs)
+            digests = await asyncio.to_thread(digests_of, material.runs)
         known = {(told.run_id, told.digest) for told in material.before}
-        material.told = tuple(
-            ToldRun(
-                run_id=run.trajectory.run_id,
-                trace_ids=frozenset(span.trace_id for span in run.trace.spans),
-                digest=digest,
-            )
-            for run, digest in zip(material.runs, digests, strict=True)
-        )
+        material.told = told_runs(material.runs, digests)
         material.news = tuple(
             run
             for run, told in zip(material.runs, material.told, strict=True)
@@ -143,13 +136,11 @@ class Gathering:
 
     async def _joined(self, key: TraceKey, material: Material, asked: Container[TraceKey]) -> list[TraceKey]:
         """Return the traces of the same run that were not asked for yet; note what all were before."""
-        found = {name for run in material.runs for name in run_keys(run.trace)}
-        names = sorted(found, key=lambda name: (name != f"{TRACE_KEY}{key.trace_id}", name))[:MAX_KEYS]
+        names = key_names(key.trace_id, material.runs)
         siblings, material.before = await self._thread.insist(self._meet, key, names, tuple(material.upto))
-        linked = {TraceId(name.removeprefix(TRACE_KEY)) for name in names if name.startswith(TRACE_KEY)}
         return [
             other
-            for trace_id in sorted(siblings | linked)
+            for trace_id in sorted(siblings | named_traces(names))
             if (other := TraceKey(key.tenant, trace_id)) not in asked
         ]
 
@@ -177,8 +168,36 @@ class Gathering:
             completion=released.completion,
             tenant=released.key.tenant,
         )
-        clean = tuple(replace(run, trajectory=self._clean(run.trajectory)) for run in runs)
-        return clean, _digests(clean)
+        clean = clean_runs(runs, self._clean)
+        return clean, digests_of(clean)
+
+
+def clean_runs(runs: Iterable[Run], clean: CleanRun) -> tuple[Run, ...]:
+    """Return the runs without the secrets in them."""
+    return tuple(replace(run, trajectory=clean(run.trajectory)) for run in runs)
+
+
+def key_names(trace_id: TraceId, runs: Iterable[Run]) -> list[str]:
+    """Return the run keys of a trace's runs, its own first, as many as are remembered."""
+    found = {name for run in runs for name in run_keys(run.trace)}
+    return sorted(found, key=lambda name: (name != f"{TRACE_KEY}{trace_id}", name))[:MAX_KEYS]
+
+
+def named_traces(names: Iterable[str]) -> frozenset[TraceId]:
+    """Return the traces that run keys name: those that the spans link to, and their own."""
+    return frozenset(TraceId(name.removeprefix(TRACE_KEY)) for name in names if name.startswith(TRACE_KEY))
+
+
+def told_runs(runs: Iterable[Run], digests: Iterable[bytes]) -> tuple[ToldRun, ...]:
+    """Return what is remembered of runs, so that it can be told whether they changed."""
+    return tuple(
+        ToldRun(
+            run_id=run.trajectory.run_id,
+            trace_ids=frozenset(span.trace_id for span in run.trace.spans),
+            digest=digest,
+        )
+        for run, digest in zip(runs, digests, strict=True)
+    )
 
 
 def _named(run: Run, run_id: str) -> Run:
@@ -187,7 +206,8 @@ def _named(run: Run, run_id: str) -> Run:
     return Run(trace=replace(run.trace, run_id=run_id), trajectory=replace(run.trajectory, run_id=run_id))
 
 
-def _digests(runs: Iterable[Run]) -> tuple[bytes, ...]:
+def digests_of(runs: Iterable[Run]) -> tuple[bytes, ...]:
+    """Return of each run what tells it from any other that an analyst would be shown."""
     return tuple(_digest(run.trajectory) for run in runs)
 
 

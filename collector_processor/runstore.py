@@ -172,29 +172,37 @@ class RunStore:
 
     def commit(self, commit: Commit) -> None:
         """Write one analysis durably, or nothing of it."""
+        self.commit_all((commit,))
+
+    def commit_all(self, commits: Iterable[Commit]) -> None:
+        """Write several analyses durably, in one transaction, or nothing of any."""
         with self._transaction():
-            for key, upto_seq in commit.analysed:
-                self._db.execute(
-                    "INSERT INTO analysed VALUES (?, ?, ?, ?) ON CONFLICT (tenant, trace_id) DO UPDATE"
-                    " SET analyses = max(analyses, excluded.analyses),"
-                    " upto_seq = max(upto_seq, excluded.upto_seq)",
-                    (key.tenant, key.trace_id, commit.times, upto_seq),
-                )
-            self._tell(commit)
-            for verdict in commit.verdicts:
-                self._insert(verdict)
-            self._db.executemany(
-                "INSERT INTO outbox (tenant, signal, body) VALUES (?, ?, ?)",
-                [(out.tenant, out.signal, out.body) for out in commit.outgoing],
+            for commit in commits:
+                self._write(commit)
+
+    def _write(self, commit: Commit) -> None:
+        for key, upto_seq in commit.analysed:
+            self._db.execute(
+                "INSERT INTO analysed VALUES (?, ?, ?, ?) ON CONFLICT (tenant, trace_id) DO UPDATE"
+                " SET analyses = max(analyses, excluded.analyses),"
+                " upto_seq = max(upto_seq, excluded.upto_seq)",
+                (key.tenant, key.trace_id, commit.times, upto_seq),
             )
-            late = dict(commit.late)
-            self._db.executemany(
-                "INSERT OR REPLACE INTO rewrite VALUES (?, ?, ?, ?)",
-                [
-                    (seq, body, out.tenant if (out := late.get(seq)) else "", out.body if out else None)
-                    for seq, body in commit.rewrites
-                ],
-            )
+        self._tell(commit)
+        for verdict in commit.verdicts:
+            self._insert(verdict)
+        self._db.executemany(
+            "INSERT INTO outbox (tenant, signal, body) VALUES (?, ?, ?)",
+            [(out.tenant, out.signal, out.body) for out in commit.outgoing],
+        )
+        late = dict(commit.late)
+        self._db.executemany(
+            "INSERT OR REPLACE INTO rewrite VALUES (?, ?, ?, ?)",
+            [
+                (seq, body, out.tenant if (out := late.get(seq)) else "", out.body if out else None)
+                for seq, body in commit.rewrites
+            ],
+        )
 
     def _tell(self, commit: Commit) -> None:
         """Note which runs the traces are now."""
@@ -231,12 +239,20 @@ class RunStore:
 
     def join(self, key: TraceKey, names: Sequence[str]) -> frozenset[TraceId]:
         """Note that a trace carries these run keys, and return the other traces that carry one of them."""
-        # Written anew when the trace is read again, as it is until its verdict is committed.
+        (siblings,) = self.join_all([(key, names)])
+        return siblings
+
+    def join_all(self, traces: Sequence[tuple[TraceKey, Sequence[str]]]) -> list[frozenset[TraceId]]:
+        """Do the same for several; none is noted without the others."""
+        # Written anew when a trace is read again, as it is until its verdict is committed.
         with self._transaction(Flush.LATER):
             self._db.executemany(
                 "INSERT OR IGNORE INTO run_key VALUES (?, ?, ?)",
-                [(key.tenant, name, key.trace_id) for name in names],
+                [(key.tenant, name, key.trace_id) for key, names in traces for name in names],
             )
+        return [self._siblings(key, names) for key, names in traces]
+
+    def _siblings(self, key: TraceKey, names: Sequence[str]) -> frozenset[TraceId]:
         rows = self._db.execute(
             "SELECT trace_id FROM run_key WHERE tenant = ? AND key IN (SELECT value FROM json_each(?))",
             (key.tenant, json.dumps(list(names))),

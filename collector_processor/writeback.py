@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from collector_processor.annotate import (
@@ -26,7 +26,7 @@ from collector_processor.otlp import Signal, Tenant
 from collector_processor.rebuild import Run
 from collector_processor.runstore import Outgoing, StoredVerdict
 from collector_processor.wire import append_attributes
-from semconv.model import AttributeValue, Attribution, Blame, Span, SpanId, TraceId
+from semconv.model import AttributeValue, Attribution, Blame, Effort, Span, SpanId, TraceId
 
 SERVICE_NAME: Final = "service.name"
 
@@ -56,6 +56,42 @@ class Decision:
     previous: StoredVerdict | None
     tenant: Tenant
     now_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gist:
+    """What a verdict adds to counts, without the run."""
+
+    acting: tuple[str, ...]
+    """Agents of the run, each once."""
+    ended_ns: int
+    """When its last span ended; 0 where it has none."""
+    decided_ns: int
+    blamed: str | None = None
+    """The agent."""
+    mode: str = ""
+    confidence: float = 0.0
+    effort: Effort = field(default_factory=Effort)
+    model: str | None = None
+    previous: StoredVerdict | None = None
+
+
+def gist_of(decision: Decision) -> Gist:
+    """Return what of a decision is counted."""
+    attribution, trajectory = decision.attribution, decision.run.trajectory
+    verdict = attribution.verdict
+    blame = verdict if isinstance(verdict, Blame) else None
+    return Gist(
+        acting=tuple(dict.fromkeys((*trajectory.agents, *(step.agent for step in trajectory.steps)))),
+        ended_ns=max((span.end_ns for span in decision.run.trace.spans), default=0),
+        decided_ns=decision.now_ns,
+        blamed=blame.agent if blame else None,
+        mode=blame.mode if blame else "",
+        confidence=blame.confidence if blame else 0.0,
+        effort=attribution.effort,
+        model=attribution.model,
+        previous=decision.previous,
+    )
 
 
 def write_back(

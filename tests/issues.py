@@ -53,7 +53,8 @@ class Bench:
         return Bench(folder=self.folder, rules=self.rules)
 
     def note(self, number: int, agent: str | None, *, at: int = START, **fields: Any) -> None:
-        self.counting.note([(fields.get("tenant", NO_TENANT), [judged(number, agent)])], at)
+        rows = self.counting.rows_of(fields.get("tenant", NO_TENANT), [judged(number, agent)])
+        self.counting.note(rows, at)
 
     def commit(self, number: int, agent: str | None, *, at: int = START, **fields: Any) -> None:
         status = Status.NO_FAILURE if agent is None else Status.ATTRIBUTED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,11 +17,12 @@ from collector_processor.encode import encode
 from collector_processor.examine import Examiner
 from collector_processor.notes import TraceArrival
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal
+from collector_processor.outright import Rows
 from collector_processor.pipeline import Pipeline, PipelineLimits
 from collector_processor.runstore import Commit, RunStore, StoredVerdict
 from collector_processor.stores import StoreError
 from collector_processor.survey import survey_signal
-from collector_processor.writeback import Decision
+from collector_processor.writeback import Gist
 from semconv.model import Abstention, Attribution, Blame, Span, Status, TraceId, Trajectory
 
 LIMITS = AssemblerLimits(root_grace_s=2, candidate_grace_s=10, idle_close_s=60, max_age_s=3600)
@@ -98,6 +99,9 @@ class MemorySource:
 
     async def read_logs(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
         return tuple(self.logs.get(key, {}).items())
+
+    async def read_whole(self, keys: Sequence[TraceKey]) -> list[tuple[Rows, Rows]]:
+        return [(await self.read_trace(key), await self.read_logs(key)) for key in keys]
 
     async def held_rows(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
         return tuple((seq, self.rows[key][seq]) for seq in sorted(self.held[key]))
@@ -181,11 +185,11 @@ class FullStore(RunStore):
     refusals = 0
     commits = 0
 
-    def commit(self, commit: Commit) -> None:
+    def commit_all(self, commits: Iterable[Commit]) -> None:
         if self.refusals:
             self.refusals -= 1
             raise StoreError("the store cannot write: database or disk is full")
-        super().commit(commit)
+        super().commit_all(commits)
         self.commits += 1
 
 
@@ -225,7 +229,7 @@ class SlowLane:
         self.pauses.append(seconds)
         self.on_pause(seconds)
 
-    def _hear(self, _decision: Decision, verdict: StoredVerdict) -> None:
+    def _hear(self, _gist: Gist, verdict: StoredVerdict) -> None:
         assert self.store.current(verdict.tenant, verdict.run_id) == verdict, "told before it was durable"
         self.told.append(verdict)
 

@@ -7,13 +7,13 @@ time is handed in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import Final
 
 from analyzer.agent_names import same_agent
 from analyzer.issues.agent_counts import AgentCounts
-from analyzer.issues.rows import CountedRun, NotedRun
+from analyzer.issues.rows import CountedRun, NotedRow, NotedRun, noted_row
 from analyzer.issues.store import DAY_NS, IssueStore
 from analyzer.labels import Label, LabelKind
 from analyzer.labels.store import LabelStore
@@ -41,10 +41,6 @@ _PATIENCE_NS: Final = DAY_NS
 """How long a noted run waits for its verdict; what waits for longer will be analysed, and noted, again."""
 _GROUP: Final = 100
 """Runs counted in one transaction; other processes wait to write meanwhile."""
-
-
-Analysed: TypeAlias = tuple[Tenant, Sequence[tuple[Trajectory, Analysis]]]
-"""What was made of runs of one tenant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +78,21 @@ class IssueCounting:
         self.repetitions = 0
         """Failures of which nobody was told, since their issue had been told of; the process's."""
 
-    def note(self, analysed: Iterable[Analysed], now_ns: int) -> None:
+    def rows_of(
+        self, tenant: Tenant, analyses: Iterable[tuple[Trajectory, Analysis]]
+    ) -> tuple[NotedRow, ...]:
+        """Return what is noted of analysed runs."""
+        clean = self._rules.clean
+        return tuple(noted_row(noted_run(tenant, *analysed, clean)) for analysed in analyses)
+
+    def note(self, rows: Iterable[NotedRow], now_ns: int) -> None:
         """Remember runs whose verdicts are about to be committed, all or none.
 
         Raises:
             StoreError: the disk refuses.
         """
         with self._issues.transaction():
-            for tenant, analyses in analysed:
-                for trajectory, analysis in analyses:
-                    self._issues.note(_noted(tenant, trajectory, analysis, self._rules.clean), now_ns)
+            self._issues.note(rows, now_ns)
 
     def settle(self, now_ns: int) -> int:
         """Count the noted runs whose verdicts are durable by now; return how many.
@@ -235,9 +236,10 @@ def _said_of(run: CountedRun, label: Label) -> CountedRun:
     return replace(run, label=label.kind, label_agent=label.agent, label_step=label.step)
 
 
-def _noted(
+def noted_run(
     tenant: Tenant, trajectory: Trajectory, analysis: Analysis, clean: Callable[[str], str]
 ) -> NotedRun:
+    """Return what of an analysis is counted, with what of its prose receivers may read."""
     attribution = analysis.attribution
     verdict = attribution.verdict
     is_error = attribution.status is Status.ERROR  # not looked at: it says nothing of any agent

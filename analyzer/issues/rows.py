@@ -27,6 +27,15 @@ class NotedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotedRow:
+    """The same, as it is written."""
+
+    tenant: Tenant
+    run_id: str
+    document: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CountedRun:
     """A run as it is counted."""
 
@@ -64,6 +73,11 @@ def noted_document(run: NotedRun) -> str:
         "text": run.text,
     }
     return json.dumps(document)
+
+
+def noted_row(run: NotedRun) -> NotedRow:
+    """Return what is written of a noted run."""
+    return NotedRow(tenant=run.tenant, run_id=run.run_id, document=noted_document(run))
 
 
 def as_noted(tenant: str, run_id: str, text: str) -> NotedRun:

@@ -11,13 +11,14 @@ the service counts. What is bounded, and by how much, stands in the constants.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 from analyzer.issues.rows import (
     CountedRun,
+    NotedRow,
     NotedRun,
     Owed,
     as_counted,
@@ -25,7 +26,6 @@ from analyzer.issues.rows import (
     as_noted,
     counted_row,
     issue_row,
-    noted_document,
 )
 from analyzer.recurrence import Issue, IssueState
 from analyzer.recurrence.notice import Notice, read_notice
@@ -110,11 +110,11 @@ class IssueStore:
         """
         return all_or_nothing(self.db, "the issue store", flush)
 
-    def note(self, run: NotedRun, now_ns: int) -> None:
-        """Remember a run until its verdict is durable; call it in a transaction."""
-        self.db.execute(
+    def note(self, runs: Iterable[NotedRow], now_ns: int) -> None:
+        """Remember runs until their verdicts are durable; call it in a transaction."""
+        self.db.executemany(
             "INSERT OR REPLACE INTO pending VALUES (?, ?, ?, ?)",
-            (run.tenant, run.run_id, now_ns, noted_document(run)),
+            [(run.tenant, run.run_id, now_ns, run.document) for run in runs],
         )
 
     def pending(self, since_ns: int, limit: int = 1_000) -> list[NotedRun]:

@@ -12,7 +12,7 @@ that did not fail before those that did. Labelled runs stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,15 +98,27 @@ class LabelStore:
         Raises:
             StoreError: the disk refuses.
         """
+        self.keep_all((run,), now_ns)
+
+    def keep_all(self, runs: Iterable[PackedRun], now_ns: int) -> None:
+        """Do the same with several, all or none.
+
+        Raises:
+            StoreError: the disk refuses.
+        """
+        kept = tuple(runs)
         with self._transaction(Flush.LATER):
-            self._db.execute(
+            self._db.executemany(
                 "INSERT INTO run (tenant, run_id, is_failure, kept_ns, size, packed)"
                 " VALUES (?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT (tenant, run_id) DO UPDATE SET is_failure = excluded.is_failure,"
                 " kept_ns = excluded.kept_ns, size = excluded.size, packed = excluded.packed",
-                (run.tenant, run.run_id, run.is_failure, now_ns, len(run.packed), run.packed),
+                [
+                    (run.tenant, run.run_id, run.is_failure, now_ns, len(run.packed), run.packed)
+                    for run in kept
+                ],
             )
-            self._unpruned += len(run.packed)
+            self._unpruned += sum(len(run.packed) for run in kept)
             if self._unpruned > self._quota * _PRUNE_EVERY:
                 self._prune()
                 self._unpruned = 0

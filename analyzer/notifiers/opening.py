@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from analyzer.composition import notice_text
 from analyzer.issues.counting import CountingRules
 from analyzer.notifiers.courier import CourierRules, Write
 from analyzer.notifiers.links import Links
 from analyzer.notifiers.slack import slack_message
 from analyzer.notifiers.webhook import webhook_message
-from collector_processor.redaction import ALL_KINDS, keep, make_redactor, omit
-from collector_processor.settings import ExportText, Settings
+from collector_processor.settings import Settings
 
 _ALERTS: Final = "/api/v2/alerts"
 
@@ -54,10 +54,8 @@ def receivers_of(settings: Settings) -> Receivers:
 
 def counting_rules(settings: Settings, receivers: Receivers) -> CountingRules:
     """Return how runs are counted, and what the receivers may read of verdicts."""
-    redact = make_redactor(ALL_KINDS, settings.redact_patterns).plainly
-    clean = {ExportText.NONE: omit, ExportText.REDACTED: redact, ExportText.FULL: keep}[settings.notify_text]
     return CountingRules(
         is_fair_sample=settings.upstream_sampling != "tail",
         targets=tuple(rules.name for rules in receivers.couriers),
-        clean=clean,
+        clean=notice_text(settings),
     )

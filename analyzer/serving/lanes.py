@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from analyzer.analyst import RunAnalyst
 from analyzer.budget import HourlyBudget
-from analyzer.composition import budget_of, carrier_policy
+from analyzer.composition import budget_of, carrier_policy, kept_texts
+from analyzer.drafting.keeping import DraftKeeper
+from analyzer.drafting.opening import open_drafter
+from analyzer.drafting.staff import Staff
 from analyzer.issue_desk import IssueDesk, both
-from analyzer.labels.labelling import keeper
+from analyzer.labels.labelling import InDb, keeper
 from analyzer.serving.files import Files
 from analyzer.serving.lifetime import Lifetime
 from analyzer.spending import StoredSpending
@@ -18,6 +22,7 @@ from analyzer.tallies import VerdictTallies
 from collector_processor.analyst import Analyst
 from collector_processor.cleaning import Cleaner
 from collector_processor.delivery import OutboxDelivery
+from collector_processor.draft import Drafts
 from collector_processor.examine import Examiner
 from collector_processor.exporters import open_exporters
 from collector_processor.forwarder import Forwarder
@@ -27,7 +32,7 @@ from collector_processor.otlp import Exporter, Signal
 from collector_processor.pipeline import Pipeline, PipelineLimits
 from collector_processor.runstore import RunStore, StoredVerdict
 from collector_processor.settings import Settings, WriteBack
-from collector_processor.writeback import Decision
+from collector_processor.writeback import Gist
 
 _ANALYSES_SHARE: Final = 0.5
 """Of the time that a shutdown may take: what analyses leave behind must still be sent."""
@@ -97,8 +102,8 @@ def _examiner(settings: Settings, files: Files, thinking: Thinking, wake: Callab
     async def in_db(*call: Any) -> Any:
         return await examiner.in_db(*call)
 
-    def tell(decision: Decision, verdict: StoredVerdict) -> None:
-        thinking.tallies.count(decision, verdict)
+    def tell(gist: Gist, verdict: StoredVerdict) -> None:
+        thinking.tallies.count(gist, verdict)
         thinking.desk.wake()
 
     policy = carrier_policy(settings)
@@ -109,11 +114,23 @@ def _examiner(settings: Settings, files: Files, thinking: Thinking, wake: Callab
         policy=policy,
         wall_ns=time.time_ns,
         wake_outbox=wake,
-        keep=both(keeper(files.labels, policy.clean, time.time_ns, in_db), thinking.desk.keep),
+        keep=both(keeper(files.labels, kept_texts(settings), time.time_ns, in_db), thinking.desk.keep),
         tell=tell,
         clean=thinking.cleaner,
+        drafts=_drafts(settings, files, thinking, in_db),
     )
     return examiner
+
+
+def _drafts(settings: Settings, files: Files, thinking: Thinking, in_db: InDb) -> Drafts | None:
+    """Return who drafts verdicts; ``None`` where analysts are elsewhere, or originals wait for verdicts."""
+    if not isinstance(thinking.analyst, RunAnalyst) or settings.write_back is WriteBack.HOLD:
+        return None
+    staff = Staff(open_drafter(settings, thinking.analyst, thinking.cleaner))
+    keep = DraftKeeper(
+        labels=files.labels, in_db=in_db, desk=thinking.desk, cleaner=thinking.cleaner, now_ns=time.time_ns
+    )
+    return Drafts(write=staff, keep=keep)
 
 
 async def open_budget(analyst: Analyst, store: RunStore, examiner: Examiner) -> HourlyBudget | None:

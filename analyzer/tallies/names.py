@@ -56,5 +56,6 @@ class AgentNames:
 def as_label(name: str) -> str:
     """Return a name on one line, of at most ``MAX_LENGTH`` characters that can be shown."""
     short = name.strip()[: MAX_LENGTH + 1]
-    shown = "".join(char if char.isprintable() else _UNPRINTABLE for char in short)
+    is_plain = short.isprintable()  # as nearly all are
+    shown = short if is_plain else "".join(char if char.isprintable() else _UNPRINTABLE for char in short)
     return shown if len(shown) <= MAX_LENGTH else shown[: MAX_LENGTH - 1] + _CUT

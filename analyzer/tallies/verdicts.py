@@ -16,8 +16,7 @@ from analyzer.modes import FailureMode
 from analyzer.tallies.names import AgentNames, BoundedNames
 from analyzer.tallies.series import Counter, Exemplar, Histogram
 from collector_processor.runstore import StoredVerdict
-from collector_processor.writeback import Decision
-from semconv.model import Attribution, Blame, Effort
+from collector_processor.writeback import Gist
 
 CONFIDENCE_BOUNDS: Final = tuple(tenth / 10 for tenth in range(1, 11))
 LAG_BOUNDS_S: Final = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
@@ -53,44 +52,41 @@ class VerdictTallies:
     def __post_init__(self) -> None:
         self.superseded.see((), self.monotonic())
 
-    def count(self, decision: Decision, verdict: StoredVerdict) -> None:
+    def count(self, gist: Gist, verdict: StoredVerdict) -> None:
         """Count a verdict that is durable now, and not provisional.
 
         Args:
-            decision: the run, what was found, and what was said of the run before.
+            gist: what was found, and what was said of the run before.
             verdict: as stored; the one before where it says the same.
         """
         now = self.monotonic()
-        self._pay(decision.attribution, now)
-        previous = decision.previous
+        self._pay(gist, now)
+        previous = gist.previous
         if previous is None or previous.is_provisional:
-            self._first(decision, verdict, now)
+            self._first(gist, verdict, now)
         elif verdict.version > previous.version:
             self.superseded.add((), now)
             if previous.agent is None:
-                self._blame(decision, verdict, now)
+                self._blame(gist, verdict, now)
 
-    def _first(self, decision: Decision, verdict: StoredVerdict, now: float) -> None:
+    def _first(self, gist: Gist, verdict: StoredVerdict, now: float) -> None:
         self.runs.add((self._names.services(verdict.service), verdict.status), now)
-        trajectory = decision.run.trajectory
-        acting = dict.fromkeys((*trajectory.agents, *(step.agent for step in trajectory.steps)))
-        for pair in dict.fromkeys(self._names(verdict.service, agent) for agent in acting):
+        for pair in dict.fromkeys(self._names(verdict.service, agent) for agent in gist.acting):
             self._meet(pair, now)
             self.tasks.add(pair, now)
-        lag_s = (decision.now_ns - max((span.end_ns for span in decision.run.trace.spans), default=0)) / _NS
+        lag_s = (gist.decided_ns - gist.ended_ns) / _NS
         if lag_s <= MAX_LAG_S:
             self.lag_s.add(max(0.0, lag_s))  # a client's clock may run ahead of ours
-        self._blame(decision, verdict, now)
+        self._blame(gist, verdict, now)
 
-    def _blame(self, decision: Decision, verdict: StoredVerdict, now: float) -> None:
-        blame = decision.attribution.verdict
-        if not isinstance(blame, Blame):
+    def _blame(self, gist: Gist, verdict: StoredVerdict, now: float) -> None:
+        if gist.blamed is None:
             return
-        pair = self._names(verdict.service, blame.agent)
+        pair = self._names(verdict.service, gist.blamed)
         self._meet(pair, now)
-        mode = blame.mode if blame.mode in _MODES else FailureMode.OTHER.value
+        mode = gist.mode if gist.mode in _MODES else FailureMode.OTHER.value
         self.failures.add((*pair, mode), now, exemplar=_exemplar(verdict, 1.0))
-        self.confidence.add(blame.confidence, _exemplar(verdict, blame.confidence))
+        self.confidence.add(gist.confidence, _exemplar(verdict, gist.confidence))
 
     def _meet(self, pair: tuple[str, str], now: float) -> None:
         """Have every series of an agent exist: those of failures that it never had too."""
@@ -100,11 +96,11 @@ class VerdictTallies:
         for mode in FailureMode:
             self.failures.see((*pair, mode.value), now)
 
-    def _pay(self, attribution: Attribution, now: float) -> None:
-        effort: Effort = attribution.effort
+    def _pay(self, gist: Gist, now: float) -> None:
+        effort = gist.effort
         if not effort.calls:
             return
-        model = self._models(attribution.model or "")
+        model = self._models(gist.model or "")
         self.calls.add((model,), now, effort.calls)
         self.tokens.add((model, "input"), now, effort.input_tokens)
         self.tokens.add((model, "output"), now, effort.output_tokens)

@@ -293,6 +293,13 @@ class Journal:
         """Return the trace's rows of log requests, each with only that trace's records."""
         return await self._fragments(Signal.LOGS, key, self._rows(key).logs)
 
+    async def read_whole(
+        self, keys: Sequence[TraceKey]
+    ) -> Sequence[tuple[tuple[tuple[int, bytes], ...], tuple[tuple[int, bytes], ...]]]:
+        """Return, for each trace, what ``read_trace`` and ``read_logs`` return; read in one go."""
+        wanted = [(key.trace_id, tuple(self._rows(key).rows), tuple(self._rows(key).logs)) for key in keys]
+        return await self._keep(partial(self._keeper.whole, wanted))
+
     async def held_rows(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
         """Return the trace's rows that wait for a verdict."""
         return await self._fragments(Signal.TRACES, key, self._rows(key).held)

@@ -11,7 +11,7 @@ import logging
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -153,10 +153,12 @@ class JournalKeeper:
         return Backlog(upto_seq=wanted.upto_seq)
 
     def fragments(
-        self, signal: Signal, trace_id: TraceId, seqs: Iterable[int]
+        self, signal: Signal, trace_id: TraceId, seqs: Collection[int]
     ) -> tuple[tuple[int, bytes], ...]:
         """Return the trace's part of each row; rows that are gone or damaged are left out."""
         found: list[tuple[int, bytes]] = []
+        if not seqs:
+            return ()
         numbers = set(self._directory.numbers())
         for seq in sorted(seqs):
             if segment_of(seq) not in numbers:
@@ -169,6 +171,15 @@ class JournalKeeper:
             if body is not None:
                 found.append((seq, extract(signal, body, (trace_id,))))
         return tuple(found)
+
+    def whole(
+        self, wanted: Iterable[tuple[TraceId, Sequence[int], Sequence[int]]]
+    ) -> list[tuple[tuple[tuple[int, bytes], ...], tuple[tuple[int, bytes], ...]]]:
+        """Return, for each trace, its part of its rows and of its rows of log records."""
+        return [
+            (self.fragments(Signal.TRACES, trace_id, rows), self.fragments(Signal.LOGS, trace_id, logs))
+            for trace_id, rows, logs in wanted
+        ]
 
     def compact(self, number: int, retained: Mapping[int, frozenset[TraceId]]) -> int:
         """Compact a segment; return the bytes that its rows still count for."""

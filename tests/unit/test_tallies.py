@@ -14,7 +14,7 @@ from collector_processor.annotate import CarrierPolicy
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild import Run
 from collector_processor.runstore import StoredVerdict
-from collector_processor.writeback import Decision, provisional, write_back
+from collector_processor.writeback import Decision, gist_of, provisional, write_back
 from semconv.model import Abstention, Attribution, Blame, Effort, Resource, Span, Status, Verdict
 from tests.factories import agent, chat, ordered, trace, workflow
 
@@ -70,7 +70,7 @@ class Desk:
 
     def tell(self, decision: Decision) -> StoredVerdict:
         verdict = write_back(decision, POLICY).verdict
-        self.tallies.count(decision, verdict)
+        self.tallies.count(gist_of(decision), verdict)
         return verdict
 
     def shown(self, counter: Counter, settle_s: float = 0.0) -> dict[tuple[str, ...], float]:

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from collector_processor.together import Together
+
+
+class Counter:
+    """Answers with what is asked, and remembers which were asked together; can be made to wait."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[int]] = []
+        self.may_answer = asyncio.Event()
+        self.was_asked = asyncio.Event()
+        self.running = 0
+        self.most_running = 0
+
+    async def __call__(self, items: Sequence[int]) -> list[str]:
+        self.calls.append(list(items))
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        self.was_asked.set()
+        await self.may_answer.wait()
+        self.running -= 1
+        if 13 in items:
+            raise ValueError("thirteen")
+        return [str(item) for item in items]
+
+
+async def test_what_comes_meanwhile_goes_together_in_the_next_call() -> None:
+    counter = Counter()
+    ask = Together(counter, most=10)
+    first = asyncio.create_task(ask(1))
+    await counter.was_asked.wait()
+    later = [asyncio.create_task(ask(number)) for number in (2, 3, 4)]
+    await asyncio.sleep(0)
+    counter.may_answer.set()
+    assert await asyncio.gather(first, *later) == ["1", "2", "3", "4"]
+    assert counter.calls == [[1], [2, 3, 4]]
+
+
+async def test_no_call_has_more_than_so_many() -> None:
+    counter = Counter()
+    counter.may_answer.set()
+    ask = Together(counter, most=2)
+    assert await asyncio.gather(*map(ask, range(5))) == ["0", "1", "2", "3", "4"]
+    assert counter.calls == [[0, 1], [2, 3], [4]]
+
+
+async def test_so_many_calls_run_side_by_side_and_no_more() -> None:
+    counter = Counter()
+    ask = Together(counter, most=1, at_once=2)
+    asked = [asyncio.create_task(ask(number)) for number in range(4)]
+    for _ in range(3):  # as often as it takes to ask
+        await asyncio.sleep(0)
+    assert counter.running == 2
+    counter.may_answer.set()
+    assert await asyncio.gather(*asked) == ["0", "1", "2", "3"]
+    assert counter.most_running == 2
+
+
+async def test_a_failure_is_raised_to_all_who_asked_with_it_and_to_no_other() -> None:
+    counter = Counter()
+    counter.may_answer.set()
+    ask = Together(counter, most=2)
+    answers = await asyncio.gather(*map(ask, (12, 13, 14)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [ValueError, ValueError, str]
+
+
+async def test_one_that_nobody_waits_for_any_more_is_left_out() -> None:
+    counter = Counter()
+    ask = Together(counter, most=1)
+    first = asyncio.create_task(ask(1))
+    await counter.was_asked.wait()
+    second, third = asyncio.create_task(ask(2)), asyncio.create_task(ask(3))
+    await asyncio.sleep(0)
+    second.cancel()
+    counter.may_answer.set()
+    assert [await first, await third] == ["1", "3"]
+    assert counter.calls == [[1], [3]]
+    with pytest.raises(asyncio.CancelledError):
+        await second
+
+
+async def test_it_begins_anew_after_a_rest() -> None:
+    counter = Counter()
+    counter.may_answer.set()
+    ask = Together(counter, most=1)
+    assert [await ask(number) for number in range(3)] == ["0", "1", "2"]
