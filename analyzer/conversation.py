@@ -27,7 +27,9 @@ _LISTS: Final = ("history", "conversation")
 _QUESTIONS: Final = ("question", "task", "query")
 _REFERENCES: Final = ("ground_truth", "groundtruth", "reference")
 _RUN_IDS: Final = ("id", "run_id", "question_ID", "question_id")
-_FINAL_ANSWER: Final = re.compile(r"FINAL ANSWER:[ \t]*(.+)", re.IGNORECASE)
+_FINAL_ANSWER: Final = re.compile(
+    r"FINAL[^\S\n]{1,3}ANSWER[^\S\n]?[*_]{0,2}[:\uff1a][*_]{0,2}[^\S\n]{0,9}(\S.*)", re.IGNORECASE
+)
 _TOOL_WORDS: Final = re.compile(
     r"terminal$|interpreter$|executor(?:[ _-]?agent)?$|^environment$|^tools?\b|^function$", re.IGNORECASE
 )
@@ -173,10 +175,15 @@ def _final_answer(steps: Sequence[Step]) -> str:
     for step in reversed(steps[-3:]):
         marked = _FINAL_ANSWER.findall(step.output)
         if marked:
-            return str(marked[-1]).strip()
+            return str(marked[-1]).strip(" \t\r*")
     speaking = (StepKind.LLM, StepKind.HANDOFF, StepKind.AGENT)
     return next(
-        (s.output for s in reversed(steps) if s.kind in speaking and not _SIGN_OFF.fullmatch(s.output)), ""
+        (
+            step.output
+            for step in reversed(steps)
+            if step.kind in speaking and step.output.strip() and not _SIGN_OFF.fullmatch(step.output)
+        ),
+        "",
     )
 
 

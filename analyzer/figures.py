@@ -26,6 +26,16 @@ def numbers(text: str) -> frozenset[float]:
     return frozenset(worth(found) for found in _LITERAL.findall(text))
 
 
+def said_figures(text: str) -> frozenset[float]:
+    """Return the values that prose states: those of code, links and paths are none of its claims."""
+    prose = " ".join(text.split("```")[::2])
+    return numbers(" ".join(word for word in prose.split() if not _is_address(word)))
+
+
+def _is_address(word: str) -> bool:
+    return "://" in word or (word.count("/") > 1 and re.search(r"[A-Za-z]", word) is not None)
+
+
 def written_out(text: str) -> dict[float, float]:
     """Return each figure that a text gives with a scale word, and its value written out (2.1 → 2,100,000)."""
     small = in_small(text)

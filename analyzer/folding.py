@@ -19,6 +19,21 @@ _PLAIN_MARKS: Final = {code: " " for code in range(128) if not chr(code).isalnum
 _PARTS: Final = re.compile(r"[a-z]+|[0-9]+")
 
 
+_TYPESET: Final = {
+    **dict.fromkeys(map(ord, "\u2018\u2019\u201b\u02bc\uff07"), "'"),
+    **dict.fromkeys(map(ord, "\u201c\u201d\u201f\uff02"), '"'),
+    **dict.fromkeys(
+        map(ord, "\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"), " "
+    ),
+    **{0xFF10 + digit: str(digit) for digit in range(10)},
+}
+
+
+def typed(text: str) -> str:
+    """Return a text with plain quotes, blanks and digits for typeset ones, each at its own place."""
+    return text if text.isascii() else text.translate(_TYPESET)
+
+
 def folded(text: str) -> str:
     """Return a text in the form in which it is compared; its length may differ."""
     is_plain = text.isascii()  # as most are: then what takes looking around can be found by plain search

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from analyzer.askers import askers, authors
+from analyzer.folding import folded, typed
 from analyzer.repairs import repaired
 from semconv.model import UNKNOWN_AGENT, ContentState, SpanStatus, Step, StepKind, Trajectory
 
@@ -34,6 +35,11 @@ _NOTHING: Final = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_NOTHING: Final = 120
+_TELLING_TASK: Final = 120
+"""Characters of a task by which its statement is known."""
+_COLOURS: Final = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_SIGN_OFFS: Final = ("TERMINATE", "EXIT", "DONE")
+"""What ends a conversation, and is no part of what was said."""
 
 
 class Role(StrEnum):
@@ -64,8 +70,10 @@ class Reading:
     """A trajectory with what its structure says of each step, by index."""
 
     trajectory: Trajectory
+    outputs: tuple[str, ...]
+    """Each step's output, at most ``HEAD`` characters, typeset quotes, blanks and digits made plain."""
     texts: tuple[str, ...]
-    """Each step's output, white space collapsed, at most ``HEAD`` characters."""
+    """The same, white space collapsed."""
     roles: tuple[Role, ...]
     faults: tuple[Fault, ...]
     repaired: tuple[bool, ...]
@@ -82,13 +90,15 @@ class Reading:
 def read(trajectory: Trajectory) -> Reading:
     """Prepare a trajectory for the signals."""
     steps = trajectory.steps
-    texts = tuple([" ".join(step.output[:HEAD].split()) for step in steps])
-    faults = tuple([_fault(step) for step in steps])
+    outputs = tuple([typed(step.output[:HEAD]) for step in steps])
+    texts = tuple([" ".join(output.split()) for output in outputs])
+    faults = tuple([_fault(step, output) for step, output in zip(steps, outputs, strict=True)])
     faulty = [fault is not Fault.NONE for fault in faults]
     roles = _roles(trajectory, texts, faulty)
     asked = askers(steps)
     return Reading(
         trajectory=trajectory,
+        outputs=outputs,
         texts=texts,
         roles=roles,
         faults=faults,
@@ -98,13 +108,25 @@ def read(trajectory: Trajectory) -> Reading:
 
 
 def final_answer(trajectory: Trajectory) -> str:
-    """Return what the run answered; where a trace gives the task for it, what an agent said last."""
-    output = trajectory.output.strip()
+    """Return what the run answered; where a trace gives the task for it, what an agent said last.
+
+    What only ends the conversation (``TERMINATE``) is left out.
+    """
+    output = _without_sign_off(trajectory.output)
     if output and output != trajectory.task.strip():
         return output
     speaking = (StepKind.LLM, StepKind.AGENT)
-    last = (step.output.strip() for step in reversed(trajectory.steps) if step.kind in speaking)
+    last = (_without_sign_off(step.output) for step in reversed(trajectory.steps) if step.kind in speaking)
     return next((text for text in last if text), "")
+
+
+def _without_sign_off(text: str) -> str:
+    spoken = text.rstrip(" \t\r\n*`.!")
+    word = next((word for word in _SIGN_OFFS if spoken.endswith(word)), None)
+    before = spoken.removesuffix(word).rstrip(" \t*`") if word else ""
+    if word and (not before or before.endswith(("\n", ".", "!", "?"))):
+        return before.strip()
+    return text.strip()
 
 
 def _roles(trajectory: Trajectory, texts: Sequence[str], faulty: Sequence[bool]) -> tuple[Role, ...]:
@@ -124,7 +146,7 @@ def _roles(trajectory: Trajectory, texts: Sequence[str], faulty: Sequence[bool])
             roles.append(Role.RELAYING)
         elif step.kind is StepKind.HANDOFF or step.agent in coordinators or _hands_over(step, following):
             roles.append(Role.COORDINATING)
-        elif position == 0 and _states_task(trajectory.task, texts[0], following):
+        elif position == 0 and _states_task(trajectory, texts[0], following):
             roles.append(Role.STATING)
         else:
             roles.append(Role.ACTING)
@@ -148,18 +170,23 @@ def _hands_over(step: Step, following: Step | None) -> bool:
     return following is not None and following.kind is StepKind.HANDOFF and following.agent == step.agent
 
 
-def _states_task(task: str, text: str, following: Step | None) -> bool:
-    """A first step that quotes the task is its statement, unless a tool answers it: then it acted too."""
-    head = " ".join(task.split())[:120]
-    return bool(head) and head in text and (following is None or following.kind is not StepKind.TOOL)
+def _states_task(trajectory: Trajectory, text: str, following: Step | None) -> bool:
+    """A first step that quotes the task is its statement, unless a tool answers it: then it acted too.
+
+    So is what a log opens with that does not give its task apart.
+    """
+    if following is not None and following.kind is StepKind.TOOL:
+        return False
+    head = folded(trajectory.task[: 10 * _TELLING_TASK])[:_TELLING_TASK].strip()
+    return head in folded(text) if head else trajectory.is_recorded_conversation and following is not None
 
 
-def _fault(step: Step) -> Fault:
+def _fault(step: Step, output: str) -> Fault:
     if step.status is SpanStatus.ERROR or step.error:
         return Fault.FAILED
     if step.kind is not StepKind.TOOL:
         return Fault.NONE  # agents talk about errors without making them
-    text = step.output[:HEAD]
+    text = _COLOURS.sub("", output).strip()
     code = _EXIT_CODE.search(text[:200])
     if code and int(code.group(1)) != 0:
         return Fault.FAILED

@@ -19,7 +19,7 @@ from typing import Final
 
 from analyzer.denial import disowned
 from analyzer.ending import root_error
-from analyzer.figures import derivable, numbers, written_out
+from analyzer.figures import derivable, numbers, said_figures, written_out
 from analyzer.finding import Finding, Signal
 from analyzer.folding import Sought, folded
 from analyzer.reading import HEAD, Fault, Reading, Role, final_answer
@@ -32,6 +32,12 @@ _STATED: Final = 4.0
 """An error that the span itself states, and nothing mends: a fact, where words are only a mark."""
 _MOST_FIGURES: Final = 40
 _RECENT_FIGURES: Final = 12
+_LONGEST_VALUE: Final = 12
+"""Words beyond which an answer is prose around a result."""
+_LONGEST_ANSWER: Final = 200
+_MOST_RESULTS: Final = 4
+"""Phrases set off beyond which an answer is a report, and they are its headings."""
+_SET_OFF: Final = re.compile(r"\*\*([^*\n]{2,80})(?<![:\s])\*\*(?!\s?:)|\\boxed\{([^{}\n]{1,80})\}")
 _ADMITS_FAULT: Final = re.compile(
     r"\b(?:error|fail\w*|issue|exception|did(?:n't| not)|could(?:n't| not)|unable|empty|nothing|no results?"
     r"|not found|unavailable|timed? ?out|retry\w*|again|instead|wrong|incorrect|unexpected"
@@ -110,7 +116,8 @@ def wrong_sum(reading: Reading) -> Iterator[Finding]:
         relayed = reading.roles[position] is Role.RELAYING
         if relayed and step.kind is not StepKind.HUMAN:
             continue
-        for text in (step.output[:HEAD], step.input[:HEAD] if step.kind is StepKind.TOOL else ""):
+        entered = step.input[:HEAD] if step.kind is StepKind.TOOL else ""
+        for text, written in ((reading.outputs[position], step.output), (entered, entered)):
             for error in wrong_sums(text):
                 if error.stated in seen:
                     continue
@@ -124,7 +131,7 @@ def wrong_sum(reading: Reading) -> Iterator[Finding]:
                         signal="wrong_computation",
                         weight=6.0,
                         reason=f"the calculation “{error.quote}” is wrong: it gives {error.right:g}",
-                        quote=error.quote,
+                        quote=written[error.start : error.end],
                     )
 
 
@@ -134,7 +141,7 @@ def _refuted(reading: Reading, position: int, error: WrongSum) -> Iterator[Findi
         return  # what a tool returns accuses nobody either
     for earlier in range(position):
         acts = reading.roles[earlier] in (Role.ACTING, Role.COORDINATING)
-        if acts and error.stated in numbers(reading.steps[earlier].output[:HEAD]):
+        if acts and error.stated in numbers(reading.outputs[earlier]):
             yield Finding(
                 step=earlier,
                 quoted_step=position,
@@ -154,7 +161,7 @@ def unsupported_figure(reading: Reading) -> Iterator[Finding]:
     figure in is where it went wrong. A figure that two plain operations on known
     ones give may have been worked out, and counts for less.
     """
-    answer = numbers(_answer(reading)) - _ordinary(reading.trajectory.task)
+    answer = said_figures(_answer(reading)) - _ordinary(reading.trajectory.task)
     if not answer or len(answer) > _MOST_FIGURES:
         return  # no figures, or a dump, not an answer
     known = _known(reading.trajectory.task[:HEAD])
@@ -166,8 +173,8 @@ def unsupported_figure(reading: Reading) -> Iterator[Finding]:
         entered = _known(step.input[:HEAD])
         recent.extend(sorted(entered - known))
         known |= entered
-        stated = numbers(step.output[:HEAD])
-        scaled = written_out(step.output[:HEAD])
+        stated = numbers(reading.outputs[position])
+        scaled = written_out(reading.outputs[position])
         if reading.roles[position] in (Role.ACTING, Role.COORDINATING):
             same = {value for value, full in scaled.items() if full in known}
             for value in sorted((answer & stated) - known - blamed - same):
@@ -194,28 +201,35 @@ def answer_origin(reading: Reading) -> Iterator[Finding]:
 
     What an agent's own call returned is supported, right or wrong: it marks no one.
     """
-    answer = folded(_answer(reading))
-    if not 3 <= len(answer) <= 200:
-        return
-    sought = Sought(answer)
-    if sought.is_in(reading.trajectory.task):
-        return
-    for position, text in enumerate(reading.texts):
-        if not sought.is_in(text):
+    for stated in _stated_answers(_answer(reading)):
+        sought = Sought(folded(stated))
+        if sought.is_in(reading.trajectory.task):
+            continue
+        position = next((place for place, text in enumerate(reading.texts) if sought.is_in(text)), None)
+        if position is None or reading.roles[position] in (Role.STATING, Role.CALL):
             continue
         author = reading.authors[position]
-        if reading.roles[position] not in (Role.STATING, Role.CALL):
-            yield Finding(
-                step=author,
-                signal="answer_origin",
-                weight=1.5 if author == position else 1.0,
-                reason="the answer that the run ended with, and failed with, first appears here"
-                if author == position
-                else "what this step asked for gave the answer that the run ended with, and failed with",
-                quote=_verbatim(reading.steps[position].output, _answer(reading)),
-                quoted_step=position,
-            )
-        return
+        yield Finding(
+            step=author,
+            signal="answer_origin",
+            weight=1.5 if author == position else 1.0,
+            reason="the answer that the run ended with, and failed with, first appears here"
+            if author == position
+            else "what this step asked for gave the answer that the run ended with, and failed with",
+            quote=_verbatim(reading.steps[position].output, stated),
+            quoted_step=position,
+        )
+
+
+def _stated_answers(text: str) -> tuple[str, ...]:
+    """What an answer gives as its result: all of it if it is a value, of prose what it sets off."""
+    if len(text.split()) <= _LONGEST_VALUE:
+        found: tuple[str, ...] = (text,)
+    else:
+        prose = "".join(text.split("```")[::2])
+        found = tuple(dict.fromkeys(match[1] or match[2] for match in _SET_OFF.finditer(prose)))
+    results = tuple(value for value in found if 3 <= len(folded(value)) <= _LONGEST_ANSWER)
+    return results if len(results) <= _MOST_RESULTS else ()
 
 
 def right_answer_seen(reading: Reading) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from typing import Final
 
 from analyzer.finding import Finding
 from analyzer.folding import in_small
-from analyzer.reading import HEAD, Reading, Role
+from analyzer.reading import Reading, Role
 from semconv.model import Step
 
 _OWN_WORDS: Final = frozenset({Role.ACTING, Role.COORDINATING})
@@ -67,8 +67,8 @@ MADE_UP: Final = Wording(
         r"\b(?:let(?:'s| us) (?:assume|say|suppose|pretend)|(?:we|I)(?:'ll| will| can)? assum(?:e|ed|ing)\b"
         r"|assuming\b|simulat(?:e|ed|ing)\b|hypothetical\w*"
         r"|placeholder|mock(?:ed)? (?:data|up|result)|dummy (?:data|value)"
-        r"|sample data|example data|for (?:demonstration|illustration)\b|as an example dataset|fabricat\w+"
-        r"|from (?:my )?(?:memory|general knowledge)|based on (?:my )?(?:general|prior|common) knowledge)",
+        r"|sample data|example data|for (?:demonstration|illustration)\b|as an example dataset"
+        r"|fabricat(?:e[ds]?|ing)\b|from (?:my )?(?:memory|general knowledge)|based on (?:my )?(?:general|prior|common) knowledge)",
         re.IGNORECASE,
     ),
 )
@@ -130,24 +130,22 @@ def unverified_claim(reading: Reading) -> Iterator[Finding]:
                 signal="unverified_claim",
                 weight=0.5,
                 reason="declares a result without having checked it",
-                quote=_quote(
-                    CLAIMS_DONE.search(reading.steps[position].output[:HEAD]), reading.steps[position]
-                ),
+                quote=_quote(CLAIMS_DONE.search(reading.outputs[position]), reading.steps[position]),
             )
 
 
 def _worded(reading: Reading, wording: Wording) -> Iterator[Finding]:
-    for position, step in enumerate(reading.steps):
+    for position, text in enumerate(reading.outputs):
         if reading.roles[position] not in _OWN_WORDS:
             continue
-        found = wording.find(step.output[:HEAD])
+        found = wording.find(text)
         if found is not None:
             yield Finding(
                 step=position,
                 signal=wording.signal,
                 weight=wording.weight,
                 reason=wording.reason,
-                quote=_quote(found, step),
+                quote=_quote(found, reading.steps[position]),
             )
 
 

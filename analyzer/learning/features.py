@@ -30,7 +30,7 @@ from analyzer.signals import findings
 from analyzer.weighing import posterior
 from semconv.model import Trajectory
 
-VERSION: Final = 3
+VERSION: Final = 4
 
 FEATURES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "place": PLACE,

@@ -7,7 +7,7 @@ import pytest
 from analyzer.ending import root_error
 from analyzer.folding import folded
 from analyzer.methods.signals import weigh
-from analyzer.reading import read
+from analyzer.reading import final_answer, read
 from analyzer.signals import findings
 from semconv.model import Blame, SpanStatus, Step, Trajectory
 from tests.runs import failed_tool, run, step, tool
@@ -64,3 +64,44 @@ def test_a_root_error_that_judges_the_answer_marks_no_step() -> None:
 
 def test_a_root_without_an_error_marks_no_step() -> None:
     assert marked(run(step("a", "x"), step("b", "y"))) == []
+
+
+def origins(*steps: Step, output: str, task: str = "task?") -> list[int]:
+    """Return the steps in which the signals say that the answer first appears."""
+    found = findings(read(run(*steps, output=output, task=task)))
+    return [finding.step for finding in found if finding.signal == "answer_origin"]
+
+
+class TestAnswersInProse:
+    PROSE = (
+        "I agree with all of it. After careful verification the command that was fixed is **BaseBagging**."
+    )
+
+    def test_what_prose_sets_off_is_its_answer(self) -> None:
+        steps = (step("a", "I looked."), step("b", "It is BaseBagging."), step("c", self.PROSE))
+        assert origins(*steps, output=self.PROSE) == [1]
+
+    def test_that_a_closing_speech_is_the_last_accuses_nobody(self) -> None:
+        speech = "It seems that we have all agreed that the information is accurate and the task complete."
+        assert origins(step("a", "It is 4."), step("b", speech), output=speech) == []
+
+    def test_headings_are_no_answers(self) -> None:
+        report = "**Plan:** " + "we went through all the steps that the manager had given us. " * 2
+        assert origins(step("a", f"**Plan:** {report}"), output=report) == []
+
+    def test_a_long_report_has_no_single_answer(self) -> None:
+        report = "These are the things that we found out about the places that you asked for: " + " ".join(
+            f"**Place {letter * 3}**" for letter in "abcdef"
+        )
+        assert origins(step("a", report), output=report) == []
+
+    def test_what_ends_a_conversation_is_no_part_of_the_answer(self) -> None:
+        steps = (step("a", "Honolulu, Quincy"), step("b", "Honolulu, Quincy\n\nTERMINATE"))
+        assert origins(*steps, output="Honolulu, Quincy\n\n**TERMINATE**") == [0]
+        assert final_answer(run(step("a", "It is 4."), step("b", "TERMINATE"))) == "It is 4."
+
+    def test_the_numbers_of_code_links_and_paths_are_no_claims(self) -> None:
+        addresses = "https://host.example/2023?id=4209 or ../2023/file-9163/x.csv"
+        answer = f"See {addresses}:\n```python\nn = 777\n```\nIt is 88."
+        found = findings(read(run(step("a", answer), output=answer, task="task?")))
+        assert ["88" in f.reason for f in found if f.signal == "unsupported_figure"] == [True]

@@ -131,6 +131,20 @@ def test_the_marked_final_answer_is_the_output() -> None:
     assert read.trajectory.output == "42"
 
 
+@pytest.mark.parametrize(
+    "mark", ["**Final Answer:** 42", "**FINAL ANSWER**: **42**", "Final\u00a0answer: 42"]
+)
+def test_a_final_answer_may_be_set_in_bold(mark: str) -> None:
+    read = read_conversation({"history": [{"role": "O", "content": f"So then.\n{mark}\nbye"}]})
+    assert read.trajectory.output == "42"
+
+
+def test_nothing_said_is_no_answer() -> None:
+    said = ("it is 42", " ", "TERMINATE")
+    read = read_conversation({"history": [{"role": "A", "content": text} for text in said]})
+    assert read.trajectory.output == "it is 42"
+
+
 def test_a_sign_off_is_no_answer() -> None:
     read = read_conversation(
         {"history": [{"role": "A", "content": "it is 42"}, {"role": "A", "content": "TERMINATE"}]}

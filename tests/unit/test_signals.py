@@ -172,6 +172,41 @@ def test_putting_the_task_is_no_action_unless_a_tool_answers_it() -> None:
     assert read(acted).roles[0] is Role.ACTING
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "YOU ARE GIVEN: COUNT THE EVEN STREET NUMBERS IN THE ATTACHED FILE, PLEASE.",
+        "You are given:\n> Count the **even** street\u00a0numbers\n> in the attached file, please.",
+    ],
+)
+def test_the_task_is_known_however_it_is_set(statement: str) -> None:
+    task = "Count the even street numbers in the attached file, please."
+    assert read(run(step("A", statement), step("B", "I count."), task=task)).roles[0] is Role.STATING
+
+
+def test_a_log_that_does_not_give_its_task_apart_opens_with_it() -> None:
+    steps = (step("A", "Count the even street numbers."), step("B", "I count."))
+    assert read(run(*steps, is_recorded_conversation=True)).roles[0] is Role.STATING
+    assert read(run(*steps)).roles[0] is Role.ACTING  # of a trace the first step is an agent's
+    alone = run(steps[0], is_recorded_conversation=True)
+    assert read(alone).roles == (Role.ACTING,)
+
+
+@pytest.mark.parametrize(
+    ("plain", "typeset"),
+    [
+        ("Let's assume we have a dataset.", "Let\u2019s assume we have a dataset."),
+        ("Let us assume that it is so.", "Let\u00a0us assume\u202fthat it is so."),
+        ("16 x 10 x 3 = 450, so it costs that.", "\uff11\uff16 x 10 x 3 = 450, so it costs that."),
+    ],
+)
+def test_how_a_text_is_typeset_changes_no_finding(plain: str, typeset: str) -> None:
+    told, set_ = (findings(read(run(step("a", "Hm."), step("b", text)))) for text in (plain, typeset))
+    assert told
+    assert [(f.step, f.signal, f.weight) for f in told] == [(f.step, f.signal, f.weight) for f in set_]
+    assert all(f.quote in typeset for f in set_)
+
+
 def test_handing_over_is_coordination() -> None:
     trajectory = run(
         step("triage", "call transfer_to_b"),
@@ -208,6 +243,9 @@ def test_an_unseen_result_is_not_an_empty_one() -> None:
         ("HTTP 503 from upstream", Fault.FAILED),
         ("no results for that", Fault.EMPTY),
         ("None", Fault.EMPTY),
+        ("\n\n  exitcode: 0 (execution succeeded)\nCode output: \n", Fault.EMPTY),
+        ("exitcode: 0 (execution succeeded)\nCode\u00a0output: no\u00a0results", Fault.EMPTY),
+        ("\x1b[31mValueError\x1b[0m: bad", Fault.FAILED),
         ("Falcon cluster: 16 GPUs", Fault.NONE),
         ("500 widgets were sold", Fault.NONE),
     ],
