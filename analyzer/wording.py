@@ -68,7 +68,8 @@ MADE_UP: Final = Wording(
         r"|assuming\b|simulat(?:e|ed|ing)\b|hypothetical\w*"
         r"|placeholder|mock(?:ed)? (?:data|up|result)|dummy (?:data|value)"
         r"|sample data|example data|for (?:demonstration|illustration)\b|as an example dataset"
-        r"|fabricat(?:e[ds]?|ing)\b|from (?:my )?(?:memory|general knowledge)|based on (?:my )?(?:general|prior|common) knowledge)",
+        r"|fabricat(?:e[ds]?|ing)\b|from (?:my )?(?:memory|general knowledge)"
+        r"|based on (?:my )?(?:general|prior|common) knowledge)",
         re.IGNORECASE,
     ),
 )
