@@ -86,11 +86,6 @@ class Metric:
         return self.bound or prod(LABELS[label] for label in self.labels)
 
     @property
-    def is_sent(self) -> bool:
-        """Whether it goes out over OTLP; an analyzer half has no exporter."""
-        return bool(set(self.halves) & set(LINE))
-
-    @property
     def otel_name(self) -> str:
         """The name over OTLP: dots for what is a namespace, and no unit in it, since that has a field."""
         bare = self.name.removeprefix(PREFIX)

@@ -133,7 +133,7 @@ class _Service:
             repetitions=lambda: desk.repetitions,
             notices=desk.tallies,
         )
-        send_metrics(settings, lifetime, metrics, exporters, instance_id)
+        send_metrics(settings, lifetime, metrics.collect, exporters, instance_id)
         parts = web_parts(
             settings,
             lifetime,

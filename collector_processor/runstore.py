@@ -21,6 +21,7 @@ from typing import Final
 
 from collector_processor.assembler import TraceKey
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
+from collector_processor.spending import SPENDING_TABLE, SpendingRows
 from collector_processor.stores import Flush, all_or_nothing, give_back, open_store
 from semconv.model import SpanId, TraceId
 
@@ -65,9 +66,7 @@ CREATE TABLE run_part (
     """
 CREATE INDEX verdict_by_run ON verdict (run_id);
 """,
-    """
-CREATE TABLE spending (id INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL, usd REAL NOT NULL);
-""",
+    SPENDING_TABLE,
 )
 
 _LAST: Final = "\U0010ffff"
@@ -165,6 +164,8 @@ class RunStore:
             CollectorError: as ``open_store`` says.
         """
         self._db: Final = open_store(path, _STEPS)
+        self.spending: Final = SpendingRows(self._db, "the store")
+        """What models cost."""
 
     def close(self) -> None:
         """Close the file; everything committed stays."""
@@ -353,29 +354,6 @@ class RunStore:
         """Forget what the backend has taken, or refused for good."""
         with self._transaction(Flush.LATER):  # what comes back is sent once more, the same bytes
             self._db.executemany("DELETE FROM outbox WHERE id = ?", [(id_,) for id_ in ids])
-
-    def reserve(self, at_ns: int, usd: float, forget_before_ns: int) -> int:
-        """Note what a model call may cost at most, before it is made; return the entry's id."""
-        with self._transaction():
-            self._db.execute("DELETE FROM spending WHERE at_ns < ?", (forget_before_ns,))
-            entry = self._db.execute("INSERT INTO spending (at_ns, usd) VALUES (?, ?)", (at_ns, usd))
-        return entry.lastrowid or 0
-
-    def settle(self, entry: int, usd: float) -> None:
-        """Note what the call cost; nothing if it is forgotten by now."""
-        with self._transaction():
-            self._db.execute("UPDATE spending SET usd = ? WHERE id = ?", (usd, entry))
-
-    def spent(self, since_ns: int, now_ns: int) -> list[tuple[int, float]]:
-        """Return when model calls were made since then and what each cost in USD, at most.
-
-        What a clock that was set back has left in the future counts as made now.
-        """
-        with self._transaction():
-            self._db.execute("UPDATE spending SET at_ns = ?1 WHERE at_ns > ?1", (now_ns,))
-        return self._db.execute(
-            "SELECT at_ns, usd FROM spending WHERE at_ns >= ? ORDER BY at_ns", (since_ns,)
-        ).fetchall()
 
     def rewrites(self) -> list[tuple[int, bytes]]:
         """Return the held rows whose replacement was decided but perhaps not yet applied."""

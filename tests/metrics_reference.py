@@ -24,7 +24,7 @@ only there are exemplars, the trace and span that one count stands for. Promethe
 
 `BLAMESPAN_METRICS_INTERVAL` sends the same over OTLP to the endpoint for metrics, by OpenTelemetry's names and with units
 and exemplars. They pass the exporter that forwards everybody's metrics, with its hop header: where that leads back
-to this process, they are refused. An `analyzer` has no endpoint for metrics: ask it for `/metrics`.
+to this process, they are refused.
 
 | metric | over OTLP | kind | unit | labels | series | shown by | meaning |
 |---|---|---|---|---|---:|---|---|
@@ -40,10 +40,18 @@ def _row(metric: Metric) -> str:
     name = f"{metric.name}_total" if metric.kind is Kind.COUNTER else metric.name
     kind = f"{metric.kind.value}, exemplars" if metric.has_exemplars else metric.kind.value
     labels = ", ".join(f"`{label}`" for label in metric.labels)
-    sent = f"`{metric.otel_name}`" if metric.is_sent else "-"
     halves = ", ".join(f"`{half.value}`" for half in metric.halves)
     shown = f"{halves}; with `{metric.needs}`" if metric.needs else halves
-    columns = (f"`{name}`", sent, kind, f"`{metric.unit}`", labels, metric.most_series, shown, metric.meaning)
+    columns = (
+        f"`{name}`",
+        f"`{metric.otel_name}`",
+        kind,
+        f"`{metric.unit}`",
+        labels,
+        metric.most_series,
+        shown,
+        metric.meaning,
+    )
     return f"| {' | '.join(str(column) for column in columns)} |"
 
 

@@ -91,7 +91,7 @@ class AnalyzerServer:
         self._rules: Final = rules
         self._answers: Final = Answers(at_once=rules.at_once)
         self._room: Final = Room(rules.room_bytes)
-        self._metrics: Final = AnalyzerMetrics(answers=self._answers, budget=budget)
+        self.metrics: Final = AnalyzerMetrics(answers=self._answers, budget=budget)
         self._runner: Final = web.AppRunner(
             self._app(),
             access_log=None,
@@ -155,7 +155,7 @@ class AnalyzerServer:
         )
 
     async def _show_metrics(self, _request: web.Request) -> web.Response:
-        body = exposition.generate_latest(self._metrics.registry)
+        body = exposition.generate_latest(self.metrics.registry)
         return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -166,13 +166,13 @@ class AnalyzerServer:
                 trajectory = await _read(body)
                 answer = self._ask(body, trajectory, choice)
                 del body
-                self._metrics.asked("taken")
+                self.metrics.asked("taken")
                 return await self._tell(request, answer)
         except (BusyError, RefusedError) as error:
-            self._metrics.asked("busy")
+            self.metrics.asked("busy")
             raise web.HTTPTooManyRequests(text="busy: ask again\n", headers=_COME_BACK) from error
         except (UnreadableInput, NotOffered) as error:
-            self._metrics.asked("refused")
+            self.metrics.asked("refused")
             raise web.HTTPBadRequest(text=f"{error}\n") from error
 
     async def _offer(self, _request: web.Request) -> web.Response:
@@ -201,7 +201,7 @@ class AnalyzerServer:
             except Exception:  # one work item: the service lives on, and whoever asked sees a broken answer
                 logger.exception("analysis failed", extra={"run_id": trajectory.run_id})
                 raise
-            self._metrics.made(attribution)
+            self.metrics.made(attribution)
             return attribution
 
         return self._answers.ask(key_of(body + repr(choice).encode()), analyse)
@@ -217,7 +217,7 @@ class AnalyzerServer:
             async with asyncio.timeout(_BODY_S):
                 return await read_bounded(request.content, most, hold)
         except TooLargeError as error:
-            self._metrics.asked("refused")
+            self.metrics.asked("refused")
             raise web.HTTPRequestEntityTooLarge(max_size=most, actual_size=most + 1) from error
         except TimeoutError as error:
             raise web.HTTPRequestTimeout(text=f"expected the whole run within {_BODY_S:g} s\n") from error

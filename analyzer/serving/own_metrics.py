@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from analyzer.metrics import ServiceMetrics
+from prometheus_client.metrics_core import Metric as Family
+
 from analyzer.otlp_metrics import MetricsSender
 from analyzer.serving.lifetime import Lifetime
 from collector_processor.otlp import Exporter, Signal
@@ -18,7 +19,7 @@ logger = logging.getLogger(__name__)
 def send_metrics(
     settings: Settings,
     lifetime: Lifetime,
-    metrics: ServiceMetrics,
+    read: Callable[[], Iterable[Family]],
     exporters: Mapping[Signal, Exporter],
     instance_id: str,
 ) -> None:
@@ -30,7 +31,7 @@ def send_metrics(
         logger.warning("own metrics go nowhere: there is no endpoint for metrics")
         return
     sender = MetricsSender(
-        read=metrics.collect,
+        read=read,
         exporter=exporter,
         instance_id=instance_id,
         every_s=every_s,

@@ -55,7 +55,7 @@ class DirectoryLock:
             owner = self._file.read().strip() or "unknown"
             self._file.close()
             raise JournalError(
-                f"another blamespan (process {owner}) uses the journal in {directory}: "
+                f"another blamespan (process {owner}) uses {directory}: "
                 "stop it, or give this one another data directory"
             ) from None
         self._file.truncate(0)

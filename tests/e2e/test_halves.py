@@ -15,14 +15,17 @@ from urllib.error import HTTPError
 from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_opener
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from collector_processor.otlp import Signal
 from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_FALLBACK, FAILURE_METHOD, FAILURE_MODEL
 from tests.backends.supervise import Server, running, wait_until
-from tests.e2e.backend import grpc_backend
+from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.line import StartLine, environment
 from tests.e2e.model_server import Scripted, serve
 from tests.e2e.rotation import round_robin
 from tests.e2e.spans import by_id, originals, placed
+from tests.e2e.test_faults_model import PRICED
 from tests.e2e.test_line_model import MODEL, VERDICT, in_background, settings_for, told_by
 from tests.e2e.traffic import CARRIERS, DEMO_SPANS, play_demo, send, without_mistake
 
@@ -227,3 +230,36 @@ def test_what_does_not_fit_together_is_said_at_the_start(
     )
     assert done.returncode == 2
     assert told in done.stderr
+
+
+def test_an_analyzer_that_is_killed_in_an_analysis_has_spent_it_and_sends_its_metrics(
+    start_line: StartLine, start_analyzer: StartAnalyzer, tmp_path: Path
+) -> None:
+    with grpc_backend() as backend, in_background(serve(NEVER)) as model:
+        settings = settings_for(model) | {
+            "model": PRICED,
+            "data_dir": str(tmp_path / "analyzer"),
+            "forward_endpoint": backend.url,
+            "metrics_interval": "200",
+        }
+        first = start_analyzer(**settings)
+        line = start_line(
+            half="collector", forward_endpoint=backend.url, analyzer_endpoint=f"http://{first.address}"
+        )
+        send(line, play_demo().body)
+        wait_until(lambda: bool(model.received), what="a question")
+        first.server.kill()
+        second = start_analyzer(**settings)
+        assert second.count("blamespan_budget_spent_usd") > 0
+        wait_until(lambda: _gauge(backend, "blamespan.budget.spent") > 0, what="it in the backend")
+        line.server.kill()
+
+
+def _gauge(backend: Backend, name: str) -> float:
+    """Return what the last request with metrics says."""
+    bodies = [request.body for request in backend.of(Signal.METRICS)]
+    if not bodies:
+        return 0
+    sent = ExportMetricsServiceRequest.FromString(bodies[-1])
+    metrics = [one for of in sent.resource_metrics for scope in of.scope_metrics for one in scope.metrics]
+    return sum(point.as_double for one in metrics if one.name == name for point in one.gauge.data_points)
