@@ -62,6 +62,8 @@ _OPTIONS: Final = (
     ("grpc.max_concurrent_streams", 100),
     # Else the core lets clients send ahead, on fast lines megabytes that nobody has asked for.
     ("grpc.http2.bdp_probe", 0),
+    # What each call may send before its message is asked for; SDKs' batches of a few spans fit.
+    ("grpc.http2.lookahead_bytes", 32 << 10),
     ("grpc.http2.max_frame_size", FRAME_BYTES),
     # Else the core takes up to 4 MiB for what a connection may send next, and keeps it while that is silent.
     ("grpc.experimental.tcp_max_read_chunk_size", 64 << 10),

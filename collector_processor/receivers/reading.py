@@ -34,7 +34,7 @@ class ReadingRules:
     slow_s: float = 30.0
     """How long a slow one may take."""
     waiting: int = 4096
-    """Calls whose message is not asked for yet; each may cost a stream's window (64 KiB)."""
+    """Calls whose message is not asked for yet; each may cost a stream's window (32 KiB)."""
 
 
 class _Place(Enum):
