@@ -95,18 +95,21 @@ class IssueReports:
 
     def reports(self, wanted: Wanted, now_ns: int) -> Iterable[IssueReport]:
         """Return the issues asked for with all that is known of them."""
-        shares: dict[Place, AgentShare] = {}
+        shares: dict[Place, AgentShare | None] = {}
         for tenant, issue in self.issues(wanted, now_ns):
-            mark = issue.fingerprint
-            place = Place(tenant=tenant, service=mark.service, agent=mark.agent)
-            if self._is_fair_sample and place not in shares:
-                shares[place] = self._share(place, now_ns // DAY_NS)
+            place = _place(tenant, issue)
+            if place not in shares:
+                shares[place] = self.share(tenant, issue, now_ns)
             yield IssueReport(
                 tenant=tenant,
                 issue=issue,
                 trend=self.trend(tenant, issue, now_ns),
-                agent=shares.get(place),
+                agent=shares[place],
             )
+
+    def share(self, tenant: Tenant, issue: Issue, now_ns: int) -> AgentShare | None:
+        """Return in what share of its runs an issue's agent is to blame; ``None`` where shares are off."""
+        return self._share(_place(tenant, issue), now_ns // DAY_NS) if self._is_fair_sample else None
 
     def lows(self, now_ns: int) -> Iterator[tuple[str, str, float]]:
         """Yield services, agents and the share that each surely broke in the last seven days.
@@ -203,6 +206,10 @@ def _share_document(agent: AgentShare) -> dict[str, Any]:
         "against_fellows": {name: round(value, 3) for name, value in asdict(agent.against_fellows).items()},
         "alarm": agent.is_alarm,
     }
+
+
+def _place(tenant: Tenant, issue: Issue) -> Place:
+    return Place(tenant=tenant, service=issue.fingerprint.service, agent=issue.fingerprint.agent)
 
 
 def _is_wanted(issue: Issue, wanted: Wanted) -> bool:

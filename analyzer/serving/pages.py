@@ -64,7 +64,12 @@ def _open_pages(settings: Settings, lifetime: Lifetime, thinking: Thinking) -> P
     # Watched: the door, opened later, is shut before what is behind it is closed.
     archive = RunArchive(settings.data_dir)
     lifetime.watched.callback(archive.close)
-    issues = DeskIssues(thinking.desk, open_issues(settings.data_dir), time.time_ns)
+    issues = DeskIssues(
+        thinking.desk,
+        open_issues(settings.data_dir),
+        time.time_ns,
+        is_fair_sample=settings.upstream_sampling != "tail",
+    )
     lifetime.watched.callback(issues.close)
     opinions = opinions_of(settings, thinking.analyst)
     jobs = None if opinions is None else Jobs(opinions, JobLimits(at_once=settings.concurrency))

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from analyzer.labels.kept_run import task_of
 from analyzer.labels.store import FILE
-from analyzer.web.sources import Analysed, RowLabel, RunKey, RunPage, RunQuery, RunRow
+from analyzer.web.sources import Analysed, RowLabel, RunKey, RunName, RunPage, RunQuery, RunRow
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import IS_CURRENT, RUNS
 
@@ -52,6 +52,10 @@ class RunArchive:
     async def page(self, query: RunQuery) -> RunPage:
         """Return the runs asked for, newest first."""
         return await self._beside(lambda: self._page(query))
+
+    async def rows(self, names: Sequence[RunName]) -> Sequence[RunRow]:
+        """Return some runs as the list shows them, in this order; those that are forgotten are left out."""
+        return await self._beside(lambda: [row for name in names if (row := self._current(name)) is not None])
 
     async def newest(self) -> tuple[int, int]:
         """Return what changes whenever a verdict is added or taken away."""
@@ -104,6 +108,13 @@ class RunArchive:
         if len(rows) > query.limit:
             return RunPage(rows=tuple(rows[: query.limit]), next=rows[query.limit - 1].key)
         return RunPage(rows=tuple(rows), next=floor, looked_at=MOST_LOOKED_AT if floor else 0)
+
+    def _current(self, name: RunName) -> RunRow | None:
+        row = self._verdicts().execute(
+            f"SELECT {_COLUMNS} FROM verdict WHERE tenant = ? AND run_id = ? ORDER BY version DESC LIMIT 1",  # noqa: S608 - our own words
+            name,
+        ).fetchone()  # fmt: skip
+        return None if row is None else self._row(row)
 
     def _floor(self, start: list[str], values: dict[str, Any]) -> RunKey | None:
         """Return the last verdict that one look comes to, by the index alone; ``None``: it comes to all."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from analyzer.issue_desk import IssueDesk
@@ -20,22 +21,27 @@ from collector_processor.otlp import Tenant
 
 T = TypeVar("T")
 
+_MOST_FELLOWS: Final = 5
+
 
 class DeskIssues:
     """An ``IssueSource`` of a running service."""
 
-    def __init__(self, desk: IssueDesk, store: IssueStore, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, desk: IssueDesk, store: IssueStore, now_ns: Callable[[], int], *, is_fair_sample: bool
+    ) -> None:
         """Make it.
 
         Args:
             desk: takes what people decide.
             store: opened once more, to be read; closed with this.
             now_ns: the time, by which states change.
+            is_fair_sample: whether runs come in whatever their end; else no shares are shown.
         """
         self._desk: Final = desk
         self._store: Final = store
         self._now_ns: Final = now_ns
-        self._reports: Final = IssueReports(store, is_fair_sample=False)  # shares are not shown here
+        self._reports: Final = IssueReports(store, is_fair_sample=is_fair_sample)
         self._thread: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="issue-pages")
 
     def close(self) -> None:
@@ -60,7 +66,7 @@ class DeskIssues:
             now_ns = self._now_ns()
             owners = [one for one in self._store.tenants_of(issue_id) if not tenant or one == tenant]
             found = [(owner, self._store.issue(owner, issue_id)) for owner in owners]
-            return [self._shown(owner, self._aged(issue, now_ns), now_ns) for owner, issue in found if issue]
+            return [self._told(owner, self._aged(issue, now_ns), now_ns) for owner, issue in found if issue]
 
         return await self._beside(read)
 
@@ -93,6 +99,17 @@ class DeskIssues:
 
     def _shown(self, owner: Tenant, issue: Issue, now_ns: int) -> ShownIssue:
         return ShownIssue(tenant=owner, issue=issue, trend=self._reports.trend(owner, issue, now_ns))
+
+    def _told(self, owner: Tenant, issue: Issue, now_ns: int) -> ShownIssue:
+        """Return an issue with all that is known around it."""
+        of_service = Wanted(tenant=owner, service=issue.fingerprint.service, limit=_MOST_FELLOWS + 1)
+        others = (one for _, one in self._reports.issues(of_service, now_ns))
+        fellows = [one for one in others if one.fingerprint.id != issue.fingerprint.id]
+        return replace(
+            self._shown(owner, issue, now_ns),
+            share=self._reports.share(owner, issue, now_ns),
+            fellows=tuple(fellows[:_MOST_FELLOWS]),
+        )
 
     def _aged(self, issue: Issue, now_ns: int) -> Issue:
         return age(issue, now_ns, IssueRules())

@@ -33,7 +33,7 @@ from collector_processor.stores import StoreError
 from semconv.model import Status, Trajectory
 
 PER_PAGE: Final = 50
-_MOST_ASKED: Final = 200
+MOST_ASKED: Final = 200
 """Characters of a search."""
 _NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -145,8 +145,8 @@ def read_query(asked: Any, tenant: Tenant) -> RunQuery:
     status, text = asked.get("status", ""), asked.get("q", "").strip()
     if status and status not in set(Status):
         raise web.HTTPBadRequest(text=f"status: expected one of {', '.join(Status)}\n")
-    if len(text) > _MOST_ASKED:
-        raise web.HTTPBadRequest(text=f"q: expected at most {_MOST_ASKED} characters\n")
+    if len(text) > MOST_ASKED:
+        raise web.HTTPBadRequest(text=f"q: expected at most {MOST_ASKED} characters\n")
     return RunQuery(
         tenant=tenant,
         status=Status(status) if status else None,

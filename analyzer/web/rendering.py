@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from analyzer.present import is_unsaid, plain
 from analyzer.visible import visible
+from analyzer.web.issue_view import said_of_share
 from analyzer.web.run_view import telling
 from semconv.model import Status
 
@@ -67,6 +68,7 @@ class Renderer:
             "spark": spark,
             "outcome": outcome,
             "telling": telling,
+            "said_of_share": said_of_share,
         }
         self._env.filters.update(filters)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -10,13 +10,17 @@ from aiohttp import web
 from prometheus_client.registry import CollectorRegistry
 
 from analyzer.web.guard import SIGN_IN, STATIC, require_stated_origin
-from analyzer.web.pages import Desk, routed
+from analyzer.web.issue_view import MOST_EXAMPLES, issue_view
+from analyzer.web.pages import MOST_ASKED, Desk, routed
 from analyzer.web.recent_work import RecentWork
+from analyzer.web.sources import RunQuery, RunRow, ShownIssue
 from collector_processor.otlp import Tenant
 from collector_processor.receivers.admission import bears
+from semconv.model import Status
 
 _MUTED_NS: Final = 7 * 24 * 3600 * 10**9
 _MOST_ISSUES: Final = 200
+_MOST_GOOD: Final = 20
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _BACKLOG: Final = ("blamespan_open_traces", "blamespan_examinations")
 _ITEMS: Final = "blamespan_items_"
@@ -81,7 +85,22 @@ async def _issue(desk: Desk, request: web.Request) -> web.StreamResponse:
     found = await source.issue(desk.tenant(request), request.match_info["issue_id"]) if source else ()
     if not found:
         raise web.HTTPNotFound(text="no such issue\n")
-    return await desk.show(request, "issue.html", issues=found, now_ns=desk.pages.now_ns())
+    now_ns = desk.pages.now_ns()
+    views = [issue_view(one, await _examples(desk, one), await _good(desk, one), now_ns) for one in found]
+    return await desk.show(request, "issue.html", views=views, now_ns=now_ns)
+
+
+async def _examples(desk: Desk, one: ShownIssue) -> Sequence[RunRow]:
+    names = [(one.tenant, run_id) for run_id in one.issue.runs[:MOST_EXAMPLES]]
+    return await desk.pages.runs.rows(names)
+
+
+async def _good(desk: Desk, one: ShownIssue) -> RunRow | None:
+    """Return the last run of its service without a failure, if it is among the newest."""
+    service = one.issue.fingerprint.service
+    asked = RunQuery(tenant=one.tenant, status=Status.NO_FAILURE, text=service[:MOST_ASKED], limit=_MOST_GOOD)
+    page = await desk.pages.runs.page(asked)
+    return next((row for row in page.rows if row.service == service), None)
 
 
 async def _resolve(desk: Desk, request: web.Request) -> web.StreamResponse:

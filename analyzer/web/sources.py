@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from analyzer.issues.report import AgentShare
 from analyzer.recurrence.issue import Issue
 from collector_processor.otlp import NO_TENANT, Tenant
 from semconv.model import Status
@@ -93,6 +94,10 @@ class RunSource(Protocol):
         """Return the runs asked for, newest first."""
         ...
 
+    async def rows(self, names: Sequence[RunName]) -> Sequence[RunRow]:
+        """Return some runs as the list shows them, in this order; those that are forgotten are left out."""
+        ...
+
     async def newest(self) -> tuple[int, int]:
         """Return what changes whenever a verdict is added or taken away."""
         ...
@@ -115,6 +120,10 @@ class ShownIssue:
     """As it stands now."""
     trend: tuple[int, ...] = ()
     """Failures a day, oldest first; the last is today."""
+    share: AgentShare | None = None
+    """Of its agent's runs, where it is known; a list does without."""
+    fellows: tuple[Issue, ...] = ()
+    """Other issues of its service; a list does without."""
 
 
 class IssueSource(Protocol):

@@ -31,7 +31,7 @@ async def take(folder: Path) -> list[Path]:
     with tempfile.TemporaryDirectory() as data:
         stage, ids = await showcase(Path(data))
         pages = {
-            **{f"run-{name}": f"/runs/{run_id}" for name, run_id in ids.items()},
+            **{name.replace(" ", "-"): path_of(name, id_) for name, id_ in ids.items()},
             "runs": "/runs", "issues": "/issues", "health": "/health", "try": "/try",
         }  # fmt: skip
         async with serving(stage.parts()) as address, browsing() as browser:
@@ -39,6 +39,11 @@ async def take(folder: Path) -> list[Path]:
                 await _take(browser, address + path, folder / f"{page}-{scheme}-{width}.png", scheme)
                 for scheme, width, (page, path) in product(SCHEMES, WIDTHS, pages.items())
             ]
+
+
+def path_of(name: str, id_: str) -> str:
+    """Return where a run or an issue is shown."""
+    return f"/{'issues' if name.endswith(' issue') else 'runs'}/{id_}"
 
 
 async def _take(browser: Browser, address: str, path: Path, scheme: Literal["light", "dark"]) -> Path:

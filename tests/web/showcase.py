@@ -12,6 +12,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from analyzer.demo_run import play
+from analyzer.issues.report import AgentShare
+from analyzer.recurrence import Count, Share
 from analyzer.recurrence.fingerprint import Fingerprint
 from analyzer.recurrence.issue import IssueState
 from collector_processor.rebuild import rebuild
@@ -34,6 +36,13 @@ PARALLEL = run(
     run_id="5a" * 16,
     root_error="the answer was refused",
 )
+
+SHARE = AgentShare(
+    blamed=Count(hits=21, n=64), labelled=0, share=Share(estimate=0.2, low=0.0, high=0.6), is_alarm=True,
+    against_past=Share(estimate=8.4, low=2.9, high=24.1),
+    against_fellows=Share(estimate=1.6, low=0.8, high=3.1),
+)  # fmt: skip
+"""Of an agent that fails more often than it did."""
 
 
 def demo_run() -> Trajectory:
@@ -66,25 +75,28 @@ async def showcase(folder: Path, recordings: int = 40) -> tuple[Stage, dict[str,
         "parallel": await stage.add(PARALLEL, "ferries"),
         "demo": await stage.add(demo_run(), "solar-advisor"),
     }
-    _add_issues(stage, ids)
+    ids["parallel issue"] = _add_issues(stage, ids)
     mark = Fingerprint(
         service=HOSTILE["svg"], agent=HOSTILE["html"], mode="unhandled_error",
         kind="tool", tool="seats", error="",
     )  # fmt: skip
-    stage.issues.add(mark, IssueState.ONGOING, (1,) * 14, (ids["hostile"],))
+    runs = (ids["hostile"], "forgotten")
+    ids["hostile issue"] = stage.issues.add(mark, IssueState.ONGOING, (1,) * 14, runs)
     return stage, ids
 
 
-def _add_issues(stage: Stage, ids: dict[str, str]) -> None:
+def _add_issues(stage: Stage, ids: dict[str, str]) -> str:
+    """Add two; return the id of the one that just came up."""
     add = stage.issues.add
     mark = Fingerprint(
         service="ferries", agent="south desk", mode="unhandled_error", kind="tool", tool="seats",
         error="TimeoutError",
     )  # fmt: skip
-    add(mark, IssueState.NEW, (0, 0, 0, 0, 1, 0, 0, 2, 1, 0, 3, 2, 5, 8), (ids["parallel"],))
+    first = add(mark, IssueState.NEW, (0, 0, 0, 0, 1, 0, 0, 2, 1, 0, 3, 2, 5, 8), (ids["parallel"],), SHARE)
     wrong = replace(mark, service="solar-advisor", agent="calculator", mode="wrong_computation")
     wrong = replace(wrong, tool="", error="")
     add(wrong, IssueState.REGRESSED, (4, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 3), (ids["demo"],))
+    return first
 
 
 WENT_WELL: Final = (

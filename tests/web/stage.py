@@ -13,6 +13,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.analyst import RunAnalyst
 from analyzer.attribution import Attributor
+from analyzer.issues.report import AgentShare
 from analyzer.labels import Label, Said
 from analyzer.labels.kept_run import pack
 from analyzer.labels.labelling import Given, give
@@ -49,12 +50,19 @@ class IssueShelf:
 
     kept: dict[str, ShownIssue] = field(default_factory=dict)
 
-    def add(self, mark: Fingerprint, state: IssueState, trend: tuple[int, ...], runs: tuple[str, ...]) -> str:
+    def add(
+        self,
+        mark: Fingerprint,
+        state: IssueState,
+        trend: tuple[int, ...],
+        runs: tuple[str, ...],
+        share: AgentShare | None = None,
+    ) -> str:
         issue = Issue(
             fingerprint=mark, state=state, since_ns=NOW_NS, first_ns=NOW_NS - 10**15, last_ns=NOW_NS,
             count=sum(trend), runs=runs,
         )  # fmt: skip
-        self.kept[mark.id] = ShownIssue(tenant=NO_TENANT, issue=issue, trend=trend)
+        self.kept[mark.id] = ShownIssue(tenant=NO_TENANT, issue=issue, trend=trend, share=share)
         return mark.id
 
     async def issues(self, _tenant: Tenant, limit: int) -> Sequence[ShownIssue]:

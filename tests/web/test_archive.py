@@ -16,7 +16,7 @@ from analyzer.web import archive
 from analyzer.web.archive import RunArchive
 from analyzer.web.recent_work import FRESH_NS, RecentWork
 from analyzer.web.sources import RunQuery
-from collector_processor.otlp import Tenant
+from collector_processor.otlp import NO_TENANT, Tenant
 from semconv.model import Effort, Status
 from tests.runs import run, step
 from tests.web.stage import NOW_NS, Stage
@@ -65,6 +65,16 @@ async def test_only_current_verdicts_are_listed_and_of_the_tenant_who_asks(stage
     source.close()
     assert len(page.rows) == 1
     assert other.rows == ()
+
+
+async def test_some_runs_are_read_by_name_as_they_stand_now_and_forgotten_ones_left_out(stage: Stage) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    await stage.add(run(step("a", "b"), run_id="other"), "shop")
+    source = RunArchive(stage.folder)
+    found = await source.rows([(NO_TENANT, name) for name in ("other", "gone", "run-1")])
+    source.close()
+    assert [row.key.run_id for row in found] == ["other", "run-1"]
+    assert found[1].step == 2
 
 
 async def test_an_open_page_is_told_of_a_new_run(

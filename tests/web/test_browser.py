@@ -28,7 +28,7 @@ LOG = {
     "question": "2 + 2?",
 }
 LOG_FILE: Any = {"name": "log.json", "mimeType": "application/json", "buffer": json.dumps(LOG).encode()}
-PAGES = ("runs", "issues", "health", "try", "demo", "parallel", "hostile")
+PAGES = ("runs", "issues", "health", "try", "demo", "parallel", "hostile", "parallel issue", "hostile issue")
 
 
 class Site:
@@ -50,6 +50,8 @@ class Site:
         return page
 
     def path(self, name: str) -> str:
+        if name.endswith(" issue"):
+            return f"/issues/{self.ids[name]}"
         return f"/runs/{self.ids[name]}" if name in self.ids else f"/{name}"
 
     def _local(self, url: str) -> None:

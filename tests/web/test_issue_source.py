@@ -30,7 +30,7 @@ async def source(tmp_path: Path) -> AsyncIterator[DeskIssues]:
     bench.close()
     parts = DeskParts(store=open_issues(tmp_path), rules=CountingRules(), now_ns=lambda: START + 2 * DAY)
     desk = IssueDesk(parts, lambda: RunStore(tmp_path / RUNS), open_labels(tmp_path))
-    opened = DeskIssues(desk, open_issues(tmp_path), lambda: START + 2 * DAY)
+    opened = DeskIssues(desk, open_issues(tmp_path), lambda: START + 2 * DAY, is_fair_sample=True)
     yield opened
     opened.close()
     desk.close()
@@ -53,6 +53,27 @@ async def test_an_issue_is_shown_for_each_tenant_that_has_it_and_to_a_tenant_its
     (own,) = await source.issue(OTHER, issue_id)
     assert own.issue.runs == ("run-4",)
     assert await source.issue(NO_TENANT, "none") == []
+
+
+async def test_one_issue_comes_with_its_agents_share_and_the_others_of_its_service(tmp_path: Path) -> None:
+    bench = Bench(folder=tmp_path)
+    for number, agent in enumerate(("clerk", None, "planner", "clerk")):
+        bench.judge(number, agent)
+    bench.close()
+    parts = DeskParts(store=open_issues(tmp_path), rules=CountingRules(), now_ns=lambda: START)
+    desk = IssueDesk(parts, lambda: RunStore(tmp_path / RUNS), open_labels(tmp_path))
+    for is_fair_sample in (True, False):
+        source = DeskIssues(desk, open_issues(tmp_path), lambda: START, is_fair_sample=is_fair_sample)
+        listed = {one.issue.fingerprint.agent: one for one in await source.issues(NO_TENANT, 10)}
+        (told,) = await source.issue(NO_TENANT, listed["clerk"].issue.fingerprint.id)
+        source.close()
+        assert [one.fingerprint.agent for one in told.fellows] == ["planner"]
+        if is_fair_sample:
+            assert told.share is not None
+            assert (told.share.blamed.hits, told.share.blamed.n) == (2, 4)
+        else:
+            assert told.share is None
+    desk.close()
 
 
 async def test_what_is_decided_is_seen_at_once(source: DeskIssues) -> None:

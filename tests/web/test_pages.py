@@ -278,7 +278,7 @@ async def test_the_list_and_the_run_name_the_issue_and_lead_to_it(stage: Stage, 
         assert "regressed" in page
         assert "<b>clerk" not in page
     page = await text_of(client, f"/issues/{issue_id}")
-    assert 'href="/runs/run-1"' in page
+    assert 'href="/runs/run-1#step-2"' in page
     assert "&lt;b&gt;clerk: TimeoutError in seats" in page
     assert issue_id not in await text_of(client, "/runs/other")
     await text_of(client, "/issues/none", 404)

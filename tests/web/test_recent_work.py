@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from analyzer.web.recent_work import FRESH_NS, RecentWork
-from analyzer.web.sources import Analysed, RunPage, RunQuery
+from analyzer.web.sources import Analysed, RunName, RunPage, RunQuery, RunRow
 from collector_processor.otlp import Tenant
 
 HOUR_NS: Final = 3600 * 10**9
@@ -27,6 +27,9 @@ class Shelf:
 
     async def page(self, query: RunQuery) -> RunPage:
         raise AssertionError(query)
+
+    async def rows(self, names: Sequence[RunName]) -> Sequence[RunRow]:
+        raise AssertionError(names)
 
     async def newest(self) -> tuple[int, int]:
         return (0, 0)

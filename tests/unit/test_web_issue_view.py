@@ -1,0 +1,91 @@
+"""A recurring failure as its page tells it, and the drawing of its failures a day."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from analyzer.issues.report import AgentShare
+from analyzer.issues.store import DAY_NS
+from analyzer.recurrence import Count, Fingerprint, Issue, Share
+from analyzer.web.issue_view import IssueView, issue_view, said_of_share
+from analyzer.web.sources import RunKey, RunRow, ShownIssue
+from analyzer.web.trend import draw_trend
+from collector_processor.otlp import NO_TENANT
+
+NOW_NS = 20_000 * DAY_NS
+MARK = Fingerprint(
+    service="ferries", agent="south desk", mode="unhandled_error", kind="tool", tool="seats",
+    error="TimeoutError",
+)  # fmt: skip
+ISSUE = Issue(fingerprint=MARK, since_ns=1, first_ns=1, last_ns=NOW_NS, count=3, runs=("b", "a"))
+SHARE = AgentShare(
+    blamed=Count(hits=3, n=10), labelled=0, share=Share(estimate=0.2, low=0.0, high=0.6), is_alarm=False,
+    against_past=Share(estimate=4.0, low=2.0, high=8.0),
+    against_fellows=Share(estimate=1.5, low=0.5, high=4.0),
+)  # fmt: skip
+
+
+def row(run_id: str, **fields: Any) -> RunRow:
+    document = {"step": 2, "evidence": [], "fix": None, **fields}
+    return RunRow(
+        key=RunKey(decided_ns=NOW_NS, tenant=NO_TENANT, run_id=run_id), service="ferries",
+        status="attributed", is_provisional=False, agent="south desk", step=2, task="", document=document,
+    )  # fmt: skip
+
+
+def shown(*rows: RunRow, mark: Fingerprint = MARK, **fields: Any) -> IssueView:
+    one = ShownIssue(tenant=NO_TENANT, issue=replace(ISSUE, fingerprint=mark), trend=(1,) * 14, **fields)
+    return issue_view(one, rows, None, NOW_NS)
+
+
+def test_one_sentence_says_what_breaks() -> None:
+    assert shown().what == (
+        "south desk of ferries breaks runs at a tool call to seats with TimeoutError (unhandled error)."
+    )
+    bare = Fingerprint(service="shop", agent="clerk", mode="", kind="other", tool="", error="")
+    assert shown(mark=bare).what == "clerk of shop breaks runs at a step."
+    assert shown(mark=bare).advice == ""
+
+
+def test_weeks_are_counted_from_the_days() -> None:
+    one = ShownIssue(tenant=NO_TENANT, issue=ISSUE, trend=(*range(7), *range(10, 17)))
+    told = issue_view(one, (), None, NOW_NS)
+    assert (told.week, told.week_before) == (sum(range(10, 17)), sum(range(7)))
+
+
+def test_a_share_has_its_interval_and_says_when_nobody_checked_the_method() -> None:
+    told = shown(share=SHARE)
+    assert told.blamed is not None
+    assert 0.1 < told.blamed.low < 0.3 < told.blamed.high < 0.61
+    assert "nobody has said" in said_of_share(SHARE)
+    assert said_of_share(replace(SHARE, labelled=1)) == "by 1 label, it was truly to blame in 20% [0%, 60%]"
+    assert shown(share=replace(SHARE, blamed=Count())).blamed is None
+
+
+def test_what_may_be_chance_is_called_so() -> None:
+    past, fellows = shown(share=SHARE).changes
+    assert past == "Against its own four weeks before: blamed 4.0 times as often [2.0, 8.0]."
+    assert fellows.endswith("[0.5, 4.0], which may be chance.")
+    assert shown(share=replace(SHARE, is_alarm=True)).changes[0].startswith("It fails more often")
+    assert shown().changes == ()
+
+
+def test_an_example_is_quoted_from_its_decisive_step() -> None:
+    evidence = [
+        {"step": 2, "quote": "short"}, {"step": 2, "quote": "the whole line"}, {"step": 1, "quote": "x" * 99}
+    ]  # fmt: skip
+    told = shown(row("b", evidence=evidence), row("a", fix="Ask again."))
+    assert [example.quote for example in told.examples] == ["the whole line", ""]
+    assert told.fix == "Ask again."
+    assert told.forgotten == ()
+    assert shown(row("b")).forgotten == ("a",)
+
+
+def test_days_are_drawn_with_their_numbers_and_told_in_words() -> None:
+    drawing = draw_trend((0, 4, 1234), 20_000)
+    heights = [int(tall) for tall in re.findall(r'<rect [^>]*height="(\d+)"', drawing)]
+    assert heights == [2, 72]  # the smallest is seen too
+    assert ">1.2k</text>" in drawing
+    assert 'aria-label="failures a day: Oct 2: 0, Oct 3: 4, Oct 4: 1234"' in drawing
