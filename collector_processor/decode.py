@@ -179,7 +179,12 @@ def _link(raw: Any) -> Link:
 def _attributes(raw: Sequence[Any]) -> Attributes:
     if not raw:
         return _NO_ATTRIBUTES
-    return {intern(pair.key): _value(pair.value, 0) for pair in raw}
+    found: dict[str, AttributeValue] = {}
+    for pair in raw:
+        value = pair.value
+        # Most are texts: to ask which of its kinds a value is costs as much as to read it.
+        found[intern(pair.key)] = value.string_value or _value(value, 0)
+    return found
 
 
 def _value(raw: Any, depth: int) -> AttributeValue:

@@ -16,6 +16,7 @@ _HALF_PAIR: Final = re.compile(
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
 _DECODER: Final = json.JSONDecoder()
+_BEGINNINGS: Final = ("{", "[", '"')
 
 
 def read_json(text: str) -> Any:
@@ -25,8 +26,13 @@ def read_json(text: str) -> Any:
         ValueError: it is no JSON (then a ``json.JSONDecodeError``), is nested too deeply,
             or holds a number of thousands of digits.
     """
+    text = with_whole_pairs(text)
     try:
-        return _DECODER.decode(with_whole_pairs(text))
+        if text.startswith(_BEGINNINGS):  # most does, and ends with its value: no white space to look for
+            found, end = _DECODER.raw_decode(text)
+            if end == len(text):
+                return found
+        return _DECODER.decode(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 

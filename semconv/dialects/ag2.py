@@ -56,7 +56,7 @@ def read_ag2(span: Span, surroundings: Surroundings) -> Action | None:
     """Read a span of AG2's own scope."""
     if span.scope.name != SCOPE and SPAN_TYPE not in span.attributes:
         return None
-    action = replace(read_operation(span, _kind_of(span)), dialect=NAME)
+    action = read_operation(span, _kind_of(span), NAME)
     if action.agent == _NAMELESS:
         action = replace(action, agent=None)
     match action.kind:

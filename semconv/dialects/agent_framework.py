@@ -12,7 +12,6 @@ such messages too, but its choice is its model call's answer, so there they are 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from semconv.attributes import GEN_AI_AGENT_NAME, GEN_AI_OPERATION_NAME
@@ -44,7 +43,7 @@ def read_agent_framework(span: Span, surroundings: Surroundings) -> Action | Non
         return None
     operation = text(span.attributes, GEN_AI_OPERATION_NAME)
     if operation is not None:
-        return replace(read_operation(span, KINDS.get(operation, ActionKind.CONTAINER)), dialect=NAME)
+        return read_operation(span, KINDS.get(operation, ActionKind.CONTAINER), NAME)
     if span.name == _SEND and (sender := _handing_over(span, surroundings)) is not None:
         return _read_handoff(span, sender, surroundings)
     return _read_workflow(span)

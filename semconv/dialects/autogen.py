@@ -71,7 +71,7 @@ def _read_core(span: Span, surroundings: Surroundings) -> Action | None:
     operation = text(span.attributes, GEN_AI_OPERATION_NAME)
     if operation is None:
         return None
-    action = replace(read_operation(span, KINDS.get(operation, ActionKind.CONTAINER)), dialect=NAME)
+    action = read_operation(span, KINDS.get(operation, ActionKind.CONTAINER), NAME)
     match action.kind:
         case ActionKind.AGENT:
             return _with_turn(action, span, surroundings)

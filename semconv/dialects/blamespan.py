@@ -31,16 +31,16 @@ from semconv.outcomes import read_outcome
 
 NAME: Final = "blamespan"
 
-_EMITTED: Final = (HANDOFF_TARGET, TASK_INPUT, TASK_OUTPUT, TASK_OUTCOME, TASK_REFERENCE)
+_EMITTED: Final = frozenset({HANDOFF_TARGET, TASK_INPUT, TASK_OUTPUT, TASK_OUTCOME, TASK_REFERENCE})
 _TOLD: Final = frozenset({TASK_INPUT, TASK_OUTPUT, TASK_OUTCOME, TASK_OUTCOME_SOURCE, TASK_REFERENCE})
 _SOURCES: Final[Mapping[str, OutcomeSource]] = {each.value: each for each in OutcomeSource}
 
 
 def read_blamespan(span: Span, _: Surroundings) -> Action | None:
     """Read a span of our emitting API, or one that carries our emitters' attributes."""
-    if span.scope.name != SCOPE_INSTRUMENT and not any(name in span.attributes for name in _EMITTED):
+    if span.scope.name != SCOPE_INSTRUMENT and span.attributes.keys().isdisjoint(_EMITTED):
         return None
-    action = read_operation(span, _kind_of(span))
+    action = read_operation(span, _kind_of(span), NAME)
     if action.kind is ActionKind.HANDOFF:
         return _handing_over(span, action)
     return _with_task(span, action)
@@ -61,16 +61,15 @@ def _handing_over(span: Span, action: Action) -> Action:
     source, target = text(span.attributes, HANDOFF_SOURCE), text(span.attributes, HANDOFF_TARGET)
     if source is not None and source != action.agent:
         action = replace(action, agent=source, agent_source=AgentSource.HANDOFF)
-    return replace(action, dialect=NAME, target=target or action.target)
+    return action if target is None or target == action.target else replace(action, target=target)
 
 
 def _with_task(span: Span, action: Action) -> Action:
-    if _TOLD.isdisjoint(span.attributes):
-        return replace(action, dialect=NAME)
+    if span.attributes.keys().isdisjoint(_TOLD):
+        return action
     source = text(span.attributes, TASK_OUTCOME_SOURCE)
     return replace(
         action,
-        dialect=NAME,
         task=text(span.attributes, TASK_INPUT) or action.task,
         answer=text(span.attributes, TASK_OUTPUT) or action.answer,
         reference=text(span.attributes, TASK_REFERENCE),

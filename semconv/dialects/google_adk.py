@@ -63,7 +63,7 @@ def read_google_adk(span: Span, surroundings: Surroundings) -> Action | None:
             return _read_llm(span, surroundings)
         case ActionKind.TOOL:
             span = _with_tool_content(span)
-    action = replace(read_operation(span, kind), dialect=NAME)
+    action = read_operation(span, kind, NAME)
     named = _OLD_AGENT.match(span.name)
     return replace(action, agent=named["name"], agent_source=AgentSource.SPAN_NAME) if named else action
 
@@ -91,7 +91,7 @@ def _read_llm(span: Span, surroundings: Surroundings) -> Action:
     holder = next((each for each in holders if _given(each, LLM_RESPONSE) or _given(each, LLM_REQUEST)), span)
     response = mapping(_given(holder, LLM_RESPONSE))
     found = {**_from_logs(span), **_from_request(holder), **_from_response(response), **span.attributes}
-    action = replace(read_operation(replace(span, attributes=found), ActionKind.LLM), dialect=NAME)
+    action = read_operation(replace(span, attributes=found), ActionKind.LLM, NAME)
     action = replace(_named(action), said=_whole(action.said))
     refused = words(response.get("error_message") or response.get("error_code"))
     return replace(action, failed=True, error=action.error or refused) if refused else action

@@ -17,6 +17,7 @@ RESULT_EVENT: Final = "gen_ai.evaluation.result"
 RESULT_NAME: Final = "gen_ai.evaluation.name"
 RESULT_LABEL: Final = "gen_ai.evaluation.score.label"
 RESULT_SCORE: Final = "gen_ai.evaluation.score.value"
+_LISTS: Final = "evaluations."
 OWN_EVALUATION: Final = "failure_attribution"
 """The name under which blamespan itself writes; never read back."""
 
@@ -28,11 +29,14 @@ _FAILED: Final = frozenset(
 
 def read_judgements(span: Span) -> tuple[Judgement, ...]:
     """Return what evaluators said about ``span``: its events, its joined logs, its flattened attributes."""
+    has_lists = _LISTS in "\n".join(span.attributes)  # quicker than to ask each name; it may be inside one
+    if not has_lists and not span.events and not span.logs:
+        return ()
     found = [
         _judgement(event.attributes, RESULT_NAME, RESULT_LABEL, RESULT_SCORE)
         for event in events_of(span, RESULT_EVENT)
     ]
-    if any(name.startswith("evaluations.") for name in span.attributes):
+    if has_lists:
         found.extend(
             _judgement(fields, "evaluation.name", "evaluation.label", "evaluation.score")
             for fields in below(span.attributes, "evaluations").values()

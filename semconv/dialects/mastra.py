@@ -42,7 +42,7 @@ def read_mastra(span: Span, surroundings: Surroundings) -> Action | None:
     if span_type is None:
         return None
     kind = _KINDS.get(span_type, ActionKind.CONTAINER)
-    action = replace(read_operation(span, kind), dialect=NAME)
+    action = read_operation(span, kind, NAME)
     if kind is ActionKind.LLM:
         parent = surroundings.parent(span)
         return action if parent is None else _with_step(action, parent)

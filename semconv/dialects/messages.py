@@ -84,7 +84,7 @@ def messages_of(value: Any) -> tuple[Message, ...]:
         value = (value,)
     if not isinstance(value, list | tuple):
         return ()
-    return tuple(message for each in value if (message := message_of(each)) is not None)
+    return tuple([message for each in value if (message := message_of(each)) is not None])
 
 
 def message_of(value: Any) -> Message | None:

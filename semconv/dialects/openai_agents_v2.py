@@ -45,7 +45,7 @@ def read_openai_agents_v2(span: Span, _: Surroundings) -> Action | None:
     kind = KINDS.get(operation, ActionKind.CONTAINER)
     if kind is ActionKind.AGENT and span.attributes.get(GEN_AI_AGENT_NAME) is None:
         kind = ActionKind.WORKFLOW
-    action = replace(read_operation(_mended(span), kind), dialect=NAME)
+    action = read_operation(_mended(span), kind, NAME)
     if action.agent == _PLACEHOLDER:
         action = replace(action, agent=None)
     if kind is ActionKind.AGENT:

@@ -27,7 +27,7 @@ from semconv.dialects.google_adk import SCOPE as ADK_SCOPE
 from semconv.dialects.guardrails import as_guardrail, stopped_what_it_guards
 from semconv.dialects.judging import read_judgements
 from semconv.dialects.langchain_repr import message_fields
-from semconv.dialects.langgraph import LANGGRAPH_NODE
+from semconv.dialects.langgraph import is_function
 from semconv.dialects.messages import messages_of
 from semconv.dialects.openinference_agents import METADATA, agent_name
 from semconv.dialects.openinference_claude import spawned
@@ -131,7 +131,10 @@ def _mended(kind: ActionKind, span: Span, surroundings: Surroundings) -> ActionK
     called agents, and are what the agents speak in; langchain's functions are agents by their names,
     and LlamaIndex's preparations of a call are calls.
     """
-    if is_preparation(span) or (kind is ActionKind.AGENT and _is_function(span, surroundings)):
+    is_chain = kind is ActionKind.AGENT and span.scope.name == _LANGCHAIN
+    if is_preparation(span) or (
+        is_chain and is_function(span, mapping(span.attributes.get(METADATA)), surroundings)
+    ):
         return ActionKind.CONTAINER
     if kind is ActionKind.LLM and span.attributes.get(GEN_AI_OPERATION_NAME) == "invoke_agent":
         return ActionKind.AGENT
@@ -140,21 +143,6 @@ def _mended(kind: ActionKind, span: Span, surroundings: Surroundings) -> ActionK
     if kind is ActionKind.AGENT and (AG2_RECIPIENT in span.attributes or is_team):
         return ActionKind.WORKFLOW
     return kind
-
-
-def _is_function(span: Span, surroundings: Surroundings) -> bool:
-    """Say whether langchain's span is but a function inside a node, called ``route_to_active_agent``, say.
-
-    The instrumentation makes an AGENT of whatever has ``agent`` in its name. A node that encloses
-    nothing stays one: it may have asked a model that nobody traced.
-    """
-    node = mapping(span.attributes.get(METADATA)).get(LANGGRAPH_NODE)
-    return (
-        span.scope.name == _LANGCHAIN
-        and node is not None
-        and span.name != node
-        and not surroundings.children(span)
-    )
 
 
 def _is_top(span: Span, surroundings: Surroundings) -> bool:

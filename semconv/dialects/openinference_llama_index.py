@@ -67,7 +67,13 @@ def workflow_agent(span: Span, surroundings: Surroundings) -> str | None:
     if span.scope.name != SCOPE:
         return None
     for each in (span, *islice(surroundings.ancestors(span), _MAX_ANCESTORS)):
-        event = text(mapping(each.attributes.get(INPUT_VALUE)), "ev") or ""
-        if found := _AGENT.search(event[-_TAIL:]):
-            return found[1]
+        if (found := surroundings.once(_stepping, each)) is not None:
+            return found
     return None
+
+
+def _stepping(span: Span) -> str | None:
+    """Return the agent that the event names which a step was given."""
+    event = text(mapping(span.attributes.get(INPUT_VALUE)), "ev") or ""
+    found = _AGENT.search(event[-_TAIL:])
+    return found[1] if found else None

@@ -102,32 +102,34 @@ def _is_node(span: Span) -> bool:
     return is_graph and text(span.attributes, GEN_AI_AGENT_NAME) in PLUMBING_NODES
 
 
-def read_operation(span: Span, kind: ActionKind) -> Action:
+def read_operation(span: Span, kind: ActionKind, dialect: str = NAME) -> Action:
     """Read ``gen_ai.*`` as an action of ``kind``; for dialects that add to these conventions."""
     match kind:
         case ActionKind.LLM:
-            return _read_llm(span)
+            return _read_llm(span, dialect)
         case ActionKind.TOOL:
-            return _read_tool(span)
+            return _read_tool(span, dialect)
         case ActionKind.HANDOFF:
-            return _read_handoff(span)
+            return _read_handoff(span, dialect)
         case ActionKind.AGENT | ActionKind.WORKFLOW:
-            return _read_agent(span, kind)
+            return _read_agent(span, kind, dialect)
         case ActionKind.GUARDRAIL:
             name = text(span.attributes, GUARDRAIL_NAME) or span.name
             return as_guardrail(
-                _about(span, kind), name=name, tripped=span.attributes.get(GUARDRAIL_TRIGGERED) is True
+                _about(span, kind, dialect),
+                name=name,
+                tripped=span.attributes.get(GUARDRAIL_TRIGGERED) is True,
             )
         case _:
-            return _about(span, kind)
+            return _about(span, kind, dialect)
 
 
-def _about(span: Span, kind: ActionKind, **more: Any) -> Action:
+def _about(span: Span, kind: ActionKind, dialect: str, **more: Any) -> Action:
     """Return an action with what every kind carries: agent, error, judgements."""
     name = text(span.attributes, GEN_AI_AGENT_NAME)
     failed = more.pop("failed", False) or is_failed(span) or span.attributes.get(TOOL_STATUS) == "error"
     return Action(
-        dialect=NAME,
+        dialect=dialect,
         kind=kind,
         agent=name,
         agent_source=AgentSource.SPAN,
@@ -138,12 +140,13 @@ def _about(span: Span, kind: ActionKind, **more: Any) -> Action:
     )
 
 
-def _read_llm(span: Span) -> Action:
+def _read_llm(span: Span, dialect: str) -> Action:
     heard, said = conversation_of(span)
     system = "\n".join(message.text for message in heard if message.role == "system")
     return _about(
         span,
         ActionKind.LLM,
+        dialect,
         heard=heard,
         said=said,
         # JSON that a length limit cut short is still worth reading as it stands.
@@ -154,7 +157,7 @@ def _read_llm(span: Span) -> Action:
     )
 
 
-def _read_tool(span: Span) -> Action:
+def _read_tool(span: Span, dialect: str) -> Action:
     name = text(span.attributes, GEN_AI_TOOL_NAME) or _after_operation(span.name)
     arguments = text(span.attributes, GEN_AI_TOOL_CALL_ARGUMENTS) or _event_text(
         span, TOOL_MESSAGE_EVENT, "content"
@@ -167,6 +170,7 @@ def _read_tool(span: Span) -> Action:
     return _about(
         span,
         ActionKind.HANDOFF if target or is_silent_transfer(name, arguments) else ActionKind.TOOL,
+        dialect,
         tool=name,
         target=target or delegation_target(name, arguments),
         call_id=text(span.attributes, GEN_AI_TOOL_CALL_ID) or "",
@@ -179,24 +183,26 @@ def _read_tool(span: Span) -> Action:
     )
 
 
-def _read_handoff(span: Span) -> Action:
+def _read_handoff(span: Span, dialect: str) -> Action:
     source, target = text(span.attributes, HANDOFF_FROM), text(span.attributes, HANDOFF_TO)
     heard, said = conversation_of(span)
     action = _about(
-        span, ActionKind.HANDOFF, target=target, input=last_request(heard), output=last_answer(said)
+        span, ActionKind.HANDOFF, dialect, target=target, input=last_request(heard), output=last_answer(said)
     )
     return action if source is None else replace(action, agent=source, agent_source=AgentSource.HANDOFF)
 
 
-def _read_agent(span: Span, kind: ActionKind) -> Action:
+def _read_agent(span: Span, kind: ActionKind, dialect: str) -> Action:
     heard, said = conversation_of(span)
+    task = last_request(heard)
     return _about(
         span,
         kind,
+        dialect,
         instructions=instructions_of(span),
-        task=last_request(heard),
+        task=task,
         answer=_closing_words(said),
-        input=last_request(heard),
+        input=task,
         output=body_of(said[-1]) if said else "",
         heard=heard,
         said=said,

@@ -60,7 +60,7 @@ def read_pydantic_ai(span: Span, _: Surroundings) -> Action | None:
         return None
     operation = text(span.attributes, GEN_AI_OPERATION_NAME)
     kind = _OLD_NAMES.get(span.name) if operation is None else KINDS.get(operation)
-    action = replace(read_operation(span, kind or ActionKind.CONTAINER), dialect=NAME)
+    action = read_operation(span, kind or ActionKind.CONTAINER, NAME)
     match action.kind:
         case ActionKind.LLM:
             return _read_llm(action, span)

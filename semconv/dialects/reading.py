@@ -29,24 +29,25 @@ _TRACEBACK: Final = "Traceback (most recent call last)"
 
 def words(value: Any) -> str:
     """Return ``value`` as text: strings as they are, nothing as empty, all else as JSON."""
-    match value:
-        case None:
-            return ""
-        case str():
-            return value
-        case bytes():
-            return f"[{len(value)} bytes]"
-        case _:
-            try:
-                return json.dumps(value, ensure_ascii=False, default=_unserialisable)
-            except (ValueError, RecursionError):
-                return "[too deeply nested]"
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return f"[{len(value)} bytes]"
+    try:
+        return _ENCODER.encode(value)
+    except (ValueError, RecursionError):
+        return "[too deeply nested]"
 
 
 def _unserialisable(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     return f"[{len(value)} bytes]" if isinstance(value, bytes) else str(value)
+
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, default=_unserialisable)
 
 
 def structured(value: Any) -> Any:
@@ -67,14 +68,16 @@ def text(attributes: Attributes, *names: str) -> str | None:
     for name in names:
         value = attributes.get(name)
         if value is not None and value != "":
-            return words(value)
+            return value if isinstance(value, str) else words(value)
     return None
 
 
 def mapping(value: AttributeValue | Any) -> Mapping[str, Any]:
     """Return the object that ``value`` is or holds as JSON, else an empty one."""
     value = structured(value)
-    return value if isinstance(value, Mapping) else {}
+    if value is None or isinstance(value, str):  # before asking the abstract class, which takes its time
+        return {}
+    return value if isinstance(value, dict | Mapping) else {}
 
 
 def items(value: AttributeValue | Any) -> Sequence[Any]:
@@ -100,6 +103,8 @@ def below(attributes: Attributes, prefix: str) -> dict[int, dict[str, AttributeV
 
 def events_of(span: Span, *names: str) -> list[Event]:
     """Return the span's own events and joined log events called one of ``names``, in time order."""
+    if not span.events and not span.logs:
+        return []
     found = [event for event in (*span.events, *span.logs) if event.name in names]
     return sorted(found, key=lambda event: event.time_ns) if len(found) > 1 else found
 

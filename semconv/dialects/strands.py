@@ -49,7 +49,7 @@ def read_strands(span: Span, _: Surroundings) -> Action | None:
         return None
     operation = text(span.attributes, GEN_AI_OPERATION_NAME) or ""
     kind = TEAM_KINDS.get(operation) or KINDS.get(operation, ActionKind.CONTAINER)
-    action = replace(read_operation(_shown(span), kind), dialect=NAME)
+    action = read_operation(_shown(span), kind, NAME)
     if kind in {ActionKind.TOOL, ActionKind.HANDOFF} and span.attributes.get(OLD_TOOL_STATUS) == "error":
         action = replace(action, failed=True, error=action.error or error_of(span) or action.output)
     prompt = text(span.attributes, OLD_SYSTEM_PROMPT)

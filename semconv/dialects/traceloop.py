@@ -98,7 +98,7 @@ def read_traceloop(span: Span, surroundings: Surroundings) -> Action | None:
 def _action(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
     agent = _agent_of(span, kind, surroundings)
     if kind is ActionKind.HANDOFF:
-        return replace(read_operation(span, kind), dialect=NAME)
+        return read_operation(span, kind, NAME)
     if kind is ActionKind.LLM:
         return action_of(span, _call(span, agent))
     seen = _observed(span, kind, agent)
