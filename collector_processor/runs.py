@@ -16,6 +16,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Final
 
 from semconv.attributes import GEN_AI_AGENT_ID, GEN_AI_OPERATION_NAME, GEN_AI_RESPONSE_ID
@@ -31,6 +32,8 @@ _WORD: Final = re.compile(r"[\w-]{8,}")
 """What an id of a provider's is, inside JSON."""
 TRACE_KEY: Final = "trace:"
 """Begins the run keys that are trace ids."""
+MAX_KEY_CHARS: Final = 200
+"""Of a run key; a longer one stands by its digest."""
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _AUTOGEN_AGENT: Final = re.compile(rf"_(?P<team>{_UUID})/{_UUID}$")
 """AutoGen's agent id: ``<name>_<team uuid>/<run uuid>``. Other frameworks' ids outlive the run."""
@@ -47,7 +50,7 @@ def run_keys(trace: Trace) -> frozenset[str]:
     linked = frozenset(key for span in trace.spans for key in _linked(span))
     if any(span.links for span in trace.spans):
         return linked
-    return linked.union(*(_framework_ids(span) for span in trace.spans))
+    return linked.union(*(map(_short, _framework_ids(span)) for span in trace.spans))
 
 
 def steady_ids(runs: Sequence[Trace], given: Mapping[str, frozenset[TraceId]]) -> tuple[str, ...]:
@@ -86,6 +89,14 @@ def _framework_ids(span: Span) -> Iterator[str]:
     agent_id = span.attributes.get(GEN_AI_AGENT_ID) if span.parent_id is None else None
     if isinstance(agent_id, str) and (found := _AUTOGEN_AGENT.search(agent_id)):
         yield f"autogen:{found['team']}"
+
+
+def _short(key: str) -> str:
+    """Return a key that is remembered in a few bytes: whoever sends ids makes them as long as they like."""
+    if len(key) <= MAX_KEY_CHARS:
+        return key
+    kind, _, _ = key.partition(":")
+    return f"{kind}:{blake2b(key.encode('utf-8', 'surrogatepass'), digest_size=32).hexdigest()}"
 
 
 def group_runs(traces: Sequence[Trace]) -> tuple[Trace, ...]:

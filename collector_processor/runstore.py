@@ -27,6 +27,8 @@ from semconv.model import SpanId, TraceId
 
 RUNS: Final = "runs.sqlite"
 """The store's file in the data directory."""
+MAX_RUN_KEYS: Final = 2_000_000
+"""Some hundreds of MB: twenty for each trace that there is a verdict on; most have one or two."""
 OUTBOX_BATCH: Final = 64
 """Entries of the outbox that are read at once."""
 _STEPS: Final = (
@@ -303,7 +305,7 @@ class RunStore:
             (prefix, prefix + _LAST, tenant, tenant, limit),
         )
 
-    def prune(self, keep: int) -> None:
+    def prune(self, keep: int, most_keys: int = MAX_RUN_KEYS) -> None:
         """Forget the oldest verdicts beyond ``keep``, and the oldest analysed traces beyond four times that.
 
         Far more than the journal keeps spans of, so that what is forgotten cannot come again.
@@ -330,7 +332,21 @@ class RunStore:
                     oldest,
                 )
                 self._db.execute("DELETE FROM analysed WHERE upto_seq < ?", oldest)
+            self._forget_keys(most_keys)
         give_back(self._db, "the store")
+
+    def _forget_keys(self, most: int) -> None:
+        """Forget the run keys of the traces that were analysed first, until there are so many at most."""
+        excess = self._db.execute("SELECT count(*) FROM run_key").fetchone()[0] - most
+        if excess > 0:
+            self._db.execute(
+                "DELETE FROM run_key WHERE (tenant, trace_id) IN (SELECT tenant, trace_id FROM"
+                " (SELECT tenant, trace_id,"
+                " sum(keys) OVER (ORDER BY upto_seq, tenant, trace_id) - keys AS gone FROM analysed"
+                " JOIN (SELECT tenant, trace_id, count(*) AS keys FROM run_key GROUP BY 1, 2)"
+                " USING (tenant, trace_id)) WHERE gone < ?)",
+                (excess,),
+            )
 
     def outbox(
         self, signal: Signal, skip: Iterable[Tenant] = (), *, limit: int = OUTBOX_BATCH

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from collector_processor.runs import group_runs, join_logs, run_keys
+from collector_processor.runs import MAX_KEY_CHARS, group_runs, join_logs, run_keys
+from semconv.dialects.langsmith import OPENAI_TRACE
 from semconv.model import Event, Link, LogRecord, Scope, Span, Trace, TraceId
 from tests.factories import agent, chat, ordered, span, span_id, trace, workflow
 
@@ -57,6 +58,19 @@ def test_autogens_team_id_joins_traces() -> None:
     ]
     assert sizes(group_runs(traces)) == [2]
     assert run_keys(traces[0]) & run_keys(traces[1]) == {f"autogen:{TEAM}"}
+
+
+def test_an_id_of_any_length_is_a_short_key_and_joins_all_the_same() -> None:
+    """Whoever sends ids makes them as long as they like; keys are remembered long after the spans."""
+    long = "x" * 1_000_000
+    first, second, other = (
+        trace(span(1, trace_id=trace_of(letter), attributes={OPENAI_TRACE: f"{long}{end}"}))
+        for letter, end in (("a", "1"), ("b", "1"), ("c", "2"))
+    )
+    assert max(len(key) for key in run_keys(first)) <= MAX_KEY_CHARS
+    assert len(run_keys(first) & run_keys(second)) == 1
+    assert not run_keys(first) & run_keys(other)
+    assert run_keys(trace(span(1, attributes={OPENAI_TRACE: "\ud800" * 1000})))
 
 
 def test_one_team_asked_twice_is_two_runs() -> None:

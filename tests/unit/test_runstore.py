@@ -269,6 +269,21 @@ def test_the_store_keeps_the_newest_and_forgets_the_rest(store: RunStore) -> Non
     assert store.join(keys[19], [f"trace:{keys[8].trace_id}"]) == {keys[8].trace_id}
 
 
+def test_of_too_many_run_keys_those_analysed_first_are_forgotten(store: RunStore) -> None:
+    keys = [TraceKey(NO_TENANT, TraceId(f"{number:032x}")) for number in range(6)]
+    names = {key: [f"autogen:{number}-{key.trace_id}" for number in range(10)] for key in keys}
+    for number, key in enumerate(keys):
+        store.join(key, names[key])
+        store.commit(Commit(analysed=((key, number),)))
+    store.prune(keep=100, most_keys=60)
+    assert all(store.join(other, names[key]) for key, other in zip(keys, reversed(keys), strict=True))
+    store.prune(keep=100, most_keys=60)  # each trace has twenty by now
+    assert store._db.execute("SELECT count(*) FROM run_key").fetchone() == (60,)
+    assert store._db.execute(
+        "SELECT count(*) FROM run_key WHERE trace_id = ?", (keys[0].trace_id,)
+    ).fetchone() == (0,)
+
+
 def test_a_full_disk_refuses_with_words_and_what_comes_after_it_is_kept(store: RunStore) -> None:
     pages = store._db.execute("PRAGMA page_count").fetchone()[0]
     store._db.execute(f"PRAGMA max_page_count={pages}")
