@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from semconv.dialects.action import Action, ActionKind, Dialect
 from semconv.dialects.function_names import function_agent
-from semconv.dialects.langgraph import NAMELESS_GRAPHS, Found, graph_agent, prefixed
+from semconv.dialects.langgraph import NAMELESS_GRAPHS, Found, graph_agent, is_function, prefixed
 from semconv.dialects.observations import Observation, action_of
 from semconv.dialects.reading import mapping, structured, text
 from semconv.dialects.support import Support, gives, lacks, partly
@@ -83,6 +83,8 @@ def _without_tools(given: AttributeValue) -> Any:
 
 def _kind_of(span: Span, surroundings: Surroundings) -> ActionKind:
     kind = _KINDS.get(text(span.attributes, OBSERVATION_TYPE) or "")
+    if kind is ActionKind.AGENT and is_function(span, _metadata(span), surroundings):
+        return ActionKind.CONTAINER
     if kind is not None:
         return kind
     if CALL_ID in span.attributes or TOOL_COLOR in span.attributes:
