@@ -35,6 +35,12 @@ _NOTHING: Final = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_NOTHING: Final = 120
+_DELEGATES: Final = re.compile(
+    r"\b(?:assign(?:ing)?|delegat(?:e|ing))\s(?:[\w,-]{1,40}\s){0,6}?(?:(?:sub-?)?tasks?|work|jobs?)\s"
+    r"(?:[\w,-]{1,40}\s){0,3}?(?:to|among|between)\b",
+    re.IGNORECASE,
+)
+"""Words of one who gives work to others; not of one to whom it was assigned."""
 _TELLING_TASK: Final = 120
 """Characters of a task by which its statement is known."""
 _COLOURS: Final = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
@@ -150,7 +156,21 @@ def _roles(trajectory: Trajectory, texts: Sequence[str], faulty: Sequence[bool])
             roles.append(Role.STATING)
         else:
             roles.append(Role.ACTING)
-    return tuple(roles)
+    return _with_delegating(steps, texts, roles, calling)
+
+
+def _with_delegating(
+    steps: Sequence[Step], texts: Sequence[str], roles: Sequence[Role], calling: set[str]
+) -> tuple[Role, ...]:
+    """Let those coordinate who say that they give work to others, call no tool, and have others to act."""
+    acting = [place for place, role in enumerate(roles) if role is Role.ACTING]
+    giving = {steps[place].agent for place in acting if _DELEGATES.search(texts[place])} - calling
+    if all(steps[place].agent in giving for place in acting):
+        return tuple(roles)
+    return tuple(
+        Role.COORDINATING if role is Role.ACTING and step.agent in giving else role
+        for step, role in zip(steps, roles, strict=True)
+    )
 
 
 def _speaking_for_others(trajectory: Trajectory, roles: Sequence[Role]) -> tuple[bool, ...]:

@@ -249,9 +249,11 @@ def right_answer_seen(reading: Reading) -> Iterator[Finding]:
 
 
 def repetition(reading: Reading) -> Iterator[Finding]:
-    """The same call, or the same words, once more: a loop; the first repeat is marked.
+    """The same call, or the same words, once more: a loop.
 
-    Trying again what failed is no loop: a fault since the last time excuses it.
+    A call that gave its result is done again for nothing: the repeat is marked. Words that
+    brought nothing led into the loop: they are marked where they are first said. Trying
+    again what failed is no loop: a fault since the last time excuses it.
     """
     first: dict[tuple[str, str, str], int] = {}
     marked: set[tuple[str, str, str]] = set()
@@ -269,14 +271,22 @@ def repetition(reading: Reading) -> Iterator[Finding]:
         key = (step.agent, step.kind, said)
         if key in first and key not in marked and last_fault < first[key]:
             marked.add(key)
-            yield Finding(
-                step=position,
-                signal="loop",
-                weight=0.7,
-                reason=f"does again what step {first[key]} did, with the same words",
-                quote=said[:_QUOTE] if step.kind is not StepKind.TOOL else "",
-            )
+            yield _loop(reading, first[key], position, said)
         first.setdefault(key, position)
+
+
+def _loop(reading: Reading, first: int, again: int, said: str) -> Finding:
+    words = reading.steps[first].kind is not StepKind.TOOL
+    led_nowhere = words and reading.steps[first + 1].kind is not StepKind.TOOL
+    return Finding(
+        step=first if led_nowhere else again,
+        signal="loop",
+        weight=0.7,
+        reason=f"led nowhere: step {again} does it again, with the same words"
+        if led_nowhere
+        else f"does again what step {first} did, with the same words",
+        quote=said[:_QUOTE] if words else "",
+    )
 
 
 SIGNALS: Final[tuple[Signal, ...]] = (

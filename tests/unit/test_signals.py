@@ -142,6 +142,12 @@ def test_trying_again_what_failed_is_no_loop_and_trying_again_what_worked_is() -
     assert [f.step for f in findings(read(looping)) if f.signal == "loop"] == [2]
 
 
+def test_words_that_are_said_again_led_nowhere_when_they_were_first_said() -> None:
+    plan = "I will now write the functional requirements of the product."
+    circling = run(step("a", "Hm."), step("b", plan), step("a", "Hm, hm."), step("b", plan), step("b", plan))
+    assert [f.step for f in findings(read(circling)) if f.signal == "loop"] == [1]
+
+
 def test_made_up_data_are_blamed() -> None:
     verdict = blame(
         run(
@@ -215,6 +221,23 @@ def test_handing_over_is_coordination() -> None:
     )
     assert read(trajectory).roles == (Role.COORDINATING, Role.COORDINATING, Role.ACTING)
     assert blame(trajectory).agent == "b"
+
+
+def test_who_gives_work_to_others_coordinates() -> None:
+    steps = (
+        step("lead", "I will assign tasks to the team members based on their expertise."),
+        step("engineer", "I assign the value 4 to x, and finish the work that was assigned to me."),
+        step("lead", "Well done, all of you."),
+    )
+    assert read(run(*steps)).roles == (Role.COORDINATING, Role.ACTING, Role.COORDINATING)
+    assert blame(run(*steps)).agent == "engineer"
+
+
+def test_who_gives_work_to_others_and_does_it_alone_acts() -> None:
+    alone = run(step("lead", "I will delegate the work to my team."), step("lead", "There is no team."))
+    assert set(read(alone).roles) == {Role.ACTING}
+    own_tool = run(step("lead", "I assign tasks to others."), tool("lead", "4"), step("b", "It is 4."))
+    assert read(own_tool).roles[0] is Role.ACTING
 
 
 def test_the_right_answer_seen_late_clears_the_steps_before_it() -> None:
