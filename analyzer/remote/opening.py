@@ -8,11 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from analyzer.analyst import RunAnalyst
-from analyzer.composition import budget_of, open_analyst, open_opinions, tls_files
+from analyzer.composition import budget_of, open_analyst, open_cleaner, open_opinions, tls_files
 from analyzer.opinion import Opinions
 from analyzer.remote.client import HttpAsk, RemoteAnalyst
 from analyzer.remote.opinions import RemoteOpinions
 from analyzer.remote.server import AnalyzerRules, AnalyzerServer
+from analyzer.web.analyzer_pages import AnalyzerPages
+from analyzer.web.jobs import JobLimits, Jobs
+from analyzer.web.settings_shown import shown_settings
 from collector_processor.analyst import Analyst
 from collector_processor.settings import Settings, SettingsError
 from collector_processor.tls import ClientFiles, ClientTls, reason_of
@@ -69,7 +72,15 @@ def analyzer_server(settings: Settings, analyst: RunAnalyst) -> AnalyzerServer:
         most_connections=settings.max_connections,
     )
     opinions = open_opinions(settings, analyst)
-    return AnalyzerServer(analyst, settings.listeners[2], rules, budget=budget_of(analyst), opinions=opinions)
+    pages = AnalyzerPages(
+        jobs=Jobs(opinions, JobLimits(at_once=settings.concurrency)),
+        clean=open_cleaner(settings),
+        settings=shown_settings(settings),
+        runs_at=settings.web_url.rstrip("/") if settings.web_url else None,
+    )
+    return AnalyzerServer(
+        analyst, settings.listeners[2], rules, budget=budget_of(analyst), opinions=opinions, pages=pages
+    )
 
 
 def opinions_of(settings: Settings, analyst: Analyst) -> Opinions | None:

@@ -27,6 +27,7 @@ from analyzer.remote.answers import Answers, BusyError, key_of
 from analyzer.remote.bodies import TooLargeError, read_bounded
 from analyzer.remote.codec import OFFER_PATH, PATH, read_choice, read_run, write_answer, write_offer
 from analyzer.remote.metrics import AnalyzerMetrics
+from analyzer.web.analyzer_pages import AnalyzerPages, analyzer_routes, open_sessions
 from analyzer.web.guard import GuardRules, guarding
 from collector_processor.analyst import Analyst
 from collector_processor.otlp import RefusedError
@@ -75,6 +76,7 @@ class AnalyzerServer:
         *,
         budget: HourlyBudget | None = None,
         opinions: Opinions | None = None,
+        pages: AnalyzerPages | None = None,
     ) -> None:
         """Make it.
 
@@ -84,9 +86,11 @@ class AnalyzerServer:
             rules: who may ask, and how much at once.
             budget: what the hour's money is counted in, for the metrics.
             opinions: who answers people's own choices; ``None``: none can be made.
+            pages: what people see with a browser; ``None``: nothing.
         """
         self._analyst: Final = analyst
         self._opinions: Final = opinions
+        self._pages: Final = pages
         self._listen: Final = listen
         self._rules: Final = rules
         self._answers: Final = Answers(at_once=rules.at_once)
@@ -129,13 +133,17 @@ class AnalyzerServer:
         if self._listener is not None:
             self._listener.close()
         await self._answers.drain(max(0.0, ends_at - time.monotonic()))
+        if self._pages is not None and self._pages.jobs is not None:
+            await self._pages.jobs.close()
         await self._runner.cleanup()
 
     def _app(self) -> web.Application:
+        sessions = open_sessions(is_secure=self._rules.tls is not None)
         rules = GuardRules(
             token=self._rules.token,
             allowed_hosts=self._rules.allowed_hosts,
             wants_certificate=self._rules.tls is not None and self._rules.tls.client_ca is not None,
+            is_signed_in=sessions.is_signed_in,
         )
         app = web.Application(middlewares=[guarding(rules)])
         app.add_routes(
@@ -147,6 +155,9 @@ class AnalyzerServer:
                 web.get(OFFER_PATH, self._offer),
             ]
         )
+        if self._pages is not None:
+            routes = analyzer_routes(self._pages, sessions, self.metrics.registry, self._rules.token)
+            app.add_routes(routes)
         return app
 
     async def _readyz(self, _request: web.Request) -> web.Response:

@@ -29,7 +29,7 @@ from analyzer.web.recent_work import RecentWork
 from analyzer.web.rendering import Renderer
 from analyzer.web.sessions import Sessions
 from analyzer.web.side_pages import door_routes, health_routes, issue_routes
-from analyzer.web.try_pages import try_routes
+from analyzer.web.try_pages import again_routes, try_routes
 from collector_processor.otlp import Tenant, tenant_of
 from collector_processor.receivers import ListenError
 from collector_processor.receivers.protocol_log import ProtocolLogger
@@ -163,6 +163,7 @@ def _add_pages(
         [
             *run_routes(desk),
             *try_routes(desk),
+            *again_routes(desk),
             *issue_routes(desk),
             *health_routes(desk, parts.metrics, recent),
             *door_routes(desk, parts.token),

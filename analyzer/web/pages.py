@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -18,6 +18,7 @@ from analyzer.labels import LabelKind, LabelRefused, Said
 from analyzer.labels.kept_run import KeptRun, unpack
 from analyzer.opinion import Offer
 from analyzer.recurrence import Issue
+from analyzer.web.front import CleanRun, routed
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.jobs import Jobs
 from analyzer.web.labels import FindOne, Labels, label_document
@@ -30,14 +31,13 @@ from analyzer.web.sources import IssueSource, RunKey, RunName, RunQuery, RunSour
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import StoredVerdict
 from collector_processor.stores import StoreError
-from semconv.model import Status, Trajectory
+from semconv.model import Status
 
 PER_PAGE: Final = 50
 MOST_ASKED: Final = 200
 """Characters of a search."""
 _NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
-CleanRun = Callable[[Trajectory], Trajectory]
 Document = Callable[[StoredVerdict], dict[str, Any]]
 
 
@@ -75,21 +75,6 @@ class Desk:
         return await self.renderer.page(
             template, here=request.path, can_sign_out=self.has_token, said=request.query.get("said"), **values
         )
-
-
-Handle = Callable[[Desk, web.Request], Awaitable[web.StreamResponse]]
-
-
-def routed(desk: Desk, *routes: tuple[str, str, Handle]) -> list[web.RouteDef]:
-    """Return routes whose handlers are handed the desk."""
-
-    def bound(handle: Handle) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        async def handler(request: web.Request) -> web.StreamResponse:
-            return await handle(desk, request)
-
-        return handler
-
-    return [web.route(method, path, bound(handle)) for method, path, handle in routes]
 
 
 def run_routes(desk: Desk) -> list[web.RouteDef]:

@@ -9,9 +9,10 @@ from urllib.parse import quote
 from aiohttp import web
 from prometheus_client.registry import CollectorRegistry
 
+from analyzer.web.front import Front, routed
 from analyzer.web.guard import SIGN_IN, STATIC, require_stated_origin
 from analyzer.web.issue_view import MOST_EXAMPLES, issue_view
-from analyzer.web.pages import MOST_ASKED, Desk, routed
+from analyzer.web.pages import MOST_ASKED, Desk
 from analyzer.web.recent_work import RecentWork
 from analyzer.web.sources import RunQuery, RunRow, ShownIssue
 from collector_processor.otlp import Tenant
@@ -135,14 +136,14 @@ def _back(form: Mapping[str, object], issue_id: str, said: str) -> str:
     return f"{page}?said={said}"
 
 
-def door_routes(desk: Desk, token: str | None) -> list[web.RouteDef]:
+def door_routes(desk: Front, token: str | None) -> list[web.RouteDef]:
     """Return the routes by which a browser signs in and out, and of what every page needs."""
 
-    async def ask(desk: Desk, request: web.Request) -> web.StreamResponse:
+    async def ask(desk: Front, request: web.Request) -> web.StreamResponse:
         going = local(request.query.get("next", ""))
         return await desk.show(request, "sign_in.html", next=going, wrong=False)
 
-    async def sign_in(desk: Desk, request: web.Request) -> web.StreamResponse:
+    async def sign_in(desk: Front, request: web.Request) -> web.StreamResponse:
         require_stated_origin(request)
         form = await request.post()
         going = local(str(form.get("next", "")))
@@ -155,7 +156,7 @@ def door_routes(desk: Desk, token: str | None) -> list[web.RouteDef]:
         desk.sessions.begin(response, signed_in=True)
         raise response
 
-    async def sign_out(desk: Desk, request: web.Request) -> web.StreamResponse:
+    async def sign_out(desk: Front, request: web.Request) -> web.StreamResponse:
         require_stated_origin(request)
         response = web.HTTPSeeOther(SIGN_IN)
         desk.sessions.end(request, response)
@@ -176,7 +177,7 @@ def local(path: str) -> str:
     return quote(path, safe="/?&=%#") if is_ours and "\\" not in path else "/runs"
 
 
-async def _static(desk: Desk, request: web.Request) -> web.StreamResponse:
+async def _static(desk: Front, request: web.Request) -> web.StreamResponse:
     name = request.match_info["name"]
     body = desk.renderer.files.get(name)
     if body is None:

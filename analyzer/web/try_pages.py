@@ -15,9 +15,10 @@ from analyzer.errors import AnalyzerError, UnreadableInput
 from analyzer.opinion import Choice, NotOffered
 from analyzer.present import plain
 from analyzer.recordings import read_recording
+from analyzer.web.front import Front, routed
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.jobs import MOST_RUNS, Asked, Job, Jobs, Load, TooBusy
-from analyzer.web.pages import Desk, chance_of, kept_run, routed
+from analyzer.web.pages import Desk, chance_of, kept_run
 from analyzer.web.run_view import view
 from collector_processor.otlp import Signal
 from collector_processor.rebuild import rebuild
@@ -31,7 +32,7 @@ _MOST_FIELD: Final = 200
 _GZIP: Final = b"\x1f\x8b"
 
 
-def try_routes(desk: Desk) -> list[web.RouteDef]:
+def try_routes(desk: Front) -> list[web.RouteDef]:
     """Return the routes; without anything that analyses, the page alone, which says so."""
     return routed(
         desk,
@@ -39,11 +40,15 @@ def try_routes(desk: Desk) -> list[web.RouteDef]:
         ("POST", "/try", _take),
         ("GET", "/try/{job_id}", _watch),
         ("GET", "/try/{job_id}/state", _state),
-        ("POST", "/runs/{run_id}/again", _again),
     )
 
 
-async def _ask(desk: Desk, request: web.Request) -> web.StreamResponse:
+def again_routes(desk: Desk) -> list[web.RouteDef]:
+    """Return the route by which a kept run is analysed again."""
+    return routed(desk, ("POST", "/runs/{run_id}/again", _again))
+
+
+async def _ask(desk: Front, request: web.Request) -> web.StreamResponse:
     jobs = desk.pages.jobs
     mine = jobs.of(desk.sessions.owner(request)) if jobs else []
     chance = await chance_of(jobs)
@@ -52,7 +57,7 @@ async def _ask(desk: Desk, request: web.Request) -> web.StreamResponse:
     )
 
 
-async def _take(desk: Desk, request: web.Request) -> web.StreamResponse:
+async def _take(desk: Front, request: web.Request) -> web.StreamResponse:
     require_stated_origin(request)
     jobs = _jobs(desk)
     data, fields = await _upload(request)
@@ -85,7 +90,7 @@ async def _again(desk: Desk, request: web.Request) -> web.StreamResponse:
     return _begin(desk, request, asked)
 
 
-async def _watch(desk: Desk, request: web.Request) -> web.StreamResponse:
+async def _watch(desk: Front, request: web.Request) -> web.StreamResponse:
     job = _job(desk, request).as_of_now()
     shown = await asyncio.to_thread(
         lambda: [(found.document, view(found.trajectory, found.document)) for found in job.found]
@@ -93,7 +98,7 @@ async def _watch(desk: Desk, request: web.Request) -> web.StreamResponse:
     return await desk.show(request, "job.html", job=job, shown=shown)
 
 
-async def _state(desk: Desk, request: web.Request) -> web.StreamResponse:
+async def _state(desk: Front, request: web.Request) -> web.StreamResponse:
     job = _job(desk, request)
     counts = {"runs": job.runs, "done": len(job.found), "calls": job.calls}
     return web.json_response({"state": job.state.value, "over": job.is_over, **counts})
@@ -163,7 +168,7 @@ async def _upload(request: web.Request) -> tuple[bytes, dict[str, str]]:
     return bytes(data), fields
 
 
-def _begin(desk: Desk, request: web.Request, asked: Asked) -> web.StreamResponse:
+def _begin(desk: Front, request: web.Request, asked: Asked) -> web.StreamResponse:
     """Start the analysis for the browser's session, which begins now where there is none."""
     jobs, response = _jobs(desk), web.Response(status=303)
     owner = desk.sessions.owner(request) or desk.sessions.begin(response, signed_in=False)
@@ -175,13 +180,13 @@ def _begin(desk: Desk, request: web.Request, asked: Asked) -> web.StreamResponse
     return response
 
 
-def _jobs(desk: Desk) -> Jobs:
+def _jobs(desk: Front) -> Jobs:
     if desk.pages.jobs is None:
         raise web.HTTPNotFound(text="nothing can be analysed from this page\n")
     return desk.pages.jobs
 
 
-def _job(desk: Desk, request: web.Request) -> Job:
+def _job(desk: Front, request: web.Request) -> Job:
     job = _jobs(desk).find(desk.sessions.owner(request), request.match_info["job_id"])
     if job is None:
         raise web.HTTPNotFound(text="no such analysis in this browser\n")

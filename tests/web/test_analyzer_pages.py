@@ -1,0 +1,111 @@
+"""The pages of an analyzer half: files are tried there, and who looks for runs is told where they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import ClientSession, CookieJar, FormData
+
+from analyzer.composition import open_analyst
+from analyzer.remote.opening import analyzer_server
+from collector_processor.settings import load_settings
+from tests.web.load import LOG
+from tests.web.test_pages import OURS
+
+BROWSER = {"Accept": "text/html"}
+SECRET = "a-token-of-many-words"
+
+
+@asynccontextmanager
+async def opened(**settings: str) -> AsyncIterator[tuple[ClientSession, str]]:
+    """Serve an analyzer half by its settings; gives a browser and the address."""
+    environ = {f"BLAMESPAN_{name}": value for name, value in settings.items()}
+    given = load_settings({"BLAMESPAN_WEB_LISTEN": "127.0.0.1:0", **environ})
+    server = analyzer_server(given, open_analyst(given))
+    port = await server.start()
+    try:
+        async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as browser:
+            yield browser, f"http://127.0.0.1:{port}"
+    finally:
+        await server.stop(0.0)
+
+
+async def page(browser: ClientSession, address: str) -> str:
+    async with browser.get(address, headers=BROWSER) as answer:
+        assert answer.status == 200, address
+        return await answer.text()
+
+
+async def test_a_file_is_tried_on_an_analyzer() -> None:
+    async with opened() as (browser, address):
+        assert 'type="file"' in await page(browser, f"{address}/")
+        form = FormData({"method": "signals", "failed": "yes"})
+        form.add_field("file", str(LOG).replace("'", '"').encode(), filename="mine.json")
+        async with browser.post(f"{address}/try", data=form, headers=OURS, allow_redirects=False) as answer:
+            assert answer.status == 303, await answer.text()
+            job = address + answer.headers["Location"]
+        async with asyncio.timeout(60):
+            await over(browser, job)
+        assert 'class="verdict' in await page(browser, job)
+        async with ClientSession() as another, another.get(job) as refused:
+            assert refused.status == 404
+
+
+async def over(browser: ClientSession, job: str) -> None:
+    while True:
+        async with browser.get(f"{job}/state") as answer:
+            if (await answer.json())["over"]:
+                return
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "path", ["/runs", "/runs?q=a%20b", "/runs/a%2Fb", "/issues/0123456789abcdef", "/runs//elsewhere.example"]
+)
+async def test_who_looks_for_runs_is_led_to_the_pages_that_show_them(path: str) -> None:
+    async with (
+        opened(WEB_URL="https://pages.example/") as (browser, address),
+        browser.get(address + path, headers=BROWSER, allow_redirects=False) as answer,
+    ):
+        assert answer.status == 303
+        assert answer.headers["Location"] == f"https://pages.example{path}"
+
+
+async def test_where_nobody_said_where_runs_are_shown_the_page_says_so() -> None:
+    async with opened() as (browser, address):
+        assert "BLAMESPAN_WEB_URL" in await page(browser, f"{address}/runs/any")
+
+
+async def test_an_analyzer_that_is_said_to_be_those_pages_itself_leads_nobody_round_in_circles() -> None:
+    async with opened(WEB_URL="http://here.example") as (browser, address):
+        headers = {**BROWSER, "Host": "here.example"}
+        async with browser.get(f"{address}/runs", headers=headers, allow_redirects=False) as answer:
+            assert answer.status == 401  # no name of this machine
+    async with opened(WEB_URL="http://localhost") as (browser, address):
+        headers = {**BROWSER, "Host": "localhost"}
+        async with browser.get(f"{address}/runs", headers=headers, allow_redirects=False) as answer:
+            assert answer.status == 200
+
+
+async def test_health_tells_what_it_was_asked_and_no_secret() -> None:
+    async with opened(TOKEN=SECRET) as (browser, address):
+        async with browser.get(f"{address}/health", headers=BROWSER, allow_redirects=False) as answer:
+            assert answer.headers["Location"].startswith("/sign-in?")
+        form = {"token": SECRET, "next": "/health"}
+        async with browser.post(f"{address}/sign-in", data=form, headers=OURS) as answer:
+            told = await answer.text()
+        assert answer.url.path == "/health"
+        assert "BLAMESPAN_TOKEN" in told
+        assert SECRET not in told
+        assert "set, not shown" in told
+        assert 'class="tiles"' in told
+
+
+async def test_programs_are_refused_without_the_token_as_ever() -> None:
+    async with opened(TOKEN=SECRET) as (browser, address):
+        for path in ("/v1/offer", "/try", "/metrics"):
+            async with browser.get(address + path, allow_redirects=False) as answer:
+                assert answer.status == 401
