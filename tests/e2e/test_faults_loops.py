@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from collector_processor.encode import encode
+from semconv.model import SpanId, TraceId
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import Line, StartLine, starting
+from tests.e2e.model_server import Scripted, serve
 from tests.e2e.proxy import Alias, alias
-from tests.e2e.traffic import send
+from tests.e2e.test_line_model import VERDICT, in_background, settings_for
+from tests.e2e.traffic import play_demo, send
 from tests.factories import agent, chat, span, workflow
 
 RUN = encode([workflow(1, task="add", error="wrong sum"), agent(2, "writer"), chat(3, parent=2, answer="5")])
@@ -76,3 +80,30 @@ def test_two_in_a_ring_stop_at_the_first_round_and_keep_what_nobody_has(tmp_path
         with grpc_backend() as backend:
             far = start_far(forward_endpoint=backend.url)
             assert len(backend.await_spans("0af7651916cd43dd8448eb211c80319c", 5)) == 5
+
+
+def test_spans_of_a_traced_model_proxy_behind_the_judge_are_passed_on_and_ask_nobody(
+    start_line: StartLine,
+) -> None:
+    """It continues our own call's trace, and says of it what an agent's would: else we fed ourselves."""
+    with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
+        line = start_line(forward_endpoint=backend.url, **settings_for(model))
+        played = play_demo()
+        send(line, played.body)
+        line.verdict(played.trace_id)
+        (asked,) = model.received
+        _, trace_id, parent, flags = asked.headers["traceparent"].split("-")
+        spans = [
+            workflow(7, task="judge", error="wrong sum", trace_id=TraceId(trace_id)),
+            agent(8, "proxy", parent=7, trace_id=TraceId(trace_id)),
+            chat(9, parent=8, answer="5", trace_id=TraceId(trace_id)),
+        ]
+        send(line, encode([replace(spans[0], parent_id=SpanId(parent)), *spans[1:]]))
+        backend.await_spans(trace_id, len(spans))
+        after = play_demo()  # what comes later is judged, so that the proxy's spans have had their time
+        send(line, after.body)
+        line.verdict(after.trace_id)
+        assert flags == "00"
+        assert len(model.received) == 2
+        assert {run["run_id"] for run in line.runs()} == {played.trace_id, after.trace_id}
+        assert len(backend.spans(trace_id)) == len(spans)
