@@ -15,7 +15,7 @@ from typing import Final
 
 from aiohttp import HttpVersion11, web
 
-from collector_processor.otlp import CollectorError, MalformedRequestError, Signal, Sink
+from collector_processor.otlp import CollectorError, MalformedRequestError, RefusedError, Signal, Sink
 from collector_processor.otlp.answers import MediaType, RpcCode, failure, success
 from collector_processor.otlp.from_json import to_protobuf
 from collector_processor.otlp.services import http_path
@@ -31,6 +31,7 @@ from collector_processor.receivers.room import (
     Room,
     with_room,
 )
+from collector_processor.receivers.trimming import Trimmer
 from collector_processor.settings import Address
 from collector_processor.tls import ServerTls, TlsFiles, reason_of
 
@@ -86,6 +87,7 @@ class HttpReceiver:
         self._patience = patience or HttpPatience()
         self._most_connections = (room or HttpRoom()).connections
         self._room = Room((room or HttpRoom()).bytes)
+        self._trimmer = Trimmer()
         self._unpacking = asyncio.Semaphore(_UNPACKING)
         self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
@@ -119,6 +121,7 @@ class HttpReceiver:
 
     async def stop(self, grace_s: float) -> None:
         """Take no more requests; those under way have ``grace_s`` seconds to end."""
+        self._trimmer.close()
         if self._listener is None or self._server is None:
             return
         self._listener.close()
@@ -135,6 +138,8 @@ class HttpReceiver:
             return await self._take(request)
         except CollectorError as error:
             refusal = refusal_of(error)
+            if isinstance(error, RefusedError):
+                self._trimmer.after_refusal()
         except Exception:  # one work item: the request; the service lives on
             logger.exception("receiver failed", extra={"path": request.path[:40]})
             refusal = BROKEN
