@@ -75,6 +75,8 @@ class _Segment:
     """Being compacted or deleted."""
     compacted_at: int | None = None
     """Bytes in use when it was last compacted."""
+    has_wal: bool = True
+    """Its rows are in its WAL, in part: read at each start, and space taken twice."""
 
     @property
     def is_needed(self) -> bool:
@@ -305,10 +307,31 @@ class Accounts:
                 return number, keep
         return None
 
+    def take_unwritten(self, now: float) -> int | None:
+        """Return a segment whose WAL is worth copying, if there is one: it was not deleted soon."""
+        for number, segment in self._segments.items():
+            if (
+                segment.has_wal
+                and not segment.is_active
+                and not segment.is_busy
+                and now >= self._ripe_at(segment)
+            ):
+                segment.is_busy = True
+                return number
+        return None
+
+    def written_back(self, number: int) -> None:
+        """Note that a segment's WAL was copied."""
+        segment = self._segments[number]
+        segment.has_wal = segment.is_busy = False
+
     @property
-    def may_compact_later(self) -> bool:
-        """Whether there is a segment that is worth compacting once it has rested."""
-        return any(segment.is_mostly_dead and not segment.is_busy for segment in self._segments.values())
+    def may_tidy_later(self) -> bool:
+        """Whether there is a segment that is worth compacting or writing back once it has rested."""
+        return any(
+            (segment.is_mostly_dead or segment.has_wal) and not (segment.is_busy or segment.is_active)
+            for segment in self._segments.values()
+        )
 
     def _ripe_at(self, segment: _Segment) -> float:
         return segment.retired_at + self._limits.rest_s
@@ -318,4 +341,4 @@ class Accounts:
         segment = self._segments[number]
         segment.stored_bytes = stored_bytes
         segment.compacted_at = segment.live_bytes
-        segment.is_busy = False
+        segment.has_wal = segment.is_busy = False

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
@@ -49,6 +50,7 @@ from collector_processor.journal.writer import (
     Forget,
     JournalWriter,
     Mark,
+    Relieve,
     Rewrite,
     Settle,
     Stop,
@@ -201,8 +203,9 @@ class Journal:
             self._evict(self._accounts.overdue(0))
 
     def _make_room(self) -> None:
-        """The disk refuses: what is kept for analysis goes, a segment's worth at a time."""
+        """The disk refuses: what is kept for analysis goes, a segment's worth at a time, and a WAL."""
         self._evict(self._accounts.in_the_way())
+        self._write_back_one(math.inf)
 
     def mark_done(self, chunks: Iterable[Chunk]) -> None:
         """Note that rows need no forwarding any more. Written soon, not at once."""
@@ -395,11 +398,18 @@ class Journal:
         self._tidying = None
         for number in self._accounts.take_deletable():
             self._submit(Detach(segment=number, done=partial(self._delete, number)))
-        compactable = self._accounts.take_compactable(self._loop.time())
+        now = self._loop.time()
+        compactable = self._accounts.take_compactable(now)
         if compactable is not None:
             self._start(self._compact(*compactable))
-        elif self._accounts.may_compact_later:
+        elif not self._write_back_one(now) and self._accounts.may_tidy_later:
             self._tidy_soon()
+
+    def _write_back_one(self, now: float) -> bool:
+        number = self._accounts.take_unwritten(now)
+        if number is not None:
+            self._start(self._write_back(number))
+        return number is not None
 
     def _start(self, chore: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(chore)
@@ -424,6 +434,17 @@ class Journal:
             logger.warning("journal segment cannot be compacted", extra={"reason": str(error)})
             stored = 0  # not tried again
         self._accounts.compacted(number, stored)
+        self._submit_soon(Relieve(segment=number))
+        self._tidy_soon()
+
+    async def _write_back(self, number: int) -> None:
+        try:
+            await self._keep(partial(self._keeper.write_back, number))
+        except sqlite3.Error as error:  # the WAL stays, and so does what is owed
+            logger.warning("journal segment cannot be written back", extra={"reason": str(error)})
+        else:
+            self._submit_soon(Relieve(segment=number))
+        self._accounts.written_back(number)
         self._tidy_soon()
 
     # The end.

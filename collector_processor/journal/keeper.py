@@ -187,6 +187,10 @@ class JournalKeeper:
             register.sync()  # else a power cut might bring back notes of rows that are dropped now
         return self._files.get(number).compact(retained)
 
+    def write_back(self, number: int) -> None:
+        """Copy a segment's WAL to its file, and give its space back."""
+        self._files.get(number).empty_wal()
+
     def delete(self, number: int, writers: SegmentFile | None) -> None:
         """Delete a segment, given the connection that the writer had to it, if it had one."""
         for file in (writers, self._files.take(number)):

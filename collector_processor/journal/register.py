@@ -60,7 +60,7 @@ class RowRegister:
 
     def settle(self, positions: Iterable[int]) -> None:
         """Strike rows out: nobody needs to forward them any more."""
-        for first, behind in _neighbours(positions):
+        for first, behind in neighbours(positions):
             for start, end in _runs(first, behind):
                 self._write(b"\x01" * (end - start), _block_of(start) + start % _BLOCK)
 
@@ -136,8 +136,8 @@ def _runs(start: int, end: int) -> Iterator[tuple[int, int]]:
         start = behind
 
 
-def _neighbours(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Join positions that follow one another: the first of each range, and what comes behind its last."""
+def neighbours(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Join ascending positions that are neighbours: the first of each range, and what comes behind its last."""
     first = behind = -1
     for position in positions:
         if position != behind:

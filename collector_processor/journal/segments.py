@@ -11,7 +11,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -36,7 +36,7 @@ from collector_processor.journal.chunks import (
     unpack_body,
 )
 from collector_processor.journal.register import SUFFIX as REGISTER
-from collector_processor.journal.register import RowRegister
+from collector_processor.journal.register import RowRegister, neighbours
 from collector_processor.journal.reserve import Measure, measure_space
 from collector_processor.notes import TraceNote, pack_notes, unpack_notes
 from collector_processor.otlp import Signal, Tenant
@@ -47,12 +47,16 @@ logger = logging.getLogger(__name__)
 SCHEMA_VERSION: Final = 1
 APPLICATION_ID: Final = 0x626C6D65
 """Says in the file's header whose it is ("blme")."""
-_CHECKPOINT_PAGES: Final = 4096
-"""16 MB of WAL between checkpoints: few enough stalls, and a bounded file."""
+_CHECKPOINT_PAGES: Final = 32_768
+"""A WAL of 128 MiB, in which a segment's rows have room twice: under load it takes its last row, and is
+deleted, before anything is copied from there. It is copied while somebody waits for a commit, and takes
+tens of milliseconds; so only where single rows wrote the same pages again and again."""
 _BUSY_MS: Final = 10_000
 _ROWS_AT_ONCE: Final = 256
-_STATEMENT_ROWS: Final = (64, 16, 4, 1)
-"""How many rows one statement inserts."""
+_STATEMENT_ROWS: Final = 32
+"""How many rows one statement inserts, at most."""
+_STATEMENTS: Final = 128
+"""That stay prepared: for each number of rows and each table one, and the others."""
 _PAGES_AT_ONCE: Final = 1024
 _SUFFIX: Final = ".sqlite"
 _SALVAGED: Final = ".salvaged"
@@ -85,7 +89,11 @@ class SegmentFile:
         self.path: Final = path
         self._is_relaxed = False
         self._db: Final = sqlite3.connect(
-            path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000
+            path,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=_BUSY_MS / 1000,
+            cached_statements=_STATEMENTS,
         )
         try:
             self._prepare()
@@ -104,6 +112,7 @@ class SegmentFile:
             self._create()
         elif self._pragma("application_id") != APPLICATION_ID:
             raise JournalError(f"{self.path.name} is an SQLite file, but no journal of ours")
+        self._page_bytes = self._pragma("page_size")
         self._db.execute("PRAGMA synchronous=FULL")
         self._db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
 
@@ -128,29 +137,43 @@ class SegmentFile:
     @property
     def disk_bytes(self) -> int:
         """The size of the database, with what is still in the WAL."""
-        return self._pragma("page_count") * self._pragma("page_size")
+        return self._pragma("page_count") * self._page_bytes
 
     @property
     def owed_bytes(self) -> int:
         """What the file will grow by when the WAL is written back to it."""
+        return self.owed_of(self.disk_bytes)
+
+    def owed_of(self, disk_bytes: int) -> int:
+        """Return the same, told ``disk_bytes``: to ask for it takes the thread as long as to insert a row."""
         try:
             size = self.path.stat().st_size
         except FileNotFoundError:  # somebody removed it: nothing is written back to it
             return 0
-        return max(0, self.disk_bytes - size)
+        return max(0, disk_bytes - size)
 
     def close(self) -> None:
         """Close the connection; what is committed stays."""
         self._db.close()
 
     def abandon(self) -> None:
-        """Close the connection of a file that is removed next."""
-        self._db.execute("PRAGMA synchronous=OFF")  # closing writes the WAL back: needless here
-        self._db.close()
+        """Close the connection of a file that is removed next: its WAL is not copied for nothing.
+
+        SQLite copies it when the last connection is closed that may write.
+        """
+        with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as last:
+            with suppress(sqlite3.Error):  # the file is gone, or damaged: then nothing can be copied
+                last.execute("SELECT seq FROM chunk LIMIT 1").fetchall()
+            self._db.close()
 
     def write_back(self) -> None:
-        """Write the WAL back to the file, as far as nobody reads from it."""
+        """Copy the WAL to the file, as far as nobody reads from it."""
         self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def empty_wal(self) -> None:
+        """Copy the WAL to the file and give its space back; others may write meanwhile, but for a moment."""
+        self.write_back()
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -207,12 +230,10 @@ class SegmentFile:
 
     def _add(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert many rows a statement: at each, the thread gives the interpreter away and waits for it."""
-        at = 0
-        while at < len(rows):
-            count = next(size for size in _STATEMENT_ROWS if size <= len(rows) - at)
-            values = tuple(chain.from_iterable(rows[at : at + count]))
-            self._db.execute(_insertion(table, len(rows[0]), count), values)
-            at += count
+        for at in range(0, len(rows), _STATEMENT_ROWS):
+            some = rows[at : at + _STATEMENT_ROWS]
+            values = tuple(chain.from_iterable(some))
+            self._db.execute(_insertion(table, len(some[0]), len(some)), values)
 
     def take_over(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Add rows of one of the tables as they stand in another segment."""
@@ -222,9 +243,11 @@ class SegmentFile:
 
     def mark(self, seqs: Iterable[int], state: State) -> None:
         """Raise rows to a state; those that are gone, or there already, are passed over."""
-        self._db.executemany(
-            "UPDATE chunk SET state = ?1 WHERE seq = ?2 AND state < ?1", [(state.value, seq) for seq in seqs]
-        )
+        for first, behind in neighbours(sorted(seqs)):
+            self._db.execute(
+                "UPDATE chunk SET state = ?1 WHERE seq >= ?2 AND seq < ?3 AND state < ?1",
+                (state.value, first, behind),
+            )
 
     def forget(self, trace_id: TraceId, seqs: Iterable[int]) -> None:
         """Strike a trace out of the index of these rows."""
@@ -373,7 +396,7 @@ class SegmentFile:
         while self._pragma("freelist_count"):
             # as a script: it steps once for each page, which execute() does not follow
             self._db.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self.empty_wal()
         size: int = self._db.execute("SELECT coalesce(sum(size), 0) FROM chunk").fetchone()[0]
         return size
 

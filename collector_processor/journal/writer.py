@@ -105,11 +105,18 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Relieve:
+    """Take note that a segment's WAL was written back."""
+
+    segment: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     """Finish what is queued, and end."""
 
 
-Command: TypeAlias = Append | Mark | Rewrite | Forget | Settle | Detach | Stop
+Command: TypeAlias = Append | Mark | Rewrite | Forget | Settle | Detach | Relieve | Stop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +149,8 @@ class JournalWriter:
         self._queue: Final[SimpleQueue[Command]] = SimpleQueue()
         self._active: SegmentFile | None = None
         self._active_since = 0.0
+        self._owed_bytes = 0
+        """What the active segment's file will grow by when its WAL is copied to it."""
         self._last_seq = 0
         self._files: Final = FewOpen(directory.open_relaxed, self._write_back)
         """Segments that take no more rows."""
@@ -194,6 +203,8 @@ class JournalWriter:
                     self._post(command.done)
                 elif isinstance(command, Detach):
                     self._detach(command)
+                elif isinstance(command, Relieve):
+                    self._reserve.retired(command.segment, 0)
             self._settle_all(is_due=is_stopping)
 
     def _gather(self) -> list[Command]:
@@ -234,9 +245,7 @@ class JournalWriter:
     def _store(self, appends: Sequence[Append]) -> list[tuple[int, ...]]:
         """Commit the rows; return their seqs, for each command."""
         packed = [pack_body(entry.body) for append in appends for entry in append.entries]
-        self._reserve.check(
-            sum(len(body) for _, body in packed), self._active.owed_bytes if self._active else 0
-        )
+        self._reserve.check(sum(len(body) for _, body in packed), self._owed_bytes)
         active = self._open_active()
         entries = [entry for append in appends for entry in append.entries]
         seqs: list[tuple[int, ...]] = []
@@ -262,6 +271,7 @@ class JournalWriter:
             self._directory.reserve(number)
             self._active = self._directory.open(number)
             self._active_since = monotonic()
+            self._owed_bytes = 0
             self._last_seq = first_seq(number)
         return self._active
 
@@ -270,7 +280,9 @@ class JournalWriter:
         if active is None:
             return
         is_old = monotonic() - self._active_since > self._limits.segment_age_s
-        if is_old or active.disk_bytes >= self._limits.segment_bytes:
+        disk_bytes = active.disk_bytes
+        self._owed_bytes = active.owed_of(disk_bytes)
+        if is_old or disk_bytes >= self._limits.segment_bytes:
             self._retire()
 
     def _retire(self) -> None:
@@ -281,6 +293,7 @@ class JournalWriter:
             self._files.put(self._active.number, self._active)
             self._post(partial(self._events.rotated, self._active.number))
             self._active = None
+            self._owed_bytes = 0
 
     # Changes of state.
 

@@ -222,6 +222,39 @@ async def test_a_segment_stays_until_its_last_row_is_forwarded(tmp_path: Path) -
         assert "00000001.sqlite" not in segments(tmp_path)
 
 
+def test_a_segment_that_is_deleted_next_is_not_copied_first(tmp_path: Path) -> None:
+    file = SegmentFile(tmp_path / "1.sqlite", 1)
+    with file.transaction():
+        file.insert([(1, entry(_noise(1)), pack_body(_noise(1)))])
+    file.abandon()
+    assert file.path.stat().st_size < 1 << 20
+
+
+async def test_a_segment_that_stays_gives_its_wal_back(tmp_path: Path) -> None:
+    limits = JournalLimits(segment_bytes=1, rest_s=0.0)
+    async with journal_in(tmp_path, limits) as journal:
+        await journal.append([entry(_noise(1))])
+        await settled(journal)
+        first = tmp_path / "00000001.sqlite"
+        assert first.with_name("00000001.sqlite-wal").stat().st_size == 0
+        assert first.stat().st_size > 1 << 20
+        assert [chunk.body for chunk in await pending(journal)] == [_noise(1)]
+
+
+async def test_a_full_disk_gets_back_what_a_wal_takes(tmp_path: Path) -> None:
+    """At once, though a segment rests a while before it is copied where there is room."""
+    space = [Space(size=80 << 20, free=60 << 20)]
+    async with journal_in(tmp_path, SMALL_SEGMENTS, measure=lambda _: space[0]) as journal:
+        await journal.append([entry(_noise(1))])
+        space[0] = Space(size=80 << 20, free=1 << 20)
+        with pytest.raises(RefusedError, match="reserve"):
+            await journal.append([entry(b"small")])
+        await pending(journal)
+        while journal._chores:
+            await asyncio.gather(*journal._chores)
+        assert (tmp_path / "00000001.sqlite-wal").stat().st_size == 0
+
+
 async def test_closing_writes_what_was_put_off(tmp_path: Path) -> None:
     async with journal_in(tmp_path) as journal:
         first, _ = await journal.append([entry(b"a"), entry(b"b")])
