@@ -14,19 +14,24 @@ from typing import Final
 from analyzer.methods.free_text import LONGEST, objects, spoken
 
 _MARKUP: Final = re.compile(r"[*`#>|_\"']{1,3}")
+_TAG: Final = re.compile(r"</?[a-z_]{1,20}>|\\boxed\{([^{}\n]{0,200})\}", re.IGNORECASE)
+_ECHO: Final = re.compile(r"^[^\n?]{0,200}\?[ \t]{0,9}(?=\W{0,4}(?:yes|no)\b)", re.IGNORECASE | re.MULTILINE)
+"""The question, said again before its answer."""
 _LABEL: Final = (
-    r"[ \t\-•]{0,9}(?:\(?\d{1,6}[.):\]][ \t]{0,9})?(?:the )?(?:final |short |my )?"
-    r"(?:(?:answer|verdict|judge?ment|response|conclusion|error|mistake|step \d{1,6})"
-    r"[ \t]{0,9}(?:is\b|[:\-=])[ \t]{0,9})?"
-    r"(?:yes ?(?:/|or) ?no[ \t]{0,9}[:\-=]?[ \t]{0,9})?"
+    r"[^\w\n(\[]{0,9}(?:\(?\d{1,6}[.):\]][ \t]{0,9})?(?:the )?(?:final |short |my )?"
+    r"(?:(?:answer|verdict|judge?ment|response|conclusion|(?:contains )?(?:an? )?(?:error|mistake)"
+    r"|step \d{1,6})"
+    r"[ \t]{0,9}(?:is\b:?|[:\-=])[ \t]{0,9})?"
+    r"(?:yes ?(?:/|or) ?no[ \t]{0,9}[:\-=]?[ \t]{0,9})?[(\[]?"
 )
 _ANSWER: Final = re.compile(
-    rf"^{_LABEL}(yes|no)\b(?! ?(?:/|or) ?(?:yes|no)\b)(.*)$", re.IGNORECASE | re.MULTILINE
+    rf"^{_LABEL}(yes|no)\b(?! ?(?:/|or|and) ?(?:yes|no)\b)(.*)$", re.IGNORECASE | re.MULTILINE
 )
-_BARE: Final = re.compile(r"[\s.,!:;)]{0,9}")
+_BARE: Final = re.compile(r"[\s.,!:;)\]]{0,9}")
 _FAULT: Final = r"(?:error|mistake|fault)"
 _DENIED: Final = re.compile(
-    rf"\b(?:no|not|without|free (?:of|from)|n't)\b[^.\n]{{0,40}}\b{_FAULT}s?\b|\b{_FAULT}-free\b",
+    rf"\b(?:no|not|without|free (?:of|from)|(?:do|does|did|is|was|are|were|ca|could|would)n'?t)\b"
+    rf"[^.\n]{{0,40}}\b{_FAULT}s?\b|\b{_FAULT}-free\b|^\W{{0,9}}{_FAULT}s?[ \t]{{0,9}}[:=][ \t]{{0,9}}none\b",
     re.IGNORECASE,
 )
 _STATED: Final = re.compile(
@@ -41,23 +46,43 @@ _YES_KEYS: Final = (
     "haserror",
     "containserror",
     "iserror",
+    "containsmistake",
+    "hasmistake",
+    "ismistake",
     "judgment",
 )
 _TRUTH: Final = {"yes": True, "true": True, "no": False, "false": False}
 _UPPER: Final = "upper"
 _LOWER: Final = "lower"
 _OTHER: Final = {_UPPER: _LOWER, _LOWER: _UPPER}
-_WORDS: Final = {"first": _UPPER, "second": _LOWER, "earlier": _UPPER, "later": _LOWER}
+_WORDS: Final = {
+    **dict.fromkeys(("first", "earlier", "top"), _UPPER),
+    **dict.fromkeys(("second", "later", "bottom"), _LOWER),
+}
+_WHICH: Final = r"upper|lower|first|second|earlier|later|top|bottom"
+_PART: Final = r"[ \t_-]?(?:half|part|portion)"
 _HALF: Final = re.compile(
     r"(?P<turned>\b(?:not|than|instead of|as opposed to)[ \t](?:being[ \t])?(?:in[ \t])?(?:the[ \t])?)?"
-    r"\b(?P<half>upper|lower|first|second|earlier|later)[ \t-]half\b",
+    rf"\b(?P<half>{_WHICH}){_PART}\b"
+    r"(?P<cleared>[ \t](?:(?:is|was|looks|seems)[ \t](?:all[ \t])?(?:fine|correct|right|sound|ok|okay)\b"
+    r"|(?:contains|has|shows)[ \t]no\b))?",
     re.IGNORECASE,
 )
 _ALONE: Final = re.compile(r"(?:^|[:=])[ \t]{0,9}(?:the )?(upper|lower)[\s.!}]{0,9}$", re.IGNORECASE)
+_UNDECIDED: Final = re.compile(
+    rf"\b(?:either |neither )?(?:the )?(?:{_WHICH})(?:{_PART})?"
+    rf"[ \t](?:or|and|nor)[ \t](?:the )?(?:{_WHICH}){_PART}\b",
+    re.IGNORECASE,
+)
+_CLOSING: Final = re.compile(
+    rf"[:.!\n][ \t]{{0,9}}(?:(?:so|thus|hence|therefore)[,: \t]{{1,3}})?"
+    rf"(?:the )?({_WHICH}){_PART}[\s.!]{{0,9}}\Z",
+    re.IGNORECASE,
+)
 _CONCLUSION: Final = re.compile(
     r"^[ \t]{0,9}"
     r"(?:(?:the )?(?:final )?(?:answer|prediction|verdict|conclusion)[ \t]{0,9}(?:is\b|[:=])?[ \t]{0,9})?"
-    r"(?:the )?(upper|lower|first|second|earlier|later)[ \t-]half[ \t.!]{0,9}$",
+    rf"(?:the )?({_WHICH}){_PART}[ \t.!]{{0,9}}$",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -71,7 +96,7 @@ def read_yes_or_no(text: str) -> bool | None:
         said = _TRUTH.get(str(value).strip(" .").casefold())
         if said is not None:
             return said
-    plain = _MARKUP.sub("", text)
+    plain = _ECHO.sub("", _MARKUP.sub("", _TAG.sub(r"\n\1\n", text)))
     answers = [(match.group(1).casefold() == "yes", match.group(2)) for match in _ANSWER.finditer(plain)]
     if answers:
         bare = {said for said, rest in answers if _BARE.fullmatch(rest)}
@@ -83,18 +108,23 @@ def read_yes_or_no(text: str) -> bool | None:
 
 def read_half(text: str) -> str | None:
     """Return ``upper`` (the earlier half) or ``lower``; ``None`` where a reply says neither, or both."""
-    plain = _MARKUP.sub("", spoken(text)[:LONGEST])
+    plain = _UNDECIDED.sub("", _MARKUP.sub("", _TAG.sub(r"\n\1\n", spoken(text)[:LONGEST])))
     concluded = {_which(match.group(1)) for match in _CONCLUSION.finditer(plain)}
     if len(concluded) == 1:
         return concluded.pop()
     alone = _ALONE.search(plain)
-    mentions = [(_which(match["half"]), bool(match["turned"])) for match in _HALF.finditer(plain)]
+    mentions = [
+        (_which(match["half"]), bool(match["turned"] or match["cleared"])) for match in _HALF.finditer(plain)
+    ]
     meant = {half for half, turned in mentions if not turned}
     if not mentions and alone:
         return _which(alone.group(1))
     if not meant:  # of two, the one that it is not leaves the other
         meant = {_OTHER[half] for half, turned in mentions if turned}
-    return meant.pop() if len(meant) == 1 else None
+    if len(meant) == 1:
+        return meant.pop()
+    closing = None if concluded else _CLOSING.search(plain)
+    return _which(closing.group(1)) if closing else None
 
 
 def _which(word: str) -> str:

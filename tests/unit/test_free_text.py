@@ -47,6 +47,14 @@ def test_what_a_careful_person_reads_is_read(text: str) -> None:
         ("N/A", None),
         ("", None),
         ("v2", None),
+        ("4 of 10", 4),
+        ("4/10", 4),
+        ("four", 4),
+        ("[4]", 4),
+        ("5 (1-indexed)", 4),
+        ("5, counting from one", 4),
+        ("4 (0-indexed)", 4),
+        ("0 (1-based)", None),
     ],
 )
 def test_one_number_is_read_and_several_are_not(text: str, step: int | None) -> None:
@@ -76,3 +84,48 @@ def test_any_text_can_be_read_without_falling_over(text: str) -> None:
 def test_json_that_python_stumbles_over_is_read_as_far_as_it_goes() -> None:
     assert read_answer(f'{{"step": {"9" * 5_000}}} {{"agent": "a", "step": 4}}').step == 4
     assert read_answer(r'{"agent": "a", "step": 4, "reason": "cut \ud83d"}').reason == "cut \ufffd"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "### Agent Name\nWebSurfer\n\n### Step Number\n4\n\n### Reason\nbad",
+        "| Agent Name | Step Number | Reason |\n|---|:-:|---|\n| WebSurfer | 4 | bad |",
+        "| **Agent Name** | WebSurfer |\n|---|---|\n| **Step Number** | 4 |",
+        "<agent_name>WebSurfer</agent_name><step_number>4</step_number>",
+        "Agent Name: WebSurfer, Step Number: 4, Reason for Mistake: a bad click, at step 2 it was fine",
+        "Agent Name - WebSurfer\nStep Number \u2013 4",
+        "Agent Name: [WebSurfer]\nStep Number: (4)",
+        "\\boxed{Agent Name: WebSurfer, Step Number: 4}",
+        '{"agent": "WebSurfer", "step": 4, "reason": "it cl',
+        "{'agent': 'WebSurfer', 'step': 4}",
+        '{"agent": "WebSurfer", "step": 4.0}',
+        '{"answer": {"failure_responsible_agent": "WebSurfer", "decisive_error_step": "Step 4"}}',
+        "The responsible agent is **WebSurfer** at **Step 4**, because it clicked.",
+        "The first step looks odd.</think>\nAgent Name: WebSurfer\nStep Number: 4",
+        "Step Number: 7</think>Agent Name: WebSurfer\nStep Number: 4",
+    ],
+)
+def test_an_answer_is_read_however_it_is_laid_out(text: str) -> None:
+    answer = read_answer(text)
+    assert (answer.agent, answer.step) == ("WebSurfer", 4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| Rank | Agent | Step |\n|---|---|---|\n| 1 | A | 4 |\n| 2 | B | 7 |",
+        "The agent is A, at step 4 or step 7.",
+        '{"agent": "A", "step": 4.5}',
+        '{"first": {"step": [4]}, "second": {"step": [7]}}',
+        "<think>Agent Name: A\nStep Number: 4\nNo, wait",
+        "I'm sorry, I cannot help with step 4 of that.",
+    ],
+)
+def test_an_answer_that_a_person_would_ask_back_about_is_none(text: str) -> None:
+    assert read_answer(text).step is None
+
+
+@pytest.mark.parametrize("text", ["<agent>" * 14_000, "agent is " * 11_000, "|a" * 50_000, ",agent" * 16_000])
+def test_a_reply_without_an_answer_is_read_in_time(text: str) -> None:
+    assert read_answer(text).step is None

@@ -131,3 +131,41 @@ def test_every_recorded_answer_to_step_by_step_is_read_as_it_begins() -> None:
 def test_every_recorded_answer_to_binary_search_is_read() -> None:
     told = Counter(read_half(row["reply"]) for row in recorded("binary_search"))
     assert told == {"lower": 224, "upper": 133}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"contains_mistake": false}', False),
+        ("The answer is: no", False),
+        ("<answer>Yes</answer>", True),
+        ("\\boxed{Yes}", True),
+        ("\u2705 Yes", True),
+        ("1. [Yes]\n2. Reason: it misread", True),
+        ("Does it contain a mistake? **No**. It's fine", False),
+        ("Contains mistake: No", False),
+        ("Mistake: none", False),
+        ("Yes and no", None),
+        ("I don't think there is a mistake, but then there is a mistake.", None),
+        ("Is it no or yes?</think>1. Yes", True),
+    ],
+)
+def test_a_two_way_answer_is_read_however_it_is_laid_out(text: str, *, said: bool | None) -> None:
+    assert read_yes_or_no(text) is said
+
+
+@pytest.mark.parametrize(
+    ("text", "half"),
+    [
+        ("<answer>lower half</answer>", "lower"),
+        ("upper_half", "upper"),
+        ("the bottom half", "lower"),
+        ("the upper part", "upper"),
+        ("In the upper half A searched. In the lower half it repeated this. So: upper half", "upper"),
+        ("The upper half is fine; the lower half contains the error.", "lower"),
+        ("either upper or lower half", None),
+        ("Neither the upper half nor the lower half.", None),
+    ],
+)
+def test_a_half_is_read_however_it_is_put(text: str, half: str | None) -> None:
+    assert read_half(text) == half
