@@ -2,11 +2,49 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from analyzer.analyst import RunAnalyst
 from analyzer.composition import carrier_policy, kept_texts, notice_text
 from analyzer.drafting.drafter import Drafter
+from analyzer.drafting.hired import Worker
+from analyzer.drafting.staff import Hire, Staff
 from collector_processor.cleaning import Cleaner
 from collector_processor.settings import Settings
+
+NEEDED: Final = frozenset(
+    {
+        "carrier_status",
+        "export_text",
+        "failure_pattern",
+        "method",
+        "model",
+        "notify_text",
+        "redact",
+        "redact_patterns",
+    }
+)
+"""The settings that the process beside the service is told: none is a secret, and it asks no model."""
+
+
+def open_staff(settings: Settings, analyst: RunAnalyst, cleaner: Cleaner) -> Staff:
+    """Return who drafts."""
+    return Staff(open_drafter(settings, analyst, cleaner), _hire(settings))
+
+
+def _hire(settings: Settings) -> Hire | None:
+    """Return what starts processes; ``None`` where all is done in this one.
+
+    A ranker's file may be another by the time that a process reads it.
+    """
+    if settings.analysis_process == "never" or settings.ranker is not None:
+        return None
+    told = settings.model_dump_json(include=set(NEEDED)).encode()
+
+    async def hire() -> Worker:
+        return await Worker.start(told)
+
+    return hire
 
 
 def open_drafter(settings: Settings, analyst: RunAnalyst, cleaner: Cleaner) -> Drafter:

@@ -1,16 +1,59 @@
-"""Who drafts: a thread of this process. A shell."""
+"""Who drafts: a thread of this process, and while there is much to do a process beside it. A shell.
+
+A thread shares the interpreter with those who acknowledge spans; a process does not, and costs
+memory. So it is started when analyses take a tenth of the time, and ended when there were none
+for a while. What a process is given is not gone with it: it is given to the next, each trace by
+itself, so that one of which processes die is found, and no other has to suffer for it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
+from typing import Final, Protocol, TypeAlias
 
 from analyzer.drafting.drafter import Drafter
-from collector_processor.draft import Draft, Drafted, LoneTrace
+from analyzer.drafting.hired import WorkerLostError
+from collector_processor.draft import AnalysisLostError, Draft, Drafted, LoneTrace
 
 logger = logging.getLogger(__name__)
+
+WINDOW_S: Final = 10.0
+MUCH_S: Final = 1.0
+"""Of a window: if threads drafted for so long, a process is started."""
+IDLE_S: Final = 600.0
+"""After which a process that has nothing to do is ended."""
+RETRY_S: Final = 60.0
+"""After which another process is started where none could be."""
+TRIES: Final = 2
+"""Processes that may die of one trace by itself."""
+
+
+class Hand(Protocol):
+    """A process that drafts."""
+
+    @property
+    def pid(self) -> int:
+        """Its id."""
+        ...
+
+    async def draft(self, traces: Sequence[LoneTrace]) -> list[Draft | None]:
+        """Return a draft for each.
+
+        Raises:
+            WorkerLostError: it ended.
+        """
+        ...
+
+    async def end(self) -> None:
+        """Let it go."""
+        ...
+
+
+Hire: TypeAlias = Callable[[], Awaitable[Hand]]
+"""Starts a process; raises ``WorkerLostError`` where none can be had."""
 
 
 def draft_each(drafter: Drafter, traces: Sequence[LoneTrace]) -> list[Draft | None]:
@@ -27,11 +70,109 @@ def _draft(drafter: Drafter, trace: LoneTrace) -> Draft | None:
 
 
 class Staff:
-    """Drafts; lives on one event loop."""
+    """Drafts one batch at a time; lives on one event loop."""
 
-    def __init__(self, drafter: Drafter) -> None:
+    def __init__(
+        self, drafter: Drafter, hire: Hire | None = None, *, now: Callable[[], float] = monotonic
+    ) -> None:
+        """Begin without a process.
+
+        Args:
+            drafter: what a thread drafts with.
+            hire: starts processes; ``None`` for none ever.
+            now: seconds.
+        """
         self._drafter: Final = drafter
+        self._hire: Final = hire
+        self._now: Final = now
+        self._hand: Hand | None = None
+        self._hiring: asyncio.Task[None] | None = None
+        self._not_before = 0.0
+        self._window_began = now()
+        self._busy_s = 0.0
+        self._idle: asyncio.TimerHandle | None = None
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def __call__(self, traces: Sequence[LoneTrace]) -> Sequence[Drafted]:
         """Return a draft for each."""
-        return await asyncio.to_thread(draft_each, self._drafter, traces)
+        if self._hand is None:
+            return await self._by_thread(traces)
+        self._put_off_end()
+        try:
+            return await self._hand.draft(traces)
+        except WorkerLostError as error:
+            logger.warning("process of analyses ended", extra={"reason": str(error), "traces": len(traces)})
+            await self._dismiss()
+        return [await self._by_itself(trace) for trace in traces]
+
+    async def close(self) -> None:
+        """End the process, if there is one."""
+        if self._hiring is not None:
+            self._hiring.cancel()
+            await asyncio.gather(self._hiring, return_exceptions=True)
+        await self._dismiss()
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    async def _by_thread(self, traces: Sequence[LoneTrace]) -> Sequence[Drafted]:
+        began = self._now()
+        drafts = await asyncio.to_thread(draft_each, self._drafter, traces)
+        if began - self._window_began > WINDOW_S:
+            self._window_began, self._busy_s = began, 0.0
+        self._busy_s += self._now() - began
+        has_one = self._hand is not None or self._hiring is not None  # it may be there by now
+        if self._busy_s >= MUCH_S and self._hire is not None and not has_one:
+            self._hiring = asyncio.create_task(self._begin(self._hire))
+        return drafts
+
+    async def _begin(self, hire: Hire) -> None:
+        """Start a process beside the thread, which goes on meanwhile."""
+        try:
+            if self._now() >= self._not_before:
+                await self._take_on(hire)
+        finally:
+            self._hiring = None
+
+    async def _take_on(self, hire: Hire) -> Hand | None:
+        try:
+            hand = await hire()
+        except WorkerLostError as error:
+            logger.warning("no process for analyses", extra={"reason": str(error)})
+            self._not_before = self._now() + RETRY_S
+            return None
+        logger.info("analyses have a process of their own", extra={"pid": hand.pid})
+        self._hand = hand
+        self._put_off_end()
+        return hand
+
+    async def _by_itself(self, trace: LoneTrace) -> Drafted:
+        """Draft what was under way when a process ended."""
+        for _ in range(TRIES):
+            hand = self._hand or (None if self._hire is None else await self._take_on(self._hire))
+            if hand is None:
+                return None  # no memory for another process, perhaps: the long way needs none
+            try:
+                (draft,) = await hand.draft([trace])
+            except WorkerLostError:
+                await self._dismiss()
+            else:
+                return draft
+        logger.error("trace ends the process that analyses it", extra={"trace_id": trace.key.trace_id})
+        return AnalysisLostError(f"its analysis ended the process that did it, {TRIES} times")
+
+    async def _dismiss(self) -> None:
+        hand, self._hand = self._hand, None
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if hand is not None:
+            await hand.end()
+
+    def _put_off_end(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._retire)
+
+    def _retire(self) -> None:
+        task = asyncio.create_task(self._dismiss())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)

@@ -1,0 +1,65 @@
+"""The process beside the service (``python -m analyzer.drafting.worker``): traces in, drafts out. A shell.
+
+Its input is the service's hand: where that lets go, however it ended, this ends too. Signals that
+a terminal or an orchestrator sends to all of us are the service's to heed: it still has runs
+to be analysed then.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import IO, Final
+
+from analyzer.composition import open_analyst, open_cleaner
+from analyzer.drafting.letters import LENGTH_BYTES, length_of, read_traces, with_length, write_drafts
+from analyzer.drafting.opening import open_drafter
+from analyzer.drafting.staff import draft_each
+from collector_processor.settings import Settings
+
+READY: Final = b"ready"
+
+
+def main() -> None:
+    """Draft until the input ends."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    with os.fdopen(os.dup(0), "rb") as inward, os.fdopen(os.dup(1), "wb") as outward:
+        os.dup2(sys.stderr.fileno(), 1)  # what anybody prints goes where logs go
+        with suppress(BrokenPipeError):
+            _serve(inward, outward)
+
+
+def _serve(inward: IO[bytes], outward: IO[bytes]) -> None:
+    told = _read(inward)
+    if told is None:
+        return
+    settings = Settings.model_validate_json(told)
+    drafter = open_drafter(settings, open_analyst(settings), open_cleaner(settings))
+    gc.collect()
+    gc.freeze()  # what is there now stays: no look at it for garbage
+    _write(outward, READY)
+    while (letter := _read(inward)) is not None:
+        _write(outward, write_drafts(draft_each(drafter, read_traces(letter))))
+
+
+def _read(inward: IO[bytes]) -> bytes | None:
+    """Return the next letter; ``None`` where no whole one comes any more."""
+    head = inward.read(LENGTH_BYTES)
+    if len(head) < LENGTH_BYTES:
+        return None
+    length = length_of(head)
+    letter = inward.read(length)
+    return letter if len(letter) == length else None
+
+
+def _write(outward: IO[bytes], letter: bytes) -> None:
+    outward.write(with_length(letter))
+    outward.flush()
+
+
+if __name__ == "__main__":
+    main()

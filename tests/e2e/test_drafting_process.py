@@ -1,0 +1,107 @@
+"""The process beside the service that analyses: killed, left behind, told to end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from tests.backends.supervise import wait_until
+from tests.bench.demo_again import DemoAgain
+from tests.e2e.line import Line, StartLine
+from tests.e2e.traffic import send
+
+LONG_S = 120.0
+STARTED = "analyses have a process of their own"
+GRACE_MS = 50
+TOGETHER = 50
+
+
+def send_runs(line: Line, runs: DemoAgain, count: int) -> list[str]:
+    """Send failing runs, many in a request; return their ids."""
+    sent = [runs.next() for _ in range(count)]
+    send(line, b"".join(run.before + run.root for run in sent))
+    return [run.trace_id for run in sent]
+
+
+def kept_busy(line: Line, runs: DemoAgain) -> tuple[int, list[str]]:
+    """Send runs until a process is started for them; return its id, and the runs."""
+    sent: list[str] = []
+
+    def has_process() -> bool:
+        sent.extend(send_runs(line, runs, TOGETHER))
+        return bool(line.said(STARTED))
+
+    wait_until(has_process, what="a process for analyses", timeout_s=LONG_S)
+    return int(line.said(STARTED)[-1]["pid"]), sent
+
+
+def await_verdicts(line: Line, runs: list[str]) -> list[int]:
+    """Wait for a verdict on each; return their versions."""
+
+    def version(run: str) -> int:
+        found = wait_until(lambda: line.run(run), what=f"verdict on {run}", timeout_s=LONG_S)
+        return int(found["version"])
+
+    return list(map(version, runs))
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, a zombie or not."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+def await_end(pid: int) -> None:
+    wait_until(lambda: not is_running(pid), what=f"the end of process {pid}", timeout_s=LONG_S)
+
+
+def kill(line: Line) -> int:
+    line.server.process.kill()  # it alone, and not its group
+    return line.server.process.wait(timeout=60)
+
+
+def test_what_a_killed_process_had_is_analysed_once_by_another(start_line: StartLine) -> None:
+    line, runs = start_line(method="signals", root_grace=GRACE_MS), DemoAgain()
+    pid, sent = kept_busy(line, runs)
+    sent += send_runs(line, runs, TOGETHER)
+    os.kill(pid, signal.SIGKILL)
+    sent += send_runs(line, runs, TOGETHER)
+    assert await_verdicts(line, sent) == [1] * len(sent)
+    await_end(pid)
+    assert line.balance()["acknowledged"] == len(sent) * runs.spans
+    assert all(found["status"] == "attributed" for found in line.runs())
+
+
+@pytest.mark.parametrize(
+    "end", [pytest.param(Line.terminate, id="told to end"), pytest.param(kill, id="killed")]
+)
+def test_no_process_is_left_behind(start_line: StartLine, end: Callable[[Line], int]) -> None:
+    line = start_line(method="signals", root_grace=GRACE_MS)
+    pid, _ = kept_busy(line, DemoAgain())
+    end(line)
+    await_end(pid)
+
+
+def test_signals_to_all_of_us_leave_it_to_the_service(start_line: StartLine) -> None:
+    """What the service still has to drain at its end, the process analyses."""
+    line, runs = start_line(method="signals", root_grace=GRACE_MS), DemoAgain()
+    pid, sent = kept_busy(line, runs)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(pid, number)
+    sent += send_runs(line, runs, TOGETHER)
+    assert await_verdicts(line, sent) == [1] * len(sent)
+    assert is_running(pid)
+    assert len(line.said(STARTED)) == 1
+
+
+def test_none_is_started_where_it_is_not_wanted(start_line: StartLine) -> None:
+    line, runs = start_line(method="signals", root_grace=GRACE_MS, analysis_process="never"), DemoAgain()
+    sent = [run for _ in range(10) for run in send_runs(line, runs, TOGETHER)]
+    assert await_verdicts(line, sent) == [1] * len(sent)
+    assert not line.said(STARTED)

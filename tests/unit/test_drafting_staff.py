@@ -1,0 +1,260 @@
+"""Who drafts: threads, processes, and what becomes of traces when a process ends."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
+
+from analyzer.analyst import RunAnalyst
+from analyzer.attribution import Attributor
+from analyzer.drafting import staff as staffing
+from analyzer.drafting.drafter import Drafter
+from analyzer.drafting.hired import Worker, WorkerLostError
+from analyzer.drafting.letters import (
+    LENGTH_BYTES,
+    length_of,
+    read_drafts,
+    read_traces,
+    with_length,
+    write_drafts,
+    write_traces,
+)
+from analyzer.drafting.opening import NEEDED, open_drafter
+from analyzer.drafting.staff import MUCH_S, TRIES, Staff, draft_each
+from collector_processor.annotate import CarrierPolicy
+from collector_processor.assembler import TraceKey
+from collector_processor.cleaning import Cleaner
+from collector_processor.draft import AnalysisLostError, Draft, LoneTrace
+from collector_processor.encode import encode
+from collector_processor.otlp import NO_TENANT, Tenant
+from collector_processor.redaction import Redactor, keep
+from collector_processor.settings import ExportText, Settings
+from semconv.model import Completion, TraceId
+from tests.factories import chat, workflow
+
+PATIENCE_S: Final = 60.0
+
+
+def lone(number: int, *, tenant: Tenant = NO_TENANT, answer: str = "No.") -> LoneTrace:
+    trace_id = TraceId(f"{number:032x}")
+    spans = (
+        workflow(1, trace_id=trace_id, error="it failed", task="Ask ann@example.com."),
+        chat(2, answer=answer, agent_name="planner", trace_id=trace_id),
+    )
+    return LoneTrace(
+        key=TraceKey(tenant, trace_id),
+        completion=Completion.ROOT_ENDED,
+        bodies=(encode(spans),),
+        now_ns=1_900_000_000_000_000_000,
+    )
+
+
+def drafter() -> Drafter:
+    return Drafter(
+        analyst=RunAnalyst(attributor=Attributor(clock=lambda: 0.0)),
+        cleaner=Cleaner(Redactor()),
+        policy=CarrierPolicy(),
+        kept=keep,
+        noticed=keep,
+    )
+
+
+POISON: Final = lone(13)
+
+
+class MortalHand:
+    """A process that dies of what it is told to die of."""
+
+    def __init__(self, deadly: Sequence[LoneTrace] = (), lives: int = 1_000) -> None:
+        self.pid = 1
+        self.deadly = deadly
+        self.lives = lives
+        self.asked: list[list[LoneTrace]] = []
+        self.ended = asyncio.Event()
+
+    async def draft(self, traces: Sequence[LoneTrace]) -> list[Draft | None]:
+        self.asked.append(list(traces))
+        self.lives -= 1
+        if self.lives < 0 or any(trace in self.deadly for trace in traces):
+            raise WorkerLostError("it died")
+        return draft_each(drafter(), traces)
+
+    async def end(self) -> None:
+        self.ended.set()
+
+
+class Agency:
+    """Gives hands, as long as it has any."""
+
+    def __init__(self, *hands: MortalHand) -> None:
+        self.hands = list(hands)
+        self.given: list[MortalHand] = []
+
+    async def __call__(self) -> MortalHand:
+        if not self.hands:
+            raise WorkerLostError("no memory")
+        self.given.append(self.hands.pop(0))
+        return self.given[-1]
+
+
+class Clock:
+    """Seconds; each look at it takes some."""
+
+    def __init__(self, step_s: float) -> None:
+        self.now = 0.0
+        self.step_s = step_s
+
+    def __call__(self) -> float:
+        self.now += self.step_s
+        return self.now
+
+
+async def busy(agency: Agency) -> Staff:
+    """Return who has a process already."""
+    staff = Staff(drafter(), agency, now=Clock(MUCH_S))
+    await staff([lone(1)])
+    assert staff._hiring is not None
+    await staff._hiring
+    return staff
+
+
+def names(drafts: Sequence[object]) -> list[str]:
+    return [draft.runs[0].verdict.run_id if isinstance(draft, Draft) else repr(draft) for draft in drafts]
+
+
+async def test_little_to_do_needs_no_process() -> None:
+    agency = Agency(MortalHand())
+    staff = Staff(drafter(), agency, now=Clock(MUCH_S / 10))
+    for number in range(5):
+        assert names(await staff([lone(number)])) == [f"{number:032x}"]
+    assert agency.given == []
+    await staff.close()
+
+
+async def test_much_to_do_is_done_by_a_process_from_then_on() -> None:
+    agency = Agency(MortalHand())
+    staff = await busy(agency)
+    assert names(await staff([lone(2), lone(3)])) == [f"{2:032x}", f"{3:032x}"]
+    (hand,) = agency.given
+    assert hand.asked == [[lone(2), lone(3)]]
+    await staff.close()
+    assert hand.ended.is_set()
+
+
+async def test_one_process_is_enough_though_it_came_while_a_thread_was_at_work() -> None:
+    agency = Agency(MortalHand(), MortalHand())
+    staff = Staff(drafter(), agency, now=Clock(MUCH_S))
+    await staff([lone(1)])
+    by_thread = asyncio.create_task(staff([lone(2)]))
+    assert staff._hiring is not None
+    await staff._hiring
+    assert names(await by_thread) == [f"{2:032x}"]
+    assert len(agency.given) == 1
+    await staff.close()
+
+
+async def test_where_no_process_can_be_had_a_thread_goes_on() -> None:
+    agency = Agency()
+    staff = await busy(agency)
+    assert names(await staff([lone(2)])) == [f"{2:032x}"]
+    await staff.close()
+
+
+async def test_what_a_dead_process_had_is_given_to_the_next() -> None:
+    agency = Agency(MortalHand(lives=0), MortalHand())
+    staff = await busy(agency)
+    assert names(await staff([lone(2), lone(3)])) == [f"{2:032x}", f"{3:032x}"]
+    assert agency.given[1].asked == [[lone(2)], [lone(3)]]
+    assert agency.given[0].ended.is_set()
+    await staff.close()
+
+
+async def test_a_trace_that_processes_die_of_is_found_and_no_other_suffers() -> None:
+    agency = Agency(*(MortalHand(deadly=[POISON]) for _ in range(10)))
+    staff = await busy(agency)
+    first, poisoned, last = await staff([lone(2), POISON, lone(3)])
+    assert isinstance(poisoned, AnalysisLostError)
+    assert names([first, last]) == [f"{2:032x}", f"{3:032x}"]
+    assert len(agency.given) == 1 + TRIES + 1, "the first, those it died of, and the last one's"
+    await staff.close()
+
+
+async def test_without_memory_for_another_process_the_long_way_is_taken() -> None:
+    staff = await busy(Agency(MortalHand(lives=0)))
+    assert await staff([lone(2), lone(3)]) == [None, None]
+    await staff.close()
+
+
+async def test_a_process_with_nothing_to_do_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staffing, "IDLE_S", 0.0)
+    agency = Agency(MortalHand())
+    staff = await busy(agency)
+    (hand,) = agency.given
+    async with asyncio.timeout(PATIENCE_S):
+        await hand.ended.wait()
+    assert names(await staff([lone(2)])) == [f"{2:032x}"]
+    await staff.close()
+
+
+def test_traces_and_drafts_arrive_as_they_were_sent() -> None:
+    traces = [lone(1, tenant=Tenant("acme\U0001f600"), answer='"\x00\N{SNOWMAN}'), lone(2)]
+    assert read_traces(write_traces(traces)) == traces
+    drafts = [*draft_each(drafter(), traces), None]
+    assert read_drafts(write_drafts(drafts)) == drafts
+    assert any(draft.redacted for draft in drafts if draft)
+
+
+def test_letters_of_any_length_are_refused() -> None:
+    letter = with_length(b"abc")
+    assert (length_of(letter[:LENGTH_BYTES]), letter[LENGTH_BYTES:]) == (3, b"abc")
+    with pytest.raises(ValueError, match="4294967295"):
+        length_of(b"\xff" * LENGTH_BYTES)
+
+
+@pytest.mark.parametrize("letter", [b"[1]", b"[{}]", b"7", b"{", b'[{"names": 1}]'])
+def test_nonsense_is_no_draft(letter: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        read_drafts(letter)
+
+
+async def test_a_real_process_drafts_what_a_thread_does() -> None:
+    settings = Settings(failure_pattern="never", notify_text=ExportText.FULL)  # type: ignore[call-arg]
+    worker = await Worker.start(settings.model_dump_json(include=set(NEEDED)).encode())
+    traces = [lone(1), lone(2)]
+    found = await worker.draft(traces)
+    await worker.end()
+    here = open_drafter(settings, RunAnalyst(attributor=Attributor(clock=lambda: 0.0)), Cleaner(Redactor()))
+    assert [_timeless(draft) for draft in found] == [_timeless(draft) for draft in draft_each(here, traces)]
+
+
+def _timeless(draft: Draft | None) -> object:
+    assert draft is not None
+    (run,) = draft.runs
+    told = (draft.names, draft.told, draft.redacted, run.keepsake, run.verdict.run_id, run.verdict.agent)
+    return (*told, run.gist.acting, run.gist.blamed, run.gist.confidence, run.outgoing)
+
+
+async def test_a_process_that_is_killed_is_said_to_be_lost() -> None:
+    worker = await Worker.start(Settings().model_dump_json(include=set(NEEDED)).encode())  # type: ignore[call-arg]
+    worker._process.kill()
+    await worker._process.wait()
+    with pytest.raises(WorkerLostError):
+        await worker.draft([lone(1)])
+    await worker.end()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param((sys.executable, "-c", "raise SystemExit(1)"), id="ends at once"),
+        pytest.param((sys.executable, "-c", "print('x' * 100)"), id="prints something else"),
+        pytest.param(("/no/such/program",), id="is not there"),
+    ],
+)
+async def test_a_process_that_cannot_be_had_is_said_to_be_lost(command: Sequence[str]) -> None:
+    with pytest.raises(WorkerLostError):
+        await Worker.start(b"{}", command)
