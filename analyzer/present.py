@@ -19,6 +19,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from analyzer.triage import NOTHING_SAYS_SO
 from semconv.model import (
     AttributeValue,
     Attribution,
@@ -75,8 +76,8 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def is_unsaid(reason: str) -> bool:
-    """Whether a run counts as no failure only because nothing says that it failed (``triage``'s words)."""
-    return reason.startswith("nothing says that")
+    """Whether a run counts as no failure only because nothing says that it failed."""
+    return reason == NOTHING_SAYS_SO
 
 
 def counted(number: int, noun: str) -> str:

@@ -17,6 +17,9 @@ from analyzer.reading import final_answer
 from collector_processor.redaction import compile_pattern
 from semconv.model import UNKNOWN_AGENT, Outcome, OutcomeSource, SpanStatus, Step, StepKind, Trajectory
 
+NOTHING_SAYS_SO: Final = "nothing says that the run failed"
+"""The reason of a run that nobody found fault with; who tells it from one that passed goes by this."""
+
 _TOKEN: Final = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?|[^\W\d_]+")
 _ARTICLES: Final = frozenset({"a", "an", "the"})
 _ANSWER_HEAD: Final = 300
@@ -51,7 +54,7 @@ def triage(trajectory: Trajectory, rules: Sequence[Claim] = ()) -> Finding:
         finding = claim(trajectory)
         if finding is not None:
             return finding
-    return Finding(failed=False, source=None, reason="nothing says that the run failed")
+    return Finding(failed=False, source=None, reason=NOTHING_SAYS_SO)
 
 
 def worth_a_model(trajectory: Trajectory) -> bool:

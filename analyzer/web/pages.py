@@ -241,7 +241,8 @@ async def _export(desk: Desk, request: web.Request) -> web.Response:
     verdict = await desk.find(request)
     said = await desk.labels.of(verdict.tenant, verdict.run_id)
     document = {**desk.document(verdict), **label_document(said)}
-    text = json.dumps(document, ensure_ascii=False, indent=2)
+    # Whatever opens it and however it guesses, there is no tag in it.
+    text = json.dumps(document, ensure_ascii=False, indent=2).replace("<", "\\u003c")
     return web.Response(
         text=text, content_type="application/json", headers=attachment(verdict.run_id, "json")
     )

@@ -107,7 +107,8 @@ def draw(steps: Sequence[Step], suspicion: Suspicion) -> str:
         *_lanes(lanes),
         *_bands(steps, where, height),
         *_arrows(steps, where),
-        *_nodes(steps, where, suspicion, height),
+        *_mark(steps, where, suspicion, height),
+        *_nodes(steps, where, suspicion),
         "</svg>",
     ]
     return "".join(parts)
@@ -157,7 +158,7 @@ def _bands(steps: Sequence[Step], where: Sequence[Place], height: int) -> Iterat
         left, right = _x(min(taken)) - COLUMN / 2 + 3, _x(max(taken)) + COLUMN / 2 - 3
         yield f'<g class="parallel"><rect x="{left:g}" y="{_TOP - 8}" width="{right - left:g}"'
         yield f' height="{height - _TOP + 6}" rx="6"/>'
-        yield f'<text x="{(left + right) / 2:g}" y="{_TOP - 12}">∥</text></g>'
+        yield f'<text x="{left + 10:g}" y="{_TOP + 6}">∥</text></g>'
 
 
 def _arrows(steps: Sequence[Step], where: Sequence[Place]) -> Iterator[str]:
@@ -197,7 +198,15 @@ def _arrow(here: Place, there: Place, kind: str) -> str:
     return f'<path class="{kind}" d="{curve}" marker-end="url(#tip)"/>'
 
 
-def _nodes(steps: Sequence[Step], where: Sequence[Place], suspicion: Suspicion, height: int) -> Iterator[str]:
+def _mark(steps: Sequence[Step], where: Sequence[Place], suspicion: Suspicion, height: int) -> Iterator[str]:
+    """The line through the decisive step, behind all that stands in its column."""
+    for step, place in zip(steps, where, strict=True):
+        if step.index == suspicion.decisive:
+            x = f"{_x(place.column):g}"
+            yield f'<line class="mark" aria-hidden="true" x1="{x}" x2="{x}" y1="24" y2="{height - 4}"/>'
+
+
+def _nodes(steps: Sequence[Step], where: Sequence[Place], suspicion: Suspicion) -> Iterator[str]:
     for step, place in zip(steps, where, strict=True):
         probability = suspicion.probabilities.get(step.index, 0.0)
         is_decisive = step.index == suspicion.decisive
@@ -206,7 +215,7 @@ def _nodes(steps: Sequence[Step], where: Sequence[Place], suspicion: Suspicion, 
         classes = " ".join(filter(None, ("step", f"is-{step.kind.value}", *marks)))
         told = escape(_told(step, probability, is_decisive=is_decisive))
         if is_decisive:
-            yield from _flag(place, height)
+            yield from _flag(place)
         yield f'<a class="{classes}" href="#step-{step.index}" aria-label="{told}"><title>{told}</title>'
         yield from _blame(place, probability)
         yield _shape(step.kind, _x(place.column), _y(place.lane))
@@ -226,11 +235,10 @@ def _blame(place: Place, probability: float) -> Iterator[str]:
     yield f' rx="3" opacity="{strength:.2f}"/>'
 
 
-def _flag(place: Place, height: int) -> Iterator[str]:
+def _flag(place: Place) -> Iterator[str]:
     """What points at the decisive step, for the eye: the step's own name says it too."""
     x = _x(place.column)
     yield '<g class="pointer" aria-hidden="true">'
-    yield f'<line class="mark" x1="{x:g}" x2="{x:g}" y1="24" y2="{height - 4}"/>'
     left = max(2.0, x - 36)
     yield f'<rect x="{left:g}" y="4" width="72" height="20" rx="10"/>'
     yield f'<text x="{left + 36:g}" y="18">decisive</text>'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import quote
 
@@ -329,3 +330,18 @@ async def test_the_list_and_the_form_remember_what_a_person_said(
     assert ('<td class="number">1</td>' in rows) is ("step" in form)
     chosen = form.get("step", "2")
     assert f'<option value="{chosen}" selected>' in await text_of(client, "/runs/run-1")
+
+
+async def test_a_run_is_downloaded_as_a_file_that_no_browser_takes_for_a_page(
+    stage: Stage, client: Client
+) -> None:
+    wicked = replace(blame(RUN, 2), error="<script>alert(1)</script><!--")
+    await stage.add(RUN, "<svg onload=alert(1)>", wicked)
+    async with client.get("/runs/run-1/run.json") as answer:
+        text = await answer.text()
+    assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="blamespan-run-1.json"'
+    assert "<" not in text
+    assert json.loads(text)["error"] == "<script>alert(1)</script><!--"
+    assert json.loads(text)["service"] == "<svg onload=alert(1)>"
