@@ -58,12 +58,13 @@ async def _take(browser: Browser, address: str, path: Path, scheme: Literal["lig
 
 
 async def take_for_docs(folder: Path) -> list[Path]:
-    """Write what is seen first of the list and of a run, light and dark; returns their paths."""
+    """Write what is seen first of the list, of a run and of an issue, light and dark; returns their paths."""
     with tempfile.TemporaryDirectory() as data:
-        stage, run_id = await shop_window(Path(data))
+        stage, ids = await shop_window(Path(data))
+        pages = {"runs": "/runs", "run": f"/runs/{ids['run']}", "issue": f"/issues/{ids['issue']}"}
         paths = []
         async with serving(stage.parts()) as address, browsing() as browser:
-            for scheme, (name, page) in product(SCHEMES, (("runs", "/runs"), ("run", f"/runs/{run_id}"))):
+            for scheme, (name, page) in product(SCHEMES, pages.items()):
                 viewport = {"width": WIDTHS["wide"], "height": 820}
                 opened = await browser.new_page(viewport=viewport, color_scheme=scheme)  # type: ignore[arg-type]
                 await opened.goto(address + page)

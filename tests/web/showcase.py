@@ -125,8 +125,8 @@ CRASHED: Final = (
 """Service, task, agent, tool and its error."""
 
 
-async def shop_window(folder: Path) -> tuple[Stage, str]:
-    """Return a stage as a good day has it, for the pictures in the documentation, and the run to look at."""
+async def shop_window(folder: Path) -> tuple[Stage, dict[str, str]]:
+    """Return a stage as a good day has it, for the pictures in the documentation, and what to look at."""
     stage = open_stage(folder)
     for number, (service, task, agent, answer) in enumerate(2 * WENT_WELL):
         told = run(step("front desk", "One moment."), step(agent, answer), task=task, output=answer)
@@ -147,5 +147,4 @@ async def shop_window(folder: Path) -> tuple[Stage, str]:
         stage.issues.add(mark, IssueState.ONGOING, (1, 0, 2, 1, 1, 0, 1, 3, 1, 0, 2, 1, 2, 1), (run_id,))
     ids = {"parallel": await stage.add(PARALLEL, "ferries")}
     ids["demo"] = await stage.add(demo_run(), "solar-advisor")
-    _add_issues(stage, ids)
-    return stage, ids["demo"]
+    return stage, {"run": ids["demo"], "issue": _add_issues(stage, ids)}
