@@ -1,0 +1,98 @@
+"""A data directory as the first version left it: all that is in it goes on, and is judged once.
+
+Written here in SQL and by hand, and never by what writes it today: the format is what is tested.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+from struct import pack
+from zlib import crc32
+
+import lz4.block
+
+from collector_processor.encode import encode
+from semconv.model import Span, TraceId
+from tests.e2e.backend import grpc_backend
+from tests.e2e.line import StartLine
+from tests.e2e.spans import by_id, originals, placed
+from tests.e2e.traffic import CARRIERS
+from tests.factories import agent, chat, span, workflow
+
+SEGMENT = """
+PRAGMA auto_vacuum=INCREMENTAL;
+PRAGMA journal_mode=WAL;
+CREATE TABLE chunk (
+  seq INTEGER PRIMARY KEY, signal TEXT NOT NULL, tenant TEXT NOT NULL, hops TEXT NOT NULL,
+  received_ns INTEGER NOT NULL, items INTEGER NOT NULL, size INTEGER NOT NULL, state INTEGER NOT NULL
+);
+CREATE TABLE body (seq INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, packed BLOB NOT NULL);
+CREATE TABLE trace (
+  seq INTEGER NOT NULL, trace_id TEXT NOT NULL, spans INTEGER NOT NULL, bytes INTEGER NOT NULL,
+  carriers INTEGER NOT NULL, notes BLOB NOT NULL,
+  PRIMARY KEY (seq, trace_id)
+) WITHOUT ROWID;
+PRAGMA application_id=1651273061;
+PRAGMA user_version=1;
+"""
+FIRST = (1 << 32) + 1
+PENDING, DONE = 1, 2
+TOP, AGENT, MARKED = 1, 2, 4
+RUN, SENT = TraceId("a" * 32), TraceId("b" * 32)
+
+
+def run(trace_id: TraceId) -> list[Span]:
+    return [
+        chat(3, parent=2, answer="4", trace_id=trace_id),
+        agent(2, "planner", trace_id=trace_id),
+        workflow(1, task="add", error="wrong sum", trace_id=trace_id),
+    ]
+
+
+def notes(spans: list[Span]) -> bytes:
+    """Pack what was noted of each span: its id, its parent's, and what kind it is."""
+    kinds = (MARKED, AGENT | MARKED, TOP | MARKED)
+    return b"".join(
+        pack(">8s8sB", bytes.fromhex(one.span_id), bytes.fromhex(one.parent_id or "0" * 16), bits)
+        for one, bits in zip(spans, kinds, strict=True)
+    )
+
+
+def write(path: Path) -> None:
+    """Write a journal with a plain span and a run to be forwarded, and a run that was forwarded already."""
+    rows = [([span(9)], PENDING, None), (run(RUN), PENDING, RUN), (run(SENT), DONE, SENT)]
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(SEGMENT)
+        for number, (spans, state, trace_id) in enumerate(rows):
+            body, seq = encode(spans), FIRST + number
+            packed = lz4.block.compress(body)
+            chunk = (seq, "traces", "", "", time.time_ns(), len(spans), len(body), state)
+            db.execute("INSERT INTO chunk VALUES (?, ?, ?, ?, ?, ?, ?, ?)", chunk)
+            db.execute("INSERT INTO body VALUES (?, ?, ?)", (seq, crc32(packed), packed))
+            if trace_id is not None:
+                trace = (seq, trace_id, len(spans), len(body), 0, notes(spans))
+                db.execute("INSERT INTO trace VALUES (?, ?, ?, ?, ?, ?)", trace)
+        db.commit()
+
+
+def test_what_the_first_version_left_is_forwarded_and_judged_once(
+    start_line: StartLine, tmp_path: Path
+) -> None:
+    write(tmp_path / "data" / "ingest" / "00000001.sqlite")
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url)
+        for trace_id in (RUN, SENT):
+            assert line.verdict(trace_id)["agent"] == "planner"
+        spans = backend.await_spans(RUN, 3 + CARRIERS)
+        assert originals(spans) == by_id(placed(encode(run(RUN))))
+        assert len(backend.await_spans(SENT, CARRIERS)) == CARRIERS  # its originals are there already
+        line.await_items("forwarded", 4)
+        assert "lost" not in line.balance()
+        assert line.terminate() == 0
+        line = start_line(forward_endpoint=backend.url)
+        assert {found["version"] for found in line.runs()} == {1}
+        assert len(backend.spans(RUN)) == 3 + CARRIERS
