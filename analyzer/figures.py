@@ -23,7 +23,7 @@ _MOST_OPERANDS: Final = 12
 
 def numbers(text: str) -> frozenset[float]:
     """Return the values a text states, thousands separators and currency signs aside."""
-    return frozenset(worth(found) for found in _LITERAL.findall(text))
+    return frozenset([worth(found) for found in _LITERAL.findall(text)])
 
 
 def said_figures(text: str) -> frozenset[float]:

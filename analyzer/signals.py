@@ -174,7 +174,7 @@ def unsupported_figure(reading: Reading) -> Iterator[Finding]:
         recent.extend(sorted(entered - known))
         known |= entered
         stated = numbers(reading.outputs[position])
-        scaled = written_out(reading.outputs[position])
+        scaled = written_out(reading.outputs[position]) if stated else {}
         if reading.roles[position] in (Role.ACTING, Role.COORDINATING):
             same = {value for value, full in scaled.items() if full in known}
             for value in sorted((answer & stated) - known - blamed - same):
@@ -316,7 +316,8 @@ def _answer(reading: Reading) -> str:
 
 
 def _known(text: str) -> set[float]:
-    return {*numbers(text), *written_out(text).values()}
+    found = numbers(text)
+    return {*found, *written_out(text).values()} if found else set()
 
 
 def _ordinary(task: str) -> frozenset[float]:

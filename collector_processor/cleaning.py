@@ -58,6 +58,8 @@ class Cleaner:
     def __call__(self, trajectory: Trajectory) -> Trajectory:
         """Return the run without what the rules find; a warning on it says how much that was."""
         redact = self._redactor.for_run()
+        if redact.look_over(_texts_of(trajectory)):
+            return trajectory
         cleaned = _cleaned(trajectory, redact)
         if not redact.counts:
             return trajectory
@@ -88,3 +90,10 @@ def _clean_steps(steps: Iterable[Step], redact: RunRedactor) -> Iterable[Step]:
             if is_clean
             else replace(step, instructions=instructions, tools=tools, input=heard, output=said, error=error)
         )
+
+
+def _texts_of(trajectory: Trajectory) -> Iterable[str]:
+    yield trajectory.task
+    for step in trajectory.steps:
+        yield from (step.instructions, step.tools, step.input, step.output, step.error)
+    yield from (trajectory.output, trajectory.reference or "", trajectory.root_error)

@@ -32,6 +32,8 @@ _NONE: Final = "none"
 _OWN_WORD: Final = "redacted"
 _LONGEST_PATTERN: Final = 2_000
 _RE2_MEMORY: Final = 8 << 20
+_MOST_AT_ONCE: Final = 32
+"""Texts that are looked over together: if anything is found in them, each of them is looked at alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +163,18 @@ class RunRedactor:
     _clean: set[str] = field(default_factory=set)
     """Texts in which nothing was found: an agent's instructions stand at each of its steps."""
 
+    def look_over(self, texts: Iterable[str]) -> bool:
+        """Note which of the run's texts hold nothing; say whether none of them holds anything.
+
+        Many at a look: most hold nothing, and each look has its price.
+        """
+        different = list(dict.fromkeys(texts))
+        batches = [different[at : at + _MOST_AT_ONCE] for at in range(0, len(different), _MOST_AT_ONCE)]
+        clean = [batch for batch in batches if _holds_nothing(self.rules, "\n".join(batch))]
+        for batch in clean:
+            self._clean.update(batch)
+        return len(clean) == len(batches)
+
     def __call__(self, text: str) -> str:
         """Return ``text`` with what the rules find called by a word and a number."""
         if not text or text in self._clean:
@@ -278,6 +292,14 @@ def _apply(rules: Iterable[Rule], text: str, replacing: Callable[[Rule], Callabl
             text = rule.pattern.sub(replacing(rule), text)
             is_bare = is_bare and text == before  # what stands there now may be more than the parts of it
     return text
+
+
+def _holds_nothing(rules: Iterable[Rule], text: str) -> bool:
+    """Say whether a look at ``text`` is enough to know that no rule finds anything in it."""
+    if _sound(text) is not text or _HINTLESS.search(text) is not None:
+        return False
+    lowered = text.lower()
+    return not any(rule.hint in lowered and not _is_hintless(rule) for rule in rules)
 
 
 def _word_for(rule: Rule) -> Callable[[Any], str]:

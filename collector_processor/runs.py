@@ -47,8 +47,10 @@ def run_keys(trace: Trace) -> frozenset[str]:
 
     Its own trace ids, those its spans link to, and without links framework ids of the run.
     """
-    linked = frozenset(key for span in trace.spans for key in _linked(span))
-    if any(span.links for span in trace.spans):
+    links = [link for span in trace.spans for link in span.links]
+    here = {span.trace_id for span in trace.spans}
+    linked = frozenset(f"{TRACE_KEY}{trace_id}" for trace_id in here.union(link.trace_id for link in links))
+    if links:
         return linked
     return linked.union(*(map(_short, _framework_ids(span)) for span in trace.spans))
 
@@ -72,12 +74,6 @@ def steady_ids(runs: Sequence[Trace], given: Mapping[str, frozenset[TraceId]]) -
         ids.append(next((id_ for id_ in known if id_ not in taken), name))
         taken.add(ids[-1])
     return tuple(ids)
-
-
-def _linked(span: Span) -> Iterator[str]:
-    yield f"{TRACE_KEY}{span.trace_id}"
-    for link in span.links:
-        yield f"{TRACE_KEY}{link.trace_id}"
 
 
 def _framework_ids(span: Span) -> Iterator[str]:
@@ -204,7 +200,8 @@ def _with_losses(trace: Trace) -> Trace:
 
 def _split(trace: Trace) -> list[Trace]:
     """Return the workflows of ``trace`` as runs, if it is several and nothing else, and was not joined."""
-    if len({span.trace_id for span in trace.spans}) > 1:
+    named = [span for span in trace.spans if GEN_AI_OPERATION_NAME in span.attributes]
+    if len(named) < 2 or len({span.trace_id for span in trace.spans}) > 1:
         return [trace]
     forest = Surroundings(trace.spans)
     heads = _workflows(forest)

@@ -178,7 +178,7 @@ def attributes_dropped(look: Look) -> Iterator[Finding]:
 
 def no_root(look: Look) -> Iterator[Finding]:
     """Say that agents stand side by side with nothing around them."""
-    tops = [span for span, _ in look.scene.tops()]
+    tops = [span for span, _ in look.scene.tops]
     roots = {span.span_id for span in look.scene.surroundings.roots}
     if len(tops) > 1 and all(span.span_id in roots for span in tops):
         yield from _by_scope(

@@ -7,7 +7,7 @@ the forest, parents first, so depth costs nothing but memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -25,6 +25,7 @@ ACT_KINDS: Final = frozenset(
         ActionKind.AGENT,
     }
 )
+_RUNS: Final = frozenset({ActionKind.AGENT, ActionKind.WORKFLOW})
 _NAMELESS: Final = frozenset({ActionKind.WORKFLOW, ActionKind.SETUP, ActionKind.EVALUATION})
 """Kinds whose agent is not the agent of what they enclose."""
 
@@ -96,17 +97,8 @@ class Stage:
     """Each span's act, in the order of ``spans``."""
     parents: Sequence[int]
     """Position of each span's parent; -1 of a root."""
-
-    def tops(self) -> Iterator[tuple[Span, Action]]:
-        """Yield the topmost agents and workflows, earliest first."""
-        covered = [False] * len(self.spans)
-        for position, action in enumerate(self.actions):
-            parent = self.parents[position]
-            covered[position] = parent >= 0 and covered[parent]
-            if action is not None and action.kind in {ActionKind.AGENT, ActionKind.WORKFLOW}:
-                if not covered[position]:
-                    yield self.spans[position], action
-                covered[position] = True
+    tops: Sequence[tuple[Span, Action]]
+    """The topmost agents and workflows, earliest first."""
 
 
 def stage(spans: Sequence[Span]) -> Stage:
@@ -126,7 +118,23 @@ def stage(spans: Sequence[Span]) -> Stage:
         acts=[act for act in act_of if act is not None],
         act_of=act_of,
         parents=parents,
+        tops=_tops(walked, actions, parents),
     )
+
+
+def _tops(
+    spans: Sequence[Span], actions: Sequence[Action | None], parents: Sequence[int]
+) -> list[tuple[Span, Action]]:
+    tops: list[tuple[Span, Action]] = []
+    covered = [False] * len(spans)
+    for position, action in enumerate(actions):
+        parent = parents[position]
+        covered[position] = parent >= 0 and covered[parent]
+        if action is not None and action.kind in _RUNS:
+            if not covered[position]:
+                tops.append((spans[position], action))
+            covered[position] = True
+    return tops
 
 
 @dataclass(slots=True)

@@ -133,6 +133,9 @@ class _Sieve:
                 self._has_own_words.add(owner.position)
 
     def _decide_llm(self, act: Act, shown: _Shown) -> None:
+        if not act.below:  # as most are
+            self._keep(act, shown)
+            return
         models = [each for each in act.below if each.action.kind is ActionKind.LLM]
         if not models and _is_several(act):
             self._keep(act, shown, closing=True, before=_asked_below(act))
@@ -209,8 +212,10 @@ class _Sieve:
         delegate begins only after it.
         """
         places = (act.position,) if act.runner is None else (act.position, act.runner.position)
-        siblings = (self._sibling_agents.get(self._stage.parents[place]) for place in places)
+        siblings = [self._sibling_agents.get(self._stage.parents[place]) for place in places]
         families = [family for family in siblings if family is not None]
+        if not families:
+            return False
         if any(_is_left_to(act, agent) for family in families for agent in family.after(act)):
             return True
         beside = [agent for family in families for agent in family.during(act)]

@@ -75,8 +75,10 @@ class Novelty:
     def _remember(self, act: Act, line: _Line, prints: Sequence[_Print]) -> None:
         self._last[line] = _Memory(prints, act)
         for each, count in Counter(prints).items():  # ``|=`` would go through all that was ever heard
-            self._heard[each] = max(self._heard[each], count)
-        self._said_by.update((_print(message), line) for message in act.action.said)
+            if count > self._heard.get(each, 0):  # ``Counter`` asks Python for what it does not have
+                self._heard[each] = count
+        for message in act.action.said:
+            self._said_by[_print(message)] = line
 
     def _since(
         self, before: _Memory, line: _Line, messages: Sequence[Message], prints: Sequence[_Print]
@@ -124,7 +126,7 @@ def _without(messages: Sequence[Message], prints: Sequence[_Print], known: Count
 
     The result of a call that is new is new too, though another tool once said the same ("ok").
     """
-    left = {each: known[each] for each in prints}
+    left = {each: known.get(each, 0) for each in prints}
     fresh: list[Message] = []
     asked: set[str] = set()
     for message, each in zip(messages, prints, strict=True):
@@ -132,14 +134,15 @@ def _without(messages: Sequence[Message], prints: Sequence[_Print], known: Count
             left[each] -= 1
         else:
             fresh.append(message)
-            asked.update(call.call_id for call in message.calls if call.call_id)
+            if message.calls:
+                asked.update(call.call_id for call in message.calls if call.call_id)
     return fresh
 
 
 def _print(message: Message) -> _Print:
     if not message.calls:
         return message.text, ()
-    return message.text, tuple((call.name, call.arguments) for call in message.calls)
+    return message.text, tuple([(call.name, call.arguments) for call in message.calls])
 
 
 def shortened(text: str) -> str:

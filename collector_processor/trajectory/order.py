@@ -146,6 +146,8 @@ class _Toolbox:
 def _step(place: _Place, act: Act, settled: Settled, heard: str, tools: str) -> Step:
     action, span = act.action, act.span
     said = said_in_words(action.said) if action.said else action.output
+    kept_heard, kept_said = shortened(heard), shortened(said)
+    is_cut = kept_heard is not heard or kept_said is not said
     return Step(
         index=place.index,
         agent=act.agent or UNKNOWN_AGENT,
@@ -158,10 +160,10 @@ def _step(place: _Place, act: Act, settled: Settled, heard: str, tools: str) -> 
         end_ns=span.end_ns,
         status=act.status,
         error=shortened(action.error),
-        input=shortened(heard),
-        output=shortened(said),
+        input=kept_heard,
+        output=kept_said,
         target=settled.target,
-        content=_content(act, heard, said),
+        content=_content(act, has_words=bool(heard or said), has_said=bool(said), is_cut=is_cut),
         instructions=shortened(action.instructions),
         tools=tools,
         group=place.group,
@@ -169,14 +171,13 @@ def _step(place: _Place, act: Act, settled: Settled, heard: str, tools: str) -> 
     )
 
 
-def _content(act: Act, heard: str, said: str) -> ContentState:
+def _content(act: Act, *, has_words: bool, has_said: bool, is_cut: bool) -> ContentState:
     if act.action.redacted:
         return ContentState.REDACTED
     if act.span.dropped_attributes:
-        return ContentState.TRUNCATED if said or act.action.failed else ContentState.DROPPED
-    if not heard and not said and not act.action.failed and act.action.kind is not ActionKind.HANDOFF:
+        return ContentState.TRUNCATED if has_said or act.action.failed else ContentState.DROPPED
+    if not has_words and not act.action.failed and act.action.kind is not ActionKind.HANDOFF:
         return ContentState.ABSENT
-    is_cut = shortened(heard) is not heard or shortened(said) is not said
     return ContentState.TRUNCATED if is_cut else ContentState.COMPLETE
 
 

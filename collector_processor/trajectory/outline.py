@@ -48,7 +48,7 @@ def task_of(stage: Stage, steps: Sequence[Act]) -> str:
 
 
 def _tasks(stage: Stage, steps: Sequence[Act]) -> Iterator[str]:
-    for _, action in stage.tops():
+    for _, action in stage.tops:
         yield action.task
     first = next((act for act in steps if act.action.kind is ActionKind.LLM), None)
     if first is not None:
@@ -63,7 +63,7 @@ def output_of(stage: Stage, steps: Sequence[Act]) -> str:
 
     Empty for a run whose last step failed; what was said before a top span failed is no answer.
     """
-    tops = sorted(stage.tops(), key=lambda top: (top[0].end_ns, top[0].span_id))
+    tops = sorted(stage.tops, key=lambda top: (top[0].end_ns, top[0].span_id))
     unfailed = takewhile(lambda top: not top[1].failed, reversed(tops))
     stated = next((action.answer for _, action in unfailed if action.answer), "")
     if stated or not steps or steps[-1].action.failed:
@@ -104,7 +104,7 @@ def ending_of(stage: Stage, steps: Sequence[Act]) -> Ending:
     openai-agents' root says OK after HTTP 500 and MaxTurnsExceeded; the agent below has the error.
     An error counts as the end where no step begins after the failed span ended.
     """
-    top = next(stage.tops(), None)
+    top = next(iter(stage.tops), None)
     root = _root_of(stage, top[0] if top else (steps[0].span if steps else None))
     if root is None:
         return Ending(root=None)

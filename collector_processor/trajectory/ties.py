@@ -20,7 +20,10 @@ def causes(stage: Stage, steps: Sequence[Act]) -> list[tuple[int, ...]]:
     _tie_enclosed(stage, steps, tied)
     _tie_linked(stage, steps, tied)
     _tie_asked(steps, tied)
-    return [tuple(sorted(cause for cause in tied[index] if cause < index)) for index in range(len(steps))]
+    return [
+        tuple(sorted([cause for cause in tied[index] if cause < index])) if index in tied else ()
+        for index in range(len(steps))
+    ]
 
 
 def _tie_enclosed(stage: Stage, steps: Sequence[Act], tied: defaultdict[int, set[int]]) -> None:

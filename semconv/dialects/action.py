@@ -112,6 +112,8 @@ class Action:
     @property
     def requested(self) -> tuple[ToolCall, ...]:
         """The tool calls the model asked for, in its order."""
+        if len(self.said) == 1:  # as nearly always
+            return self.said[0].calls
         return tuple([call for message in self.said for call in message.calls]) if self.said else ()
 
 

@@ -23,6 +23,8 @@ def render(messages: Iterable[Message]) -> str:
 
 def body_of(message: Message) -> str:
     """Return a message's text and calls, without its role."""
+    if not message.calls:
+        return message.text
     return "\n".join(filter(None, (message.text, *(render_call(call) for call in message.calls))))
 
 

@@ -75,6 +75,8 @@ class _Draft:
 
 def messages_of(value: Any) -> tuple[Message, ...]:
     """Return the messages in ``value``: a list or JSON of one, perhaps under ``messages``, or one message."""
+    if value is None:
+        return ()
     value = structured(value)
     if isinstance(value, dict) and isinstance(value.get("messages"), list | tuple):
         value = value["messages"]

@@ -217,7 +217,10 @@ def _closing_words(said: Sequence[Message]) -> str:
 
 def instructions_of(span: Span) -> str:
     """Return the system instructions, from attributes or a joined details event."""
-    value = next(filter(None, (source.get(GEN_AI_SYSTEM_INSTRUCTIONS) for source in _details(span))), None)
+    value = span.attributes.get(GEN_AI_SYSTEM_INSTRUCTIONS)
+    if not value:
+        told = (each.get(GEN_AI_SYSTEM_INSTRUCTIONS) for each in _details(span))
+        value = next((each for each in told if each), None)
     parts = items(value)
     if not parts:
         return words(value)
@@ -230,8 +233,10 @@ def conversation_of(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...
 
     Details may be told in several events, each with a part of them.
     """
-    heard: tuple[Message, ...] = ()
-    said: tuple[Message, ...] = ()
+    heard = messages_of(span.attributes.get(GEN_AI_INPUT_MESSAGES))
+    said = messages_of(span.attributes.get(GEN_AI_OUTPUT_MESSAGES))
+    if not span.events and not span.logs:
+        return heard, said
     for source in _details(span):
         heard = heard or messages_of(source.get(GEN_AI_INPUT_MESSAGES))
         said = said or messages_of(source.get(GEN_AI_OUTPUT_MESSAGES))
@@ -239,7 +244,7 @@ def conversation_of(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...
 
 
 def _details(span: Span) -> Iterator[Attributes]:
-    yield span.attributes
+    """Yield what is told of a call in events beside its span's own attributes."""
     for event in events_of(span, EVENT_GEN_AI_CLIENT_INFERENCE_OPERATION_DETAILS):
         yield _fields(event)
 
