@@ -51,7 +51,10 @@ def _delay_rows(delays: Delays) -> str:
         f" sending fell behind by {1000 * delays.late_s:.0f} ms at worst\n"
         f"verdict after completion: {_quantiles(delays.after_completion_ms)}\n"
         f"acknowledgement:          {_quantiles(delays.acknowledged_ms)}\n"
-        f"CPU {delays.cpu_per_run_ms:.1f} ms a run, all in; memory {delays.peak_mib:.0f} MiB at most"
+        f"others' acknowledgement:  {_quantiles(delays.bystanders_ms)}\n"
+        f"  while no runs came:     {_quantiles(delays.bystanders_alone_ms)}\n"
+        f"CPU {delays.cpu_per_run_ms:.1f} ms a run, all in, {delays.own_cpu_per_run_ms:.1f} the service's;"
+        f" memory {delays.peak_mib:.0f} MiB at most, {delays.beside_mib:.0f} beside it"
     )
 
 
@@ -60,10 +63,15 @@ def _json(found: Costs | Delays) -> str:
         return json.dumps(asdict(found) | {"spans_per_s": found.spans_per_s})
     quantiles = {
         f"{name}_p{share}": _quantile(values, share / 100)
-        for name, values in (("verdict_ms", found.after_completion_ms), ("ack_ms", found.acknowledged_ms))
+        for name, values in (
+            ("verdict_ms", found.after_completion_ms),
+            ("ack_ms", found.acknowledged_ms),
+            ("others_ack_ms", found.bystanders_ms),
+            ("others_ack_alone_ms", found.bystanders_alone_ms),
+        )
         for share in (50, 99)
     }
-    left_out = {"after_completion_ms", "acknowledged_ms"}
+    left_out = {"after_completion_ms", "acknowledged_ms", "bystanders_ms", "bystanders_alone_ms"}
     return json.dumps({key: value for key, value in asdict(found).items() if key not in left_out} | quantiles)
 
 

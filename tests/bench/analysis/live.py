@@ -2,28 +2,32 @@
 
 A run is complete when nothing came for ``BLAMESPAN_ROOT_GRACE`` after its root's end: the clock starts when
 its last request was acknowledged, and the grace is taken off. Runs come at a fixed pace, whatever becomes of
-those before (open loop): each in two requests, the root's end alone in the second.
+those before (open loop): each in two requests, the root's end alone in the second. Afterwards requests come that
+have nothing to do with agents, alone and beside runs: what they wait longer is what runs cost others.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import grpc
 import grpc.aio
 
+from collector_processor.encode import encode
 from tests.bench.analysis.backend import read_arrivals
 from tests.bench.demo_again import Again, DemoAgain
 from tests.bench.ingest.passthrough import PATH
 from tests.bench.ingest.subjects import Running, announcing
 from tests.e2e.line import Line, starting
+from tests.factories import TRACE, span
 
 WARM_S: Final = 3.0
 _PATIENCE_S: Final = 60.0
@@ -31,7 +35,10 @@ _BETWEEN_S: Final = 0.05
 """From a run's spans to its root's end."""
 _FULL: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})
 _FULL_S: Final = 0.01
+_BYSTANDERS_PER_S: Final = 50
 _OPTIONS: Final = (("grpc.max_send_message_length", -1),)
+
+_Call: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +62,20 @@ class Delays:
     """Ascending, from the end of the grace until the first carrier was in the backend."""
     acknowledged_ms: Sequence[float]
     """Ascending, from the moment the last request was due until it was acknowledged."""
+    bystanders_alone_ms: Sequence[float]
+    """Ascending, until requests without agents were acknowledged while no runs came."""
+    bystanders_ms: Sequence[float]
+    """The same while runs came."""
     cpu_per_run_ms: float
-    """Of the whole service: taking, storing and passing on too."""
+    """Of the whole service and its process for analyses: taking, storing and passing on too."""
+    own_cpu_per_run_ms: float
+    """The service's alone."""
     late_s: float
     """How far sending fell behind at worst: where this is large, the load was none of the kind."""
     peak_mib: float
+    """The most memory that the service had."""
+    beside_mib: float
+    """The memory of its process for analyses; 0 where none was started."""
 
 
 async def measure(pace: Pace) -> Delays:
@@ -81,14 +97,20 @@ async def _measure(pace: Pace, line: Line, told: str) -> Delays:
     service = Running(pid=line.server.process.pid, endpoint=line.grpc)
     runs = DemoAgain()
     async with grpc.aio.insecure_channel(line.grpc.removeprefix("http://"), options=_OPTIONS) as channel:
-        sender = _Sender(channel.unary_unary(PATH, None, None))
+        call: _Call = channel.unary_unary(PATH, None, None)
+        sender, alone, beside = _Sender(call), Bystanders(call), Bystanders(call)
         await sender.send(runs, pace.runs_per_s, WARM_S)
         await _arrived(told, sender.ended)
         sender.forget()
-        cpu_s = service.cpu_s()
+        own_s, child_s = service.cpu_s(), _children(service.pid).cpu_s
         await sender.send(runs, pace.runs_per_s, pace.seconds)
         arrivals = await _arrived(told, sender.ended)
-        cpu_s = service.cpu_s() - cpu_s
+        children = _children(service.pid)
+        own_s, child_s = service.cpu_s() - own_s, children.cpu_s - child_s
+        await alone.send(pace.seconds / 2)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(beside.send(pace.seconds / 2))
+            group.create_task(_Sender(call).send(runs, pace.runs_per_s, pace.seconds / 2))
     delays = [
         1000 * (arrivals[trace_id] - ended) - pace.grace_ms
         for trace_id, ended in sender.ended.items()
@@ -100,16 +122,62 @@ async def _measure(pace: Pace, line: Line, told: str) -> Delays:
         spans_per_run=runs.spans,
         after_completion_ms=sorted(delays),
         acknowledged_ms=sorted(sender.waits_ms),
-        cpu_per_run_ms=1000 * cpu_s / len(sender.ended),
+        bystanders_alone_ms=sorted(alone.waits_ms),
+        bystanders_ms=sorted(beside.waits_ms),
+        cpu_per_run_ms=1000 * (own_s + child_s) / len(sender.ended),
+        own_cpu_per_run_ms=1000 * own_s / len(sender.ended),
         late_s=sender.late_s,
         peak_mib=service.peak_mib(),
+        beside_mib=children.mib,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Children:
+    """The processes that a process started."""
+
+    cpu_s: float
+    mib: float
+
+
+def _children(pid: int) -> _Children:
+    found = [
+        Running(pid=int(child), endpoint="")
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+    return _Children(cpu_s=sum(one.cpu_s() for one in found), mib=sum(one.rss_mib() for one in found))
+
+
+class Bystanders:
+    """Sends requests of spans that no agent made, at a fixed pace, and notes how long each waits."""
+
+    def __init__(self, call: _Call) -> None:
+        self._call = call
+        self._body = encode([span(number) for number in range(1, 17)])
+        self._chance = random.Random(16)
+        self.waits_ms: list[float] = []
+
+    async def send(self, seconds: float) -> None:
+        """Send for so long; returns when all is acknowledged."""
+        began = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for number in range(int(_BYSTANDERS_PER_S * seconds)):
+                due = began + number / _BYSTANDERS_PER_S
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                group.create_task(self._send())
+
+    async def _send(self) -> None:
+        body = self._body.replace(bytes.fromhex(TRACE), self._chance.randbytes(16))
+        began = time.monotonic()
+        await _insist(self._call, body)
+        self.waits_ms.append(1000 * (time.monotonic() - began))
 
 
 class _Sender:
     """Sends runs at a pace and notes when each was acknowledged whole."""
 
-    def __init__(self, call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]) -> None:
+    def __init__(self, call: _Call) -> None:
         self._call = call
         self.forget()
 
@@ -134,25 +202,26 @@ class _Sender:
                 group.create_task(self._send(runs.next()))
 
     async def _send(self, run: Again) -> None:
-        await self._insist(run.before)
+        await _insist(self._call, run.before)
         await asyncio.sleep(_BETWEEN_S)
         began = time.monotonic()
-        await self._insist(run.root)
+        await _insist(self._call, run.root)
         now = time.monotonic()
         self.ended[run.trace_id] = now
         self.waits_ms.append(1000 * (now - began))
 
-    async def _insist(self, body: bytes) -> None:
-        """Send until it is acknowledged, as OTLP's clients do; the clock runs on."""
-        while True:
-            try:
-                await self._call(body)
-            except grpc.RpcError as error:
-                if error.code() not in _FULL:
-                    raise
-                await asyncio.sleep(_FULL_S)
-            else:
-                return
+
+async def _insist(call: _Call, body: bytes) -> None:
+    """Send until it is acknowledged, as OTLP's clients do; the clock runs on."""
+    while True:
+        try:
+            await call(body)
+        except grpc.RpcError as error:
+            if error.code() not in _FULL:
+                raise
+            await asyncio.sleep(_FULL_S)
+        else:
+            return
 
 
 async def _arrived(told: str, ended: Mapping[str, float]) -> Mapping[str, float]:
