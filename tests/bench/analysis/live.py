@@ -2,8 +2,8 @@
 
 A run is complete when nothing came for ``BLAMESPAN_ROOT_GRACE`` after its root's end: the clock starts when
 its last request was acknowledged, and the grace is taken off. Runs come at a fixed pace, whatever becomes of
-those before (open loop): each in two requests, the root's end alone in the second. Afterwards requests come that
-have nothing to do with agents, alone and beside runs: what they wait longer is what runs cost others.
+those before (open loop): each in two requests, the root's end alone in the second. Afterwards requests come
+that have nothing to do with agents, alone and beside runs: what they wait longer is what runs cost others.
 """
 
 from __future__ import annotations
