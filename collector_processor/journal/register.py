@@ -137,7 +137,7 @@ def _runs(start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def neighbours(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Join ascending positions that are neighbours: the first of each range, and what comes behind its last."""
+    """Join neighbours, given in order: the first of each range, and what comes behind its last."""
     first = behind = -1
     for position in positions:
         if position != behind:

@@ -115,6 +115,8 @@ class SegmentFile:
         self._page_bytes = self._pragma("page_size")
         self._db.execute("PRAGMA synchronous=FULL")
         self._db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+        # Some builds write zeros over what is deleted: a compaction gives the space back right after.
+        self._db.execute("PRAGMA secure_delete=OFF")
 
     def _create(self) -> None:
         self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before the first page is written
