@@ -31,6 +31,8 @@ _MAX_LOST: Final = 100_000
 """Those beyond get no verdict where no disk takes one; they are counted like all."""
 _BATCH: Final = 500
 """Arrivals that are taken up with one question to the store."""
+_COMPANY_S: Final = 0.02
+"""Between two looks at what came and what is due: traces that end together are examined together."""
 _MAX_LET_GO: Final = 100_000
 """Traces remembered as no longer held; a forgotten one would be held once more, to no harm."""
 
@@ -134,6 +136,7 @@ class Pipeline:
         while True:
             await self._sleep()
             await self.turn()
+            await asyncio.sleep(_COMPANY_S)
 
     async def turn(self) -> None:
         """Do what is due now, without waiting for the examinations that it starts."""
