@@ -15,6 +15,8 @@ from semconv.dialects.surroundings import Surroundings
 from semconv.model import AgentSource, Span
 
 _MAX_ANCESTORS = 64
+_CLASSES = ("Runnable", "Channel", "Prompt")
+_KINDS_OF_CLASS = ("Chain", "Executor", "OutputParser")
 
 
 def function_agent(
@@ -44,4 +46,5 @@ def function_agent(
 def _is_a_name(name: str) -> bool:
     is_part = name in PLUMBING_NODES or name in NAMELESS_GRAPHS
     is_template = "{" in name  # Logfire
-    return not is_part and not is_template and not name.startswith(("Runnable", "Channel", "Prompt"))
+    is_class = name.startswith(_CLASSES) or name.endswith(_KINDS_OF_CLASS)  # langchain's own
+    return not is_part and not is_template and not is_class

@@ -13,7 +13,8 @@ from typing import Final
 
 from semconv.attributes import GEN_AI_AGENT_NAME, OPENINFERENCE_SPAN_KIND
 from semconv.dialects.action import ActionKind
-from semconv.dialects.langgraph import Found, graph_agent
+from semconv.dialects.function_names import function_agent
+from semconv.dialects.langgraph import LANGGRAPH_NODE, NOBODY, Found, graph_agent
 from semconv.dialects.openinference_claude import spawned
 from semconv.dialects.openinference_llama_index import workflow_agent
 from semconv.dialects.payloads import asked
@@ -32,6 +33,7 @@ INPUT_VALUE: Final = "input.value"
 
 _PROMPT: Final = "llm.input_messages."
 _OPENAI_AGENTS: Final = "openinference.instrumentation.openai_agents"
+_LANGCHAIN: Final = "openinference.instrumentation.langchain"
 _IN_SPAN_NAME: Final = re.compile(
     r"^(?:(?:invoke_agent|agent_run|agent)[ :]+\[?(?P<after>[^\]]+?)\]?"
     r"|(?P<before>.+?)(?:\.(?:a?run|run_stream|a?invoke|on_messages|on_messages_stream|kickoff|query)| run))$"
@@ -39,6 +41,7 @@ _IN_SPAN_NAME: Final = re.compile(
 _SMOLAGENTS: Final = "openinference.instrumentation.smolagents"
 _TOLD_NAME: Final = re.compile(r"You're a helpful agent named '(?P<name>[^']+)'")
 """In smolagents' prompt to a managed agent."""
+_LEAVES: Final = frozenset({ActionKind.LLM, ActionKind.TOOL})
 _MAX_ANCESTORS: Final = 16
 """How far up a manager is looked for; smolagents puts one step between."""
 _MACHINE_MADE: Final = re.compile(r"^(?:[0-9a-f]{12,}|[0-9a-f-]{36}|\d+)$", re.IGNORECASE)
@@ -62,6 +65,8 @@ def _named_elsewhere(span: Span, kind: ActionKind, surroundings: Surroundings) -
     stepping = graph.name or workflow_agent(span, surroundings)
     if stepping is not None:
         return Found(stepping, AgentSource.METADATA if graph.name is None else graph.source)
+    if kind in _LEAVES and span.scope.name == _LANGCHAIN:
+        return _function_around(span, surroundings)
     if kind is not ActionKind.AGENT or span.scope.name == _OPENAI_AGENTS:
         is_smolagents = kind is ActionKind.LLM and span.scope.name == _SMOLAGENTS
         return Found(_told_in_prompt(span, surroundings) if is_smolagents else None, AgentSource.METADATA)
@@ -70,6 +75,21 @@ def _named_elsewhere(span: Span, kind: ActionKind, surroundings: Surroundings) -
         return Found(managed, AgentSource.METADATA)
     named = _IN_SPAN_NAME.match(span.name)
     return Found((named["after"] or named["before"]) if named else span.name, AgentSource.SPAN_NAME)
+
+
+def _function_around(span: Span, surroundings: Surroundings) -> Found:
+    """Return the function of a chain that langchain's call stands in; a graph's nodes tell by themselves."""
+    if LANGGRAPH_NODE in _metadata(span):
+        return NOBODY
+    return function_agent(span, surroundings, is_traced=_is_langchains, is_agent=_is_agents)
+
+
+def _is_langchains(span: Span) -> bool:
+    return span.scope.name == _LANGCHAIN
+
+
+def _is_agents(span: Span) -> bool:
+    return span.attributes.get(OPENINFERENCE_SPAN_KIND) == "AGENT"
 
 
 def _metadata(span: Span) -> Mapping[str, object]:
@@ -82,7 +102,7 @@ def _told_in_prompt(span: Span, surroundings: Surroundings) -> str | None:
     The span of a managed agent that fails is never ended, so it is never sent (0.1.43).
     """
     above = islice(surroundings.ancestors(span), _MAX_ANCESTORS)
-    if any(each.attributes.get(OPENINFERENCE_SPAN_KIND) == "AGENT" for each in above):
+    if any(map(_is_agents, above)):
         return None
     prompts = (value for key, value in span.attributes.items() if key.startswith(_PROMPT))
     told = (_TOLD_NAME.search(value) for value in prompts if isinstance(value, str))

@@ -101,3 +101,13 @@ def test_langfuse_calls_a_function_an_agent_for_its_name_alone() -> None:
         observation(2, "agent", "route_to_active_agent", 1),
         observation(3, "generation", "ChatOpenAI", 1),
     ) == ["scout llm"]
+
+
+def test_a_call_in_a_plain_chain_belongs_to_the_function_around_it() -> None:
+    assert outline(
+        chain(1, "RunnableSequence", "CHAIN", None),
+        chain(2, "scout", "CHAIN", 1),
+        chain(3, "ChatOpenAI", "LLM", 2),
+        chain(4, "LLMChain", "CHAIN", 1),
+        chain(5, "ChatOpenAI", "LLM", 4),
+    ) == ["scout llm", "unknown llm"]
