@@ -10,24 +10,19 @@ Decided from the leaves upwards; an act asks only what is directly below it.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from collector_processor.trajectory.acts import Act, Stage
+from collector_processor.trajectory.delegates import Delegates
 from collector_processor.trajectory.deliveries import Deliveries, bare
 from collector_processor.trajectory.doubles import fold_doubles
 from collector_processor.trajectory.handoffs import plain
 from semconv.dialects import ActionKind
 from semconv.dialects.conversation import last_answer
 from semconv.dialects.reading import words
-from semconv.dialects.transfers import is_delegation
 
 FINAL_ANSWER_TOOLS: Final = frozenset({"final_answer", "FinalAnswerTool", "finalanswer"})
-_MOST_AFTER: Final = 16
-"""Agents looked at after a delegation."""
 _TOOLS: Final = frozenset({ActionKind.TOOL, ActionKind.HANDOFF})
 _MODEL: Final = frozenset({ActionKind.LLM, ActionKind.AGENT})
 """Kinds whose steps are the model's own words."""
@@ -83,17 +78,17 @@ class _Sieve:
     """Goes through the acts, children first, and keeps the steps."""
 
     def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+        self._acts = stage.acts
         self._leaves: dict[int, Leaf] = {}
         self._shown: dict[int, _Shown] = {}
         self._has_own_words: set[int] = set()
         """Agents (by position) below which a model call of theirs is a step."""
-        self._sibling_agents = _agents_by_parent(stage)
+        self._delegates = Delegates(stage)
         self._deliveries = Deliveries(stage.acts)
         self._doubled = fold_doubles(stage)
 
     def sift(self) -> list[Leaf]:
-        for act in reversed(self._stage.acts):
+        for act in reversed(self._acts):
             shown = _Shown()
             for child in act.below:
                 shown.add(self._shown[child.position])
@@ -161,7 +156,7 @@ class _Sieve:
     def _is_told_elsewhere(self, act: Act) -> bool:
         return (
             self._is_answer(act)
-            or self._has_delegate_beside(act)
+            or self._delegates.work_beside(act)
             or self._deliveries.is_shown_by_another(act)
         )
 
@@ -204,67 +199,10 @@ class _Sieve:
         shown.count, shown.only = 0, None
         self._keep(outer, shown)
 
-    def _has_delegate_beside(self, act: Act) -> bool:
-        """Say whether the call only stands for an agent's run beside it in the tree (agno).
-
-        Traceloop's of openai-agents puts it beside the agent that calls. A delegation that names
-        nobody is to all members, or its arguments are hidden. Where it returns a generator, the
-        delegate begins only after it.
-        """
-        places = (act.position,) if act.runner is None else (act.position, act.runner.position)
-        siblings = [self._sibling_agents.get(self._stage.parents[place]) for place in places]
-        families = [family for family in siblings if family is not None]
-        if not families:
-            return False
-        if any(_is_left_to(act, agent) for family in families for agent in family.after(act)):
-            return True
-        beside = [agent for family in families for agent in family.during(act)]
-        called = plain(f"{act.action.target or ''} {act.action.tool} {act.action.input}") if beside else ""
-        is_to_any = bool(beside) and act.action.target is None and is_delegation(act.action.tool or "")
-        return any(
-            agent.agent is not None
-            and (is_to_any or plain(agent.agent) in called)
-            and agent.span.end_ns <= act.span.end_ns
-            for agent in beside
-        )
-
 
 def leaves(stage: Stage) -> list[Leaf]:
     """Return the steps among the acts, in order."""
     return _Sieve(stage).sift()
-
-
-class _Family:
-    """Agents directly below one span, in order of their starts: a root may have thousands."""
-
-    def __init__(self, agents: Sequence[Act]) -> None:
-        self._agents = agents
-        self._starts = [agent.span.start_ns for agent in agents]
-
-    def during(self, act: Act) -> Sequence[Act]:
-        """Return those that begin while ``act`` runs."""
-        first = bisect_left(self._starts, act.span.start_ns)
-        return self._agents[first : bisect_right(self._starts, act.span.end_ns)]
-
-    def after(self, act: Act) -> Sequence[Act]:
-        """Return the next that begin when ``act`` has ended; enough for delegations at once."""
-        first = bisect_right(self._starts, act.span.end_ns)
-        return self._agents[first : first + _MOST_AFTER]
-
-
-def _agents_by_parent(stage: Stage) -> dict[int, _Family]:
-    found: defaultdict[int, list[Act]] = defaultdict(list)
-    for act in stage.acts:
-        if act.action.kind is ActionKind.AGENT:
-            found[stage.parents[act.position]].append(act)
-    return {parent: _Family(agents) for parent, agents in found.items()}
-
-
-def _is_left_to(act: Act, agent: Act) -> bool:
-    """Say whether a delegation that has returned already is the work of ``agent``."""
-    target = act.action.target
-    is_open = act.action.kind is ActionKind.TOOL and target is not None and not act.action.failed
-    return is_open and agent.agent is not None and plain(agent.agent) == plain(target or "")
 
 
 def _is_several(act: Act) -> bool:

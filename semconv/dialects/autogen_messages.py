@@ -101,7 +101,7 @@ class Talk:
             inherited = self._speakers.get(key_of(parent)) if parent is not None else None
             self._speakers[key_of(span)] = key_of(span) if takes_turns(span) else inherited
             if is_speech(span) and inherited is not None:
-                self._note(self._turns[inherited], surroundings.linking(span))
+                self._note(self._turns[inherited], span, surroundings)
             if is_processing(span):
                 received.append(span)
         self._hear(sorted(received, key=moment), surroundings)
@@ -111,9 +111,10 @@ class Talk:
         speaker = self._speakers.get(key_of(span))
         return self._turns.get(speaker, Turn()) if speaker is not None else Turn()
 
-    def _note(self, turn: Turn, receiving: Iterable[Span]) -> None:
+    def _note(self, turn: Turn, speech: Span, surroundings: Surroundings) -> None:
         known = {words(message.get("id")) for message in turn.said if message.get("id")}
-        payload = next((found for span in receiving if (found := payload_of(span))), {})
+        received = (surroundings.once(payload_of, span) for span in surroundings.linking(speech))
+        payload = next((found for found in received if found), {})
         for message in _messages(payload):
             if words(message.get("id")) not in known:
                 turn.said.append(message)
@@ -122,7 +123,8 @@ class Talk:
         waiting: defaultdict[str, list[str]] = defaultdict(list)
         for span in received:
             recipient = text(span.attributes, RECIPIENT) or span.name
-            told = [_content(each) for each in _messages(payload_of(span)) if _type(each) not in _EVENTS]
+            messages = _messages(surroundings.once(payload_of, span))
+            told = [_content(each) for each in messages if _type(each) not in _EVENTS]
             waiting[recipient].extend(filter(None, told))
             turn = next(
                 (self._turns[key_of(each)] for each in surroundings.children(span) if takes_turns(each)),
