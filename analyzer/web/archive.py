@@ -28,6 +28,13 @@ T = TypeVar("T")
 
 MOST_LOOKED_AT: Final = 2_000
 _TASK: Final = 200
+_WANTED: Final = (
+    "WITH wanted (tenant, run_id) AS"
+    " (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?))"
+)
+"""Runs by name, as one parameter; joined in this order (CROSS), each is looked up by its index."""
+_HEAD: Final = 16_384
+"""Bytes of a packed run that surely hold so much of its task."""
 _COLUMNS: Final = (
     "tenant, run_id, version, status, agent, step, service, is_provisional, decided_ns, document"
 )
@@ -55,7 +62,9 @@ class RunArchive:
 
     async def rows(self, names: Sequence[RunName]) -> Sequence[RunRow]:
         """Return some runs as the list shows them, in this order; those that are forgotten are left out."""
-        return await self._beside(lambda: [row for name in names if (row := self._current(name)) is not None])
+        return await self._beside(
+            lambda: self._rows([row for name in names if (row := self._current(name)) is not None])
+        )
 
     async def newest(self) -> tuple[int, int]:
         """Return what changes whenever a verdict is added or taken away."""
@@ -104,17 +113,17 @@ class RunArchive:
             f"SELECT {_COLUMNS} FROM verdict WHERE {wanted} {_NEWEST_FIRST} LIMIT {query.limit + 1}",  # noqa: S608
             values,
         )
-        rows = [self._row(row) for row in found]
+        rows = self._rows(found.fetchall())
         if len(rows) > query.limit:
             return RunPage(rows=tuple(rows[: query.limit]), next=rows[query.limit - 1].key)
         return RunPage(rows=tuple(rows), next=floor, looked_at=MOST_LOOKED_AT if floor else 0)
 
-    def _current(self, name: RunName) -> RunRow | None:
-        row = self._verdicts().execute(
+    def _current(self, name: RunName) -> tuple[Any, ...] | None:
+        row: tuple[Any, ...] | None = self._verdicts().execute(
             f"SELECT {_COLUMNS} FROM verdict WHERE tenant = ? AND run_id = ? ORDER BY version DESC LIMIT 1",  # noqa: S608 - our own words
             name,
         ).fetchone()  # fmt: skip
-        return None if row is None else self._row(row)
+        return row
 
     def _floor(self, start: list[str], values: dict[str, Any]) -> RunKey | None:
         """Return the last verdict that one look comes to, by the index alone; ``None``: it comes to all."""
@@ -126,20 +135,15 @@ class RunArchive:
         ).fetchone()  # fmt: skip
         return None if row is None else RunKey(decided_ns=row[0], tenant=Tenant(row[1]), run_id=row[2])
 
-    def _row(self, row: tuple[Any, ...]) -> RunRow:
-        tenant, run_id, _version, status, agent, step, service, is_provisional, decided_ns, document = row
-        packed = self._packed(tenant, run_id)
-        return RunRow(
-            key=RunKey(decided_ns=decided_ns, tenant=Tenant(tenant), run_id=run_id),
-            service=service,
-            status=status,
-            is_provisional=bool(is_provisional),
-            agent=agent,
-            step=step,
-            task=task_of(packed, _TASK) if packed else "",
-            document=json.loads(document),
-            said=self._said(tenant, run_id),
-        )
+    def _rows(self, found: Sequence[tuple[Any, ...]]) -> list[RunRow]:
+        """Return rows with their tasks and labels, which are asked for together.
+
+        Each statement gives up the interpreter, and may get it back only after others have had it
+        for a while: with two a row, a list takes many times as long while something computes.
+        """
+        names = [(row[0], row[1]) for row in found]
+        heads, said = self._heads(names), self._said(names)
+        return [_row(row, heads.get((row[0], row[1]), b""), said.get((row[0], row[1]))) for row in found]
 
     def _newest(self) -> tuple[int, int]:
         row = self._verdicts().execute("SELECT max(decided_ns) FROM verdict").fetchone()
@@ -152,12 +156,23 @@ class RunArchive:
         ).fetchone()  # fmt: skip
         return row[0] if row else None
 
-    def _said(self, tenant: str, run_id: str) -> RowLabel | None:
-        row = self._labels().execute(
-            "SELECT kind, agent, step FROM label WHERE tenant = ? AND run_id = ? ORDER BY id DESC LIMIT 1",
-            (tenant, run_id),
-        ).fetchone()  # fmt: skip
-        return RowLabel(kind=row[0], agent=row[1], step=row[2]) if row else None
+    def _heads(self, names: Sequence[RunName]) -> dict[RunName, bytes]:
+        """Return the beginnings of kept runs: their tasks are in them."""
+        rows = self._labels().execute(
+            f"{_WANTED} SELECT tenant, run_id, substr(packed, 1, {_HEAD})"  # noqa: S608 - our own words
+            " FROM wanted CROSS JOIN run USING (tenant, run_id)",
+            (_written(names),),
+        ).fetchall()  # fmt: skip
+        return {(Tenant(row[0]), row[1]): row[2] for row in rows}
+
+    def _said(self, names: Sequence[RunName]) -> dict[RunName, RowLabel]:
+        """Return what was last said of runs."""
+        rows = self._labels().execute(
+            f"{_WANTED} SELECT tenant, run_id, kind, agent, step"  # noqa: S608 - as above
+            " FROM wanted CROSS JOIN label USING (tenant, run_id) ORDER BY label.id",
+            (_written(names),),
+        ).fetchall()  # fmt: skip
+        return {(Tenant(row[0]), row[1]): RowLabel(kind=row[2], agent=row[3], step=row[4]) for row in rows}
 
     def _analyses(self, since_ns: int, most: int) -> list[Analysed]:
         if self._worked is None:
@@ -194,6 +209,25 @@ class RunArchive:
 def _read_only(path: Path) -> sqlite3.Connection:
     address = f"file:{quote(str(path.absolute()))}?mode=ro"
     return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _row(row: tuple[Any, ...], head: bytes, said: RowLabel | None) -> RunRow:
+    tenant, run_id, _version, status, agent, step, service, is_provisional, decided_ns, document = row
+    return RunRow(
+        key=RunKey(decided_ns=decided_ns, tenant=Tenant(tenant), run_id=run_id),
+        service=service,
+        status=status,
+        is_provisional=bool(is_provisional),
+        agent=agent,
+        step=step,
+        task=task_of(head, _TASK) if head else "",
+        document=json.loads(document),
+        said=said,
+    )
+
+
+def _written(names: Sequence[RunName]) -> str:
+    return json.dumps([list(name) for name in names])
 
 
 def _conditions(query: RunQuery) -> list[str]:

@@ -14,6 +14,7 @@ from prometheus_client.registry import CollectorRegistry
 from analyzer.analyst import RunAnalyst
 from analyzer.attribution import Attributor
 from analyzer.issues.report import AgentShare
+from analyzer.issues.store import DAY_NS
 from analyzer.labels import Label, Said
 from analyzer.labels.kept_run import pack
 from analyzer.labels.labelling import Given, give
@@ -58,8 +59,10 @@ class IssueShelf:
         runs: tuple[str, ...],
         share: AgentShare | None = None,
     ) -> str:
+        began = next((day for day, count in enumerate(trend) if count), 0)
         issue = Issue(
-            fingerprint=mark, state=state, since_ns=NOW_NS, first_ns=NOW_NS - 10**15, last_ns=NOW_NS,
+            fingerprint=mark, state=state, since_ns=NOW_NS,
+            first_ns=NOW_NS - (len(trend) - 1 - began) * DAY_NS, last_ns=NOW_NS,
             count=sum(trend), runs=runs,
         )  # fmt: skip
         self.kept[mark.id] = ShownIssue(tenant=NO_TENANT, issue=issue, trend=trend, share=share)

@@ -11,6 +11,7 @@ from aiohttp.web import Application, Request
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzer.labels import Label, LabelKind
 from analyzer.labels.kept_run import pack, task_of
 from analyzer.web import archive
 from analyzer.web.archive import RunArchive
@@ -75,6 +76,23 @@ async def test_some_runs_are_read_by_name_as_they_stand_now_and_forgotten_ones_l
     source.close()
     assert [row.key.run_id for row in found] == ["other", "run-1"]
     assert found[1].step == 2
+
+
+async def test_the_list_shows_each_runs_own_task_and_last_label_however_large_the_run(stage: Stage) -> None:
+    noise = "".join(chr(33 + number * number % 90) for number in range(200_000))
+    large = run(step("a", noise), task="Count the seats.", run_id="large")
+    for one in (large, run(step("a", "b"), task="Count the berths.", run_id="small")):
+        await stage.add(one, "shop", blame(one, 0))
+    for kind in (LabelKind.REJECTED, LabelKind.CONFIRMED):
+        said = Label(
+            tenant=NO_TENANT, run_id="small", kind=kind, version=1, service="shop", labelled_ns=1
+        )  # fmt: skip
+        stage.labels.add(said)
+    source = RunArchive(stage.folder)
+    page = await source.page(RunQuery())
+    source.close()
+    told = {row.key.run_id: (row.task, row.said.kind if row.said else None) for row in page.rows}
+    assert told == {"large": ("Count the seats.", None), "small": ("Count the berths.", "confirmed")}
 
 
 async def test_an_open_page_is_told_of_a_new_run(
