@@ -15,19 +15,14 @@ from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Literal, Self
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from platformdirs import user_data_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from collector_processor.assembler import AssemblerLimits
-from collector_processor.destination import (
-    GRPC_MAX_BYTES,
-    HTTP_MAX_BYTES,
-    Compression,
-    Destination,
-    Protocol,
-)
+from collector_processor.destination import Destination, Protocol
+from collector_processor.endpoints import checked_url, destination_of
 from collector_processor.otlp import CollectorError, Signal
 from collector_processor.redaction import ALL_KINDS, check_pattern, read_kinds
 
@@ -38,8 +33,6 @@ _OF_KUBERNETES: Final = re.compile(
     r"_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_\d+_[A-Z]+(_[A-Z]+)?)?$"
 )
 """What every pod is told of a service that is called ``blamespan``."""
-HTTP_PORT: Final = 4318
-"""OTLP over HTTP by IANA; without a protocol it means HTTP to everybody."""
 
 
 class SettingsError(CollectorError):
@@ -82,7 +75,6 @@ _SECRET: Final = frozenset(
     {"token", "forward_headers", "notify_webhook", "notify_slack", "notify_alertmanager", "notify_secret"}
 )
 """Fields whose values are never shown."""
-_HEADER_NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class Settings(BaseModel):
@@ -328,7 +320,7 @@ def load_settings(environ: Mapping[str, str], *, directory: Path | None = None, 
     try:
         settings = Settings.model_validate(values)
         endpoints = {
-            signal: endpoint for signal in Signal if (endpoint := _endpoint(settings, environ, signal))
+            signal: endpoint for signal in Signal if (endpoint := destination_of(settings, environ, signal))
         }
     except ValidationError as error:
         raise SettingsError(_first_sentence(error)) from error
@@ -350,110 +342,6 @@ def _from_file(directory: Path | None) -> dict[str, Any]:
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     fields = Settings.model_fields.keys() - {"endpoints"}
     return {name: value for name in fields if (value := environ.get(PREFIX + name.upper(), "").strip())}
-
-
-def _endpoint(settings: Settings, environ: Mapping[str, str], signal: Signal) -> Destination | None:
-    """Where ``signal`` goes on to, by the OTLP exporter specification's precedence."""
-
-    def otel(option: str) -> tuple[str, bool]:
-        own = environ.get(f"OTEL_EXPORTER_OTLP_{signal.name}_{option}", "").strip()
-        return (own, True) if own else (environ.get(f"OTEL_EXPORTER_OTLP_{option}", "").strip(), False)
-
-    url, is_exact = (settings.forward_endpoint, False) if settings.forward_endpoint else otel("ENDPOINT")
-    if not url:
-        return None
-    protocol = _protocol(settings, otel("PROTOCOL")[0], url)
-    authorities = settings.forward_certificate or _path(otel("CERTIFICATE")[0])
-    shown = settings.forward_client_certificate or _path(otel("CLIENT_CERTIFICATE")[0])
-    key = settings.forward_client_key or _path(otel("CLIENT_KEY")[0])
-    if key and not shown:
-        raise ValueError("OTEL_EXPORTER_OTLP_CLIENT_KEY without _CLIENT_CERTIFICATE: expected both")
-    headers = settings.forward_headers if settings.forward_headers is not None else otel("HEADERS")[0]
-    return Destination(
-        endpoint=checked_endpoint(url),
-        protocol=protocol,
-        headers=read_headers(headers),
-        compression=_compression(otel("COMPRESSION")[0]),
-        certificate=authorities,
-        client_certificate=shown,
-        client_key=key,
-        max_bytes=settings.forward_max_bytes
-        or (GRPC_MAX_BYTES if protocol is Protocol.GRPC else HTTP_MAX_BYTES),
-        is_exact=is_exact,
-    )
-
-
-def _path(text: str) -> Path | None:
-    return Path(text) if text else None
-
-
-def _protocol(settings: Settings, otel_protocol: str, url: str) -> Protocol:
-    if settings.forward_protocol is not None:
-        return settings.forward_protocol
-    if otel_protocol == "http/json":  # a valid OTel value that means HTTP; we send it as protobuf
-        return Protocol.HTTP_PROTOBUF
-    if otel_protocol:
-        try:
-            return Protocol(otel_protocol)
-        except ValueError:
-            expected = "grpc, http/protobuf or http/json"
-            raise ValueError(f"OTEL_EXPORTER_OTLP_PROTOCOL={otel_protocol}: expected {expected}") from None
-    # The Python SDK's default is gRPC.
-    return usual_protocol(url)
-
-
-def usual_protocol(url: str) -> Protocol:
-    """Return what an endpoint is expected to speak, if nobody says."""
-    return Protocol.HTTP_PROTOBUF if urlsplit(url).port == HTTP_PORT else Protocol.GRPC
-
-
-def _compression(text: str) -> Compression:
-    try:
-        return Compression(text or "none")
-    except ValueError:
-        raise ValueError(f"OTEL_EXPORTER_OTLP_COMPRESSION={text}: expected gzip or none") from None
-
-
-def checked_endpoint(url: str) -> str:
-    """Return where OTLP goes, as ``checked_url`` does; a bare word, without scheme and port, is none."""
-    if "://" not in url and urlsplit(f"//{url}").netloc.rpartition(":")[0] == "":
-        raise ValueError(f"endpoint {url!r}: expected http://host:port, https://host:port or host:port")
-    return checked_url(url)
-
-
-def checked_url(url: str) -> str:
-    """Return an endpoint with its scheme and no slash at its end; raises ``ValueError`` for none such."""
-    full = url if "://" in url else f"http://{url}"
-    scheme, _, rest = full.partition("://")
-    if "@" in rest.partition("/")[0]:
-        raise ValueError("endpoint: a user or password in the URL is not used; send a header instead")
-    if scheme not in {"http", "https"} or not rest.strip("/") or not _has_sound_port(full):
-        shown = url.partition("?")[0]
-        raise ValueError(f"endpoint {shown!r}: expected http://host:port or https://host:port")
-    return full.rstrip("/")
-
-
-def _has_sound_port(url: str) -> bool:
-    try:
-        return urlsplit(url).port != 0
-    except ValueError:
-        return False
-
-
-def read_headers(text: str) -> dict[str, str]:
-    """Read ``key=value,…``, percent-encoded, as OTel's header variables are written.
-
-    Raises:
-        ValueError: a name is no header name, or a value would break out of its line.
-    """
-    pairs = (part.partition("=") for part in text.split(",") if part.strip())
-    headers = {unquote(name).strip().lower(): unquote(value).strip() for name, _, value in pairs}
-    for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
-            raise ValueError(
-                "headers for the endpoint: expected name=value,… in printable ASCII"
-            )  # no values
-    return headers
 
 
 def unknown_variables(environ: Mapping[str, str]) -> Mapping[str, str | None]:

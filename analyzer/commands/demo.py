@@ -28,10 +28,11 @@ from analyzer.service import Running, running_service
 from analyzer.web.app import run_document
 from collector_processor.analyst import Analysis
 from collector_processor.decode import decode
+from collector_processor.endpoints import checked_url
 from collector_processor.exporters import MemoryExporter
 from collector_processor.otlp import Exporter, Signal
 from collector_processor.runstore import StoredVerdict
-from collector_processor.settings import Settings, checked_url, load_settings
+from collector_processor.settings import Settings, load_settings
 from semconv.attributes import (
     CARRIER,
     ERROR,

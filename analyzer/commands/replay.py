@@ -29,9 +29,9 @@ from analyzer.present import console
 from collector_processor.decode import decode, decode_logs
 from collector_processor.destination import Protocol
 from collector_processor.encode import encode, encode_logs
+from collector_processor.endpoints import checked_endpoint, read_headers, usual_protocol
 from collector_processor.exporters import Destination, JsonExporter, open_exporter
 from collector_processor.otlp import NO_TENANT, Delivered, Exporter, SendOutcome, Signal, TryLater
-from collector_processor.settings import checked_endpoint, read_headers, usual_protocol
 from collector_processor.wire import member_count, split_by_size
 from semconv.model import SpanId, TraceId
 
