@@ -4,6 +4,10 @@ What goes wrong is told as ``ModelError``. Our own calls must not come back to u
 as agent traffic: local instrumentation is switched off around each call, and the
 call carries an unsampled ``traceparent`` whose trace id begins with
 ``OWN_CALL_TRACE_PREFIX``, by which the fast lane knows it in raw bytes.
+
+A call takes some milliseconds of the caller's loop, most of them litellm's own. On a loop in a
+thread of its own it takes them of the same interpreter: a page beside ten calls a second took
+as long in the middle and longer at its worst, so there is none.
 """
 
 from __future__ import annotations
