@@ -111,6 +111,10 @@ class Settings(BaseModel):
     budget_usd_per_hour: float = Field(5.0, ge=0, description="most that all analyses of an hour may cost")
     model_timeout: int = Field(120_000, gt=0, description="ms one model call may take")
     concurrency: int = Field(16, gt=0, description="analyses at once")
+    analysis_process: Literal["auto", "never"] = Field(
+        "auto",
+        description="`auto`: a process beside the service analyses while much is to be analysed; or `never`",
+    )
     queue: Literal["sqlite"] = Field("sqlite", description="the journal's kind; no other yet")
     store_url: None = Field(None, description="must be unset: the store is SQLite in the data directory")
     tenant_headers: str = Field("x-scope-orgid", description="request headers that identify a tenant")

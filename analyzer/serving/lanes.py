@@ -11,8 +11,7 @@ from analyzer.analyst import RunAnalyst
 from analyzer.budget import HourlyBudget
 from analyzer.composition import budget_of, carrier_policy, kept_texts
 from analyzer.drafting.keeping import DraftKeeper
-from analyzer.drafting.opening import open_drafter
-from analyzer.drafting.staff import Staff
+from analyzer.drafting.opening import open_staff
 from analyzer.issue_desk import IssueDesk, both
 from analyzer.labels.labelling import InDb, keeper
 from analyzer.serving.files import Files
@@ -83,7 +82,7 @@ def start_deliveries(
         for delivery in deliveries:
             delivery.wake()
 
-    examiner = _examiner(settings, files, thinking, wake)
+    examiner = _examiner(settings, lifetime, files, thinking, wake)
     lifetime.watched.callback(examiner.close)
     for signal in (Signal.TRACES, Signal.LOGS):
         delivery = OutboxDelivery(
@@ -98,7 +97,9 @@ def start_deliveries(
     return examiner, tuple(deliveries)
 
 
-def _examiner(settings: Settings, files: Files, thinking: Thinking, wake: Callable[[], None]) -> Examiner:
+def _examiner(
+    settings: Settings, lifetime: Lifetime, files: Files, thinking: Thinking, wake: Callable[[], None]
+) -> Examiner:
     async def in_db(*call: Any) -> Any:
         return await examiner.in_db(*call)
 
@@ -117,16 +118,19 @@ def _examiner(settings: Settings, files: Files, thinking: Thinking, wake: Callab
         keep=both(keeper(files.labels, kept_texts(settings), time.time_ns, in_db), thinking.desk.keep),
         tell=tell,
         clean=thinking.cleaner,
-        drafts=_drafts(settings, files, thinking, in_db),
+        drafts=_drafts(settings, lifetime, files, thinking, in_db),
     )
     return examiner
 
 
-def _drafts(settings: Settings, files: Files, thinking: Thinking, in_db: InDb) -> Drafts | None:
+def _drafts(
+    settings: Settings, lifetime: Lifetime, files: Files, thinking: Thinking, in_db: InDb
+) -> Drafts | None:
     """Return who drafts verdicts; ``None`` where analysts are elsewhere, or originals wait for verdicts."""
     if not isinstance(thinking.analyst, RunAnalyst) or settings.write_back is WriteBack.HOLD:
         return None
-    staff = Staff(open_drafter(settings, thinking.analyst, thinking.cleaner))
+    staff = open_staff(settings, thinking.analyst, thinking.cleaner)
+    lifetime.stack.push_async_callback(staff.close)  # after the drain, which needs it
     keep = DraftKeeper(
         labels=files.labels, in_db=in_db, desk=thinking.desk, cleaner=thinking.cleaner, now_ns=time.time_ns
     )

@@ -23,13 +23,13 @@ from tests.e2e.fickle import serve
 
 def die_when_noted(reached: Callable[[], None]) -> None:
     """Runs are noted, and none of their verdicts is committed."""
-    keep = IssueDesk.keep
+    keep = IssueDesk.keep_noted
 
     async def noted(desk: IssueDesk, *what: Any) -> None:
         await keep(desk, *what)
         reached()
 
-    IssueDesk.keep = noted  # type: ignore[assignment,method-assign] # no seam is here but for this test
+    IssueDesk.keep_noted = noted  # type: ignore[assignment,method-assign] # no seam is here but for this test
 
 
 def die_when_decided(reached: Callable[[], None]) -> None:
