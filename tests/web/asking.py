@@ -21,11 +21,11 @@ _MS: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Took:
-    """How long one request took."""
+    """How long one request took; one that was given up stands above all that were answered."""
 
-    ms: float
     is_given_up: bool = False
     """Whether nobody waited any longer: it took at least so long."""
+    ms: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ def test_a_quantile_among_those_given_up_is_a_lower_bound() -> None:
 
 
 def test_one_that_was_given_up_counts_as_longer_than_one_that_was_answered_as_late() -> None:
-    assert max(Took(ms=10_000.0), _GIVEN_UP) == _GIVEN_UP
+    assert max(Took(ms=10_000.0), _GIVEN_UP, Took(ms=10_040.0)) == _GIVEN_UP
 
 
 @pytest.mark.parametrize(("n", "is_known"), [(100, False), (400, False), (600, True)])
@@ -62,3 +62,4 @@ def test_a_comparison_says_where_it_is_a_lower_bound() -> None:
     own, peer = [Took(ms=20.0)] * 9, [_GIVEN_UP] * 9
     assert set(compared(own, peer).values()) == {">=500"}
     assert set(compared(own, [Took(ms=50.0)] * 9).values()) == {"2"}
+    assert set(compared(peer, own).values()) == {"not known: ours did not answer in time"}
