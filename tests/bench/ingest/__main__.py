@@ -42,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(plan: Plan, rounds: int, seconds: float) -> Iterator[str]:
     yield as_line(machine=_machine())
+    for case, reason in plan.left_out():
+        yield as_line(case=asdict(case), left_out=reason)
     for number in range(rounds):
         for case in plan.cases(number):
             try:

@@ -18,6 +18,7 @@ import grpc
 import grpc.aio
 
 from tests.bench.ingest.bodies import Body
+from tests.bench.ingest.floor import percentile
 from tests.bench.ingest.passthrough import PATH
 
 CLIENTS: Final = 32
@@ -62,6 +63,8 @@ class Sent:
     seconds: float
     p50_ms: float
     p99_ms: float
+    late_p99_ms: float
+    """How late those at set times were sent: the sender's own part of the wait."""
 
 
 class _Requests:
@@ -104,6 +107,7 @@ async def send(
     async with AsyncExitStack() as stack:
         senders = [await _sender(load, endpoint, place, stack) for place in range(clients)]
         waits: list[float] = []
+        late: list[float] = []
         count, refusals, began = 0, 0, time.perf_counter()
 
         async def client(sender: Send) -> None:
@@ -111,6 +115,7 @@ async def send(
             while (due := _due(began, count, pace)) - began < seconds:
                 number, count = count, count + 1
                 await asyncio.sleep(max(0.0, due - time.perf_counter()))
+                late.append(time.perf_counter() - due)
                 body = requests.body(first + number)
                 while reason := await sender(body):
                     refusals += 1
@@ -121,14 +126,14 @@ async def send(
 
         await asyncio.gather(*(client(sender) for sender in senders))
         lasted = time.perf_counter() - began
-    waits.sort()
     sizes = [body.size for body in load.bodies]
     return Sent(
         requests=count,
         bytes=sum(sizes[(first + number) % len(sizes)] for number in range(count)),
         seconds=lasted,
-        p50_ms=1000 * waits[len(waits) // 2],
-        p99_ms=1000 * waits[int(len(waits) * 0.99)],
+        p50_ms=1000 * percentile(waits, 0.5),
+        p99_ms=1000 * percentile(waits, 0.99),
+        late_p99_ms=1000 * percentile(late, 0.99),
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.ingest.bodies import make_bodies
+from tests.bench.ingest.floor import flushes, percentile
 from tests.bench.ingest.load import Load, Sent, send
 from tests.bench.ingest.subjects import SUBJECTS, Running, announcing
 
@@ -50,6 +51,10 @@ class Figures:
     half_load_requests: int
     half_load_p50_ms: float
     half_load_p99_ms: float
+    late_p99_ms: float
+    """How late requests were sent at half load: what of their wait is the sender's."""
+    flush_p99_ms: float
+    """Of the disk alone, before and after the half load."""
     peak_mib: float
     delivered: float
     """The share of the acknowledged bytes that came out behind it (or, of a store, was stored)."""
@@ -71,13 +76,24 @@ async def measure(case: Case, seconds: float) -> Figures:
     with tempfile.TemporaryDirectory() as folder, announcing(null) as (_, announced):
         backend, counter = announced.split()
         with SUBJECTS[case.subject].start(case.protocol, backend, Path(folder)) as running:
-            return await _measure(case, load, running, counter, seconds)
+            bytes_per_span = sum(body.size for body in load.bodies) / len(load.bodies) / case.spans
+            arrived = _arrivals(running, counter, bytes_per_span)
+            return await _measure(load, _Setup(running, arrived, Path(folder)), seconds)
 
 
-async def _measure(case: Case, load: Load, running: Running, counter: str, seconds: float) -> Figures:
-    arrived = _arrivals(
-        running, counter, sum(body.size for body in load.bodies) / len(load.bodies) / case.spans
-    )
+@dataclass(frozen=True, slots=True)
+class _Setup:
+    """What is measured, and by what."""
+
+    running: Running
+    arrived: Callable[[], int]
+    """How many bytes came out behind it so far."""
+    folder: Path
+    """On the disk that it writes to."""
+
+
+async def _measure(load: Load, setup: _Setup, seconds: float) -> Figures:
+    running, arrived = setup.running, setup.arrived
     warm = await send(load, running.endpoint, seconds=WARM_S)
     await _drained(arrived, 0)
     before, cpu = arrived(), running.cpu_s()
@@ -85,8 +101,10 @@ async def _measure(case: Case, load: Load, running: Running, counter: str, secon
     sent = await send(load, running.endpoint, seconds=seconds, first=warm.requests)
     lasted = await _drained(arrived, before + int(_ENOUGH * sent.bytes)) - began
     used, came = running.cpu_s() - cpu, arrived() - before
+    floor = list(flushes(setup.folder, _SETTLE_S))
     half = await _at_half_load(load, running, sent, seconds, warm.requests + sent.requests)
-    spans = sent.requests * case.spans
+    floor += flushes(setup.folder, _SETTLE_S)
+    spans = sent.requests * load.spans
     return Figures(
         spans_per_s=spans / lasted,
         spans_per_cpu_s=spans / used,
@@ -96,13 +114,14 @@ async def _measure(case: Case, load: Load, running: Running, counter: str, secon
         half_load_requests=half.requests,
         half_load_p50_ms=half.p50_ms,
         half_load_p99_ms=half.p99_ms,
+        late_p99_ms=half.late_p99_ms,
+        flush_p99_ms=1000 * percentile(floor, 0.99),
         peak_mib=running.peak_mib(),
         delivered=came / sent.bytes,
     )
 
 
 async def _at_half_load(load: Load, running: Running, sent: Sent, seconds: float, first: int) -> Sent:
-    await asyncio.sleep(_SETTLE_S)
     pace = sent.requests / sent.seconds / 2
     return await send(load, running.endpoint, seconds=seconds, pace=pace, first=first)
 

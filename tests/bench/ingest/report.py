@@ -18,6 +18,8 @@ from typing import Any, Final, TypeAlias
 from tests.bench.ingest.measuring import Case, Figures
 from tests.bench.ingest.subjects import BASELINE, SUBJECTS
 
+_TOLERANCE: Final = 0.1
+"""Of what was acknowledged, how much may be missing behind it, or come twice, in a row that is shown."""
 Rounds: TypeAlias = Mapping[Case, Mapping[int, Figures]]
 """Of each row, the figures of each round."""
 
@@ -30,6 +32,8 @@ _HEADS: Final = (
     "ack p50 ms",
     "ack p99 ms",
     "at half load p99 ms",
+    "of it sent late p99 ms",
+    "disk's flush p99 ms",
     "peak MiB",
     "delivered",
     "n",
@@ -39,7 +43,7 @@ _HEADS: Final = (
 def render(lines: Iterable[str]) -> str:
     """Return the Markdown of rows as ``__main__`` writes them."""
     machines: list[str] = []
-    refusals: list[str] = []
+    left_out: list[str] = []
     rounds: defaultdict[Case, dict[int, Figures]] = defaultdict(dict)
     for line in lines:
         row = json.loads(line)
@@ -47,14 +51,34 @@ def render(lines: Iterable[str]) -> str:
             machines.append(row["machine"])
             continue
         case = Case(**row["case"])
-        if "refused" in row:
-            refusals.append(f"- {case.subject}, {_title(case)}: {row['refused']}")
+        if reason := row.get("left_out") or row.get("refused"):
+            left_out.append(_why(case, reason))
         else:
             rounds[case][row["round"]] = Figures(**row["figures"])
-    parts = [*dict.fromkeys(machines), *_tables(rounds), _shares(rounds)]
-    if refusals:
-        parts.append("Not taken:\n\n" + "\n".join(dict.fromkeys(refusals)))
+    telling = {case: found for case, found in rounds.items() if _is_telling(found)}
+    left_out += [_why(case, _undelivered(rounds[case])) for case in rounds if case not in telling]
+    parts = [*dict.fromkeys(machines), *_tables(telling), _shares(telling)]
+    if left_out:
+        parts.append("Left out:\n\n" + "\n".join(dict.fromkeys(left_out)))
     return "\n\n".join(part for part in parts if part)
+
+
+def _is_telling(found: Mapping[int, Figures]) -> bool:
+    """Whether what was acknowledged came out behind it, once: else its speed is that of something else."""
+    return abs(_delivered(found) - 1) <= _TOLERANCE
+
+
+def _delivered(found: Mapping[int, Figures]) -> float:
+    return median(figures.delivered for figures in found.values())
+
+
+def _undelivered(found: Mapping[int, Figures]) -> str:
+    speed = median(figures.spans_per_s for figures in found.values())
+    return f"{_delivered(found):.0%} of what it acknowledged had come out in the end ({speed:,.0f} spans/s)"
+
+
+def _why(case: Case, reason: str) -> str:
+    return f"- {case.subject}, {_title(case)}: {reason}"
 
 
 def _tables(rounds: Rounds) -> Iterable[str]:
@@ -90,8 +114,10 @@ def _row(case: Case, rounds: Rounds) -> tuple[str, ...]:
         spread(lambda figures: figures.p50_ms, ".1f"),
         spread(lambda figures: figures.p99_ms, ".1f"),
         spread(lambda figures: figures.half_load_p99_ms, ".1f"),
+        spread(lambda figures: figures.late_p99_ms, ".1f"),
+        spread(lambda figures: figures.flush_p99_ms, ".1f"),
         spread(lambda figures: figures.peak_mib),
-        f"{median(figures.delivered for figures in found):.1%}",
+        f"{_delivered(rounds[case]):.1%}",
         str(len(found)),
     )
 
