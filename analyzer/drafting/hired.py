@@ -1,15 +1,19 @@
-"""A process that drafts, as the service holds it: started, asked, ended. A shell."""
+"""A process that drafts, as the service holds it: started, asked, ended. A shell.
+
+Started by ``subprocess``, which neither copies our memory nor asks gRPC to make ready for that
+(``vfork``), and asked on a thread: an exchange is one write and one read.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import subprocess
 import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Self
+from typing import IO, Final, Self
 
 from analyzer.drafting.letters import LENGTH_BYTES, length_of, read_drafts, with_length, write_traces
 from collector_processor.draft import Draft, LoneTrace
@@ -42,12 +46,14 @@ class WorkerLostError(CollectorError):
 class Worker:
     """One process; asked by one at a time."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self._process: Final = process
-        self._inward: Final = process.stdin
-        self._outward: Final = process.stdout
+        self._inward: Final[IO[bytes]] = process.stdin
+        self._outward: Final[IO[bytes]] = process.stdout
+        self._asked: asyncio.Future[bytes] | None = None
+        """What is under way, perhaps after all who wanted it have gone."""
 
     @classmethod
     async def start(cls, told: bytes, command: Sequence[str] = COMMAND) -> Self:
@@ -61,20 +67,17 @@ class Worker:
             WorkerLostError: it cannot be had.
         """
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command, stdin=PIPE, stdout=PIPE, env=_environment(os.environ)
-            )
+            worker = cls(await asyncio.to_thread(_started, command))
         except OSError as error:
             raise WorkerLostError(f"no process can be started: {error.strerror}") from error
-        worker = cls(process)
         try:
             async with asyncio.timeout(_START_S):
-                await worker._exchange(told)
+                await worker._ask(told)
         except (TimeoutError, WorkerLostError) as error:
             await worker.end()
             raise WorkerLostError("the process ended before it was ready") from error
         except BaseException:
-            process.kill()
+            worker._process.kill()
             raise
         return worker
 
@@ -89,7 +92,7 @@ class Worker:
         Raises:
             WorkerLostError: it ended, or does not answer as it should.
         """
-        answer = await self._exchange(write_traces(traces))
+        answer = await self._ask(write_traces(traces))
         try:
             drafts = read_drafts(answer)
         except ValueError as error:
@@ -99,24 +102,45 @@ class Worker:
         return drafts
 
     async def end(self) -> None:
-        """Let it go, and see that it went."""
-        self._inward.close()
-        try:
-            async with asyncio.timeout(_END_S):
-                await self._process.wait()
-        except TimeoutError:
-            with suppress(ProcessLookupError):
+        """Let it go, and see that it went; what is under way has a moment to end."""
+        if self._asked is not None:
+            _, unanswered = await asyncio.wait([self._asked], timeout=_END_S)
+            if unanswered:
                 self._process.kill()
-            await self._process.wait()
+                await asyncio.wait([self._asked])
+        await asyncio.to_thread(self._end)
 
-    async def _exchange(self, letter: bytes) -> bytes:
+    async def _ask(self, letter: bytes) -> bytes:
+        self._asked = asyncio.get_running_loop().run_in_executor(None, self._exchange, letter)
+        return await asyncio.shield(self._asked)
+
+    def _exchange(self, letter: bytes) -> bytes:
         try:
             self._inward.write(with_length(letter))
-            await self._inward.drain()
-            length = length_of(await self._outward.readexactly(LENGTH_BYTES))
-            return await self._outward.readexactly(length)
-        except (OSError, EOFError, ValueError) as error:
+            self._inward.flush()
+            length = length_of(self._outward.read(LENGTH_BYTES).rjust(LENGTH_BYTES, b"\xff"))
+            answer = self._outward.read(length)
+        except (OSError, ValueError) as error:
             raise WorkerLostError(f"the process is gone: {error}") from error
+        if len(answer) < length:
+            raise WorkerLostError("the process is gone")
+        return answer
+
+    def _end(self) -> None:
+        with suppress(OSError):  # what was not written yet, nobody reads
+            self._inward.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._outward.close()
+
+
+def _started(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 - our own program
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment(os.environ)
+    )
 
 
 def _environment(ours: Mapping[str, str]) -> dict[str, str]:

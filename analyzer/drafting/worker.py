@@ -22,9 +22,6 @@ from collector_processor.settings import Settings
 
 READY: Final = b"ready"
 
-_NICE: Final = 5
-"""Where there are too few cores for all, those who acknowledge spans come first."""
-
 
 def main() -> None:
     """Draft until the input ends."""
@@ -32,7 +29,6 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     with os.fdopen(os.dup(0), "rb") as inward, os.fdopen(os.dup(1), "wb") as outward:
         os.dup2(sys.stderr.fileno(), 1)  # what anybody prints goes where logs go
-        os.nice(_NICE)
         with suppress(BrokenPipeError):
             _serve(inward, outward)
 

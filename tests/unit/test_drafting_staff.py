@@ -241,7 +241,7 @@ def _timeless(draft: Draft | None) -> object:
 async def test_a_process_that_is_killed_is_said_to_be_lost() -> None:
     worker = await Worker.start(Settings().model_dump_json(include=set(NEEDED)).encode())  # type: ignore[call-arg]
     worker._process.kill()
-    await worker._process.wait()
+    worker._process.wait()
     with pytest.raises(WorkerLostError):
         await worker.draft([lone(1)])
     await worker.end()
