@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from collector_processor.trajectory.acts import Act, Stage
+from collector_processor.trajectory.acts import MODEL_KINDS, Act, Stage
 from semconv.dialects import Action, ActionKind
 from semconv.dialects.transfers import transfer_target
 from semconv.model import AgentSource
@@ -58,7 +58,7 @@ def name_by_request(steps: Sequence[Act]) -> None:
 
 def _without_words(steps: Sequence[Act]) -> frozenset[str | None]:
     """Return the agents that only enclose tools."""
-    speaking = {act.agent for act in steps if act.action.kind in {ActionKind.LLM, ActionKind.AGENT}}
+    speaking = {act.agent for act in steps if act.action.kind in MODEL_KINDS}
     inherited = {act.agent for act in steps if act.agent_source is AgentSource.ANCESTOR}
     return frozenset(inherited - speaking)
 

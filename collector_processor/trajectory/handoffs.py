@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from collector_processor.trajectory.acts import Act, Stage
+from collector_processor.trajectory.acts import MODEL_KINDS, Act, Stage
 from semconv.dialects import Action, ActionKind, ToolCall
 from semconv.dialects.transfers import is_plain_transfer, transfer_target
 
@@ -135,7 +135,7 @@ def _next_speakers(acts: Sequence[Act]) -> list[str | None]:
     speaker: str | None = None
     for act in reversed(acts):
         speakers.append(speaker)
-        if act.action.kind in {ActionKind.LLM, ActionKind.AGENT}:
+        if act.action.kind in MODEL_KINDS:
             speaker = act.agent
     return speakers[::-1]
 
@@ -143,7 +143,7 @@ def _next_speakers(acts: Sequence[Act]) -> list[str | None]:
 def _until_next_call(acts: Sequence[Act], index: int) -> Iterator[Act]:
     """Yield the steps up to the next model call."""
     for following in range(index + 1, len(acts)):
-        if acts[following].action.kind in {ActionKind.LLM, ActionKind.AGENT}:
+        if acts[following].action.kind in MODEL_KINDS:
             return
         yield acts[following]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from collector_processor.trajectory.acts import Act, Stage
+from collector_processor.trajectory.acts import MODEL_KINDS, Act, Stage
 from collector_processor.trajectory.delegates import Delegates
 from collector_processor.trajectory.deliveries import Deliveries, bare
 from collector_processor.trajectory.doubles import fold_doubles
@@ -24,8 +24,6 @@ from semconv.dialects.reading import words
 
 FINAL_ANSWER_TOOLS: Final = frozenset({"final_answer", "FinalAnswerTool", "finalanswer"})
 _TOOLS: Final = frozenset({ActionKind.TOOL, ActionKind.HANDOFF})
-_MODEL: Final = frozenset({ActionKind.LLM, ActionKind.AGENT})
-"""Kinds whose steps are the model's own words."""
 
 
 @dataclass(slots=True)
@@ -122,7 +120,7 @@ class _Sieve:
         shown.has_call = shown.has_call or act.action.kind is ActionKind.LLM
         if at_ns >= shown.latest_ns:
             shown.latest, shown.latest_ns = act, at_ns
-        if act.action.kind in _MODEL:
+        if act.action.kind in MODEL_KINDS:
             owner = act if act.action.kind is ActionKind.AGENT else act.runner
             if owner is not None:
                 self._has_own_words.add(owner.position)
@@ -187,7 +185,7 @@ class _Sieve:
         if shown.has_call and not act.action.failed:
             return False
         last = shown.latest
-        return last is None or last.action.kind not in _MODEL or _words_of(last) != act.action.output
+        return last is None or last.action.kind not in MODEL_KINDS or _words_of(last) != act.action.output
 
     def _merge(self, outer: Act, inner: Act, shown: _Shown) -> None:
         """Keep one of two spans of the same act: the one that tells more, else the outer."""

@@ -29,6 +29,7 @@ from semconv.dialects.toolbox import Lists, lists_of, tools_in
 from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
 from semconv.model import UNKNOWN_AGENT, AgentSource, ContentState, Span, Step, StepKind, Trace, Trajectory
 
+_LOSSES: Final = frozenset({ContentState.DROPPED, ContentState.TRUNCATED})
 _STEP_KINDS: Final[Mapping[ActionKind, StepKind]] = {
     ActionKind.LLM: StepKind.LLM,
     ActionKind.TOOL: StepKind.TOOL,
@@ -196,7 +197,7 @@ def _warnings(scene: Stage, steps: Sequence[Step]) -> tuple[str, ...]:
         if strange:
             return (f"no steps: agent spans of a dialect that is not known ({', '.join(strange[:5])})",)
         return ("no steps: no agent span among these",)
-    dropped = sum(1 for step in steps if step.content in {ContentState.DROPPED, ContentState.TRUNCATED})
+    dropped = sum(1 for step in steps if step.content in _LOSSES)
     return (f"{dropped} of {len(steps)} steps lost content to limits",) if dropped else ()
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
-from collector_processor.trajectory.acts import Act, Stage
+from collector_processor.trajectory.acts import MODEL_KINDS, Act, Stage
 from semconv.dialects import Action, ActionKind
 from semconv.dialects.conversation import last_answer, last_request
 from semconv.dialects.reading import error_of
@@ -70,7 +70,7 @@ def output_of(stage: Stage, steps: Sequence[Act]) -> str:
         return stated
     for act in reversed(steps):
         said = last_answer(act.action.said) or (act.action.output if not act.action.said else "")
-        if said and act.action.kind in {ActionKind.LLM, ActionKind.AGENT}:
+        if said and act.action.kind in MODEL_KINDS:
             return said
     return ""
 
@@ -144,6 +144,6 @@ def is_whole(trace: Trace, steps: Sequence[Act]) -> bool:
 
     A tool that runs where no model call is seen lost its context on the way (threads do that).
     """
-    models = any(act.action.kind in {ActionKind.LLM, ActionKind.AGENT} for act in steps)
+    models = any(act.action.kind in MODEL_KINDS for act in steps)
     tools = any(act.action.kind is ActionKind.TOOL and act.agent is None for act in steps)
     return trace.complete and trace.completion in _WHOLE and (models or not tools)

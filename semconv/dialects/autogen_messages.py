@@ -182,7 +182,7 @@ def _messages(payload: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _list(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def _type(message: Mapping[str, Any]) -> str:

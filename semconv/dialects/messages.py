@@ -78,13 +78,13 @@ def messages_of(value: Any) -> tuple[Message, ...]:
     if value is None:
         return ()
     value = structured(value)
-    if isinstance(value, dict) and isinstance(value.get("messages"), list | tuple):
+    if isinstance(value, dict) and isinstance(value.get("messages"), (list, tuple)):
         value = value["messages"]
-    if isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], list | tuple):
+    if isinstance(value, (list, tuple)) and len(value) == 1 and isinstance(value[0], (list, tuple)):
         value = value if is_pair(value[0]) else value[0]  # langchain batches
     if isinstance(value, dict):
         value = (value,)
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, (list, tuple)):
         return ()
     return tuple([message for each in value if (message := message_of(each)) is not None])
 
@@ -125,7 +125,7 @@ def message_of(value: Any) -> Message | None:
 def is_pair(value: Any) -> bool:
     """Say whether ``value`` is a message as langchain takes it for short: ``["user", "Hello"]``."""
     return (
-        isinstance(value, list | tuple)
+        isinstance(value, (list, tuple))
         and len(value) == len(("role", "content"))
         and all(isinstance(each, str) for each in value)
         and value[0] in _SPEAKERS
@@ -135,7 +135,7 @@ def is_pair(value: Any) -> bool:
 def _plain_text(value: Mapping[str, Any]) -> Message | None:
     """Return a message that is one text, as most are; long runs repeat them by the ten thousand."""
     parts, role = value.get("parts"), value.get("role")
-    if not isinstance(parts, list | tuple) or len(parts) != 1 or role not in _PLAIN_ROLES:
+    if not isinstance(parts, (list, tuple)) or len(parts) != 1 or role not in _PLAIN_ROLES:
         return None
     part = parts[0]
     if not isinstance(part, dict) or len(part) != len(_PLAIN_KEYS) or part.get("type") != "text":
@@ -204,7 +204,7 @@ def _read_content(draft: _Draft, content: Any) -> None:
     value = structured(content) if isinstance(content, str) and content.startswith("[{") else content
     if isinstance(value, dict) and _is_part(value):
         _read_part(draft, value)
-    elif isinstance(value, list | tuple) and value and all(map(_is_part, value)):
+    elif isinstance(value, (list, tuple)) and value and all(map(_is_part, value)):
         for part in value:
             _read_part(draft, part)
     else:
@@ -264,7 +264,7 @@ def _text_of(part: Mapping[str, Any]) -> str:
         value = part.get(key)
         if isinstance(value, str):
             return value
-        if isinstance(value, list | tuple):
+        if isinstance(value, (list, tuple)):
             return "\n".join(_plain(value))
     return "" if part.keys() <= _CONTENT_OFF else words(part)
 
@@ -284,7 +284,7 @@ def _result_of(part: Mapping[str, Any]) -> str:
         value = part.get(key)
         if value is not None:
             value = value["value"] if isinstance(value, dict) and value.keys() == {"type", "value"} else value
-            return "\n".join(_plain(value)) if isinstance(value, list | tuple) else words(value)
+            return "\n".join(_plain(value)) if isinstance(value, (list, tuple)) else words(value)
     return ""
 
 

@@ -41,12 +41,12 @@ def heard_in(value: Any) -> tuple[Message, ...]:
 def _arguments_of(value: Mapping[str, Any]) -> Any:
     """Return the conversation among a traced function's arguments: its first list or its first text."""
     arguments = [*_listed(value.get("args")), *_valued(value.get("kwargs"))]
-    lists = [each for each in arguments if isinstance(each, list | tuple | Mapping) and each]
+    lists = [each for each in arguments if isinstance(each, (list, tuple, Mapping)) and each]
     return next(iter(lists), next((each for each in arguments if isinstance(each, str) and each), None))
 
 
 def _listed(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def _valued(value: Any) -> Sequence[Any]:
@@ -60,7 +60,7 @@ def heard_in_conversation(value: Any) -> tuple[Message, ...]:
     value = structured(value)
     if isinstance(value, str):
         return (Message(role="user", text=value),) if value else ()
-    if isinstance(value, list | tuple) and value and all(isinstance(each, str) for each in value):
+    if isinstance(value, (list, tuple)) and value and all(isinstance(each, str) for each in value):
         return tuple(Message(role="user", text=each) for each in value)
     return messages_of(value)
 
@@ -71,7 +71,7 @@ def said_in(value: Any) -> tuple[Message, ...]:
     for _ in range(_MAX_LEVELS):
         if isinstance(value, str):
             return (Message(role="assistant", text=value),) if value else ()
-        if isinstance(value, list | tuple):
+        if isinstance(value, (list, tuple)):
             return _said_in_list(value)
         if not isinstance(value, Mapping):
             return ()
@@ -99,7 +99,7 @@ def _inside(value: Mapping[str, Any]) -> Any:
 
 
 def _batch(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else (value,)
+    return value if isinstance(value, (list, tuple)) else (value,)
 
 
 def _choice(value: Any) -> Any:

@@ -161,7 +161,7 @@ def _call_arguments(value: Any) -> Any:
         return value
     if not args:
         return kwargs
-    return args[0] if isinstance(args, list | tuple) and len(args) == 1 else args
+    return args[0] if isinstance(args, (list, tuple)) and len(args) == 1 else args
 
 
 def _only_text(value: Any) -> Any:

@@ -55,7 +55,7 @@ def _unflatten_any(fields: Mapping[str, AttributeValue]) -> Message | None:
     if pieces:
         parts.extend(_content_part(piece) for piece in pieces.values())
     elif content is not None:
-        parts.append(content if isinstance(content, list | tuple | Mapping) else words(content))
+        parts.append(content if isinstance(content, (list, tuple, Mapping)) else words(content))
     else:  # the Claude Agent SDK's blocks
         parts.extend(value for name, value in fields.items() if name.startswith("message.content."))
     parts.extend(mapping(value) for name, value in fields.items() if name.startswith("function."))  # AutoGen

@@ -68,7 +68,7 @@ def _inside(value: Any, keys: Sequence[str], choose: Callable[[Sequence[Message]
             if found is None:
                 return words(whole)
             value = found
-        elif isinstance(value, list | tuple):
+        elif isinstance(value, (list, tuple)):
             conversation = messages_of(value) if any(map(_is_message, _flat(value))) else ()
             if conversation:
                 return choose(conversation) or words(whole)
@@ -81,7 +81,7 @@ def _inside(value: Any, keys: Sequence[str], choose: Callable[[Sequence[Message]
 
 
 def _flat(values: Sequence[Any]) -> Sequence[Any]:
-    is_batch = len(values) == 1 and isinstance(values[0], list | tuple) and not is_pair(values[0])
+    is_batch = len(values) == 1 and isinstance(values[0], (list, tuple)) and not is_pair(values[0])
     return values[0] if is_batch else values
 
 
@@ -102,7 +102,7 @@ def unwrapped(result: Any) -> str:
     value = structured(result)
     if isinstance(value, Mapping) and value.keys() <= {"result", "error", "output"}:
         return words(value.get("result") or value.get("output") or value.get("error"))
-    if isinstance(value, list | tuple) and (message := message_of({"role": "tool", "content": value})):
+    if isinstance(value, (list, tuple)) and (message := message_of({"role": "tool", "content": value})):
         return message.text
     return words(result)
 

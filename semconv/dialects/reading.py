@@ -77,13 +77,13 @@ def mapping(value: AttributeValue | Any) -> Mapping[str, Any]:
     value = structured(value)
     if value is None or isinstance(value, str):  # before asking the abstract class, which takes its time
         return {}
-    return value if isinstance(value, dict | Mapping) else {}
+    return value if isinstance(value, (dict, Mapping)) else {}
 
 
 def items(value: AttributeValue | Any) -> Sequence[Any]:
     """Return the list that ``value`` is or holds as JSON, else an empty one."""
     value = structured(value)
-    return value if isinstance(value, list | tuple) else ()
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def below(attributes: Attributes, prefix: str) -> dict[int, dict[str, AttributeValue]]:
