@@ -95,6 +95,8 @@ _LANGCHAIN: Final = "openinference.instrumentation.langchain"
 _HANDOFF_SPAN: Final = "handoff to "
 _NO_MESSAGE: Final = "None"
 """The input of AG2's agents in a group chat, which are handed no message but the group's history."""
+_HAYSTACK_MESSAGE: Final = "ChatMessage(_role=<ChatRole."
+"""A message in the arguments and results of Haystack's pipelines and agents, as Python shows it."""
 
 
 def read_openinference(span: Span, surroundings: Surroundings) -> Action | None:
@@ -319,8 +321,8 @@ def _with_what_spawned_it(action: Action, span: Span, surroundings: Surroundings
 def _read_top(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
     """Read what encloses a run or an agent's part of it: it has a task and an answer."""
     given, got = text(span.attributes, INPUT_VALUE) or "", text(span.attributes, OUTPUT_VALUE) or ""
-    given = "" if given == _NO_MESSAGE or is_machinery(given) else given
-    got = "" if is_machinery(got) else got
+    given = "" if given == _NO_MESSAGE or _is_wiring(given) else given
+    got = "" if _is_wiring(got) else got
     task, answer = crew_task(span, got) or asked(given), answered(got)
     return _about(
         span,
@@ -333,6 +335,11 @@ def _read_top(span: Span, kind: ActionKind, surroundings: Surroundings) -> Actio
         instructions=instructions_of(span),
         redacted=is_redacted(given, got),
     )
+
+
+def _is_wiring(told: str) -> bool:
+    """Say whether a text is a framework's, not what was asked or answered; model calls tell that then."""
+    return is_machinery(told) or _HAYSTACK_MESSAGE in told
 
 
 def _read_container(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:

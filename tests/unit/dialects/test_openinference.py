@@ -407,3 +407,19 @@ def test_a_streamed_call_has_no_words() -> None:
     action = read(openinference(1, "LLM", parent=None, attributes=streamed))
     assert [message.text for message in action.said] == [""]
     assert [call.name for call in action.requested] == ["look_up"]
+
+
+def test_haystacks_messages_as_python_shows_them_give_way_to_the_model_calls_own() -> None:
+    shown = "ChatMessage(_role=<ChatRole.USER: 'user'>, _content=[TextContent(text='How many?')])"
+    heard = {
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": "How many?",
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "Three",
+    }
+    scope = "openinference.instrumentation.haystack"
+    wiring = {"input.value": json.dumps({"messages": [shown]}), "output.value": json.dumps([shown])}
+    top = span(1, attributes={"openinference.span.kind": "CHAIN", **wiring}, scope=scope)
+    call = span(2, parent=1, attributes={"openinference.span.kind": "LLM", **heard}, scope=scope)
+    trajectory = ordered(top, call)
+    assert (trajectory.task, trajectory.output) == ("How many?", "Three")
