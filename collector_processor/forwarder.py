@@ -19,12 +19,13 @@ import logging
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
 from collector_processor.journal import Journal
-from collector_processor.journal.chunks import MEBIBYTE, Chunk, Queue
+from collector_processor.journal.chunks import Chunk, Queue
+from collector_processor.lanes import ForwarderLimits, Lane
 from collector_processor.ledger import Ledger
 from collector_processor.otlp import Delivered, Exporter, NoSuchService, Rejected, Signal, TryLater
 from collector_processor.survey import item_count
@@ -34,88 +35,12 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForwarderLimits:
-    """How hard it tries."""
-
-    max_in_flight: int = 8
-    """Requests of one lane at once."""
-    eager_in_flight: int = 1
-    """From then on a request is started only when there is enough for a full one."""
-    batch_bytes: int = MEBIBYTE
-    """Neighbouring rows go in one request up to this size."""
-    lane_memory_bytes: int = 32 * MEBIBYTE
-    """Bodies one lane keeps in memory before it relies on the journal."""
-    memory_bytes: int = 128 * MEBIBYTE
-    """The same for all lanes; beyond it each still has one request's worth."""
-    first_wait_s: float = 0.5
-    longest_wait_s: float = 30.0
-    no_service_s: float = 300.0
-    """How long a signal that the backend does not take is dropped before it is tried once more."""
-    futile_sends: int = 48
-    """Refusals of one request's parts, without a single success, after which the rest is not tried."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """Time and chance, handed in."""
 
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     uniform: Callable[[float, float], float] = random.uniform
     now: Callable[[], float] = monotonic
-
-
-@dataclass(slots=True)
-class _Lane:
-    queue: Queue
-    memory: deque[Chunk] = field(default_factory=deque)
-    """Rows to be sent next."""
-    queued_bytes: int = 0
-    """Of ``memory``."""
-    memory_bytes: int = 0
-    """Of ``memory`` and of what is in flight."""
-    known: set[int] = field(default_factory=set)
-    """Rows in memory or in flight."""
-    is_due: bool = False
-    """Will be looked at as soon as everything that is there now was offered."""
-    in_flight: int = 0
-    waiting: int = 0
-    """Requests in flight whose next try is later."""
-    is_behind: bool = False
-    """There are rows in the journal, after ``cursor``, that are not known here."""
-    cursor: int = 0
-    is_reading: bool = False
-    missed: int | None = None
-    """The lowest row that was said to be in the journal while it was being read."""
-    failures: int = 0
-    """Rounds of tries that failed since the last success."""
-    was_told: bool = False
-    """That the backend asks to wait was logged."""
-
-    @property
-    def is_idle(self) -> bool:
-        return not (self.memory or self.in_flight or self.is_behind or self.is_reading)
-
-    def may_send(self, limits: ForwarderLimits) -> bool:
-        """Whether to start a request; while one is under way, small rows wait for company."""
-        if not self.memory or self.waiting or self.in_flight >= limits.max_in_flight:
-            return False
-        return self.in_flight < limits.eager_in_flight or self.queued_bytes >= limits.batch_bytes
-
-    def fall_behind(self, seq: int) -> None:
-        """Rely on the journal from row ``seq`` on."""
-        self.cursor = min(self.cursor, seq - 1) if self.is_behind else seq - 1
-        self.is_behind = True
-        if self.is_reading:
-            self.missed = seq if self.missed is None else min(self.missed, seq)
-
-    def has_read(self, upto_seq: int, *, is_more: bool) -> None:
-        """Go on behind what was read, unless more was said to be there meanwhile."""
-        missed, self.missed, self.is_reading = self.missed, None, False
-        if missed is not None and missed <= upto_seq:
-            self.cursor = missed - 1
-        else:
-            self.cursor = upto_seq
-            self.is_behind = is_more or missed is not None
 
 
 @dataclass(slots=True)
@@ -148,7 +73,7 @@ class Forwarder:
         self._exporters: Final = exporters
         self._limits: Final = limits or ForwarderLimits()
         self._around: Final = surroundings or Surroundings()
-        self._lanes: dict[Queue, _Lane] = {}
+        self._lanes: dict[Queue, Lane] = {}
         self._memory_bytes = 0
         self._no_service_until: dict[Signal, float] = {}
         self._was_delivered: set[Signal] = set()
@@ -207,33 +132,33 @@ class Forwarder:
 
     # Lanes.
 
-    def _lane(self, queue: Queue) -> _Lane:
+    def _lane(self, queue: Queue) -> Lane:
         lane = self._lanes.get(queue)
         if lane is None:
-            lane = self._lanes[queue] = _Lane(queue=queue)
+            lane = self._lanes[queue] = Lane(queue=queue)
             self._idle.clear()
         return lane
 
-    def _has_room(self, lane: _Lane, size: int) -> bool:
+    def _has_room(self, lane: Lane, size: int) -> bool:
         limits = self._limits
         if lane.memory_bytes + size > limits.lane_memory_bytes:
             return not lane.memory_bytes
         return self._memory_bytes + size <= limits.memory_bytes or not lane.memory_bytes
 
-    def _remember(self, lane: _Lane, chunk: Chunk) -> None:
+    def _remember(self, lane: Lane, chunk: Chunk) -> None:
         lane.memory.append(chunk)
         lane.queued_bytes += chunk.size
         lane.known.add(chunk.seq)
         lane.memory_bytes += chunk.size
         self._memory_bytes += chunk.size
 
-    def _pump_soon(self, lane: _Lane) -> None:
+    def _pump_soon(self, lane: Lane) -> None:
         """Start what can be started once the rows of this commit are all offered: they go together."""
         if not lane.is_due:
             lane.is_due = True
             asyncio.get_running_loop().call_soon(self._pump, lane)
 
-    def _pump(self, lane: _Lane) -> None:
+    def _pump(self, lane: Lane) -> None:
         """Start whatever can be started."""
         lane.is_due = False
         if self._group is None:
@@ -258,7 +183,7 @@ class Forwarder:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _take(self, lane: _Lane) -> list[Chunk]:
+    def _take(self, lane: Lane) -> list[Chunk]:
         """Take neighbouring rows for one request; all came the same way."""
         chunks = [lane.memory.popleft()]
         size = chunks[0].size
@@ -270,7 +195,7 @@ class Forwarder:
         lane.queued_bytes -= sum(chunk.size for chunk in chunks)
         return chunks
 
-    async def _read(self, lane: _Lane) -> None:
+    async def _read(self, lane: Lane) -> None:
         """Read a part of the lane's backlog."""
         room = self._limits.lane_memory_bytes // 2
         backlog = await self._journal.read_pending(lane.queue, lane.cursor, room, lane.known)
@@ -284,7 +209,7 @@ class Forwarder:
 
     # One request.
 
-    async def _ship(self, lane: _Lane, chunks: list[Chunk]) -> None:
+    async def _ship(self, lane: Lane, chunks: list[Chunk]) -> None:
         signal = lane.queue.signal
         body = chunks[0].body if len(chunks) == 1 else b"".join(chunk.body for chunk in chunks)
         parts = deque(split_by_size(body, self._exporters[signal].max_bytes))
@@ -303,7 +228,7 @@ class Forwarder:
         lane.in_flight -= 1
         self._pump(lane)
 
-    async def _send(self, lane: _Lane, hops: tuple[str, ...], parts: deque[bytes], tally: _Tally) -> None:
+    async def _send(self, lane: Lane, hops: tuple[str, ...], parts: deque[bytes], tally: _Tally) -> None:
         """Send the first of ``parts``; put back what must be sent again, or in halves."""
         signal = lane.queue.signal
         if self._has_no_service(signal):
@@ -363,7 +288,7 @@ class Forwarder:
             )
         self._no_service_until[signal] = self._around.now() + self._limits.no_service_s
 
-    def _recover(self, lane: _Lane, signal: Signal) -> None:
+    def _recover(self, lane: Lane, signal: Signal) -> None:
         """Note that the backend takes things (again)."""
         self._no_service_until.pop(signal, None)
         self._was_delivered.add(signal)
@@ -372,7 +297,7 @@ class Forwarder:
             lane.was_told = False
             logger.info("backend takes requests again", extra={"signal": signal.value})
 
-    async def _wait(self, lane: _Lane, after_s: float | None, reason: str) -> None:
+    async def _wait(self, lane: Lane, after_s: float | None, reason: str) -> None:
         """Sleep as long as the backend wishes, or ever longer; nothing new starts in this lane."""
         if not lane.was_told:
             lane.was_told = True
@@ -391,7 +316,7 @@ class Forwarder:
         finally:
             lane.waiting -= 1
 
-    def _keep_all(self, lane: _Lane) -> None:
+    def _keep_all(self, lane: Lane) -> None:
         """Settle rows of a signal that goes nowhere."""
         chunks = list(lane.memory)
         lane.memory.clear()
@@ -399,7 +324,7 @@ class Forwarder:
         self._ledger.settle(lane.queue.signal, kept=sum(chunk.items for chunk in chunks))
         self._done(lane, chunks)
 
-    def _done(self, lane: _Lane, chunks: Sequence[Chunk]) -> None:
+    def _done(self, lane: Lane, chunks: Sequence[Chunk]) -> None:
         for chunk in chunks:
             lane.known.discard(chunk.seq)
             lane.memory_bytes -= chunk.size

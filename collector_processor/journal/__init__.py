@@ -1,7 +1,8 @@
 """The durable buffer between acknowledging and forwarding: SQLite segments, one writer, group commit.
 
 ``journal`` is the door; ``writer`` commits, ``keeper`` reads and tends, ``accounts``
-knows what waits where, ``segments`` is one file, ``chunks`` is what is stored.
+knows what waits where, ``directory`` says where segments lie, ``segments`` is one file,
+``chunks`` is what is stored.
 """
 
 from collector_processor.journal.chunks import JournalError, JournalLimits

@@ -40,22 +40,22 @@ from collector_processor.journal.chunks import (
     Wanted,
     segment_of,
 )
-from collector_processor.journal.keeper import DirectoryLock, JournalKeeper
-from collector_processor.journal.reserve import Measure, measure_space
-from collector_processor.journal.segments import SegmentDirectory, SegmentFile
-from collector_processor.journal.writer import (
+from collector_processor.journal.commands import (
     Append,
     Command,
     Detach,
     Forget,
-    JournalWriter,
     Mark,
     Relieve,
     Rewrite,
     Settle,
     Stop,
-    WriterEvents,
 )
+from collector_processor.journal.directory import SegmentDirectory
+from collector_processor.journal.keeper import DirectoryLock, JournalKeeper
+from collector_processor.journal.reserve import Measure, measure_space
+from collector_processor.journal.segments import SegmentFile
+from collector_processor.journal.writer import JournalWriter, WriterEvents
 from collector_processor.notes import TraceArrival
 from collector_processor.otlp import RefusedError, Signal, Tenant
 from semconv.model import TraceId

@@ -27,9 +27,10 @@ from collector_processor.journal.chunks import (
     first_seq,
     segment_of,
 )
+from collector_processor.journal.directory import SegmentDirectory
 from collector_processor.journal.few_open import FewOpen
 from collector_processor.journal.salvage import salvage
-from collector_processor.journal.segments import SegmentDirectory, SegmentFile
+from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import Signal
 from semconv.model import TraceId
 

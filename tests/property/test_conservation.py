@@ -12,10 +12,11 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector_processor.forwarder import Forwarder, ForwarderLimits, Surroundings
+from collector_processor.forwarder import Forwarder, Surroundings
 from collector_processor.intake import Intake, IntakeRules
 from collector_processor.journal import open_journal
 from collector_processor.journal.chunks import JournalLimits
+from collector_processor.lanes import ForwarderLimits
 from collector_processor.ledger import Counts, Ledger
 from collector_processor.otlp import (
     Arrival,

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from collector_processor.exporters.memory import MemoryExporter
-from collector_processor.forwarder import Forwarder, ForwarderLimits, Surroundings
+from collector_processor.forwarder import Forwarder, Surroundings
 from collector_processor.journal import Journal, open_journal
 from collector_processor.journal.chunks import Chunk, Entry, Queue, State
+from collector_processor.lanes import ForwarderLimits
 from collector_processor.ledger import Counts, Ledger
 from collector_processor.otlp import (
     NO_TENANT,
