@@ -281,6 +281,11 @@ class Settings(BaseModel):
         return tuple(name.strip().lower() for name in self.tenant_headers.split(",") if name.strip())
 
     @property
+    def is_fair_sample(self) -> bool:
+        """Whether runs come whatever their end: only then can shares of failures be told."""
+        return self.upstream_sampling != "tail"
+
+    @property
     def assembler_limits(self) -> AssemblerLimits:
         """The completion timers, in the assembler's seconds."""
         return AssemblerLimits(

@@ -89,8 +89,7 @@ def issues(
     if (deed is None) != (issue is None):
         raise WrongUsage("expected an id after resolve, mute or unmute")
     with _opened(data_dir) as (settings, sources):
-        is_fair = settings.upstream_sampling != "tail"
-        counting = IssueCounting(sources, CountingRules(is_fair_sample=is_fair))
+        counting = IssueCounting(sources, CountingRules(is_fair_sample=settings.is_fair_sample))
         counting.heed_labels()
         found: Issue | None = None
         if deed is not None and issue is not None:
@@ -100,7 +99,7 @@ def issues(
         else:
             wanted = Wanted(tenant=owner, state=state, service=service, agent=agent, limit=limit)
         now_ns = time.time_ns()
-        reports = IssueReports(sources.issues, is_fair_sample=is_fair).reports(wanted, now_ns)
+        reports = IssueReports(sources.issues, is_fair_sample=settings.is_fair_sample).reports(wanted, now_ns)
         documents = [to_json(report, now_ns) for report in reports if _is_meant(report.issue, found)]
     _show(documents, output)
 

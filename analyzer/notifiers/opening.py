@@ -55,7 +55,7 @@ def receivers_of(settings: Settings) -> Receivers:
 def counting_rules(settings: Settings, receivers: Receivers) -> CountingRules:
     """Return how runs are counted, and what the receivers may read of verdicts."""
     return CountingRules(
-        is_fair_sample=settings.upstream_sampling != "tail",
+        is_fair_sample=settings.is_fair_sample,
         targets=tuple(rules.name for rules in receivers.couriers),
         clean=notice_text(settings),
     )

@@ -68,7 +68,7 @@ def _open_pages(settings: Settings, lifetime: Lifetime, thinking: Thinking) -> P
         thinking.desk,
         open_issues(settings.data_dir),
         time.time_ns,
-        is_fair_sample=settings.upstream_sampling != "tail",
+        is_fair_sample=settings.is_fair_sample,
     )
     lifetime.watched.callback(issues.close)
     opinions = opinions_of(settings, thinking.analyst)
