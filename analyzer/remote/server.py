@@ -1,4 +1,4 @@
-"""The analyzer half: takes a run, returns its attribution. A shell; it keeps nothing on disk.
+"""The analyzer half: takes a run, returns its attribution. A shell; it keeps no run.
 
 ``POST /v1/analyse`` with a run as JSON is answered with the attribution as JSON. The
 answer begins at once and white space comes every few seconds until it is there, so

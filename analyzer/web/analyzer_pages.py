@@ -1,6 +1,6 @@
 """The pages of an analyzer half: try a file, see how it is. Runs and issues are the collector half's.
 
-It keeps nothing, so it has no runs to list: who asks for them is sent on to the address that
+It keeps no run, so it has none to list: who asks for them is sent on to the address that
 the operator says our pages have (``BLAMESPAN_WEB_URL``), or told where they are.
 """
 

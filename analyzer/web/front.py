@@ -1,7 +1,7 @@
 """What the pages of both halves have in common: the frame, the door, the files to try.
 
 ``Desk`` (``pages.py``) is that of the half that keeps runs, ``AnalyzerDesk``
-(``analyzer_pages.py``) that of the half that keeps nothing.
+(``analyzer_pages.py``) that of the half that keeps none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Giving memory back in a flood: glibc keeps what was freed, in as many pieces as it came in. A shell.
 
-What is mapped by itself goes back when it is freed. That costs more than half as much CPU time
-again (large requests over gRPC), so it is asked for while requests are refused, and not otherwise.
+What is mapped by itself goes back when it is freed. That costs a good third more CPU time (large
+requests over gRPC, docs/reliability.md), so it is asked for while requests are refused, and not otherwise.
 """
 
 from __future__ import annotations
