@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from analyzer.methods.signals import weigh
-from semconv.model import Blame, Step, StepKind, Trajectory
+from semconv.model import Blame, Step, StepKind, Trajectory, Verdict
 from tests.tokens import recorded_failures
 
 EVERY: Final = 4
@@ -57,7 +57,11 @@ def test_what_says_nothing_about_a_failure_moves_no_verdict(
     assert all(isinstance(verdict, Blame) for verdict in before)
     moved = [
         run.run_id
-        for run, one, other in zip(runs, before, after, strict=True)
-        if isinstance(one, Blame) and isinstance(other, Blame) and one.step != other.step
+        for run, one, other in zip(runs, map(_step, before), map(_step, after), strict=True)
+        if one != other
     ]
     assert moved == []
+
+
+def _step(verdict: Verdict) -> int | None:
+    return verdict.step if isinstance(verdict, Blame) else None
