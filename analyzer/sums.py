@@ -17,10 +17,9 @@ from typing import Final
 from analyzer.figures import NUMBER, worth
 from analyzer.measures import agree
 
-_RESULT: Final = (
-    re.compile(  # each way begins with its letter, which is found quicker than a word's beginning
-        rf"(?:=|e(?<=\be)quals\b|i(?<=\bi)s equal to\b)\s?[$€£]?\s?({NUMBER})(?![\w%]|[.,]\d)"
-    )
+# Each way begins with its letter, which is found quicker than a word's beginning.
+_RESULT: Final = re.compile(
+    rf"(?:=|e(?<=\be)quals\b|i(?<=\bi)s equal to\b)\s?[$€£]?\s?({NUMBER})(?![\w%]|[.,]\d)"
 )
 _TOKEN: Final = re.compile(
     rf"(?P<number>(?<![\w.,])(?:{NUMBER})(?![\w.]))"
