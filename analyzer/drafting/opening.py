@@ -7,8 +7,8 @@ from typing import Final
 from analyzer.analyst import RunAnalyst
 from analyzer.composition import carrier_policy, kept_texts, notice_text
 from analyzer.drafting.drafter import Drafter
-from analyzer.drafting.hired import Worker
-from analyzer.drafting.staff import Hire, Staff
+from analyzer.drafting.executor import DraftExecutor, StartWorker
+from analyzer.drafting.worker_process import WorkerProcess
 from collector_processor.cleaning import Cleaner
 from collector_processor.settings import Settings
 
@@ -27,12 +27,12 @@ NEEDED: Final = frozenset(
 """The settings that the process beside the service is told: none is a secret, and it asks no model."""
 
 
-def open_staff(settings: Settings, analyst: RunAnalyst, cleaner: Cleaner) -> Staff:
+def open_executor(settings: Settings, analyst: RunAnalyst, cleaner: Cleaner) -> DraftExecutor:
     """Return who drafts."""
-    return Staff(open_drafter(settings, analyst, cleaner), _hire(settings))
+    return DraftExecutor(open_drafter(settings, analyst, cleaner), _start_worker(settings))
 
 
-def _hire(settings: Settings) -> Hire | None:
+def _start_worker(settings: Settings) -> StartWorker | None:
     """Return what starts processes; ``None`` where all is done in this one.
 
     A ranker's file may be another by the time that a process reads it.
@@ -41,10 +41,10 @@ def _hire(settings: Settings) -> Hire | None:
         return None
     told = settings.model_dump_json(include=set(NEEDED)).encode()
 
-    async def hire() -> Worker:
-        return await Worker.start(told)
+    async def start_worker() -> WorkerProcess:
+        return await WorkerProcess.start(told)
 
-    return hire
+    return start_worker
 
 
 def open_drafter(settings: Settings, analyst: RunAnalyst, cleaner: Cleaner) -> Drafter:

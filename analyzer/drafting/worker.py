@@ -1,6 +1,6 @@
 """The process beside the service (``python -m analyzer.drafting.worker``): traces in, drafts out. A shell.
 
-Its input is the service's hand: where that lets go, however it ended, this ends too. Signals that
+Its input is what the service holds it by: where that lets go, however it ended, this ends too. Signals that
 a terminal or an orchestrator sends to all of us are the service's to heed: it still has runs
 to be analysed then.
 """
@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import IO, Final
 
 from analyzer.composition import open_analyst, open_cleaner
-from analyzer.drafting.letters import LENGTH_BYTES, length_of, read_traces, with_length, write_drafts
+from analyzer.drafting.executor import draft_each
+from analyzer.drafting.messages import LENGTH_BYTES, length_of, read_traces, with_length, write_drafts
 from analyzer.drafting.opening import open_drafter
-from analyzer.drafting.staff import draft_each
 from collector_processor.settings import Settings
 
 READY: Final = b"ready"
@@ -42,22 +42,22 @@ def _serve(inward: IO[bytes], outward: IO[bytes]) -> None:
     gc.collect()
     gc.freeze()  # what is there now stays: no look at it for garbage
     _write(outward, READY)
-    while (letter := _read(inward)) is not None:
-        _write(outward, write_drafts(draft_each(drafter, read_traces(letter))))
+    while (message := _read(inward)) is not None:
+        _write(outward, write_drafts(draft_each(drafter, read_traces(message))))
 
 
 def _read(inward: IO[bytes]) -> bytes | None:
-    """Return the next letter; ``None`` where no whole one comes any more."""
+    """Return the next message; ``None`` where no whole one comes any more."""
     head = inward.read(LENGTH_BYTES)
     if len(head) < LENGTH_BYTES:
         return None
     length = length_of(head)
-    letter = inward.read(length)
-    return letter if len(letter) == length else None
+    message = inward.read(length)
+    return message if len(message) == length else None
 
 
-def _write(outward: IO[bytes], letter: bytes) -> None:
-    outward.write(with_length(letter))
+def _write(outward: IO[bytes], message: bytes) -> None:
+    outward.write(with_length(message))
     outward.flush()
 
 

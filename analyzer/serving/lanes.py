@@ -11,7 +11,7 @@ from analyzer.analyst import RunAnalyst
 from analyzer.budget import HourlyBudget
 from analyzer.composition import budget_of, carrier_policy, kept_texts
 from analyzer.drafting.keeping import DraftKeeper
-from analyzer.drafting.opening import open_staff
+from analyzer.drafting.opening import open_executor
 from analyzer.issue_desk import IssueDesk, both
 from analyzer.labels.labelling import InDb, keeper
 from analyzer.serving.files import Files
@@ -129,12 +129,12 @@ def _drafts(
     """Return who drafts verdicts; ``None`` where analysts are elsewhere, or originals wait for verdicts."""
     if not isinstance(thinking.analyst, RunAnalyst) or settings.write_back is WriteBack.HOLD:
         return None
-    staff = open_staff(settings, thinking.analyst, thinking.cleaner)
-    lifetime.stack.push_async_callback(staff.close)  # after the drain, which needs it
+    executor = open_executor(settings, thinking.analyst, thinking.cleaner)
+    lifetime.stack.push_async_callback(executor.close)  # after the drain, which needs it
     keep = DraftKeeper(
         labels=files.labels, in_db=in_db, desk=thinking.desk, cleaner=thinking.cleaner, now_ns=time.time_ns
     )
-    return Drafts(write=staff, keep=keep)
+    return Drafts(write=executor, keep=keep)
 
 
 async def open_budget(analyst: Analyst, store: RunStore, examiner: Examiner) -> HourlyBudget | None:

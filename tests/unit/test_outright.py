@@ -15,7 +15,7 @@ import pytest
 from analyzer.analyst import RunAnalyst
 from analyzer.attribution import Attributor
 from analyzer.drafting.drafter import Drafter
-from analyzer.drafting.staff import draft_each
+from analyzer.drafting.executor import draft_each
 from analyzer.recordings import read_recording
 from analyzer.scripted import ScriptedModel
 from collector_processor.annotate import CarrierPolicy

@@ -11,10 +11,10 @@ import pytest
 
 from analyzer.analyst import RunAnalyst
 from analyzer.attribution import Attributor
-from analyzer.drafting import staff as staffing
+from analyzer.drafting import executor as drafting
 from analyzer.drafting.drafter import Drafter
-from analyzer.drafting.hired import Worker, WorkerLostError
-from analyzer.drafting.letters import (
+from analyzer.drafting.executor import MUCH_S, TRIES, DraftExecutor, draft_each
+from analyzer.drafting.messages import (
     LENGTH_BYTES,
     length_of,
     read_drafts,
@@ -24,7 +24,7 @@ from analyzer.drafting.letters import (
     write_traces,
 )
 from analyzer.drafting.opening import NEEDED, open_drafter
-from analyzer.drafting.staff import MUCH_S, TRIES, Staff, draft_each
+from analyzer.drafting.worker_process import WorkerLostError, WorkerProcess
 from collector_processor.annotate import CarrierPolicy
 from collector_processor.assembler import TraceKey
 from collector_processor.cleaning import Cleaner
@@ -66,7 +66,7 @@ def drafter() -> Drafter:
 POISON: Final = lone(13)
 
 
-class MortalHand:
+class MortalWorker:
     """A process that dies of what it is told to die of."""
 
     def __init__(self, deadly: Sequence[LoneTrace] = (), lives: int = 1_000) -> None:
@@ -87,17 +87,17 @@ class MortalHand:
         self.ended.set()
 
 
-class Agency:
-    """Gives hands, as long as it has any."""
+class Workers:
+    """Gives workers, as long as it has any."""
 
-    def __init__(self, *hands: MortalHand) -> None:
-        self.hands = list(hands)
-        self.given: list[MortalHand] = []
+    def __init__(self, *workers: MortalWorker) -> None:
+        self.left = list(workers)
+        self.given: list[MortalWorker] = []
 
-    async def __call__(self) -> MortalHand:
-        if not self.hands:
+    async def __call__(self) -> MortalWorker:
+        if not self.left:
             raise WorkerLostError("no memory")
-        self.given.append(self.hands.pop(0))
+        self.given.append(self.left.pop(0))
         return self.given[-1]
 
 
@@ -113,13 +113,13 @@ class Clock:
         return self.now
 
 
-async def busy(agency: Agency) -> Staff:
+async def busy(workers: Workers) -> DraftExecutor:
     """Return who has a process already."""
-    staff = Staff(drafter(), agency, now=Clock(MUCH_S))
-    await staff([lone(1)])
-    assert staff._hiring is not None
-    await staff._hiring
-    return staff
+    executor = DraftExecutor(drafter(), workers, now=Clock(MUCH_S))
+    await executor([lone(1)])
+    assert executor._starting is not None
+    await executor._starting
+    return executor
 
 
 def names(drafts: Sequence[object]) -> list[str]:
@@ -127,77 +127,77 @@ def names(drafts: Sequence[object]) -> list[str]:
 
 
 async def test_little_to_do_needs_no_process() -> None:
-    agency = Agency(MortalHand())
-    staff = Staff(drafter(), agency, now=Clock(MUCH_S / 10))
+    workers = Workers(MortalWorker())
+    executor = DraftExecutor(drafter(), workers, now=Clock(MUCH_S / 10))
     for number in range(5):
-        assert names(await staff([lone(number)])) == [f"{number:032x}"]
-    assert agency.given == []
-    await staff.close()
+        assert names(await executor([lone(number)])) == [f"{number:032x}"]
+    assert workers.given == []
+    await executor.close()
 
 
 async def test_much_to_do_is_done_by_a_process_from_then_on() -> None:
-    agency = Agency(MortalHand())
-    staff = await busy(agency)
-    assert names(await staff([lone(2), lone(3)])) == [f"{2:032x}", f"{3:032x}"]
-    (hand,) = agency.given
-    assert hand.asked == [[lone(2), lone(3)]]
-    await staff.close()
-    assert hand.ended.is_set()
+    workers = Workers(MortalWorker())
+    executor = await busy(workers)
+    assert names(await executor([lone(2), lone(3)])) == [f"{2:032x}", f"{3:032x}"]
+    (worker,) = workers.given
+    assert worker.asked == [[lone(2), lone(3)]]
+    await executor.close()
+    assert worker.ended.is_set()
 
 
 async def test_one_process_is_enough_though_it_came_while_a_thread_was_at_work() -> None:
-    agency = Agency(MortalHand(), MortalHand())
-    staff = Staff(drafter(), agency, now=Clock(MUCH_S))
-    await staff([lone(1)])
-    by_thread = asyncio.create_task(staff([lone(2)]))
-    assert staff._hiring is not None
-    await staff._hiring
+    workers = Workers(MortalWorker(), MortalWorker())
+    executor = DraftExecutor(drafter(), workers, now=Clock(MUCH_S))
+    await executor([lone(1)])
+    by_thread = asyncio.create_task(executor([lone(2)]))
+    assert executor._starting is not None
+    await executor._starting
     assert names(await by_thread) == [f"{2:032x}"]
-    assert len(agency.given) == 1
-    await staff.close()
+    assert len(workers.given) == 1
+    await executor.close()
 
 
 async def test_where_no_process_can_be_had_a_thread_goes_on() -> None:
-    agency = Agency()
-    staff = await busy(agency)
-    assert names(await staff([lone(2)])) == [f"{2:032x}"]
-    await staff.close()
+    workers = Workers()
+    executor = await busy(workers)
+    assert names(await executor([lone(2)])) == [f"{2:032x}"]
+    await executor.close()
 
 
 async def test_what_a_dead_process_had_is_given_to_the_next() -> None:
-    agency = Agency(MortalHand(lives=0), MortalHand())
-    staff = await busy(agency)
-    assert names(await staff([lone(2), lone(3)])) == [f"{2:032x}", f"{3:032x}"]
-    assert agency.given[1].asked == [[lone(2)], [lone(3)]]
-    assert agency.given[0].ended.is_set()
-    await staff.close()
+    workers = Workers(MortalWorker(lives=0), MortalWorker())
+    executor = await busy(workers)
+    assert names(await executor([lone(2), lone(3)])) == [f"{2:032x}", f"{3:032x}"]
+    assert workers.given[1].asked == [[lone(2)], [lone(3)]]
+    assert workers.given[0].ended.is_set()
+    await executor.close()
 
 
 async def test_a_trace_that_processes_die_of_is_found_and_no_other_suffers() -> None:
-    agency = Agency(*(MortalHand(deadly=[POISON]) for _ in range(10)))
-    staff = await busy(agency)
-    first, poisoned, last = await staff([lone(2), POISON, lone(3)])
+    workers = Workers(*(MortalWorker(deadly=[POISON]) for _ in range(10)))
+    executor = await busy(workers)
+    first, poisoned, last = await executor([lone(2), POISON, lone(3)])
     assert isinstance(poisoned, AnalysisLostError)
     assert names([first, last]) == [f"{2:032x}", f"{3:032x}"]
-    assert len(agency.given) == 1 + TRIES + 1, "the first, those it died of, and the last one's"
-    await staff.close()
+    assert len(workers.given) == 1 + TRIES + 1, "the first, those it died of, and the last one's"
+    await executor.close()
 
 
 async def test_without_memory_for_another_process_the_long_way_is_taken() -> None:
-    staff = await busy(Agency(MortalHand(lives=0)))
-    assert await staff([lone(2), lone(3)]) == [None, None]
-    await staff.close()
+    executor = await busy(Workers(MortalWorker(lives=0)))
+    assert await executor([lone(2), lone(3)]) == [None, None]
+    await executor.close()
 
 
 async def test_a_process_with_nothing_to_do_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staffing, "IDLE_S", 0.0)
-    agency = Agency(MortalHand())
-    staff = await busy(agency)
-    (hand,) = agency.given
+    monkeypatch.setattr(drafting, "IDLE_S", 0.0)
+    workers = Workers(MortalWorker())
+    executor = await busy(workers)
+    (worker,) = workers.given
     async with asyncio.timeout(PATIENCE_S):
-        await hand.ended.wait()
-    assert names(await staff([lone(2)])) == [f"{2:032x}"]
-    await staff.close()
+        await worker.ended.wait()
+    assert names(await executor([lone(2)])) == [f"{2:032x}"]
+    await executor.close()
 
 
 def test_traces_and_drafts_arrive_as_they_were_sent() -> None:
@@ -208,22 +208,22 @@ def test_traces_and_drafts_arrive_as_they_were_sent() -> None:
     assert any(draft.redacted for draft in drafts if draft)
 
 
-def test_letters_of_any_length_are_refused() -> None:
-    letter = with_length(b"abc")
-    assert (length_of(letter[:LENGTH_BYTES]), letter[LENGTH_BYTES:]) == (3, b"abc")
+def test_a_message_longer_than_any_is_refused() -> None:
+    message = with_length(b"abc")
+    assert (length_of(message[:LENGTH_BYTES]), message[LENGTH_BYTES:]) == (3, b"abc")
     with pytest.raises(ValueError, match="4294967295"):
         length_of(b"\xff" * LENGTH_BYTES)
 
 
-@pytest.mark.parametrize("letter", [b"[1]", b"[{}]", b"7", b"{", b'[{"names": 1}]'])
-def test_nonsense_is_no_draft(letter: bytes) -> None:
+@pytest.mark.parametrize("message", [b"[1]", b"[{}]", b"7", b"{", b'[{"names": 1}]'])
+def test_nonsense_is_no_draft(message: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        read_drafts(letter)
+        read_drafts(message)
 
 
 async def test_a_real_process_drafts_what_a_thread_does() -> None:
     settings = Settings(failure_pattern="never", notify_text=ExportText.FULL)  # type: ignore[call-arg]
-    worker = await Worker.start(settings.model_dump_json(include=set(NEEDED)).encode())
+    worker = await WorkerProcess.start(settings.model_dump_json(include=set(NEEDED)).encode())
     traces = [lone(1), lone(2)]
     found = await worker.draft(traces)
     await worker.end()
@@ -239,7 +239,7 @@ def _timeless(draft: Draft | None) -> object:
 
 
 async def test_a_process_that_is_killed_is_said_to_be_lost() -> None:
-    worker = await Worker.start(Settings().model_dump_json(include=set(NEEDED)).encode())  # type: ignore[call-arg]
+    worker = await WorkerProcess.start(Settings().model_dump_json(include=set(NEEDED)).encode())  # type: ignore[call-arg]
     worker._process.kill()
     worker._process.wait()
     with pytest.raises(WorkerLostError):
@@ -257,4 +257,4 @@ async def test_a_process_that_is_killed_is_said_to_be_lost() -> None:
 )
 async def test_a_process_that_cannot_be_had_is_said_to_be_lost(command: Sequence[str]) -> None:
     with pytest.raises(WorkerLostError):
-        await Worker.start(b"{}", command)
+        await WorkerProcess.start(b"{}", command)

@@ -20,50 +20,50 @@ from collector_processor.writeback import Gist
 from semconv.model import Completion, Effort, TraceId
 
 LENGTH_BYTES: Final = 4
-MAX_LETTER: Final = 1 << 30
+MAX_MESSAGE_BYTES: Final = 1 << 30
 _VERDICT: Final = tuple(StoredVerdict.__dataclass_fields__)
 
 
-def with_length(letter: bytes) -> bytes:
-    """Return a letter as it goes over a pipe."""
-    return len(letter).to_bytes(LENGTH_BYTES, "big") + letter
+def with_length(message: bytes) -> bytes:
+    """Return a message as it goes over a pipe."""
+    return len(message).to_bytes(LENGTH_BYTES, "big") + message
 
 
 def length_of(head: bytes) -> int:
-    """Return how long the letter is that follows.
+    """Return how long the message is that follows.
 
     Raises:
         ValueError: longer than any.
     """
     length = int.from_bytes(head, "big")
-    if length > MAX_LETTER:
-        raise ValueError(f"a letter of {length} bytes, expected {MAX_LETTER} at most")
+    if length > MAX_MESSAGE_BYTES:
+        raise ValueError(f"a message of {length} bytes, expected {MAX_MESSAGE_BYTES} at most")
     return length
 
 
 def write_traces(traces: Sequence[LoneTrace]) -> bytes:
-    """Return traces as a letter."""
+    """Return traces as a message."""
     return _written([_trace_document(trace) for trace in traces])
 
 
-def read_traces(letter: bytes) -> list[LoneTrace]:
+def read_traces(message: bytes) -> list[LoneTrace]:
     """Read traces."""
-    return [_trace(document) for document in json.loads(letter)]
+    return [_trace(document) for document in json.loads(message)]
 
 
 def write_drafts(drafts: Sequence[Draft | None]) -> bytes:
-    """Return drafts as a letter."""
+    """Return drafts as a message."""
     return _written([None if draft is None else _draft_document(draft) for draft in drafts])
 
 
-def read_drafts(letter: bytes) -> list[Draft | None]:
+def read_drafts(message: bytes) -> list[Draft | None]:
     """Read drafts.
 
     Raises:
         ValueError: they are none.
     """
     try:
-        return [None if document is None else _draft(document) for document in json.loads(letter)]
+        return [None if document is None else _draft(document) for document in json.loads(message)]
     except (KeyError, TypeError) as error:
         raise ValueError(f"no drafts: {error!r}") from error
 
@@ -116,6 +116,7 @@ def _draft(document: Mapping[str, Any]) -> Draft:
 
 
 def _run_document(run: DraftedRun) -> dict[str, Any]:
+    """Return a run as JSON takes it; its gist without model and earlier verdict: a draft has neither."""
     gist, kept = run.gist, run.keepsake
     return {
         "verdict": [getattr(run.verdict, name) for name in _VERDICT],

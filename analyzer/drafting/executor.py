@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Final, Protocol, TypeAlias
 
 from analyzer.drafting.drafter import Drafter
-from analyzer.drafting.hired import WorkerLostError
+from analyzer.drafting.worker_process import WorkerLostError
 from collector_processor.draft import AnalysisLostError, Draft, Drafted, LoneTrace
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ TRIES: Final = 2
 """Processes that may die of one trace by itself."""
 
 
-class Hand(Protocol):
+class Worker(Protocol):
     """A process that drafts."""
 
     @property
@@ -52,7 +52,7 @@ class Hand(Protocol):
         ...
 
 
-Hire: TypeAlias = Callable[[], Awaitable[Hand]]
+StartWorker: TypeAlias = Callable[[], Awaitable[Worker]]
 """Starts a process; raises ``WorkerLostError`` where none can be had."""
 
 
@@ -69,24 +69,28 @@ def _draft(drafter: Drafter, trace: LoneTrace) -> Draft | None:
         return None
 
 
-class Staff:
+class DraftExecutor:
     """Drafts one batch at a time; lives on one event loop."""
 
     def __init__(
-        self, drafter: Drafter, hire: Hire | None = None, *, now: Callable[[], float] = monotonic
+        self,
+        drafter: Drafter,
+        start_worker: StartWorker | None = None,
+        *,
+        now: Callable[[], float] = monotonic,
     ) -> None:
         """Begin without a process.
 
         Args:
             drafter: what a thread drafts with.
-            hire: starts processes; ``None`` for none ever.
+            start_worker: starts processes; ``None`` for none ever.
             now: seconds.
         """
         self._drafter: Final = drafter
-        self._hire: Final = hire
+        self._start_worker: Final = start_worker
         self._now: Final = now
-        self._hand: Hand | None = None
-        self._hiring: asyncio.Task[None] | None = None
+        self._worker: Worker | None = None
+        self._starting: asyncio.Task[None] | None = None
         self._not_before = 0.0
         self._window_began = now()
         self._busy_s = 0.0
@@ -95,11 +99,11 @@ class Staff:
 
     async def __call__(self, traces: Sequence[LoneTrace]) -> Sequence[Drafted]:
         """Return a draft for each."""
-        if self._hand is None:
+        if self._worker is None:
             return await self._by_thread(traces)
         self._put_off_end()
         try:
-            return await self._hand.draft(traces)
+            return await self._worker.draft(traces)
         except WorkerLostError as error:
             logger.warning("process of analyses ended", extra={"reason": str(error), "traces": len(traces)})
             await self._dismiss()
@@ -107,9 +111,9 @@ class Staff:
 
     async def close(self) -> None:
         """End the process, if there is one."""
-        if self._hiring is not None:
-            self._hiring.cancel()
-            await asyncio.gather(self._hiring, return_exceptions=True)
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
         await self._dismiss()
         await asyncio.gather(*self._ending, return_exceptions=True)
 
@@ -119,39 +123,41 @@ class Staff:
         if began - self._window_began > WINDOW_S:
             self._window_began, self._busy_s = began, 0.0
         self._busy_s += self._now() - began
-        has_one = self._hand is not None or self._hiring is not None  # it may be there by now
-        if self._busy_s >= MUCH_S and self._hire is not None and not has_one:
-            self._hiring = asyncio.create_task(self._begin(self._hire))
+        has_one = self._worker is not None or self._starting is not None  # it may be there by now
+        if self._busy_s >= MUCH_S and self._start_worker is not None and not has_one:
+            self._starting = asyncio.create_task(self._begin(self._start_worker))
         return drafts
 
-    async def _begin(self, hire: Hire) -> None:
+    async def _begin(self, start_worker: StartWorker) -> None:
         """Start a process beside the thread, which goes on meanwhile."""
         try:
             if self._now() >= self._not_before:
-                await self._take_on(hire)
+                await self._start(start_worker)
         finally:
-            self._hiring = None
+            self._starting = None
 
-    async def _take_on(self, hire: Hire) -> Hand | None:
+    async def _start(self, start_worker: StartWorker) -> Worker | None:
         try:
-            hand = await hire()
+            worker = await start_worker()
         except WorkerLostError as error:
             logger.warning("no process for analyses", extra={"reason": str(error)})
             self._not_before = self._now() + RETRY_S
             return None
-        logger.info("analyses have a process of their own", extra={"pid": hand.pid})
-        self._hand = hand
+        logger.info("analyses have a process of their own", extra={"pid": worker.pid})
+        self._worker = worker
         self._put_off_end()
-        return hand
+        return worker
 
     async def _by_itself(self, trace: LoneTrace) -> Drafted:
         """Draft what was under way when a process ended."""
         for _ in range(TRIES):
-            hand = self._hand or (None if self._hire is None else await self._take_on(self._hire))
-            if hand is None:
+            worker = self._worker
+            if worker is None and self._start_worker is not None:
+                worker = await self._start(self._start_worker)
+            if worker is None:
                 return None  # no memory for another process, perhaps: the long way needs none
             try:
-                (draft,) = await hand.draft([trace])
+                (draft,) = await worker.draft([trace])
             except WorkerLostError:
                 await self._dismiss()
             else:
@@ -160,12 +166,12 @@ class Staff:
         return AnalysisLostError(f"its analysis ended the process that did it, {TRIES} times")
 
     async def _dismiss(self) -> None:
-        hand, self._hand = self._hand, None
+        worker, self._worker = self._worker, None
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
-        if hand is not None:
-            await hand.end()
+        if worker is not None:
+            await worker.end()
 
     def _put_off_end(self) -> None:
         if self._idle is not None:

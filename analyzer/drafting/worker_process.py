@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Final, Self
 
-from analyzer.drafting.letters import LENGTH_BYTES, length_of, read_drafts, with_length, write_traces
+from analyzer.drafting.messages import LENGTH_BYTES, length_of, read_drafts, with_length, write_traces
 from collector_processor.draft import Draft, LoneTrace
 from collector_processor.otlp import CollectorError
 
@@ -43,7 +43,7 @@ class WorkerLostError(CollectorError):
     """The process ended, or could not be started."""
 
 
-class Worker:
+class WorkerProcess:
     """One process; asked by one at a time."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -110,13 +110,13 @@ class Worker:
                 await asyncio.wait([self._asked])
         await asyncio.to_thread(self._end)
 
-    async def _ask(self, letter: bytes) -> bytes:
-        self._asked = asyncio.get_running_loop().run_in_executor(None, self._exchange, letter)
+    async def _ask(self, message: bytes) -> bytes:
+        self._asked = asyncio.get_running_loop().run_in_executor(None, self._exchange, message)
         return await asyncio.shield(self._asked)
 
-    def _exchange(self, letter: bytes) -> bytes:
+    def _exchange(self, message: bytes) -> bytes:
         try:
-            self._inward.write(with_length(letter))
+            self._inward.write(with_length(message))
             self._inward.flush()
             length = length_of(self._outward.read(LENGTH_BYTES).rjust(LENGTH_BYTES, b"\xff"))
             answer = self._outward.read(length)
