@@ -89,5 +89,3 @@ class Drafts:
     """Returns a draft for each, in order; raises for nothing that a trace may do."""
     keep: Callable[[Sequence[tuple[Tenant, Draft]]], Awaitable[None]]
     """Keeps the runs of drafts whose verdicts are about to be committed; never raises for the disk's sake."""
-    at_once: int = 1
-    """Batches that may be drafted side by side."""

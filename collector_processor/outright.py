@@ -104,7 +104,7 @@ class Outright:
         self._wall_ns: Final = wall_ns
         self._committed: Final = committed
         self._read: Final = Together(self._read_all, most=_MOST_READ)
-        self._draft: Final = Together(self._draft_all, most=_MOST_DRAFTED, at_once=drafts.at_once)
+        self._draft: Final = Together(self._draft_all, most=_MOST_DRAFTED)
         self._settle: Final = Together(self._settle_all, most=_MOST_COMMITTED)
 
     async def __call__(self, released: Released) -> bool:

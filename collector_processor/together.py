@@ -16,35 +16,27 @@ Answer = TypeVar("Answer")
 
 
 class Together(Generic[Item, Answer]):
-    """Makes calls for several items at once; lives on one event loop."""
+    """Makes calls for several items at once, one call after the other; lives on one event loop."""
 
-    def __init__(
-        self,
-        call: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
-        *,
-        most: int,
-        at_once: int = 1,
-    ) -> None:
+    def __init__(self, call: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], *, most: int) -> None:
         """Begin with none.
 
         Args:
             call: given one to ``most`` items, returns an answer to each, in order; what it
                 raises is raised to all who asked.
             most: items of one call.
-            at_once: calls side by side.
         """
         self._call: Final = call
         self._most: Final = most
-        self._at_once: Final = at_once
         self._waiting: Final[deque[tuple[Item, asyncio.Future[Answer]]]] = deque()
-        self._working: Final[set[asyncio.Task[None] | None]] = set()
+        self._working: asyncio.Task[None] | None = None
 
     async def __call__(self, item: Item) -> Answer:
         """Return the answer to one item; one that nobody waits for any more is left out."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
-        if len(self._working) < self._at_once:
-            self._working.add(asyncio.create_task(self._work()))
+        if self._working is None:
+            self._working = asyncio.create_task(self._work())
         return await future
 
     async def _work(self) -> None:
@@ -52,7 +44,7 @@ class Together(Generic[Item, Answer]):
             while batch := self._next():
                 await self._make(batch)
         finally:  # before anything else happens: who comes after the last look begins anew
-            self._working.discard(asyncio.current_task())
+            self._working = None
 
     async def _make(self, batch: Sequence[tuple[Item, asyncio.Future[Answer]]]) -> None:
         futures = [future for _, future in batch]
