@@ -24,7 +24,7 @@ from analyzer.drafting.messages import (
     write_traces,
 )
 from analyzer.drafting.opening import NEEDED, open_drafter
-from analyzer.drafting.worker_process import WorkerLostError, WorkerProcess
+from analyzer.drafting.worker_process import WorkerLostError, WorkerProcess, _environment
 from collector_processor.annotate import CarrierPolicy
 from collector_processor.assembler import TraceKey
 from collector_processor.cleaning import Cleaner
@@ -236,6 +236,12 @@ def _timeless(draft: Draft | None) -> object:
     (run,) = draft.runs
     told = (draft.names, draft.told, draft.redacted, run.keepsake, run.verdict.run_id, run.verdict.agent)
     return (*told, run.gist.acting, run.gist.blamed, run.gist.confidence, run.outgoing)
+
+
+def test_a_process_is_given_no_key() -> None:
+    secrets = dict.fromkeys(("BLAMESPAN_TOKEN", "OPENAI_API_KEY", "OTEL_EXPORTER_OTLP_HEADERS"), "s3cret")
+    harmless = {"PATH": "/bin", "PYTHONPATH": "/src", "LC_ALL": "C.UTF-8"}
+    assert _environment(secrets | harmless) == harmless
 
 
 async def test_a_process_that_is_killed_is_said_to_be_lost() -> None:

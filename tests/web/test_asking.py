@@ -30,6 +30,7 @@ async def test_who_is_not_answered_gives_up_and_hinders_nobody_who_comes_later()
     assert [one.is_given_up for one in never] == [True] * 5
     assert [one.ms for one in never] == [1000.0] * 5
     assert len(at_once) == 5
+    assert not all(one.is_given_up for one in at_once)
 
 
 def test_a_quantile_among_those_given_up_is_a_lower_bound() -> None:
