@@ -87,7 +87,7 @@ class DraftExecutor:
             now: seconds.
         """
         self._drafter: Final = drafter
-        self._start_worker: Final = start_worker
+        self._start_worker = start_worker
         self._now: Final = now
         self._worker: Worker | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -110,7 +110,8 @@ class DraftExecutor:
         return [await self._by_itself(trace) for trace in traces]
 
     async def close(self) -> None:
-        """End the process, if there is one."""
+        """End the process, if there is one; no other is started."""
+        self._start_worker = None
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.gather(self._starting, return_exceptions=True)

@@ -64,7 +64,7 @@ def read_drafts(message: bytes) -> list[Draft | None]:
     """
     try:
         return [None if document is None else _draft(document) for document in json.loads(message)]
-    except (KeyError, TypeError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError) as error:
         raise ValueError(f"no drafts: {error!r}") from error
 
 
@@ -111,7 +111,7 @@ def _draft(document: Mapping[str, Any]) -> Draft:
             for run_id, trace_ids, digest in document["told"]
         ),
         runs=tuple(map(_run, document["runs"])),
-        redacted=document["redacted"],
+        redacted=dict(document["redacted"].items()),
     )
 
 

@@ -21,16 +21,27 @@ from analyzer.drafting.opening import open_drafter
 from collector_processor.settings import Settings
 
 READY: Final = b"ready"
+MESSAGE_CPU_S: Final = 60.0
+"""CPU time for a message, which takes a second or two: what takes so long has no end, and is ended by the
+kernel (``SIGPROF``), since nothing of ours runs in a loop of the C library's or when the service is gone."""
 
 
 def main() -> None:
     """Draft until the input ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    with os.fdopen(os.dup(0), "rb") as inward, os.fdopen(os.dup(1), "wb") as outward:
-        os.dup2(sys.stderr.fileno(), 1)  # what anybody prints goes where logs go
-        with suppress(BrokenPipeError):
-            _serve(inward, outward)
+    with (
+        suppress(BrokenPipeError),  # the service is gone; closing writes once more
+        os.fdopen(os.dup(0), "rb") as inward,
+        os.fdopen(os.dup(1), "wb") as outward,
+    ):
+        os.dup2(_logs(), 1)  # what anybody prints goes where logs go
+        _serve(inward, outward)
+
+
+def _logs() -> int:
+    """Return the standard error's descriptor, or one that takes all where it is closed."""
+    return os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
 
 
 def _serve(inward: IO[bytes], outward: IO[bytes]) -> None:
@@ -43,6 +54,7 @@ def _serve(inward: IO[bytes], outward: IO[bytes]) -> None:
     gc.freeze()  # what is there now stays: no look at it for garbage
     _write(outward, READY)
     while (message := _read(inward)) is not None:
+        signal.setitimer(signal.ITIMER_PROF, MESSAGE_CPU_S)
         _write(outward, write_drafts(draft_each(drafter, read_traces(message))))
 
 

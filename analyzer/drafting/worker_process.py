@@ -21,22 +21,19 @@ from collector_processor.otlp import CollectorError
 
 logger = logging.getLogger(__name__)
 
-COMMAND: Final = (sys.executable, "-m", "analyzer.drafting.worker")
+COMMAND: Final = (sys.executable, "-P", "-m", "analyzer.drafting.worker")
+"""Without the working directory: what lies there by the name of a module of ours is none."""
 _START_S: Final = 60.0
 """Importing takes a second; on a machine that does much else, many."""
+_ANSWER_S: Final = 120.0
+"""Traces that it is given together take seconds; a process that was stopped never answers."""
 _END_S: Final = 2.0
-_PASSED_ON: Final = (
-    "HOME",
-    "LANG",
-    "LC_",
-    "LD_LIBRARY_PATH",
-    "PATH",
-    "PYTHON",
-    "TMPDIR",
-    "TZ",
-    "VIRTUAL_ENV",
+_PASSED_ON: Final = frozenset(
+    {"HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "VIRTUAL_ENV"}
 )
-"""Beginnings of the variables that it gets: it reads what anybody may send, and needs no key of ours."""
+_PASSED_ON_FROM: Final = ("LC_", "PYTHON")
+"""Names of the variables that it gets, and how names begin: it reads what anybody may send, and needs no
+key of ours (``LANGFUSE_SECRET_KEY`` is one)."""
 
 
 class WorkerLostError(CollectorError):
@@ -90,9 +87,14 @@ class WorkerProcess:
         """Return a draft for each.
 
         Raises:
-            WorkerLostError: it ended, or does not answer as it should.
+            WorkerLostError: it ended, or does not answer as it should, or in time.
         """
-        answer = await self._ask(write_traces(traces))
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                answer = await self._ask(write_traces(traces))
+        except TimeoutError as error:
+            self._process.kill()
+            raise WorkerLostError(f"the process gave no answer within {_ANSWER_S:g} s") from error
         try:
             drafts = read_drafts(answer)
         except ValueError as error:
@@ -139,9 +141,22 @@ class WorkerProcess:
 
 def _started(command: Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 - our own program
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment(os.environ)
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(os.environ, sys.path),
+        process_group=0,  # Ctrl-C is for the service, from the first moment on
     )
 
 
-def _environment(ours: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in ours.items() if name.startswith(_PASSED_ON)}
+def environment(ours: Mapping[str, str], path: Sequence[str]) -> dict[str, str]:
+    """Return the variables that it gets.
+
+    Args:
+        ours: this process's.
+        path: where this process finds modules; it shall find the same ones.
+    """
+    passed = {
+        name: value for name, value in ours.items() if name in _PASSED_ON or name.startswith(_PASSED_ON_FROM)
+    }
+    return passed | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, path))}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from analyzer.analyst import RunAnalyst
 from analyzer.attribution import Attributor
 from analyzer.drafting import executor as drafting
+from analyzer.drafting import worker_process
 from analyzer.drafting.drafter import Drafter
 from analyzer.drafting.executor import MUCH_S, TRIES, DraftExecutor, draft_each
 from analyzer.drafting.messages import (
@@ -215,7 +219,7 @@ def test_a_message_longer_than_any_is_refused() -> None:
         length_of(b"\xff" * LENGTH_BYTES)
 
 
-@pytest.mark.parametrize("message", [b"[1]", b"[{}]", b"7", b"{", b'[{"names": 1}]'])
+@pytest.mark.parametrize("message", [b"[1]", b"[{}]", b"7", b"{", b'[{"names": 1}]', b"[" * 99_999])
 def test_nonsense_is_no_draft(message: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         read_drafts(message)
@@ -251,6 +255,85 @@ async def test_a_process_that_is_killed_is_said_to_be_lost() -> None:
     with pytest.raises(WorkerLostError):
         await worker.draft([lone(1)])
     await worker.end()
+
+
+READY_AND_NO_MORE: Final = (
+    "import sys, time\n"
+    "sys.stdin.buffer.read(4 + 2)\n"
+    "sys.stdout.buffer.write((5).to_bytes(4, 'big') + b'ready')\n"
+    "sys.stdout.buffer.flush()\n"
+    "time.sleep(600)\n"
+)
+WITHOUT_END: Final = (
+    "from analyzer.drafting import worker\n"
+    "def draft_each(*_):\n"
+    "    while True: pass\n"
+    "worker.draft_each, worker.MESSAGE_CPU_S = draft_each, 0.1\n"
+    "worker.main()\n"
+)
+
+
+async def test_a_process_that_does_not_answer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_process, "_ANSWER_S", 0.1)
+    worker = await WorkerProcess.start(b"{}", (sys.executable, "-c", READY_AND_NO_MORE))
+    with pytest.raises(WorkerLostError, match=r"no answer within 0\.1 s"):
+        await worker.draft([lone(1)])
+    await worker.end()
+    assert worker._process.returncode == -signal.SIGKILL
+
+
+async def test_what_has_no_end_is_ended_by_the_kernel_though_nobody_waits_for_it() -> None:
+    told = Settings().model_dump_json(include=set(NEEDED)).encode()  # type: ignore[call-arg]
+    worker = await WorkerProcess.start(told, (sys.executable, "-c", WITHOUT_END))
+    with pytest.raises(WorkerLostError, match="is gone"):
+        await worker.draft([lone(1)])
+    await worker.end()
+    assert worker._process.returncode == -signal.SIGPROF
+
+
+async def test_modules_of_the_working_directory_are_none_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("analyzer.py", "json.py", "sitecustomize.py"):
+        (tmp_path / name).write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    worker = await WorkerProcess.start(Settings().model_dump_json(include=set(NEEDED)).encode())  # type: ignore[call-arg]
+    assert len(await worker.draft([lone(1)])) == 1
+    await worker.end()
+
+
+def test_a_process_gets_no_key_whatever_it_is_called() -> None:
+    wanted = {"HOME": "/h", "LANG": "C", "LC_ALL": "C", "PATH": "/bin", "PYTHONHASHSEED": "0"}
+    keys = dict.fromkeys(
+        ("LANGFUSE_SECRET_KEY", "LANGSMITH_API_KEY", "HOMEBREW_GITHUB_API_TOKEN", "OPENAI_API_KEY"), "secret"
+    )
+    assert worker_process.environment(wanted | keys, ("/a", "/b")) == wanted | {
+        "PYTHONPATH": f"/a{os.pathsep}/b"
+    }
+
+
+class StuckWorker(MortalWorker):
+    """A process that answers nothing until it is ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_work = asyncio.Event()
+
+    async def draft(self, traces: Sequence[LoneTrace]) -> list[Draft | None]:
+        self.has_work.set()
+        await self.ended.wait()
+        raise WorkerLostError("it was ended")
+
+
+async def test_no_process_is_started_after_the_end() -> None:
+    stuck = StuckWorker()
+    workers = Workers(stuck, MortalWorker())
+    executor = await busy(workers)
+    under_way = asyncio.create_task(executor([lone(2)]))
+    await stuck.has_work.wait()
+    await executor.close()
+    assert await under_way == [None]
+    assert workers.given == [stuck]
 
 
 @pytest.mark.parametrize(
