@@ -37,6 +37,8 @@ _LONGEST_VALUE: Final = 12
 _LONGEST_ANSWER: Final = 200
 _MOST_RESULTS: Final = 4
 """Phrases set off beyond which an answer is a report, and they are its headings."""
+_SAYS_SOMETHING: Final = re.compile(r"\d|(?<=[a-z,;:] )[A-Z]\w|[\"“”]")
+"""A figure, a name or a quotation: without any of them a sentence only closes the talk."""
 _SET_OFF: Final = re.compile(r"\*\*([^*\n]{2,80})(?<![:\s])\*\*(?!\s?:)|\\boxed\{([^{}\n]{1,80})\}")
 _ADMITS_FAULT: Final = re.compile(
     r"\b(?:error|fail\w*|issue|exception|did(?:n't| not)|could(?:n't| not)|unable|empty|nothing|no results?"
@@ -222,11 +224,15 @@ def answer_origin(reading: Reading) -> Iterator[Finding]:
 
 
 def _stated_answers(text: str) -> tuple[str, ...]:
-    """What an answer gives as its result: all of it if it is a value, of prose what it sets off."""
-    if len(text.split()) <= _LONGEST_VALUE:
+    """What an answer gives as its result: all of it if it is short, else what its prose sets off.
+
+    A sentence that counts, names and quotes nothing is no result: it closes the talk.
+    """
+    prose = "".join(text.split("```")[::2])
+    is_value = len(text.split()) <= _LONGEST_VALUE
+    if is_value or (len(text) <= _LONGEST_ANSWER and _SAYS_SOMETHING.search(prose)):
         found: tuple[str, ...] = (text,)
     else:
-        prose = "".join(text.split("```")[::2])
         found = tuple(dict.fromkeys(match[1] or match[2] for match in _SET_OFF.finditer(prose)))
     results = tuple(value for value in found if 3 <= len(folded(value)) <= _LONGEST_ANSWER)
     return results if len(results) <= _MOST_RESULTS else ()

@@ -85,6 +85,10 @@ class TestAnswersInProse:
         speech = "It seems that we have all agreed that the information is accurate and the task complete."
         assert origins(step("a", "It is 4."), step("b", speech), output=speech) == []
 
+    def test_a_short_sentence_with_a_figure_is_an_answer_as_it_stands(self) -> None:
+        told = "Good news for all of us: the new panels on the roof will save about 9,266.14 euros a year."
+        assert origins(step("a", "I looked."), step("b", told), output=told) == [1]
+
     def test_headings_are_no_answers(self) -> None:
         report = "**Plan:** " + "we went through all the steps that the manager had given us. " * 2
         assert origins(step("a", f"**Plan:** {report}"), output=report) == []
