@@ -21,9 +21,10 @@ from analyzer.drafting.opening import open_drafter
 from collector_processor.settings import Settings
 
 READY: Final = b"ready"
-MESSAGE_CPU_S: Final = 60.0
-"""CPU time for a message, which takes a second or two: what takes so long has no end, and is ended by the
-kernel (``SIGPROF``), since nothing of ours runs in a loop of the C library's or when the service is gone."""
+MESSAGE_CPU_S: Final = 30.0
+"""CPU time for a message, which takes a few seconds at most: what takes so long has no end, and is ended
+by the kernel (``SIGPROF``), since nothing of ours runs in a loop of the C library's or when the service
+is gone."""
 
 
 def main() -> None:

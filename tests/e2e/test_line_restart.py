@@ -118,6 +118,22 @@ def test_behind_a_collector_a_restart_in_the_middle_of_a_run_is_not_seen(
         assert len(carriers(backend.spans(played.trace_id))) == CARRIERS
 
 
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_it_ends_in_order_though_it_was_started_with_closed_streams(closed: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "analyzer", "serve", "--data-dir", str(tmp_path), "--format", "json"]
+    with subprocess.Popen(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *command],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        announced = json.loads(process.stdout.readline())
+        send(Doors(grpc=f"http://{announced['grpc']}", http=""), play_demo().body)
+        process.terminate()
+        assert process.wait(timeout=60) == 0
+
+
 def test_stdout_is_one_object_and_the_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     nowhere = f"http://127.0.0.1:{free_ports(1)[0]}"
     command = [sys.executable, "-m", "analyzer", "serve", "--data-dir", str(tmp_path), "--format", "json"]
