@@ -106,7 +106,7 @@ def test_a_pool_of_candidates_trained_is_the_pool_of_what_they_say(labelled: tup
 
 
 def test_what_labels_do_not_show_is_left_to_the_signals() -> None:
-    """The labelled steps are drawn at random: whatever is learned from them is noise."""
+    """The labelled steps are drawn at random: whatever is learned from them is noise, and inner folds show it."""
     draw = random.Random(7)
     runs = [
         replace(one, label=Label(agent=one.trajectory.steps[place].agent, step=place))
@@ -115,7 +115,7 @@ def test_what_labels_do_not_show_is_left_to_the_signals() -> None:
     ]
     noise = heard_alike("noise", Linear(penalty=0.001), signals=0.0)
     signals = Candidate(name="signals", signals=1.0)
-    choice = choose([one.example for one in prepare(runs)], [noise, signals])
+    choice = choose([one.example for one in prepare(runs)], [signals, noise])
     assert choice.candidate is signals
     assert choice.surprises["noise"] > choice.surprises["signals"]
 
