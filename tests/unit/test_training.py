@@ -106,7 +106,7 @@ def test_a_pool_of_candidates_trained_is_the_pool_of_what_they_say(labelled: tup
 
 
 def test_what_labels_do_not_show_is_left_to_the_signals() -> None:
-    """The labelled steps are drawn at random: whatever is learned from them is noise, and inner folds show it."""
+    """The labelled steps are drawn at random: what is learned from them is noise, as inner folds show."""
     draw = random.Random(7)
     runs = [
         replace(one, label=Label(agent=one.trajectory.steps[place].agent, step=place))
