@@ -88,7 +88,7 @@ def test_any_spans_at_all_are_ordered_without_an_exception(spans: list[Span], da
     few = [SpanId("00000000000000a1"), SpanId("00000000000000a2"), SpanId("00000000000000a3")]
     clashing = tuple(
         Span(
-            **{name: getattr(each, name) for name in Span.__slots__}
+            **{name: getattr(each, name) for name in Span.__annotations__}
             | {
                 "trace_id": TRACE,
                 "span_id": data.draw(st.sampled_from(few)),
