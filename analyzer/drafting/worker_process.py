@@ -120,11 +120,12 @@ class WorkerProcess:
         try:
             self._inward.write(with_length(message))
             self._inward.flush()
-            length = length_of(self._outward.read(LENGTH_BYTES).rjust(LENGTH_BYTES, b"\xff"))
+            head = self._outward.read(LENGTH_BYTES)
+            length = length_of(head)
             answer = self._outward.read(length)
         except (OSError, ValueError) as error:
             raise WorkerLostError(f"the process is gone: {error}") from error
-        if len(answer) < length:
+        if len(head) < LENGTH_BYTES or len(answer) < length:
             raise WorkerLostError("the process is gone")
         return answer
 

@@ -36,7 +36,7 @@ async def keep_spending(data_dir: Path, budget: HourlyBudget, lifetime: Lifetime
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = DirectoryLock(folder)
     except OSError as error:
-        raise CollectorError(f"{folder}: cannot keep what models cost: {error}") from error
+        raise CollectorError(f"{folder}: cannot keep what models cost: {error.strerror}") from error
     lifetime.stack.callback(lock.release)
     db = lifetime.stack.enter_context(closing(open_store(folder / FILE, (SPENDING_TABLE,))))
     thread = StoreThread(name="spending")

@@ -216,7 +216,7 @@ class TestAnAnalyzerHalf:
     async def test_refuses_a_directory_that_cannot_be(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("no directory")
         async with AsyncExitStack() as stack:
-            with pytest.raises(CollectorError, match="cannot keep what models cost"):
+            with pytest.raises(CollectorError, match=r"cannot keep what models cost: [^:/]+$"):
                 await half(tmp_path / "file", Priced(usd=0.1), stack)
 
 
