@@ -270,7 +270,7 @@ async def _among_the_slow(line: Line) -> None:
     for number in range(1, 21):
         began = time.monotonic()
         await asyncio.to_thread(send, line, encode([span(number)]), way="http" if number % 2 else "grpc")
-        assert time.monotonic() - began < 3.0
+        assert time.monotonic() - began < 15.0, "who is slow is not waited for"
     for _, writer in opened:
         writer.close()
 
