@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations, islice
 from typing import Final
 
-from analyzer.folding import in_small
+from analyzer.folding import in_small, outside_code
 
 NUMBER: Final = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,15}(?:\.\d{1,15})?"
 _REST: Final = r"\d{0,2}(?:,\d{3})+(?:\.\d+)?|\d{0,14}(?:\.\d{1,15})?"
@@ -28,7 +28,7 @@ def numbers(text: str) -> frozenset[float]:
 
 def said_figures(text: str) -> frozenset[float]:
     """Return the values that prose states: those of code, links and paths are none of its claims."""
-    prose = " ".join(text.split("```")[::2])
+    prose = " ".join(outside_code(text))
     return numbers(" ".join(word for word in prose.split() if not _is_address(word)))
 
 

@@ -34,6 +34,11 @@ def typed(text: str) -> str:
     return text if text.isascii() else text.translate(_TYPESET)
 
 
+def outside_code(text: str) -> list[str]:
+    """Return the parts of a text that are not fenced as code, in order."""
+    return text.split("```")[::2]
+
+
 def folded(text: str) -> str:
     """Return a text in the form in which it is compared; its length may differ."""
     is_plain = text.isascii()  # as most are: then what takes looking around can be found by plain search

@@ -21,7 +21,7 @@ from analyzer.denial import disowned
 from analyzer.ending import root_error
 from analyzer.figures import derivable, numbers, said_figures, written_out
 from analyzer.finding import Finding, Signal
-from analyzer.folding import Sought, folded
+from analyzer.folding import Sought, folded, outside_code
 from analyzer.reading import HEAD, Fault, Reading, Role, final_answer
 from analyzer.sums import WrongSum, wrong_sums
 from analyzer.wording import CLAIMS_DONE, gave_up, hedging, made_up, unverified_claim
@@ -228,7 +228,7 @@ def _stated_answers(text: str) -> tuple[str, ...]:
 
     A sentence that counts, names and quotes nothing is no result: it closes the talk.
     """
-    prose = "".join(text.split("```")[::2])
+    prose = "".join(outside_code(text))
     is_value = len(text.split()) <= _LONGEST_VALUE
     if is_value or (len(text) <= _LONGEST_ANSWER and _SAYS_SOMETHING.search(prose)):
         found: tuple[str, ...] = (text,)

@@ -300,7 +300,8 @@ class Journal:
         self, keys: Sequence[TraceKey]
     ) -> Sequence[tuple[tuple[tuple[int, bytes], ...], tuple[tuple[int, bytes], ...]]]:
         """Return, for each trace, what ``read_trace`` and ``read_logs`` return; read in one go."""
-        wanted = [(key.trace_id, tuple(self._rows(key).rows), tuple(self._rows(key).logs)) for key in keys]
+        found = [(key.trace_id, self._rows(key)) for key in keys]
+        wanted = [(trace_id, tuple(rows.rows), tuple(rows.logs)) for trace_id, rows in found]
         return await self._keep(partial(self._keeper.whole, wanted))
 
     async def held_rows(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
