@@ -91,6 +91,8 @@ class Pipeline:
 
     def feed(self, arrival: TraceArrival) -> None:
         """Take note of spans that are durable now. Called on the event loop; never blocks."""
+        if arrival.is_held:  # at once: a shutdown lets go of what this has not looked up yet, too
+            self._hold(key_of(arrival), self._monotonic())
         for oldest in self._inbox.put(arrival):
             # As if it were new: how often it was analysed, its examination will see (``too_early``).
             self._open_or_add(oldest, 0)
@@ -197,7 +199,8 @@ class Pipeline:
     def _open_or_add(self, arrival: TraceArrival, analyses: int) -> None:
         key, now = key_of(arrival), self._monotonic()
         self._assembler.receive(key, arrival.notes, arrival.byte_count, now, analyses=analyses)
-        self._hold(arrival, key, now)
+        if arrival.is_held:
+            self._hold(key, now)
 
     async def _analyses(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, int]:
         """Return how often traces were analysed before; one under way or put off counts as a first."""
@@ -207,8 +210,8 @@ class Pipeline:
         known = await self._examiner.analyses_of(closed)
         return {key: max(known[key][0], was_complete) for key, was_complete in closed.items()}
 
-    def _hold(self, arrival: TraceArrival, key: TraceKey, now: float) -> None:
-        if arrival.is_held and self._limits.hold_max_s is not None and key not in self._holds:
+    def _hold(self, key: TraceKey, now: float) -> None:
+        if self._limits.hold_max_s is not None and key not in self._holds:
             self._holds[key] = now + self._limits.hold_max_s
             heappush(self._hold_timers, (self._holds[key], key))
 

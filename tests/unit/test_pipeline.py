@@ -275,6 +275,13 @@ async def test_a_shutdown_lets_go_of_what_is_held(slow_lane: Open) -> None:
     assert [seq for seq, _ in lane.source.sent] == [arrival.seq]
 
 
+async def test_a_shutdown_lets_go_of_what_was_taken_a_moment_before(slow_lane: Open) -> None:
+    lane = slow_lane(0, hold_max_s=20)
+    arrival = lane.receive(chat(2, answer="4", agent_name="planner"))
+    await lane.pipeline.drain(1)  # not looked up yet
+    assert [seq for seq, _ in lane.source.sent] == [arrival.seq]
+
+
 async def test_an_evicted_trace_is_an_error_and_says_why(
     slow_lane: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
