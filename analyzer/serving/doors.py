@@ -11,8 +11,10 @@ from analyzer.serving.lifetime import Lifetime
 from analyzer.web.app import WebParts, WebServer
 from collector_processor.intake import Intake
 from collector_processor.loops import own_listener
-from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, HttpRoom
+from collector_processor.otlp import Sink
+from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, HttpRoom, Receiver, Trimmer
 from collector_processor.settings import Address, Settings, SettingsError
+from collector_processor.tls import TlsFiles
 
 logger = logging.getLogger(__name__)
 
@@ -51,17 +53,9 @@ async def open_doors(settings: Settings, lifetime: Lifetime, intake: Intake, par
         CollectorError: a port cannot be had.
     """
     grpc_listen, http_listen, web_listen = settings.listeners
-    rules = DoorRules(
-        token=settings.token,
-        tenant_header_names=settings.tenant_header_names,
-        max_bytes=settings.max_request_bytes,
-        local_names=settings.allowed_host_names,
-    )
-    room = HttpRoom(bytes=settings.max_receiving_bytes, connections=settings.max_connections)
-    receivers = (
-        GrpcReceiver(intake, grpc_listen, rules, parts.tls, room_bytes=settings.max_receiving_bytes),
-        HttpReceiver(intake, http_listen, rules, parts.tls, room=room),
-    )
+    trimmer = Trimmer()
+    lifetime.stack.callback(trimmer.close)
+    receivers = make_receivers(settings, intake, parts.tls, trimmer)
     _warn_of_clear_text(settings)
     web = WebServer(parts, web_listen)
     web_port = await web.start()
@@ -77,6 +71,26 @@ async def open_doors(settings: Settings, lifetime: Lifetime, intake: Intake, par
     )
     refuse_own_endpoint(settings, (doors.grpc, doors.http))
     return doors
+
+
+def make_receivers(
+    settings: Settings, sink: Sink, tls: TlsFiles | None, trimmer: Trimmer
+) -> tuple[Receiver, Receiver]:
+    """Return the doors for spans, gRPC and HTTP, not open yet; they share the process's memory."""
+    grpc_listen, http_listen, _ = settings.listeners
+    rules = DoorRules(
+        token=settings.token,
+        tenant_header_names=settings.tenant_header_names,
+        max_bytes=settings.max_request_bytes,
+        local_names=settings.allowed_host_names,
+    )
+    room = HttpRoom(bytes=settings.max_receiving_bytes, connections=settings.max_connections)
+    return (
+        GrpcReceiver(
+            sink, grpc_listen, rules, tls, room_bytes=room.bytes, after_refusal=trimmer.after_refusal
+        ),
+        HttpReceiver(sink, http_listen, rules, tls, room=room, after_refusal=trimmer.after_refusal),
+    )
 
 
 def _warn_of_clear_text(settings: Settings) -> None:

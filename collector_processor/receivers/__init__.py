@@ -4,6 +4,7 @@ from collector_processor.receivers.admission import DoorRules
 from collector_processor.receivers.grpc_receiver import GrpcReceiver
 from collector_processor.receivers.http_receiver import HttpPatience, HttpReceiver, HttpRoom
 from collector_processor.receivers.listening import ListenError, Receiver
+from collector_processor.receivers.trimming import Trimmer
 from collector_processor.tls import TlsFiles
 
 __all__ = [
@@ -15,4 +16,5 @@ __all__ = [
     "ListenError",
     "Receiver",
     "TlsFiles",
+    "Trimmer",
 ]

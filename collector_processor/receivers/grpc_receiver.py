@@ -38,7 +38,7 @@ from collector_processor.receivers.listening import ListenError
 from collector_processor.receivers.reading import ReadingRoom, ReadingRules
 from collector_processor.receivers.refusal import BROKEN, Refusal, TurnedAwayError, refusal_of, unauthorized
 from collector_processor.receivers.room import DEFAULT_ROOM_BYTES, Room
-from collector_processor.receivers.trimming import Trimmer
+from collector_processor.receivers.trimming import AfterRefusal, leave_memory
 from collector_processor.settings import Address
 from collector_processor.tls import ServerTls, TlsFiles, reason_of
 
@@ -81,6 +81,7 @@ class GrpcReceiver:
         tls: TlsFiles | None = None,
         *,
         room_bytes: int = DEFAULT_ROOM_BYTES,
+        after_refusal: AfterRefusal = leave_memory,
     ) -> None:
         """Make it.
 
@@ -90,9 +91,10 @@ class GrpcReceiver:
             rules: who may come in.
             tls: its identity; by default it speaks plainly.
             room_bytes: what requests that were read may take, and at most once more those being read.
+            after_refusal: told of each request that we are too full for.
         """
         self._room = Room(room_bytes)
-        self._trimmer = Trimmer()
+        self._after_refusal = after_refusal
         self._reading = ReadingRoom(ReadingRules(slow=max(2, room_bytes // rules.max_bytes)))
         self._sink = sink
         self._listen = listen
@@ -127,7 +129,6 @@ class GrpcReceiver:
         if self._server is not None:
             await self._server.stop(grace_s)
             self._server = None
-        self._trimmer.close()
 
     def _bind(self, server: grpc.aio.Server) -> int:
         if self._tls is None:
@@ -161,7 +162,7 @@ class GrpcReceiver:
         except CollectorError as error:
             refusal = refusal_of(error)
             if isinstance(error, RefusedError):
-                self._trimmer.after_refusal()
+                self._after_refusal()
             logger.debug("request refused", extra={"signal": signal.value, "code": refusal.code.name})
             return refusal
         except Exception:  # one work item: the request; the service lives on

@@ -31,7 +31,7 @@ from collector_processor.receivers.room import (
     Room,
     with_room,
 )
-from collector_processor.receivers.trimming import Trimmer
+from collector_processor.receivers.trimming import AfterRefusal, leave_memory
 from collector_processor.settings import Address
 from collector_processor.tls import ServerTls, TlsFiles, reason_of
 
@@ -79,7 +79,19 @@ class HttpReceiver:
         *,
         patience: HttpPatience | None = None,
         room: HttpRoom | None = None,
+        after_refusal: AfterRefusal = leave_memory,
     ) -> None:
+        """Make it.
+
+        Args:
+            sink: takes the requests.
+            listen: where.
+            rules: who may come in.
+            tls: its identity; by default it speaks plainly.
+            patience: how long a client may take.
+            room: how much is taken at once.
+            after_refusal: told of each request that we are too full for.
+        """
         self._sink = sink
         self._listen = listen
         self._rules = rules
@@ -87,7 +99,7 @@ class HttpReceiver:
         self._patience = patience or HttpPatience()
         self._most_connections = (room or HttpRoom()).connections
         self._room = Room((room or HttpRoom()).bytes)
-        self._trimmer = Trimmer()
+        self._after_refusal = after_refusal
         self._unpacking = asyncio.Semaphore(_UNPACKING)
         self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
@@ -121,7 +133,6 @@ class HttpReceiver:
 
     async def stop(self, grace_s: float) -> None:
         """Take no more requests; those under way have ``grace_s`` seconds to end."""
-        self._trimmer.close()
         if self._listener is None or self._server is None:
             return
         self._listener.close()
@@ -139,7 +150,7 @@ class HttpReceiver:
         except CollectorError as error:
             refusal = refusal_of(error)
             if isinstance(error, RefusedError):
-                self._trimmer.after_refusal()
+                self._after_refusal()
         except Exception:  # one work item: the request; the service lives on
             logger.exception("receiver failed", extra={"path": request.path[:40]})
             refusal = BROKEN

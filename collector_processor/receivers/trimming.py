@@ -11,7 +11,7 @@ import ctypes
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 EVERY_S: Final = 0.25
 """Not more often than this: it goes through the whole heap."""
@@ -22,6 +22,14 @@ PRESSED_BYTES: Final = 64 << 10
 CALM_BYTES: Final = 32 << 20
 """The most that glibc allows, and where it arrives by itself when large pieces come and go."""
 _M_MMAP_THRESHOLD: Final = -3
+
+
+AfterRefusal: TypeAlias = Callable[[], None]
+"""Told of a request that was refused because we are full; quick, on the event loop."""
+
+
+def leave_memory() -> None:
+    """Give nothing back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +43,11 @@ class Heap:
 
 
 class Trimmer:
-    """Has the C library give memory back, where it can (glibc). Lives on one event loop."""
+    """Has the C library give memory back, where it can (glibc). Lives on one event loop.
+
+    One for all doors of a process: there is one heap, and the first door to be calm again would
+    otherwise say so for those that are still flooded.
+    """
 
     def __init__(self, heap: Heap | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._heap: Final = heap or glibc()

@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from analyzer.serving.doors import make_receivers
 from collector_processor.otlp import RefusedError, Signal
 from collector_processor.otlp.services import grpc_path
 from collector_processor.receivers import DoorRules, GrpcReceiver
@@ -24,7 +25,8 @@ from collector_processor.receivers.trimming import (
     Trimmer,
     glibc,
 )
-from tests.contract.doors import LOOPBACK, MemorySink, listening
+from collector_processor.settings import Settings
+from tests.contract.doors import LOOPBACK, Client, GrpcClient, HttpClient, MemorySink, listening
 from tests.otlp_requests import request, span
 
 RULES = ReadingRules(quick=2, quick_s=0.05, slow=3, slow_s=0.2, waiting=100)
@@ -206,3 +208,26 @@ async def test_memory_is_mapped_by_itself_until_a_flood_is_over() -> None:
 async def test_what_this_c_library_can_do_is_done() -> None:
     Trimmer(glibc()).after_refusal()
     glibc().map_from(CALM_BYTES)
+
+
+async def test_a_door_that_is_calm_again_does_not_say_so_for_one_that_is_still_flooded() -> None:
+    now, recorded = [0.0], RecordedHeap()
+    trimmer = Trimmer(recorded.heap, clock=lambda: now[0])
+    settings = Settings(otlp_grpc_listen="127.0.0.1:0", otlp_http_listen="127.0.0.1:0")  # type: ignore[call-arg]
+    full = MemorySink(*(RefusedError("we are full", retry_after_s=1.0) for _ in range(3)))
+    over_grpc, over_http = make_receivers(settings, full, None, trimmer)
+
+    async def refused(client: Client, port: int) -> None:
+        assert (await client.post(port, Signal.TRACES, request(span(1)))).message == "we are full"
+
+    async with listening(over_grpc) as grpc_port, listening(over_http) as http_port:
+        await refused(HttpClient(), http_port)
+        now[0] = 0.7 * CALM_S
+        await refused(GrpcClient(), grpc_port)
+        now[0] = 1.4 * CALM_S
+        trimmer.look()
+        await refused(HttpClient(), http_port)
+        now[0] = 2.0 * CALM_S
+        trimmer.look()
+        assert [one for one in recorded.asked if one != "trim"] == [PRESSED_BYTES]
+    trimmer.close()
