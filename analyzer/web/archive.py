@@ -40,6 +40,14 @@ _COLUMNS: Final = (
 )
 _NEWEST_FIRST: Final = "ORDER BY decided_ns DESC, tenant DESC, run_id DESC"
 _AFTER: Final = "(decided_ns, tenant, run_id) < (:decided, :last_tenant, :last_run)"
+_WORK: Final = """
+SELECT json_group_array(
+  json_array(decided_ns, status, json_extract(document, '$.cost_usd', '$.calls', '$.duration_s'))
+) FROM (
+  SELECT decided_ns, status, document FROM verdict WHERE decided_ns > ? ORDER BY decided_ns DESC LIMIT ?
+)
+"""
+"""A day's analyses as one row: each row costs a turn at the interpreter, which others may want too."""
 _WITHIN: Final = "(decided_ns, tenant, run_id) >= (:floor, :floor_tenant, :floor_run)"
 
 
@@ -177,22 +185,16 @@ class RunArchive:
     def _analyses(self, since_ns: int, most: int) -> list[Analysed]:
         if self._worked is None:
             self._worked = _read_only(self._data_dir / RUNS)
-        rows = self._worked.execute(
-            "SELECT decided_ns, status, json_extract(document, '$.cost_usd'),"
-            " json_extract(document, '$.calls'), json_extract(document, '$.duration_s')"
-            " FROM verdict WHERE decided_ns > ?"
-            " ORDER BY decided_ns DESC LIMIT ?",
-            (since_ns, most),
-        )
+        (written,) = self._worked.execute(_WORK, (since_ns, most)).fetchone()
         return [
             Analysed(
-                decided_ns=row[0],
-                status=row[1],
-                cost_usd=row[2],
-                calls=row[3] or 0,
-                duration_s=float(row[4] or 0.0),
+                decided_ns=decided_ns,
+                status=status,
+                cost_usd=cost_usd,
+                calls=calls or 0,
+                duration_s=float(duration_s or 0.0),
             )
-            for row in rows
+            for decided_ns, status, (cost_usd, calls, duration_s) in json.loads(written)
         ]
 
     def _labels(self) -> sqlite3.Connection:
