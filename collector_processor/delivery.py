@@ -20,6 +20,7 @@ from typing import Final
 
 from collector_processor.otlp import Delivered, Exporter, Rejected, SendOutcome, Signal, Tenant, TryLater
 from collector_processor.runstore import OUTBOX_BATCH, Outgoing
+from collector_processor.store_thread import patiently
 from collector_processor.stores import StoreError
 
 logger = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class OutboxDelivery:
         forget: Forget,
         exporters: Mapping[Signal, Exporter],
         now: Callable[[], float] = monotonic,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """Make the loop of one signal.
 
@@ -62,12 +64,14 @@ class OutboxDelivery:
             exporters: where each signal goes; one that is missing goes nowhere, its
                 entries are struck out (the store keeps the verdicts).
             now: seconds.
+            pause: waits so many seconds where the disk refuses to be read.
         """
         self.signal: Final = signal
         self._read: Final = read
         self._forget: Final = forget
         self._exporter: Final = exporters.get(signal)
         self._now: Final = now
+        self._wait: Final = pause
         self._wake: Final = asyncio.Event()
         self._pauses: Final[dict[Tenant, _Pause]] = {}
         self.sent: int = 0
@@ -112,7 +116,7 @@ class OutboxDelivery:
 
     async def _send_batch(self) -> int:
         """Send what the store gives at once; return how many entries these were."""
-        entries = await self._read(self.signal, self._paused())
+        entries = await patiently(lambda: self._read(self.signal, self._paused()), self._wait)
         most = self._exporter.max_bytes if self._exporter is not None else 0
         for parcel in _parcels(entries, most):
             if parcel[0].tenant not in self._paused():

@@ -24,10 +24,11 @@ from time import monotonic
 from typing import Final
 
 from collector_processor.journal import Journal
-from collector_processor.journal.chunks import Chunk, Queue
+from collector_processor.journal.chunks import Backlog, Chunk, Queue
 from collector_processor.lanes import ForwarderLimits, Lane
 from collector_processor.ledger import Ledger
 from collector_processor.otlp import Delivered, Exporter, NoSuchService, Rejected, Signal, TryLater
+from collector_processor.store_thread import patiently
 from collector_processor.survey import item_count
 from collector_processor.wire import halve, split_by_size
 
@@ -198,7 +199,11 @@ class Forwarder:
     async def _read(self, lane: Lane) -> None:
         """Read a part of the lane's backlog."""
         room = self._limits.lane_memory_bytes // 2
-        backlog = await self._journal.read_pending(lane.queue, lane.cursor, room, lane.known)
+
+        async def read() -> Backlog:
+            return await self._journal.read_pending(lane.queue, lane.cursor, room, lane.known)
+
+        backlog = await patiently(read, self._around.sleep)
         if backlog.lost:
             self._ledger.settle(lane.queue.signal, lost=sum(chunk.items for chunk in backlog.lost))
             self._journal.mark_done(backlog.lost)

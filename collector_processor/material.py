@@ -11,6 +11,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Protocol
 
 from collector_processor.assembler import Released, TraceKey
@@ -91,7 +92,7 @@ class Gathering:
         wanted = [released.key]
         while wanted:
             for key in wanted:
-                await self._read(key, material)
+                await self._thread.patiently(partial(self._read, key, material))
             if released.key not in material.upto:
                 return material
             await self._rebuild(released, material)

@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
@@ -22,6 +23,8 @@ from collector_processor.assembler import Assembler, AssemblerLimits, Released, 
 from collector_processor.examine import MAX_ANALYSES, Examined, Examiner
 from collector_processor.inbox import Inbox, key_of
 from collector_processor.notes import TraceArrival
+from collector_processor.store_thread import STORE_RETRY_S, patiently
+from collector_processor.stores import StoreError, is_refusal
 
 logger = logging.getLogger(__name__)
 
@@ -52,10 +55,17 @@ class PipelineLimits:
 class Pipeline:
     """The slow lane of one process; lives on one event loop."""
 
-    def __init__(self, examiner: Examiner, limits: PipelineLimits, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        examiner: Examiner,
+        limits: PipelineLimits,
+        monotonic: Callable[[], float],
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._examiner: Final = examiner
         self._limits: Final = limits
         self._monotonic: Final = monotonic
+        self._pause: Final = pause
         self._assembler: Final = Assembler(limits.assembler)
         self._inbox: Final = Inbox(limits.max_inbox_bytes)
         self._wake: Final = asyncio.Event()
@@ -207,7 +217,11 @@ class Pipeline:
         closed = {key: key in self._busy or key in self._waiting for key in keys if not self._is_open(key)}
         if not closed:
             return {}
-        known = await self._examiner.analyses_of(closed)
+        try:
+            known = await self._examiner.analyses_of(closed)
+        except StoreError as error:  # timers wait for no disk, and an examination sees it
+            logger.warning("earlier analyses cannot be looked up", extra={"reason": str(error)})
+            return closed
         return {key: max(known[key][0], was_complete) for key, was_complete in closed.items()}
 
     def _hold(self, key: TraceKey, now: float) -> None:
@@ -241,6 +255,16 @@ class Pipeline:
 
     async def _contain(self, released: Released) -> None:
         """The containment line: one trace's examination fails alone, and is said."""
+        try:
+            while not await self._is_through(released):
+                await self._pause(STORE_RETRY_S)
+        finally:
+            self._busy.discard(released.key)
+            self._examined_now -= 1
+            self._fill_places()
+
+    async def _is_through(self, released: Released) -> bool:
+        """Examine a trace; ``False`` where the disk refused, and it is to be examined anew."""
         key, claimed = released.key, {released.key}
         try:
             examined = await self._examiner.examine(
@@ -248,15 +272,17 @@ class Pipeline:
             )
             await self._note(key, examined)
         except Exception as error:
-            logger.exception("examination failed", extra={"trace_id": key.trace_id})
-            for held in claimed:
+            for held in claimed:  # telemetry waits for no disk of ours
                 await self._let_go_of(held)
-            await self._examiner.give_up(key, f"internal error: {type(error).__name__}")
+            if is_refusal(error):
+                told = {"trace_id": key.trace_id, "reason": str(error)}
+                logger.warning("examination waits for the disk", extra=told)
+                return False
+            logger.exception("examination failed", extra={"trace_id": key.trace_id})
+            reason = f"internal error: {type(error).__name__}"
+            await patiently(lambda: self._examiner.give_up(key, reason), self._pause)
             self._look_again(frozenset((key,)))
-        finally:
-            self._busy.discard(key)
-            self._examined_now -= 1
-            self._fill_places()
+        return True
 
     def _lose(self, keys: Collection[TraceKey]) -> None:
         """Have it said that traces were evicted; as much as may be remembered of that."""
@@ -275,7 +301,7 @@ class Pipeline:
                 lost = tuple(islice(self._lost, _MAX_GIVEN_UP))
                 for key in lost:
                     del self._lost[key]
-                await self._examiner.give_up_evicted(lost)
+                await patiently(partial(self._examiner.give_up_evicted, lost), self._pause)
                 for key in lost:
                     await self._let_go_of(key)
         finally:

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
-from collector_processor.stores import StoreError
+from collector_processor.stores import StoreError, is_refusal
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class StoreThread:
         """Run one call; one that nobody waits for any more when its turn comes is left out.
 
         Raises:
-            StoreError: it writes, and the disk refuses.
+            StoreError: the disk refuses.
         """
         if self._is_closed:
             raise RuntimeError("the store's thread has ended")
@@ -53,13 +53,12 @@ class StoreThread:
         return await future
 
     async def insist(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a call that writes, again and again while the disk refuses."""
-        while True:
-            try:
-                return await self.run(call, *args, **kwargs)
-            except StoreError as error:
-                logger.warning("slow lane waits for the store", extra={"reason": str(error)})
-            await self._pause(STORE_RETRY_S)
+        """Run a call again and again while the disk refuses."""
+        return await self.patiently(lambda: self.run(call, *args, **kwargs))
+
+    async def patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do something else that needs the disk, in the same way."""
+        return await patiently(work, self._pause)
 
     def close(self) -> None:
         """End the thread when all is done that was asked for; the store itself is its owner's."""
@@ -76,12 +75,38 @@ class StoreThread:
             try:
                 answer = partial(_answer, future, call())
             except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
-                answer = partial(_fail, future, error)
+                answer = partial(_fail, future, _in_our_words(error))
             try:
                 loop.call_soon_threadsafe(answer)
             except RuntimeError:  # the loop has ended, and with it whoever waited
                 logger.debug("nobody waits for the store any more")
             del asked, future, call, answer  # what was read is not kept until the next call
+
+
+async def patiently(work: Callable[[], Awaitable[T]], pause: Callable[[float], Awaitable[None]]) -> T:
+    """Do something that needs the disk, again and again while that refuses.
+
+    Args:
+        work: done from its beginning each time.
+        pause: waits so many seconds.
+    """
+    while True:
+        try:
+            return await work()
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            logger.warning("waiting for the disk", extra={"reason": str(error)})
+        await pause(STORE_RETRY_S)
+
+
+def _in_our_words(error: BaseException) -> BaseException:
+    """Return what is raised for it: callers know of disks that refuse, and not of SQLite."""
+    if isinstance(error, StoreError) or not is_refusal(error):
+        return error
+    refused = StoreError(f"the store cannot be used: {error}")
+    refused.__cause__ = error
+    return refused
 
 
 def _answer(future: asyncio.Future[Any], answer: Any) -> None:

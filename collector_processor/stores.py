@@ -12,6 +12,7 @@ that was possible is written anew when it is opened, once it is small, or mostly
 
 from __future__ import annotations
 
+import errno
 import logging
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -41,8 +42,49 @@ _MOST_WAL_BYTES: Final = 16 << 20
 """Of the log beside the file, when nothing in it is needed any more."""
 
 
+_MAY_PASS: Final = frozenset(
+    {
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.EROFS,
+        errno.ESTALE,
+    }
+)
+"""What a disk or a system refuses with, and may not for long."""
+_SQLITE_MAY_PASS: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,  # without a free descriptor too
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+_PRIMARY: Final = 0xFF
+"""Of SQLite's extended codes, the part that says of which kind they are."""
+
+
 class StoreError(CollectorError):
     """The disk refuses (full, read-only); nothing of the transaction was kept, and it may be tried again."""
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the disk, or the system, would not let us, and may well do so later.
+
+    A disk that is full, too many open files; not what no time mends: a file that is gone or
+    damaged, a fault of ours.
+    """
+    if isinstance(error, sqlite3.OperationalError):
+        # What Python itself raises as one has no code.
+        return getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _SQLITE_MAY_PASS
+    if isinstance(error, OSError):
+        return error.errno in _MAY_PASS
+    return isinstance(error, StoreError)
 
 
 def open_store(path: Path, steps: Sequence[str]) -> sqlite3.Connection:

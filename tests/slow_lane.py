@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,6 +50,8 @@ class MemorySource:
         self.before_rewrite: Callable[[], Awaitable[None]] | None = None
         self.rewrite_refusals = 0
         """Replacements for which the disk is full."""
+        self.read_refusals = 0
+        """Reads for which there is no file descriptor."""
         self.seq = 0
 
     def store(self, body: bytes, *, signal: Signal = Signal.TRACES, is_held: bool = False) -> TraceArrival:
@@ -95,6 +98,7 @@ class MemorySource:
         ]
 
     async def read_trace(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
+        self._open_file()
         return tuple(self.rows.get(key, {}).items())
 
     async def read_logs(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
@@ -104,6 +108,7 @@ class MemorySource:
         return [(await self.read_trace(key), await self.read_logs(key)) for key in keys]
 
     async def held_rows(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
+        self._open_file()
         return tuple((seq, self.rows[key][seq]) for seq in sorted(self.held[key]))
 
     async def release_held(self, key: TraceKey) -> None:
@@ -120,6 +125,11 @@ class MemorySource:
                 held.discard(seq)
                 self.rows[key][seq] = body
                 self.sent.append((seq, body))
+
+    def _open_file(self) -> None:
+        if self.read_refusals:
+            self.read_refusals -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
 
     def _let_go(self, key: TraceKey) -> None:
         self.sent += [(seq, self.rows[key][seq]) for seq in sorted(self.held[key])]
@@ -184,6 +194,8 @@ class FullStore(RunStore):
 
     refusals = 0
     commits = 0
+    read_refusals = 0
+    """Questions that it cannot answer either, since the disk does not read."""
 
     def commit_all(self, commits: Iterable[Commit]) -> None:
         if self.refusals:
@@ -191,6 +203,12 @@ class FullStore(RunStore):
             raise StoreError("the store cannot write: database or disk is full")
         super().commit_all(commits)
         self.commits += 1
+
+    def seen(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, tuple[int, int]]:
+        if self.read_refusals:
+            self.read_refusals -= 1
+            raise OSError(errno.EIO, "Input/output error")
+        return super().seen(keys)
 
 
 @dataclass
@@ -223,7 +241,7 @@ class SlowLane:
             pause=self._pause,
         )
         limits = PipelineLimits(assembler=LIMITS, hold_max_s=self.hold_max_s, concurrency=self.concurrency)
-        self.pipeline = Pipeline(self.examiner, limits, lambda: self.now)
+        self.pipeline = Pipeline(self.examiner, limits, lambda: self.now, self._pause)
 
     async def _pause(self, seconds: float) -> None:
         self.pauses.append(seconds)

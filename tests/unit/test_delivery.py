@@ -34,9 +34,16 @@ class Outbox:
         self.exporter = MemoryExporter(outcomes)
         self.now = 0.0
         self.disk_is_full = self.disk_is_slow = False
+        self.unreadable = 0
+        self.rests: list[float] = []
         exporters = {Signal.TRACES: self.exporter} if has_backend else {}
         self.delivery = OutboxDelivery(
-            Signal.TRACES, read=self.read, forget=self.forget, exporters=exporters, now=lambda: self.now
+            Signal.TRACES,
+            read=self.read,
+            forget=self.forget,
+            exporters=exporters,
+            now=lambda: self.now,
+            pause=self.rest,
         )
 
     def add(self, body: str, tenant: Tenant = NO_TENANT) -> None:
@@ -44,9 +51,15 @@ class Outbox:
         self.entries.append(Outgoing(signal=Signal.TRACES, body=body.encode(), id=number, tenant=tenant))
 
     async def read(self, signal: Signal, skip: AbstractSet[Tenant]) -> list[Outgoing]:
+        if self.unreadable:
+            self.unreadable -= 1
+            raise StoreError("the store cannot be used: disk I/O error")
         for _ in range(3 * self.disk_is_slow):
             await asyncio.sleep(0)
         return [one for one in self.entries if one.signal is signal and one.tenant not in skip]
+
+    async def rest(self, seconds: float) -> None:
+        self.rests.append(seconds)
 
     async def forget(self, ids: list[int]) -> None:
         if self.disk_is_full:
@@ -201,6 +214,18 @@ async def test_it_sends_what_it_is_woken_for() -> None:
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert outbox.taken() == ["a", "b"]
+
+
+async def test_an_outbox_that_cannot_be_read_is_read_later() -> None:
+    outbox = Outbox()
+    outbox.add("a")
+    outbox.unreadable = 3
+    running = asyncio.create_task(outbox.delivery.run())
+    await outbox.exporter.wait_for_requests(1)
+    assert len(outbox.rests) == 3
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert outbox.taken() == ["a"]
 
 
 async def test_a_shutdown_sends_what_there_is_and_waits_for_no_pause() -> None:

@@ -180,6 +180,19 @@ async def test_a_verdict_waits_for_a_full_disk_and_the_model_is_not_asked_again(
     assert lane.store.analyses(KEY) == (1, 1)
 
 
+async def test_the_model_is_not_asked_again_where_nothing_can_be_read_either(lane: SlowLane) -> None:
+    store_run(lane)
+    lane.store.refusals = 1
+
+    def unreadable(_: float) -> None:
+        lane.on_pause = lambda _: None
+        lane.source.read_refusals = 3
+
+    lane.on_pause = unreadable
+    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    assert (len(lane.pauses), len(lane.analyst.asked)) == (4, 1)
+
+
 async def test_while_the_verdict_waits_for_the_disk_new_spans_are_not_passed_over(lane: SlowLane) -> None:
     store_run(lane)
     lane.store.refusals = 1

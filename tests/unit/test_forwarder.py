@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from collector_processor.exporters.memory import MemoryExporter
 from collector_processor.forwarder import Forwarder, Surroundings
 from collector_processor.journal import Journal, open_journal
-from collector_processor.journal.chunks import Chunk, Entry, Queue, State
+from collector_processor.journal.chunks import Backlog, Chunk, Entry, Queue, State
 from collector_processor.lanes import ForwarderLimits
 from collector_processor.ledger import Counts, Ledger
 from collector_processor.otlp import (
@@ -25,6 +27,7 @@ from collector_processor.otlp import (
     Tenant,
     TryLater,
 )
+from collector_processor.store_thread import STORE_RETRY_S
 from collector_processor.survey import survey
 from tests.otlp_requests import many_spans, metric_request, numbers_in, request, span
 
@@ -308,6 +311,34 @@ async def test_a_lane_that_falls_behind_reads_its_backlog_and_loses_and_doubles_
             await asyncio.gather(*(at.store(request(span(n))) for n in range(first, first + 20)))
     assert sorted(numbers_in(*(sent.body for sent in backend.requests))) == list(range(1, 201))
     assert at.counts().forwarded == 200
+
+
+async def test_a_backlog_that_cannot_be_read_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where all descriptors are in use, say: spans wait, and nothing ends."""
+    journal = await open_journal(tmp_path)
+    entry = Entry(
+        signal=Signal.TRACES, tenant=NO_TENANT, hops=(), received_ns=0, items=3, body=many_spans(3), traces=()
+    )
+    await journal.append([entry], lambda _: None)
+    await journal.close()
+
+    backend = MemoryExporter()
+    async with bench(tmp_path, backend) as at:
+        refusals, read = 3, at.journal.read_pending
+
+        async def read_later(*arguments: Any) -> Backlog:
+            nonlocal refusals
+            if refusals:
+                refusals -= 1
+                raise OSError(errno.EMFILE, "Too many open files")
+            return await read(*arguments)
+
+        monkeypatch.setattr(at.journal, "read_pending", read_later)
+        at.forwarder.resume()
+    assert at.clock.sleeps == [STORE_RETRY_S] * 3
+    assert numbers_in(*(sent.body for sent in backend.requests)) == [1, 2, 3]
 
 
 async def test_a_throttled_tenant_holds_up_only_itself(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from collector_processor.encode import encode_logs
 from collector_processor.examine import MAX_ANALYSES
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.runstore import StoredVerdict
+from collector_processor.store_thread import STORE_RETRY_S
 from semconv.model import Event, Link, LogRecord, SpanId, TraceId
 from tests.factories import TRACE, agent, chat, workflow
 from tests.otlp_requests import log_request, record
@@ -294,6 +295,67 @@ async def test_an_evicted_trace_is_an_error_and_says_why(
     assert reason(verdict(lane)).startswith("evicted")
     assert (lane.analyst.asked, lane.written()) == ([], [])
     assert caplog.messages == ["traces evicted before their analysis"]
+
+
+async def test_a_verdict_waits_for_file_descriptors(slow_lane: Open) -> None:
+    lane = slow_lane(0)
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    lane.source.read_refusals = 3
+    await lane.pass_time(GRACE)
+    assert (verdict(lane).status, len(lane.analyst.asked)) == ("attributed", 1)
+    assert lane.pauses == [STORE_RETRY_S] * 3
+
+
+async def test_held_spans_wait_for_no_file_descriptors_and_the_blame_follows_late(slow_lane: Open) -> None:
+    lane = slow_lane(0, hold_max_s=20)
+    arrival = lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    lane.analyst.may_answer.clear()
+    await lane.pipeline.turn()
+    lane.now += GRACE
+    await lane.pipeline.turn()
+    await lane.analyst.was_asked.wait()
+    lane.source.read_refusals = 1  # of the rows to be rewritten
+    lane.analyst.may_answer.set()
+    await lane.pipeline.settle()
+    assert [seq for seq, _ in lane.source.sent] == [arrival.seq]
+    assert len(lane.pauses) == 1
+    assert (verdict(lane).status, written_names(lane.written())) == ("attributed", BLAMED)
+
+
+async def test_a_disk_that_reads_nothing_for_a_while_ends_no_lane(slow_lane: Open) -> None:
+    """The number of earlier analyses is looked up once more by the examination."""
+    lane = slow_lane(0)
+    lane.store.read_refusals = 2
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    await lane.pass_time(5 * GRACE)
+    await lane.pass_time(5 * GRACE)
+    assert verdict(lane).status == "attributed"
+
+
+async def test_that_an_examination_failed_is_said_when_there_are_file_descriptors(slow_lane: Open) -> None:
+    lane = slow_lane(ValueError("a fault of ours"))
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    lane.analyst.may_answer.clear()
+    await lane.pipeline.turn()
+    lane.now += GRACE
+    await lane.pipeline.turn()
+    await lane.analyst.was_asked.wait()
+    lane.source.read_refusals = 2
+    lane.analyst.may_answer.set()
+    await lane.pipeline.settle()
+    assert reason(verdict(lane)) == "internal error: ValueError"
+    assert len(lane.pauses) == 2
+
+
+async def test_that_a_trace_was_evicted_is_said_when_the_disk_reads_again(slow_lane: Open) -> None:
+    lane = slow_lane(0)
+    lane.receive(chat(2, answer="4", agent_name="planner"))
+    await lane.pipeline.turn()
+    lane.store.read_refusals = 2
+    lane.evict(TRACE)
+    await lane.pipeline.settle()
+    assert reason(verdict(lane)).startswith("evicted")
+    assert len(lane.pauses) == 2
 
 
 async def test_a_trace_evicted_while_it_waits_for_a_free_place_is_an_error_too(slow_lane: Open) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Iterator
 from threading import Event, current_thread
 
 import pytest
 
-from collector_processor.store_thread import STORE_RETRY_S, StoreThread
+from collector_processor.store_thread import STORE_RETRY_S, StoreThread, patiently
 from collector_processor.stores import StoreError
 
 
@@ -82,6 +83,38 @@ async def test_a_write_is_tried_again_until_the_disk_takes_it() -> None:
     assert await thread.insist(write) == "written"
     assert pauses == [STORE_RETRY_S, STORE_RETRY_S]
     thread.close()
+
+
+async def test_a_file_that_cannot_be_opened_is_a_store_that_refuses(thread: StoreThread) -> None:
+    def read() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with pytest.raises(StoreError, match="Too many open files"):
+        await thread.run(read)
+
+
+async def test_what_is_done_patiently_is_begun_anew_until_the_disk_lets_us() -> None:
+    refusals = [OSError(errno.ENFILE, "Too many open files in system"), StoreError("full")]
+    pauses: list[float] = []
+
+    async def work() -> str:
+        if refusals:
+            raise refusals.pop()
+        return "done"
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    assert await patiently(work, pause) == "done"
+    assert pauses == [STORE_RETRY_S, STORE_RETRY_S]
+
+
+async def test_a_fault_of_ours_is_not_waited_out() -> None:
+    async def work() -> None:
+        raise FileNotFoundError(errno.ENOENT, "gone")
+
+    with pytest.raises(FileNotFoundError):
+        await patiently(work, asyncio.sleep)
 
 
 async def test_what_was_asked_before_the_end_is_done_and_nothing_is_taken_after_it() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 from contextlib import closing
 from functools import partial
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from collector_processor.otlp import CollectorError
-from collector_processor.stores import Flush, StoreError, all_or_nothing, give_back, open_store
+from collector_processor.stores import Flush, StoreError, all_or_nothing, give_back, is_refusal, open_store
 
 FIRST = "CREATE TABLE word (text TEXT); INSERT INTO word VALUES ('kept');"
 SECOND = "ALTER TABLE word ADD COLUMN count INTEGER NOT NULL DEFAULT 7;"
@@ -155,3 +157,35 @@ def test_where_the_disk_refuses_to_give_back_nothing_is_lost(tmp_path: Path) -> 
         with pytest.raises(StoreError, match="words cannot write"):
             give_back(db, "words")
         assert db.execute("SELECT count(*) FROM word").fetchone() == (1,)
+
+
+def refused_by_sqlite(path: Path) -> sqlite3.OperationalError:
+    """Return what SQLite says where a file cannot be opened."""
+    with pytest.raises(sqlite3.OperationalError) as refused:
+        sqlite3.connect(path / "nowhere" / "store")
+    return refused.value
+
+
+def misspelt() -> sqlite3.OperationalError:
+    with closing(sqlite3.connect(":memory:")) as db, pytest.raises(sqlite3.OperationalError) as refused:
+        db.execute("SELEKT 1")
+    return refused.value
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO])
+def test_what_a_disk_or_a_system_refuses_may_be_done_later(number: int) -> None:
+    assert is_refusal(OSError(number, os.strerror(number)))
+
+
+def test_what_sqlite_cannot_open_it_may_open_later_and_what_is_our_fault_stays_one(tmp_path: Path) -> None:
+    assert is_refusal(refused_by_sqlite(tmp_path))
+    assert is_refusal(StoreError("the disk is full"))
+    assert not is_refusal(misspelt())
+    assert not is_refusal(sqlite3.OperationalError("no code"))
+
+
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError(errno.ENOENT, "gone"), TimeoutError(), ConnectionResetError(), ValueError()]
+)
+def test_what_no_time_mends_is_not_waited_for(error: Exception) -> None:
+    assert not is_refusal(error)

@@ -1,0 +1,71 @@
+"""No file can be opened for a while: connections have used up the descriptors, and then give them back."""
+
+from __future__ import annotations
+
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from collector_processor.encode import encode
+from collector_processor.otlp import Signal
+from collector_processor.otlp.services import http_path
+from tests.backends.supervise import wait_until
+from tests.e2e.line import Line, StartLine
+from tests.e2e.traffic import play_demo
+from tests.factories import span
+
+LONG_S: Final = 120.0
+OK: Final = 200
+SPARE: Final = 8
+"""Descriptors that the service may still open."""
+FAR_TOO_MANY: Final = 100
+"""Connections: more than are spare, and than there are gaps between those that are open."""
+
+
+def descriptors(line: Line) -> set[int]:
+    """Return what the service has open."""
+    return {int(one.name) for one in Path(f"/proc/{line.server.process.pid}/fd").iterdir()}
+
+
+@contextmanager
+def used_up(line: Line) -> Iterator[None]:
+    """Let connections use up what the service may open."""
+    pid, most = line.server.process.pid, max(descriptors(line)) + 1 + SPARE
+    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, hard))
+    where = urlsplit(line.http)
+    with ExitStack() as stack:
+        for _ in range(FAR_TOO_MANY):
+            stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=LONG_S))
+        wait_until(
+            lambda: len(descriptors(line)) >= most, what="a service out of descriptors", timeout_s=LONG_S
+        )
+        yield
+
+
+def post(door: HTTPConnection, body: bytes) -> int:
+    door.request("POST", http_path(Signal.TRACES), body, {"Content-Type": "application/x-protobuf"})
+    answer = door.getresponse()
+    answer.read()
+    return answer.status
+
+
+def test_verdicts_wait_for_descriptors_and_are_written_when_there_are_some(start_line: StartLine) -> None:
+    line = start_line(method="signals")
+    first, second = play_demo(), play_demo()
+    with closing(HTTPConnection(urlsplit(line.http).netloc, timeout=LONG_S)) as door:
+        assert post(door, encode([span(1)])) == OK  # the segment is there from now on, and nobody has read it
+        with used_up(line):
+            assert post(door, first.body) == OK
+            waits = "examination waits for the disk"
+            wait_until(lambda: bool(line.said(waits)), what="a verdict that waits", timeout_s=LONG_S)
+        assert post(door, second.body) == OK
+    for played in (first, second):
+        assert line.verdict(played.trace_id)["status"] == "attributed"
+    assert line.balance() == {"received": 35, "acknowledged": 35, "kept": 35}
+    assert not line.said("slow lane cannot record a verdict")
