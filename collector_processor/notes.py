@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from collector_processor.otlp import Signal, Tenant
 from semconv.model import SpanId, TraceId
+from semconv.record import record
 
+TOP_BIT, AGENT_BIT, MARKED_BIT, REMOTE_BIT = 1, 2, 4, 8
+"""What a note says, as the packed form says it."""
 _NOTE: Final = struct.Struct(">8s8sB")
 _NO_PARENT: Final = bytes(8)
-_TOP, _AGENT, _MARKED, _REMOTE = 1, 2, 4, 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SpanNote:
     """One ended span of an agent trace."""
 
@@ -36,7 +37,7 @@ class SpanNote:
     """The span says that its parent is in another process (OTLP flags)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TraceNote:
     """What one request holds of one trace."""
 
@@ -58,7 +59,7 @@ class TraceNote:
         return self.carrier_count == self.span_count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TraceArrival:
     """Spans (or log records) of one agent trace that are durable now."""
 
@@ -81,10 +82,10 @@ def pack_notes(notes: Iterable[SpanNote]) -> bytes:
         _NOTE.pack(
             bytes.fromhex(note.span_id),
             bytes.fromhex(note.parent_id) if note.parent_id else _NO_PARENT,
-            _TOP * note.is_top_kind
-            | _AGENT * note.is_agent_kind
-            | _MARKED * note.is_marked
-            | _REMOTE * note.parent_is_remote,
+            TOP_BIT * note.is_top_kind
+            | AGENT_BIT * note.is_agent_kind
+            | MARKED_BIT * note.is_marked
+            | REMOTE_BIT * note.parent_is_remote,
         )
         for note in notes
     )
@@ -100,8 +101,8 @@ def make_note(span_id: bytes, parent_id: bytes, bits: int) -> SpanNote:
     return SpanNote(
         span_id=SpanId(span_id.hex()),
         parent_id=SpanId(parent_id.hex()) if parent_id.strip(b"\0") else None,
-        is_top_kind=bool(bits & _TOP),
-        is_agent_kind=bool(bits & _AGENT),
-        is_marked=bool(bits & _MARKED),
-        parent_is_remote=bool(bits & _REMOTE),
+        is_top_kind=bool(bits & TOP_BIT),
+        is_agent_kind=bool(bits & AGENT_BIT),
+        is_marked=bool(bits & MARKED_BIT),
+        parent_is_remote=bool(bits & REMOTE_BIT),
     )

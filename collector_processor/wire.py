@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from collector_processor.notes import SpanNote, TraceArrival, TraceNote
 from collector_processor.otlp import MalformedRequestError
 
 __all__ = [
@@ -24,9 +23,6 @@ __all__ = [
     "Request",
     "ResourceGroup",
     "ScopeGroup",
-    "SpanNote",
-    "TraceArrival",
-    "TraceNote",
     "append_attributes",
     "build",
     "drop_oversize",
@@ -37,6 +33,7 @@ __all__ = [
     "parse",
     "read_span_ids",
     "read_varint",
+    "require_message",
     "split_by_size",
     "write_varint",
 ]
@@ -159,6 +156,16 @@ def fields(body: bytes, at: int, end: int) -> Iterator[Field]:
         at = stop
 
 
+def require_message(found: Field) -> None:
+    """Refuse a field that should be a message and is none.
+
+    Raises:
+        MalformedRequestError: as it says.
+    """
+    if found.wire_type != _LENGTH_DELIMITED:
+        raise MalformedRequestError(f"the field at byte {found.at} should be a message")
+
+
 def parse(body: bytes) -> Request:
     """Take a request apart down to its items.
 
@@ -184,9 +191,8 @@ def _members(body: bytes, at: int, end: int, number: int) -> tuple[list[Item], b
     for found in fields(body, at, end):
         if found.number != number:
             others.append(body[found.at : found.end])
-        elif found.wire_type != _LENGTH_DELIMITED:
-            raise MalformedRequestError(f"the field at byte {found.at} should be a message")
         else:
+            require_message(found)
             members.append(Item(found.at, found.start, found.end))
     return members, b"".join(others)
 

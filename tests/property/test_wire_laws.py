@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 
 from hypothesis import given
@@ -17,10 +18,14 @@ from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.survey import item_count, survey, survey_signal
 from collector_processor.wire import append_attributes, drop_oversize, halve, split_by_size, write_varint
 from semconv.model import TraceId
-from tests.otlp_requests import as_the_collector_writes, key_value, span_name, trace_name
+from tests.otlp_requests import as_the_collector_writes, key_value, request, span, span_name, trace_name
 
 UNKNOWN = b"\xf8\x3f\x2a"
 """A field that OTLP does not have (number 1023, a varint)."""
+
+MARKED = {"http.method": "GET", "gen_ai.operation.name": "chat"}
+UNMARKED = {"http.method": "GET"}
+READS_LIKE_ONE = {"sql": "gen_ai.x"}
 
 texts = st.text(max_size=12)
 attributes = st.lists(
@@ -151,6 +156,21 @@ def test_the_collectors_order_of_fields_is_read_like_the_usual_one(body: bytes) 
         if expected.is_agent:
             assert [kinds(note) for note in found.spans] == [kinds(note) for note in expected.spans]
             assert (found.root_ended, found.carrier_count) == (expected.root_ended, expected.carrier_count)
+
+
+@given(st.lists(st.sampled_from([MARKED, UNMARKED, READS_LIKE_ONE]), max_size=40), st.booleans())
+def test_a_span_is_marked_whatever_stands_beside_it(
+    made: list[Mapping[str, str]],
+    is_collectors: bool,  # noqa: FBT001 - drawn
+) -> None:
+    body = request(*(span(n, trace=n % 3 + 1, attributes=attributes) for n, attributes in enumerate(made, 1)))
+    body = as_the_collector_writes(body) if is_collectors else body
+    found = {
+        note.span_id: note.is_marked
+        for trace in survey(body, {trace_name(n) for n in (1, 2, 3)}).traces
+        for note in trace.spans
+    }
+    assert found == {span_name(n): attributes is MARKED for n, attributes in enumerate(made, 1)}
 
 
 def kinds(note: SpanNote) -> tuple[str, str | None, bool, bool]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,6 +82,15 @@ def test_a_marked_scope_makes_an_agent_trace(scope: str) -> None:
 def test_a_marker_in_a_value_is_none() -> None:
     body = request(span(1, attributes={"http.url": "/docs/gen_ai.operation.name", "sql": "select gen_ai.x"}))
     assert survey(body).traces == ()
+
+
+@pytest.mark.parametrize("write", [bytes, as_the_collector_writes], ids=["usual", "the Collector's"])
+def test_a_marker_between_spans_marks_none_of_them(write: Callable[[bytes], bytes]) -> None:
+    reads_like_one = "J\x10\n\x0egen_ai.system"
+    agent = span(2, trace=2, attributes=WORKFLOW)
+    body = request(span(1), service=reads_like_one) + request(agent, span(3, trace=3), service=reads_like_one)
+    assert [note.trace_id for note in survey(write(body)).traces] == [trace_name(2)]
+    assert survey(write(request(service=reads_like_one))).traces == ()
 
 
 @pytest.mark.parametrize("trace_state", ["", "vendor=1"])
