@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from collector_processor.assembler import TraceKey
 from collector_processor.journal.accounts import Accounts, TraceRows
@@ -64,6 +64,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_FAILED: Final = "the journal's writer has failed"
 _FAILED_RETRY_S: Final = 60.0
 """What we ask of clients when only a restart helps."""
 _NUDGE_S: Final = 0.05
@@ -108,7 +109,10 @@ class Journal:
         self._nudge: asyncio.TimerHandle | None = None
         self._tidying: asyncio.TimerHandle | None = None
         self._chores: set[asyncio.Task[None]] = set()
-        self._appending: set[asyncio.Future[tuple[Chunk, ...]]] = set()
+        self._asking: Final[set[asyncio.Future[Any]]] = set()
+        """Who waits for the writer, and is told if it fails."""
+        self._awaiting: Final[set[asyncio.Future[None]]] = set()
+        """Who waits for it, and just goes on if it fails: the next start does what it was to do."""
         self._is_closed = False
         self.failure: Final[asyncio.Future[None]] = loop.create_future()
         """Raises, to whoever awaits it, if the writer fails by a fault of ours; cancelled by ``close``."""
@@ -193,8 +197,8 @@ class Journal:
                 future.set_result(chunks)
             self._evict_over_quota()
 
-        self._appending.add(future)
-        future.add_done_callback(self._appending.discard)
+        self._asking.add(future)
+        future.add_done_callback(self._asking.discard)
         self._submit(Append(entries=rows, done=done))
         return await future
 
@@ -332,7 +336,7 @@ class Journal:
         for seq in sorted(held):
             by_segment[segment_of(seq)].append(seq)
         for number, seqs in by_segment.items():
-            futures.append(self._loop.create_future())
+            futures.append(self._writers_word())
             done = partial(self._released, futures[-1], queue, seqs[0])
             self._submit(Mark(segment=number, seqs=tuple(seqs), state=State.PENDING, done=done))
         return futures
@@ -351,11 +355,16 @@ class Journal:
         key = self._accounts.holder(seq)
         if key is None:
             return
+        if self.failure.done():
+            raise RefusedError(_FAILED, retry_after_s=_FAILED_RETRY_S)
         future: asyncio.Future[None] = self._loop.create_future()
+        self._asking.add(future)
+        future.add_done_callback(self._asking.discard)
 
         def done(refused: RefusedError | None) -> None:
             if refused is not None:
-                future.set_exception(refused)
+                if not future.done():
+                    future.set_exception(refused)
                 return
             self._rows(key).held.discard(seq)
             self._released(future, Queue(Signal.TRACES, key.tenant), seq)
@@ -426,7 +435,7 @@ class Journal:
         self._settled = {seq for seq in self._settled if segment_of(seq) != number}
 
     async def _compact(self, number: int, retained: Mapping[int, frozenset[TraceId]]) -> None:
-        written: asyncio.Future[None] = self._loop.create_future()
+        written = self._writers_word()
         self._submit(Settle(segment=number, done=partial(written.set_result, None)))
         await written
         try:
@@ -456,12 +465,24 @@ class Journal:
         return self._writer.commits
 
     def _failed(self, error: BaseException) -> None:
-        refused = RefusedError("the journal's writer has failed", retry_after_s=_FAILED_RETRY_S)
-        for future in tuple(self._appending):
-            if not future.done():
-                future.set_exception(refused)
+        refused = RefusedError(_FAILED, retry_after_s=_FAILED_RETRY_S)
+        for asking in tuple(self._asking):
+            if not asking.done():
+                asking.set_exception(refused)
+        for waiting in tuple(self._awaiting):
+            if not waiting.done():
+                waiting.set_result(None)
         if not self.failure.done():
             self.failure.set_exception(error)
+
+    def _writers_word(self) -> asyncio.Future[None]:
+        """Return what is to be resolved when the writer is through with something, or fails."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self.failure.done():
+            future.set_result(None)
+        self._awaiting.add(future)
+        future.add_done_callback(self._awaiting.discard)
+        return future
 
     async def close(self) -> None:
         """Write what is queued, close the files, let others in."""

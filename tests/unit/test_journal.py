@@ -460,6 +460,31 @@ async def test_a_fault_of_ours_is_told_and_nothing_is_acknowledged_any_more(tmp_
             await journal.append([entry(b"b")])
 
 
+class FaultyLater(SegmentFile):
+    """A segment with a fault of ours in all that comes after its rows."""
+
+    def mark(self, seqs: Iterable[int], state: State) -> None:
+        raise ZeroDivisionError(f"{list(seqs)}, {state}")
+
+    def rewrite(self, seq: int, body: bytes) -> None:
+        raise ZeroDivisionError(f"{seq}, {len(body)}")
+
+
+@pytest.mark.parametrize("is_failed_before", [False, True])
+async def test_nobody_waits_for_a_writer_that_has_failed(tmp_path: Path, *, is_failed_before: bool) -> None:
+    """A shutdown is what a failed writer leads to, and it lets go of what is held."""
+    async with journal_in(tmp_path, make_segment=FaultyLater) as journal, asyncio.timeout(60):
+        (first,) = await journal.append([agent_entry(1, state=State.HELD)])
+        await journal.append([agent_entry(2, trace=5, state=State.HELD)])
+        if is_failed_before:
+            journal.forget(TraceKey(NO_TENANT, trace_name(5)))
+            with pytest.raises(ZeroDivisionError):
+                await journal.failure
+        with pytest.raises(RefusedError):
+            await journal.rewrite_held(first.seq, first.body)
+        await journal.release_held(KEY)
+
+
 async def test_an_agent_trace_is_read_back_with_only_its_spans(tmp_path: Path) -> None:
     async with journal_in(tmp_path) as journal:
         await journal.append([agent_entry(1)])
