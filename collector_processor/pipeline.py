@@ -36,6 +36,8 @@ _BATCH: Final = 500
 """Arrivals that are taken up with one question to the store."""
 _COMPANY_S: Final = 0.02
 """Between two looks at what came and what is due: traces that end together are examined together."""
+_REWRITES_S: Final = 2.0
+"""What a shutdown may take beyond its deadline for replacements that are committed: disk, and no model."""
 _MAX_LET_GO: Final = 100_000
 """Traces remembered as no longer held; a forgotten one would be held once more, to no harm."""
 
@@ -83,7 +85,11 @@ class Pipeline:
         self._tasks: set[asyncio.Task[None]] = set()
         self._holds: dict[TraceKey, float] = {}
         self._hold_timers: list[tuple[float, TraceKey]] = []
+        self._claimed: Final[set[TraceKey]] = set()
+        """Held for a verdict that is being committed; no deadline lets go of them."""
         self._let_go: OrderedDict[TraceKey, None] = OrderedDict()
+        self._releases: Final[set[asyncio.Task[None]]] = set()
+        """Held rows on their way to the forwarder, whoever waits for that."""
 
     @property
     def open_traces(self) -> int:
@@ -134,13 +140,15 @@ class Pipeline:
         coming = iter(arrivals)
         while batch := tuple(islice(coming, _BATCH)):
             known = await self._examiner.analyses_of(map(key_of, batch))
+            freed: set[TraceKey] = set()
             for arrival in batch:
                 is_decided = arrival.seq <= known[key_of(arrival)][1]
                 if not is_decided:
                     self.feed(arrival)
                 # Killed before it could be let go, or held by a process that ran in hold mode.
                 if arrival.is_held and (is_decided or self._limits.hold_max_s is None):
-                    await self._examiner.let_go(key_of(arrival))
+                    freed.add(key_of(arrival))
+            await asyncio.gather(*map(self._examiner.let_go, freed))
             await self._absorb()  # all that is kept for analysis would be more than may wait
 
     async def run(self) -> None:
@@ -175,8 +183,17 @@ class Pipeline:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for key in tuple(self._holds):
-            await self._let_go_of(key)
+        await self._let_go_of_rest()
+        await asyncio.gather(*self._releases)  # those too for which nobody waits any more
+
+    async def _let_go_of_rest(self) -> None:
+        """Let go of all that is held; what has a committed replacement goes on as that, if need be later."""
+        if self._claimed:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_REWRITES_S):
+                    await self._examiner.finish_rewrites()
+                    await self._let_go_of_all(self._claimed)
+        await self._let_go_of_all(self._holds)
 
     async def _sleep(self) -> None:
         deadlines = [at for at in (self._assembler.next_deadline(), self._next_hold()) if at is not None]
@@ -341,14 +358,21 @@ class Pipeline:
         if self._holds.pop(key, None) is None:
             return False
         claimed.add(key)
+        self._claimed.add(key)
         return True
 
     async def _release_overdue(self, now: float) -> None:
+        overdue: list[TraceKey] = []
         while self._hold_timers and self._hold_timers[0][0] <= now:
             deadline, key = heappop(self._hold_timers)
             if self._holds.get(key) == deadline:
                 logger.warning("held trace let go without a verdict", extra={"trace_id": key.trace_id})
-                await self._let_go_of(key)
+                overdue.append(key)
+        await self._let_go_of_all(overdue)
+
+    async def _let_go_of_all(self, keys: Iterable[TraceKey]) -> None:
+        """Let go of many together: they share a commit, and do not wait for one another's."""
+        await asyncio.gather(*map(self._let_go_of, tuple(keys)))
 
     async def _let_go_of(self, key: TraceKey) -> None:
         """Later spans of the trace pass straight through; those held go on now."""
@@ -358,4 +382,8 @@ class Pipeline:
         while len(self._let_go) > _MAX_LET_GO:
             self._let_go.popitem(last=False)
         self._holds.pop(key, None)
-        await self._examiner.let_go(key)
+        self._claimed.discard(key)
+        release = asyncio.create_task(self._examiner.let_go(key))
+        self._releases.add(release)
+        release.add_done_callback(self._releases.discard)
+        await asyncio.shield(release)

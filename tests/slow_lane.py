@@ -48,6 +48,7 @@ class MemorySource:
         self.arrivals: list[TraceArrival] = []
         self.sent: list[tuple[int, bytes]] = []
         self.before_rewrite: Callable[[], Awaitable[None]] | None = None
+        self.before_release: Callable[[], Awaitable[None]] | None = None
         self.rewrite_refusals = 0
         """Replacements for which the disk is full."""
         self.read_refusals = 0
@@ -112,6 +113,8 @@ class MemorySource:
         return tuple((seq, self.rows[key][seq]) for seq in sorted(self.held[key]))
 
     async def release_held(self, key: TraceKey) -> None:
+        if self.before_release is not None:
+            await self.before_release()
         self._let_go(key)
 
     async def rewrite_held(self, seq: int, body: bytes) -> None:
@@ -289,8 +292,10 @@ class SlowLane:
 
     async def die(self) -> None:
         """End without finishing anything."""
-        self.pipeline._holds.clear()  # a killed process lets nothing go
-        await self.pipeline.drain(0)
+        self.pipeline._queue.clear()
+        for task in self.pipeline._tasks:  # a killed process drains nothing
+            task.cancel()
+        await asyncio.gather(*self.pipeline._tasks, return_exceptions=True)
         self.close()
 
     async def restarted(self) -> SlowLane:

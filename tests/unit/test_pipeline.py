@@ -283,6 +283,77 @@ async def test_a_shutdown_lets_go_of_what_was_taken_a_moment_before(slow_lane: O
     assert [seq for seq, _ in lane.source.sent] == [arrival.seq]
 
 
+async def test_a_shutdown_waits_for_what_is_being_let_go_already(slow_lane: Open) -> None:
+    lane = slow_lane(0, hold_max_s=20)
+    arrival = lane.receive(chat(2, answer="4", agent_name="planner"))
+    await lane.pipeline.turn()
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow_disk() -> None:
+        begun.set()
+        await may_end.wait()
+
+    lane.source.before_release = slow_disk
+    lane.now += 20
+    turning = asyncio.create_task(lane.pipeline.turn())
+    await begun.wait()
+    turning.cancel()
+    asyncio.get_running_loop().call_later(0.05, may_end.set)
+    await lane.pipeline.drain(1)
+    assert [seq for seq, _ in lane.source.sent] == [arrival.seq]
+
+
+async def test_a_shutdown_lets_go_of_what_waits_for_a_commit(slow_lane: Open) -> None:
+    lane = slow_lane(0, hold_max_s=20)
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    await lane.reach_rewriting()
+    committed = lane.store.rewrites()
+    lane.source.before_rewrite = None  # the disk answers again
+    await lane.pipeline.drain(0)
+    assert lane.source.sent == committed
+    assert lane.store.rewrites() == []
+
+
+async def test_a_replacement_that_a_shutdown_cannot_carry_out_waits_for_the_next_start(
+    slow_lane: Open,
+) -> None:
+    lane = slow_lane(0, hold_max_s=20)
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    await lane.reach_rewriting()
+    committed = lane.store.rewrites()
+    await lane.pipeline.drain(0)
+    assert lane.source.sent == []
+    after = await lane.restarted()
+    assert lane.source.sent == committed
+    after.close()
+
+
+@pytest.mark.parametrize("end", ["overdue", "shutdown", "restart in late mode"])
+async def test_what_is_let_go_of_at_the_same_time_waits_for_one_commit(slow_lane: Open, end: str) -> None:
+    """One commit each would be 50 ms each: a minute for a thousand traces, with all doors shut."""
+    lane = slow_lane(0, hold_max_s=20)
+    names = [TraceId(f"{number:032x}") for number in range(1, 41)]
+    for name in names:
+        lane.receive(chat(2, trace_id=name))
+    await lane.pipeline.turn()
+    all_there = asyncio.Barrier(len(names))
+
+    async def together() -> None:
+        await all_there.wait()
+
+    lane.source.before_release = together
+    async with asyncio.timeout(20):
+        if end == "overdue":
+            lane.now += 20
+            await lane.pipeline.turn()
+        elif end == "shutdown":
+            await lane.pipeline.drain(1)
+        else:
+            lane.hold_max_s = None
+            (await lane.restarted()).close()
+    assert len(lane.source.sent) == len(names)
+
+
 async def test_an_evicted_trace_is_an_error_and_says_why(
     slow_lane: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
