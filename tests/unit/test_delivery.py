@@ -29,9 +29,11 @@ BUSY = TryLater(reason="busy")
 class Outbox:
     """An outbox in memory, and a clock that the test moves."""
 
-    def __init__(self, *outcomes: SendOutcome, has_backend: bool = True) -> None:
+    def __init__(
+        self, *outcomes: SendOutcome, has_backend: bool = True, exporter: MemoryExporter | None = None
+    ) -> None:
         self.entries: list[Outgoing] = []
-        self.exporter = MemoryExporter(outcomes)
+        self.exporter = exporter or MemoryExporter(outcomes)
         self.now = 0.0
         self.disk_is_full = self.disk_is_slow = False
         self.unreadable = 0
@@ -234,6 +236,47 @@ async def test_a_shutdown_sends_what_there_is_and_waits_for_no_pause() -> None:
     outbox.add("b", BETA)
     await outbox.delivery.drain(5)
     assert (outbox.taken(), len(outbox.entries)) == (["b"], 1)
+
+
+class SlowBackend(MemoryExporter):
+    """A backend that has a request, and answers when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer = asyncio.Event()
+
+    async def send(self, signal: Signal, body: bytes, tenant: Tenant, hops: tuple[str, ...]) -> SendOutcome:
+        outcome = await super().send(signal, body, tenant, hops)
+        await self.may_answer.wait()
+        return outcome
+
+
+async def test_a_shutdown_does_not_send_again_what_is_under_way() -> None:
+    backend = SlowBackend()
+    outbox = Outbox(exporter=backend)
+    outbox.add("a")
+    running = asyncio.create_task(outbox.delivery.run())
+    await backend.wait_for_requests(1)
+    outbox.add("b")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    asyncio.get_running_loop().call_soon(backend.may_answer.set)
+    await outbox.delivery.drain(60)
+    assert (outbox.taken(), outbox.entries) == (["a", "b"], [])
+
+
+async def test_a_shutdown_waits_no_longer_than_it_may_for_what_is_under_way() -> None:
+    backend = SlowBackend()
+    outbox = Outbox(exporter=backend)
+    outbox.add("a")
+    running = asyncio.create_task(outbox.delivery.run())
+    await backend.wait_for_requests(1)
+    running.cancel()
+    async with asyncio.timeout(60):
+        await outbox.delivery.drain(0)
+    backend.may_answer.set()
+    await asyncio.sleep(0)
+    assert (outbox.taken(), len(outbox.entries)) == (["a"], 1)
 
 
 @pytest.mark.parametrize(("waiting", "said"), [(0, 0), (1, 1)])
