@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,15 +44,16 @@ SCHEMA_VERSION: Final = 1
 APPLICATION_ID: Final = 0x626C6D65
 """Says in the file's header whose it is ("blme")."""
 _CHECKPOINT_PAGES: Final = 32_768
-"""A WAL of 128 MiB, in which a segment's rows have room twice: under load it takes its last row, and is
-deleted, before anything is copied from there. It is copied while somebody waits for a commit, and takes
-tens of milliseconds; so only where single rows wrote the same pages again and again."""
+"""A WAL of 128 MiB, twice what a segment may have when it takes its last row: so that nothing is copied from
+there while somebody waits for a commit, which takes tens of milliseconds."""
 _BUSY_MS: Final = 10_000
 _ROWS_AT_ONCE: Final = 256
 _STATEMENT_ROWS: Final = 32
-"""How many rows one statement inserts, at most."""
-_STATEMENTS: Final = 128
-"""That stay prepared: for each number of rows and each table one, and the others."""
+"""How many rows one statement inserts, at most; else a smaller power of two, so that they are few."""
+_HEAVY_BYTES: Final = 16 << 10
+"""A row with more is inserted by itself: a statement keeps a copy of what it was last told."""
+_QUIET_CACHE_KIB: Final = 256
+"""Pages kept in memory of a segment that takes no more rows; SQLite would keep 2 MiB for each connection."""
 _PAGES_AT_ONCE: Final = 1024
 _SCHEMA: Final = """
 CREATE TABLE chunk (
@@ -80,13 +81,13 @@ class SegmentFile:
         """
         self.number: Final = number
         self.path: Final = path
+        self._wal: Final = path.with_name(f"{path.name}-wal")
         self._is_relaxed = False
         self._db: Final = sqlite3.connect(
             path,
             isolation_level=None,
             check_same_thread=False,
             timeout=_BUSY_MS / 1000,
-            cached_statements=_STATEMENTS,
         )
         try:
             self._prepare()
@@ -128,6 +129,7 @@ class SegmentFile:
         """
         self._is_relaxed = True
         self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.execute(f"PRAGMA cache_size=-{_QUIET_CACHE_KIB}")
 
     @property
     def disk_bytes(self) -> int:
@@ -146,6 +148,14 @@ class SegmentFile:
         except FileNotFoundError:  # somebody removed it: nothing is written back to it
             return 0
         return max(0, disk_bytes - size)
+
+    @property
+    def wal_bytes(self) -> int:
+        """The size of the WAL: a page that many commits wrote stands there as many times."""
+        try:
+            return self._wal.stat().st_size
+        except FileNotFoundError:
+            return 0
 
     def close(self) -> None:
         """Close the connection; what is committed stays."""
@@ -225,8 +235,7 @@ class SegmentFile:
 
     def _add(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert many rows a statement: at each, the thread gives the interpreter away and waits for it."""
-        for at in range(0, len(rows), _STATEMENT_ROWS):
-            some = rows[at : at + _STATEMENT_ROWS]
+        for some in _together(rows):
             values = tuple(chain.from_iterable(some))
             self._db.execute(_insertion(table, len(some[0]), len(some)), values)
 
@@ -410,6 +419,20 @@ class SegmentFile:
             self._db.execute(
                 "UPDATE body SET checksum = ?, packed = ? WHERE seq = ?", (*pack_body(kept), seq)
             )
+
+
+def _together(rows: Iterable[tuple[Any, ...]]) -> Iterator[Sequence[tuple[Any, ...]]]:
+    """Cut rows, in order, into those that one statement inserts."""
+    for is_heavy, alike in groupby(rows, _is_heavy):
+        left = list(alike)
+        while left:
+            count = 1 if is_heavy else min(_STATEMENT_ROWS, 1 << (len(left).bit_length() - 1))
+            yield left[:count]
+            left = left[count:]
+
+
+def _is_heavy(row: tuple[Any, ...]) -> bool:
+    return isinstance(row[-1], bytes) and len(row[-1]) > _HEAVY_BYTES
 
 
 @cache

@@ -26,7 +26,14 @@ from threading import Thread
 from time import monotonic
 from typing import Final, TypeAlias
 
-from collector_processor.journal.chunks import JournalLimits, State, first_seq, pack_body, segment_of
+from collector_processor.journal.chunks import (
+    JournalError,
+    JournalLimits,
+    State,
+    first_seq,
+    pack_body,
+    segment_of,
+)
 from collector_processor.journal.commands import (
     Append,
     Command,
@@ -225,18 +232,26 @@ class JournalWriter:
         is_old = monotonic() - self._active_since > self._limits.segment_age_s
         disk_bytes = active.disk_bytes
         self._owed_bytes = active.owed_of(disk_bytes)
-        if is_old or disk_bytes >= self._limits.segment_bytes:
+        if is_old or max(disk_bytes, active.wal_bytes) >= self._limits.segment_bytes:
             self._retire()
 
     def _retire(self) -> None:
         """Take no more rows into the active segment."""
-        if self._active is not None:
-            self._reserve.retired(self._active.number, self._active.owed_bytes)
-            self._active.relax()
-            self._files.put(self._active.number, self._active)
-            self._post(partial(self._events.rotated, self._active.number))
-            self._active = None
-            self._owed_bytes = 0
+        active, self._active, self._owed_bytes = self._active, None, 0
+        if active is not None:
+            self._reserve.retired(active.number, active.owed_bytes)
+            self._files.put(active.number, self._afresh(active))
+            self._post(partial(self._events.rotated, active.number))
+
+    def _afresh(self, file: SegmentFile) -> SegmentFile:
+        """Return another connection to a segment: the one that stored rows has copies of the last of them."""
+        try:
+            fresh = self._directory.open_relaxed(file.number)
+        except (sqlite3.Error, JournalError):  # what is the matter shows when something is written to it
+            file.relax()
+            return file
+        file.close()  # not the last connection, so its WAL is not copied now
+        return fresh
 
     # Changes of state.
 

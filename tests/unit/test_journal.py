@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import _sqlite3
 import asyncio
+import ctypes
+import random
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -228,6 +231,50 @@ def test_a_segment_that_is_deleted_next_is_not_copied_first(tmp_path: Path) -> N
         file.insert([(1, entry(_noise(1)), pack_body(_noise(1)))])
     file.abandon()
     assert file.path.stat().st_size < 1 << 20
+
+
+async def test_a_wal_that_has_grown_as_large_as_a_segment_ends_it(tmp_path: Path) -> None:
+    """Each small commit writes a few pages again: the file of all of them is far smaller."""
+    async with journal_in(tmp_path, JournalLimits(segment_bytes=256 << 10)) as journal:
+        for _ in range(100):
+            await journal.append([entry(b"small")])
+        assert len(segments(tmp_path)) > 1
+        assert all(wal.stat().st_size < 512 << 10 for wal in found(tmp_path, "*-wal"))
+
+
+@pytest.mark.parametrize("body_bytes", [10_000, 100_000])
+def test_connections_keep_few_of_the_bodies_they_stored(tmp_path: Path, body_bytes: int) -> None:
+    """A prepared statement keeps what it was last told; with one for each number of rows that is a lot."""
+    before = sqlite_memory()
+    file = SegmentFile(tmp_path / "1.sqlite", 1)
+    seq = 0
+    for count in range(1, 40):
+        with file.transaction():
+            bodies = [random.Random(seq + place).randbytes(body_bytes) for place in range(count)]
+            file.insert([(seq := seq + 1, entry(body), pack_body(body)) for body in bodies])
+    assert sqlite_memory() - before < 5 << 20  # 2 MiB of them pages
+    file.relax()
+    assert sqlite_memory() - before < 3 << 20
+    assert {file.body(number) for number in (1, 2, seq)} >= set(bodies[-1:])
+    file.close()
+
+
+async def test_a_segment_that_takes_no_more_rows_keeps_nothing_of_them_in_memory(tmp_path: Path) -> None:
+    before = sqlite_memory()
+    async with journal_in(tmp_path, SMALL_SEGMENTS) as journal:
+        for number in range(MOST):
+            await journal.append([entry(_noise(number))])
+        await settled(journal)
+        assert sqlite_memory() - before < MOST << 20  # one body is 1 MiB
+
+
+def sqlite_memory() -> int:
+    """Return how many bytes SQLite has of this process."""
+    used = getattr(ctypes.CDLL(getattr(_sqlite3, "__file__", None)), "sqlite3_memory_used", None)
+    if used is None:
+        pytest.skip("this Python's SQLite cannot be asked what it uses")
+    used.restype = ctypes.c_int64
+    return int(used())
 
 
 async def test_a_segment_that_stays_gives_its_wal_back(tmp_path: Path) -> None:
@@ -617,7 +664,7 @@ async def test_segments_that_wait_take_no_connections(tmp_path: Path) -> None:
         await settled(journal)
         assert len(segments(tmp_path)) < MOST
     assert not Counted.open_now
-    assert Counted.most_open <= 2 * MOST + 2  # the writer's and the keeper's; new rows; one being opened
+    assert Counted.most_open <= 2 * MOST + 3  # the writer's and the keeper's; new rows; one opened by each
 
 
 async def test_a_held_row_is_rewritten_once(tmp_path: Path) -> None:
