@@ -26,6 +26,7 @@ from collector_processor.journal.chunks import (
     first_seq,
     segment_of,
 )
+from collector_processor.journal.row_index import RowIndex
 from collector_processor.otlp import RefusedError, Signal
 from semconv.model import TraceId
 
@@ -39,13 +40,13 @@ _WORTH_COMPACTING: Final = 4 << 20
 
 @dataclass(slots=True)
 class TraceRows:
-    """Where an agent trace's spans and log records lie."""
+    """Where an agent trace's spans and log records lie; which rows of it are held stands in ``Accounts``."""
 
+    key: TraceKey
     rows: dict[int, int] = field(default_factory=dict)
     """Rows with spans: seq → bytes of this trace."""
     logs: dict[int, int] = field(default_factory=dict)
     """Rows with log records: seq → bytes of this trace."""
-    held: set[int] = field(default_factory=set)
     last_ns: int = 0
     """When something of it last arrived."""
 
@@ -67,7 +68,7 @@ class _Segment:
     open_rows: int = 0
     open_bytes: int = 0
     retained_bytes: int = 0
-    index: dict[int, set[TraceKey]] = field(default_factory=dict)
+    index: RowIndex = field(default_factory=RowIndex)
     is_active: bool = True
     retired_at: float = float("-inf")
     """When it took its last row, in seconds of the event loop's clock."""
@@ -101,6 +102,8 @@ class Accounts:
         self._segments: defaultdict[int, _Segment] = defaultdict(_Segment)
         self.traces: Final[OrderedDict[TraceKey, TraceRows]] = OrderedDict()
         """Agent traces, the longest silent first."""
+        self._held: Final[defaultdict[TraceKey, set[int]]] = defaultdict(set)
+        """Rows that wait for a verdict; a trace without any is not there."""
         self.waiting: Final[defaultdict[Queue, Totals]] = defaultdict(Totals)
         """Open rows of each queue; ``bytes`` with those on their way to the disk."""
         self.last_seq = 0
@@ -186,15 +189,17 @@ class Accounts:
 
     def _index(self, entry: IndexEntry) -> None:
         key = TraceKey(entry.tenant, entry.note.trace_id)
-        trace = self.traces.setdefault(key, TraceRows())
+        trace = self.traces.get(key)
+        if trace is None:
+            trace = self.traces[key] = TraceRows(key=key)
         self.traces.move_to_end(key)
         size = entry.note.byte_count
         (trace.rows if entry.signal is Signal.TRACES else trace.logs)[entry.seq] = size
         if entry.state is State.HELD:
-            trace.held.add(entry.seq)
+            self._held[trace.key].add(entry.seq)
         trace.last_ns = max(trace.last_ns, entry.received_ns)
         segment = self._segments[segment_of(entry.seq)]
-        segment.index.setdefault(entry.seq, set()).add(key)
+        segment.index.add(entry.seq, trace.key)  # not its equal: each would take memory
         segment.retained_bytes += size + ROW_OVERHEAD_BYTES
         self.retained_bytes += size + ROW_OVERHEAD_BYTES
 
@@ -233,12 +238,11 @@ class Accounts:
 
     def forget(self, key: TraceKey) -> TraceRows:
         """Strike a trace out; its rows may still have to be forwarded."""
-        trace = self.traces.pop(key, None) or TraceRows()
+        self._held.pop(key, None)
+        trace = self.traces.pop(key, None) or TraceRows(key=key)
         for seq, size in (*trace.rows.items(), *trace.logs.items()):
             segment = self._segments[segment_of(seq)]
-            segment.index[seq].discard(key)
-            if not segment.index[seq]:
-                del segment.index[seq]
+            segment.index.discard(seq, key)
             segment.retained_bytes -= size + ROW_OVERHEAD_BYTES
         self.retained_bytes -= trace.size
         return trace
@@ -246,8 +250,19 @@ class Accounts:
     def holder(self, seq: int) -> TraceKey | None:
         """Return the trace that a held row belongs to; ``None`` if it is not held."""
         segment = self._segments.get(segment_of(seq))
-        keys = segment.index.get(seq, set()) if segment else ()
-        return next((key for key in keys if seq in self.traces[key].held), None)
+        keys = segment.index.at(seq) if segment else ()
+        return next((key for key in keys if seq in self._held.get(key, ())), None)
+
+    def held(self, key: TraceKey) -> frozenset[int]:
+        """Return the trace's rows that are held."""
+        return frozenset(self._held.get(key, ()))
+
+    def let_go(self, key: TraceKey, seqs: Iterable[int]) -> None:
+        """Note that rows of a trace are held no more."""
+        held = self._held.get(key, set())
+        held.difference_update(seqs)
+        if not held:
+            self._held.pop(key, None)
 
     @property
     def is_over_quota(self) -> bool:
@@ -275,7 +290,7 @@ class Accounts:
         """Return the traces without which the oldest segment that is all forwarded could be deleted."""
         for segment in self._segments.values():
             if segment.is_needed and not (segment.is_active or segment.open_rows or segment.is_busy):
-                return list(dict.fromkeys(key for keys in segment.index.values() for key in keys))
+                return list(dict.fromkeys(key for seq in segment.index for key in segment.index.at(seq)))
         return []
 
     # Segments.
@@ -303,8 +318,8 @@ class Accounts:
         for number, segment in self._segments.items():
             if segment.is_mostly_dead and not segment.is_busy and now >= self._ripe_at(segment):
                 segment.is_busy = True
-                keep = {seq: frozenset(key.trace_id for key in keys) for seq, keys in segment.index.items()}
-                return number, keep
+                index = segment.index
+                return number, {seq: frozenset(key.trace_id for key in index.at(seq)) for seq in index}
         return None
 
     def take_unwritten(self, now: float) -> int | None:

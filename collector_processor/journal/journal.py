@@ -310,10 +310,10 @@ class Journal:
 
     async def held_rows(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
         """Return the trace's rows that wait for a verdict."""
-        return await self._fragments(Signal.TRACES, key, self._rows(key).held)
+        return await self._fragments(Signal.TRACES, key, self._accounts.held(key))
 
     def _rows(self, key: TraceKey) -> TraceRows:
-        return self._accounts.traces.get(key) or TraceRows()
+        return self._accounts.traces.get(key) or TraceRows(key=key)
 
     async def _fragments(
         self, signal: Signal, key: TraceKey, seqs: Iterable[int]
@@ -328,8 +328,8 @@ class Journal:
         await asyncio.gather(*self._release(key))
 
     def _release(self, key: TraceKey) -> list[asyncio.Future[None]]:
-        trace = self._rows(key)
-        held, trace.held = trace.held, set()
+        held = self._accounts.held(key)
+        self._accounts.let_go(key, held)
         queue = Queue(Signal.TRACES, key.tenant)
         futures: list[asyncio.Future[None]] = []
         by_segment: defaultdict[int, list[int]] = defaultdict(list)
@@ -366,7 +366,7 @@ class Journal:
                 if not future.done():
                     future.set_exception(refused)
                 return
-            self._rows(key).held.discard(seq)
+            self._accounts.let_go(key, (seq,))
             self._released(future, Queue(Signal.TRACES, key.tenant), seq)
 
         self._submit(Rewrite(seq=seq, body=body, done=done))
