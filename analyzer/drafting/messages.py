@@ -51,21 +51,22 @@ def read_traces(message: bytes) -> list[LoneTrace]:
     return [_trace(document) for document in json.loads(message)]
 
 
-def write_drafts(drafts: Sequence[Draft | None]) -> bytes:
-    """Return drafts as a message."""
-    return _written([None if draft is None else _draft_document(draft) for draft in drafts])
+def write_draft(draft: Draft | None) -> bytes:
+    """Return what became of a trace as a message."""
+    return _written(None if draft is None else _draft_document(draft))
 
 
-def read_drafts(message: bytes) -> list[Draft | None]:
-    """Read drafts.
+def read_draft(message: bytes) -> Draft | None:
+    """Read what became of a trace.
 
     Raises:
-        ValueError: they are none.
+        ValueError: it says nothing of the kind.
     """
     try:
-        return [None if document is None else _draft(document) for document in json.loads(message)]
+        document = json.loads(message)
+        return None if document is None else _draft(document)
     except (AttributeError, KeyError, RecursionError, TypeError) as error:
-        raise ValueError(f"no drafts: {error!r}") from error
+        raise ValueError(f"no draft: {error!r}") from error
 
 
 def _written(document: Any) -> bytes:

@@ -1,5 +1,8 @@
 """The process beside the service (``python -m analyzer.drafting.worker``): traces in, drafts out. A shell.
 
+Traces come several in a message, and each is answered when it is done, so that the service knows of which
+one this ended, if it ends.
+
 Its input is what the service holds it by: where that lets go, however it ended, this ends too. Signals that
 a terminal or an orchestrator sends to all of us are the service's to heed: it still has runs
 to be analysed then.
@@ -16,15 +19,18 @@ from typing import IO, Final
 
 from analyzer.composition import open_analyst, open_cleaner
 from analyzer.drafting.executor import draft_each
-from analyzer.drafting.messages import LENGTH_BYTES, length_of, read_traces, with_length, write_drafts
+from analyzer.drafting.messages import (
+    LENGTH_BYTES,
+    length_of,
+    read_traces,
+    with_length,
+    write_draft,
+)
 from analyzer.drafting.opening import open_drafter
+from analyzer.drafting.worker_process import TRACE_CPU_S
 from collector_processor.settings import Settings
 
 READY: Final = b"ready"
-MESSAGE_CPU_S: Final = 30.0
-"""CPU time for a message, which takes a few seconds at most: what takes so long has no end, and is ended
-by the kernel (``SIGPROF``), since nothing of ours runs in a loop of the C library's or when the service
-is gone."""
 
 
 def main() -> None:
@@ -55,8 +61,12 @@ def _serve(inward: IO[bytes], outward: IO[bytes]) -> None:
     gc.freeze()  # what is there now stays: no look at it for garbage
     _write(outward, READY)
     while (message := _read(inward)) is not None:
-        signal.setitimer(signal.ITIMER_PROF, MESSAGE_CPU_S)
-        _write(outward, write_drafts(draft_each(drafter, read_traces(message))))
+        for trace in read_traces(message):
+            signal.setitimer(signal.ITIMER_PROF, TRACE_CPU_S)
+            (draft,) = draft_each(drafter, [trace])
+            answer = write_draft(draft)
+            signal.setitimer(signal.ITIMER_PROF, 0)  # reading the next message is nobody's fault
+            _write(outward, answer)
 
 
 def _read(inward: IO[bytes]) -> bytes | None:

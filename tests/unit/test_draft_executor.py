@@ -6,7 +6,9 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -21,14 +23,16 @@ from analyzer.drafting.executor import MUCH_S, TRIES, DraftExecutor, draft_each
 from analyzer.drafting.messages import (
     LENGTH_BYTES,
     length_of,
-    read_drafts,
+    read_draft,
     read_traces,
     with_length,
-    write_drafts,
+    write_draft,
     write_traces,
 )
 from analyzer.drafting.opening import NEEDED, open_drafter
+from analyzer.drafting.tally import Outcome
 from analyzer.drafting.worker_process import WorkerLostError, WorkerProcess
+from collector_processor.analyst import Analysis
 from collector_processor.annotate import CarrierPolicy
 from collector_processor.assembler import TraceKey
 from collector_processor.cleaning import Cleaner
@@ -37,7 +41,7 @@ from collector_processor.encode import encode
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.redaction import Redactor, keep
 from collector_processor.settings import ExportText, Settings
-from semconv.model import Completion, TraceId
+from semconv.model import Completion, TraceId, Trajectory
 from tests.factories import chat, workflow
 
 PATIENCE_S: Final = 60.0
@@ -68,6 +72,7 @@ def drafter() -> Drafter:
 
 
 POISON: Final = lone(13)
+ENDLESS: Final = lone(17)
 
 
 class MortalWorker:
@@ -83,9 +88,14 @@ class MortalWorker:
     async def draft(self, traces: Sequence[LoneTrace]) -> list[Draft | None]:
         self.asked.append(list(traces))
         self.lives -= 1
-        if self.lives < 0 or any(trace in self.deadly for trace in traces):
+        if self.lives < 0:
             raise WorkerLostError("it died")
-        return draft_each(drafter(), traces)
+        drafts: list[Draft | None] = []
+        for trace in traces:
+            if trace in self.deadly:
+                raise WorkerLostError("it died", drafts, had_no_end=trace == ENDLESS)
+            drafts += draft_each(drafter(), [trace])
+        return drafts
 
     async def end(self) -> None:
         self.ended.set()
@@ -172,7 +182,7 @@ async def test_what_a_dead_process_had_is_given_to_the_next() -> None:
     workers = Workers(MortalWorker(lives=0), MortalWorker())
     executor = await busy(workers)
     assert names(await executor([lone(2), lone(3)])) == [f"{2:032x}", f"{3:032x}"]
-    assert workers.given[1].asked == [[lone(2)], [lone(3)]]
+    assert workers.given[1].asked == [[lone(3)], [lone(2)]], "the first unanswered comes last"
     assert workers.given[0].ended.is_set()
     await executor.close()
 
@@ -183,7 +193,50 @@ async def test_a_trace_that_processes_die_of_is_found_and_no_other_suffers() -> 
     first, poisoned, last = await executor([lone(2), POISON, lone(3)])
     assert isinstance(poisoned, AnalysisLostError)
     assert names([first, last]) == [f"{2:032x}", f"{3:032x}"]
-    assert len(workers.given) == 1 + TRIES + 1, "the first, those it died of, and the last one's"
+    assert len(workers.given) == 1 + TRIES, "the one that had them all, and those it was tried by itself with"
+    await executor.close()
+
+
+async def test_what_was_answered_before_a_process_ended_is_not_done_again() -> None:
+    workers = Workers(MortalWorker(deadly=[POISON]), MortalWorker())
+    executor = await busy(workers)
+    drafts = await executor([lone(2), POISON, lone(3)])
+    assert names(drafts) == [f"{number:032x}" for number in (2, 13, 3)]
+    assert workers.given[1].asked == [[lone(3)], [POISON]]
+    assert (executor.tally.started, executor.tally.ended, executor.tally.processes) == (2, 1, 1)
+    await executor.close()
+    assert executor.tally.processes == 0
+
+
+async def test_a_trace_that_took_all_the_time_there_is_is_not_tried_again() -> None:
+    workers = Workers(*(MortalWorker(deadly=[ENDLESS, POISON]) for _ in range(10)))
+    executor = await busy(workers)
+    first, endless, poisoned, last = await executor([lone(2), ENDLESS, POISON, lone(3)])
+    assert names([first, last]) == [f"{2:032x}", f"{3:032x}"]
+    assert str(endless) == "its analysis took 10 s of CPU time, and was ended"
+    assert str(poisoned) == f"its analysis ended the process that did it, {TRIES} times"
+    assert sum(ENDLESS in asked for worker in workers.given for asked in worker.asked) == 1
+    assert executor.tally.traces == {Outcome.DRAFTED: 3, Outcome.LOST: 2}
+    await executor.close()
+
+
+async def test_a_thread_that_does_not_come_back_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others' verdicts come from a process, which finds the one that has no end."""
+    monkeypatch.setattr(drafting, "THREAD_S", 0.1)
+    go_on = threading.Event()
+
+    class Stuck(RunAnalyst):
+        def unasked(self, trajectory: Trajectory) -> Analysis | None:
+            go_on.wait()
+            return super().unasked(trajectory)
+
+    stuck = replace(drafter(), analyst=Stuck(attributor=Attributor(clock=lambda: 0.0)))
+    workers = Workers(*(MortalWorker(deadly=[ENDLESS]) for _ in range(2)))
+    executor = DraftExecutor(stuck, workers, now=Clock(MUCH_S / 10))
+    endless, other = await executor([ENDLESS, lone(2)])
+    assert isinstance(endless, AnalysisLostError)
+    assert names([other, *await executor([lone(3)])]) == [f"{2:032x}", f"{3:032x}"]
+    go_on.set()
     await executor.close()
 
 
@@ -208,7 +261,7 @@ def test_traces_and_drafts_arrive_as_they_were_sent() -> None:
     traces = [lone(1, tenant=Tenant("acme\U0001f600"), answer='"\x00\N{SNOWMAN}'), lone(2)]
     assert read_traces(write_traces(traces)) == traces
     drafts = [*draft_each(drafter(), traces), None]
-    assert read_drafts(write_drafts(drafts)) == drafts
+    assert [read_draft(write_draft(draft)) for draft in drafts] == drafts
     assert any(draft.redacted for draft in drafts if draft)
 
 
@@ -219,10 +272,10 @@ def test_a_message_longer_than_any_is_refused() -> None:
         length_of(b"\xff" * LENGTH_BYTES)
 
 
-@pytest.mark.parametrize("message", [b"[1]", b"[{}]", b"7", b"{", b'[{"names": 1}]', b"[" * 99_999])
+@pytest.mark.parametrize("message", [b"[1]", b"{}", b"7", b"{", b'{"names": 1}', b"[" * 99_999])
 def test_nonsense_is_no_draft(message: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        read_drafts(message)
+        read_draft(message)
 
 
 async def test_a_real_process_drafts_what_a_thread_does() -> None:
@@ -246,8 +299,9 @@ async def test_a_process_that_is_killed_is_said_to_be_lost() -> None:
     worker = await WorkerProcess.start(Settings().model_dump_json(include=set(NEEDED)).encode())  # type: ignore[call-arg]
     worker._process.kill()
     worker._process.wait()
-    with pytest.raises(WorkerLostError):
+    with pytest.raises(WorkerLostError) as lost:
         await worker.draft([lone(1)])
+    assert not lost.value.had_no_end
     await worker.end()
 
 
@@ -262,7 +316,7 @@ WITHOUT_END: Final = (
     "from analyzer.drafting import worker\n"
     "def draft_each(*_):\n"
     "    while True: pass\n"
-    "worker.draft_each, worker.MESSAGE_CPU_S = draft_each, 0.1\n"
+    "worker.draft_each, worker.TRACE_CPU_S = draft_each, 0.1\n"
     "worker.main()\n"
 )
 
@@ -276,11 +330,43 @@ async def test_a_process_that_does_not_answer_is_killed(monkeypatch: pytest.Monk
     assert worker._process.returncode == -signal.SIGKILL
 
 
+WITHOUT_END_AT_ONE: Final = (
+    "from analyzer.drafting import worker\n"
+    "draft_each = worker.draft_each\n"
+    "def looping(drafter, traces):\n"
+    f"    while traces[0].key.trace_id == '{ENDLESS.key.trace_id}': pass\n"
+    "    return draft_each(drafter, traces)\n"
+    "worker.draft_each, worker.TRACE_CPU_S = looping, 2.0\n"
+    "worker.main()\n"
+)
+
+
+async def test_others_wait_for_what_has_no_end_once_and_are_done_by_another_process() -> None:
+    told = Settings().model_dump_json(include=set(NEEDED)).encode()  # type: ignore[call-arg]
+    pids: list[int] = []
+
+    async def start_worker() -> WorkerProcess:
+        started = await WorkerProcess.start(told, (sys.executable, "-c", WITHOUT_END_AT_ONE))
+        pids.append(started.pid)
+        return started
+
+    executor = DraftExecutor(drafter(), start_worker, now=Clock(MUCH_S))
+    await executor([lone(1)])
+    assert executor._starting is not None
+    await executor._starting
+    first, endless, *others = await executor([lone(2), ENDLESS, lone(3), lone(4)])
+    assert isinstance(endless, AnalysisLostError)
+    assert names([first, *others]) == [f"{number:032x}" for number in (2, 3, 4)]
+    assert len(pids) == 2
+    await executor.close()
+
+
 async def test_what_has_no_end_is_ended_by_the_kernel_though_nobody_waits_for_it() -> None:
     told = Settings().model_dump_json(include=set(NEEDED)).encode()  # type: ignore[call-arg]
     worker = await WorkerProcess.start(told, (sys.executable, "-c", WITHOUT_END))
-    with pytest.raises(WorkerLostError, match=r"is gone$"):
+    with pytest.raises(WorkerLostError, match=r"is gone$") as lost:
         await worker.draft([lone(1)])
+    assert lost.value.had_no_end
     await worker.end()
     assert worker._process.returncode == -signal.SIGPROF
 
