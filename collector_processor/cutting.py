@@ -6,7 +6,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from collector_processor.otlp import Signal
-from collector_processor.raw_ids import SPAN_ID_BYTES, TRACE_ID_BYTES, record_trace_id, span_ids
+from collector_processor.raw_ids import (
+    SPAN_ID_BYTES,
+    TRACE_ID_BYTES,
+    record_trace_id,
+    span_ids,
+    span_trace_id,
+)
 from collector_processor.wire import filter_items
 from semconv.model import TraceId
 
@@ -41,8 +47,4 @@ def drop_invalid(body: bytes) -> tuple[bytes, int]:
     return filter_items(body, has_valid_ids)
 
 
-def _span_trace_id(body: bytes, start: int, end: int) -> bytes:
-    return span_ids(body, start, end)[0]
-
-
-_READ_TRACE_ID: Final = {Signal.TRACES: _span_trace_id, Signal.LOGS: record_trace_id}
+_READ_TRACE_ID: Final = {Signal.TRACES: span_trace_id, Signal.LOGS: record_trace_id}

@@ -30,12 +30,21 @@ def span_ids(body: bytes, start: int, end: int) -> tuple[bytes, bytes]:
     return read_span_ids(body, start, end)
 
 
+def span_trace_id(body: bytes, start: int, end: int) -> bytes:
+    """Return the first of a span's ids: asked of each span of a request to find those of a trace."""
+    if has_usual_head(body, start, end):
+        return body[start + 2 : start + 18]
+    return span_ids(body, start, end)[0]
+
+
 def has_usual_head(body: bytes, start: int, end: int) -> bool:
     """Whether a span begins with sound ids, as most encoders write it."""
     return (
         end - start > SHORTEST_SPAN
-        and body.startswith(TRACE_ID_HEAD, start)
-        and body.startswith(SPAN_ID_HEAD, start + 18)
+        and body[start] == 0x0A  # both heads byte by byte: a call for each is dearer
+        and body[start + 1] == 0x10
+        and body[start + 18] == 0x12
+        and body[start + 19] == 0x08
     )
 
 

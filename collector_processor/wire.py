@@ -108,6 +108,8 @@ def read_varint(body: bytes, at: int, end: int) -> tuple[int, int]:
     """
     if at < end and body[at] < 0x80:
         return body[at], at + 1
+    if at + 1 < end and body[at + 1] < 0x80:  # the length of most spans
+        return body[at] & 0x7F | body[at + 1] << 7, at + 2
     value = shift = 0
     for position in range(at, min(end, at + _MAX_VARINT_BYTES)):
         byte = body[position]
@@ -151,9 +153,13 @@ def fields(body: bytes, at: int, end: int) -> Iterator[Field]:
         if not 8 <= tag < 1 << 32:  # field numbers are 1 to 2^29 - 1
             raise MalformedRequestError(f"field number {tag >> 3} at byte {at} is not allowed")
         if stop > end:
-            raise MalformedRequestError(f"the field at byte {at} runs past the end of its message")
+            raise _past_the_end(at)
         yield Field(tag >> 3, wire_type, at, start, stop)
         at = stop
+
+
+def _past_the_end(at: int) -> MalformedRequestError:
+    return MalformedRequestError(f"the field at byte {at} runs past the end of its message")
 
 
 def require_message(found: Field) -> None:
@@ -188,12 +194,23 @@ def _members(body: bytes, at: int, end: int, number: int) -> tuple[list[Item], b
     """Return the messages in field ``number``, and all other fields joined."""
     members: list[Item] = []
     others: list[bytes] = []
-    for found in fields(body, at, end):
-        if found.number != number:
-            others.append(body[found.at : found.end])
+    tag = number << 3 | _LENGTH_DELIMITED
+    while at < end:
+        if body[at] == tag:  # nearly always, and there may be thousands
+            length, start = read_varint(body, at + 1, end)
+            stop = start + length
+            if stop > end:
+                raise _past_the_end(at)
+            members.append(Item(at, start, stop))
         else:
-            require_message(found)
-            members.append(Item(found.at, found.start, found.end))
+            found = next(fields(body, at, end))
+            stop = found.end
+            if found.number == number:
+                require_message(found)
+                members.append(Item(at, found.start, stop))
+            else:
+                others.append(body[at:stop])
+        at = stop
     return members, b"".join(others)
 
 
