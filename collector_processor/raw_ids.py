@@ -6,10 +6,11 @@ buffer's end, ends it with them. Both are read where they stand; any other order
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
+from collector_processor.framing import LENGTH_DELIMITED, Field, fields
 from collector_processor.otlp import MalformedRequestError
-from collector_processor.wire import fields, read_span_ids
 
 TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8
 TRACE_ID_HEAD: Final = b"\x0a\x10"
@@ -90,3 +91,24 @@ def record_trace_id(body: bytes, at: int, end: int) -> bytes:
     except MalformedRequestError:
         return b""
     return trace_id
+
+
+def read_span_ids(body: bytes, at: int, end: int) -> tuple[bytes, bytes]:
+    """Return a span's trace id and span id, empty where it has none; the last of each counts."""
+    trace_id = span_id = b""
+    for found in _messages_or_nothing(body, at, end):
+        if found.number == 1:
+            trace_id = body[found.start : found.end]
+        elif found.number == 2:
+            span_id = body[found.start : found.end]
+    return trace_id, span_id
+
+
+def _messages_or_nothing(body: bytes, at: int, end: int) -> Iterator[Field]:
+    """Iterate over length-delimited fields, ending quietly where the message is broken."""
+    try:
+        for found in fields(body, at, end):
+            if found.wire_type == LENGTH_DELIMITED:
+                yield found
+    except MalformedRequestError:
+        return

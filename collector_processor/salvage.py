@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from collector_processor.framing import Field, fields, write_varint
 from collector_processor.otlp import MalformedRequestError
-from collector_processor.wire import Field, fields, write_varint
 
 MAX_NESTING: Final = 24
 """Levels of lists and maps in one attribute. Each is three messages, of which protobuf takes 100."""

@@ -14,47 +14,22 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
+from collector_processor.framing import (
+    LENGTH_DELIMITED,
+    Field,
+    fields,
+    messages,
+    past_the_end,
+    read_varint,
+    require_message,
+    write_varint,
+)
 from collector_processor.otlp import MalformedRequestError
+from collector_processor.raw_ids import read_span_ids
 
-__all__ = [
-    "Field",
-    "Item",
-    "Keep",
-    "Request",
-    "ResourceGroup",
-    "ScopeGroup",
-    "append_attributes",
-    "build",
-    "drop_oversize",
-    "fields",
-    "filter_items",
-    "halve",
-    "member_count",
-    "parse",
-    "read_span_ids",
-    "read_varint",
-    "require_message",
-    "split_by_size",
-    "write_varint",
-]
-
-GROUP_TAG: Final = 0x0A
-"""Field 1, length-delimited: a resource group in a request."""
 _ATTRIBUTES_TAG: Final = 0x4A
-_LENGTH_DELIMITED: Final = 2
-_MAX_VARINT_BYTES: Final = 10
 _HEADER_BYTES: Final = 11
 """The most that a tag and a length add to a group."""
-
-
-class Field(NamedTuple):
-    """One field of a message: where it begins, and where its value lies."""
-
-    number: int
-    wire_type: int
-    at: int
-    start: int
-    end: int
 
 
 class Item(NamedTuple):
@@ -100,78 +75,6 @@ Keep: TypeAlias = Callable[[int, int], bool]
 """Told where an item's bytes start and end, says whether it stays."""
 
 
-def read_varint(body: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the number at ``at`` and the offset after it.
-
-    Raises:
-        MalformedRequestError: it runs past ``end`` or over ten bytes.
-    """
-    if at < end and body[at] < 0x80:
-        return body[at], at + 1
-    if at + 1 < end and body[at + 1] < 0x80:  # the length of most spans
-        return body[at] & 0x7F | body[at + 1] << 7, at + 2
-    value = shift = 0
-    for position in range(at, min(end, at + _MAX_VARINT_BYTES)):
-        byte = body[position]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position + 1
-        shift += 7
-    raise MalformedRequestError("a number in the request is cut short or longer than ten bytes")
-
-
-def write_varint(value: int) -> bytes:
-    """Return ``value`` as a protobuf varint."""
-    written = bytearray()
-    while value > 0x7F:
-        written.append(value & 0x7F | 0x80)
-        value >>= 7
-    written.append(value)
-    return bytes(written)
-
-
-def fields(body: bytes, at: int, end: int) -> Iterator[Field]:
-    """Iterate over the fields of the message in ``body[at:end]``.
-
-    Raises:
-        MalformedRequestError: a field runs past ``end``, or is no field of proto3.
-    """
-    while at < end:
-        tag, start = body[at], at + 1
-        if tag > 0x7F:
-            tag, start = read_varint(body, at, end)
-        wire_type = tag & 7
-        if wire_type == _LENGTH_DELIMITED:
-            length, start = read_varint(body, start, end)
-            stop = start + length
-        elif wire_type == 0:
-            stop = read_varint(body, start, end)[1]
-        elif wire_type in {1, 5}:
-            stop = start + (8 if wire_type == 1 else 4)
-        else:
-            raise MalformedRequestError(f"wire type {wire_type} at byte {at} is not used by OTLP")
-        if not 8 <= tag < 1 << 32:  # field numbers are 1 to 2^29 - 1
-            raise MalformedRequestError(f"field number {tag >> 3} at byte {at} is not allowed")
-        if stop > end:
-            raise _past_the_end(at)
-        yield Field(tag >> 3, wire_type, at, start, stop)
-        at = stop
-
-
-def _past_the_end(at: int) -> MalformedRequestError:
-    return MalformedRequestError(f"the field at byte {at} runs past the end of its message")
-
-
-def require_message(found: Field) -> None:
-    """Refuse a field that should be a message and is none.
-
-    Raises:
-        MalformedRequestError: as it says.
-    """
-    if found.wire_type != _LENGTH_DELIMITED:
-        raise MalformedRequestError(f"the field at byte {found.at} should be a message")
-
-
 def parse(body: bytes) -> Request:
     """Take a request apart down to its items.
 
@@ -194,13 +97,13 @@ def _members(body: bytes, at: int, end: int, number: int) -> tuple[list[Item], b
     """Return the messages in field ``number``, and all other fields joined."""
     members: list[Item] = []
     others: list[bytes] = []
-    tag = number << 3 | _LENGTH_DELIMITED
+    tag = number << 3 | LENGTH_DELIMITED
     while at < end:
         if body[at] == tag:  # nearly always, and there may be thousands
             length, start = read_varint(body, at + 1, end)
             stop = start + length
             if stop > end:
-                raise _past_the_end(at)
+                raise past_the_end(at)
             members.append(Item(at, start, stop))
         else:
             found = next(fields(body, at, end))
@@ -339,39 +242,12 @@ def append_attributes(body: bytes, trace_id: str, span_id: str, attribute_bytes:
         if attribute_bytes[added.at] != _ATTRIBUTES_TAG:
             raise MalformedRequestError("only fields of Span.attributes can be added to a span")
     wanted = (bytes.fromhex(trace_id), bytes.fromhex(span_id))
-    for group in _messages(body, 0, len(body), 1):
-        for scope in _messages(body, group.start, group.end, 2):
-            for span in _messages(body, scope.start, scope.end, 2):
+    for group in messages(body, 0, len(body), 1):
+        for scope in messages(body, group.start, group.end, 2):
+            for span in messages(body, scope.start, scope.end, 2):
                 if read_span_ids(body, span.start, span.end) == wanted:
                     return _insert(body, (group, scope, span), attribute_bytes)
     return body
-
-
-def _messages(body: bytes, at: int, end: int, number: int) -> Iterator[Field]:
-    for found in fields(body, at, end):
-        if found.number == number and found.wire_type == _LENGTH_DELIMITED:
-            yield found
-
-
-def read_span_ids(body: bytes, at: int, end: int) -> tuple[bytes, bytes]:
-    """Return a span's trace id and span id, empty where it has none; the last of each counts."""
-    trace_id = span_id = b""
-    for found in _messages_or_nothing(body, at, end):
-        if found.number == 1:
-            trace_id = body[found.start : found.end]
-        elif found.number == 2:
-            span_id = body[found.start : found.end]
-    return trace_id, span_id
-
-
-def _messages_or_nothing(body: bytes, at: int, end: int) -> Iterator[Field]:
-    """Iterate over length-delimited fields, ending quietly where the message is broken."""
-    try:
-        for found in fields(body, at, end):
-            if found.wire_type == _LENGTH_DELIMITED:
-                yield found
-    except MalformedRequestError:
-        return
 
 
 def _insert(body: bytes, path: tuple[Field, ...], added: bytes) -> bytes:

@@ -12,7 +12,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from collector_processor.wire import write_varint
+from collector_processor.framing import write_varint
 from semconv.model import TraceId
 
 Value = str | int | bool

@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 
 import re2
 
+from collector_processor.framing import fields, require_message, write_varint
 from collector_processor.notes import AGENT_BIT, TOP_BIT
-from collector_processor.wire import fields, require_message, write_varint
 from semconv.markers import (
     AGENT_VALUES,
     ATTRIBUTE_PREFIXES,

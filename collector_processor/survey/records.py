@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final
 
+from collector_processor.framing import fields
 from collector_processor.notes import TraceNote
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.raw_ids import TRACE_ID_BYTES, record_trace_id
 from collector_processor.survey.found import Survey
 from collector_processor.survey.marks import MARKED, OURS, is_marked_record, scope_kind
 from collector_processor.survey.spans import OUR_TRACES
-from collector_processor.wire import fields, parse
+from collector_processor.wire import parse
 from semconv.model import TraceId
 
 _POINT_FIELDS: Final = frozenset({5, 7, 9, 10, 11})

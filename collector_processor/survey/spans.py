@@ -19,6 +19,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from collector_processor.framing import GROUP_TAG, fields, read_varint, require_message
 from collector_processor.notes import MARKED_BIT, REMOTE_BIT, SpanNote, TraceNote, make_note
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.raw_ids import (
@@ -40,7 +41,6 @@ from collector_processor.survey.marks import (
     marked_spans,
     scope_kind,
 )
-from collector_processor.wire import GROUP_TAG, fields, read_varint, require_message
 from semconv.markers import OWN_CALL_TRACE_PREFIX
 from semconv.model import TraceId
 

@@ -13,10 +13,11 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from collector_processor.cutting import drop_invalid, extract, without
+from collector_processor.framing import write_varint
 from collector_processor.notes import SpanNote
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.survey import item_count, survey, survey_signal
-from collector_processor.wire import append_attributes, drop_oversize, halve, split_by_size, write_varint
+from collector_processor.wire import append_attributes, drop_oversize, halve, split_by_size
 from semconv.model import TraceId
 from tests.otlp_requests import as_the_collector_writes, key_value, request, span, span_name, trace_name
 
