@@ -95,7 +95,7 @@ def running(
         server.stop()
 
 
-def wait_until(read: Callable[[], T | None], *, what: str, timeout_s: float = 20.0) -> T:
+def wait_until(read: Callable[[], T | None], *, what: str, timeout_s: float = 60.0) -> T:
     """Poll ``read`` until it answers something that is not ``None`` or ``False``, and return it.
 
     Raises:

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
@@ -16,12 +16,12 @@ from urllib.request import ProxyHandler, build_opener
 from prometheus_client.parser import text_string_to_metric_families
 
 from collector_processor.otlp import Signal
-from tests.backends.supervise import Server, running, wait_until
+from tests.backends.supervise import BackendError, Server, running, wait_until
 
 GRACE_MS: Final = 300
 ANY_PORT: Final = "127.0.0.1:0"
 _OURS: Final = ("OTEL_", "BLAMESPAN_", "OPENAI_", "OPENINFERENCE_")
-_TIMEOUT_S: Final = 10.0
+_TIMEOUT_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,12 @@ class Line:
     def await_items(self, what: str, count: int, signal: Signal = Signal.TRACES) -> None:
         """Wait until so many items were ``received``, ``forwarded``, ``held`` …"""
         wait_until(lambda: self.items(what, signal) == count, what=f"{count} {signal} {what}")
+
+    def await_balance(self, signal: Signal = Signal.TRACES, **counts: int) -> None:
+        """Wait until these are all the counts of a signal but those that are zero."""
+        with suppress(BackendError):  # what it is instead, the assertion shows
+            wait_until(lambda: self.balance(signal) == counts, what="the balance")
+        assert self.balance(signal) == counts
 
     def sample(self, name: str) -> float:
         """Return a metric without labels."""

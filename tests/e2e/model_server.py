@@ -7,9 +7,12 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from threading import Event
+from typing import Any, Final
 
 from aiohttp import web
+
+_LONGEST_THOUGHT_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,11 @@ class ModelServer:
     script: Sequence[Scripted]
     url: str = ""
     received: list[Received] = field(default_factory=list)
+    may_answer: Event = field(default_factory=Event)
+    """Cleared, it thinks until this is set."""
+
+    def __post_init__(self) -> None:
+        self.may_answer.set()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one chat completion request."""
@@ -52,6 +60,8 @@ class ModelServer:
         answer = self.script[min(number, len(self.script) - 1)]
         if answer.delay_s:
             await asyncio.sleep(answer.delay_s)
+        if not self.may_answer.is_set():
+            await asyncio.to_thread(self.may_answer.wait, _LONGEST_THOUGHT_S)
         if answer.reset:
             assert request.transport is not None
             request.transport.abort()

@@ -11,6 +11,7 @@ import pytest
 
 from collector_processor.encode import encode
 from semconv.model import SpanId, TraceId
+from tests.backends.supervise import wait_until
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import Line, StartLine, starting
 from tests.e2e.model_server import Scripted, serve
@@ -30,7 +31,8 @@ def door() -> Iterator[Alias]:
 
 
 def watch(line: Line, for_s: float) -> None:
-    """Let spans go round, if they do."""
+    """Wait for the first round, and let spans go on, if they do."""
+    wait_until(lambda: line.said(CIRCLE), what="a circle to be noticed")
     time.sleep(for_s)
     assert line.server.process.poll() is None
 

@@ -91,16 +91,17 @@ def test_without_a_fallback_the_run_stays_undecided_and_says_why(start_line: Sta
 def test_while_the_model_thinks_spans_go_on_and_a_kill_costs_one_question_more_at_most(
     start_line: StartLine,
 ) -> None:
-    with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT, delay_s=3.0))) as server:
+    with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as server:
+        server.may_answer.clear()
         line = start_line(forward_endpoint=backend.url, **settings_for(server))
         played = play_demo()
         send(line, played.body)
         backend.await_spans(played.trace_id, DEMO_SPANS)
         line.await_items("forwarded", DEMO_SPANS)
-        while not server.received:
-            time.sleep(0.02)
+        wait_until(lambda: bool(server.received), what="a question")
         assert line.run(played.trace_id) is None
         line.server.kill()
+        server.may_answer.set()
         line = start_line(forward_endpoint=backend.url, **settings_for(server))
         settle(line, backend, played)
         assert len(server.received) == 2

@@ -78,7 +78,7 @@ def delivered(backend: Backend) -> int:
     return sum(not one.is_carrier for one in found)
 
 
-def insist(line: Line, body: bytes, *, for_s: float = 30.0) -> int:
+def insist(line: Line, body: bytes, *, for_s: float = 90.0) -> int:
     """Send, as SDKs do, until it is acknowledged; return how often it was refused."""
     end = time.monotonic() + for_s
     refusals = 0
@@ -128,7 +128,7 @@ def test_with_the_backend_away_the_full_disk_refuses_and_loses_nothing(disk: Pat
         try:
             while True:
                 trace_id = TraceId(f"{acknowledged:032x}")
-                insist(line, part(chance, trace_id, 2), for_s=1.0)
+                insist(line, part(chance, trace_id, 2), for_s=5.0)
                 acknowledged += 1
         except StillRefusedError:
             assert acknowledged * CHUNK > DISK_MIB * MEBIBYTE // 4

@@ -27,7 +27,7 @@ WAYS: Final[tuple[Way, ...]] = ("grpc", "grpc+gzip", "http", "http+gzip", "json"
 DEMO_SPANS: Final = 17
 CARRIERS: Final = 2
 """What a blame in late mode adds to a trace."""
-_TIMEOUT_S: Final = 20.0
+_TIMEOUT_S: Final = 60.0
 _WRONG_ANSWER: Final = "9,266.14"
 
 

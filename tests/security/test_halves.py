@@ -32,7 +32,7 @@ def settings(identity: Identity, **more: Any) -> Settings:
         token=TOKEN,
         tls_certificate=identity.certificate,
         tls_key=identity.key,
-        analyzer_timeout=1500,
+        analyzer_timeout=5000,
         **more,
     )
 

@@ -123,7 +123,7 @@ async def _conversation(running: Running) -> AsyncIterator[str]:
                     f"http://{running.http}/v1/traces", data=content, headers=headers
                 ) as told:
                     yield await told.text(errors="replace")
-        for _ in range(200):
+        for _ in range(600):
             found = await running.find(TRACE)
             if found:
                 break

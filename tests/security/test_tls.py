@@ -53,7 +53,7 @@ class Door:
             certificate=trusts.authority,
             client_certificate=shows.certificate if shows else None,
             client_key=shows.key if shows else None,
-            timeout_s=5,
+            timeout_s=60,
         )
         return open_exporter(destination, "test")
 
