@@ -176,9 +176,13 @@ class SegmentFile:
         self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def empty_wal(self) -> None:
-        """Copy the WAL to the file and give its space back; others may write meanwhile, but for a moment."""
+        """Copy the WAL to the file and give its space back; others may write meanwhile, but for a moment.
+
+        Whoever asks for it is done with the segment for a while, so no pages are kept in memory either.
+        """
         self.write_back()
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._db.execute("PRAGMA shrink_memory")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
