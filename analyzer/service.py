@@ -38,8 +38,8 @@ from collector_processor.analyst import Analyst
 from collector_processor.intake import Intake, IntakeRules
 from collector_processor.ledger import Ledger
 from collector_processor.otlp import Exporter, Signal
-from collector_processor.runstore import StoredVerdict
 from collector_processor.settings import Address, Settings
+from collector_processor.stored import StoredVerdict
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,9 @@ from time import monotonic
 from typing import Final
 
 from collector_processor.otlp import Delivered, Exporter, Rejected, SendOutcome, Signal, Tenant, TryLater
-from collector_processor.runstore import OUTBOX_BATCH, Outgoing
+from collector_processor.runstore import OUTBOX_BATCH
 from collector_processor.store_thread import patiently
+from collector_processor.stored import Outgoing
 from collector_processor.stores import StoreError
 
 logger = logging.getLogger(__name__)

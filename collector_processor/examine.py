@@ -23,8 +23,9 @@ from collector_processor.material import Gathering, Material, TraceSource
 from collector_processor.otlp import RefusedError, Tenant
 from collector_processor.outright import Outright, WholeTraces
 from collector_processor.rebuild import Run
-from collector_processor.runstore import Commit, Outgoing, RunStore, StoredVerdict
+from collector_processor.runstore import RunStore
 from collector_processor.store_thread import STORE_RETRY_S, StoreThread
+from collector_processor.stored import Commit, Outgoing, StoredVerdict
 from collector_processor.stores import StoreError
 from collector_processor.writeback import Decision, Gist, WriteBack, gist_of, provisional, write_back
 from semconv.model import Completion, Trace, Trajectory

@@ -19,8 +19,9 @@ from collector_processor.cleaning import CleanRun
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.rebuild import Run, rebuild
 from collector_processor.runs import TRACE_KEY, run_keys, steady_ids
-from collector_processor.runstore import RunStore, ToldRun
+from collector_processor.runstore import RunStore
 from collector_processor.store_thread import StoreThread
+from collector_processor.stored import ToldRun
 from semconv.model import Completion, TraceId, Trajectory
 
 logger = logging.getLogger(__name__)

@@ -15,8 +15,9 @@ from typing import Final, Protocol, TypeAlias
 
 from collector_processor.assembler import Released, TraceKey
 from collector_processor.draft import AnalysisLostError, Draft, Drafted, Drafts, LoneTrace
-from collector_processor.runstore import Commit, RunStore, StoredVerdict
+from collector_processor.runstore import RunStore
 from collector_processor.store_thread import StoreThread
+from collector_processor.stored import Commit, StoredVerdict
 from collector_processor.stores import StoreError
 from collector_processor.together import Together
 from collector_processor.writeback import Gist

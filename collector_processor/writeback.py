@@ -24,7 +24,7 @@ from collector_processor.annotate import (
 from collector_processor.encode import encode, encode_attributes, encode_logs
 from collector_processor.otlp import Signal, Tenant
 from collector_processor.rebuild import Run
-from collector_processor.runstore import Outgoing, StoredVerdict
+from collector_processor.stored import Outgoing, StoredVerdict
 from collector_processor.wire import append_attributes
 from semconv.model import AttributeValue, Attribution, Blame, Effort, Span, SpanId, TraceId
 

@@ -15,7 +15,8 @@ from analyzer.labels.store import LabelStore, open_labels
 from analyzer.recurrence import Issue
 from collector_processor.analyst import Analysis
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.runstore import RUNS, Commit, RunStore
+from collector_processor.runstore import RUNS, RunStore
+from collector_processor.stored import Commit
 from semconv.model import Abstention, Attribution, Blame, Status, StepKind, Trajectory
 from tests.runs import run, step
 from tests.verdicts import stored

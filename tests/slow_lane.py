@@ -20,7 +20,8 @@ from collector_processor.notes import TraceArrival
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal
 from collector_processor.outright import Rows
 from collector_processor.pipeline import Pipeline, PipelineLimits
-from collector_processor.runstore import Commit, RunStore, StoredVerdict
+from collector_processor.runstore import RunStore
+from collector_processor.stored import Commit, StoredVerdict
 from collector_processor.stores import StoreError
 from collector_processor.survey import survey_signal
 from collector_processor.writeback import Gist

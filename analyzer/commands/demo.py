@@ -31,8 +31,8 @@ from collector_processor.decode import decode
 from collector_processor.endpoints import checked_url
 from collector_processor.exporters import MemoryExporter
 from collector_processor.otlp import Exporter, Signal
-from collector_processor.runstore import StoredVerdict
 from collector_processor.settings import Settings, load_settings
+from collector_processor.stored import StoredVerdict
 from semconv.attributes import (
     CARRIER,
     ERROR,

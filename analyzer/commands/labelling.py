@@ -17,8 +17,9 @@ from analyzer.labels.labelling import Given, find_run, give
 from analyzer.labels.store import LabelStore, open_labels
 from analyzer.present import console, plain
 from collector_processor.otlp import Tenant
-from collector_processor.runstore import RUNS, RunStore, StoredVerdict
+from collector_processor.runstore import RUNS, RunStore
 from collector_processor.settings import load_settings
+from collector_processor.stored import StoredVerdict
 
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.", show_default=False)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from collector_processor.assembler import TraceKey
 from collector_processor.draft import Draft, DraftedRun, Keepsake, LoneTrace
 from collector_processor.otlp import Signal, Tenant
-from collector_processor.runstore import Outgoing, StoredVerdict, ToldRun
+from collector_processor.stored import Outgoing, StoredVerdict, ToldRun
 from collector_processor.writeback import Gist
 from semconv.model import Completion, Effort, TraceId
 

@@ -31,7 +31,8 @@ from analyzer.recurrence import (
 from analyzer.recurrence.notice import Notice, NoticeKind, safe_title
 from collector_processor.analyst import Analysis
 from collector_processor.otlp import Tenant
-from collector_processor.runstore import RunStore, StoredVerdict
+from collector_processor.runstore import RunStore
+from collector_processor.stored import StoredVerdict
 from collector_processor.stores import Flush, StoreError
 from semconv.model import Blame, Status, Trajectory
 

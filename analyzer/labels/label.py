@@ -15,7 +15,7 @@ from typing import Any, Final
 from analyzer.agent_names import same_agent
 from analyzer.errors import AnalyzerError
 from collector_processor.otlp import Tenant
-from collector_processor.runstore import StoredVerdict
+from collector_processor.stored import StoredVerdict
 from semconv.model import SpanId, Status, Step, Trajectory
 
 _MOST_LISTED: Final = 20

@@ -22,7 +22,8 @@ from collector_processor.analyst import Analysis
 from collector_processor.examine import Keep
 from collector_processor.otlp import Tenant
 from collector_processor.redaction import omit
-from collector_processor.runstore import RunStore, StoredVerdict
+from collector_processor.runstore import RunStore
+from collector_processor.stored import StoredVerdict
 from collector_processor.stores import StoreError
 from semconv.model import Status, Trajectory
 

@@ -29,8 +29,9 @@ from collector_processor.journal import Journal
 from collector_processor.ledger import Ledger
 from collector_processor.otlp import Exporter, Signal
 from collector_processor.pipeline import Pipeline, PipelineLimits
-from collector_processor.runstore import RunStore, StoredVerdict
+from collector_processor.runstore import RunStore
 from collector_processor.settings import Settings, WriteBack
+from collector_processor.stored import StoredVerdict
 from collector_processor.writeback import Gist
 
 _ANALYSES_SHARE: Final = 0.5

@@ -26,8 +26,8 @@ from analyzer.web.pages import Pages
 from analyzer.web.settings_shown import shown_settings
 from collector_processor.examine import Examiner
 from collector_processor.otlp import Tenant
-from collector_processor.runstore import StoredVerdict
 from collector_processor.settings import Settings
+from collector_processor.stored import StoredVerdict
 from collector_processor.tls import Renewals
 
 

@@ -15,7 +15,7 @@ from typing import Final
 from analyzer.modes import FailureMode
 from analyzer.tallies.names import AgentNames, BoundedNames
 from analyzer.tallies.series import Counter, Exemplar, Histogram
-from collector_processor.runstore import StoredVerdict
+from collector_processor.stored import StoredVerdict
 from collector_processor.writeback import Gist
 
 CONFIDENCE_BOUNDS: Final = tuple(tenth / 10 for tenth in range(1, 11))

@@ -34,8 +34,8 @@ from collector_processor.otlp import Tenant, tenant_of
 from collector_processor.receivers import ListenError
 from collector_processor.receivers.protocol_log import ProtocolLogger
 from collector_processor.receivers.room import DEFAULT_CONNECTIONS, with_room
-from collector_processor.runstore import StoredVerdict
 from collector_processor.settings import Address
+from collector_processor.stored import StoredVerdict
 from collector_processor.tls import ServerTls, TlsFiles, reason_of
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from aiohttp import web
 from analyzer.labels import Label, LabelKind, LabelRefused, Said, to_json
 from analyzer.labels.labelling import Given
 from collector_processor.otlp import Tenant
-from collector_processor.runstore import StoredVerdict
+from collector_processor.stored import StoredVerdict
 from collector_processor.stores import StoreError
 
 _JSON: Final = "application/json"

@@ -29,7 +29,7 @@ from analyzer.web.sessions import Sessions
 from analyzer.web.settings_shown import ShownSetting
 from analyzer.web.sources import IssueSource, RunKey, RunName, RunQuery, RunSource
 from collector_processor.otlp import Tenant
-from collector_processor.runstore import StoredVerdict
+from collector_processor.stored import StoredVerdict
 from collector_processor.stores import StoreError
 from semconv.model import Status
 

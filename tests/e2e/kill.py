@@ -23,7 +23,8 @@ from typing import Final
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from collector_processor.otlp import Signal
-from collector_processor.runstore import RunStore, StoredVerdict
+from collector_processor.runstore import RunStore
+from collector_processor.stored import StoredVerdict
 from semconv.attributes import FAILURE_ID, FAILURE_VERSION
 from tests.backends.supervise import BackendError, wait_until
 from tests.e2e.backend import grpc_backend

@@ -19,7 +19,7 @@ from collector_processor.otlp import (
     Tenant,
     TryLater,
 )
-from collector_processor.runstore import Outgoing
+from collector_processor.stored import Outgoing
 from collector_processor.stores import StoreError
 
 ACME, BETA = Tenant("x-scope-orgid=acme"), Tenant("x-scope-orgid=beta")

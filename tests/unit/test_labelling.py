@@ -15,7 +15,8 @@ from analyzer.labels.store import LabelStore, PackedRun
 from collector_processor.analyst import Analysis
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.redaction import keep, omit, redact
-from collector_processor.runstore import Commit, RunStore, StoredVerdict
+from collector_processor.runstore import RunStore
+from collector_processor.stored import Commit, StoredVerdict
 from collector_processor.stores import StoreError
 from semconv.model import Abstention, Attribution, Blame, Status
 from tests.runs import run, step, tool

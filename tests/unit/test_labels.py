@@ -8,7 +8,7 @@ import pytest
 
 from analyzer.labels import Label, LabelKind, LabelRefused, Said, as_label, place_of
 from collector_processor.otlp import Tenant
-from collector_processor.runstore import StoredVerdict
+from collector_processor.stored import StoredVerdict
 from semconv.model import SpanId, Trajectory
 from tests.runs import run, step, tool
 from tests.verdicts import stored, stored_without_blame

@@ -27,7 +27,7 @@ from collector_processor.encode import encode
 from collector_processor.examine import Examiner
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from collector_processor.redaction import Redactor, keep
-from collector_processor.runstore import StoredVerdict
+from collector_processor.stored import StoredVerdict
 from collector_processor.writeback import Gist
 from semconv.model import Completion, Link, Span, SpanId, Status, TraceId
 from tests.factories import TRACE, agent, chat, span, workflow

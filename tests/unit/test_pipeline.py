@@ -14,8 +14,8 @@ from collector_processor.decode import decode
 from collector_processor.encode import encode_logs
 from collector_processor.examine import MAX_ANALYSES
 from collector_processor.otlp import NO_TENANT, Signal
-from collector_processor.runstore import StoredVerdict
 from collector_processor.store_thread import STORE_RETRY_S
+from collector_processor.stored import StoredVerdict
 from semconv.model import Event, Link, LogRecord, SpanId, TraceId
 from tests.factories import TRACE, agent, chat, workflow
 from tests.otlp_requests import log_request, record

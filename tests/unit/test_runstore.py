@@ -11,7 +11,8 @@ import pytest
 
 from collector_processor.assembler import TraceKey
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant
-from collector_processor.runstore import Commit, Outgoing, RunStore, StoredVerdict, ToldRun
+from collector_processor.runstore import RunStore
+from collector_processor.stored import Commit, Outgoing, StoredVerdict, ToldRun
 from collector_processor.stores import StoreError
 from semconv.model import SpanId, TraceId
 

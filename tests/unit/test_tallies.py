@@ -13,7 +13,7 @@ from analyzer.tallies.verdicts import MAX_LAG_S
 from collector_processor.annotate import CarrierPolicy
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild import Run
-from collector_processor.runstore import StoredVerdict
+from collector_processor.stored import StoredVerdict
 from collector_processor.writeback import Decision, gist_of, provisional, write_back
 from semconv.model import Abstention, Attribution, Blame, Effort, Resource, Span, Status, Verdict
 from tests.factories import agent, chat, ordered, trace, workflow

@@ -19,7 +19,7 @@ from analyzer.tallies import Counter, Exemplar
 from analyzer.web.app import WebParts, make_app
 from analyzer.web.labels import Labels
 from collector_processor.otlp import Tenant
-from collector_processor.runstore import StoredVerdict
+from collector_processor.stored import StoredVerdict
 from tests.verdicts import stored
 
 VERDICT = stored(

@@ -17,7 +17,7 @@ from analyzer.labels.labelling import Given
 from analyzer.web.app import WebParts, make_app
 from analyzer.web.labels import Labels, read_said
 from collector_processor.otlp import Tenant
-from collector_processor.runstore import StoredVerdict
+from collector_processor.stored import StoredVerdict
 from collector_processor.stores import StoreError
 from tests.runs import run, step, tool
 from tests.verdicts import stored

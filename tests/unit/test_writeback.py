@@ -11,7 +11,7 @@ from collector_processor.decode import decode, decode_logs
 from collector_processor.encode import encode
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from collector_processor.rebuild import rebuild
-from collector_processor.runstore import StoredVerdict
+from collector_processor.stored import StoredVerdict
 from collector_processor.writeback import Decision, WriteBack, provisional, write_back
 from semconv.model import Abstention, Attribution, Blame, Span, Status
 from tests.factories import TRACE, agent, chat, span_id, workflow

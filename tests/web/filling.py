@@ -16,7 +16,7 @@ from analyzer.recurrence.issue import Issue
 from analyzer.web.pages import write_key
 from analyzer.web.sources import RunKey
 from collector_processor.otlp import NO_TENANT
-from collector_processor.runstore import Commit, StoredVerdict
+from collector_processor.stored import Commit, StoredVerdict
 from collector_processor.stores import Flush
 from semconv.model import Abstention, Attribution, Status, Trajectory
 from tests.web.showcase import demo_run

@@ -34,8 +34,9 @@ from analyzer.web.settings_shown import shown_settings
 from analyzer.web.sources import RunName, ShownIssue
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from collector_processor.rebuild import rebuild
-from collector_processor.runstore import RUNS, Commit, RunStore, StoredVerdict
+from collector_processor.runstore import RUNS, RunStore
 from collector_processor.settings import Address, load_settings
+from collector_processor.stored import Commit, StoredVerdict
 from semconv.model import Attribution, Blame, Status, Trajectory
 from tests.shown import fixtures
 
