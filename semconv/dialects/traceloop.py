@@ -41,6 +41,8 @@ from semconv.dialects.reading import items, mapping, structured, text, words
 from semconv.dialects.surroundings import Surroundings
 from semconv.dialects.traceloop_agno import TEAM_NAME, execution_in, team_of
 from semconv.dialects.traceloop_crewai import CREW_RESULT, CREW_TASKS, crew_plan, is_crew, task_words
+from semconv.dialects.traceloop_llama_index import SCOPE as LLAMA_INDEX
+from semconv.dialects.traceloop_llama_index import read_llama_index
 from semconv.dialects.traceloop_messages import COMPLETIONS, PROMPTS, completions_of, prompts_of
 from semconv.dialects.traceloop_support import TRACELOOP_SUPPORT
 from semconv.model import AgentSource, Span
@@ -89,6 +91,10 @@ def read_traceloop(span: Span, surroundings: Surroundings) -> Action | None:
         key.startswith(marks) for key in attributes
     ):
         return None
+    if span.scope.name == LLAMA_INDEX and (
+        (action := read_llama_index(span, surroundings, NAME)) is not None
+    ):
+        return action
     kind = _kind_of(span, surroundings)
     if kind is None:
         return None  # another's span, with the association properties of a workflow around it

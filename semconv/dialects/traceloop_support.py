@@ -50,6 +50,21 @@ TRACELOOP_SUPPORT: Final = (
         switches=("TRACELOOP_TRACE_CONTENT=true",),
     ),
     Support(
+        framework="llama-index",
+        instrumentation="opentelemetry-instrumentation-llamaindex 0.62 (Traceloop)",
+        source="recorded",
+        agent=gives("the set-up that a workflow's method returned before an agent's turn"),
+        text=partly(
+            "what the workflow's methods return; of a query engine only with that client's own beside it"
+        ),
+        tools=gives("`tool.name`, `tool.arguments`, and what the method that calls it returned"),
+        handoff=gives("tool `handoff` with `to_agent`"),
+        task=partly("the workflow's own has the answer; the question is the first set-up's"),
+        errors=partly("a tool's own report; what failed, and all around it, is never sent"),
+        scopes=("opentelemetry.instrumentation.llamaindex",),
+        switches=("TRACELOOP_TRACE_CONTENT=true",),
+    ),
+    Support(
         framework="openai-agents",
         instrumentation="opentelemetry-instrumentation-openai-agents 0.62 (Traceloop)",
         source="recorded",
