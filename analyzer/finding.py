@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from analyzer.reading import Reading
+
+QUOTE: Final = 160
+"""Characters of a step that are quoted at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
