@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -56,19 +57,23 @@ async def test_half_open_calls_hold_up_nobody_for_long() -> None:
 
 
 async def test_no_more_are_read_at_once_than_the_rules_say() -> None:
-    room, reading, most = ReadingRoom(RULES), 0, 0
+    room, reading, most = ReadingRoom(replace(RULES, slow_s=60.0)), 0, 0
+    has_come = asyncio.Event()
 
     async def large() -> bytes:
         nonlocal reading, most
         reading += 1
         most = max(most, reading)
         try:
-            await asyncio.sleep(0.1)
+            await has_come.wait()
             return b"large"
         finally:
             reading -= 1
 
-    answers = await asyncio.gather(*(room.read(large) for _ in range(40)), return_exceptions=True)
+    asked = [asyncio.create_task(room.read(large)) for _ in range(40)]
+    await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)  # one for which there is no place
+    has_come.set()
+    answers = await asyncio.gather(*asked, return_exceptions=True)
     assert most <= RULES.quick + RULES.slow
     assert answers.count(b"large") >= RULES.slow
     assert all(one == b"large" or isinstance(one, RefusedError) for one in answers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import count
 
 import pytest
 from aiohttp.test_utils import TestClient
@@ -98,14 +99,22 @@ async def test_the_list_shows_each_runs_own_task_and_last_label_however_large_th
 async def test_an_open_page_is_told_of_a_new_run(
     stage: Stage, client: TestClient[Request, Application]
 ) -> None:
-    async with client.get("/events") as stream, asyncio.timeout(10):
+    async with client.get("/events") as stream, asyncio.timeout(60):
         assert stream.headers["Content-Type"] == "text/event-stream"
         assert await stream.content.readline() == b"retry: 5000\n"
-        await asyncio.sleep(0.2)
-        await stage.add(RUN, "shop", blame(RUN, 2))
+        adding = asyncio.create_task(keep_adding(stage))  # what came before its first look is no news
         while (await stream.content.readline()) != b"event: runs\n":
             pass
         assert await stream.content.readline() == b"data: changed\n"
+        adding.cancel()
+        await asyncio.gather(adding, return_exceptions=True)
+
+
+async def keep_adding(stage: Stage) -> None:
+    for number in count():
+        one = run(step("planner", "go"), run_id=f"n{number}")
+        await stage.add(one, "shop", blame(one, 0))
+        await asyncio.sleep(0.1)
 
 
 async def test_work_is_summed_of_what_is_priced_and_timed_and_kept_for_a_while(stage: Stage) -> None:
