@@ -310,6 +310,10 @@ class Accounts:
         """Note that a segment is gone."""
         del self._segments[number]
 
+    def undeleted(self, number: int) -> None:
+        """Note that a segment could not be deleted: it is to be taken again."""
+        self._segments[number].is_busy = False
+
     def take_compactable(self, now: float) -> tuple[int, Mapping[int, frozenset[TraceId]]] | None:
         """Return a segment worth compacting and the traces to keep in its rows, if there is one.
 

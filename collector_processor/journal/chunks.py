@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -168,6 +169,14 @@ class JournalLimits:
 def segment_of(seq: int) -> int:
     """Return the number of the segment that holds row ``seq``."""
     return seq >> 32
+
+
+def by_segment(seqs: Iterable[int]) -> dict[int, tuple[int, ...]]:
+    """Return rows by the number of their segment, each in the order in which they came."""
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for seq in seqs:
+        found[segment_of(seq)].append(seq)
+    return {number: tuple(those) for number, those in found.items()}
 
 
 def first_seq(segment: int) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
 from itertools import chain, groupby
 from pathlib import Path
@@ -166,8 +166,10 @@ class SegmentFile:
 
         SQLite copies it when the last connection is closed that may write.
         """
-        with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as last:
+        with ExitStack() as stack:
             with suppress(sqlite3.Error):  # the file is gone, or damaged: then nothing can be copied
+                address = f"{self.path.absolute().as_uri()}?mode=ro"
+                last = stack.enter_context(closing(sqlite3.connect(address, uri=True)))
                 last.execute("SELECT seq FROM chunk LIMIT 1").fetchall()
             self._db.close()
 

@@ -115,8 +115,7 @@ async def settled(journal: Journal) -> None:
         await pending(journal)
         journal.tidy()
     await asyncio.sleep(0)
-    while journal._chores:
-        await asyncio.gather(*journal._chores)
+    await journal._reclaimer.finish()
 
 
 async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
@@ -277,6 +276,43 @@ def sqlite_memory() -> int:
     return int(used())
 
 
+class Unopenable(SegmentFile):
+    """Cannot be taken leave of at first: there is no descriptor left for the connection it takes."""
+
+    refusals: ClassVar = 0
+
+    def abandon(self) -> None:
+        if Unopenable.refusals:
+            Unopenable.refusals -= 1
+            self.close()
+            raise sqlite3.OperationalError("unable to open database file")
+        super().abandon()
+
+
+async def test_a_segment_that_could_not_be_deleted_is_deleted_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Unopenable.refusals = 2
+    async with journal_in(tmp_path, SMALL_SEGMENTS, make_segment=Unopenable) as journal:
+        journal.mark_done(await journal.append([entry(b"1")]))
+        for _ in range(3):
+            await settled(journal)
+        assert "00000001.sqlite" not in segments(tmp_path)
+    assert caplog.text.count("journal segment cannot be deleted") == 1
+
+
+async def test_what_is_no_request_ends_no_tidying(tmp_path: Path) -> None:
+    limits = JournalLimits(segment_bytes=5 << 20, rest_s=0.0)
+    nonsense = entry(b"\xff" * 100, traces=agent_entry().traces)
+    async with journal_in(tmp_path, limits) as journal:
+        journal.mark_done(await journal.append([nonsense, *(entry(_noise(seed)) for seed in range(6))]))
+        await settled(journal)
+        assert "00000001.sqlite" in segments(tmp_path)
+        journal.forget(KEY)
+        await settled(journal)
+        assert "00000001.sqlite" not in segments(tmp_path)
+
+
 async def test_a_segment_that_stays_gives_its_wal_back(tmp_path: Path) -> None:
     limits = JournalLimits(segment_bytes=1, rest_s=0.0)
     async with journal_in(tmp_path, limits) as journal:
@@ -297,8 +333,7 @@ async def test_a_full_disk_gets_back_what_a_wal_takes(tmp_path: Path) -> None:
         with pytest.raises(RefusedError, match="reserve"):
             await journal.append([entry(b"small")])
         await pending(journal)
-        while journal._chores:
-            await asyncio.gather(*journal._chores)
+        await journal._reclaimer.finish()
         assert (tmp_path / "00000001.sqlite-wal").stat().st_size == 0
 
 

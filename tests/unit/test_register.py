@@ -38,7 +38,7 @@ async def killed(tmp_path: Path, *, forwarded: int = 0, limits: JournalLimits | 
         for number in range(1, ROWS + 1):
             await journal.append([entry(body(number))])
         journal.mark_done((await pending(journal))[:forwarded])
-        while journal._settled:  # noqa: ASYNC110 - the journal tells nobody when the disk knows
+        while journal._reads.done:  # noqa: ASYNC110 - the journal tells nobody when the disk knows
             await asyncio.sleep(0.01)
         return crash_image(tmp_path / "live", tmp_path / "killed")
 

@@ -1,0 +1,132 @@
+"""Giving the disk back what of the journal nobody needs: whole segments, parts of them, WALs. A shell.
+
+Segments are deleted whole once nothing in them is needed; one in which little is needed (a throttled
+tenant's rows, a few agent traces) is compacted first, and the WAL of one that stays is copied to its file.
+What the disk refuses is said once, and tried again with the next deletion.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Coroutine, Mapping
+from functools import partial
+from typing import Final
+
+from collector_processor.journal.accounts import Accounts
+from collector_processor.journal.commands import Detach, Relieve, Settle
+from collector_processor.journal.dispatch import Dispatch
+from collector_processor.journal.keeper import JournalKeeper
+from collector_processor.journal.reads import Reads
+from collector_processor.journal.segments import SegmentFile
+from collector_processor.otlp import CollectorError
+from semconv.model import TraceId
+
+logger = logging.getLogger(__name__)
+
+_DELAY_S: Final = 0.2
+"""How long deletions and compactions may wait for company."""
+_REFUSALS: Final = (sqlite3.Error, OSError, CollectorError)
+"""The disk refuses, no file can be opened, or a row is no request of OTLP."""
+
+
+class Reclaimer:
+    """Lives on one event loop; the keeper's thread does the work."""
+
+    def __init__(self, accounts: Accounts, dispatch: Dispatch, reads: Reads, keeper: JournalKeeper) -> None:
+        """Begin with nothing to do."""
+        self._loop: Final = asyncio.get_running_loop()
+        self._accounts: Final = accounts
+        self._dispatch: Final = dispatch
+        self._reads: Final = reads
+        self._keeper: Final = keeper
+        self._timer: asyncio.TimerHandle | None = None
+        self._chores: Final[set[asyncio.Task[None]]] = set()
+        self._is_refused = False
+        """Whether the last deletion was refused; that is said once."""
+        self._is_closed = False
+
+    def soon(self) -> None:
+        """Tidy in a moment."""
+        if self._timer is None and not self._is_closed:
+            self._timer = self._loop.call_later(_DELAY_S, self.tidy)
+
+    def retired(self, number: int) -> None:
+        """Note that a segment takes no more rows."""
+        self._accounts.retired(number, self._loop.time())
+        self.soon()
+
+    def tidy(self) -> None:
+        """Start deleting what nobody needs and compacting what few need."""
+        self._timer = None
+        for number in self._accounts.take_deletable():
+            self._dispatch.now(Detach(segment=number, done=partial(self._detached, number)))
+        now = self._loop.time()
+        compactable = self._accounts.take_compactable(now)
+        if compactable is not None:
+            self._start(self._compact(*compactable))
+        elif not self.write_back_one(now) and self._accounts.may_tidy_later:
+            self.soon()
+
+    def write_back_one(self, now: float) -> bool:
+        """Start copying the WAL of a segment that has rested by ``now``; say whether there is one."""
+        number = self._accounts.take_unwritten(now)
+        if number is not None:
+            self._start(self._write_back(number))
+        return number is not None
+
+    def _start(self, chore: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(chore)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+    def _detached(self, number: int, writers: SegmentFile | None) -> None:
+        self._start(self._delete(number, writers))
+
+    async def _delete(self, number: int, writers: SegmentFile | None) -> None:
+        try:
+            await self._reads.run(partial(self._keeper.delete, number, writers))
+        except _REFUSALS as error:
+            if not self._is_refused:
+                logger.warning("journal segment cannot be deleted", extra={"reason": str(error)})
+            self._is_refused = True
+            self._accounts.undeleted(number)
+            return
+        self._is_refused = False
+        self._accounts.deleted(number)
+        self._reads.deleted(number)
+
+    async def _compact(self, number: int, retained: Mapping[int, frozenset[TraceId]]) -> None:
+        written = self._dispatch.word()
+        self._dispatch.now(Settle(segment=number, done=partial(written.set_result, None)))
+        await written
+        try:
+            stored = await self._reads.run(partial(self._keeper.compact, number, retained))
+        except _REFUSALS as error:
+            logger.warning("journal segment cannot be compacted", extra={"reason": str(error)})
+            stored = 0  # not tried again
+        self._accounts.compacted(number, stored)
+        self._dispatch.soon(Relieve(segment=number))
+        self.soon()
+
+    async def _write_back(self, number: int) -> None:
+        try:
+            await self._reads.run(partial(self._keeper.write_back, number))
+        except _REFUSALS as error:  # the WAL stays, and so does what is owed
+            logger.warning("journal segment cannot be written back", extra={"reason": str(error)})
+        else:
+            self._dispatch.soon(Relieve(segment=number))
+        self._accounts.written_back(number)
+        self.soon()
+
+    def close(self) -> None:
+        """Begin nothing any more."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def finish(self) -> None:
+        """Wait for what is under way."""
+        while self._chores:
+            await asyncio.gather(*self._chores)
