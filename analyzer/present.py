@@ -7,11 +7,9 @@ reads no markup.
 
 from __future__ import annotations
 
-import json
-import re
 import unicodedata
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from rich.box import ROUNDED, SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -50,11 +48,6 @@ _TITLES: Final[Mapping[Status, tuple[str, str]]] = {
     Status.ERROR: ("magenta", "Could not analyse"),
 }
 _UNSAID: Final = ("cyan", "No sign of failure")
-_UNSHOWN: Final = re.compile(
-    "[\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e0fff]"
-)
-"""Controls, direction marks and what no screen shows; ``json`` itself escapes those below 0x20."""
 _BAD_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cn", "Cs", "Co", "Zl", "Zp"})
 
 
@@ -64,15 +57,6 @@ def plain(text: str, limit: int = _HEAD) -> str:
     safe = "".join(" " if unicodedata.category(char) in _BAD_CATEGORIES else char for char in cut)
     folded = " ".join(safe.split())
     return folded if len(folded) <= limit and len(text) <= 4 * limit else folded[: limit - 1].rstrip() + "…"
-
-
-def json_text(document: Mapping[str, Any]) -> str:
-    """Return JSON on one line, in which what steers a terminal is escaped: it stays the same document."""
-    return _UNSHOWN.sub(_escaped, json.dumps(document, ensure_ascii=False, default=str))
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return json.dumps(found.group())[1:-1]
 
 
 def is_unsaid(reason: str) -> bool:

@@ -13,9 +13,10 @@ import typer
 import uvloop
 
 from analyzer.commands.output import FormatOption, OutputFormat, print_json
-from analyzer.commands.serve import configure_logging, keep_to_ourselves, warn_of_unknown
+from analyzer.commands.serve import keep_to_ourselves, warn_of_unknown
 from analyzer.commands.stopping import told_to_stop, until_stopped
 from analyzer.composition import budget_of, open_analyst, prepare_model
+from analyzer.json_lines import configure_logging
 from analyzer.present import console
 from analyzer.remote.opening import analyzer_server
 from analyzer.remote.server import AnalyzerServer

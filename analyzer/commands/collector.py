@@ -10,11 +10,11 @@ import uvloop
 from analyzer.commands.output import FormatOption, OutputFormat
 from analyzer.commands.serve import (
     DataDirOption,
-    configure_logging,
     keep_to_ourselves,
     serve_until_stopped,
     warn_of_unknown,
 )
+from analyzer.json_lines import configure_logging
 from analyzer.remote.opening import asking, without_model
 from collector_processor.settings import load_settings, require_token
 

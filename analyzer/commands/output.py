@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from analyzer.errors import AnalyzerError
-from analyzer.present import json_text, plain
+from analyzer.json_lines import json_text
+from analyzer.present import plain
 
 PROGRAM: Final = "blamespan"
 

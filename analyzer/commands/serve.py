@@ -8,16 +8,16 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 import uvloop
 
 from analyzer.commands.output import FormatOption, OutputFormat, print_json
 from analyzer.commands.stopping import told_to_stop, until_stopped
-from analyzer.present import console, json_text
+from analyzer.json_lines import configure_logging
+from analyzer.present import console
 from analyzer.service import Running, running_service
 from collector_processor.analyst import Analyst
 from collector_processor.settings import (
@@ -34,7 +34,6 @@ SWITCH_S: Final = 0.0005
 """How long one thread may keep the interpreter from another that wants it. Python's own 5 ms are for
 programs that compute; here each page and each request is handed from thread to thread several times, and
 would wait as long at each while a run is analysed (``python -m tests.web.measure``)."""
-_STANDARD_FIELDS: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 DataDirOption = Annotated[
     Path | None,
@@ -137,27 +136,3 @@ def _announce(running: Running, settings: Settings, output: OutputFormat) -> Non
     )
     by = settings.analyzer_endpoint or f"{settings.method}, {settings.model or 'no model'}"
     screen.print(f"analysed by {by}; kept in {settings.data_dir}")
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line; what a record carries in ``extra`` becomes fields."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        document: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        document |= {name: value for name, value in record.__dict__.items() if name not in _STANDARD_FIELDS}
-        if record.exc_info:
-            document["exception"] = self.formatException(record.exc_info)
-        return json_text(document)
-
-
-def configure_logging(level: int = logging.INFO) -> None:
-    """Log to standard error as JSON lines."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter())
-    logging.basicConfig(level=level, handlers=[handler], force=True)

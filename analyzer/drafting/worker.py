@@ -11,6 +11,7 @@ to be analysed then.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -28,22 +29,34 @@ from analyzer.drafting.messages import (
 )
 from analyzer.drafting.opening import open_drafter
 from analyzer.drafting.worker_process import TRACE_CPU_S
+from analyzer.json_lines import configure_logging
 from collector_processor.settings import Settings
 
+logger = logging.getLogger("analyzer.drafting.worker")  # as ``python -m`` this module has another name
+
 READY: Final = b"ready"
+ROLE: Final = "analyses"
+"""What its log lines bear, beside its id: they go where the service's go."""
 
 
 def main() -> None:
     """Draft until the input ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    configure_logging(about={"role": ROLE, "pid": os.getpid()})
     with (
         suppress(BrokenPipeError),  # the service is gone; closing writes once more
         os.fdopen(os.dup(0), "rb") as inward,
         os.fdopen(os.dup(1), "wb") as outward,
     ):
         os.dup2(_logs(), 1)  # what anybody prints goes where logs go
-        _serve(inward, outward)
+        try:
+            _serve(inward, outward)
+        except BrokenPipeError:
+            raise
+        except Exception:  # the process's containment line
+            logger.critical("the process of analyses failed", exc_info=True)
+            raise SystemExit(1) from None
 
 
 def _logs() -> int:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.commands.serve import configure_logging
 from analyzer.issue_desk import IssueDesk
 from analyzer.issues.counting import IssueCounting
+from analyzer.json_lines import configure_logging
 from tests.e2e.fickle import serve
 
 

@@ -13,7 +13,7 @@ import random
 import sys
 from pathlib import Path
 
-from analyzer.commands.serve import configure_logging
+from analyzer.json_lines import configure_logging
 from analyzer.service import running_service
 from collector_processor.analyst import Analysis
 from collector_processor.settings import load_settings

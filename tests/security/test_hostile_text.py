@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console
 
-from analyzer.commands.serve import JsonFormatter
+from analyzer.json_lines import JsonFormatter
 from analyzer.measuring.plot import to_svg
 from analyzer.method import attribute
 from analyzer.methods.signals import Signals

@@ -14,7 +14,7 @@ import aiohttp
 import grpc
 import pytest
 
-from analyzer.commands.serve import JsonFormatter
+from analyzer.json_lines import JsonFormatter
 from analyzer.service import Running, running_service
 from collector_processor.destination import Destination, Protocol
 from collector_processor.exporters import open_exporter

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -359,6 +360,50 @@ async def test_others_wait_for_what_has_no_end_once_and_are_done_by_another_proc
     assert names([first, *others]) == [f"{number:032x}" for number in (2, 3, 4)]
     assert len(pids) == 2
     await executor.close()
+
+
+SPEAKING: Final = (
+    "import logging\n"
+    "from analyzer.drafting import worker\n"
+    "draft_each = worker.draft_each\n"
+    "def speaking(drafter, traces):\n"
+    "    logging.getLogger('analyzer.of_something').warning('so it is', extra={'trace_id': '7'})\n"
+    "    return draft_each(drafter, traces)\n"
+    "worker.draft_each = speaking\n"
+    "worker.main()\n"
+)
+FAILING: Final = (
+    "from analyzer.drafting import worker\n"
+    "def draft_each(*_):\n"
+    "    raise ValueError('a fault of ours')\n"
+    "worker.draft_each = draft_each\n"
+    "worker.main()\n"
+)
+
+
+async def test_what_a_process_says_is_said_as_the_service_says_things(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    told = Settings().model_dump_json(include=set(NEEDED)).encode()  # type: ignore[call-arg]
+    worker = await WorkerProcess.start(told, (sys.executable, "-c", SPEAKING))
+    await worker.draft([lone(1)])
+    await worker.end()
+    (line,) = map(json.loads, capfd.readouterr().err.splitlines())
+    assert line.pop("time")
+    about = {"role": "analyses", "pid": worker.pid}
+    said = {"level": "warning", "logger": "analyzer.of_something", "message": "so it is", "trace_id": "7"}
+    assert line == said | about
+
+
+async def test_a_process_that_fails_says_why_on_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    told = Settings().model_dump_json(include=set(NEEDED)).encode()  # type: ignore[call-arg]
+    worker = await WorkerProcess.start(told, (sys.executable, "-c", FAILING))
+    with pytest.raises(WorkerLostError):
+        await worker.draft([lone(1)])
+    await worker.end()
+    (line,) = map(json.loads, capfd.readouterr().err.splitlines())
+    assert (line["level"], line["pid"]) == ("critical", worker.pid)
+    assert "ValueError: a fault of ours" in line["exception"]
 
 
 async def test_what_has_no_end_is_ended_by_the_kernel_though_nobody_waits_for_it() -> None:
