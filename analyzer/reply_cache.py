@@ -22,6 +22,7 @@ from typing import Final
 
 from analyzer.errors import AnalyzerError, UnreadableInput
 from analyzer.method import Model, Prompt, Reply
+from analyzer.through import Through
 
 _FILE: Final = "replies.sqlite3"
 _VERSION: Final = 1
@@ -130,42 +131,27 @@ def _unusable(directory: Path, error: Exception) -> CacheUnusable:
     return CacheUnusable(f"{directory}: replies cannot be kept there: {shown}; --cache DIR, or --no-cache")
 
 
-@dataclass(slots=True, kw_only=True)
-class CachedModel:
-    """Wraps a model: asks it only what it has not answered before."""
+def cached(model: Model, cache: ReplyCache, place: str = "") -> Model:
+    """Return the model, which is asked only what it has not answered before.
 
-    model: Model
-    cache: ReplyCache
-    place: str = ""
-    """Where the model is reached: two servers may give one name to different models."""
+    A kept reply says what it cost then; of a call that fails nothing is kept.
 
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self.model.name
+    Args:
+        model: who is asked.
+        cache: what was answered.
+        place: where the model is reached: two servers may give one name to different models.
+    """
 
-    @property
-    def context_tokens(self) -> int:
-        """The model's context."""
-        return self.model.context_tokens
-
-    def price(self, prompt: Prompt) -> float | None:
-        """The most the call may cost in USD; ``None`` if the price is not known."""
-        return self.model.price(prompt)
-
-    async def complete(self, prompt: Prompt) -> Reply:
-        """Return the kept reply, with what it cost then, or ask the model and keep what it says.
-
-        Raises:
-            ModelError: the model failed; nothing is kept.
-        """
-        key = _key(self.model.name, self.place, prompt)
-        kept = self.cache.get(key)
+    async def ask(prompt: Prompt) -> Reply:
+        key = _key(model.name, place, prompt)
+        kept = cache.get(key)
         if kept is not None:
             return kept
-        reply = await self.model.complete(prompt)
-        self.cache.put(key, self.model.name, reply)
+        reply = await model.complete(prompt)
+        cache.put(key, model.name, reply)
         return reply
+
+    return Through(model=model, ask=ask)
 
 
 def place_of_models(environment: Mapping[str, str]) -> str:

@@ -72,12 +72,9 @@ def parent_id_of(body: bytes, at: int, end: int) -> bytes:
         if has_none != has_one:  # both: one of them is an id or a time that looks so
             return body[end - 36 : end - 28] if has_one else b""
     parent_id = b""
-    try:
-        for found in fields(body, at, end):
-            if found.number == 4:
-                parent_id = body[found.start : found.end]
-    except MalformedRequestError:
-        pass  # noted with what was read; the backend has the last word on its bytes
+    for found in _messages_or_nothing(body, at, end):  # the backend has the last word on broken bytes
+        if found.number == 4:
+            parent_id = body[found.start : found.end]
     return parent_id if len(parent_id) == SPAN_ID_BYTES else b""
 
 

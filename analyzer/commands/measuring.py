@@ -28,7 +28,7 @@ from analyzer.measuring.contender import Contender
 from analyzer.measuring.learners import LEARNERS
 from analyzer.measuring.scoring import Score
 from analyzer.measuring.tabulation import Subject, share, share_interval, tabulate
-from analyzer.reply_cache import CachedModel, ReplyCache, place_of_models
+from analyzer.reply_cache import ReplyCache, cached, place_of_models
 from collector_processor.settings import Settings, load_settings
 
 
@@ -52,8 +52,8 @@ def measure(path: Path, runs: Sequence[Conversation], contender: Contender, plan
     settings = settings_of(contender)
     attributor = open_analyst(settings, with_reference=contender.with_reference).attributor
     if plan.cache is not None and attributor.model is not None:
-        cached = CachedModel(model=attributor.model, cache=plan.cache, place=place_of_models(os.environ))
-        attributor = replace(attributor, model=cached)
+        model = cached(attributor.model, plan.cache, place_of_models(os.environ))
+        attributor = replace(attributor, model=model)
     scored = labelled(runs)
     if not contender.with_reference:
         scored = blinded(scored)

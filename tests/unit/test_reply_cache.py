@@ -8,7 +8,7 @@ import pytest
 
 from analyzer.errors import ModelError, ModelFailure, UnreadableInput
 from analyzer.method import Message, Prompt, Reply, ResponseSchema
-from analyzer.reply_cache import CachedModel, CacheUnusable, _prepare, open_cache, place_of_models
+from analyzer.reply_cache import CacheUnusable, _prepare, cached, open_cache, place_of_models
 from analyzer.scripted import ScriptedModel
 
 PROMPT = Prompt(messages=(Message(role="user", content="who?"),), max_output_tokens=100)
@@ -20,7 +20,7 @@ def fail(message: str) -> None:
 
 async def ask(directory: Path, model: ScriptedModel, prompt: Prompt = PROMPT, place: str = "") -> Reply:
     with open_cache(directory, fail) as cache:
-        return await CachedModel(model=model, cache=cache, place=place).complete(prompt)
+        return await cached(model, cache, place).complete(prompt)
 
 
 async def test_what_was_answered_is_not_asked_again_and_keeps_its_cost(tmp_path: Path) -> None:
@@ -84,23 +84,23 @@ def test_a_file_that_is_no_cache_is_left_alone_and_said(tmp_path: Path) -> None:
 async def test_it_counts_what_it_answered(tmp_path: Path) -> None:
     model = ScriptedModel(replies=["one"])
     with open_cache(tmp_path, fail) as cache:
-        cached = CachedModel(model=model, cache=cache)
-        await cached.complete(PROMPT)
-        await cached.complete(PROMPT)
+        asked = cached(model, cache)
+        await asked.complete(PROMPT)
+        await asked.complete(PROMPT)
         assert (cache.found, cache.missed) == (1, 1)
-        assert (cached.name, cached.context_tokens) == (model.name, model.context_tokens)
-        assert cached.price(PROMPT) == 0.0
+        assert (asked.name, asked.context_tokens) == (model.name, model.context_tokens)
+        assert asked.price(PROMPT) == 0.0
 
 
 async def test_a_disk_that_fills_up_is_told_once_and_everything_is_still_answered(tmp_path: Path) -> None:
     told: list[str] = []
     model = ScriptedModel(replies=["x" * 100_000, "two", "three", "four"])
     with open_cache(tmp_path, told.append) as cache:
-        cached = CachedModel(model=model, cache=cache)
+        asked = cached(model, cache)
         pages = cache.database.execute("PRAGMA page_count").fetchone()[0]
         cache.database.execute(f"PRAGMA max_page_count={pages}")
-        assert len((await cached.complete(PROMPT)).text) == 100_000
-        assert [(await cached.complete(PROMPT)).text for _ in range(3)] == ["two", "three", "four"]
+        assert len((await asked.complete(PROMPT)).text) == 100_000
+        assert [(await asked.complete(PROMPT)).text for _ in range(3)] == ["two", "three", "four"]
     assert len(told) == 1
     assert "no longer kept" in told[0]
 
@@ -109,8 +109,8 @@ async def test_a_disk_that_can_no_longer_be_read_costs_only_what_was_kept(tmp_pa
     told: list[str] = []
     with open_cache(tmp_path, told.append) as cache:
         cache.database.execute("DROP TABLE replies")
-        cached = CachedModel(model=ScriptedModel(replies=["one", "two"]), cache=cache)
-        assert [(await cached.complete(PROMPT)).text for _ in range(2)] == ["one", "two"]
+        asked = cached(ScriptedModel(replies=["one", "two"]), cache)
+        assert [(await asked.complete(PROMPT)).text for _ in range(2)] == ["one", "two"]
     assert len(told) == 1
 
 
