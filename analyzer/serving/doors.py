@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from analyzer.serving.lifetime import Lifetime
+from analyzer.serving.memory import give_back
 from analyzer.web.app import WebParts, WebServer
 from collector_processor.intake import Intake
 from collector_processor.loops import own_listener
 from collector_processor.otlp import Sink
 from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, HttpRoom, Receiver, Trimmer
+from collector_processor.receivers.trimming import glibc
 from collector_processor.settings import Address, Settings, SettingsError
 from collector_processor.tls import TlsFiles
 
@@ -53,7 +55,9 @@ async def open_doors(settings: Settings, lifetime: Lifetime, intake: Intake, par
         CollectorError: a port cannot be had.
     """
     grpc_listen, http_listen, web_listen = settings.listeners
-    trimmer = Trimmer()
+    heap = glibc()
+    lifetime.background(give_back(heap.trim))
+    trimmer = Trimmer(heap)
     lifetime.stack.callback(trimmer.close)
     receivers = make_receivers(settings, intake, parts.tls, trimmer)
     _warn_of_clear_text(settings)
