@@ -12,6 +12,7 @@ from enum import StrEnum
 from math import prod
 from typing import Final
 
+from analyzer.drafting.tally import Outcome
 from analyzer.modes import FailureMode
 from analyzer.recurrence import IssueState
 from analyzer.tallies.names import MAX_AGENTS, MAX_SERVICES
@@ -33,6 +34,7 @@ LABELS: Final[Mapping[str, int]] = {
     "kind": len(ALL_KINDS) + 1,  # and the user's own patterns
     "mode": len(FailureMode),
     "model": MAX_MODELS + 1,
+    "outcome": len(Outcome),
     "receiver": 3,
     "service": MAX_SERVICES + 1,
     "signal": len(Signal),
@@ -136,6 +138,45 @@ EVICTED: Final = Metric(
     kind=Kind.COUNTER,
     unit="{trace}",
     meaning="Agent traces whose spans made room for newer ones before their analysis; all were forwarded.",
+)
+_DRAFTS: Final = (Half.SERVE,)
+DRAFTS: Final = Metric(
+    name="blamespan_drafts",
+    kind=Kind.COUNTER,
+    unit="{trace}",
+    labels=("outcome",),
+    halves=_DRAFTS,
+    meaning="Traces whose verdict was to be drafted in one go: drafted; gone the long way, for a model is"
+    " asked or other traces belong to it; or lost, since their analysis had no end or ended the process.",
+)
+DRAFTING_S: Final = Metric(
+    name="blamespan_drafting_seconds",
+    kind=Kind.COUNTER,
+    unit="s",
+    halves=_DRAFTS,
+    meaning="Time in which verdicts were drafted, a few at a time: at a rate near 1 others wait for it.",
+)
+PROCESSES: Final = Metric(
+    name="blamespan_analysis_processes",
+    kind=Kind.GAUGE,
+    unit="{process}",
+    halves=_DRAFTS,
+    meaning="1 while a process beside the service analyses, which it does while there is much to do.",
+)
+PROCESS_STARTS: Final = Metric(
+    name="blamespan_analysis_process_starts",
+    kind=Kind.COUNTER,
+    unit="{process}",
+    halves=_DRAFTS,
+    meaning="Such processes started.",
+)
+PROCESS_DEATHS: Final = Metric(
+    name="blamespan_analysis_process_deaths",
+    kind=Kind.COUNTER,
+    unit="{process}",
+    halves=_DRAFTS,
+    meaning="Such processes that did not end for want of work: killed, out of memory, at an analysis that"
+    " had no end. Others did what they had to do.",
 )
 TLS_FAILED: Final = Metric(
     name="blamespan_tls_renewals_failed",
@@ -356,6 +397,11 @@ METRICS: Final = (
     OPEN_TRACES,
     EXAMINATIONS,
     EVICTED,
+    DRAFTS,
+    DRAFTING_S,
+    PROCESSES,
+    PROCESS_STARTS,
+    PROCESS_DEATHS,
     TLS_FAILED,
     VERDICTS_SENT,
     VERDICTS_REFUSED,

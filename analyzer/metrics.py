@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from analyzer import metric_table as table
 from analyzer.budget import HourlyBudget
+from analyzer.drafting.tally import DraftTally, Outcome
 from analyzer.families import counter, gauge, histogram, sums
 from analyzer.issue_gauge import IssueCounts
 from analyzer.notifiers import NoticeTally
@@ -44,6 +45,8 @@ class ServiceMetrics(Collector):
     repetitions: Callable[[], int] = int
     """How many failures nobody was told of, since they were an issue already; must not block."""
     notices: Sequence[NoticeTally] = ()
+    drafts: DraftTally | None = None
+    """What became of drafts, where they are written here."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
@@ -57,6 +60,7 @@ class ServiceMetrics(Collector):
         """Yield every family, as of now."""
         yield from self._items()
         yield from self._slow_lane()
+        yield from self._drafting()
         yield from self._verdicts()
         yield from self._money()
         yield from self._issues()
@@ -78,6 +82,15 @@ class ServiceMetrics(Collector):
         yield sums(table.VERDICTS_SENT, (((one.signal.value,), one.sent) for one in self.deliveries))
         yield sums(table.VERDICTS_REFUSED, (((one.signal.value,), one.refused) for one in self.deliveries))
         yield sums(table.REDACTED, (((kind,), self.cleaner.count(kind)) for kind in self.cleaner.kinds))
+
+    def _drafting(self) -> Iterator[Family]:
+        if self.drafts is None:
+            return
+        yield sums(table.DRAFTS, (((one.value,), self.drafts.traces[one]) for one in Outcome))
+        yield sums(table.DRAFTING_S, [((), self.drafts.busy_s)])
+        yield gauge(table.PROCESSES, [((), self.drafts.processes)])
+        yield sums(table.PROCESS_STARTS, [((), self.drafts.started)])
+        yield sums(table.PROCESS_DEATHS, [((), self.drafts.ended)])
 
     def _issues(self) -> Iterator[Family]:
         found = self.issues()

@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from analyzer.analyst import RunAnalyst
 from analyzer.composition import open_analyst, open_cleaner, prepare_model
 from analyzer.metrics import ServiceMetrics
 from analyzer.serving.doors import open_doors, refuse_own_endpoint
@@ -132,6 +133,7 @@ class _Service:
             issues=count_issues(lifetime, desk),
             repetitions=lambda: desk.repetitions,
             notices=desk.tallies,
+            drafts=thinking.drafts if isinstance(self._analyst, RunAnalyst) else None,
         )
         send_metrics(settings, lifetime, metrics.collect, exporters, instance_id)
         parts = web_parts(

@@ -89,6 +89,7 @@ class DraftExecutor:
         start_worker: StartWorker | None = None,
         *,
         now: Callable[[], float] = monotonic,
+        tally: DraftTally | None = None,
     ) -> None:
         """Begin without a process.
 
@@ -96,6 +97,7 @@ class DraftExecutor:
             drafter: what a thread drafts with.
             start_worker: starts processes; ``None`` for none ever.
             now: seconds.
+            tally: where it counts; by default one of its own.
         """
         self._drafter: Final = drafter
         self._start_worker = start_worker
@@ -107,7 +109,7 @@ class DraftExecutor:
         self._busy_s = 0.0
         self._idle: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
-        self.tally: Final = DraftTally()
+        self.tally: Final = tally or DraftTally()
 
     async def __call__(self, traces: Sequence[LoneTrace]) -> Sequence[Drafted]:
         """Return a draft for each."""

@@ -8,6 +8,7 @@ from analyzer.analyst import RunAnalyst
 from analyzer.composition import carrier_policy, kept_texts, notice_text
 from analyzer.drafting.drafter import Drafter
 from analyzer.drafting.executor import DraftExecutor, StartWorker
+from analyzer.drafting.tally import DraftTally
 from analyzer.drafting.worker_process import WorkerProcess
 from collector_processor.cleaning import Cleaner
 from collector_processor.settings import Settings
@@ -27,9 +28,12 @@ NEEDED: Final = frozenset(
 """The settings that the process beside the service is told: none is a secret, and it asks no model."""
 
 
-def open_executor(settings: Settings, analyst: RunAnalyst, cleaner: Cleaner) -> DraftExecutor:
-    """Return who drafts."""
-    return DraftExecutor(open_drafter(settings, analyst, cleaner), _start_worker(settings))
+def open_executor(
+    settings: Settings, analyst: RunAnalyst, cleaner: Cleaner, tally: DraftTally
+) -> DraftExecutor:
+    """Return who drafts, and counts in ``tally``."""
+    drafter = open_drafter(settings, analyst, cleaner)
+    return DraftExecutor(drafter, _start_worker(settings), tally=tally)
 
 
 def _start_worker(settings: Settings) -> StartWorker | None:

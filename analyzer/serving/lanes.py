@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from analyzer.analyst import RunAnalyst
@@ -12,6 +12,7 @@ from analyzer.budget import HourlyBudget
 from analyzer.composition import budget_of, carrier_policy, kept_texts
 from analyzer.drafting.keeping import DraftKeeper
 from analyzer.drafting.opening import open_executor
+from analyzer.drafting.tally import DraftTally
 from analyzer.issue_desk import IssueDesk, both
 from analyzer.labels.labelling import InDb, keeper
 from analyzer.serving.files import Files
@@ -46,6 +47,8 @@ class Thinking:
     cleaner: Cleaner
     tallies: VerdictTallies
     desk: IssueDesk
+    drafts: DraftTally = field(default_factory=DraftTally)
+    """What became of verdicts that were drafted, and of the process that does so."""
 
 
 def open_routes(settings: Settings, lifetime: Lifetime, instance_id: str) -> Mapping[Signal, Exporter]:
@@ -130,7 +133,7 @@ def _drafts(
     """Return who drafts verdicts; ``None`` where analysts are elsewhere, or originals wait for verdicts."""
     if not isinstance(thinking.analyst, RunAnalyst) or settings.write_back is WriteBack.HOLD:
         return None
-    executor = open_executor(settings, thinking.analyst, thinking.cleaner)
+    executor = open_executor(settings, thinking.analyst, thinking.cleaner, thinking.drafts)
     lifetime.stack.push_async_callback(executor.close)  # after the drain, which needs it
     keep = DraftKeeper(
         labels=files.labels, in_db=in_db, desk=thinking.desk, cleaner=thinking.cleaner, now_ns=time.time_ns

@@ -25,6 +25,8 @@ LONG_SHARE: Final = 0.05
 MIN_TASKS: Final = 20
 MAX_LAG_S: Final = 300
 """Analyses begin within a minute of silence at the latest; five is a queue."""
+MAX_DEATHS: Final = 5
+"""Of processes for analyses in an hour: one trace that each dies of ends three of them."""
 
 Rule = dict[str, Any]
 
@@ -208,6 +210,16 @@ def _service(durations: Durations) -> Iterator[Rule]:
         "annotations": _annotations(
             "blamespan's hourly budget for models is used up",
             "Runs are attributed without a model until there is room again: BLAMESPAN_BUDGET_USD_PER_HOUR.",
+        ),
+    }
+    yield {
+        "alert": "BlamespanAnalysisProcessDies",
+        "expr": f"sum(increase(blamespan_analysis_process_deaths_total[{recent}])) > {MAX_DEATHS}",
+        "keep_firing_for": _span(durations.keep_firing),
+        "labels": {"severity": "ticket"},
+        "annotations": _annotations(
+            "blamespan's process for analyses dies again and again",
+            "Others do what it had to do. The log says at which trace; or there is too little memory.",
         ),
     }
     yield {

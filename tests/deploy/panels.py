@@ -182,6 +182,21 @@ SERVICE: Final = (
         ),
     ),
     Panel(
+        title="Process for analyses",
+        meaning="One beside the service while there is much to do; those that died, and traces whose analysis"
+        " was given up.",
+        queries=(
+            Query(expr="sum(blamespan_analysis_processes)", legend="running"),
+            Query(
+                expr="sum(increase(blamespan_analysis_process_deaths_total[$__rate_interval]))", legend="died"
+            ),
+            Query(
+                expr="sum(increase(blamespan_drafts_total{outcome='lost'}[$__rate_interval]))",
+                legend="analyses given up",
+            ),
+        ),
+    ),
+    Panel(
         title="Verdicts that changed",
         meaning="Late spans made another step the decisive one; a run is counted once all the same.",
         shape=Shape.NUMBER,

@@ -93,7 +93,7 @@ def test_the_rule_file_is_what_its_template_makes() -> None:
 
 
 def test_promtool_takes_the_rule_file(promtool: Path) -> None:
-    assert "SUCCESS: 12 rules found" in ask(promtool, "check", "rules", str(FILE))
+    assert "SUCCESS: 13 rules found" in ask(promtool, "check", "rules", str(FILE))
 
 
 def test_rules_ask_only_for_metrics_there_are() -> None:
@@ -239,6 +239,12 @@ def test_what_goes_wrong_once_is_told_at_once_and_not_for_ever(
     play: Play, alert: str, series: str, labels: dict[str, str]
 ) -> None:
     play({series: "0 0 2x300"}, alert, {"1m": [], "3m": [labels], "200m": []})
+
+
+def test_a_process_that_dies_again_and_again_is_told_and_one_that_died_is_not(play: Play) -> None:
+    deaths, alert = "blamespan_analysis_process_deaths_total", "BlamespanAnalysisProcessDies"
+    play({deaths: "0 0 3x300"}, alert, {"3m": [], "30m": []})
+    play({deaths: "0+1x20 20x300"}, alert, {"2m": [], "10m": [{}], "300m": []})
 
 
 def test_verdicts_that_come_late_are_told(play: Play) -> None:

@@ -71,6 +71,15 @@ class Line:
         """Return a metric without labels."""
         return self._samples()[name, ""]
 
+    def labelled(self, name: str, label: str) -> dict[str, float]:
+        """Return a metric with one label, by the values of that."""
+        return {
+            sample.labels[label]: sample.value
+            for family in text_string_to_metric_families(self._get("/metrics") or "")
+            for sample in family.samples
+            if sample.name.removesuffix("_total") == name
+        }
+
     def verdicts(self, what: str, signal: Signal = Signal.TRACES) -> int:
         """Return how many outbox entries of a signal were ``sent`` or ``refused``."""
         return int(self._samples()[f"blamespan_verdicts_{what}", signal])

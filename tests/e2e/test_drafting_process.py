@@ -105,3 +105,17 @@ def test_none_is_started_where_it_is_not_wanted(start_line: StartLine) -> None:
     sent = [run for _ in range(10) for run in send_runs(line, runs, TOGETHER)]
     assert await_verdicts(line, sent) == [1] * len(sent)
     assert not line.said(STARTED)
+
+
+def test_that_a_process_died_and_what_became_of_drafts_is_counted(start_line: StartLine) -> None:
+    line, runs = start_line(method="signals", root_grace=GRACE_MS), DemoAgain()
+    pid, sent = kept_busy(line, runs)
+    assert line.sample("blamespan_analysis_processes") == 1
+    os.kill(pid, signal.SIGKILL)
+    sent += send_runs(line, runs, TOGETHER)
+    await_verdicts(line, sent)
+    assert line.sample("blamespan_analysis_process_deaths") == 1
+    assert line.sample("blamespan_analysis_process_starts") == 2
+    assert line.sample("blamespan_drafting_seconds") > 0
+    drafted = line.labelled("blamespan_drafts", "outcome")
+    assert drafted == {"drafted": len(sent), "long_way": 0, "lost": 0}
