@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from collector_processor.cutting import drop_invalid, extract, without
+from collector_processor.framing import write_varint
 from collector_processor.notes import SpanNote, pack_notes, unpack_notes
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.otlp.from_json import to_protobuf
@@ -104,6 +106,15 @@ def test_a_span_without_parent_is_a_root(trace_state: str) -> None:
 
 def test_a_parent_of_zeros_is_none() -> None:
     assert survey(request(span(1, parent=0, attributes=WORKFLOW))).traces[0].root_ended
+
+
+def test_a_parent_that_is_written_as_a_number_is_none() -> None:
+    usual = span(1, attributes=WORKFLOW).SerializeToString()
+    raw = b"\x21" + bytes(range(1, 9)) + usual[28:] + usual[:28]
+    assert not Span.FromString(raw).parent_span_id
+    for tag in (b"\x12", b"\x12", b"\x0a"):
+        raw = tag + write_varint(len(raw)) + raw
+    assert survey(raw, {trace_name(1)}).traces[0].root_ended
 
 
 def test_notes_say_what_the_assembler_needs() -> None:
