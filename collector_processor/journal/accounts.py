@@ -1,14 +1,13 @@
 """What the journal knows without reading: which bytes wait where, and for whom. Pure.
 
 Lives on the event loop. A row is *open* until it was forwarded, and *retained*
-while an agent trace in it may still be analysed; a segment with neither can be
-deleted, one with little of either is worth compacting.
+while an agent trace in it may still be analysed.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,16 +25,13 @@ from collector_processor.journal.chunks import (
     first_seq,
     segment_of,
 )
-from collector_processor.journal.row_index import RowIndex
+from collector_processor.journal.segment_accounts import SegmentAccounts
 from collector_processor.otlp import RefusedError, Signal
-from semconv.model import TraceId
 
 _FULL_RETRY_S: Final = 10.0
 """What we ask of clients when the backend is behind by all that we may store."""
 _BUSY_RETRY_S: Final = 1.0
 """What we ask of clients when the disk is behind."""
-_WORTH_COMPACTING: Final = 4 << 20
-"""Bytes; smaller segments are left alone."""
 
 
 @dataclass(slots=True)
@@ -62,44 +58,12 @@ class TraceRows:
         yield from self.logs
 
 
-@dataclass(slots=True)
-class _Segment:
-    stored_bytes: int = 0
-    open_rows: int = 0
-    open_bytes: int = 0
-    retained_bytes: int = 0
-    index: RowIndex = field(default_factory=RowIndex)
-    is_active: bool = True
-    retired_at: float = float("-inf")
-    """When it took its last row, in seconds of the event loop's clock."""
-    is_busy: bool = False
-    """Being compacted or deleted."""
-    compacted_at: int | None = None
-    """Bytes in use when it was last compacted."""
-    has_wal: bool = True
-    """Its rows are in its WAL, in part: read at each start, and space taken twice."""
-
-    @property
-    def is_needed(self) -> bool:
-        return self.is_active or self.open_rows > 0 or bool(self.index)
-
-    @property
-    def live_bytes(self) -> int:
-        """What is in use, or a little more: a row that is open and retained counts twice."""
-        return self.open_bytes + self.retained_bytes
-
-    @property
-    def is_mostly_dead(self) -> bool:
-        before = self.stored_bytes if self.compacted_at is None else self.compacted_at
-        return not self.is_active and self.stored_bytes > _WORTH_COMPACTING and self.live_bytes < before // 2
-
-
 class Accounts:
     """Sums and indexes over all rows; every method is quick and none touches a file."""
 
     def __init__(self, limits: JournalLimits) -> None:
         self._limits: Final = limits
-        self._segments: defaultdict[int, _Segment] = defaultdict(_Segment)
+        self.segments: Final = SegmentAccounts(limits.rest_s)
         self.traces: Final[OrderedDict[TraceKey, TraceRows]] = OrderedDict()
         """Agent traces, the longest silent first."""
         self._held: Final[defaultdict[TraceKey, set[int]]] = defaultdict(set)
@@ -154,7 +118,7 @@ class Accounts:
         self.uncommitted_bytes -= entry.size
         self.waiting[entry.queue].items += entry.items
         self.last_seq = max(self.last_seq, seq)
-        segment = self._segments[segment_of(seq)]
+        segment = self.segments.at(segment_of(seq))
         segment.stored_bytes += entry.size
         segment.open_rows += 1
         segment.open_bytes += entry.size
@@ -198,14 +162,14 @@ class Accounts:
         if entry.state is State.HELD:
             self._held[trace.key].add(entry.seq)
         trace.last_ns = max(trace.last_ns, entry.received_ns)
-        segment = self._segments[segment_of(entry.seq)]
+        segment = self.segments.at(segment_of(entry.seq))
         segment.index.add(entry.seq, trace.key)  # not its equal: each would take memory
         segment.retained_bytes += size + ROW_OVERHEAD_BYTES
         self.retained_bytes += size + ROW_OVERHEAD_BYTES
 
     def restore(self, summary: SegmentSummary) -> None:
         """Take over a segment of an earlier process."""
-        segment = self._segments[summary.number]
+        segment = self.segments.at(summary.number)
         segment.is_active = False
         self.last_seq = max(self.last_seq, first_seq(summary.number + 1) - 1)
         segment.stored_bytes = summary.stored_bytes
@@ -221,27 +185,16 @@ class Accounts:
     def settled(self, chunk: Chunk) -> None:
         """Note that a row needs no forwarding any more."""
         self._close(chunk.queue, chunk.items, chunk.size)
-        segment = self._segments[segment_of(chunk.seq)]
+        segment = self.segments.at(segment_of(chunk.seq))
         segment.open_rows -= 1
         segment.open_bytes -= chunk.size
-
-    def retired(self, number: int, now: float) -> None:
-        """Note that a segment takes no more rows.
-
-        Args:
-            number: the segment's.
-            now: seconds of the clock that ``take_compactable`` is told.
-        """
-        segment = self._segments[number]
-        segment.is_active = False
-        segment.retired_at = now
 
     def forget(self, key: TraceKey) -> TraceRows:
         """Strike a trace out; its rows may still have to be forwarded."""
         self._held.pop(key, None)
         trace = self.traces.pop(key, None) or TraceRows(key=key)
         for seq, size in (*trace.rows.items(), *trace.logs.items()):
-            segment = self._segments[segment_of(seq)]
+            segment = self.segments.at(segment_of(seq))
             segment.index.discard(seq, key)
             segment.retained_bytes -= size + ROW_OVERHEAD_BYTES
         self.retained_bytes -= trace.size
@@ -249,8 +202,7 @@ class Accounts:
 
     def holder(self, seq: int) -> TraceKey | None:
         """Return the trace that a held row belongs to; ``None`` if it is not held."""
-        segment = self._segments.get(segment_of(seq))
-        keys = segment.index.at(seq) if segment else ()
+        keys = self.segments.traces_in(seq)
         return next((key for key in keys if seq in self._held.get(key, ())), None)
 
     def held(self, key: TraceKey) -> frozenset[int]:
@@ -285,79 +237,3 @@ class Accounts:
             too_many -= 1
             too_much -= trace.size
         return found
-
-    def in_the_way(self) -> list[TraceKey]:
-        """Return the traces without which the oldest segment that is all forwarded could be deleted."""
-        for segment in self._segments.values():
-            if segment.is_needed and not (segment.is_active or segment.open_rows or segment.is_busy):
-                return list(dict.fromkeys(key for seq in segment.index for key in segment.index.at(seq)))
-        return []
-
-    # Segments.
-
-    def take_deletable(self) -> list[int]:
-        """Return segments that nobody needs, each once."""
-        found = [
-            number
-            for number, segment in self._segments.items()
-            if not segment.is_needed and not segment.is_busy
-        ]
-        for number in found:
-            self._segments[number].is_busy = True
-        return found
-
-    def deleted(self, number: int) -> None:
-        """Note that a segment is gone."""
-        del self._segments[number]
-
-    def undeleted(self, number: int) -> None:
-        """Note that a segment could not be deleted: it is to be taken again."""
-        self._segments[number].is_busy = False
-
-    def take_compactable(self, now: float) -> tuple[int, Mapping[int, frozenset[TraceId]]] | None:
-        """Return a segment worth compacting and the traces to keep in its rows, if there is one.
-
-        One that has only just taken its last row is left alone: a moment later it may be deleted whole.
-        """
-        for number, segment in self._segments.items():
-            if segment.is_mostly_dead and not segment.is_busy and now >= self._ripe_at(segment):
-                segment.is_busy = True
-                index = segment.index
-                return number, {seq: frozenset(key.trace_id for key in index.at(seq)) for seq in index}
-        return None
-
-    def take_unwritten(self, now: float) -> int | None:
-        """Return a segment whose WAL is worth copying, if there is one: it was not deleted soon."""
-        for number, segment in self._segments.items():
-            if (
-                segment.has_wal
-                and not segment.is_active
-                and not segment.is_busy
-                and now >= self._ripe_at(segment)
-            ):
-                segment.is_busy = True
-                return number
-        return None
-
-    def written_back(self, number: int) -> None:
-        """Note that a segment's WAL was copied."""
-        segment = self._segments[number]
-        segment.has_wal = segment.is_busy = False
-
-    @property
-    def may_tidy_later(self) -> bool:
-        """Whether there is a segment that is worth compacting or writing back once it has rested."""
-        return any(
-            (segment.is_mostly_dead or segment.has_wal) and not (segment.is_busy or segment.is_active)
-            for segment in self._segments.values()
-        )
-
-    def _ripe_at(self, segment: _Segment) -> float:
-        return segment.retired_at + self._limits.rest_s
-
-    def compacted(self, number: int, stored_bytes: int) -> None:
-        """Note what a compacted segment still holds."""
-        segment = self._segments[number]
-        segment.stored_bytes = stored_bytes
-        segment.compacted_at = segment.live_bytes
-        segment.has_wal = segment.is_busy = False

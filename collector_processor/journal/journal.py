@@ -71,7 +71,7 @@ class Journal:
             WriterEvents(rotated=self._retired, failed=self._failed),
         )
         self._dispatch: Final = Dispatch(self._writer.submit)
-        self._reclaimer: Final = Reclaimer(self._accounts, self._dispatch, self._reads, keeper)
+        self._reclaimer: Final = Reclaimer(self._accounts.segments, self._dispatch, self._reads, keeper)
         self._held: Final = HeldRows(self._accounts, self._dispatch, self._released)
         self._recovered: tuple[TraceArrival, ...] = ()
         self._is_closed = False
@@ -158,7 +158,7 @@ class Journal:
 
     def _make_room(self) -> None:
         """The disk refuses: what is kept for analysis goes, a segment's worth at a time, and a WAL."""
-        self._evict(self._accounts.in_the_way())
+        self._evict(self._accounts.segments.in_the_way())
         self._reclaimer.write_back_one(math.inf)
 
     def mark_done(self, chunks: Iterable[Chunk]) -> None:

@@ -14,11 +14,11 @@ from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Final
 
-from collector_processor.journal.accounts import Accounts
 from collector_processor.journal.commands import Detach, Relieve, Settle
 from collector_processor.journal.dispatch import Dispatch
 from collector_processor.journal.keeper import JournalKeeper
 from collector_processor.journal.reads import Reads
+from collector_processor.journal.segment_accounts import SegmentAccounts
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import CollectorError
 from semconv.model import TraceId
@@ -34,10 +34,12 @@ _REFUSALS: Final = (sqlite3.Error, OSError, CollectorError)
 class Reclaimer:
     """Lives on one event loop; the keeper's thread does the work."""
 
-    def __init__(self, accounts: Accounts, dispatch: Dispatch, reads: Reads, keeper: JournalKeeper) -> None:
+    def __init__(
+        self, segments: SegmentAccounts, dispatch: Dispatch, reads: Reads, keeper: JournalKeeper
+    ) -> None:
         """Begin with nothing to do."""
         self._loop: Final = asyncio.get_running_loop()
-        self._accounts: Final = accounts
+        self._segments: Final = segments
         self._dispatch: Final = dispatch
         self._reads: Final = reads
         self._keeper: Final = keeper
@@ -54,24 +56,24 @@ class Reclaimer:
 
     def retired(self, number: int) -> None:
         """Note that a segment takes no more rows."""
-        self._accounts.retired(number, self._loop.time())
+        self._segments.retired(number, self._loop.time())
         self.soon()
 
     def tidy(self) -> None:
         """Start deleting what nobody needs and compacting what few need."""
         self._timer = None
-        for number in self._accounts.take_deletable():
+        for number in self._segments.take_deletable():
             self._dispatch.now(Detach(segment=number, done=partial(self._detached, number)))
         now = self._loop.time()
-        compactable = self._accounts.take_compactable(now)
+        compactable = self._segments.take_compactable(now)
         if compactable is not None:
             self._start(self._compact(*compactable))
-        elif not self.write_back_one(now) and self._accounts.may_tidy_later:
+        elif not self.write_back_one(now) and self._segments.may_tidy_later:
             self.soon()
 
     def write_back_one(self, now: float) -> bool:
         """Start copying the WAL of a segment that has rested by ``now``; say whether there is one."""
-        number = self._accounts.take_unwritten(now)
+        number = self._segments.take_unwritten(now)
         if number is not None:
             self._start(self._write_back(number))
         return number is not None
@@ -91,10 +93,10 @@ class Reclaimer:
             if not self._is_refused:
                 logger.warning("journal segment cannot be deleted", extra={"reason": str(error)})
             self._is_refused = True
-            self._accounts.undeleted(number)
+            self._segments.undeleted(number)
             return
         self._is_refused = False
-        self._accounts.deleted(number)
+        self._segments.deleted(number)
         self._reads.deleted(number)
 
     async def _compact(self, number: int, retained: Mapping[int, frozenset[TraceId]]) -> None:
@@ -106,7 +108,7 @@ class Reclaimer:
         except _REFUSALS as error:
             logger.warning("journal segment cannot be compacted", extra={"reason": str(error)})
             stored = 0  # not tried again
-        self._accounts.compacted(number, stored)
+        self._segments.compacted(number, stored)
         self._dispatch.soon(Relieve(segment=number))
         self.soon()
 
@@ -117,7 +119,7 @@ class Reclaimer:
             logger.warning("journal segment cannot be written back", extra={"reason": str(error)})
         else:
             self._dispatch.soon(Relieve(segment=number))
-        self._accounts.written_back(number)
+        self._segments.written_back(number)
         self.soon()
 
     def close(self) -> None:

@@ -26,10 +26,11 @@ from collector_processor.journal.chunks import (
     pack_body,
     unpack_body,
 )
+from collector_processor.journal.connection import SCHEMA_VERSION
 from collector_processor.journal.few_open import MOST
 from collector_processor.journal.register import SUFFIX
 from collector_processor.journal.reserve import Space
-from collector_processor.journal.segments import SCHEMA_VERSION, SegmentFile
+from collector_processor.journal.segments import SegmentFile
 from collector_processor.notes import TraceNote
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant
 from collector_processor.survey import survey, survey_logs
@@ -625,7 +626,7 @@ class Listening(SegmentFile):
     heard: ClassVar[list[tuple[str, bool]]] = []
 
     def _note(self, what: str) -> None:
-        self.heard.append((what, self._pragma("synchronous") == self.FULL))
+        self.heard.append((what, self.pragma("synchronous") == self.FULL))
 
     def mark(self, seqs: Iterable[int], state: State) -> None:
         self._note(state.name)
