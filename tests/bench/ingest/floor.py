@@ -24,4 +24,4 @@ def flushes(folder: Path, seconds: float) -> Iterator[float]:
 
 def percentile(values: list[float], share: float) -> float:
     """Return the value below which that share of all values is; of none, 0."""
-    return sorted(values)[int(len(values) * share)] if values else 0.0
+    return sorted(values)[min(int(len(values) * share), len(values) - 1)] if values else 0.0

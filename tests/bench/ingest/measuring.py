@@ -81,6 +81,17 @@ async def measure(case: Case, seconds: float) -> Figures:
             return await _measure(load, _Setup(running, arrived, Path(folder)), seconds)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """What became of all that was sent as fast as it was acknowledged."""
+
+    seconds: float
+    """Until the last of it was behind the subject."""
+    cpu_s: float
+    came: int
+    """Bytes behind it."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Setup:
     """What is measured, and by what."""
@@ -100,14 +111,29 @@ async def _measure(load: Load, setup: _Setup, seconds: float) -> Figures:
     began = time.perf_counter()
     sent = await send(load, running.endpoint, seconds=seconds, first=warm.requests)
     lasted = await _drained(arrived, before + int(_ENOUGH * sent.bytes)) - began
-    used, came = running.cpu_s() - cpu, arrived() - before
+    passage = Passage(seconds=lasted, cpu_s=running.cpu_s() - cpu, came=arrived() - before)
     floor = list(flushes(setup.folder, _SETTLE_S))
     half = await _at_half_load(load, running, sent, seconds, warm.requests + sent.requests)
     floor += flushes(setup.folder, _SETTLE_S)
-    spans = sent.requests * load.spans
+    return figures_of(load.spans, sent, half, passage, flush_s=floor, peak_mib=running.peak_mib())
+
+
+def figures_of(
+    spans: int, sent: Sent, half: Sent, passage: Passage, *, flush_s: list[float], peak_mib: float
+) -> Figures:
+    """Return the figures of a row.
+
+    Args:
+        spans: in a request.
+        sent: as fast as it was acknowledged.
+        half: at half of that pace.
+        passage: what became of ``sent``.
+        flush_s: how long the disk alone took to flush, each time.
+        peak_mib: the most memory that the subject had.
+    """
     return Figures(
-        spans_per_s=spans / lasted,
-        spans_per_cpu_s=spans / used,
+        spans_per_s=sent.requests * spans / passage.seconds,
+        spans_per_cpu_s=sent.requests * spans / passage.cpu_s,
         requests=sent.requests,
         p50_ms=sent.p50_ms,
         p99_ms=sent.p99_ms,
@@ -115,9 +141,9 @@ async def _measure(load: Load, setup: _Setup, seconds: float) -> Figures:
         half_load_p50_ms=half.p50_ms,
         half_load_p99_ms=half.p99_ms,
         late_p99_ms=half.late_p99_ms,
-        flush_p99_ms=1000 * percentile(floor, 0.99),
-        peak_mib=running.peak_mib(),
-        delivered=came / sent.bytes,
+        flush_p99_ms=1000 * percentile(flush_s, 0.99),
+        peak_mib=peak_mib,
+        delivered=passage.came / sent.bytes,
     )
 
 

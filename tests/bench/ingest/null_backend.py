@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import grpc.aio
@@ -28,14 +30,17 @@ class Count:
 async def main(protocol: str) -> None:
     """Serve until standard input ends."""
     count = Count()
-    if protocol == "grpc":
-        await _serve_grpc(count)
-    else:
-        await _serve_http(count)
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    async with AsyncExitStack() as stack:
+        counter = await stack.enter_async_context(http_backend(count))
+        port = await stack.enter_async_context(grpc_backend(count)) if protocol == "grpc" else counter
+        _announce(port, counter)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
 
-async def _serve_grpc(count: Count) -> None:
+@asynccontextmanager
+async def grpc_backend(count: Count) -> AsyncIterator[int]:
+    """Take spans over gRPC; give the port."""
+
     async def export(body: bytes, _: object) -> bytes:
         count.bytes += len(body)
         return b""
@@ -46,16 +51,16 @@ async def _serve_grpc(count: Count) -> None:
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"Export": method}),))
     port = server.add_insecure_port(f"{HOST}:0")
     await server.start()
-    globals()["_server"] = server  # else it is collected, and stops
-    _announce(port, await _listen(count))
+    try:
+        yield port
+    finally:
+        await server.stop(None)
 
 
-async def _serve_http(count: Count) -> None:
-    port = await _listen(count)
-    _announce(port, port)
+@asynccontextmanager
+async def http_backend(count: Count) -> AsyncIterator[int]:
+    """Take spans over HTTP, and tell how much came; give the port."""
 
-
-async def _listen(count: Count) -> int:
     async def take(request: web.Request) -> web.Response:
         body = await request.read()
         count.bytes += len(body)  # not in one: the sum would be that of before the wait, and others' be lost
@@ -71,8 +76,10 @@ async def _listen(count: Count) -> int:
     await runner.setup()
     site = web.TCPSite(runner, HOST, 0)
     await site.start()
-    port: int = runner.addresses[0][1]
-    return port
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
 
 
 def _announce(port: int, counter: int) -> None:

@@ -20,7 +20,9 @@ from tests.bench.ingest.subjects import BASELINE, SUBJECTS
 
 _TOLERANCE: Final = 0.1
 """Of what was acknowledged, how much may be missing behind it, or come twice, in a row that is shown."""
-Rounds: TypeAlias = Mapping[Case, Mapping[int, Figures]]
+Round: TypeAlias = tuple[int, int]
+"""Of which run of the benchmark, and its number there."""
+Rounds: TypeAlias = Mapping[Case, Mapping[Round, Figures]]
 """Of each row, the figures of each round."""
 
 _HEADS: Final = (
@@ -44,7 +46,7 @@ def render(lines: Iterable[str]) -> str:
     """Return the Markdown of rows as ``__main__`` writes them."""
     machines: list[str] = []
     left_out: list[str] = []
-    rounds: defaultdict[Case, dict[int, Figures]] = defaultdict(dict)
+    rounds: defaultdict[Case, dict[Round, Figures]] = defaultdict(dict)
     for line in lines:
         row = json.loads(line)
         if "machine" in row:
@@ -54,7 +56,8 @@ def render(lines: Iterable[str]) -> str:
         if reason := row.get("left_out") or row.get("refused"):
             left_out.append(_why(case, reason))
         else:
-            rounds[case][row["round"]] = Figures(**row["figures"])
+            # A run begins with its machine; files hold several, each with rounds from 0 on.
+            rounds[case][len(machines), row["round"]] = Figures(**row["figures"])
     telling = {case: found for case, found in rounds.items() if _is_telling(found)}
     left_out += [_why(case, _undelivered(rounds[case])) for case in rounds if case not in telling]
     parts = [*dict.fromkeys(machines), *_tables(telling), _shares(telling)]
@@ -63,16 +66,16 @@ def render(lines: Iterable[str]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _is_telling(found: Mapping[int, Figures]) -> bool:
+def _is_telling(found: Mapping[Round, Figures]) -> bool:
     """Whether what was acknowledged came out behind it, once: else its speed is that of something else."""
     return abs(_delivered(found) - 1) <= _TOLERANCE
 
 
-def _delivered(found: Mapping[int, Figures]) -> float:
+def _delivered(found: Mapping[Round, Figures]) -> float:
     return median(figures.delivered for figures in found.values())
 
 
-def _undelivered(found: Mapping[int, Figures]) -> str:
+def _undelivered(found: Mapping[Round, Figures]) -> str:
     speed = median(figures.spans_per_s for figures in found.values())
     return f"{_delivered(found):.0%} of what it acknowledged had come out in the end ({speed:,.0f} spans/s)"
 
@@ -135,7 +138,7 @@ def _shares(rounds: Rounds) -> str:
 
 def _ratio(rounds: Rounds, case: Case, other: Case) -> str:
     """Compare round by round: what disturbs the machine disturbs both."""
-    theirs: Mapping[int, Figures] = rounds.get(other, {})
+    theirs: Mapping[Round, Figures] = rounds.get(other, {})
     pairs = [(figures, theirs[number]) for number, figures in rounds[case].items() if number in theirs]
     return _spread([mine.spans_per_cpu_s / base.spans_per_cpu_s for mine, base in pairs], ".2f")
 
