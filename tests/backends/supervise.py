@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = range(20_000, 32_000)  # below what the kernel gives to clients
-READY_S: Final = 60.0  # a cold 120 MB binary on a busy CI machine
+READY_S: Final = 120.0  # a cold 120 MB binary on a busy CI machine
 STOP_S: Final = 15.0
 POLL_S: Final = 0.05
 TAIL_LINES: Final = 25

@@ -211,7 +211,7 @@ def _agents(lines: list[Line], run_ids: list[str]) -> list[list[str]]:
 
 def _runs(line: Line) -> dict[str, str]:
     asked = Request(f"{line.web}/api/runs", headers={"Authorization": f"Bearer {TOKEN}"})
-    with build_opener(ProxyHandler({})).open(asked, timeout=10) as answer:
+    with build_opener(ProxyHandler({})).open(asked, timeout=60) as answer:
         return {run["run_id"]: run["agent"] for run in json.load(answer)["runs"]}
 
 
@@ -235,7 +235,7 @@ def _whole(found: JaegerTrace | None, spans: int) -> JaegerTrace | None:
 
 
 def _calls(port: int, service: str) -> float:
-    with build_opener(ProxyHandler({})).open(f"http://{HOST}:{port}/metrics", timeout=10) as answer:
+    with build_opener(ProxyHandler({})).open(f"http://{HOST}:{port}/metrics", timeout=60) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     samples = [sample for family in families for sample in family.samples]
     calls = [sample for sample in samples if sample.name.endswith("calls_total")]

@@ -33,7 +33,7 @@ def on_the_page(half: Half) -> set[str]:
 
 def served(address: str) -> dict[str, int]:
     """Return the families that a process shows, and how many series each has; a histogram has one."""
-    with build_opener(ProxyHandler({})).open(f"{address}/metrics", timeout=10) as answer:
+    with build_opener(ProxyHandler({})).open(f"{address}/metrics", timeout=60) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     ours = [family for family in families if family.name.startswith("blamespan_")]
     return {

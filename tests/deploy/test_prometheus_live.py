@@ -213,7 +213,7 @@ def test_without_a_prometheus_the_same_alarm_is_told_with_a_link_to_the_run_that
         assert (first.receiver, first.told) == ("on-call", ("firing", MORE, "calculator"))
         link = first.alerts[0]["annotations"]["run"]
         assert link.removeprefix(f"{web}/runs/") in broken
-        with build_opener(ProxyHandler({})).open(link, timeout=10) as answer:
+        with build_opener(ProxyHandler({})).open(link, timeout=60) as answer:
             assert "calculator" in answer.read().decode()
 
 
@@ -221,13 +221,13 @@ def resolve(line: Line, issue: str) -> None:
     """Say over HTTP that an issue was mended."""
     url = f"{line.web}/api/issues/{issue}/resolve"
     asked = Request(url, data=b"{}", headers={"Content-Type": "application/json"})
-    with build_opener(ProxyHandler({})).open(asked, timeout=10) as answer:
+    with build_opener(ProxyHandler({})).open(asked, timeout=60) as answer:
         assert answer.status == 200
 
 
 def assert_shows(link: str, runs: list[str]) -> None:
     """Check that the page behind an alert's link lists these runs, and no others."""
-    with build_opener(ProxyHandler({})).open(link, timeout=10) as answer:
+    with build_opener(ProxyHandler({})).open(link, timeout=60) as answer:
         page = answer.read().decode()
     assert set(re.findall(r"/runs/([0-9a-f]{32})", page)) == set(runs)
 

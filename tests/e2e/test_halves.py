@@ -43,7 +43,7 @@ class Asked:
 
     def get(self, path: str, **headers: str) -> str:
         request = Request(f"http://{self.address}{path}", headers=headers)
-        with build_opener(ProxyHandler({})).open(request, timeout=10) as answer:
+        with build_opener(ProxyHandler({})).open(request, timeout=60) as answer:
             return str(answer.read().decode())
 
     def count(self, sample: str) -> float:

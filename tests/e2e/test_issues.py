@@ -52,7 +52,7 @@ def fail(line: Line, number: int) -> None:
 def asked(url: str, said: object = None, method: str = "GET") -> Any:
     body = None if said is None else json.dumps(said).encode()
     request = Request(url, data=body, method=method, headers={"Content-Type": "application/json"})
-    with build_opener(ProxyHandler({})).open(request, timeout=10) as answer:
+    with build_opener(ProxyHandler({})).open(request, timeout=60) as answer:
         return json.load(answer)
 
 
@@ -115,7 +115,7 @@ def test_a_recurring_failure_is_listed_resolved_and_comes_back(
     assert issue["examples"] == [trace_id(1), trace_id(0)]
     assert issue["share"]["runs"] == 2
 
-    with build_opener(ProxyHandler({})).open(f"{line.web}/issues", timeout=10) as page:
+    with build_opener(ProxyHandler({})).open(f"{line.web}/issues", timeout=60) as page:
         assert "researcher: ValueError in lookup" in page.read().decode()
 
     # At the command line, while the service runs.
@@ -151,7 +151,7 @@ def test_a_recurring_failure_is_listed_resolved_and_comes_back(
         with refused.value:
             assert refused.value.code == code
     foreign = Request(f"{line.web}/api/issues/{issue['id']}/resolve", data=b"", method="POST")
-    with pytest.raises(HTTPError) as refused, build_opener(ProxyHandler({})).open(foreign, timeout=10):
+    with pytest.raises(HTTPError) as refused, build_opener(ProxyHandler({})).open(foreign, timeout=60):
         pass
     with refused.value:
         assert refused.value.code == 415

@@ -79,7 +79,7 @@ def failing(topic: str, id_: TraceId) -> list[Span]:
 def label_over_http(line: Line, run_id: str, verb: str, said: object) -> dict[str, Any]:
     url = f"{line.web}/api/runs/{run_id}/{verb}"
     request = Request(url, data=json.dumps(said).encode(), headers={"Content-Type": "application/json"})
-    with build_opener(ProxyHandler({})).open(request, timeout=10) as answer:
+    with build_opener(ProxyHandler({})).open(request, timeout=60) as answer:
         given: dict[str, Any] = json.load(answer)
         return given
 

@@ -703,7 +703,7 @@ def test_carried_functions_stay_in_the_trace_on_other_threads(recorder: Recorder
 
     def work(name: str) -> str:
         with agent(name), tool(f"tool-of-{name}"):
-            together.wait(timeout=10)
+            together.wait(timeout=60)
             return name
 
     with recorder.root(), ThreadPoolExecutor(3) as pool:
@@ -773,7 +773,7 @@ def test_one_decorated_function_runs_on_many_threads_at_once(recorder: Recorder)
 
     @tool()
     def meet(number: int) -> int:
-        together.wait(timeout=10)
+        together.wait(timeout=60)
         return number
 
     with recorder.root(), ThreadPoolExecutor(4) as pool:
