@@ -38,7 +38,7 @@ def refused_over_grpc(line: Line, body: bytes) -> float | None:
     with grpc.insecure_channel(line.grpc.removeprefix("http://")) as channel:
         call: Callable[..., Callable[..., bytes]] = channel.unary_unary
         try:
-            call(grpc_path(Signal.TRACES))(body, timeout=20)
+            call(grpc_path(Signal.TRACES))(body, timeout=60)
         except grpc.RpcError as error:
             refusal: grpc.Call = error  # type: ignore[assignment] # what a call raises is one
             assert refusal.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -60,7 +60,7 @@ def refused_over_http(line: Line, body: bytes) -> float | None:
     url = line.http + http_path(Signal.TRACES)
     request = Request(url, data=body, headers={"Content-Type": "application/x-protobuf"}, method="POST")
     try:
-        with build_opener(ProxyHandler({})).open(request, timeout=20):
+        with build_opener(ProxyHandler({})).open(request, timeout=60):
             return None
     except HTTPError as error:
         refusal = error
@@ -95,7 +95,7 @@ def test_a_full_journal_refuses_before_it_acknowledges_and_says_when_to_come_aga
 
         backend.answer = lambda _: CONTENT
         expected = [str(span_id(number)) for number in taken]
-        assert backend.await_taken(len(taken)) == expected
+        assert sorted(backend.await_taken(len(taken))) == expected  # several requests were under way
         line.await_items("held", 0)
         assert refused(line, large(len(taken) + 1)) is None
 
