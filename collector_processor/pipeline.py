@@ -36,8 +36,6 @@ _BATCH: Final = 500
 """Arrivals that are taken up with one question to the store."""
 _COMPANY_S: Final = 0.02
 """Between two looks at what came and what is due: traces that end together are examined together."""
-_REWRITES_S: Final = 2.0
-"""What a shutdown may take beyond its deadline for replacements that are committed: disk, and no model."""
 _MAX_LET_GO: Final = 100_000
 """Traces remembered as no longer held; a forgotten one would be held once more, to no harm."""
 
@@ -50,6 +48,8 @@ class PipelineLimits:
     hold_max_s: float | None = None
     """Seconds an agent trace may wait for its verdict; ``None`` is late mode."""
     concurrency: int = 16
+    rewrites_max_s: float = 2.0
+    """What a shutdown may take beyond its deadline for committed replacements: disk, and no model."""
     max_inbox_bytes: int = 64 << 20
     """Of notes that are not looked up yet: a quarter of a million spans."""
 
@@ -190,7 +190,7 @@ class Pipeline:
         """Let go of all that is held; what has a committed replacement goes on as that, if need be later."""
         if self._claimed:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_REWRITES_S):
+                async with asyncio.timeout(self._limits.rewrites_max_s):
                     await self._examiner.finish_rewrites()
                     await self._let_go_of_all(self._claimed)
         await self._let_go_of_all(self._holds)

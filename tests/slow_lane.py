@@ -224,6 +224,7 @@ class SlowLane:
     source: MemorySource = field(default_factory=MemorySource)
     hold_max_s: float | None = None
     concurrency: int = 16
+    rewrites_max_s: float = 60.0
     now: float = 1000.0
     wakes: int = 0
     told: list[StoredVerdict] = field(default_factory=list)
@@ -244,7 +245,12 @@ class SlowLane:
             tell=self._hear,
             pause=self._pause,
         )
-        limits = PipelineLimits(assembler=LIMITS, hold_max_s=self.hold_max_s, concurrency=self.concurrency)
+        limits = PipelineLimits(
+            assembler=LIMITS,
+            hold_max_s=self.hold_max_s,
+            concurrency=self.concurrency,
+            rewrites_max_s=self.rewrites_max_s,
+        )
         self.pipeline = Pipeline(self.examiner, limits, lambda: self.now, self._pause)
 
     async def _pause(self, seconds: float) -> None:

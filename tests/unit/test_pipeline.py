@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,15 +33,8 @@ Open = Callable[..., SlowLane]
 def slow_lane(tmp_path: Path) -> Iterator[Open]:
     opened: list[SlowLane] = []
 
-    def open_lane(*answers: Say, hold_max_s: float | None = None, concurrency: int = 16) -> SlowLane:
-        opened.append(
-            SlowLane(
-                path=tmp_path,
-                analyst=ScriptedAnalyst(*answers),
-                hold_max_s=hold_max_s,
-                concurrency=concurrency,
-            )
-        )
+    def open_lane(*answers: Say, **limits: Any) -> SlowLane:
+        opened.append(SlowLane(path=tmp_path, analyst=ScriptedAnalyst(*answers), **limits))
         return opened[-1]
 
     yield open_lane
@@ -299,7 +293,7 @@ async def test_a_shutdown_waits_for_what_is_being_let_go_already(slow_lane: Open
     await begun.wait()
     turning.cancel()
     asyncio.get_running_loop().call_later(0.05, may_end.set)
-    await lane.pipeline.drain(1)
+    await lane.pipeline.drain(60)
     assert [seq for seq, _ in lane.source.sent] == [arrival.seq]
 
 
@@ -317,7 +311,7 @@ async def test_a_shutdown_lets_go_of_what_waits_for_a_commit(slow_lane: Open) ->
 async def test_a_replacement_that_a_shutdown_cannot_carry_out_waits_for_the_next_start(
     slow_lane: Open,
 ) -> None:
-    lane = slow_lane(0, hold_max_s=20)
+    lane = slow_lane(0, hold_max_s=20, rewrites_max_s=0.01)
     lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
     await lane.reach_rewriting()
     committed = lane.store.rewrites()
@@ -342,7 +336,7 @@ async def test_what_is_let_go_of_at_the_same_time_waits_for_one_commit(slow_lane
         await all_there.wait()
 
     lane.source.before_release = together
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         if end == "overdue":
             lane.now += 20
             await lane.pipeline.turn()
