@@ -126,7 +126,8 @@ class Courier:
             )
             if answer.fate is Fate.LATER:
                 return await self._put_off(answer, attempts)
-            await self._done(batch, answer)
+            # Noted though we are cancelled now: what the receiver has shall not be told anew.
+            await asyncio.shield(self._done(batch, answer))
 
     async def _done(self, batch: list[Owed], answer: Answer) -> None:
         ids = [one.id for one in batch]

@@ -95,6 +95,12 @@ class Stage:
     url: str
     session: ClientSession
     clock: Clock = field(default_factory=Clock)
+    disk_answers: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set from the start; cleared, what is written after the receiver was told waits."""
+    disk_is_asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.disk_answers.set()
 
     def courier(
         self, write: Callable[[Notice, Links], bytes] = webhook_message, per_hour: int = 20
@@ -104,6 +110,9 @@ class Stage:
         return Courier(rules, poster, self.store, self.in_db, self.clock)
 
     async def in_db(self, call: Callable[..., Any], *args: Any) -> Any:
+        if self.receiver.was_told.is_set() and not self.disk_answers.is_set():
+            self.disk_is_asked.set()
+            await self.disk_answers.wait()
         return call(*args)
 
     def owe(self, *notices: Notice) -> None:
@@ -223,6 +232,20 @@ async def test_the_courier_runs_until_cancelled_and_wakes(stage: Stage) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_shutdown_notes_what_the_receiver_has_already(stage: Stage) -> None:
+    stage.owe(notice())
+    stage.disk_answers.clear()
+    task = asyncio.create_task(stage.courier().run())
+    async with asyncio.timeout(60):
+        await stage.disk_is_asked.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    stage.disk_answers.set()
+    await asyncio.sleep(0)
+    assert await stage.courier().tell_some() is None
+    assert len(stage.receiver.took) == 1
 
 
 def test_hostile_text_is_nothing_but_text_to_slack() -> None:
