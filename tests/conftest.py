@@ -1,7 +1,18 @@
-"""Lends the real backends to every folder of tests: one Jaeger a session, whoever asks first."""
+"""What holds for every folder of tests.
+
+Lends the real backends: one Jaeger a session, whoever asks first. And no test fails for being slow:
+machines are, while others work on them, and Hypothesis would have each example done in 200 ms.
+"""
 
 from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
 
 from tests.backends.fixtures import collector_factory, jaeger
 
 __all__ = ["collector_factory", "jaeger"]
+
+settings.register_profile(
+    "unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("unhurried")
