@@ -134,7 +134,7 @@ async def test_every_answer_of_the_api_forbids_scripts_frames_and_guessing(ask: 
     client = await ask(PARTS)
     for path in ("/api/runs", "/api/runs/nobody", "/metrics", "/healthz", "/nowhere"):
         headers = (await client.get(path)).headers
-        assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+        assert headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'"
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["X-Frame-Options"] == "DENY"
         assert headers["Cache-Control"] == "no-store"
@@ -224,6 +224,17 @@ async def test_a_client_that_does_not_finish_its_head_is_hung_up_on(opening: byt
     ):
         writer.write(opening)
         assert await reader.read() == b""
+
+
+async def test_a_client_without_the_token_is_turned_away_before_its_body_is_read() -> None:
+    async with (
+        listening(HttpReceiver(MemorySink(), LOOPBACK, DoorRules(token="s3cret"))) as port,
+        raw(port) as (reader, writer),
+    ):
+        writer.write(b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n")
+        writer.write(b"Content-Type: application/x-protobuf\r\n\r\n")  # and no byte of a body
+        async with asyncio.timeout(30):  # half of what it would be waited for
+            assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
 
 
 async def test_a_client_that_drips_its_body_is_hung_up_on() -> None:

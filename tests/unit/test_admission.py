@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import hmac
+from hmac import compare_digest
+
 import pytest
 
 from collector_processor.otlp import CollectorError, MalformedRequestError, RefusedError, Tenant
-from collector_processor.receivers.admission import Caller, DoorRules, admit
+from collector_processor.receivers.admission import Caller, DoorRules, admit, bears
 from collector_processor.receivers.refusal import BROKEN, TurnedAwayError, refusal_of
 
 
@@ -38,6 +41,30 @@ def test_a_token_may_hold_any_character() -> None:
     assert admit([("authorization", "Bearer žluť")], rules) == Caller()
     with pytest.raises(TurnedAwayError):
         admit([("authorization", "Bearer \udcff")], rules)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("authorization", "Bearer sesame")],
+        [("x-blamespan-token", "sesame")],
+        [("authorization", "Bearer s")],
+    ],
+)
+def test_both_headers_are_compared_in_a_time_that_tells_nothing(
+    headers: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the first one says; no comparison of ours ends at the first letter that differs."""
+    compared: list[bytes] = []
+
+    def compare(given: bytes, wanted: bytes) -> bool:
+        compared.append(given)
+        return compare_digest(given, wanted)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    is_right = dict(headers).popitem()[1].endswith("sesame")
+    assert bears(headers, "sesame") is is_right
+    assert len(compared) == 2
 
 
 def test_an_empty_token_cannot_be_a_rule() -> None:
