@@ -17,6 +17,7 @@ from semconv.dialects.claude_code import CLAUDE_CODE
 from semconv.dialects.google_adk import GOOGLE_ADK
 from semconv.dialects.langfuse import LANGFUSE
 from semconv.dialects.langsmith import LANGSMITH
+from semconv.dialects.litellm import LITELLM
 from semconv.dialects.logfire import LOGFIRE
 from semconv.dialects.mastra import MASTRA
 from semconv.dialects.mlflow import MLFLOW
@@ -42,6 +43,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     LANGSMITH,
     MLFLOW,
     LOGFIRE,
+    LITELLM,  # before Traceloop, one of whose marks it writes too, over the spans of others
     OPENAI_AGENTS_V2,  # before gen_ai, whose attributes it fills with placeholders
     TRACELOOP,  # before gen_ai, which its newer versions speak too
     PYDANTIC_AI,

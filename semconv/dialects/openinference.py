@@ -32,6 +32,7 @@ from semconv.dialects.messages import messages_of
 from semconv.dialects.openinference_agents import METADATA, agent_name
 from semconv.dialects.openinference_claude import spawned
 from semconv.dialects.openinference_crewai import calls_in, coworker_at_work, crew_task, failure_in
+from semconv.dialects.openinference_dspy import called_tool, is_finish, plain_result
 from semconv.dialects.openinference_llama_index import (
     is_machinery,
     is_preparation,
@@ -134,8 +135,10 @@ def _mended(kind: ActionKind, span: Span, surroundings: Surroundings) -> ActionK
     and LlamaIndex's preparations of a call are calls.
     """
     is_chain = kind is ActionKind.AGENT and span.scope.name == _LANGCHAIN
-    if is_preparation(span) or (
-        is_chain and is_function(span, mapping(span.attributes.get(METADATA)), surroundings)
+    if (
+        is_preparation(span)
+        or is_finish(span)
+        or (is_chain and is_function(span, mapping(span.attributes.get(METADATA)), surroundings))
     ):
         return ActionKind.CONTAINER
     if kind is ActionKind.LLM and span.attributes.get(GEN_AI_OPERATION_NAME) == "invoke_agent":
@@ -201,7 +204,7 @@ def _read_llm(span: Span, kind: ActionKind, surroundings: Surroundings) -> Actio
 def _read_tool(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
     if span.name.startswith(_HANDOFF_SPAN) and span.scope.name == _OPENAI_AGENTS:
         return _read_openai_handoff(span, surroundings)
-    name = text(span.attributes, TOOL_NAME, GEN_AI_TOOL_NAME) or span.name.removesuffix(".run")
+    name = text(span.attributes, TOOL_NAME, GEN_AI_TOOL_NAME) or called_tool(span.name.removesuffix(".run"))
     given = without_context(text(span.attributes, *_ARGUMENTS) or "")
     got = _bare(text(span.attributes, OUTPUT_VALUE, GEN_AI_TOOL_CALL_RESULT) or _documents(span))
     coworker = coworker_at_work(span, name, given, got, surroundings)
@@ -217,7 +220,7 @@ def _read_tool(span: Span, kind: ActionKind, surroundings: Surroundings) -> Acti
         target=target or delegation_target(name, given),
         call_id=_call_id(span, got),
         input=_arguments(given),
-        output=_result(tool_words(got)),
+        output=_result(tool_words(plain_result(got))),
         failed=bool(complaint) or span.attributes.get(TOOL_STATUS) == "error",
         error=complaint,
         redacted=is_redacted(given, got),

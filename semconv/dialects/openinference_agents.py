@@ -16,6 +16,7 @@ from semconv.dialects.action import ActionKind
 from semconv.dialects.function_names import function_agent
 from semconv.dialects.langgraph import LANGGRAPH_NODE, NOBODY, Found, graph_agent
 from semconv.dialects.openinference_claude import spawned
+from semconv.dialects.openinference_dspy import module_around
 from semconv.dialects.openinference_llama_index import workflow_agent
 from semconv.dialects.payloads import asked
 from semconv.dialects.reading import below, mapping, text
@@ -33,6 +34,7 @@ INPUT_VALUE: Final = "input.value"
 
 _PROMPT: Final = "llm.input_messages."
 _OPENAI_AGENTS: Final = "openinference.instrumentation.openai_agents"
+_AG2: Final = "openinference.instrumentation.ag2"
 _LANGCHAIN: Final = "openinference.instrumentation.langchain"
 _IN_SPAN_NAME: Final = re.compile(
     r"^(?:(?:invoke_agent|agent_run|agent)[ :]+\[?(?P<after>[^\]]+?)\]?"
@@ -49,6 +51,8 @@ _MACHINE_MADE: Final = re.compile(r"^(?:[0-9a-f]{12,}|[0-9a-f-]{36}|\d+)$", re.I
 
 def agent_name(span: Span, kind: ActionKind, surroundings: Surroundings) -> Found:
     """Return whose span this is, as far as the span itself says."""
+    if kind is ActionKind.TOOL and span.scope.name == _AG2:
+        return NOBODY  # who runs tools for others; the call tells who asked
     said = text(span.attributes, AGENT_NAME, GEN_AI_AGENT_NAME, PYDANTIC_AGENT_NAME)
     if said is None and VERCEL_OPERATION in span.attributes:
         return Found(text(span.attributes, VERCEL_FUNCTION))  # the span's name is the operation's
@@ -63,6 +67,8 @@ def _named_elsewhere(span: Span, kind: ActionKind, surroundings: Surroundings) -
         return Found(node)
     graph = graph_agent(span, surroundings, _metadata)
     stepping = graph.name or workflow_agent(span, surroundings)
+    if stepping is None and kind in _LEAVES:
+        stepping = module_around(span, surroundings)
     if stepping is not None:
         return Found(stepping, AgentSource.METADATA if graph.name is None else graph.source)
     if kind in _LEAVES and span.scope.name == _LANGCHAIN:

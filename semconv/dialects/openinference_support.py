@@ -117,6 +117,13 @@ OPENINFERENCE_SUPPORT: Final = (
         task=partly("the workflow's own has only its wiring; read from the first and the last model call"),
     ),
     _support(
+        "dspy",
+        "`openinference-instrumentation-dspy` 0.1.48",
+        "dspy",
+        agent=partly("the user's own module that a call stands in; predictors inside one are not told apart"),
+        handoff=lacks("modules are called, and return"),
+    ),
+    _support(
         "google-adk",
         "`openinference-instrumentation-google-adk` 1.0.5",
         "google_adk",

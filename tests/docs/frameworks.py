@@ -118,6 +118,21 @@ PAGES: Final = (
         advice="OpenInference instruments it. Name the agents of a workflow.",
     ),
     FrameworkPage(
+        framework="dspy",
+        title="DSPy",
+        supports=("dspy",),
+        advice="OpenInference instruments it. What is an agent to you should be a module of its own: a step is"
+        " told by the nearest `dspy.Module` of yours around it.",
+    ),
+    FrameworkPage(
+        framework="litellm",
+        title="LiteLLM",
+        supports=("litellm",),
+        advice="Its callback shows model calls, and nothing of agents or tools: with a framework around it,"
+        " instrument that too. Without `USE_OTEL_LITELLM_REQUEST_SPAN=true` it writes each call over your own"
+        " span.",
+    ),
+    FrameworkPage(
         framework="claude-agent-sdk",
         title="Claude Code and the Claude Agent SDK",
         supports=("claude-agent-sdk", "Claude Code"),
