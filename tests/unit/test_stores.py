@@ -149,6 +149,20 @@ def test_a_file_that_another_process_writes_to_is_served_as_it_is(
     assert caplog.messages == ["store keeps its size"]
 
 
+def test_what_is_to_survive_a_power_cut_is_flushed_whatever_was_left_for_later_before(tmp_path: Path) -> None:
+    at_once, later = (2,), (1,)
+    with closing(open_store(tmp_path / "store", [WORDS])) as db:
+        with all_or_nothing(db, "words", Flush.LATER):
+            assert db.execute("PRAGMA synchronous").fetchone() == later
+        with all_or_nothing(db, "words"):
+            assert db.execute("PRAGMA synchronous").fetchone() == at_once
+        fill(db, 16)
+        db.execute("DELETE FROM word WHERE id > 1")
+        assert give_back(db, "words")
+        with all_or_nothing(db, "words"):
+            assert db.execute("PRAGMA synchronous").fetchone() == at_once
+
+
 def test_where_the_disk_refuses_to_give_back_nothing_is_lost(tmp_path: Path) -> None:
     with closing(open_store(tmp_path / "store", [WORDS])) as db:
         fill(db, 16)
