@@ -14,6 +14,8 @@ from tests.bench.demo_again import DemoAgain
 from tests.e2e.line import Line, StartLine
 from tests.e2e.traffic import send
 
+pytestmark = pytest.mark.timeout(900)  # minutes, where a process gets a tenth of a core
+
 LONG_S = 120.0
 STARTED = "analyses have a process of their own"
 GRACE_MS = 50
