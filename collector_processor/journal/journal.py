@@ -207,13 +207,14 @@ class Journal:
             max_bytes=max_bytes,
             skip=frozenset((*self._reads.done, *skip)),
         )
-        backlog = await self._reads.run(partial(self._keeper.waiting, wanted))
-        done = self._reads.done
-        return replace(
-            backlog,
-            chunks=tuple(chunk for chunk in backlog.chunks if chunk.seq not in done),
-            lost=tuple(chunk for chunk in backlog.lost if chunk.seq not in done),
-        )
+        with self._reads.reading():
+            backlog = await self._reads.run(partial(self._keeper.waiting, wanted))
+            done = self._reads.done
+            return replace(
+                backlog,
+                chunks=tuple(chunk for chunk in backlog.chunks if chunk.seq not in done),
+                lost=tuple(chunk for chunk in backlog.lost if chunk.seq not in done),
+            )
 
     # Agent traces.
 

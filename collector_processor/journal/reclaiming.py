@@ -105,11 +105,12 @@ class Reclaimer:
         await written
         try:
             stored = await self._reads.run(partial(self._keeper.compact, number, retained))
-        except _REFUSALS as error:
+        except _REFUSALS as error:  # its WAL stays for now, and so does what is owed
             logger.warning("journal segment cannot be compacted", extra={"reason": str(error)})
-            stored = 0  # not tried again
-        self._segments.compacted(number, stored)
-        self._dispatch.soon(Relieve(segment=number))
+            self._segments.uncompacted(number)
+        else:
+            self._segments.compacted(number, stored)
+            self._dispatch.soon(Relieve(segment=number))
         self.soon()
 
     async def _write_back(self, number: int) -> None:

@@ -160,3 +160,9 @@ class SegmentAccounts:
         segment.stored_bytes = stored_bytes
         segment.compacted_at = segment.live_bytes
         segment.has_wal = segment.is_busy = False
+
+    def uncompacted(self, number: int) -> None:
+        """Note that a segment could not be compacted: not tried again, but its WAL is still to be copied."""
+        segment = self._segments[number]
+        segment.stored_bytes = 0
+        segment.is_busy = False

@@ -29,6 +29,7 @@ from collector_processor.journal.insertion import insertion, together
 from collector_processor.journal.register import neighbours
 from collector_processor.notes import TraceNote, pack_notes, unpack_notes
 from collector_processor.otlp import Signal, Tenant
+from collector_processor.stores import is_refusal
 from semconv.model import TraceId
 
 logger = logging.getLogger(__name__)
@@ -114,10 +115,13 @@ class SegmentFile(SegmentConnection):
 
         Raises:
             CorruptBodyError: its bytes are damaged.
+            sqlite3.OperationalError: the disk refuses, which is no damage: it may be read later.
         """
         try:
             row = self._db.execute("SELECT checksum, packed FROM body WHERE seq = ?", (seq,)).fetchone()
         except sqlite3.DatabaseError as error:
+            if is_refusal(error):
+                raise
             raise CorruptBodyError(str(error)) from error
         return unpack_body(*row) if row else None
 

@@ -6,7 +6,8 @@ import ctypes
 import random
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Sequence
+import threading
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,12 +29,14 @@ from collector_processor.journal.chunks import (
 )
 from collector_processor.journal.connection import SCHEMA_VERSION
 from collector_processor.journal.few_open import MOST
+from collector_processor.journal.reads import Reads
 from collector_processor.journal.register import SUFFIX
 from collector_processor.journal.reserve import Space
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.notes import TraceNote
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant
 from collector_processor.survey import survey, survey_logs
+from semconv.model import TraceId
 from tests.otlp_requests import log_request, many_spans, numbers_in, record, request, span, trace_name
 
 TRACES = Queue(Signal.TRACES, NO_TENANT)
@@ -174,6 +177,52 @@ async def test_a_row_that_is_done_while_it_is_read_does_not_come(tmp_path: Path)
         await asyncio.sleep(0)
         journal.mark_done([chunk])
         assert (await read).chunks == ()
+
+
+class SlowlyRead(SegmentFile):
+    """Its bodies are read when the test says so: the disk may learn of more meanwhile."""
+
+    begun: ClassVar = threading.Event()
+    may_go_on: ClassVar = threading.Event()
+
+    def body(self, seq: int) -> bytes | None:
+        SlowlyRead.begun.set()
+        SlowlyRead.may_go_on.wait()
+        return super().body(seq)
+
+
+async def test_a_row_that_is_done_and_written_while_it_is_read_does_not_come(tmp_path: Path) -> None:
+    SlowlyRead.begun.clear()
+    SlowlyRead.may_go_on.clear()
+    async with journal_in(tmp_path, make_segment=SlowlyRead) as journal:
+        (chunk,) = await journal.append([entry(b"x")])
+        read = asyncio.create_task(journal.read_pending(TRACES, 0, 1 << 20))
+        try:
+            await asyncio.to_thread(SlowlyRead.begun.wait)
+            journal.mark_done([chunk])
+            await journal.append([entry(b"carries the mark along")])
+        finally:
+            SlowlyRead.may_go_on.set()
+        assert (await read).chunks == ()
+
+
+async def test_what_the_disk_knows_is_forgotten_though_there_is_always_a_read() -> None:
+    reads = Reads()
+    gates = (threading.Event(), threading.Event())
+    before = asyncio.create_task(reads.run(gates[0].wait))
+    await asyncio.sleep(0)
+    reads.finish(1)
+    reads.written((1,))
+    after = asyncio.create_task(reads.run(gates[1].wait))
+    await asyncio.sleep(0)
+    remembered = set(reads.done)
+    gates[0].set()
+    await before
+    left = set(reads.done)
+    gates[1].set()
+    await after
+    reads.close()
+    assert (remembered, left) == ({1}, set())
 
 
 async def test_queues_are_read_apart_and_in_order(tmp_path: Path) -> None:
@@ -325,6 +374,24 @@ async def test_a_segment_that_stays_gives_its_wal_back(tmp_path: Path) -> None:
         assert [chunk.body for chunk in await pending(journal)] == [_noise(1)]
 
 
+class Uncompactable(SegmentFile):
+    """The disk has no room even for taking something away."""
+
+    def compact(self, retained: Mapping[int, frozenset[TraceId]]) -> int:
+        raise sqlite3.OperationalError(f"the disk is full, and {len(retained)} rows are to stay")
+
+
+async def test_a_segment_that_cannot_be_compacted_owes_the_disk_its_wal_until_that_is_copied(
+    tmp_path: Path,
+) -> None:
+    limits = JournalLimits(segment_bytes=5 << 20, rest_s=0.0)
+    async with journal_in(tmp_path, limits, make_segment=Uncompactable) as journal:
+        journal.mark_done((await journal.append([entry(_noise(seed)) for seed in range(6)]))[1:])
+        await settled(journal)
+        assert (tmp_path / "00000001.sqlite").stat().st_size > 5 << 20
+        assert (tmp_path / "00000001.sqlite-wal").stat().st_size == 0
+
+
 async def test_a_full_disk_gets_back_what_a_wal_takes(tmp_path: Path) -> None:
     """At once, though a segment rests a while before it is copied where there is room."""
     space = [Space(size=80 << 20, free=60 << 20)]
@@ -419,6 +486,40 @@ async def test_a_damaged_row_is_counted_and_the_rest_is_kept(tmp_path: Path) -> 
         assert [chunk.items for chunk in backlog.lost] == [1]
         journal.mark_done(backlog.lost)
         assert journal.waiting[TRACES].items == 2
+
+
+class Unreadable(SegmentFile):
+    """Its bodies cannot be read now: the disk is behind a network, say."""
+
+    def __init__(self, path: Path, number: int) -> None:
+        super().__init__(path, number)
+        self._db = _Refusing(self._db)  # type: ignore[misc, assignment]
+
+
+class _Refusing:
+    """A connection that reads no bodies."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        if sql.startswith("SELECT checksum"):
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+        return self._db.execute(sql, *values)
+
+
+async def test_a_row_that_the_disk_does_not_give_now_is_not_lost(tmp_path: Path) -> None:
+    async with journal_in(tmp_path, make_segment=Unreadable) as journal:
+        await journal.append([entry(b"x")])
+        with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
+            await journal.read_pending(TRACES, 0, 1 << 20)
+    async with journal_in(tmp_path) as journal:
+        assert [chunk.body for chunk in await pending(journal)] == [b"x"]
 
 
 async def test_a_damaged_segment_is_set_aside_and_the_others_are_kept(tmp_path: Path) -> None:
