@@ -84,8 +84,8 @@ class SegmentDirectory:
             whole = draft.with_suffix(_SUFFIX)
             if whole.exists():
                 draft.unlink()  # begun, and begun again now
-            else:
-                draft.replace(whole)
+            elif draft.stem.isdigit():
+                self.set_aside(int(draft.stem))
         for suffix in ("-wal", "-shm", REGISTER):
             for path in self.path.glob(f"*{_SUFFIX}{suffix}"):
                 if not path.with_name(path.name.removesuffix(suffix)).exists():
@@ -104,11 +104,15 @@ class SegmentDirectory:
         return self.path / f"{number:08}{_SALVAGED}"
 
     def set_aside(self, number: int) -> None:
-        """Rename a damaged segment, which is kept and not opened again; put what was saved in its place."""
-        for path in self.path.glob(f"{number:08}{_SUFFIX}*"):
-            if path.name.endswith(REGISTER):
-                continue  # goes on with what was saved
-            path.rename(path.with_name(f"{path.name}.damaged"))
+        """Rename a damaged segment, which is kept and not opened again; put what was saved in its place.
+
+        The file first: a start after a kill goes on here where that is gone, and begins anew where it is not.
+        Its WAL goes too, or would be taken for that of what was saved; its register goes on with that.
+        """
+        for suffix in ("", "-wal", "-shm"):
+            path = self.file(number).with_name(self.file(number).name + suffix)
+            if path.exists():
+                path.rename(path.with_name(f"{path.name}.damaged"))
         if self.draft(number).exists():
             self.draft(number).replace(self.file(number))
         _flush_names(self.path)

@@ -237,9 +237,10 @@ class JournalWriter:
 
     def _retire(self) -> None:
         """Take no more rows into the active segment."""
-        active, self._active, self._owed_bytes = self._active, None, 0
+        active, owed_bytes = self._active, self._owed_bytes
+        self._active, self._owed_bytes = None, 0
         if active is not None:
-            self._reserve.retired(active.number, active.owed_bytes)
+            self._reserve.retired(active.number, owed_bytes)  # of a bad disk no size is to be had
             self._files.put(active.number, self._afresh(active))
             self._post(partial(self._events.rotated, active.number))
 

@@ -570,12 +570,17 @@ class FullDisk(SegmentFile):
 
 
 class BrokenDisk(SegmentFile):
-    """A segment whose first commit fails."""
+    """A segment whose first commit fails, and that cannot be read then."""
 
     def insert(self, rows: Sequence[Any]) -> None:
         if self.number == 1:
             raise sqlite3.OperationalError("disk I/O error")
         super().insert(rows)
+
+    def pragma(self, name: str) -> int:
+        if self.number == 1 and name == "page_count":
+            raise sqlite3.OperationalError("disk I/O error")
+        return super().pragma(name)
 
 
 async def test_a_full_disk_refuses_and_the_journal_lives_on(tmp_path: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,18 @@ async def test_a_kill_in_the_middle_of_saving_is_made_good_by_the_next_start(tmp
     segment = await fill(tmp_path)
     segment.rename(tmp_path / "00000001.salvaged")
     (tmp_path / f"{SEGMENT}.damaged").write_bytes(b"whatever it was")
+    assert len((await found(tmp_path))[0]) == ROWS
+
+
+async def test_a_kill_before_a_damaged_wal_was_set_aside_costs_nothing_that_was_saved(tmp_path: Path) -> None:
+    segment = await fill(tmp_path)
+    saved = segment.rename(tmp_path / "00000001.salvaged")
+    damaged = tmp_path / f"{SEGMENT}.damaged"
+    shutil.copy(saved, damaged)
+    with closing(sqlite3.connect(damaged)) as db:
+        db.execute("DELETE FROM body")
+        db.commit()
+        shutil.copy(f"{damaged}-wal", f"{segment}-wal")
     assert len((await found(tmp_path))[0]) == ROWS
 
 
