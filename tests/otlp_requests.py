@@ -138,3 +138,32 @@ def _falling(message: Message) -> bytes:
     if isinstance(message, Span) and not message.parent_span_id:
         parts.insert(-2, b'"\0')  # before both ids
     return b"".join(parts)
+
+
+def as_dotnet_writes(body: bytes) -> bytes:
+    """The same trace request as .NET's exporter writes it: groups, spans and attributes have lengths of four
+    bytes, for which it leaves room before it knows them, and a span's flags stand behind its parent."""
+    return _roomy(ExportTraceServiceRequest.FromString(body))
+
+
+def _roomy(message: Message) -> bytes:
+    parts: list[bytes] = []
+    for descriptor, value in sorted(
+        message.ListFields(), key=lambda found: _PLACES.get(found[0].name, found[0].number)
+    ):
+        if descriptor.message_type is None or isinstance(message, KeyValue):
+            alone = type(message)()
+            if descriptor.message_type is None:
+                setattr(alone, descriptor.name, value)
+            else:
+                getattr(alone, descriptor.name).CopyFrom(value)
+            parts.append(alone.SerializeToString())
+            continue
+        for one in value if descriptor.is_repeated else [value]:
+            raw = _roomy(one)
+            parts += (write_varint(descriptor.number << 3 | 2), _in_four_bytes(len(raw)), raw)
+    return b"".join(parts)
+
+
+def _in_four_bytes(length: int) -> bytes:
+    return bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14 & 0x7F | 0x80, length >> 21))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import re2
 
@@ -37,12 +37,14 @@ CARRIER_BIT: Final = 16
 """Beside the bits of ``notes``, and never in a note: carriers have none."""
 
 _KEYS: Final = b"|".join(re.escape(prefix.encode()) for prefix in ATTRIBUTE_PREFIXES)
-_MARKER: Final = re.compile(rb"J.\n.(?:" + _KEYS + rb")", re.DOTALL)
-"""A ``Span.attributes`` field of up to 127 bytes whose key is marked: ``4a <length> 0a <length> key``.
+_ATTRIBUTE, _ROOMY_ATTRIBUTE = rb"J.", rb"J[\x80-\xff]{0,3}."
+"""How a ``Span.attributes`` field begins: ``4a <length>``, of up to 127 bytes or of any length.
 
 Longer ones need not be found: whoever marks a span gives it a short attribute
 too (its kind, its operation), and one rare first byte makes the search fast.
 """
+_MARKED: Final = rb"\n.(?:" + _KEYS + rb")"
+"""A key that is marked: ``0a <length> key``."""
 _MARKER_ANYWHERE: Final = re.compile(rb"\n(?<!\x12[^\x00]\n).(?:" + _KEYS + rb")", re.DOTALL)
 """A key in whatever order; of requests that are not in the order of the numbers.
 
@@ -52,12 +54,6 @@ value. Slower, for ``0a`` is everywhere.
 _BYTES: Final = re2.Options()
 _BYTES.encoding = re2.Options.Encoding.LATIN1
 _BYTES.dot_nl = True
-_HINT: Final = re2.compile(rb"J.\n.(?:" + _KEYS + rb")", _BYTES)
-_HINT_ANYWHERE: Final = re2.compile(rb"\n.(?:" + _KEYS + rb")", _BYTES)
-"""The same, asked of all that is left of a request: RE2 skips to the first byte eight times as fast.
-
-A call of it is dearer, though, and it has no look-behind, so that texts are found too.
-"""
 _NEAR: Final = 2
 """Spans behind a marked one that are looked at one by one: marked ones mostly come together."""
 _RECORD_MARKER: Final = re.compile(rb"(?:\n|b).(?:" + _KEYS + rb")", re.DOTALL)
@@ -89,19 +85,43 @@ _BITS: Final[dict[bytes, int]] = {
         (CARRIER_KEY, b"\x10\x01", CARRIER_BIT),
     )
 }
-_FACT: Final = re.compile(
-    rb"J.("
-    + b"|".join(
-        # With its first byte in front of the choice, ``re`` does not try each at every attribute.
-        re.escape(first)
-        + b"(?:"
-        + b"|".join(re.escape(written[1:]) for written in _BITS if written.startswith(first))
-        + b")"
-        for first in (b"\x0a", b"\x12")
-    )
-    + rb")",
-    re.DOTALL,
+_FACTS: Final = b"|".join(
+    # With its first byte in front of the choice, ``re`` does not try each at every attribute.
+    re.escape(first)
+    + b"(?:"
+    + b"|".join(re.escape(written[1:]) for written in _BITS if written.startswith(first))
+    + b")"
+    for first in (b"\x0a", b"\x12")
 )
+
+
+class Manner(NamedTuple):
+    """How a request is written, and so what finds the marks in it."""
+
+    hint: Any
+    """Asked of all that is left of a request: RE2 skips to the first byte eight times as fast.
+
+    A call of it is dearer, though, and it has no look-behind, so that texts are found too.
+    """
+    marker: re.Pattern[bytes]
+    """Asked of one span."""
+    fact: re.Pattern[bytes]
+
+
+def _manner(attribute: bytes) -> Manner:
+    return Manner(
+        hint=re2.compile(attribute + _MARKED, _BYTES),
+        marker=re.compile(attribute + _MARKED, re.DOTALL),
+        fact=re.compile(attribute + b"(" + _FACTS + b")", re.DOTALL),
+    )
+
+
+USUAL: Final = _manner(_ATTRIBUTE)
+"""In the order of the fields' numbers, with lengths as short as can be."""
+ROOMY: Final = _manner(_ROOMY_ATTRIBUTE)
+"""In the same order; .NET's exporter leaves room for lengths before it knows them, and fills all four bytes."""
+ANY_ORDER: Final = USUAL._replace(hint=re2.compile(_MARKED, _BYTES), marker=_MARKER_ANYWHERE)
+"""As the Collector writes, and whoever else does not keep to the numbers."""
 
 
 def scope_kind(body: bytes, at: int, end: int) -> int:
@@ -120,15 +140,15 @@ def scope_kind(body: bytes, at: int, end: int) -> int:
     return PLAIN
 
 
-def marked_spans(body: bytes, places: Sequence[Place], *, is_usual: bool) -> frozenset[int]:
+def marked_spans(body: bytes, places: Sequence[Place], manner: Manner) -> frozenset[int]:
     """Return which of the spans carry a marked attribute, as positions among them.
 
     Args:
         body: the request.
         places: its spans in the order in which they stand in it.
-        is_usual: whether fields stand in the order of their numbers.
+        manner: how it is written.
     """
-    hint, marker = (_HINT, _MARKER) if is_usual else (_HINT_ANYWHERE, _MARKER_ANYWHERE)
+    hint, marker, _ = manner
     marked: list[int] = []
     index = 0
     while index < len(places) and (hit := hint.search(body, places[index][0])) is not None:
@@ -143,10 +163,10 @@ def marked_spans(body: bytes, places: Sequence[Place], *, is_usual: bool) -> fro
     return frozenset(marked)
 
 
-def facts_of(body: bytes, start: int, end: int) -> int:
+def facts_of(body: bytes, start: int, end: int, manner: Manner) -> int:
     """Return as bits what the attributes of a marked span say of it."""
     bits = 0
-    for fact in _FACT.findall(body, start, end):
+    for fact in manner.fact.findall(body, start, end):
         bits |= _BITS[fact]
     return bits
 

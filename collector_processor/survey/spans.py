@@ -32,10 +32,14 @@ from collector_processor.raw_ids import (
 )
 from collector_processor.survey.found import Survey
 from collector_processor.survey.marks import (
+    ANY_ORDER,
     CARRIER_BIT,
     MARKED,
     OURS,
     PLAIN,
+    ROOMY,
+    USUAL,
+    Manner,
     Place,
     facts_of,
     marked_spans,
@@ -48,6 +52,10 @@ OUR_TRACES: Final = bytes.fromhex(OWN_CALL_TRACE_PREFIX)
 """How the ids of traces of our own model calls begin."""
 _NO_TRACE: Final = bytes(TRACE_ID_BYTES)
 _FLAGS_TAG: Final = b"\x85\x01"
+_ROOM: Final = 4
+"""The most bytes of a tag and a length below 2 MiB, where that is written no longer than it must be."""
+_BEHIND_PARENT: Final = SHORTEST_SPAN + 2 + SPAN_ID_BYTES
+"""Where a field stands that follows the parent, in a span that begins with its ids."""
 
 
 def survey(body: bytes, known: Container[TraceId] = ()) -> Survey:
@@ -70,14 +78,14 @@ def survey(body: bytes, known: Container[TraceId] = ()) -> Survey:
     if _NO_TRACE in traces:
         del traces[_NO_TRACE]
         invalid = sum(place[3] == _NO_TRACE for place in places)
-    marked = marked_spans(body, places, is_usual=found.is_usual)
+    marked = marked_spans(body, places, found.manner)
     agents = {places[index][3] for index in marked}
     if found.has_marked_scope:
         agents.update(place[3] for place in places if place[2] != PLAIN)
     told = [trace_id for trace_id in traces if trace_id in agents or trace_id.hex() in known]
     return Survey(
         item_count=len(places) - invalid,
-        traces=tuple(_notes(body, places, told, marked)) if told else (),
+        traces=tuple(_notes(body, found, told, marked)) if told else (),
         invalid=found.strays + invalid,
         max_item_bytes=found.largest,
     )
@@ -93,8 +101,7 @@ class _Found:
     """Those with ids that are invalid; they have no place."""
     largest: int = 0
     """Bytes of the largest."""
-    is_usual: bool = True
-    """Fields stand in the order of their numbers."""
+    manner: Manner = USUAL
     has_marked_scope: bool = False
     """Some stand in a scope of an agent's, or of ours."""
 
@@ -106,7 +113,9 @@ def _find_spans(body: bytes) -> _Found:
             continue
         require_message(resource)
         if resource.start < resource.end and body[resource.start] != GROUP_TAG:
-            found.is_usual = False  # the Resource, field 1, is not first
+            found.manner = ANY_ORDER  # the Resource, field 1, is not first
+        elif resource.start - resource.at > _ROOM and found.manner is USUAL:
+            found.manner = ROOMY
         for scope in fields(body, resource.start, resource.end):
             if scope.number == 2:
                 require_message(scope)
@@ -177,23 +186,25 @@ def _skip(body: bytes, at: int, end: int) -> int:
     return found.end
 
 
-def _notes(
-    body: bytes, places: Iterable[Place], told: Iterable[bytes], marked: frozenset[int]
-) -> Iterator[TraceNote]:
+def _notes(body: bytes, found: _Found, told: Iterable[bytes], marked: frozenset[int]) -> Iterator[TraceNote]:
     """Yield a note of each trace in ``told``, in that order."""
     own: dict[bytes, list[tuple[Place, bool]]] = {trace_id: [] for trace_id in told}
-    for index, place in enumerate(places):
+    for index, place in enumerate(found.places):
         if place[3] in own:
             own[place[3]].append((place, index in marked))
     for trace_id, spans in own.items():
-        yield _trace_note(body, trace_id, spans)
+        yield _trace_note(body, trace_id, spans, found.manner)
 
 
-def _trace_note(body: bytes, trace_id: bytes, spans: Iterable[tuple[Place, bool]]) -> TraceNote:
+def _trace_note(
+    body: bytes, trace_id: bytes, spans: Iterable[tuple[Place, bool]], manner: Manner
+) -> TraceNote:
     """Look at each span; spans of our own model calls count as carriers."""
     places = [place for place, _ in spans]
     seen = () if trace_id.startswith(OUR_TRACES) else spans
-    noted = tuple(note for place, is_marked in seen if (note := _span_note(body, place, is_marked=is_marked)))
+    noted = tuple(
+        note for place, is_marked in seen if (note := _span_note(body, place, manner, is_marked=is_marked))
+    )
     return TraceNote(
         trace_id=TraceId(trace_id.hex()),
         span_count=len(places),
@@ -205,11 +216,11 @@ def _trace_note(body: bytes, trace_id: bytes, spans: Iterable[tuple[Place, bool]
     )
 
 
-def _span_note(body: bytes, place: Place, *, is_marked: bool) -> SpanNote | None:
+def _span_note(body: bytes, place: Place, manner: Manner, *, is_marked: bool) -> SpanNote | None:
     """Return the span's note, ``None`` for a carrier."""
     start, end, kind, _ = place
     # What is a fact stands in a marked attribute.
-    bits = MARKED_BIT | facts_of(body, start, end) if is_marked else MARKED_BIT * (kind == MARKED)
+    bits = MARKED_BIT | facts_of(body, start, end, manner) if is_marked else MARKED_BIT * (kind == MARKED)
     if kind == OURS or bits & CARRIER_BIT:
         return None
     if _flags_say_remote(body, start, end):
@@ -220,8 +231,13 @@ def _span_note(body: bytes, place: Place, *, is_marked: bool) -> SpanNote | None
 def _flags_say_remote(body: bytes, at: int, end: int) -> bool:
     """Whether the span's flags say that its parent is in another process.
 
-    They are the last field, or in the Collector's order stand before the parent:
-    a tag of two bytes, then four, of which the second holds the two bits.
+    They are the last field, in the Collector's order stand before the parent, and .NET writes them
+    behind it: a tag of two bytes, then four, of which the second holds the two bits.
     """
-    flags = end - 6 if has_usual_head(body, at, end) else end - 44
+    if has_usual_head(body, at, end):
+        flags = end - 6
+        if not body.startswith(_FLAGS_TAG, flags):
+            flags = min(flags, at + _BEHIND_PARENT)
+    else:
+        flags = end - 44
     return flags > at and body.startswith(_FLAGS_TAG, flags) and body[flags + 3] & 3 == 3

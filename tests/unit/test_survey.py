@@ -18,6 +18,7 @@ from semconv.markers import OWN_CALL_TRACE_PREFIX
 from semconv.model import SpanId
 from tests.otlp_requests import (
     REMOTE_PARENT,
+    as_dotnet_writes,
     as_the_collector_writes,
     log_request,
     many_spans,
@@ -86,7 +87,9 @@ def test_a_marker_in_a_value_is_none() -> None:
     assert survey(body).traces == ()
 
 
-@pytest.mark.parametrize("write", [bytes, as_the_collector_writes], ids=["usual", "the Collector's"])
+@pytest.mark.parametrize(
+    "write", [bytes, as_the_collector_writes, as_dotnet_writes], ids=["usual", "Collector", ".NET"]
+)
 def test_a_marker_between_spans_marks_none_of_them(write: Callable[[bytes], bytes]) -> None:
     reads_like_one = "J\x10\n\x0egen_ai.system"
     agent = span(2, trace=2, attributes=WORKFLOW)
@@ -287,13 +290,16 @@ LOOKS_LIKE_ONE = {"sql": "gen_ai.x", "http.url": "/docs/gen_ai.operation.name"}
         pytest.param(many_spans(40, traces=3, payload=300), id="many"),
     ],
 )
-def test_the_collectors_order_of_fields_is_surveyed_the_same(body: bytes) -> None:
+@pytest.mark.parametrize("write", [as_the_collector_writes, as_dotnet_writes], ids=["Collector", ".NET"])
+def test_what_others_write_in_their_own_way_is_surveyed_the_same(
+    body: bytes, write: Callable[[bytes], bytes]
+) -> None:
     known = {trace_name(1), trace_name(2), trace_name(3)}
-    usual, falling = survey(body, known), survey(as_the_collector_writes(body), known)
-    assert [replace(note, byte_count=0) for note in falling.traces] == [
+    usual, others = survey(body, known), survey(write(body), known)
+    assert [replace(note, byte_count=0) for note in others.traces] == [
         replace(note, byte_count=0) for note in usual.traces
     ]
-    assert (falling.item_count, falling.invalid) == (usual.item_count, usual.invalid)
+    assert (others.item_count, others.invalid) == (usual.item_count, usual.invalid)
 
 
 def test_a_trace_is_taken_out_of_a_request_in_the_collectors_order() -> None:
