@@ -119,7 +119,7 @@ def _manner(attribute: bytes) -> Manner:
 USUAL: Final = _manner(_ATTRIBUTE)
 """In the order of the fields' numbers, with lengths as short as can be."""
 ROOMY: Final = _manner(_ROOMY_ATTRIBUTE)
-"""In the same order; .NET's exporter leaves room for lengths before it knows them, and fills all four bytes."""
+"""In the same order; .NET's exporter leaves room for lengths before it knows them: four bytes each."""
 ANY_ORDER: Final = USUAL._replace(hint=re2.compile(_MARKED, _BYTES), marker=_MARKER_ANYWHERE)
 """As the Collector writes, and whoever else does not keep to the numbers."""
 
