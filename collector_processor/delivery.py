@@ -101,9 +101,16 @@ class OutboxDelivery:
                 while await self.send_some():
                     pass
         except TimeoutError:
-            if await self._read(self.signal, frozenset()):
+            if await self._has_more():
                 told = {"signal": self.signal.value}
                 logger.warning("stopped before every verdict was delivered", extra=told)
+
+    async def _has_more(self) -> bool:
+        """Whether anything is left, as far as the disk says."""
+        try:
+            return bool(await self._read(self.signal, frozenset()))
+        except StoreError:
+            return True
 
     async def _rest(self) -> None:
         """Wait for something to send, or for the end of a pause."""
@@ -164,9 +171,10 @@ class OutboxDelivery:
         await self._strike_out(parcel)
 
     def _pause(self, tenant: Tenant, outcome: TryLater) -> None:
+        """Pass a tenant over as long as the backend wishes; if that is no time at all, ever longer."""
         before = self._pauses.get(tenant)
         longest_s = min(2 * before.longest_s, LONGEST_WAIT_S) if before else FIRST_WAIT_S
-        wait_s = longest_s * random.uniform(0.5, 1.0) if outcome.after_s is None else outcome.after_s  # noqa: S311 - jitter
+        wait_s = outcome.after_s or longest_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
         self._pauses[tenant] = _Pause(self._now() + wait_s, longest_s)
 
     def _count(self, outcome: SendOutcome, entries: int) -> None:

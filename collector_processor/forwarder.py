@@ -303,7 +303,7 @@ class Forwarder:
             logger.info("backend takes requests again", extra={"signal": signal.value})
 
     async def _wait(self, lane: Lane, after_s: float | None, reason: str) -> None:
-        """Sleep as long as the backend wishes, or ever longer; nothing new starts in this lane."""
+        """Sleep as long as the backend wishes, else ever longer; nothing new starts in this lane."""
         if not lane.was_told:
             lane.was_told = True
             logger.warning(
@@ -315,9 +315,8 @@ class Forwarder:
         lane.failures += not lane.waiting
         lane.waiting += 1
         try:
-            await self._around.sleep(
-                self._around.uniform(ceiling / 2, ceiling) if after_s is None else after_s
-            )
+            # To wish for no time at all is no wish: each request in flight would be sent without end.
+            await self._around.sleep(after_s or self._around.uniform(ceiling / 2, ceiling))
         finally:
             lane.waiting -= 1
 

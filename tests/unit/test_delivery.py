@@ -53,11 +53,11 @@ class Outbox:
         self.entries.append(Outgoing(signal=Signal.TRACES, body=body.encode(), id=number, tenant=tenant))
 
     async def read(self, signal: Signal, skip: AbstractSet[Tenant]) -> list[Outgoing]:
+        for _ in range(3 * self.disk_is_slow):
+            await asyncio.sleep(0)
         if self.unreadable:
             self.unreadable -= 1
             raise StoreError("the store cannot be used: disk I/O error")
-        for _ in range(3 * self.disk_is_slow):
-            await asyncio.sleep(0)
         return [one for one in self.entries if one.signal is signal and one.tenant not in skip]
 
     async def rest(self, seconds: float) -> None:
@@ -140,6 +140,17 @@ async def test_a_throttled_tenant_holds_up_nobody_else() -> None:
     outbox.now = 60
     await outbox.delivery.send_some()
     assert outbox.taken() == ["b1", "b2", "a1a2"]
+
+
+async def test_a_backend_that_asks_for_no_pause_gets_ours() -> None:
+    """A ``RetryInfo`` without a delay asks for none, and so does a date gone by."""
+    outbox = Outbox(TryLater(reason="busy", after_s=0.0))
+    outbox.add("a")
+    assert await outbox.delivery.send_some()
+    assert not await outbox.delivery.send_some()
+    outbox.now = FIRST_WAIT_S
+    await outbox.delivery.send_some()
+    assert outbox.taken() == ["a"]
 
 
 async def test_pauses_grow_to_a_limit_and_start_anew_after_a_success() -> None:
@@ -290,3 +301,12 @@ async def test_a_shutdown_without_time_says_so_only_where_something_is_left(
     await outbox.delivery.drain(0)
     assert len(caplog.records) == said
     assert len(outbox.entries) == waiting
+
+
+async def test_a_shutdown_ends_though_the_disk_reads_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    outbox = Outbox()
+    outbox.disk_is_slow = True
+    outbox.unreadable = 10
+    outbox.add("a")
+    await outbox.delivery.drain(0)
+    assert caplog.messages == ["stopped before every verdict was delivered"]

@@ -192,6 +192,14 @@ async def test_the_backends_own_wish_is_honoured(tmp_path: Path) -> None:
     assert at.clock.sleeps == [17.5]
 
 
+async def test_a_backend_that_asks_for_no_wait_is_not_asked_without_end(tmp_path: Path) -> None:
+    """A ``RetryInfo`` without a delay asks for none, and so does a date gone by."""
+    backend = MemoryExporter([TryLater(reason="busy", after_s=0.0)] * 3)
+    async with bench(tmp_path, backend) as at:
+        await at.store(many_spans(2))
+    assert at.clock.sleeps == [0.5, 1, 2]
+
+
 async def test_one_bad_span_does_not_take_its_neighbours_along(tmp_path: Path) -> None:
     def judge(numbers: list[int]) -> SendOutcome:
         return Rejected(reason="bad") if 13 in numbers else Delivered()
