@@ -50,6 +50,8 @@ class PipelineLimits:
     concurrency: int = 16
     rewrites_max_s: float = 2.0
     """What a shutdown may take beyond its deadline for committed replacements: disk, and no model."""
+    releases_max_s: float = 10.0
+    """The same, for all else that is held: a disk that takes nothing may never let it go."""
     max_inbox_bytes: int = 64 << 20
     """Of notes that are not looked up yet: a quarter of a million spans."""
 
@@ -183,17 +185,21 @@ class Pipeline:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._let_go_of_rest()
-        await asyncio.gather(*self._releases)  # those too for which nobody waits any more
+        await self._finish_rewrites()
+        try:
+            async with asyncio.timeout(self._limits.releases_max_s):
+                await self._let_go_of_all(self._holds)
+                await asyncio.gather(*self._releases)  # those too for which nobody waits any more
+        except TimeoutError:
+            logger.warning("stopped before all that was held could go on: the next start takes it up")
 
-    async def _let_go_of_rest(self) -> None:
-        """Let go of all that is held; what has a committed replacement goes on as that, if need be later."""
+    async def _finish_rewrites(self) -> None:
+        """Let go of what a verdict is being committed for, as what was committed; if need be that waits."""
         if self._claimed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._limits.rewrites_max_s):
-                    await self._examiner.finish_rewrites()
+                    await patiently(self._examiner.finish_rewrites, self._pause)
                     await self._let_go_of_all(self._claimed)
-        await self._let_go_of_all(self._holds)
 
     async def _sleep(self) -> None:
         deadlines = [at for at in (self._assembler.next_deadline(), self._next_hold()) if at is not None]

@@ -200,6 +200,8 @@ class FullStore(RunStore):
     commits = 0
     read_refusals = 0
     """Questions that it cannot answer either, since the disk does not read."""
+    rewrites_unread = 0
+    """The same, of replacements that are still to be carried out."""
 
     def commit_all(self, commits: Iterable[Commit]) -> None:
         if self.refusals:
@@ -214,6 +216,12 @@ class FullStore(RunStore):
             raise OSError(errno.EIO, "Input/output error")
         return super().seen(keys)
 
+    def rewrites(self) -> list[tuple[int, bytes]]:
+        if self.rewrites_unread:
+            self.rewrites_unread -= 1
+            raise OSError(errno.EIO, "Input/output error")
+        return super().rewrites()
+
 
 @dataclass
 class SlowLane:
@@ -225,6 +233,7 @@ class SlowLane:
     hold_max_s: float | None = None
     concurrency: int = 16
     rewrites_max_s: float = 60.0
+    releases_max_s: float = 60.0
     now: float = 1000.0
     wakes: int = 0
     told: list[StoredVerdict] = field(default_factory=list)
@@ -250,6 +259,7 @@ class SlowLane:
             hold_max_s=self.hold_max_s,
             concurrency=self.concurrency,
             rewrites_max_s=self.rewrites_max_s,
+            releases_max_s=self.releases_max_s,
         )
         self.pipeline = Pipeline(self.examiner, limits, lambda: self.now, self._pause)
 

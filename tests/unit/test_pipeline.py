@@ -322,6 +322,38 @@ async def test_a_replacement_that_a_shutdown_cannot_carry_out_waits_for_the_next
     after.close()
 
 
+async def test_a_shutdown_asks_again_for_replacements_that_the_disk_does_not_read(slow_lane: Open) -> None:
+    lane = slow_lane(0, hold_max_s=20)
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    await lane.reach_rewriting()
+    committed = lane.store.rewrites()
+    lane.source.before_rewrite = None
+    lane.store.rewrites_unread = 2
+    await lane.pipeline.drain(0)
+    assert (lane.source.sent, lane.pauses) == (committed, [STORE_RETRY_S] * 2)
+
+
+async def test_a_shutdown_waits_only_so_long_for_a_disk_that_lets_nothing_go(
+    slow_lane: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    lane = slow_lane(0, hold_max_s=20, releases_max_s=0.01)
+    lane.receive(chat(2, answer="4", agent_name="planner"))
+
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    lane.source.before_release = never
+    async with asyncio.timeout(60):
+        await lane.pipeline.drain(1)
+    assert lane.source.sent == []
+    assert caplog.messages == ["stopped before all that was held could go on: the next start takes it up"]
+    lane.source.before_release = None
+    after = await lane.restarted()
+    await after.pipeline.drain(1)
+    assert len(lane.source.sent) == 1
+    after.close()
+
+
 @pytest.mark.parametrize("end", ["overdue", "shutdown", "restart in late mode"])
 async def test_what_is_let_go_of_at_the_same_time_waits_for_one_commit(slow_lane: Open, end: str) -> None:
     """One commit each would be 50 ms each: a minute for a thousand traces, with all doors shut."""
