@@ -12,7 +12,6 @@ Durable means: committed with ``synchronous=FULL`` before ``append`` returns.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -159,7 +158,7 @@ class Journal:
     def _make_room(self) -> None:
         """The disk refuses: what is kept for analysis goes, a segment's worth at a time, and a WAL."""
         self._evict(self._accounts.segments.in_the_way())
-        self._reclaimer.write_back_one(math.inf)
+        self._reclaimer.make_room()
 
     def mark_done(self, chunks: Iterable[Chunk]) -> None:
         """Note that rows need no forwarding any more. Written soon, not at once."""

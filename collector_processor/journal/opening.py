@@ -29,9 +29,13 @@ async def open_journal(
     loop = asyncio.get_running_loop()
     lock = await loop.run_in_executor(None, _lock, path)
     keeper = JournalKeeper(directory)
+    recovering = loop.run_in_executor(None, keeper.recover)
     try:
-        summaries = await loop.run_in_executor(None, keeper.recover)
+        summaries = await asyncio.shield(recovering)
     except BaseException:
+        await asyncio.wait(
+            (recovering,)
+        )  # cancelled: its thread goes on, and nobody else may begin meanwhile
         keeper.close()
         lock.release()
         raise

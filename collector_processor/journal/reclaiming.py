@@ -2,7 +2,7 @@
 
 Segments are deleted whole once nothing in them is needed; one in which little is needed (a throttled
 tenant's rows, a few agent traces) is compacted first, and the WAL of one that stays is copied to its file.
-What the disk refuses is said once, and tried again with the next deletion.
+What the disk refuses is said once, and tried again later.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collector_processor.journal.reads import Reads
 from collector_processor.journal.segment_accounts import SegmentAccounts
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import CollectorError
+from collector_processor.stores import is_refusal
 from semconv.model import TraceId
 
 logger = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class Reclaimer:
         self._timer: asyncio.TimerHandle | None = None
         self._chores: Final[set[asyncio.Task[None]]] = set()
         self._is_refused = False
-        """Whether the last deletion was refused; that is said once."""
+        """Whether the last of them was refused; that is said once."""
         self._is_closed = False
 
     def soon(self) -> None:
@@ -68,12 +69,14 @@ class Reclaimer:
         compactable = self._segments.take_compactable(now)
         if compactable is not None:
             self._start(self._compact(*compactable))
-        elif not self.write_back_one(now) and self._segments.may_tidy_later:
+        elif not self._write_back_one(self._segments.take_unwritten(now)) and self._segments.may_tidy_later:
             self.soon()
 
-    def write_back_one(self, now: float) -> bool:
-        """Start copying the WAL of a segment that has rested by ``now``; say whether there is one."""
-        number = self._segments.take_unwritten(now)
+    def make_room(self) -> None:
+        """Start copying a WAL at once: the disk is full, and it takes its space twice."""
+        self._write_back_one(self._segments.take_retired(self._loop.time()))
+
+    def _write_back_one(self, number: int | None) -> bool:
         if number is not None:
             self._start(self._write_back(number))
         return number is not None
@@ -90,9 +93,7 @@ class Reclaimer:
         try:
             await self._reads.run(partial(self._keeper.delete, number, writers))
         except _REFUSALS as error:
-            if not self._is_refused:
-                logger.warning("journal segment cannot be deleted", extra={"reason": str(error)})
-            self._is_refused = True
+            self._say("deleted", error)
             self._segments.undeleted(number)
             return
         self._is_refused = False
@@ -106,9 +107,13 @@ class Reclaimer:
         try:
             stored = await self._reads.run(partial(self._keeper.compact, number, retained))
         except _REFUSALS as error:  # its WAL stays for now, and so does what is owed
-            logger.warning("journal segment cannot be compacted", extra={"reason": str(error)})
-            self._segments.uncompacted(number)
+            self._say("compacted", error)
+            if is_refusal(error):
+                self._segments.put_off(number, self._loop.time())
+            else:
+                self._segments.uncompacted(number)
         else:
+            self._is_refused = False
             self._segments.compacted(number, stored)
             self._dispatch.soon(Relieve(segment=number))
         self.soon()
@@ -117,11 +122,21 @@ class Reclaimer:
         try:
             await self._reads.run(partial(self._keeper.write_back, number))
         except _REFUSALS as error:  # the WAL stays, and so does what is owed
-            logger.warning("journal segment cannot be written back", extra={"reason": str(error)})
+            self._say("written back", error)
+            if is_refusal(error):
+                self._segments.put_off(number, self._loop.time())
+            else:
+                self._segments.written_back(number)
         else:
+            self._is_refused = False
             self._dispatch.soon(Relieve(segment=number))
-        self._segments.written_back(number)
+            self._segments.written_back(number)
         self.soon()
+
+    def _say(self, done: str, error: Exception) -> None:
+        if not self._is_refused:
+            logger.warning("journal segment cannot be %s", done, extra={"reason": str(error)})
+        self._is_refused = True
 
     def close(self) -> None:
         """Begin nothing any more."""

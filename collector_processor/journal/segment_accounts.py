@@ -30,7 +30,7 @@ class SegmentAccount:
     index: RowIndex = field(default_factory=RowIndex)
     is_active: bool = True
     retired_at: float = float("-inf")
-    """When it took its last row, in seconds of the event loop's clock."""
+    """When it took its last row, in seconds of the event loop's clock; later where it was put off."""
     is_busy: bool = False
     """Being compacted or deleted."""
     compacted_at: int | None = None
@@ -127,13 +127,16 @@ class SegmentAccounts:
 
     def take_unwritten(self, now: float) -> int | None:
         """Return a segment whose WAL is worth copying, if there is one: it was not deleted soon."""
+        return self._take_with_wal(now - self._rest_s)
+
+    def take_retired(self, now: float) -> int | None:
+        """Return a segment whose WAL can be copied, however lately it took its last row."""
+        return self._take_with_wal(now)
+
+    def _take_with_wal(self, retired_until: float) -> int | None:
         for number, segment in self._segments.items():
-            if (
-                segment.has_wal
-                and not segment.is_active
-                and not segment.is_busy
-                and now >= self._ripe_at(segment)
-            ):
+            may_rest = segment.is_active or segment.is_busy or segment.retired_at > retired_until
+            if segment.has_wal and not may_rest:
                 segment.is_busy = True
                 return number
         return None
@@ -160,6 +163,12 @@ class SegmentAccounts:
         segment.stored_bytes = stored_bytes
         segment.compacted_at = segment.live_bytes
         segment.has_wal = segment.is_busy = False
+
+    def put_off(self, number: int, now: float) -> None:
+        """Note that the disk refuses to have a segment compacted or written back: it rests anew, longer."""
+        segment = self._segments[number]
+        segment.retired_at = now + self._rest_s
+        segment.is_busy = False
 
     def uncompacted(self, number: int) -> None:
         """Note that a segment could not be compacted: not tried again, but its WAL is still to be copied."""

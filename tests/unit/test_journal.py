@@ -23,6 +23,7 @@ from collector_processor.journal.chunks import (
     JournalError,
     JournalLimits,
     Queue,
+    SegmentSummary,
     State,
     pack_body,
     unpack_body,
@@ -390,6 +391,60 @@ async def test_a_segment_that_cannot_be_compacted_owes_the_disk_its_wal_until_th
         await settled(journal)
         assert (tmp_path / "00000001.sqlite").stat().st_size > 5 << 20
         assert (tmp_path / "00000001.sqlite-wal").stat().st_size == 0
+
+
+class FullAtFirst(SegmentFile):
+    """The disk has room for taking something away only a little later."""
+
+    refusals = 0
+
+    def compact(self, retained: Mapping[int, frozenset[TraceId]]) -> int:
+        if self.refusals < 2:
+            FullAtFirst.refusals += 1
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+        return super().compact(retained)
+
+
+async def test_a_segment_that_a_full_disk_kept_from_being_compacted_is_compacted_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = JournalLimits(segment_bytes=5 << 20, rest_s=0.0)
+    async with journal_in(tmp_path, limits, make_segment=FullAtFirst) as journal:
+        journal.mark_done((await journal.append([entry(_noise(seed)) for seed in range(6)]))[1:])
+        for _ in range(3):
+            await settled(journal)
+        assert (tmp_path / "00000001.sqlite").stat().st_size < 2 << 20
+        assert [chunk.body for chunk in await pending(journal)] == [_noise(0)]
+    assert caplog.text.count("journal segment cannot be compacted") == 1
+
+
+class SlowToOpen(SegmentFile):
+    """Its disk takes a while."""
+
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def summary(self) -> SegmentSummary:
+        self.begun.set()
+        assert self.may_go_on.wait(60)
+        return super().summary()
+
+
+async def test_an_opening_that_is_cancelled_lets_nobody_in_before_it_has_ended(tmp_path: Path) -> None:
+    async with journal_in(tmp_path) as journal:
+        await journal.append([entry(b"1")])
+    opening = asyncio.create_task(open_journal(tmp_path, make_segment=SlowToOpen))
+    await asyncio.to_thread(SlowToOpen.begun.wait, 60)
+    opening.cancel()
+    await asyncio.sleep(0)
+    with pytest.raises(JournalError, match="another blamespan"):
+        await open_journal(tmp_path)
+    SlowToOpen.may_go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    async with journal_in(tmp_path) as journal:
+        assert [chunk.body for chunk in await pending(journal)] == [b"1"]
 
 
 async def test_a_full_disk_gets_back_what_a_wal_takes(tmp_path: Path) -> None:
