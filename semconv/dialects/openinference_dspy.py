@@ -9,9 +9,10 @@ says by it that it has asked for enough.
 from __future__ import annotations
 
 import re
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final
 
+from semconv.attributes import GEN_AI_AGENT_NAME, OPENINFERENCE_SPAN_KIND
 from semconv.dialects.reading import structured, words
 from semconv.dialects.surroundings import Surroundings
 from semconv.model import Span
@@ -23,6 +24,7 @@ _OWN_MODULES: Final = frozenset(
     {"Predict", "ChainOfThought", "ChainOfThoughtWithHint", "ReAct", "CodeAct", "ProgramOfThought", "RLM"}
     | {"MultiChainComparison", "BestOfN", "Refine", "Parallel", "Avatar", "KNN", "Retrieve", "Ensemble"}
 )
+_AGENT_NAMES: Final = (GEN_AI_AGENT_NAME, "agent.name")
 _CALLED: Final = (".__call__", ".acall")
 _FINISH: Final = "finish"
 _MAX_ANCESTORS: Final = 32
@@ -45,8 +47,19 @@ def plain_result(got: str) -> str:
 
 
 def module_around(span: Span, surroundings: Surroundings) -> str | None:
-    """Return the nearest module of the user's own that ``span`` is called in."""
+    """Return the nearest module of the user's own that ``span`` is called in.
+
+    None where an agent of another framework's is nearer, which a module may call: the work is that agent's.
+    """
     if span.scope.name != SCOPE:
         return None
-    names = (_MODULE.match(above.name) for above in islice(surroundings.ancestors(span), _MAX_ANCESTORS))
+    above = takewhile(_is_no_agent, islice(surroundings.ancestors(span), _MAX_ANCESTORS))
+    names = (_MODULE.match(each.name) for each in above)
     return next((each["name"] for each in names if each and each["name"] not in _OWN_MODULES), None)
+
+
+def _is_no_agent(span: Span) -> bool:
+    if span.scope.name == SCOPE:
+        return True
+    is_said = span.attributes.get(OPENINFERENCE_SPAN_KIND) == "AGENT"
+    return not is_said and not any(span.attributes.get(key) for key in _AGENT_NAMES)
