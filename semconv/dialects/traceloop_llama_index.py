@@ -50,6 +50,8 @@ class _Turn:
 
     setup: Span
     """What was called before, and returned what the agent is given."""
+    agent: Found
+    """Who that says it is; read once for all its tools, since the whole conversation stands there."""
     after: list[Span] = field(default_factory=list)
     """What was called after it, up to the next turn: its tools, and what ends the workflow."""
 
@@ -60,8 +62,7 @@ def read_llama_index(span: Span, surroundings: Surroundings, dialect: str) -> Ac
         return None
     turn = _turns_of(surroundings).get(key_of(span))
     if _is_tool(span):
-        agent = NOBODY if turn is None else _named(mapping(turn.setup.attributes.get(ENTITY_OUTPUT)))
-        return action_of(span, _tool(span, agent, dialect))
+        return action_of(span, _tool(span, NOBODY if turn is None else turn.agent, dialect))
     if turn is not None:
         return _read_turn(span, turn, dialect)
     if span.name.endswith(_RETRIEVERS):
@@ -94,7 +95,7 @@ def _find_turns(surroundings: Surroundings) -> Iterator[tuple[Key, _Turn]]:
         if _is_setup(span):
             waiting[family] = span
         elif (setup := waiting.pop(family, None)) is not None:
-            current[family] = _Turn(setup)
+            current[family] = _begun(setup)
             yield key_of(span), current[family]
         elif family in current:
             current[family].after.append(span)
@@ -102,7 +103,7 @@ def _find_turns(surroundings: Surroundings) -> Iterator[tuple[Key, _Turn]]:
                 yield key_of(span), current[family]
     for setup in waiting.values():
         if setup.start_ns == latest:
-            yield key_of(setup), _Turn(setup)
+            yield key_of(setup), _begun(setup)
 
 
 def _is_setup(span: Span) -> bool:
@@ -124,7 +125,7 @@ def _read_turn(span: Span, turn: _Turn, dialect: str) -> Action:
     given = mapping(turn.setup.attributes.get(ENTITY_OUTPUT))
     heard = tuple(_messages(given.get("input")))
     said = () if span is turn.setup else _said(span, turn)
-    seen = Observation(dialect=dialect, kind=ActionKind.AGENT, agent=_named(given))
+    seen = Observation(dialect=dialect, kind=ActionKind.AGENT, agent=turn.agent)
     return replace(
         action_of(span, seen),
         heard=heard,
@@ -196,9 +197,9 @@ def _search(span: Span, dialect: str) -> Observation:
     )
 
 
-def _named(given: Mapping[str, Any]) -> Found:
-    name = text(given, _SPEAKER)
-    return NOBODY if name is None else Found(name, AgentSource.METADATA)
+def _begun(setup: Span) -> _Turn:
+    name = text(mapping(setup.attributes.get(ENTITY_OUTPUT)), _SPEAKER)
+    return _Turn(setup, NOBODY if name is None else Found(name, AgentSource.METADATA))
 
 
 def _messages(values: Any) -> Iterator[Message]:
