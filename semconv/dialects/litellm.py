@@ -20,6 +20,7 @@ from semconv.dialects.python_repr import from_repr
 from semconv.dialects.reading import text
 from semconv.dialects.support import Support, gives, lacks, partly
 from semconv.dialects.surroundings import Surroundings
+from semconv.dialects.traceloop import ENTITY_NAME, SPAN_KIND
 from semconv.model import Span
 
 NAME: Final = "litellm"
@@ -43,7 +44,14 @@ def read_litellm(span: Span, surroundings: Surroundings) -> Action | None:
         return _read_raw(span)
     if CALL_ID not in span.attributes or not _is_shown_below(span, surroundings):
         return None
-    return Action(dialect=NAME, kind=ActionKind.CONTAINER, agent=text(span.attributes, GEN_AI_AGENT_NAME))
+    return Action(dialect=NAME, kind=ActionKind.CONTAINER, agent=_agent_of(span))
+
+
+def _agent_of(span: Span) -> str | None:
+    """Return the agent that the caller's own attributes name, which are still there."""
+    is_decorated = span.attributes.get(SPAN_KIND) == "agent"
+    decorated = text(span.attributes, ENTITY_NAME) if is_decorated else None
+    return text(span.attributes, GEN_AI_AGENT_NAME) or decorated
 
 
 def _is_shown_below(span: Span, surroundings: Surroundings) -> bool:
