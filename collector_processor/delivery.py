@@ -171,10 +171,11 @@ class OutboxDelivery:
         await self._strike_out(parcel)
 
     def _pause(self, tenant: Tenant, outcome: TryLater) -> None:
-        """Pass a tenant over as long as the backend wishes; if that is no time at all, ever longer."""
+        """Pass a tenant over as long as the backend wishes, else ever longer."""
         before = self._pauses.get(tenant)
         longest_s = min(2 * before.longest_s, LONGEST_WAIT_S) if before else FIRST_WAIT_S
-        wait_s = outcome.after_s or longest_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
+        own_s = longest_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
+        wait_s = own_s if outcome.wish_s is None else outcome.wish_s
         self._pauses[tenant] = _Pause(self._now() + wait_s, longest_s)
 
     def _count(self, outcome: SendOutcome, entries: int) -> None:

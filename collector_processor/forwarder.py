@@ -249,9 +249,9 @@ class Forwarder:
                 tally.rejected += rejected
                 tally.reason = message if rejected else tally.reason
                 self._recover(lane, signal)
-            case TryLater(after_s=after_s, reason=reason):
+            case TryLater(wish_s=wish_s, reason=reason):
                 parts.appendleft(part)
-                await self._wait(lane, after_s, reason)
+                await self._wait(lane, wish_s, reason)
             case Rejected(reason=reason):
                 tally.refused += 1
                 tally.reason = reason
@@ -302,7 +302,7 @@ class Forwarder:
             lane.was_told = False
             logger.info("backend takes requests again", extra={"signal": signal.value})
 
-    async def _wait(self, lane: Lane, after_s: float | None, reason: str) -> None:
+    async def _wait(self, lane: Lane, wish_s: float | None, reason: str) -> None:
         """Sleep as long as the backend wishes, else ever longer; nothing new starts in this lane."""
         if not lane.was_told:
             lane.was_told = True
@@ -315,8 +315,8 @@ class Forwarder:
         lane.failures += not lane.waiting
         lane.waiting += 1
         try:
-            # To wish for no time at all is no wish: each request in flight would be sent without end.
-            await self._around.sleep(after_s or self._around.uniform(ceiling / 2, ceiling))
+            own_s = self._around.uniform(ceiling / 2, ceiling)
+            await self._around.sleep(own_s if wish_s is None else wish_s)
         finally:
             lane.waiting -= 1
 

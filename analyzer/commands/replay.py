@@ -141,7 +141,7 @@ async def _send(exporter: Exporter, signal: Signal, body: bytes, sent: Sent) -> 
         outcome = await exporter.send(signal, body, NO_TENANT, ())
         if not isinstance(outcome, TryLater):
             break
-        await asyncio.sleep(_PAUSE_S if outcome.after_s is None else outcome.after_s)
+        await asyncio.sleep(_PAUSE_S if outcome.wish_s is None else outcome.wish_s)
     if not isinstance(outcome, Delivered):
         raise CommandFailed(f"{signal.value} were not taken: {outcome.reason}")
     sent.requests += 1

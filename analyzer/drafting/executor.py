@@ -31,8 +31,6 @@ RETRY_S: Final = 60.0
 """After which another process is started where none could be."""
 TRIES: Final = 2
 """Processes that may die of one trace by itself."""
-
-
 THREAD_S: Final = 30.0
 """After which a thread is not waited for any more: a few traces take it seconds."""
 

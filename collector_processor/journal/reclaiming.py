@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Final
 
@@ -93,7 +93,7 @@ class Reclaimer:
         try:
             await self._reads.run(partial(self._keeper.delete, number, writers))
         except _REFUSALS as error:
-            self._say("deleted", error)
+            self._warn("deleted", error)
             self._segments.undeleted(number)
             return
         self._is_refused = False
@@ -107,11 +107,7 @@ class Reclaimer:
         try:
             stored = await self._reads.run(partial(self._keeper.compact, number, retained))
         except _REFUSALS as error:  # its WAL stays for now, and so does what is owed
-            self._say("compacted", error)
-            if is_refusal(error):
-                self._segments.put_off(number, self._loop.time())
-            else:
-                self._segments.uncompacted(number)
+            self._refused(number, "compacted", error, give_up=self._segments.uncompacted)
         else:
             self._is_refused = False
             self._segments.compacted(number, stored)
@@ -122,18 +118,22 @@ class Reclaimer:
         try:
             await self._reads.run(partial(self._keeper.write_back, number))
         except _REFUSALS as error:  # the WAL stays, and so does what is owed
-            self._say("written back", error)
-            if is_refusal(error):
-                self._segments.put_off(number, self._loop.time())
-            else:
-                self._segments.written_back(number)
+            self._refused(number, "written back", error, give_up=self._segments.written_back)
         else:
             self._is_refused = False
             self._dispatch.soon(Relieve(segment=number))
             self._segments.written_back(number)
         self.soon()
 
-    def _say(self, done: str, error: Exception) -> None:
+    def _refused(self, number: int, done: str, error: Exception, give_up: Callable[[int], None]) -> None:
+        """Have it done later, unless no time mends what is the matter."""
+        self._warn(done, error)
+        if is_refusal(error):
+            self._segments.put_off(number, self._loop.time())
+        else:
+            give_up(number)
+
+    def _warn(self, done: str, error: Exception) -> None:
         if not self._is_refused:
             logger.warning("journal segment cannot be %s", done, extra={"reason": str(error)})
         self._is_refused = True

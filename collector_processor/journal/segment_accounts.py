@@ -119,7 +119,7 @@ class SegmentAccounts:
         One that has only just taken its last row is left alone: a moment later it may be deleted whole.
         """
         for number, segment in self._segments.items():
-            if segment.is_mostly_dead and not segment.is_busy and now >= self._ripe_at(segment):
+            if segment.is_mostly_dead and not segment.is_busy and segment.retired_at <= now - self._rest_s:
                 segment.is_busy = True
                 index = segment.index
                 return number, {seq: frozenset(key.trace_id for key in index.at(seq)) for seq in index}
@@ -153,9 +153,6 @@ class SegmentAccounts:
             (segment.is_mostly_dead or segment.has_wal) and not (segment.is_busy or segment.is_active)
             for segment in self._segments.values()
         )
-
-    def _ripe_at(self, segment: SegmentAccount) -> float:
-        return segment.retired_at + self._rest_s
 
     def compacted(self, number: int, stored_bytes: int) -> None:
         """Note what a compacted segment still holds."""

@@ -101,10 +101,15 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TryLater:
-    """A retryable failure; ``after_s`` is the backend's own wish, if it had one."""
+    """A retryable failure; ``after_s`` is what the backend said of the time, if it said anything."""
 
     reason: str
     after_s: float | None = None
+
+    @property
+    def wish_s(self) -> float | None:
+        """Seconds the backend asks us to wait; zero counts as absent, or we would retry without a pause."""
+        return self.after_s or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
