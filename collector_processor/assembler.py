@@ -5,57 +5,83 @@ sleeps until ``next_deadline``. Only facts come in, never spans: the journal
 keeps the bytes.
 
 Spans are sent when they *end*, so silence alone says nothing: a slow model
-call, a human approval, an hour of coding are silent and healthy. A trace is
-therefore released for good only when something on top has ended:
+call, a human approval, an hour of coding are silent and healthy. What the spans
+themselves say decides how long a trace must be quiet before it is released for good:
 
-* the root, or a workflow span: quiet for ``root_grace_s``;
-* a *candidate*: an agent span whose parent has not arrived and is not known to
-  be an agent (a web request that still runs, as a rule; a sequence of agents,
-  now and then): quiet for ``candidate_grace_s``, longer, for the doubt;
-* nothing: idle for ``idle_close_s`` gives ``IDLE_OPEN``, good for a provisional
-  verdict, and the trace stays open until a cap (age, spans, bytes).
+=====================================================  =======================================
+the trace                                              is quiet for
+=====================================================  =======================================
+its root ended, and no parent is missing               the *grace*: ``root_grace_s``, or as long as
+                                                       its services' spans have come late
+                                                       (``assembly.lateness``)
+what is missing is known never to arrive               the grace under a workflow or a remote
+(``assembly.absent``)                                  parent, else ``idle_close_s``
+its root ended, and other parents are missing; or      ``absent_idle_s``
+agents and workflows ended under missing parents
+that were never seen to arrive
+anything else                                          it is not released before ``max_age_s``
+=====================================================  =======================================
 
-The two timers are those of Honeycomb Refinery (``collect/collect.go``), which
-has no third case and so cuts long agent runs in two.
+Linked traces that are open are released together. A link to a trace that has not come is waited for
+(``idle_close_s``) only where such a link has led to a later trace before: most lead to traces that hold no
+agent's spans and never come here. Caps on age, spans and bytes release a trace at once. One that is quiet for
+``idle_close_s`` and not released comes out once as ``IDLE_OPEN``, good for a provisional verdict.
+
+A span that comes after the release opens the trace again; the wait doubles with each analysis. The two
+timers are those of Honeycomb Refinery (``collect/collect.go``), which knows no missing parents
+and so cuts long agent runs in two.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
-from collector_processor.notes import SpanNote
+from collector_processor.assembly.absent import AbsentParents
+from collector_processor.assembly.groups import LinkedTraces
+from collector_processor.assembly.lateness import Lateness, Waits
+from collector_processor.assembly.open_trace import Absence, OpenTrace
+from collector_processor.notes import SpanNote, TraceKey
 from collector_processor.otlp import Tenant
-from semconv.model import Completion, TraceId
+from semconv.model import Completion
 
-REOPEN_FACTOR: Final = 4
-"""Each analysis of a trace multiplies the wait before the next by this (backoff)."""
-
+__all__ = ["Assembler", "AssemblerLimits", "Kind", "Released", "TraceKey"]
 
 _SPARE_TIMERS: Final = 1_000
 """How many may be of traces that are not open any more, beside as many as are."""
+_MOST_DOUBLINGS: Final = 16
+"""Beyond, every wait is longer than ``max_age_s``."""
+_MAX_CLOSED: Final = 4_000
+"""Released traces that are remembered, so that a late span finds what it belongs to."""
+_MAX_CLOSED_SPANS: Final = 50_000
+"""Of these: some 4 MB."""
+_LINK: Final = 1 << 32
+"""Added to the kind of a span whose link, not whose parent, is meant."""
+_CAPS: Final = frozenset({Completion.MAX_AGE, Completion.SPAN_LIMIT, Completion.BYTE_LIMIT})
+_NS: Final = 1e-9
 
-
-class TraceKey(NamedTuple):
-    """What a trace is known by; the same trace id of two tenants is two traces."""
-
-    tenant: Tenant
-    trace_id: TraceId
+Kind: TypeAlias = tuple[Tenant, int]
+"""A kind of span (``SpanNote.kind``) of one tenant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssemblerLimits:
     """Times in seconds; see the module docstring."""
 
-    root_grace_s: float = 2.0
-    candidate_grace_s: float = 10.0
+    root_grace_s: float = 10.0
+    """Twice the 5 s that the SDKs' batch processors hold spans back."""
     idle_close_s: float = 60.0
+    absent_idle_s: float = 600.0
     max_age_s: float = 3600.0
     max_spans: int = 100_000
     max_bytes: int = 256 << 20
     max_traces: int = 50_000
     """Open at once; the longest silent are released first (``EVICTED``)."""
+    max_open_spans: int = 500_000
+    """Of all open traces; the same. Each takes some 70 bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,40 +92,10 @@ class Released:
     completion: Completion
     analyses: int = 0
     """For how many analyses before this one it waited (backoff)."""
-
-
-@dataclass(slots=True)
-class _Open:
-    """One trace that is not complete yet."""
-
-    opened: float
-    analyses: int
-    spans: int = 0
-    bytes: int = 0
-    top_ended: bool = False
-    agent_parents: set[str] = field(default_factory=set)
-    """Spans that have not arrived and are agents, since model or tool calls hang under them."""
-    waiting: set[str] = field(default_factory=set)
-    """Spans that have not arrived and have an ended agent below them."""
-    deadline: float = 0.0
-    completion: Completion = Completion.IDLE_OPEN
-    timer: float | None = None
-    """The earliest entry in the heap: a deadline that moves on costs no second one."""
-
-    def note(self, span: SpanNote) -> None:
-        """Learn from one ended span."""
-        inherits = span.span_id in self.waiting
-        self.waiting.discard(span.span_id)
-        if span.parent_id is None or span.is_top_kind:
-            self.top_ended = True
-        elif span.is_agent_kind or (inherits and not span.is_marked):
-            self.waiting.add(span.parent_id)
-        elif span.is_marked:
-            self.agent_parents.add(span.parent_id)
-
-    @property
-    def candidate_ended(self) -> bool:
-        return bool(self.waiting - self.agent_parents)
+    along: tuple[TraceKey, ...] = ()
+    """Traces linked with it that are released with it."""
+    given_up: frozenset[int] = frozenset()
+    """Kinds of spans whose parents are not waited for from now on."""
 
 
 class Assembler:
@@ -107,9 +103,20 @@ class Assembler:
 
     def __init__(self, limits: AssemblerLimits) -> None:
         self._limits: Final = limits
-        self._open: dict[TraceKey, _Open] = {}
+        self._open: Final[dict[TraceKey, OpenTrace]] = {}
+        self._open_spans = 0
+        self._closed: Final[OrderedDict[TraceKey, OpenTrace]] = OrderedDict()
+        self._closed_spans = 0
         self._timers: list[tuple[float, TraceKey]] = []
         self._ready: list[Released] = []
+        self._links: Final = LinkedTraces()
+        self._lateness: Final[Lateness[Kind]] = Lateness()
+        self._tails: Final[Waits[Kind]] = Waits()
+        self._absent: Final[AbsentParents[Kind]] = AbsentParents()
+        self._returned: Final[set[Kind]] = set()
+        self._sought: Final[OrderedDict[TraceKey, Kind]] = OrderedDict()
+        """Traces that had not come when a trace that links to them was released."""
+        self._soonest_s: Final = min(limits.root_grace_s, limits.idle_close_s)
 
     def __len__(self) -> int:
         """Traces open now."""
@@ -120,7 +127,14 @@ class Assembler:
         return key in self._open
 
     def receive(
-        self, key: TraceKey, notes: tuple[SpanNote, ...], byte_count: int, now: float, *, analyses: int = 0
+        self,
+        key: TraceKey,
+        notes: Sequence[SpanNote],
+        byte_count: int,
+        now: float,
+        *,
+        analyses: int = 0,
+        received_ns: int = 0,
     ) -> None:
         """Learn that these spans of the trace ended.
 
@@ -129,41 +143,56 @@ class Assembler:
             notes: the spans; none for log records, which only keep the trace awake.
             byte_count: their size on the wire.
             now: seconds; never runs backwards.
-            analyses: how often the trace was analysed before, when it is not open: a
-                reopened trace has seen its top end, and waits longer each time.
+            analyses: how often the trace was analysed before, when it is not open: it
+                waits longer each time.
+            received_ns: wall clock at which the spans came; 0 learns nothing of their lateness.
         """
-        trace = self._open.pop(key, None) or _Open(opened=now, analyses=analyses, top_ended=analyses > 0)
+        trace = self._open.pop(key, None) or self._begin(key, now, analyses)
         self._open[key] = trace  # last in, last to be evicted
-        trace.spans += len(notes)
         trace.bytes += byte_count
-        for span in notes:
-            trace.note(span)
-        self._schedule(key, trace, now)
-        while len(self._open) > self._limits.max_traces:
-            self._release(next(iter(self._open)), Completion.EVICTED)
+        if notes:
+            self._note(key, trace, notes, now)
+            self._observe_lateness(key.tenant, notes, received_ns, now)
+        trace.last, trace.is_ready = now, False
+        trace.is_glanced = trace.is_glanced and trace.analyses > 0
+        is_capped = trace.spans >= self._limits.max_spans or trace.bytes >= self._limits.max_bytes
+        self._arm(key, trace, now if is_capped else now + self._soonest_s)
+        while len(self._open) > self._limits.max_traces or self._is_over_spans():
+            self._evict(next(iter(self._open)))
+
+    def remember(self, key: TraceKey, notes: Sequence[SpanNote], now: float) -> None:
+        """Learn of spans that were analysed before a restart, for those that may come late."""
+        trace = self._closed.pop(key, None) or OpenTrace(opened=now, last=now)
+        self._closed_spans -= len(trace.seen)
+        trace.note(notes)
+        self._close(key, trace)
+
+    def give_up_on(self, kinds: Iterable[Kind]) -> None:
+        """Learn of kinds of spans whose parents were found never to arrive before a restart."""
+        for kind in kinds:
+            self._absent.missed(kind, is_sure=True)
+
+    def take_returned(self) -> frozenset[Kind]:
+        """Return the kinds that had been given up, whose parents arrived since the last call."""
+        returned = frozenset(self._returned)
+        self._returned.clear()
+        return returned
 
     def forget(self, key: TraceKey) -> None:
         """Drop a trace; it does not come out."""
-        self._open.pop(key, None)
+        trace = self._open.pop(key, None)
+        if trace is not None:
+            self._open_spans -= len(trace.seen)
+            self._unlink(key)
 
     def take_ready(self, now: float) -> list[Released]:
         """Remove and return the traces whose deadline is at or before ``now``."""
         while self._timers and self._timers[0][0] <= now:
             fired, key = heappop(self._timers)
             trace = self._open.get(key)
-            if trace is None:
-                continue
-            if trace.timer == fired:
+            if trace is not None and trace.timer == fired:  # else a stale timer
                 trace.timer = None
-            if trace.deadline > now:  # more spans came since
-                self._arm(key, trace, trace.deadline, trace.completion)
-            elif trace.completion is Completion.IDLE_OPEN:
-                self._ready.append(
-                    Released(key=key, completion=Completion.IDLE_OPEN, analyses=trace.analyses)
-                )
-                self._arm(key, trace, trace.opened + self._limits.max_age_s, Completion.MAX_AGE)
-            else:
-                self._release(key, trace.completion)
+                self._look_at(key, trace, now)
         ready, self._ready = self._ready, []
         return ready
 
@@ -176,35 +205,164 @@ class Assembler:
     def drain(self) -> list[Released]:
         """Remove and return all that is open."""
         for key in tuple(self._open):
-            self._release(key, Completion.DRAINED)
+            if key in self._open:
+                self._release(key, Completion.DRAINED)
         ready, self._ready = self._ready, []
         return ready
 
-    def _schedule(self, key: TraceKey, trace: _Open, now: float) -> None:
+    def _begin(self, key: TraceKey, now: float, analyses: int) -> OpenTrace:
+        trace = self._closed.pop(key, None)
+        if trace is None:
+            trace = OpenTrace(opened=now, last=now, is_partial=analyses > 0)
+        else:
+            self._closed_spans -= len(trace.seen)
+            self._open_spans += len(trace.seen)
+            trace.opened, trace.timer = now, None
+            trace.spans = trace.bytes = 0
+        trace.analyses = analyses
+        trace.is_glanced = analyses > 0  # it has a verdict that stands
+        kinds = [self._open[source].targets[key.trace_id] for source in self._links.opened(key)]
+        for kind in kinds:
+            self._absent.arrived((key.tenant, kind + _LINK))
+        if (sought := self._sought.pop(key, None)) is not None:
+            self._absent.arrived(sought)
+        return trace
+
+    def _note(self, key: TraceKey, trace: OpenTrace, notes: Sequence[SpanNote], now: float) -> None:
+        """Learn from the spans what is missing, what is linked, and what came late."""
+        had_ended, known, targets = trace.top_ended, len(trace.seen), len(trace.targets)
+        for absence in trace.note(notes):
+            for kind in absence.kinds:
+                if self._absent.arrived((key.tenant, kind)):
+                    self._returned.add((key.tenant, kind))
+        self._open_spans += len(trace.seen) - known
+        if had_ended and len(trace.seen) > known:
+            trace.tail_s = max(trace.tail_s, now - trace.last)
+            if trace.analyses:
+                self._tails.observe((key.tenant, trace.top_kind), trace.tail_s)
+        if len(trace.targets) > targets:
+            for target in tuple(trace.targets)[targets:]:
+                self._link(key, TraceKey(key.tenant, target), now)
+
+    def _link(self, key: TraceKey, target: TraceKey, now: float) -> None:
+        closed = self._closed.get(target)
+        if closed is None:
+            self._links.link(key, target, is_open=target in self._open)
+        elif closed.top_ended:  # it should have waited for this one
+            self._tails.observe((key.tenant, closed.top_kind), now - closed.last)
+
+    def _observe_lateness(
+        self, tenant: Tenant, notes: Sequence[SpanNote], received_ns: int, now: float
+    ) -> None:
+        if not received_ns:
+            return
+        ends: dict[int, tuple[int, int]] = {}
+        for note in notes:
+            if note.end_ns:
+                first, last = ends.get(note.source, (note.end_ns, note.end_ns))
+                ends[note.source] = (min(first, note.end_ns), max(last, note.end_ns))
+        for source, (first, last) in ends.items():
+            least_s, most_s = (received_ns - last) * _NS, (received_ns - first) * _NS
+            self._lateness.observe((tenant, source), least_s, most_s, now)
+
+    def _look_at(self, key: TraceKey, trace: OpenTrace, now: float) -> None:
+        due, completion = self._due(key, trace)
+        if due > now:
+            self._arm(key, trace, due)
+        elif completion is Completion.IDLE_OPEN:
+            self._glance_at(key, trace)
+            self._arm(key, trace, self._due(key, trace)[0])
+        elif completion in _CAPS or all(self._open[one].is_ready for one in self._links.company(key)):
+            self._release(key, completion)
+        elif now >= trace.opened + self._limits.max_age_s:
+            self._release(key, Completion.MAX_AGE)
+        else:
+            trace.is_ready = True
+            self._wait_for_company(key, trace, now)
+
+    def _wait_for_company(self, key: TraceKey, trace: OpenTrace, now: float) -> None:
+        glance = trace.last + self._limits.idle_close_s
+        if glance <= now and not trace.is_glanced:
+            self._glance_at(key, trace)
+        oldest = trace.opened + self._limits.max_age_s
+        self._arm(key, trace, oldest if trace.is_glanced else min(glance, oldest))
+
+    def _glance_at(self, key: TraceKey, trace: OpenTrace) -> None:
+        trace.is_glanced = True
+        self._ready.append(Released(key=key, completion=Completion.IDLE_OPEN, analyses=trace.analyses))
+
+    def _due(self, key: TraceKey, trace: OpenTrace) -> tuple[float, Completion]:
+        """Return when the trace comes out next, and as what."""
         limits = self._limits
-        wait, completion = self._patience(trace)
-        deadline = now + wait * REOPEN_FACTOR**trace.analyses
-        oldest = trace.opened + limits.max_age_s
-        if oldest < deadline:
-            deadline, completion = oldest, Completion.MAX_AGE
         if trace.spans >= limits.max_spans:
-            deadline, completion = now, Completion.SPAN_LIMIT
+            return trace.last, Completion.SPAN_LIMIT
         if trace.bytes >= limits.max_bytes:
-            deadline, completion = now, Completion.BYTE_LIMIT
-        self._arm(key, trace, deadline, completion)
+            return trace.last, Completion.BYTE_LIMIT
+        wait, completion = self._patience(key, trace)
+        due = trace.last + wait * 2 ** min(trace.analyses, _MOST_DOUBLINGS)
+        oldest = trace.opened + limits.max_age_s
+        if oldest <= due:
+            due, completion = oldest, Completion.MAX_AGE
+        glance = trace.last + limits.idle_close_s
+        return (glance, Completion.IDLE_OPEN) if glance < due and not trace.is_glanced else (due, completion)
 
-    def _patience(self, trace: _Open) -> tuple[float, Completion]:
-        if trace.top_ended:
-            return self._limits.root_grace_s, Completion.ROOT_ENDED
-        if trace.candidate_ended:
-            return self._limits.candidate_grace_s, Completion.IDLE
-        return self._limits.idle_close_s, Completion.IDLE_OPEN
+    def _patience(self, key: TraceKey, trace: OpenTrace) -> tuple[float, Completion]:
+        """Return how long the trace must be quiet, for the reasons of the module docstring."""
+        limits, missing = self._limits, trace.absences()
+        grace = self._grace(key, trace)
+        if any(not self._is_given_up(key.tenant, absence) for absence in missing):
+            is_stuck = trace.root_ended or self._is_hopeless(key.tenant, missing)
+            return (
+                (limits.absent_idle_s, Completion.IDLE)
+                if is_stuck
+                else (
+                    limits.max_age_s,
+                    Completion.MAX_AGE,
+                )
+            )
+        if trace.top_ended or trace.is_partial:
+            return grace, Completion.ROOT_ENDED
+        if any(absence.is_remote for absence in missing):
+            return grace, Completion.IDLE
+        return (
+            (max(grace, limits.idle_close_s), Completion.IDLE)
+            if missing
+            else (
+                limits.max_age_s,
+                Completion.MAX_AGE,
+            )
+        )
 
-    def _arm(self, key: TraceKey, trace: _Open, deadline: float, completion: Completion) -> None:
-        trace.deadline, trace.completion = deadline, completion
-        if trace.timer is None or deadline < trace.timer:
-            trace.timer = deadline
-            heappush(self._timers, (deadline, key))
+    def _grace(self, key: TraceKey, trace: OpenTrace) -> float:
+        """Return how long this trace's services may hold spans back after its top has ended."""
+        limits = self._limits
+        waits = [self._lateness.wait_s((key.tenant, one)) for one in trace.sources if one != trace.top_source]
+        if trace.top_kind:
+            waits.append(self._tails.wait_s((key.tenant, trace.top_kind)))
+        if any(self._is_hoped_for(key.tenant, trace, other) for other in self._links.awaits(key)):
+            waits.append(limits.idle_close_s)
+        return max(limits.root_grace_s, min(max(waits, default=0.0), limits.idle_close_s))
+
+    def _is_hoped_for(self, tenant: Tenant, trace: OpenTrace, target: TraceKey) -> bool:
+        kind = (tenant, trace.targets[target.trace_id] + _LINK)
+        return self._absent.has_arrived(kind) and not self._absent.is_never(kind)
+
+    def _is_given_up(self, tenant: Tenant, absence: Absence) -> bool:
+        return any(self._absent.is_never((tenant, kind)) for kind in absence.kinds)
+
+    def _is_hopeless(self, tenant: Tenant, missing: Iterable[Absence]) -> bool:
+        """Whether whole agents ended under each missing parent, and none of its kind ever arrived."""
+        return all(
+            absence.is_candidate
+            and not any(self._absent.has_arrived((tenant, kind)) for kind in absence.kinds)
+            for absence in missing
+            if not self._is_given_up(tenant, absence)
+        )
+
+    def _arm(self, key: TraceKey, trace: OpenTrace, at: float) -> None:
+        if trace.timer is None or at < trace.timer:
+            trace.timer = at
+            heappush(self._timers, (at, key))
             if len(self._timers) > 2 * len(self._open) + _SPARE_TIMERS:
                 self._sweep_timers()
 
@@ -214,6 +372,63 @@ class Assembler:
         self._timers = [(trace.timer, key) for key, trace in live if trace.timer is not None]
         heapify(self._timers)
 
-    def _release(self, key: TraceKey, completion: Completion) -> None:
-        trace = self._open.pop(key)
-        self._ready.append(Released(key=key, completion=completion, analyses=trace.analyses))
+    def _is_over_spans(self) -> bool:
+        return self._open_spans > self._limits.max_open_spans and len(self._open) > 1
+
+    def _evict(self, key: TraceKey) -> None:
+        self._release(key, Completion.EVICTED, alone=True)
+
+    def _release(self, key: TraceKey, completion: Completion, *, alone: bool = False) -> None:
+        along = () if alone else tuple(self._links.company(key))
+        traces = [self._open[one] for one in (key, *along)]
+        self._ready.append(
+            Released(
+                key=key,
+                completion=completion,
+                analyses=max(trace.analyses for trace in traces),
+                along=along,
+                given_up=self._learned(key, traces[0], completion),
+            )
+        )
+        for one in (key, *along):
+            del self._open[one]
+        for one, trace in zip((key, *along), traces, strict=True):
+            self._open_spans -= len(trace.seen)
+            if trace.top_ended and not trace.analyses:
+                self._tails.observe((one.tenant, trace.top_kind), trace.tail_s)
+            for target in self._links.awaits(one):
+                self._seek(target, (one.tenant, trace.targets[target.trace_id] + _LINK))
+            self._unlink(one)
+            self._close(one, trace)
+
+    def _learned(self, key: TraceKey, trace: OpenTrace, completion: Completion) -> frozenset[int]:
+        """Learn whose parents never arrive, where they were waited for as long as can be."""
+        if completion not in {Completion.IDLE, Completion.MAX_AGE}:
+            return frozenset()
+        return frozenset(
+            kind
+            for absence in trace.absences()
+            for kind in absence.kinds
+            if self._absent.missed((key.tenant, kind), is_sure=trace.root_ended or absence.is_candidate)
+        )
+
+    def _seek(self, target: TraceKey, kind: Kind) -> None:
+        self._absent.missed(kind, is_sure=False)
+        self._sought[target] = kind
+        if len(self._sought) > _MAX_CLOSED:
+            self._sought.popitem(last=False)
+
+    def _unlink(self, key: TraceKey) -> None:
+        """Forget a trace's links; those that waited for it alone need not wait any longer."""
+        for other in self._links.company(key):
+            if (trace := self._open.get(other)) is not None and trace.is_ready:
+                self._arm(other, trace, float("-inf"))
+        self._links.closed(key)
+
+    def _close(self, key: TraceKey, trace: OpenTrace) -> None:
+        trace.timer = None
+        self._closed[key] = trace
+        self._closed_spans += len(trace.seen)
+        while len(self._closed) > _MAX_CLOSED or self._closed_spans > _MAX_CLOSED_SPANS:
+            _, forgotten = self._closed.popitem(last=False)
+            self._closed_spans -= len(forgotten.seen)

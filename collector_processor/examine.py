@@ -20,13 +20,13 @@ from collector_processor.cleaning import CleanRun, as_it_is
 from collector_processor.committing import Analyses, Committing, HeldRows, Leaving, Tell, tell_nobody
 from collector_processor.draft import AnalysisLostError, Drafts
 from collector_processor.giving_up import EVICTED, GivingUp
-from collector_processor.material import Gathering, Material, TraceSource
+from collector_processor.material import Gathering, Material, TraceSource, absent_parents
 from collector_processor.otlp import Tenant
 from collector_processor.outright import Outright, WholeTraces
 from collector_processor.rebuild import Run
 from collector_processor.runstore import RunStore
 from collector_processor.store_thread import StoreThread
-from collector_processor.stored import Commit, StoredVerdict
+from collector_processor.stored import AbsentParent, Commit, StoredVerdict
 from collector_processor.writeback import provisional
 from semconv.model import Completion, Trajectory
 
@@ -35,8 +35,11 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MAX_ANALYSES: Final = 3
-"""A run that keeps changing is analysed this often, with backoff, and no more."""
+MAX_ANALYSES: Final = 32
+"""A run that keeps changing is analysed this often, and no more.
+
+The wait doubles each time, up to ``MAX_AGE``: at the default of an hour, late spans count for a day.
+"""
 
 
 Keep: TypeAlias = Callable[[Tenant, Sequence[tuple[Trajectory, Analysis]]], Awaitable[None]]
@@ -84,6 +87,7 @@ class Examiner:
         self._source: Final = source
         self._store: Final = store
         self._analyst: Final = analyst
+        self._wall_ns: Final = wall_ns
         self._keep: Final = keep
         self._thread: Final = StoreThread(pause)
         leaving = Leaving(policy=policy, wall_ns=wall_ns, wake_outbox=wake_outbox, tell=tell)
@@ -168,6 +172,7 @@ class Examiner:
         analysed: Material | None = None
         while True:  # once more where another examination of the same run, or the disk, came between
             material = await self._gathering.gather(released, is_open)
+            await self._give_up_on(absent_parents(material, released, self._wall_ns()))
             if analysed is not None and not material.upto:  # made room while its verdict waited for the disk
                 material = analysed
             ended = await self._without_analysis(released, material)
@@ -178,6 +183,21 @@ class Examiner:
             await self._keep(released.key.tenant, tuple(analyses.items()))
             if await self._committing.commit_if_current(released.key.tenant, material, analyses, claim):
                 return Examined(done=frozenset(material.upto))
+
+    async def _give_up_on(self, absent: Sequence[AbsentParent]) -> None:
+        for one in absent:
+            told = {"service": one.service, "scope": one.scope, "span": one.name}
+            logger.info("parent never arrived: traces like this no longer wait for it", extra=told)
+        if absent:
+            await self._thread.run(self._store.give_up_on, absent)
+
+    async def absent_parents(self) -> Sequence[AbsentParent]:
+        """Return the kinds of spans whose parents were found never to arrive."""
+        return await self._thread.run(self._store.absent_parents)
+
+    async def parents_returned(self, kinds: Iterable[tuple[Tenant, int]]) -> None:
+        """Forget that the parents of such spans never arrive."""
+        await self._thread.insist(self._store.parents_returned, tuple(kinds))
 
     async def _without_analysis(self, released: Released, material: Material) -> Examined | None:
         """Return what becomes of the trace where nothing is to be analysed now; ``None`` where it is."""

@@ -16,18 +16,20 @@ from typing import Final, Protocol
 
 from collector_processor.assembler import Released, TraceKey
 from collector_processor.cleaning import CleanRun
+from collector_processor.notes import kind_of
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.rebuild import Run, rebuild
 from collector_processor.runs import TRACE_KEY, run_keys, steady_ids
-from collector_processor.runstore import RunStore
+from collector_processor.runstore import MAX_JOINED, RunStore
 from collector_processor.store_thread import StoreThread
-from collector_processor.stored import ToldRun
+from collector_processor.stored import AbsentParent, ToldRun
+from collector_processor.writeback import SERVICE_NAME
 from semconv.model import Completion, TraceId, Trajectory
 
 logger = logging.getLogger(__name__)
 
-MAX_JOINED: Final = 256
-"""Most traces that one run is joined from."""
+_WAITS_FOR_NONE: Final = frozenset({Completion.IDLE_OPEN, Completion.MAX_AGE})
+"""For a provisional verdict, and at the cap, traces of the run that are still open are not waited for."""
 MAX_KEYS: Final = 4 * MAX_JOINED
 """Most run keys of one trace that are remembered: a span may link to any number of others."""
 
@@ -89,8 +91,8 @@ class Gathering:
 
     async def gather(self, released: Released, is_open: Callable[[TraceKey], bool]) -> Material:
         """Read the trace and those joined to it; nothing of it where its earlier spans are reclaimed."""
-        material, asked = Material(), {released.key}
-        wanted = [released.key]
+        wanted = [released.key, *released.along]
+        material, asked = Material(), set(wanted)
         while wanted:
             for key in wanted:
                 await self._thread.patiently(partial(self._read, key, material))
@@ -99,7 +101,7 @@ class Gathering:
             await self._rebuild(released, material)
             wanted = await self._joined(released.key, material, asked)
             asked.update(wanted)
-            if released.completion is not Completion.IDLE_OPEN:
+            if released.completion not in _WAITS_FOR_NONE:
                 material.awaited = frozenset(key for key in wanted if is_open(key))
                 if material.awaited:
                     return material
@@ -141,16 +143,14 @@ class Gathering:
         names = key_names(key.trace_id, material.runs)
         siblings, material.before = await self._thread.insist(self._meet, key, names, tuple(material.upto))
         return [
-            other
-            for trace_id in sorted(siblings | named_traces(names))
-            if (other := TraceKey(key.tenant, trace_id)) not in asked
+            other for trace_id in sorted(siblings) if (other := TraceKey(key.tenant, trace_id)) not in asked
         ]
 
     def _meet(
-        self, key: TraceKey, names: Sequence[str], read: Iterable[TraceKey]
+        self, key: TraceKey, names: Sequence[str], read: Sequence[TraceKey]
     ) -> tuple[frozenset[TraceId], tuple[ToldRun, ...]]:
         """Join a trace to its run, and return what those read were before: one way to the thread for both."""
-        return self._store.join(key, names), self._store.told(read)
+        return self._store.join(key, names, [one.trace_id for one in read]), self._store.told(read)
 
     async def _rebuild(self, released: Released, material: Material) -> None:
         try:
@@ -172,6 +172,25 @@ class Gathering:
         )
         clean = clean_runs(runs, self._clean)
         return clean, digests_of(clean)
+
+
+def absent_parents(material: Material, released: Released, now_ns: int) -> tuple[AbsentParent, ...]:
+    """Return the kinds of spans whose parents were given up with this trace, by name."""
+    found: dict[int, AbsentParent] = {}
+    for run in material.runs:
+        for span in run.trace.spans:
+            service = str(span.resource.attributes.get(SERVICE_NAME, ""))
+            kind = kind_of(service.encode(), span.scope.name.encode(), span.name.encode())
+            if kind in released.given_up:
+                found[kind] = AbsentParent(
+                    tenant=released.key.tenant,
+                    kind=kind,
+                    service=service,
+                    scope=span.scope.name,
+                    name=span.name,
+                    since_ns=now_ns,
+                )
+    return tuple(found.values())
 
 
 def clean_runs(runs: Iterable[Run], clean: CleanRun) -> tuple[Run, ...]:

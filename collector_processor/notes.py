@@ -7,8 +7,9 @@ restart need not read every body again.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from typing import Final
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 from collector_processor.otlp import Signal, Tenant
 from semconv.model import SpanId, TraceId
@@ -16,8 +17,21 @@ from semconv.record import record
 
 TOP_BIT, AGENT_BIT, MARKED_BIT, REMOTE_BIT = 1, 2, 4, 8
 """What a note says, as the packed form says it."""
-_NOTE: Final = struct.Struct(">8s8sB")
+MAX_NOTE_LINKS: Final = 32
+"""Links of one span that a note keeps; further ones join no traces."""
+_FIRST: Final = struct.Struct(">8s8sB")
+"""The packed form up to version 0.3: ids and bits alone."""
+_NOTE: Final = struct.Struct(">8s8sBQIIB")
+_COUNT: Final = struct.Struct(">I")
 _NO_PARENT: Final = bytes(8)
+_MAX_NS: Final = 2**64 - 1
+
+
+class TraceKey(NamedTuple):
+    """What a trace is known by; the same trace id of two tenants is two traces."""
+
+    tenant: Tenant
+    trace_id: TraceId
 
 
 @record
@@ -35,6 +49,14 @@ class SpanNote:
     """It or its scope carries an agent marker."""
     parent_is_remote: bool = False
     """The span says that its parent is in another process (OTLP flags)."""
+    end_ns: int = 0
+    """When it ended, by its own host's clock; 0 where that cannot be read."""
+    source: int = 0
+    """Checksum of its Resource: spans of one process have the same."""
+    kind: int = 0
+    """``kind_of`` its service, scope and name: spans made by the same line of code have the same."""
+    links: tuple[TraceId, ...] = ()
+    """Other traces that it links to, each once."""
 
 
 @record
@@ -76,27 +98,65 @@ class TraceArrival:
     """The row waits for a verdict (hold mode)."""
 
 
+def kind_of(service: bytes, scope: bytes, name: bytes) -> int:
+    """Return a checksum that spans of one service, instrumentation scope and name share."""
+    return zlib.crc32(b"\0".join((service, scope, name)))
+
+
 def pack_notes(notes: Iterable[SpanNote]) -> bytes:
-    """Return the notes as 17 bytes each."""
-    return b"".join(
-        _NOTE.pack(
-            bytes.fromhex(note.span_id),
-            bytes.fromhex(note.parent_id) if note.parent_id else _NO_PARENT,
-            TOP_BIT * note.is_top_kind
-            | AGENT_BIT * note.is_agent_kind
-            | MARKED_BIT * note.is_marked
-            | REMOTE_BIT * note.parent_is_remote,
-        )
-        for note in notes
+    """Return the notes as 34 bytes each, and 16 more for each link.
+
+    The first version's form is a whole number of 17 bytes, so this one never is: zeros fill it up.
+    """
+    entries = [_pack(note) for note in notes]
+    packed = _COUNT.pack(len(entries)) + b"".join(entries)
+    return packed + bytes((1 - len(packed)) % _FIRST.size)
+
+
+def _pack(note: SpanNote) -> bytes:
+    head = _NOTE.pack(
+        bytes.fromhex(note.span_id),
+        bytes.fromhex(note.parent_id) if note.parent_id else _NO_PARENT,
+        TOP_BIT * note.is_top_kind
+        | AGENT_BIT * note.is_agent_kind
+        | MARKED_BIT * note.is_marked
+        | REMOTE_BIT * note.parent_is_remote,
+        min(note.end_ns, _MAX_NS),
+        note.source,
+        note.kind,
+        len(note.links),
     )
+    return head + b"".join(map(bytes.fromhex, note.links))
 
 
 def unpack_notes(packed: bytes) -> tuple[SpanNote, ...]:
-    """Return what ``pack_notes`` packed."""
-    return tuple(make_note(*entry) for entry in _NOTE.iter_unpack(packed))
+    """Return what ``pack_notes`` packed, in this version or the first."""
+    if len(packed) % _FIRST.size == 0:
+        return tuple(make_note(*entry) for entry in _FIRST.iter_unpack(packed))
+    return tuple(_unpack(packed))
 
 
-def make_note(span_id: bytes, parent_id: bytes, bits: int) -> SpanNote:
+def _unpack(packed: bytes) -> Iterator[SpanNote]:
+    (count,) = _COUNT.unpack_from(packed)
+    at = _COUNT.size
+    for _ in range(count):
+        span_id, parent_id, bits, end_ns, source, kind, links = _NOTE.unpack_from(packed, at)
+        at += _NOTE.size
+        linked = tuple(packed[begin : begin + 16] for begin in range(at, at + 16 * links, 16))
+        at += 16 * links
+        yield make_note(span_id, parent_id, bits, end_ns=end_ns, source=source, kind=kind, links=linked)
+
+
+def make_note(
+    span_id: bytes,
+    parent_id: bytes,
+    bits: int,
+    *,
+    end_ns: int = 0,
+    source: int = 0,
+    kind: int = 0,
+    links: Iterable[bytes] = (),
+) -> SpanNote:
     """Return a note from raw ids (no parent: empty or zeros) and the packed form's bits."""
     return SpanNote(
         span_id=SpanId(span_id.hex()),
@@ -105,4 +165,8 @@ def make_note(span_id: bytes, parent_id: bytes, bits: int) -> SpanNote:
         is_agent_kind=bool(bits & AGENT_BIT),
         is_marked=bool(bits & MARKED_BIT),
         parent_is_remote=bool(bits & REMOTE_BIT),
+        end_ns=end_ns,
+        source=source,
+        kind=kind,
+        links=tuple(TraceId(link.hex()) for link in links),
     )

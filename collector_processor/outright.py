@@ -114,7 +114,8 @@ class Outright:
         Raises:
             AnalysisLostError: as it says.
         """
-        if released.completion is Completion.IDLE_OPEN or released.analyses:
+        is_alone = not released.along and not released.given_up
+        if released.completion is Completion.IDLE_OPEN or released.analyses or not is_alone:
             return False
         found = await self._read(released)
         if found is None:

@@ -124,8 +124,7 @@ class Pipeline:
             self._assembler.forget(key)
             self._waiting.pop(key, None)
         for key in gone & self._queue.keys():  # analyses may be slower than runs for days
-            del self._queue[key]
-            self._busy.discard(key)
+            self._busy.difference_update((key, *self._queue.pop(key).along))
             unanalysed.append(key)
         if unanalysed:
             logger.warning("traces evicted before their analysis", extra={"traces": len(unanalysed)})
@@ -139,13 +138,16 @@ class Pipeline:
             arrivals: what the journal still knows of agent traces, oldest first.
         """
         await self._examiner.finish_rewrites()
+        self._assembler.give_up_on((one.tenant, one.kind) for one in await self._examiner.absent_parents())
         coming = iter(arrivals)
         while batch := tuple(islice(coming, _BATCH)):
             known = await self._examiner.analyses_of(map(key_of, batch))
             freed: set[TraceKey] = set()
             for arrival in batch:
                 is_decided = arrival.seq <= known[key_of(arrival)][1]
-                if not is_decided:
+                if is_decided:
+                    self._assembler.remember(key_of(arrival), arrival.notes, self._monotonic())
+                else:
                     self.feed(arrival)
                 # Killed before it could be let go, or held by a process that ran in hold mode.
                 if arrival.is_held and (is_decided or self._limits.hold_max_s is None):
@@ -164,6 +166,8 @@ class Pipeline:
         """Do what is due now, without waiting for the examinations that it starts."""
         await self._absorb()
         now = self._monotonic()
+        if returned := self._assembler.take_returned():
+            self._start(self._examiner.parents_returned(returned))
         for released in self._assembler.take_ready(now):
             self._begin(released)
         await self._release_overdue(now)
@@ -231,7 +235,14 @@ class Pipeline:
 
     def _open_or_add(self, arrival: TraceArrival, analyses: int) -> None:
         key, now = key_of(arrival), self._monotonic()
-        self._assembler.receive(key, arrival.notes, arrival.byte_count, now, analyses=analyses)
+        self._assembler.receive(
+            key,
+            arrival.notes,
+            arrival.byte_count,
+            now,
+            analyses=analyses,
+            received_ns=arrival.received_ns,
+        )
         if arrival.is_held:
             self._hold(key, now)
 
@@ -253,10 +264,12 @@ class Pipeline:
             heappush(self._hold_timers, (self._holds[key], key))
 
     def _begin(self, released: Released) -> None:
-        if released.key in self._busy:  # more spans came while it is examined: wait for that to end
-            self._assembler.receive(released.key, (), 0, self._monotonic(), analyses=1)
+        keys = (released.key, *released.along)
+        if not self._busy.isdisjoint(keys):  # more spans came while it is examined: wait for that to end
+            for key in keys:
+                self._assembler.receive(key, (), 0, self._monotonic(), analyses=1)
             return
-        self._busy.add(released.key)
+        self._busy.update(keys)
         self._queue[released.key] = released
         self._fill_places()
 
@@ -282,7 +295,7 @@ class Pipeline:
             while not await self._is_through(released):
                 await self._pause(STORE_RETRY_S)
         finally:
-            self._busy.discard(released.key)
+            self._busy.difference_update((released.key, *released.along))
             self._examined_now -= 1
             self._fill_places()
 
@@ -293,7 +306,7 @@ class Pipeline:
             examined = await self._examiner.examine(
                 released, is_open=self._is_open, claim=lambda held: self._claim(held, claimed)
             )
-            await self._note(key, examined)
+            await self._note(released, examined)
         except Exception as error:
             for held in claimed:  # telemetry waits for no disk of ours
                 await self._let_go_of(held)
@@ -330,14 +343,16 @@ class Pipeline:
         finally:
             self._is_giving_up = False
 
-    async def _note(self, key: TraceKey, examined: Examined) -> None:
+    async def _note(self, released: Released, examined: Examined) -> None:
+        key = released.key
         if examined.awaited:
             self._waiting[key] = examined.awaited
             self._put_off(examined.awaited)
         if examined.too_early:
-            self._assembler.receive(key, (), 0, self._monotonic(), analyses=examined.too_early)
+            for one in (key, *released.along):
+                self._assembler.receive(one, (), 0, self._monotonic(), analyses=examined.too_early)
             self._wake.set()
-        for done in examined.done:
+        for done in examined.done.union(released.along if examined.done else ()):
             self._waiting.pop(done, None)
             await self._let_go_of(done)
         self._look_again(examined.done)

@@ -1,6 +1,7 @@
 """Which traces are one run, and which parts of a trace are runs of their own.
 
-Traces belong together where a span links to another trace, or, where there are
+Traces belong together where a span of one links to the other, both of which hold agents' spans (those that
+link to the same cron job's or queue's trace are not thereby one run), or, where there are
 no links, where a framework's own id says so (AutoGen's team uuid in the
 ``gen_ai.agent.id`` of a root; a team is asked many times, so its id joins only
 turns that have neither links nor anything above them; the call that Claude Code's
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
@@ -26,6 +27,7 @@ from semconv.dialects.claude_code import SCOPE as CLAUDE_CODE_SCOPE
 from semconv.dialects.claude_code_background import background_keys
 from semconv.dialects.langsmith import OPENAI_TRACE
 from semconv.dialects.reading import text
+from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
 from semconv.model import Event, LogRecord, Span, SpanId, Trace, TraceId
 
 _WORD: Final = re.compile(r"[\w-]{8,}")
@@ -164,7 +166,8 @@ def _components(traces: Sequence[Trace]) -> list[list[Trace]]:
             key = leader[key]
         return key
 
-    keys_of = [sorted(run_keys(trace)) for trace in traces]
+    here = {f"{TRACE_KEY}{span.trace_id}" for trace in traces if _is_agents(trace) for span in trace.spans}
+    keys_of = [_joining(trace, here) for trace in traces]
     for keys in keys_of:
         for key in keys[1:]:
             leader[find(key)] = find(keys[0])
@@ -172,6 +175,22 @@ def _components(traces: Sequence[Trace]) -> list[list[Trace]]:
     for trace, keys in zip(traces, keys_of, strict=True):
         members[find(keys[0])].append(trace)
     return list(members.values())
+
+
+def _joining(trace: Trace, agents: Container[str]) -> list[str]:
+    """Return a trace's run keys, its own first, without links to what is no agent's trace."""
+    own = f"{TRACE_KEY}{trace.spans[0].trace_id}"
+    others = (key for key in run_keys(trace) if key in agents or not key.startswith(TRACE_KEY))
+    return [own, *sorted(key for key in others if key != own)]
+
+
+def _is_agents(trace: Trace) -> bool:
+    """Whether the fast lane would take the trace for an agent's (``semconv.markers``)."""
+    return any(
+        span.scope.name.startswith(SCOPE_PREFIXES)
+        or any(key.startswith(ATTRIBUTE_PREFIXES) for key in span.attributes)
+        for span in trace.spans
+    )
 
 
 def _join(traces: Sequence[Trace]) -> Trace:

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 from collector_processor.assembler import TraceKey
 from collector_processor.otlp import Signal, Tenant
+from collector_processor.runs import TRACE_KEY
 from collector_processor.spending import SPENDING_TABLE, SpendingRows
-from collector_processor.stored import Commit, Outgoing, Standing, StoredVerdict, ToldRun
+from collector_processor.stored import AbsentParent, Commit, Outgoing, Standing, StoredVerdict, ToldRun
 from collector_processor.stores import Flush, all_or_nothing, give_back, open_store
 from semconv.model import TraceId
 
@@ -29,6 +30,10 @@ RUNS: Final = "runs.sqlite"
 """The store's file in the data directory."""
 MAX_RUN_KEYS: Final = 2_000_000
 """Some hundreds of MB: twenty for each trace that there is a verdict on; most have one or two."""
+MAX_JOINED: Final = 256
+"""Most traces that one run is joined from; what more than that link to is common to many runs."""
+MAX_ABSENT: Final = 2_000
+"""Kinds of spans that are remembered because their parents never arrive."""
 OUTBOX_BATCH: Final = 64
 """Entries of the outbox that are read at once."""
 _STEPS: Final = (
@@ -69,6 +74,13 @@ CREATE TABLE run_part (
 CREATE INDEX verdict_by_run ON verdict (run_id);
 """,
     SPENDING_TABLE,
+    """
+CREATE TABLE absent_parent (
+  tenant TEXT NOT NULL, kind INTEGER NOT NULL,
+  service TEXT NOT NULL, scope TEXT NOT NULL, name TEXT NOT NULL, since_ns INTEGER NOT NULL,
+  PRIMARY KEY (tenant, kind)
+) WITHOUT ROWID;
+""",
 )
 
 _LAST: Final = "\U0010ffff"
@@ -164,27 +176,84 @@ class RunStore:
             for (run_id, digest), found in parts.items()
         )
 
-    def join(self, key: TraceKey, names: Sequence[str]) -> frozenset[TraceId]:
-        """Note that a trace carries these run keys, and return the other traces that carry one of them."""
-        (siblings,) = self.join_all([(key, names)])
-        return siblings
+    def join(self, key: TraceKey, names: Sequence[str], own: Iterable[TraceId] = ()) -> frozenset[TraceId]:
+        """Note that a trace carries these run keys, and return the other traces of its run.
+
+        Args:
+            key: the trace.
+            names: its run keys.
+            own: the traces that are known to be of its run, itself left out.
+        """
+        with self._transaction(Flush.LATER):
+            self._note_keys(key, names)
+            for trace_id in own:  # each finds the others, whichever of them is asked about next
+                self._note_keys(TraceKey(key.tenant, trace_id), [f"{TRACE_KEY}{key.trace_id}"])
+        return self._siblings(key, names, {key.trace_id, *own})
 
     def join_all(self, traces: Sequence[tuple[TraceKey, Sequence[str]]]) -> list[frozenset[TraceId]]:
         """Do the same for several; none is noted without the others."""
         # Written anew when a trace is read again, as it is until its verdict is committed.
         with self._transaction(Flush.LATER):
-            self._db.executemany(
-                "INSERT OR IGNORE INTO run_key VALUES (?, ?, ?)",
-                [(key.tenant, name, key.trace_id) for key, names in traces for name in names],
-            )
-        return [self._siblings(key, names) for key, names in traces]
+            for key, names in traces:
+                self._note_keys(key, names)
+        return [self._siblings(key, names, {key.trace_id}) for key, names in traces]
 
-    def _siblings(self, key: TraceKey, names: Sequence[str]) -> frozenset[TraceId]:
-        rows = self._db.execute(
-            "SELECT trace_id FROM run_key WHERE tenant = ? AND key IN (SELECT value FROM json_each(?))",
-            (key.tenant, json.dumps(list(names))),
+    def _note_keys(self, key: TraceKey, names: Iterable[str]) -> None:
+        self._db.executemany(
+            "INSERT OR IGNORE INTO run_key VALUES (?, ?, ?)",
+            [(key.tenant, name, key.trace_id) for name in names],
         )
-        return frozenset(TraceId(trace_id) for (trace_id,) in rows if trace_id != key.trace_id)
+
+    def _siblings(self, key: TraceKey, names: Iterable[str], own: Container[TraceId]) -> frozenset[TraceId]:
+        """Return the traces that these link to, those that link to these, and those with the same other key.
+
+        Traces that link to the same third trace are not one run thereby: that may be a cron job's. Nor
+        does a key join that more traces carry than a run is joined from.
+        """
+        found: set[TraceId] = set()
+        for name in names:
+            rows = self._db.execute(
+                "SELECT trace_id FROM run_key WHERE tenant = ? AND key = ? LIMIT ?",
+                (key.tenant, name, MAX_JOINED + 1),
+            ).fetchall()
+            target = TraceId(name.removeprefix(TRACE_KEY))
+            if len(rows) > MAX_JOINED:
+                continue
+            if name.startswith(TRACE_KEY) and target not in own:
+                found.add(target)
+            else:
+                found.update(TraceId(trace_id) for (trace_id,) in rows)
+        return frozenset(found - {key.trace_id})
+
+    def give_up_on(self, absent: Iterable[AbsentParent]) -> None:
+        """Remember kinds of spans whose parents never arrive; the longest known go beyond ``MAX_ABSENT``."""
+        with self._transaction():
+            self._db.executemany(
+                "INSERT OR REPLACE INTO absent_parent VALUES (?, ?, ?, ?, ?, ?)",
+                [(one.tenant, one.kind, one.service, one.scope, one.name, one.since_ns) for one in absent],
+            )
+            self._db.execute(
+                "DELETE FROM absent_parent WHERE since_ns <"
+                " (SELECT since_ns FROM absent_parent ORDER BY since_ns DESC LIMIT 1 OFFSET ?)",
+                (MAX_ABSENT - 1,),
+            )
+
+    def parents_returned(self, kinds: Iterable[tuple[Tenant, int]]) -> None:
+        """Forget kinds of spans whose parents arrived after all."""
+        with self._transaction(Flush.LATER):
+            self._db.executemany("DELETE FROM absent_parent WHERE tenant = ? AND kind = ?", list(kinds))
+
+    def absent_parents(self) -> list[AbsentParent]:
+        """Return the kinds of spans whose parents never arrive, the latest found first."""
+        rows = self._db.execute(
+            "SELECT tenant, kind, service, scope, name, since_ns FROM absent_parent ORDER BY since_ns DESC"
+        )
+        return [
+            AbsentParent(
+                tenant=Tenant(row[0]), kind=row[1], service=row[2], scope=row[3], name=row[4], since_ns=row[5]
+            )
+            for row in rows
+        ]
 
     def analyses(self, key: TraceKey) -> tuple[int, int]:
         """Return how often a trace was analysed for good, and the highest row seen; (0, -1) if never."""

@@ -104,7 +104,11 @@ class Settings(BaseModel):
     )
     write_back: WriteBack = Field(WriteBack.LATE, description="`late` or `hold`")
     hold_max: int = Field(20_000, gt=0, description="ms an agent trace may wait in hold mode")
-    root_grace: int = Field(2_000, ge=0, description="ms of quiet after the run's top span ended")
+    root_grace: int = Field(
+        10_000,
+        ge=0,
+        description="least ms of quiet after the run's top span ended; longer where its services send later",
+    )
     idle_close: int = Field(60_000, gt=0, description="ms of silence after which an open trace is looked at")
     max_age: int = Field(3_600_000, gt=0, description="ms after which a trace is complete whatever comes")
     budget_usd_per_run: float = Field(0.50, ge=0, description="most that one analysis may cost")
@@ -290,8 +294,8 @@ class Settings(BaseModel):
         """The completion timers, in the assembler's seconds."""
         return AssemblerLimits(
             root_grace_s=self.root_grace / 1000,
-            candidate_grace_s=5 * self.root_grace / 1000,
             idle_close_s=self.idle_close / 1000,
+            absent_idle_s=10 * self.idle_close / 1000,
             max_age_s=self.max_age / 1000,
         )
 

@@ -62,6 +62,21 @@ class ToldRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AbsentParent:
+    """A kind of span whose parent never arrives (``assembly.absent``), as people know it."""
+
+    tenant: Tenant
+    kind: int
+    """``notes.kind_of`` the three names."""
+    service: str
+    scope: str
+    """The instrumentation scope."""
+    name: str
+    """Of the span, not of its parent: nobody has seen that."""
+    since_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """What one analysis leaves behind, all or nothing."""
 

@@ -27,7 +27,7 @@ from collector_processor.survey import survey_signal
 from collector_processor.writeback import Gist
 from semconv.model import Abstention, Attribution, Blame, Span, Status, TraceId, Trajectory
 
-LIMITS = AssemblerLimits(root_grace_s=2, candidate_grace_s=10, idle_close_s=60, max_age_s=3600)
+LIMITS = AssemblerLimits(root_grace_s=2, idle_close_s=60, max_age_s=3600)
 Say = int | str | Exception | None
 """A step to blame, a reason why none can be told, an error to raise, or no failure."""
 

@@ -15,9 +15,10 @@ refuses it has its request bisected.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from collector_processor.framing import GROUP_TAG, fields, read_varint, require_message
 from collector_processor.notes import MARKED_BIT, REMOTE_BIT, SpanNote, TraceNote, make_note
@@ -30,6 +31,7 @@ from collector_processor.raw_ids import (
     parent_id_of,
     span_ids,
 )
+from collector_processor.survey.facts import Origin, kind_from, linked_traces, read_facts, read_origin
 from collector_processor.survey.found import Survey
 from collector_processor.survey.marks import (
     ANY_ORDER,
@@ -54,6 +56,8 @@ _NO_TRACE: Final = bytes(TRACE_ID_BYTES)
 _FLAGS_TAG: Final = b"\x85\x01"
 _ROOM: Final = 4
 """The most bytes of a tag and a length below 2 MiB, where that is written no longer than it must be."""
+_BEYOND: Final = 1 << 62
+"""Past every offset in a request."""
 _BEHIND_PARENT: Final = SHORTEST_SPAN + 2 + SPAN_ID_BYTES
 """Where a field stands that follows the parent, in a span that begins with its ids."""
 
@@ -91,6 +95,10 @@ def survey(body: bytes, known: Container[TraceId] = ()) -> Survey:
     )
 
 
+_Group: TypeAlias = tuple[int, int, int, int, int]
+"""The place of a scope's first span, and where the messages of its resource and scope start and end."""
+
+
 @dataclass(slots=True)
 class _Found:
     """A request's spans."""
@@ -104,6 +112,8 @@ class _Found:
     manner: Manner = USUAL
     has_marked_scope: bool = False
     """Some stand in a scope of an agent's, or of ours."""
+    groups: list[_Group] = field(default_factory=list)
+    """Each scope's, in the order of ``places``."""
 
 
 def _find_spans(body: bytes) -> _Found:
@@ -119,6 +129,7 @@ def _find_spans(body: bytes) -> _Found:
         for scope in fields(body, resource.start, resource.end):
             if scope.number == 2:
                 require_message(scope)
+                found.groups.append((len(found.places), resource.start, resource.end, scope.start, scope.end))
                 _find_in_scope(body, scope.start, scope.end, found)
     return found
 
@@ -188,44 +199,83 @@ def _skip(body: bytes, at: int, end: int) -> int:
 
 def _notes(body: bytes, found: _Found, told: Iterable[bytes], marked: frozenset[int]) -> Iterator[TraceNote]:
     """Yield a note of each trace in ``told``, in that order."""
-    own: dict[bytes, list[tuple[Place, bool]]] = {trace_id: [] for trace_id in told}
+    own: dict[bytes, list[int]] = {trace_id: [] for trace_id in told}
     for index, place in enumerate(found.places):
         if place[3] in own:
-            own[place[3]].append((place, index in marked))
-    for trace_id, spans in own.items():
-        yield _trace_note(body, trace_id, spans, found.manner)
+            own[place[3]].append(index)
+    origins = _Origins(body, found.groups)
+    for trace_id, indexes in own.items():
+        yield _trace_note(body, trace_id, indexes, found, marked, origins)
 
 
-def _trace_note(
-    body: bytes, trace_id: bytes, spans: Iterable[tuple[Place, bool]], manner: Manner
+class _Origins:
+    """The origins of a request's spans; each group is read once, and only where it is asked for."""
+
+    def __init__(self, body: bytes, groups: list[_Group]) -> None:
+        self._body: Final = body
+        self._groups: Final = groups
+        self._known: Final[dict[int, Origin]] = {}
+
+    def of(self, index: int) -> Origin:
+        """Return the origin of the span at this place."""
+        number = bisect_right(self._groups, (index, _BEYOND)) - 1
+        if number not in self._known:
+            self._known[number] = read_origin(self._body, *self._groups[number][1:])
+        return self._known[number]
+
+
+def _trace_note(  # noqa: PLR0917 - what one request shows of one trace
+    body: bytes,
+    trace_id: bytes,
+    indexes: list[int],
+    found: _Found,
+    marked: frozenset[int],
+    origins: _Origins,
 ) -> TraceNote:
     """Look at each span; spans of our own model calls count as carriers."""
-    places = [place for place, _ in spans]
-    seen = () if trace_id.startswith(OUR_TRACES) else spans
+    places = found.places
+    seen = () if trace_id.startswith(OUR_TRACES) else indexes
     noted = tuple(
-        note for place, is_marked in seen if (note := _span_note(body, place, manner, is_marked=is_marked))
+        note
+        for index in seen
+        if (note := _span_note(body, places[index], found.manner, origins.of(index), index in marked))
     )
     return TraceNote(
         trace_id=TraceId(trace_id.hex()),
-        span_count=len(places),
-        byte_count=sum(end - start for start, end, _, _ in places),
+        span_count=len(indexes),
+        byte_count=sum(places[index][1] - places[index][0] for index in indexes),
         is_agent=any(span.is_marked for span in noted),
         root_ended=any(span.parent_id is None for span in noted),
-        carrier_count=len(places) - len(noted),
+        carrier_count=len(indexes) - len(noted),
         spans=noted,
     )
 
 
-def _span_note(body: bytes, place: Place, manner: Manner, *, is_marked: bool) -> SpanNote | None:
+def _span_note(
+    body: bytes,
+    place: Place,
+    manner: Manner,
+    origin: Origin,
+    is_marked: bool,  # noqa: FBT001 - a fact
+) -> SpanNote | None:
     """Return the span's note, ``None`` for a carrier."""
-    start, end, kind, _ = place
+    start, end, kind, trace_id = place
     # What is a fact stands in a marked attribute.
     bits = MARKED_BIT | facts_of(body, start, end, manner) if is_marked else MARKED_BIT * (kind == MARKED)
     if kind == OURS or bits & CARRIER_BIT:
         return None
     if _flags_say_remote(body, start, end):
         bits |= REMOTE_BIT
-    return make_note(span_ids(body, start, end)[1], parent_id_of(body, start, end), bits)
+    end_ns, name = read_facts(body, start, end)
+    return make_note(
+        span_ids(body, start, end)[1],
+        parent_id_of(body, start, end),
+        bits,
+        end_ns=end_ns,
+        source=origin.source,
+        kind=kind_from(origin, name),
+        links=linked_traces(body, start, end, trace_id),
+    )
 
 
 def _flags_say_remote(body: bytes, at: int, end: int) -> bool:

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector_processor.assembler import Assembler, AssemblerLimits, TraceKey
+from collector_processor.assembler import Assembler, AssemblerLimits, Released, TraceKey
+from collector_processor.assembly.groups import MAX_GROUP
 from collector_processor.notes import SpanNote
 from collector_processor.otlp import NO_TENANT, Tenant
 from semconv.model import Completion, SpanId, TraceId
 
+EPOCH_NS = 1_700_000_000_000_000_000
 KEY = TraceKey(NO_TENANT, TraceId("a" * 32))
 LIMITS = AssemblerLimits(
-    root_grace_s=2, candidate_grace_s=10, idle_close_s=60, max_age_s=3600, max_spans=100, max_bytes=10_000
+    root_grace_s=2, idle_close_s=60, absent_idle_s=600, max_age_s=3600, max_spans=100, max_bytes=10_000
 )
 
 
 def note(
-    number: int, parent: int | None = None, *, agent: bool = False, top: bool = False, marked: bool = False
+    number: int,
+    parent: int | None = None,
+    *,
+    agent: bool = False,
+    top: bool = False,
+    marked: bool = False,
+    remote: bool = False,
+    kind: int = 0,
+    source: int = 0,
+    end_s: float = 0,
+    links: Sequence[TraceKey] = (),
 ) -> SpanNote:
     return SpanNote(
         span_id=SpanId(f"{number:016x}"),
@@ -26,7 +39,27 @@ def note(
         is_agent_kind=agent,
         is_top_kind=top,
         is_marked=marked or agent or top,
+        parent_is_remote=remote,
+        kind=kind,
+        source=source,
+        end_ns=EPOCH_NS + int(end_s * 1e9),
+        links=tuple(key.trace_id for key in links),
     )
+
+
+def other_key(number: int) -> TraceKey:
+    return TraceKey(NO_TENANT, TraceId(f"{number + 1:032x}"))
+
+
+def receive(
+    assembler: Assembler, key: TraceKey, notes: Sequence[SpanNote], now: float, *, analyses: int = 0
+) -> None:
+    received_ns = EPOCH_NS + int(now * 1e9)
+    assembler.receive(key, notes, 10, now, analyses=analyses, received_ns=received_ns)
+
+
+def final(assembler: Assembler, now: float) -> list[Released]:
+    return [one for one in assembler.take_ready(now) if one.completion is not Completion.IDLE_OPEN]
 
 
 def completions(assembler: Assembler, now: float) -> list[Completion]:
@@ -64,33 +97,209 @@ def test_traces_that_ended_leave_nothing_behind() -> None:
     assert len(assembler) == 0
 
 
-def test_a_workflow_under_a_web_request_that_still_runs_is_a_top() -> None:
-    assembler = Assembler(LIMITS)
-    assembler.receive(KEY, (note(2, 1, top=True),), 10, now=0)
-    assert completions(assembler, 2) == [Completion.ROOT_ENDED]
+class TestMissingParents:
+    """A child ends before its parent, so a parent that is not there says that more is coming."""
+
+    def test_a_workflow_under_a_web_request_that_still_runs_waits_for_it(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.receive(KEY, (note(2, 1, top=True),), 10, now=0)
+        assert completions(assembler, 59) == []
+        assert completions(assembler, 60) == [Completion.IDLE_OPEN]  # a provisional verdict, for the page
+        assembler.receive(KEY, (note(1),), 10, now=240)
+        assert completions(assembler, 242) == [Completion.ROOT_ENDED]
+
+    def test_an_agent_that_ended_under_a_parent_not_seen_is_not_judged_after_ten_seconds(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.receive(KEY, (note(3, 2, marked=True), note(2, 1, agent=True)), 10, now=0)
+        assert completions(assembler, 599) == [Completion.IDLE_OPEN]
+        assert [one.completion for one in final(assembler, 600)] == [Completion.IDLE]
+
+    def test_an_agent_that_ended_within_a_running_agent_is_not_judged_before_the_cap(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.receive(KEY, (note(5, 1, marked=True), note(3, 2, agent=True)), 10, now=0)
+        assert completions(assembler, 3599) == [Completion.IDLE_OPEN]
+        assert completions(assembler, 3600) == [Completion.MAX_AGE]
+
+    def test_a_run_whose_root_ended_waits_for_a_service_that_still_holds_spans_back(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.receive(KEY, (note(1), note(4, 3, marked=True)), 10, now=0)
+        assert completions(assembler, 30) == []
+        assembler.receive(KEY, (note(3, 1),), 10, now=30)
+        assert completions(assembler, 32) == [Completion.ROOT_ENDED]
+
+    def test_a_parent_that_never_came_is_not_waited_for_next_time(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.receive(KEY, (note(2, 1, top=True, kind=7),), 10, now=0)
+        assert completions(assembler, 100) == [Completion.IDLE_OPEN]
+        (released,) = assembler.take_ready(600)
+        assert (released.completion, released.given_up) == (Completion.IDLE, frozenset({7}))
+        assembler.receive(other_key(2), (note(2, 1, top=True, kind=7),), 10, now=1000)
+        assert completions(assembler, 1002) == [Completion.ROOT_ENDED]
+
+    def test_the_parents_of_another_tenant_are_other_parents(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.receive(KEY, (note(2, 1, top=True, kind=7),), 10, now=0)
+        assert [one.completion for one in final(assembler, 600)] == [Completion.IDLE]
+        elsewhere = TraceKey(Tenant("x-scope-orgid=b"), KEY.trace_id)
+        assembler.receive(elsewhere, (note(2, 1, top=True, kind=7),), 10, now=1000)
+        assert completions(assembler, 1060) == [Completion.IDLE_OPEN]
+
+    def test_agents_in_turn_under_a_parent_that_never_comes_wait_for_one_another(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.give_up_on([(NO_TENANT, 7)])
+        assembler.receive(KEY, (note(2, 1, agent=True, kind=7),), 10, now=0)
+        assembler.receive(KEY, (note(3, 1, agent=True, kind=7),), 10, now=20)
+        assert completions(assembler, 79) == []
+        assert completions(assembler, 80) == [Completion.IDLE]
+
+    def test_what_a_request_from_another_process_called_is_over_when_it_ends(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.give_up_on([(NO_TENANT, 7)])
+        assembler.receive(KEY, (note(2, 1, agent=True, kind=7, remote=True),), 10, now=0)
+        assert completions(assembler, 2) == [Completion.IDLE]
+
+    def test_a_parent_that_comes_after_all_is_waited_for_again(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.give_up_on([(NO_TENANT, 7)])
+        assembler.receive(KEY, (note(2, 1, top=True, kind=7),), 10, now=0)
+        assembler.receive(KEY, (note(1),), 10, now=1)
+        assert assembler.take_returned() == {(NO_TENANT, 7)}
+        assembler.receive(other_key(2), (note(2, 1, top=True, kind=7),), 10, now=1)
+        assert completions(assembler, 300) == [Completion.ROOT_ENDED, Completion.IDLE_OPEN]
+
+    def test_a_parent_that_was_seen_to_come_is_waited_for_until_the_cap(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.receive(KEY, (note(2, 1, top=True, kind=7),), 10, now=0)
+        assembler.receive(KEY, (note(1),), 10, now=1)
+        assembler.receive(other_key(2), (note(2, 1, top=True, kind=7),), 10, now=10)
+        assert completions(assembler, 3609) == [Completion.ROOT_ENDED, Completion.IDLE_OPEN]
+        assert completions(assembler, 3610) == [Completion.MAX_AGE]
+
+    def test_one_run_longer_than_the_cap_gives_up_no_running_agent(self) -> None:
+        """Three do: then the spans above these calls are dropped on their way."""
+        assembler = Assembler(LIMITS)
+        for number in range(3):
+            assembler.receive(other_key(number), (note(2, 1, marked=True, kind=7),), 10, now=4000 * number)
+            (released,) = final(assembler, 4000 * number + 3600)
+            assert released.given_up == ({7} if number == 2 else frozenset())
 
 
-def test_an_agent_under_a_span_nobody_knows_is_a_candidate_and_waits_longer() -> None:
-    assembler = Assembler(LIMITS)
-    assembler.receive(KEY, (note(3, 2, marked=True), note(2, 1, agent=True)), 10, now=0)
-    assert completions(assembler, 9) == []
-    assert completions(assembler, 10) == [Completion.IDLE]
+class TestLateness:
+    def test_a_trace_waits_as_long_as_its_other_services_have_been_late(self) -> None:
+        assembler = Assembler(LIMITS)
+        for number in range(3):  # the worker's batches leave every 30 s
+            late = (note(2, 1, source=2, end_s=100 * number), note(3, 1, source=2, end_s=100 * number + 29))
+            receive(assembler, other_key(number), late, 100 * number + 30)
+            receive(assembler, other_key(number), (note(1, source=1, end_s=100 * number),), 100 * number + 30)
+            assert final(assembler, 100 * number + 99)
+        now = 1000.0
+        receive(assembler, KEY, (note(2, 1, source=2, end_s=now), note(1, source=1, end_s=now)), now)
+        assert final(assembler, now + 29) == []
+        assert [released.completion for released in final(assembler, now + 60)] == [Completion.ROOT_ENDED]
+
+    def test_clocks_of_other_hosts_may_be_wrong_by_any_amount(self) -> None:
+        assembler = Assembler(LIMITS)
+        for number in range(50):
+            spans = (note(2, 1, source=2, end_s=number - 7200), note(1, source=1, end_s=number + 7200))
+            receive(assembler, other_key(number), spans, number)
+        assert len(final(assembler, 51)) == 50
+
+    def test_a_service_that_sends_after_the_root_alone_is_waited_for_the_next_time(self) -> None:
+        """Nothing of it is there when the root ends: only a run before tells."""
+        assembler = Assembler(LIMITS)
+        receive(assembler, KEY, (note(1, kind=5),), 0)
+        assert len(final(assembler, 2)) == 1
+        receive(assembler, KEY, (note(2, 1, source=9),), 25, analyses=1)
+        assert len(final(assembler, 200)) == 1
+        receive(assembler, other_key(2), (note(1, kind=5),), 300)
+        assert final(assembler, 325) == []
+        assert len(final(assembler, 360)) == 1
+
+    def test_no_lateness_makes_a_trace_wait_longer_than_idle(self) -> None:
+        assembler = Assembler(LIMITS)
+        late = (note(2, 1, source=2, end_s=0), note(3, 1, source=2, end_s=3000))
+        receive(assembler, KEY, (*late, note(1, source=1)), 3000)
+        assert len(final(assembler, 3060)) == 1
 
 
-def test_a_candidate_passes_on_to_the_plain_span_around_it() -> None:
-    assembler = Assembler(LIMITS)
-    assembler.receive(KEY, (note(3, 2, agent=True),), 10, now=0)
-    assembler.receive(KEY, (note(2, 1),), 10, now=1)
-    assert completions(assembler, 11) == [Completion.IDLE]
+class TestLinkedTraces:
+    def test_linked_traces_that_are_open_are_released_together(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.receive(KEY, (note(1),), 10, now=0)
+        assembler.receive(other_key(2), (note(12, 11, marked=True, links=(KEY,)),), 10, now=1)
+        assert completions(assembler, 30) == []
+        assembler.receive(other_key(2), (note(11),), 10, now=30)
+        (released,) = final(assembler, 32)
+        assert {released.key, *released.along} == {KEY, other_key(2)}
+        assert len(assembler) == 0
+
+    def test_whichever_comes_first(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.receive(other_key(2), (note(11, links=(KEY,)),), 10, now=0)
+        assembler.receive(KEY, (note(2, 1, marked=True),), 10, now=1)
+        assert completions(assembler, 3) == []
+        assembler.receive(KEY, (note(1),), 10, now=5)
+        (released,) = final(assembler, 7)
+        assert released.along == (other_key(2),) or released.along == (KEY,)
+
+    def test_traces_that_link_to_one_that_never_comes_are_runs_by_themselves(self) -> None:
+        assembler, cron = Assembler(LIMITS), other_key(99)
+        for number in range(9):
+            assembler.receive(other_key(number), (note(1, links=(cron,)),), 10, now=0)
+        found = final(assembler, 2)
+        assert [released.along for released in found] == [()] * 9
+
+    def test_the_cap_releases_what_is_there_of_a_run(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.receive(KEY, (note(1),), 10, now=0)
+        assembler.receive(other_key(2), (note(12, 11, marked=True, links=(KEY,)),), 10, now=1)
+        (released,) = final(assembler, 3600)
+        assert (released.completion, len(released.along)) == (Completion.MAX_AGE, 1)
+
+    def test_a_trace_whose_company_is_gone_waits_no_longer(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.receive(KEY, (note(1),), 10, now=0)
+        assembler.receive(other_key(2), (note(12, 11, marked=True, links=(KEY,)),), 10, now=0)
+        assert final(assembler, 10) == []
+        assembler.forget(other_key(2))
+        assert [released.key for released in final(assembler, 10)] == [KEY]
+
+    def test_a_star_of_thousands_is_joined_in_part(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.receive(KEY, (note(1),), 10, now=0)
+        for number in range(3000):
+            assembler.receive(other_key(number), (note(1, links=(KEY,)),), 10, now=0)
+        found = final(assembler, 3)
+        assert max(len(released.along) for released in found) == MAX_GROUP - 1
+        assert sum(1 + len(released.along) for released in found) == 3001
 
 
-@pytest.mark.parametrize("sibling", [note(5, 1, marked=True)], ids=["a model call under the same parent"])
-def test_a_nested_agent_is_no_candidate_while_the_agent_around_it_runs(sibling: SpanNote) -> None:
-    assembler = Assembler(LIMITS)
-    assembler.receive(KEY, (sibling, note(3, 2, agent=True)), 10, now=0)
-    assembler.receive(KEY, (note(2, 1, marked=True),), 10, now=1)  # the tool that enclosed it
-    assert completions(assembler, 30) == []
-    assert completions(assembler, 61) == [Completion.IDLE_OPEN]
+class TestLateSpans:
+    def test_a_reopened_trace_knows_what_it_held_and_waits_twice_as_long_each_time(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.receive(KEY, (note(1), note(2, 1)), 10, now=0)
+        assert completions(assembler, 2) == [Completion.ROOT_ENDED]
+        assembler.receive(KEY, (note(3, 2),), 10, now=2, analyses=1)
+        assert completions(assembler, 5.9) == []
+        assert completions(assembler, 6) == [Completion.ROOT_ENDED]
+
+    def test_what_was_forgotten_of_a_trace_is_not_missing(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.receive(KEY, (note(9, 8),), 10, now=0, analyses=1)
+        assert completions(assembler, 3.9) == []
+        assert completions(assembler, 4) == [Completion.ROOT_ENDED]
+
+    def test_a_restart_forgets_nothing_that_the_journal_knows(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.remember(KEY, (note(1), note(2, 1)), now=0)
+        assert len(assembler) == 0
+        assembler.receive(KEY, (note(4, 3, marked=True),), 10, now=0, analyses=1)
+        assert completions(assembler, 100) == []  # span 3 is on its way
+
+    def test_no_wait_is_longer_than_the_cap(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.receive(KEY, (note(1),), 10, now=0, analyses=30)
+        assert completions(assembler, 3600) == [Completion.MAX_AGE]
 
 
 def test_silence_while_nothing_on_top_ended_keeps_the_trace_open_until_the_cap() -> None:
@@ -118,14 +327,11 @@ def test_caps_release_at_once() -> None:
     assert completions(assembler, 0) == [Completion.BYTE_LIMIT]
 
 
-def test_a_reopened_trace_has_seen_its_top_end_and_waits_longer_each_time() -> None:
-    assembler = Assembler(LIMITS)
-    assembler.receive(KEY, (note(9, 1),), 10, now=0, analyses=1)
-    assert completions(assembler, 7.9) == []
-    assert completions(assembler, 8) == [Completion.ROOT_ENDED]
-    assembler.receive(KEY, (note(10, 1),), 10, now=0, analyses=2)
-    assert completions(assembler, 31.9) == []
-    assert completions(assembler, 32) == [Completion.ROOT_ENDED]
+def test_too_many_spans_in_open_traces_release_the_longest_silent() -> None:
+    assembler = Assembler(AssemblerLimits(max_open_spans=3))
+    assembler.receive(KEY, (note(2, 1), note(3, 1)), 1, now=0)
+    assembler.receive(other_key(2), (note(2, 1), note(3, 1)), 1, now=1)
+    assert [(one.key, one.completion) for one in assembler.take_ready(1)] == [(KEY, Completion.EVICTED)]
 
 
 def test_too_many_open_traces_release_the_longest_silent() -> None:
@@ -159,6 +365,7 @@ events = st.lists(
             agent=st.booleans(),
             top=st.booleans(),
             marked=st.booleans(),
+            links=st.lists(st.integers(0, 4).map(other_key), max_size=1),
         ),
     ),
     max_size=40,
@@ -169,18 +376,19 @@ events = st.lists(
 def test_every_trace_comes_out_and_none_waits_past_its_deadline(
     arrivals: list[tuple[float, int, SpanNote]],
 ) -> None:
-    assembler, now, seen, final = Assembler(LIMITS), 0.0, set[TraceKey](), list[TraceKey]()
+    assembler, now, seen, out = Assembler(LIMITS), 0.0, set[TraceKey](), list[Released]()
     for pause, number, span in arrivals:
         now += pause
-        final += [r.key for r in assembler.take_ready(now) if r.completion is not Completion.IDLE_OPEN]
-        key = TraceKey(NO_TENANT, TraceId(f"{number:032x}"))
-        assembler.receive(key, (span,), 1, now)
+        out += final(assembler, now)
+        key = other_key(number)
+        receive(assembler, key, (span,), now)
         seen.add(key)
         deadline = assembler.next_deadline()
         assert deadline is not None
         assert deadline <= now + LIMITS.max_age_s
     while (deadline := assembler.next_deadline()) is not None:
         now = max(now, deadline)
-        final += [r.key for r in assembler.take_ready(now) if r.completion is not Completion.IDLE_OPEN]
-    assert set(final) == seen
+        out += final(assembler, now)
+    assert {key for released in out for key in (released.key, *released.along)} == seen
     assert len(assembler) == 0
+    assert assembler._open_spans == 0

@@ -95,14 +95,14 @@ class TestWhatComesTwice:
 
 
 class TestRunsThatGrowByTraces:
-    async def test_a_run_is_analysed_three_times_however_many_traces_end_one_after_another(
+    async def test_a_run_that_grows_by_a_trace_an_hour_is_analysed_a_bounded_number_of_times(
         self, slow_lane: Open
     ) -> None:
         lane = slow_lane(0)
-        for number in range(20):
+        for number in range(MAX_ANALYSES + 5):
             lane.receive(*part(number))
-            await lane.pass_time(1000)
-            await lane.pass_time(1000)
+            await lane.pass_time(LIMITS.max_age_s)
+            await lane.pass_time(LIMITS.max_age_s)
         assert len(lane.analyst.asked) == MAX_ANALYSES
         assert list(versions(lane)) == [trace_id(0)]
         assert lane.pipeline.open_traces == 0
@@ -116,30 +116,30 @@ class TestRunsThatGrowByTraces:
             await lane.pass_time(GRACE + 1)
         assert [len(asked.agents) for asked in lane.analyst.asked] == [1]
         for _ in range(3):
-            await lane.pass_time(4 * GRACE)
+            await lane.pass_time(LIMITS.idle_close_s)
         assert [len(asked.agents) for asked in lane.analyst.asked] == [1, 10]
 
     async def test_a_restart_forgets_no_analysis_of_the_run(self, slow_lane: Open) -> None:
         lane = slow_lane(0)
-        for number in range(3):
+        for number in range(MAX_ANALYSES - 1):
             lane.receive(*part(number))
-            await lane.pass_time(1000)
-            await lane.pass_time(1000)
+            await lane.pass_time(LIMITS.max_age_s)
+            await lane.pass_time(LIMITS.max_age_s)
         after = await lane.restarted()
-        for number in range(3, 6):
+        for number in range(MAX_ANALYSES - 1, MAX_ANALYSES + 3):
             after.receive(*part(number))
-            await after.pass_time(1000)
-            await after.pass_time(1000)
+            await after.pass_time(LIMITS.max_age_s)
+            await after.pass_time(LIMITS.max_age_s)
         assert len(lane.analyst.asked) == MAX_ANALYSES
         after.close()
 
     async def test_what_is_held_of_a_run_that_has_had_its_analyses_goes_on(self, slow_lane: Open) -> None:
         lane = slow_lane(0, hold_max_s=20)
-        for number in range(6):
+        for number in range(MAX_ANALYSES + 3):
             lane.receive(*part(number))
-            await lane.pass_time(1000)
-            await lane.pass_time(1000)
-        assert sorted(seq for seq, _ in lane.source.sent) == [1, 2, 3, 4, 5, 6]
+            await lane.pass_time(LIMITS.max_age_s)
+            await lane.pass_time(LIMITS.max_age_s)
+        assert sorted(seq for seq, _ in lane.source.sent) == list(range(1, MAX_ANALYSES + 4))
         assert len(lane.analyst.asked) == MAX_ANALYSES
 
     async def test_a_trace_that_begins_before_the_others_leaves_the_run_its_id(self, slow_lane: Open) -> None:

@@ -98,7 +98,7 @@ def test_a_team_that_something_encloses_is_joined_to_nothing() -> None:
 def test_a_message_sent_in_a_trace_that_is_not_here_was_lost() -> None:
     links = [Link(trace_id=trace_of("a"), span_id=span_id(1))]
     received = span(2, trace_id=trace_of("b"), scope="autogen SingleThreadedAgentRuntime", links=links)
-    sent = span(1, trace_id=trace_of("a"))
+    sent = span(1, trace_id=trace_of("a"), scope="autogen-core")
     assert [run.complete for run in group_runs([trace(received)])] == [False]
     assert [run.complete for run in group_runs([trace(received), trace(sent)])] == [True]
 

@@ -259,15 +259,15 @@ def test_what_is_forgotten_comes_back_to_the_disk(tmp_path: Path, store: RunStor
 def test_the_store_keeps_the_newest_and_forgets_the_rest(store: RunStore) -> None:
     keys = [TraceKey(NO_TENANT, TraceId(f"{number:032x}")) for number in range(20)]
     for key in keys:
-        store.join(key, [f"trace:{key.trace_id}"])
+        store.join(key, [f"autogen:{key.trace_id}"])
     for number, key in enumerate(keys):
         verdict = replace(VERDICT, run_id=f"run-{number}", decided_ns=number)
         store.commit(Commit(analysed=((key, number),), verdicts=(verdict,)))
     store.prune(keep=3)
     assert [verdict.run_id for verdict in store.recent(99)] == ["run-19", "run-18", "run-17"]
     assert [store.analyses(key)[0] for key in keys] == [0] * 8 + [1] * 12
-    assert store.join(keys[19], [f"trace:{keys[7].trace_id}"]) == frozenset()
-    assert store.join(keys[19], [f"trace:{keys[8].trace_id}"]) == {keys[8].trace_id}
+    assert store.join(keys[19], [f"autogen:{keys[7].trace_id}"]) == frozenset()
+    assert store.join(keys[19], [f"autogen:{keys[8].trace_id}"]) == {keys[8].trace_id}
 
 
 def test_of_too_many_run_keys_those_analysed_first_are_forgotten(store: RunStore) -> None:

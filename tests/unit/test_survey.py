@@ -10,7 +10,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from collector_processor.cutting import drop_invalid, extract, without
 from collector_processor.framing import write_varint
-from collector_processor.notes import SpanNote, pack_notes, unpack_notes
+from collector_processor.notes import SpanNote, TraceNote, kind_of, pack_notes, unpack_notes
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.otlp.from_json import to_protobuf
 from collector_processor.survey import item_count, survey, survey_logs, survey_metrics
@@ -127,7 +127,7 @@ def test_notes_say_what_the_assembler_needs() -> None:
         span(3, parent=2, flags=REMOTE_PARENT),
     )
     (note,) = survey(body).traces
-    assert note.spans == (
+    assert tuple(replace(one, end_ns=0, source=0, kind=0) for one in note.spans) == (
         SpanNote(span_id=SpanId(span_name(1)), is_top_kind=True, is_marked=True),
         SpanNote(
             span_id=SpanId(span_name(2)), parent_id=SpanId(span_name(1)), is_agent_kind=True, is_marked=True
@@ -135,6 +135,33 @@ def test_notes_say_what_the_assembler_needs() -> None:
         SpanNote(span_id=SpanId(span_name(3)), parent_id=SpanId(span_name(2)), parent_is_remote=True),
     )
     assert note.root_ended
+
+
+@pytest.mark.parametrize("write", [bytes, as_the_collector_writes, as_dotnet_writes])
+def test_notes_say_when_a_span_ended_which_code_sent_it_and_what_it_links_to(
+    write: Callable[[bytes], bytes],
+) -> None:
+    linked = span(1, attributes=WORKFLOW, name="plan the day", trace_state="a=b")
+    for trace in (7, 1, 7, 8):  # its own trace is none that it leads to
+        linked.links.add(trace_id=trace.to_bytes(16), span_id=(1).to_bytes(8))
+    text = span(2, parent=1, attributes={"gen_ai.prompt": "\n\x10looks like a trace id!"})
+    (note,) = survey(write(request(linked, text, scope="planner", service="shop"))).traces
+    first, second = note.spans
+    assert first.end_ns == linked.end_time_unix_nano
+    assert first.kind == kind_of(b"shop", b"planner", b"plan the day")
+    assert first.links == (trace_name(7), trace_name(8))
+    assert (second.kind, second.links) == (kind_of(b"shop", b"planner", b"work"), ())
+    assert first.source == second.source != 0
+    (other,) = survey(write(request(linked, service="billing"))).traces
+    assert other.spans[0].source != first.source
+
+
+def test_a_span_that_is_broken_behind_its_ids_has_no_facts() -> None:
+    body = request(span(1, attributes=WORKFLOW))
+    end = body.index((1_700_000_000_000_001_000).to_bytes(8, "little"))
+    broken = body[: end - 1] + b"\x47" + body[end:]  # a wire type that there is none of
+    (note,) = survey(broken).traces
+    assert [(one.end_ns, one.links) for one in note.spans] == [(0, ())]
 
 
 def test_carriers_are_counted_and_never_noted() -> None:
@@ -296,10 +323,13 @@ def test_what_others_write_in_their_own_way_is_surveyed_the_same(
 ) -> None:
     known = {trace_name(1), trace_name(2), trace_name(3)}
     usual, others = survey(body, known), survey(write(body), known)
-    assert [replace(note, byte_count=0) for note in others.traces] == [
-        replace(note, byte_count=0) for note in usual.traces
-    ]
+    assert [_comparable(note) for note in others.traces] == [_comparable(note) for note in usual.traces]
     assert (others.item_count, others.invalid) == (usual.item_count, usual.invalid)
+
+
+def _comparable(note: TraceNote) -> TraceNote:
+    """Without what is another process's if its bytes are others."""
+    return replace(note, byte_count=0, spans=tuple(replace(span, source=0) for span in note.spans))
 
 
 def test_a_trace_is_taken_out_of_a_request_in_the_collectors_order() -> None:

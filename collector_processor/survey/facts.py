@@ -1,0 +1,153 @@
+"""What the slow lane wants to know of an agent's span beyond its ids, read from raw bytes. Pure.
+
+When it ended, which process and which line of code sent it, and which traces it links to: from
+these the assembler tells whether more of the trace is on its way. Nothing here raises: a span that
+is broken behind its ids has no facts, and the backend decides what becomes of it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final, NamedTuple
+
+from collector_processor.framing import LENGTH_DELIMITED, fields, messages, read_varint
+from collector_processor.notes import MAX_NOTE_LINKS, kind_of
+from collector_processor.otlp import MalformedRequestError
+from collector_processor.raw_ids import SHORTEST_SPAN, TRACE_ID_BYTES, has_usual_head
+
+_SERVICE: Final = b"\x0a\x0cservice.name"
+"""The key of the resource's attribute, as every encoder writes it."""
+_TRACE_STATE, _PARENT, _NAME, _KIND, _START, _END = 0x1A, 0x22, 0x2A, 0x30, 0x39, 0x41
+"""Tags of ``Span``'s fields 3 to 8, in the order in which most encoders write them."""
+_LINKS: Final = 13
+_TRACE_ID_HEAD: Final = b"\x0a\x10"
+
+
+class Origin(NamedTuple):
+    """The Resource and scope that spans of one group share."""
+
+    source: int
+    """Checksum of the Resource."""
+    service: bytes
+    scope: bytes
+
+
+class SpanFacts(NamedTuple):
+    """What a span says beyond its ids."""
+
+    end_ns: int
+    name: bytes
+
+
+def read_origin(body: bytes, resource_at: int, resource_end: int, scope_at: int, scope_end: int) -> Origin:
+    """Return where the spans of one ``ScopeSpans`` come from.
+
+    Args:
+        body: the request.
+        resource_at: where the ``ResourceSpans`` message starts.
+        resource_end: where it ends.
+        scope_at: where the ``ScopeSpans`` message starts.
+        scope_end: where it ends.
+    """
+    resource = _first_message(body, resource_at, resource_end)
+    scope = _first_message(body, scope_at, scope_end)
+    return Origin(zlib.crc32(resource), _service_of(resource), _name_of(scope))
+
+
+def kind_from(origin: Origin, name: bytes) -> int:
+    """Return ``kind_of`` a span of this origin."""
+    return kind_of(origin.service, origin.scope, name)
+
+
+def read_facts(body: bytes, start: int, end: int) -> SpanFacts:
+    """Return when a span ended and how it is called; 0 and nothing where that cannot be read."""
+    try:
+        if has_usual_head(body, start, end):
+            found = _read_in_order(body, start + SHORTEST_SPAN, end)
+            if found is not None:
+                return found
+        return _read_any_order(body, start, end)
+    except (MalformedRequestError, IndexError):
+        return SpanFacts(0, b"")
+
+
+def linked_traces(body: bytes, start: int, end: int, own: bytes) -> tuple[bytes, ...]:
+    """Return the other traces that a span links to, each once, at most ``MAX_NOTE_LINKS``.
+
+    Most spans have no link, and a search for what begins a trace id says so at once.
+    """
+    first = body.find(_TRACE_ID_HEAD, start + 2, end - 18)
+    if first < 0:
+        return ()
+    try:
+        found = {
+            body[one.start : one.end]: None
+            for link in messages(body, start, end, _LINKS)
+            for one in messages(body, link.start, link.end, 1)
+            if one.end - one.start == TRACE_ID_BYTES
+        }
+    except MalformedRequestError:
+        return ()
+    found.pop(own, None)
+    return tuple(found)[:MAX_NOTE_LINKS]
+
+
+def _read_in_order(body: bytes, at: int, end: int) -> SpanFacts | None:
+    """Read fields 3 to 8 where they stand in the order of their numbers; ``None`` where they do not."""
+    name = b""
+    while at < end:
+        tag = body[at]
+        if tag == _END:
+            return SpanFacts(int.from_bytes(body[at + 1 : at + 9], "little"), name)
+        if tag == _START:
+            at += 9
+        elif tag == _KIND:
+            at = read_varint(body, at + 1, end)[1]
+        elif tag in {_TRACE_STATE, _PARENT, _NAME}:
+            length, begin = read_varint(body, at + 1, end)
+            at = begin + length
+            if tag == _NAME:
+                name = body[begin:at]
+        else:
+            return None
+    return None
+
+
+def _read_any_order(body: bytes, start: int, end: int) -> SpanFacts:
+    name, end_ns = b"", 0
+    for found in fields(body, start, end):
+        if found.number == 5 and found.wire_type == LENGTH_DELIMITED:
+            name = body[found.start : found.end]
+        elif found.number == 8 and found.end - found.start == 8:
+            end_ns = int.from_bytes(body[found.start : found.end], "little")
+    return SpanFacts(end_ns, name)
+
+
+def _first_message(body: bytes, at: int, end: int) -> bytes:
+    """Return field 1 of a group: its Resource, or its scope; the Collector writes it last."""
+    try:
+        found = next(messages(body, at, end, 1), None)
+    except MalformedRequestError:
+        return b""
+    return body[found.start : found.end] if found else b""
+
+
+def _service_of(resource: bytes) -> bytes:
+    """Return the value of ``service.name``, as the bytes of its ``AnyValue``; empty where it has none."""
+    try:
+        for attribute in messages(resource, 0, len(resource), 1):
+            if _SERVICE in resource[attribute.start : attribute.end]:
+                for value in messages(resource, attribute.start, attribute.end, 2):
+                    text = next(messages(resource, value.start, value.end, 1), None)
+                    return resource[text.start : text.end] if text else b""
+    except MalformedRequestError:
+        return b""
+    return b""
+
+
+def _name_of(scope: bytes) -> bytes:
+    try:
+        found = next(messages(scope, 0, len(scope), 1), None)
+    except MalformedRequestError:
+        return b""
+    return scope[found.start : found.end] if found else b""
