@@ -150,7 +150,8 @@ class Gathering:
         self, key: TraceKey, names: Sequence[str], read: Sequence[TraceKey]
     ) -> tuple[frozenset[TraceId], tuple[ToldRun, ...]]:
         """Join a trace to its run, and return what those read were before: one way to the thread for both."""
-        return self._store.join(key, names, [one.trace_id for one in read]), self._store.told(read)
+        others = [one.trace_id for one in read if one != key]
+        return self._store.join(key, names, others), self._store.told(read)
 
     async def _rebuild(self, released: Released, material: Material) -> None:
         try:

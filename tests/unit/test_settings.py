@@ -32,7 +32,7 @@ def test_defaults_listen_on_loopback_and_forward_nowhere() -> None:
 
 def test_empty_means_unset() -> None:
     settings = load_settings({"BLAMESPAN_ROOT_GRACE": "", "OTEL_EXPORTER_OTLP_ENDPOINT": " "})
-    assert settings.root_grace == 2000
+    assert settings.root_grace == 10_000
     assert settings.endpoints == {}
 
 
