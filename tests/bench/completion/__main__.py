@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,7 @@ from typing import Any, Final
 from collector_processor.settings import Settings
 from semconv.model import TraceId
 from tests.bench.completion.counting import Counts, count
+from tests.bench.completion.report import figures, heading
 from tests.bench.completion.stories import KINDS, Shape, tell
 from tests.bench.completion.world import Begun, play, requests
 
@@ -40,7 +41,6 @@ _STAGGER_S: Final = 3.0
 """Runs that go on at the same time begin within so many seconds times their number."""
 _BETWEEN_S: Final = 120.0
 """From the end of the first half to the beginning of the second."""
-_WIDTH: Final = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ def main() -> int:
     by_axis: dict[tuple[str, object], Counts] = {}
     say = _say_json if chosen.format == "json" else _say_row
     if chosen.format == "table":
-        print(_heading())
+        print(heading(_KEYS))
     for cell in grid(chosen):
         folder = Path(tempfile.mkdtemp(prefix="completion-", dir=chosen.folder))
         try:
@@ -161,38 +161,13 @@ def _memory() -> Path | None:
     return shared if shared.is_dir() else None
 
 
-_COLUMNS: Final[Mapping[str, Callable[[Counts], object]]] = {
-    "runs": lambda found: found.runs,
-    "wrong": lambda found: found.wrong,
-    "missing": lambda found: found.missing,
-    "innocent": lambda found: found.innocent,
-    "passed": lambda found: found.passed,
-    "changed": lambda found: found.changed,
-    "joined": lambda found: found.joined,
-    "blames": lambda found: found.blames,
-    "withdrawn": lambda found: found.withdrawn,
-    "wait p50": lambda found: _seconds(found, "wait_p50"),
-    "wait p99": lambda found: _seconds(found, "wait_p99"),
-}
-
-
-def _seconds(found: Counts, name: str) -> str:
-    value = found.told()[name]
-    return "-" if value is None else f"{value:.1f}"
-
-
-def _heading(first: str = f"{'shape':<10}{'services':>9}{'delay':>7}{'pause':>7}{'restart':>8}") -> str:
-    return first + "".join(f"{name:>{_WIDTH + 1}}" for name in _COLUMNS)
-
-
-def _figures(found: Counts) -> str:
-    return "".join(f"{read(found):>{_WIDTH + 1}}" for read in _COLUMNS.values())
+_KEYS: Final = f"{'shape':<10}{'services':>9}{'delay':>7}{'pause':>7}{'restart':>8}"
 
 
 def _say_row(cell: Cell, found: Counts, cold: Counts) -> None:
     del cold
     key = f"{cell.shape:<10}{cell.services:>9}{cell.delay_s:>7g}{cell.pause_s:>7g}{cell.restarts:>8}"
-    print(key + _figures(found), flush=True)
+    print(key + figures(found), flush=True)
 
 
 def _say_json(cell: Cell, found: Counts, cold: Counts) -> None:
@@ -201,11 +176,11 @@ def _say_json(cell: Cell, found: Counts, cold: Counts) -> None:
 
 
 def _say_summary(by_axis: Mapping[tuple[str, object], Counts], total: Counts) -> None:
-    print("\n" + _heading(f"{'all cells with':<41}"))
+    print("\n" + heading(f"{'all cells with':<41}"))
     for (axis, value), found in sorted(by_axis.items(), key=lambda entry: entry[0][0]):
         name = f"{axis} {value}"
-        print(f"{name:<41}{_figures(found)}")
-    print(f"{'total':<41}{_figures(total)}")
+        print(f"{name:<41}{figures(found)}")
+    print(f"{'total':<41}{figures(total)}")
     print(f"withdrawn: {total.withdrawn_share:.1%} of {total.blames} blames")
 
 

@@ -62,6 +62,8 @@ class Counts:
     """Of these: there is none that is not provisional."""
     innocent: int = 0
     """A carrier or a verdict that was not provisional blamed another agent than the culprit, at any time."""
+    passing_blamed: int = 0
+    """Of these: the run had passed."""
     passed: int = 0
     """Failed, and a verdict that was not provisional said ``no_failure``, at any time."""
     changed: int = 0
@@ -125,6 +127,7 @@ def _count(truth: Truth, seen: Seen, verdicts: Mapping[str, Said]) -> Counts:
         wrong=not is_right,
         missing=standing is None,
         innocent=bool(accused - {culprit}),
+        passing_blamed=culprit is None and bool(accused),
         passed=culprit is not None and any(one.status == PASSED for one in said),
         changed=len({(one.run_id, *_says(one)) for one in said}) > 1,
         joined=len(parts) > 1 or any(traces != own for traces in parts.values()),

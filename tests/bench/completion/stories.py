@@ -2,7 +2,8 @@
 
 Five agents work one after another. A look at a part of a run gives a wrong verdict: the planner's lookup
 fails, and the researcher's succeeds later; or everything succeeds until the calculator's tool fails at the
-very end. Times are milliseconds after the run's start (``tests.factories``); span numbers are unique in it.
+very end. A run that fails says so at its top, too: without the calculator's spans the planner looks guilty.
+Times are milliseconds after the run's start (``tests.factories``); span numbers are unique in a run.
 """
 
 from __future__ import annotations
@@ -117,6 +118,16 @@ class _Writer:
     services: int
     pause_ms: float
 
+    @property
+    def breaks(self) -> bool:
+        """Whether the run fails."""
+        return self.kind in (Kind.LATE_FAILURE, Kind.BOTH)
+
+    def service(self, place: int) -> str:
+        """Return where an agent works: the culprit in the last service, away from the top's."""
+        is_culprit = AGENTS[place] == CULPRIT
+        return f"service-{self.services - 1 if is_culprit else place % self.services}"
+
     def single(self, shape: Shape, trace_id: TraceId) -> Iterator[Span]:
         """Yield a run of one trace."""
         begins = [100.0 + _WORK_MS * place + (self.pause_ms if place else 0) for place in range(len(AGENTS))]
@@ -124,7 +135,7 @@ class _Writer:
             yield from self.work(place, begin, trace_id, is_flat=shape is Shape.FLAT)
         end = begins[-1] + _WORK_MS
         if shape is Shape.WEB:
-            yield _web_request(trace_id, end + self.pause_ms)
+            yield _web_request(trace_id, end + self.pause_ms, error=ERROR if self.breaks else None)
             return
         top = self.top(trace_id, 1, 0, end)
         if shape is Shape.UNSAMPLED:
@@ -142,7 +153,7 @@ class _Writer:
         first, second, third = ids
         end = 2.0 * _WORK_MS
         yield from self.work(0, 100, first)
-        yield self.top(first, 1, 0, end)
+        yield self.top(first, 1, 0, end, is_last=False)
         starts: list[float] = []
         for trace_id, before, members in ((second, first, (2, 1)), (third, second, (3, 4))):
             base = _TRACE_NUMBERS * (len(starts) + 1)
@@ -156,15 +167,16 @@ class _Writer:
             end = start + _WORK_MS + self.pause_ms
             yield from self.work(late, end, trace_id, base=base)
             end += _WORK_MS
-            yield replace(self.top(trace_id, base + 1, start, end), links=link)
+            top = self.top(trace_id, base + 1, start, end, is_last=trace_id is third)
+            yield replace(top, links=link)
 
-    def top(self, trace_id: TraceId, number: int, start: float, end: float) -> Span:
-        """Return the workflow that encloses a trace."""
-        fails = self.kind in (Kind.LATE_FAILURE, Kind.BOTH) and (number > 2 * _TRACE_NUMBERS or number == 1)
+    def top(self, trace_id: TraceId, number: int, start: float, end: float, *, is_last: bool = True) -> Span:
+        """Return the workflow that encloses a trace; the last of a run ends in the run's error."""
         return workflow(
             number,
             task="How much did the shop earn?",
-            answer="" if fails else "The shop earned a good deal.",
+            answer="" if self.breaks else "The shop earned a good deal.",
+            error=ERROR if self.breaks and is_last else None,
             start=start,
             end=end,
             trace_id=trace_id,
@@ -191,7 +203,7 @@ class _Writer:
         error = ERROR if self._fails(name) else None
         known: dict[str, Any] = {
             "trace_id": trace_id,
-            "service": f"service-{place % self.services}",
+            "service": self.service(place),
             "scope": _SCOPE,
         }
         yield chat(
@@ -232,15 +244,16 @@ class _Writer:
 
     def _fails(self, name: str) -> bool:
         if name == CULPRIT:
-            return self.kind in (Kind.LATE_FAILURE, Kind.BOTH)
+            return self.breaks
         return name == AGENTS[0] and self.kind in (Kind.REPAIRED, Kind.BOTH)
 
 
-def _web_request(trace_id: TraceId, end: float) -> Span:
+def _web_request(trace_id: TraceId, end: float, error: str | None) -> Span:
     return span(
         1,
         name="POST /chat",
         kind=2,
+        error=error,
         start=0,
         end=end,
         trace_id=trace_id,
