@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from collector_processor.settings import Settings
+from collector_processor.settings import Settings, load_settings
 from semconv.model import TraceId
 from tests.bench.completion.counting import Counts, count
 from tests.bench.completion.report import figures, heading
@@ -117,7 +117,7 @@ def main() -> int:
     for cell in grid(chosen):
         folder = Path(tempfile.mkdtemp(prefix="completion-", dir=chosen.folder))
         try:
-            settings = Settings(data_dir=folder, **dict(chosen.set))
+            settings = load_settings({}, data_dir=folder, **dict(chosen.set))
             found, cold = asyncio.run(measure(cell, settings, chosen.seed))
         finally:
             shutil.rmtree(folder)

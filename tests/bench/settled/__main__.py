@@ -39,8 +39,6 @@ from tests.e2e.line import Line, StartLine, starting
 MOST_CHANGED: Final = 0.01
 _SPREAD_S: Final = 60.0
 """Runs begin within it."""
-_QUIET_S: Final = 30.0
-"""At least so long verdicts are watched after the last run's end, for they might change."""
 _PATIENCE_S: Final = 80.0
 """The longest that verdicts are waited for after that end."""
 _WATCH_S: Final = 1.0
@@ -117,8 +115,10 @@ class Plan:
     runs: int
     pauses_s: tuple[float, ...]
     spread_s: float
-    restarts: int
-    seed: int
+    restarts: int = 0
+    seed: int = 1
+    quiet_s: float = 30.0
+    """At least so long verdicts are watched after the last run's end, for they might change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +190,7 @@ def measure(plan: Plan, folder: Path) -> Outcome:
             try:
                 service.restart(plan.restarts, max(run.begin_s + run.story.end_s for run in runs))
                 threads[0].join()
-                _await_verdicts(runs, watcher)
+                _await_verdicts(runs, watcher, plan.quiet_s)
             finally:
                 watcher.end()
                 threads[1].join()
@@ -229,12 +229,12 @@ class _Service:
         )
 
 
-def _await_verdicts(runs: Sequence[Run], watcher: Watcher) -> None:
+def _await_verdicts(runs: Sequence[Run], watcher: Watcher, quiet_s: float) -> None:
     """Wait until every trace's run has a verdict, and then for changes, but not for ever."""
     ended = time.monotonic()
     while (waited := time.monotonic() - ended) < _PATIENCE_S:
         judged = {run_id.partition(":")[0] for run_id, _ in watcher.said}
-        if waited > _QUIET_S and all(run.truth.traces & judged for run in runs):
+        if waited > quiet_s and all(run.truth.traces & judged for run in runs):
             return
         time.sleep(_WATCH_S)
 
