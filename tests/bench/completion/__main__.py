@@ -25,7 +25,7 @@ from typing import Any, Final
 from collector_processor.settings import Settings, load_settings
 from semconv.model import TraceId
 from tests.bench.completion.counting import Counts, count
-from tests.bench.completion.report import figures, heading
+from tests.bench.completion.report import figures, heading, setting
 from tests.bench.completion.stories import KINDS, Shape, tell
 from tests.bench.completion.world import Begun, play, requests
 
@@ -95,12 +95,12 @@ def restarts_of(cell: Cell, groups: Sequence[Sequence[Begun]]) -> list[float]:
     return [*middles, *ends]
 
 
-async def measure(cell: Cell, settings: Settings, seed: int) -> tuple[Counts, Counts]:
+async def measure(cell: Cell, settings: Settings, seed: int, skew_s: float) -> tuple[Counts, Counts]:
     """Play a cell, and return its counts, and those of its first group alone."""
     chance = random.Random(f"{seed}/{cell}")
     groups = runs_of(cell, chance)
     runs = [run for group in groups for run in group]
-    arrivals = list(requests(runs, cell.delay_s, chance))
+    arrivals = list(requests(runs, cell.delay_s, chance, skew_s))
     seen = await play(settings, runs, arrivals, restarts_of(cell, groups))
     first = [run.truth for run in groups[0]]
     return count([run.truth for run in runs], seen), count(first, seen)
@@ -118,7 +118,7 @@ def main() -> int:
         folder = Path(tempfile.mkdtemp(prefix="completion-", dir=chosen.folder))
         try:
             settings = load_settings({}, data_dir=folder, **dict(chosen.set))
-            found, cold = asyncio.run(measure(cell, settings, chosen.seed))
+            found, cold = asyncio.run(measure(cell, settings, chosen.seed, chosen.skew))
         finally:
             shutil.rmtree(folder)
         say(cell, found, cold)
@@ -143,17 +143,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--pauses", nargs="+", type=float, default=PAUSES_S, help="seconds")
     parser.add_argument("--restarts", nargs="+", type=int, default=RESTARTS, choices=RESTARTS)
     parser.add_argument(
-        "--set", nargs="+", type=_setting, default=(), metavar="NAME=NUMBER", help="settings not by default"
+        "--set", nargs="+", type=setting, default=(), metavar="NAME=NUMBER", help="settings not by default"
     )
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--skew", type=float, default=0, help="seconds between the clocks of two services")
     parser.add_argument("--folder", type=Path, default=_memory(), help="for data; by default in memory")
     parser.add_argument("--format", choices=("table", "json"), default="table")
     return parser.parse_args()
-
-
-def _setting(text: str) -> tuple[str, int]:
-    name, _, value = text.partition("=")
-    return name, int(value)
 
 
 def _memory() -> Path | None:

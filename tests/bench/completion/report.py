@@ -1,4 +1,4 @@
-"""The columns of both completion benches' tables."""
+"""What the commands of both completion benches share: a setting as an argument, the columns of the table."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ _COLUMNS: Final[Mapping[str, Callable[[Counts], object]]] = {
     "wait p50": lambda found: _seconds(found, 50),
     "wait p99": lambda found: _seconds(found, 99),
 }
+
+
+def setting(text: str) -> tuple[str, int]:
+    """Read ``name=number``."""
+    name, _, value = text.partition("=")
+    return name, int(value)
 
 
 def heading(first: str) -> str:

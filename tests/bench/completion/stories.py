@@ -53,6 +53,8 @@ class Shape(StrEnum):
 
     AGENTS = "agents"
     """One agent after another, each with a span of its own, under a workflow that ends last."""
+    PACED = "paced"
+    """The same with a pause after each agent but the last: several times something looks like the end."""
     FLAT = "flat"
     """Model and tool calls that name their agent, directly under the workflow."""
     WEB = "web"
@@ -100,8 +102,8 @@ def tell(shape: Shape, kind: Kind, *, services: int, pause_s: float, ids: Sequen
         shape: how its spans hang together.
         kind: what happens.
         services: over how many services its agents are spread; the top of the run is in the first.
-        pause_s: how long nothing happens after the planner's work; in a chain before the end of each
-            later trace, and under a web request as long again after the last agent.
+        pause_s: how long nothing happens after the planner's work (``PACED``: after each agent's); in a
+            chain before the end of each later trace, and under a web request again after the last agent.
         ids: trace ids to use, one for each trace.
     """
     writer = _Writer(kind=kind, services=services, pause_ms=pause_s * 1_000)
@@ -130,10 +132,12 @@ class _Writer:
 
     def single(self, shape: Shape, trace_id: TraceId) -> Iterator[Span]:
         """Yield a run of one trace."""
-        begins = [100.0 + _WORK_MS * place + (self.pause_ms if place else 0) for place in range(len(AGENTS))]
-        for place, begin in enumerate(begins):
+        most_pauses = len(AGENTS) if shape is Shape.PACED else 1
+        end = 100.0
+        for place in range(len(AGENTS)):
+            begin = 100.0 + _WORK_MS * place + self.pause_ms * min(place, most_pauses)
             yield from self.work(place, begin, trace_id, is_flat=shape is Shape.FLAT)
-        end = begins[-1] + _WORK_MS
+            end = begin + _WORK_MS
         if shape is Shape.WEB:
             yield _web_request(trace_id, end + self.pause_ms, error=ERROR if self.breaks else None)
             return

@@ -70,13 +70,16 @@ class _Clock:
         return round(self.now * 1e9)
 
 
-def requests(runs: Iterable[Begun], delay_s: float, chance: random.Random) -> Iterator[tuple[float, bytes]]:
+def requests(
+    runs: Iterable[Begun], delay_s: float, chance: random.Random, skew_s: float = 0
+) -> Iterator[tuple[float, bytes]]:
     """Yield when each export request of the runs' services arrives, and its bytes; in no order.
 
     Args:
         runs: when they begin is in seconds since 1970.
         delay_s: what SDKs wait between two flushes; where each is in that when all begins is by chance.
         chance: draws it.
+        skew_s: by how much each service's clock is ahead of that of the service before.
     """
     phases = defaultdict[str, float](lambda: chance.uniform(0, delay_s))
     flushed: defaultdict[tuple[str, int], list[Span]] = defaultdict(list)
@@ -84,7 +87,9 @@ def requests(runs: Iterable[Begun], delay_s: float, chance: random.Random) -> It
         for span in _moved(run):
             service = str(span.resource.attributes["service.name"])
             number = math.ceil((span.end_ns / 1e9 - phases[service]) / delay_s)
-            flushed[service, number].append(span)
+            ahead_ns = round(skew_s * 1e9) * int(service.rpartition("-")[2])
+            shown = replace(span, start_ns=span.start_ns + ahead_ns, end_ns=span.end_ns + ahead_ns)
+            flushed[service, number].append(shown)
     for (service, number), spans in flushed.items():
         yield phases[service] + number * delay_s + NETWORK_S, encode(spans)
 

@@ -30,7 +30,7 @@ from semconv.attributes import CARRIER
 from semconv.model import Span, SpanId, TraceId
 from tests.backends.supervise import HOST, free_ports
 from tests.bench.completion.counting import Counts, Said, Seen, count
-from tests.bench.completion.report import figures, heading
+from tests.bench.completion.report import figures, heading, setting
 from tests.bench.completion.stories import KINDS, Shape, Story, tell
 from tests.bench.settled.agents import Deployment, Run, deployed, play
 from tests.e2e.backend import Backend, grpc_backend
@@ -117,6 +117,8 @@ class Plan:
     spread_s: float
     restarts: int = 0
     seed: int = 1
+    settings: Mapping[str, int] = field(default_factory=dict)
+    """Those that are not the defaults."""
     quiet_s: float = 30.0
     """At least so long verdicts are watched after the last run's end, for they might change."""
 
@@ -175,7 +177,7 @@ def _story(group: Group, place: int, plan: Plan, chance: random.Random) -> Story
 def measure(plan: Plan, folder: Path) -> Outcome:
     """Play the plan against a service with its files in ``folder``, and count."""
     with grpc_backend() as backend, starting(folder) as start:
-        service = _Service(start=start, backend=backend)
+        service = _Service(start=start, backend=backend, settings=plan.settings)
         watcher = Watcher(url=service.line.web)
         sizes = [group.services for group in GROUPS for _ in range(_APPS)]
         with deployed(sizes, service.line.grpc) as deployments:
@@ -201,10 +203,11 @@ def measure(plan: Plan, folder: Path) -> Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class _Service:
-    """``blamespan serve`` with its defaults, always at the same addresses."""
+    """``blamespan serve``, with its defaults but for ``settings``, always at the same addresses."""
 
     start: StartLine
     backend: Backend
+    settings: Mapping[str, int]
     line: Line = field(init=False)
     _ports: list[int] = field(default_factory=lambda: free_ports(3))
 
@@ -225,7 +228,7 @@ class _Service:
             otlp_grpc_listen=grpc,
             otlp_http_listen=http,
             web_listen=web,
-            root_grace="",  # the tests' own value is shorter than the default
+            **{"root_grace": "", **self.settings},  # unset: the tests' own value is shorter than the default
         )
 
 
@@ -282,6 +285,9 @@ def main() -> int:
     parser.add_argument("--restarts", type=int, default=0)
     parser.add_argument("--pauses", nargs="+", type=float, default=(0.0, 0.0, 5.0, 20.0), help="seconds")
     parser.add_argument("--spread", type=float, default=_SPREAD_S, help="seconds in which runs begin")
+    parser.add_argument(
+        "--set", nargs="+", type=setting, default=(), metavar="NAME=NUMBER", help="settings not by default"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--format", choices=("table", "json"), default="table")
     chosen = parser.parse_args()
@@ -291,6 +297,7 @@ def main() -> int:
         spread_s=chosen.spread,
         restarts=chosen.restarts,
         seed=chosen.seed,
+        settings=dict(chosen.set),
     )
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="settled-") as folder:
