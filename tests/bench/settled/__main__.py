@@ -39,7 +39,7 @@ from tests.e2e.line import Line, StartLine, starting
 MOST_CHANGED: Final = 0.01
 _SPREAD_S: Final = 60.0
 """Runs begin within it."""
-_PATIENCE_S: Final = 80.0
+_PATIENCE_S: Final = 75.0
 """The longest that verdicts are waited for after that end."""
 _WATCH_S: Final = 1.0
 _MOST_LISTED: Final = 500
@@ -192,7 +192,7 @@ def measure(plan: Plan, folder: Path) -> Outcome:
             try:
                 service.restart(plan.restarts, max(run.begin_s + run.story.end_s for run in runs))
                 threads[0].join()
-                _await_verdicts(runs, watcher, plan.quiet_s)
+                _await_verdicts(runs, watcher, service.line, plan.quiet_s)
             finally:
                 watcher.end()
                 threads[1].join()
@@ -232,12 +232,13 @@ class _Service:
         )
 
 
-def _await_verdicts(runs: Sequence[Run], watcher: Watcher, quiet_s: float) -> None:
-    """Wait until every trace's run has a verdict, and then for changes, but not for ever."""
+def _await_verdicts(runs: Sequence[Run], watcher: Watcher, line: Line, quiet_s: float) -> None:
+    """Wait until every run has a verdict and no trace is open, and for changes; but not for ever."""
     ended = time.monotonic()
     while (waited := time.monotonic() - ended) < _PATIENCE_S:
         judged = {run_id.partition(":")[0] for run_id, _ in watcher.said}
-        if waited > quiet_s and all(run.truth.traces & judged for run in runs):
+        is_judged = all(run.truth.traces & judged for run in runs)
+        if waited > quiet_s and is_judged and not line.sample("blamespan_open_traces"):
             return
         time.sleep(_WATCH_S)
 
