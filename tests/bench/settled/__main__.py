@@ -129,15 +129,17 @@ class Outcome:
 
     by_group: dict[str, Counts]
     total: Counts
+    cut: int
+    """Runs that do not count: the SDK gave up spans of them, since we were away for longer than it tries."""
     sent: int
-    """Spans that ended."""
+    """Spans that the SDK did not give up."""
     arrived: int
     """Of these, at the backend."""
 
     @property
     def is_good(self) -> bool:
         """Whether nobody was wronged."""
-        faults = self.total.innocent + self.total.passed + self.total.wrong
+        faults = self.total.innocent + self.total.passed + self.total.wrong + self.sent - self.arrived
         return not faults and self.total.changed < MOST_CHANGED * self.total.runs
 
 
@@ -180,7 +182,8 @@ def measure(plan: Plan, folder: Path) -> Outcome:
         service = _Service(start=start, backend=backend, settings=plan.settings)
         watcher = Watcher(url=service.line.web)
         sizes = [group.services for group in GROUPS for _ in range(_APPS)]
-        with deployed(sizes, service.line.grpc) as deployments:
+        dropped: set[SpanId] = set()
+        with deployed(sizes, service.line.grpc, dropped) as deployments:
             apps = {
                 group.name: deployments[place * _APPS : (place + 1) * _APPS]
                 for place, group in enumerate(GROUPS)
@@ -198,7 +201,7 @@ def measure(plan: Plan, folder: Path) -> Outcome:
                 threads[1].join()
         watcher.look()
         service.line.terminate()
-        return _outcome(runs, watcher, backend, folder)
+        return _outcome(runs, dropped, watcher, backend, folder)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -243,21 +246,26 @@ def _await_verdicts(runs: Sequence[Run], watcher: Watcher, line: Line, quiet_s: 
         time.sleep(_WATCH_S)
 
 
-def _outcome(runs: Sequence[Run], watcher: Watcher, backend: Backend, folder: Path) -> Outcome:
+def _outcome(
+    runs: Sequence[Run], dropped: set[SpanId], watcher: Watcher, backend: Backend, folder: Path
+) -> Outcome:
     spans = _received(backend)
     seen = Seen(
         said=sorted(watcher.said.values(), key=lambda one: one.at_s),
         parts=_parts(folder / "data" / RUNS, runs),
         carriers=tuple(span for span in spans.values() if CARRIER in span.attributes),
     )
+    whole = [run for run in runs if not run.spans & dropped]
     by_group = {
-        group.name: count([run.truth for run in runs if run.group == group.name], seen) for group in GROUPS
+        group.name: count([run.truth for run in whole if run.group == group.name], seen) for group in GROUPS
     }
+    sent = frozenset[SpanId]().union(*(run.spans for run in runs)) - dropped
     return Outcome(
         by_group=by_group,
-        total=count([run.truth for run in runs], seen),
-        sent=sum(run.spans for run in runs),
-        arrived=sum(CARRIER not in span.attributes for span in spans.values()),
+        total=count([run.truth for run in whole], seen),
+        cut=len(runs) - len(whole),
+        sent=len(sent),
+        arrived=len(sent & {span_id for _, span_id in spans}),
     )
 
 
@@ -322,10 +330,13 @@ def _told(outcome: Outcome, form: str) -> Iterator[str]:
     yield (
         f"innocents blamed {total.innocent} (of these {total.passing_blamed} in runs that passed),"
         f" failed runs passed {total.passed}, verdicts changed {total.changed}"
-        f" ({total.changed / total.runs:.1%}), without a verdict {total.missing};"
+        f" ({total.changed / max(1, total.runs):.1%}), without a verdict {total.missing};"
         f" blames {total.blames}, withdrawn {total.withdrawn}"
     )
-    yield f"{outcome.arrived} of {outcome.sent} spans are at the backend"
+    yield (
+        f"{outcome.arrived} of {outcome.sent} spans are at the backend;"
+        f" {outcome.cut} runs do not count, since the SDK gave up spans of them"
+    )
 
 
 if __name__ == "__main__":

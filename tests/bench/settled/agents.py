@@ -17,14 +17,15 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import (
     NonRecordingSpan,
     SpanContext,
     SpanKind,
     Status,
     StatusCode,
+    format_span_id,
     format_trace_id,
 )
 
@@ -48,17 +49,35 @@ class Deployment:
             service.shutdown()
 
 
+class _Exporter(OTLPSpanExporter):
+    """The SDK's own, that tells which spans it gave up: it tries again for 10 s."""
+
+    def __init__(self, endpoint: str, dropped: set[SpanId]) -> None:
+        super().__init__(endpoint=endpoint, insecure=True)
+        self._dropped: Final = dropped
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = super().export(spans)
+        if result is not SpanExportResult.SUCCESS:
+            contexts = [span.get_span_context() for span in spans]
+            self._dropped.update(SpanId(format_span_id(one.span_id)) for one in contexts if one)
+        return result
+
+
 @contextmanager
-def deployed(sizes: Sequence[int], endpoint: str) -> Iterator[list[Deployment]]:
-    """Start deployments of so many services each; they end with the block."""
+def deployed(sizes: Sequence[int], endpoint: str, dropped: set[SpanId]) -> Iterator[list[Deployment]]:
+    """Start deployments of so many services each; they end with the block.
+
+    Args:
+        sizes: services of each.
+        endpoint: where their spans go.
+        dropped: gets the ids of spans that the SDK gave up.
+    """
     found: list[Deployment] = []
     try:
         for number, size in enumerate(sizes):
-            found.append(
-                Deployment(
-                    tuple(_service(f"app-{number}-service-{place}", endpoint) for place in range(size))
-                )
-            )
+            names = [f"app-{number}-service-{place}" for place in range(size)]
+            found.append(Deployment(tuple(_service(name, _Exporter(endpoint, dropped)) for name in names)))
             time.sleep(_DELAY_S / len(sizes))
         yield found
     finally:
@@ -66,9 +85,9 @@ def deployed(sizes: Sequence[int], endpoint: str) -> Iterator[list[Deployment]]:
             one.shut_down()
 
 
-def _service(name: str, endpoint: str) -> TracerProvider:
+def _service(name: str, exporter: SpanExporter) -> TracerProvider:
     provider = TracerProvider(resource=Resource.create({"service.name": name}), shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, insecure=True)))
+    provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
 
 
@@ -93,9 +112,9 @@ class Run:
         return Truth(culprit=self.story.culprit, traces=frozenset(self._traces.values()), end_s=self.end_s)
 
     @property
-    def spans(self) -> int:
-        """How many it has."""
-        return len(self.story.spans)
+    def spans(self) -> frozenset[SpanId]:
+        """Their ids, as they were sent."""
+        return frozenset(SpanId(format_span_id(one.get_span_context().span_id)) for one in self.live.values())
 
     def begin(self, span: Span) -> None:
         """Start a span now."""
