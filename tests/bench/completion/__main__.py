@@ -146,7 +146,12 @@ def _arguments() -> argparse.Namespace:
         "--set", nargs="+", type=setting, default=(), metavar="NAME=NUMBER", help="settings not by default"
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--skew", type=float, default=0, help="seconds between the clocks of two services")
+    parser.add_argument(
+        "--skew",
+        type=float,
+        default=0,
+        help="seconds between two services' clocks; not with linked traces: clocks order them",
+    )
     parser.add_argument("--folder", type=Path, default=_memory(), help="for data; by default in memory")
     parser.add_argument("--format", choices=("table", "json"), default="table")
     return parser.parse_args()
