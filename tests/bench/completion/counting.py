@@ -1,0 +1,156 @@
+"""What was said of runs against what happened in them: the counts of both completion benches. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Final, Self
+
+from semconv import attributes as names
+from semconv.model import Span, TraceId
+
+PASSED: Final = "no_failure"
+BLAMED: Final = "attributed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """What happened in a run."""
+
+    culprit: str | None
+    """The agent to blame; ``None`` where the run passed."""
+    traces: frozenset[TraceId]
+    end_s: float
+    """When its last span ended, in seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One verdict that was not provisional, and when it was first there."""
+
+    at_s: float
+    run_id: str
+    version: int
+    status: str
+    agent: str | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Seen:
+    """What the service said, in order, and what it sent."""
+
+    said: list[Said] = field(default_factory=list)
+    """Each version of each run once."""
+    parts: Mapping[str, frozenset[TraceId]] = field(default_factory=dict)
+    """At the end, of each run id: the traces that were analysed as that run."""
+    carriers: tuple[Span, ...] = ()
+
+    def standing(self) -> dict[str, Said]:
+        """Return the newest of each run."""
+        return {one.run_id: one for one in sorted(self.said, key=lambda one: one.version)}
+
+
+@dataclass(slots=True, kw_only=True)
+class Counts:
+    """Of runs, unless said otherwise."""
+
+    runs: int = 0
+    wrong: int = 0
+    """The verdict that stands at the end is not the right one, or there is none."""
+    missing: int = 0
+    """Of these: there is none that is not provisional."""
+    innocent: int = 0
+    """A carrier or a verdict that was not provisional blamed another agent than the culprit, at any time."""
+    passing_blamed: int = 0
+    """Of these: the run had passed."""
+    passed: int = 0
+    """Failed, and a verdict that was not provisional said ``no_failure``, at any time."""
+    changed: int = 0
+    """A verdict that was not provisional was replaced by one that says something else, or withdrawn."""
+    joined: int = 0
+    """The run is judged together with another's traces, or not as one."""
+    blames: int = 0
+    """Carriers that blame."""
+    withdrawn: int = 0
+    """Carriers that withdraw a blame."""
+    waits: list[float] = field(default_factory=list)
+    """Seconds from a run's end to its right verdict; 0 where that came before the end."""
+
+    def __iadd__(self, other: Counts) -> Self:
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+        return self
+
+    @property
+    def withdrawn_share(self) -> float:
+        """Of all carriers that blame."""
+        return self.withdrawn / self.blames if self.blames else 0.0
+
+    def told(self) -> dict[str, float | None]:
+        """Return the counts for JSON, the waits as percentiles."""
+        plain: dict[str, float | None] = {
+            one.name: getattr(self, one.name) for one in fields(self) if one.name != "waits"
+        }
+        return plain | {"wait_p50": percentile(self.waits, 50), "wait_p99": percentile(self.waits, 99)}
+
+
+def percentile(values: Sequence[float], percent: float) -> float | None:
+    """Return the smallest value that so many percent are at or below; ``None`` of none."""
+    if not values:
+        return None
+    return round(sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)], 2)
+
+
+def count(truths: Iterable[Truth], seen: Seen) -> Counts:
+    """Return the counts of the runs of one world."""
+    total, standing = Counts(), seen.standing()
+    for truth in truths:
+        total += _count(truth, seen, standing)
+    return total
+
+
+def _count(truth: Truth, seen: Seen, verdicts: Mapping[str, Said]) -> Counts:
+    own, culprit = truth.traces, truth.culprit
+    said = [one for one in seen.said if one.run_id.partition(":")[0] in own]
+    parts = {run_id: traces for run_id, traces in seen.parts.items() if traces & own}
+    standing = _standing(parts, verdicts)
+    carriers = [one for one in seen.carriers if one.trace_id in own]
+    blaming = [one for one in carriers if one.attributes.get(names.FAILURE_DECISIVE)]
+    accused = {one.agent for one in said if one.agent}
+    accused |= {str(one.attributes[names.FAILURE_AGENT_NAME]) for one in blaming}
+    right = (PASSED, None) if culprit is None else (BLAMED, culprit)
+    is_right = standing is not None and _says(standing) == right
+    when = [one.at_s for one in said if standing is not None and _is_same(one, standing)]
+    return Counts(
+        runs=1,
+        wrong=not is_right,
+        missing=standing is None,
+        innocent=bool(accused - {culprit}),
+        passing_blamed=culprit is None and bool(accused),
+        passed=culprit is not None and any(one.status == PASSED for one in said),
+        changed=len({(one.run_id, *_says(one)) for one in said}) > 1,
+        joined=len(parts) > 1 or any(traces != own for traces in parts.values()),
+        blames=len(blaming),
+        withdrawn=sum(map(is_withdrawal, carriers)),
+        waits=[max(0.0, when[0] - truth.end_s)] if when and is_right else [],
+    )
+
+
+def is_withdrawal(carrier: Span) -> bool:
+    """Whether a carrier says that an earlier blame no longer stands."""
+    return "withdrawn" in carrier.name
+
+
+def _standing(parts: Iterable[str], verdicts: Mapping[str, Said]) -> Said | None:
+    """Return the verdict on the run that the traces are; a blame first, where they are several."""
+    found = [verdicts[run_id] for run_id in parts if run_id in verdicts]
+    return min(found, key=lambda one: one.status != BLAMED, default=None)
+
+
+def _is_same(one: Said, other: Said) -> bool:
+    return (one.run_id, *_says(one)) == (other.run_id, *_says(other))
+
+
+def _says(said: Said) -> tuple[str, str | None]:
+    return said.status, said.agent

@@ -1,0 +1,256 @@
+"""The service's slow lane in virtual time: SDKs that batch, the real intake, journal, pipeline and store.
+
+Nothing sleeps: a clock that is set from event to event stands for both the wall clock and the monotonic one.
+A request leaves an SDK at the first flush of its service after the spans in it ended.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from analyzer.composition import carrier_policy, open_analyst
+from collector_processor.analyst import Analyst
+from collector_processor.assembler import TraceKey
+from collector_processor.decode import decode
+from collector_processor.encode import encode
+from collector_processor.examine import Examiner
+from collector_processor.intake import Intake, IntakeRules
+from collector_processor.journal import Journal, open_journal
+from collector_processor.journal.chunks import Chunk
+from collector_processor.ledger import Ledger
+from collector_processor.otlp import NO_TENANT, Arrival, Signal
+from collector_processor.pipeline import Pipeline, PipelineLimits
+from collector_processor.runstore import RunStore
+from collector_processor.settings import Settings
+from collector_processor.stored import StoredVerdict
+from semconv.model import Span, TraceId
+from tests.bench.completion.counting import Said, Seen, Truth
+from tests.bench.completion.stories import Story
+
+NETWORK_S: Final = 0.01
+"""From an SDK's flush to the service."""
+COMPANY_S: Final = 0.02
+"""The pipeline looks no more often than this."""
+DOWN_S: Final = 1.0
+"""How long a restart takes; SDKs send again what comes meanwhile."""
+PATIENCE_S: Final = 4 * 3600.0
+"""Virtual seconds after the last run's end at which runs without a verdict are given up."""
+_MOST_VERDICTS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A story, and when it begins."""
+
+    story: Story
+    begin_s: float
+
+    @property
+    def end_s(self) -> float:
+        """When its last span ends."""
+        return self.begin_s + self.story.end_s
+
+    @property
+    def truth(self) -> Truth:
+        """What verdicts are counted against."""
+        traces = frozenset(self.story.trace_ids)
+        return Truth(culprit=self.story.culprit, traces=traces, end_s=self.end_s)
+
+
+@dataclass(slots=True)
+class _Clock:
+    now: float
+
+    def wall_ns(self) -> int:
+        return round(self.now * 1e9)
+
+
+def requests(
+    runs: Iterable[Begun], delay_s: float, chance: random.Random, skew_s: float = 0
+) -> Iterator[tuple[float, bytes]]:
+    """Yield when each export request of the runs' services arrives, and its bytes; in no order.
+
+    Args:
+        runs: when they begin is in seconds since 1970.
+        delay_s: what SDKs wait between two flushes; where each is in that when all begins is by chance.
+        chance: draws it.
+        skew_s: by how much each service's clock is ahead of that of the service before.
+    """
+    phases = defaultdict[str, float](lambda: chance.uniform(0, delay_s))
+    flushed: defaultdict[tuple[str, int], list[Span]] = defaultdict(list)
+    for run in runs:
+        for span in _moved(run):
+            service = str(span.resource.attributes["service.name"])
+            number = math.ceil((span.end_ns / 1e9 - phases[service]) / delay_s)
+            ahead_ns = round(skew_s * 1e9) * int(service.rpartition("-")[2])
+            shown = replace(span, start_ns=span.start_ns + ahead_ns, end_ns=span.end_ns + ahead_ns)
+            flushed[service, number].append(shown)
+    for (service, number), spans in flushed.items():
+        yield phases[service] + number * delay_s + NETWORK_S, encode(spans)
+
+
+def _moved(run: Begun) -> Iterator[Span]:
+    shift = round(run.begin_s * 1e9) - min(one.start_ns for one in run.story.spans)
+    for span in run.story.spans:
+        yield replace(span, start_ns=span.start_ns + shift, end_ns=span.end_ns + shift)
+
+
+class _Forwarded:
+    """A backend that takes everything at once."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal: Final = journal
+
+    def offer(self, chunk: Chunk) -> None:
+        self._journal.mark_done((chunk,))
+
+
+class Process:
+    """One life of the service on a data directory, without its doors."""
+
+    def __init__(self, journal: Journal, store: RunStore, settings: Settings, parts: _Parts) -> None:
+        self._journal: Final = journal
+        self._store: Final = store
+        self._clock: Final = parts.clock
+        self._origin: Final = parts.origin_s
+        self._examiner: Final = Examiner(
+            source=journal,
+            store=store,
+            analyst=parts.analyst,
+            policy=carrier_policy(settings),
+            wall_ns=parts.clock.wall_ns,
+            wake_outbox=lambda: None,
+        )
+        limits = PipelineLimits(assembler=settings.assembler_limits, concurrency=settings.concurrency)
+        self.pipeline: Final = Pipeline(self._examiner, limits, lambda: parts.clock.now - parts.origin_s)
+        journal.on_evicted = self.pipeline.evicted
+        ledger = Ledger(journal.held_items, journal.lost)
+        rules = IntakeRules(
+            instance_id="bench",
+            now_ns=parts.clock.wall_ns,
+            holds=self.pipeline.holds,
+            feed=self.pipeline.feed,
+        )
+        self._intake: Final = Intake(journal, ledger, _Forwarded(journal), rules)
+
+    @classmethod
+    async def started(cls, settings: Settings, parts: _Parts) -> Process:
+        """Start on what an earlier life left, as ``blamespan serve`` does."""
+        journal = await open_journal(settings.data_dir / "ingest")
+        process = cls(journal, RunStore(settings.data_dir / "runs.sqlite"), settings, parts)
+        await process.pipeline.recover(journal.agent_traces())
+        return process
+
+    async def accept(self, body: bytes) -> None:
+        await self._intake.accept(Arrival(signal=Signal.TRACES, body=body))
+
+    async def turn(self) -> None:
+        """Do what is due now, and end it."""
+        await self.pipeline.turn()
+        await self.pipeline.settle()
+
+    def next_due(self) -> float:
+        """Return when something is due next, on the world's clock; infinite where nothing is."""
+        due = self.pipeline._assembler.next_deadline()
+        return math.inf if due is None else due + self._origin
+
+    def verdicts(self) -> list[StoredVerdict]:
+        """Return the current verdicts that are not provisional."""
+        return [one for one in self._store.recent(_MOST_VERDICTS) if not one.is_provisional]
+
+    def carriers(self) -> tuple[Span, ...]:
+        """Return the spans that were to be written back, in order."""
+        bodies: list[bytes] = []
+        while rows := self._store.outbox(Signal.TRACES):
+            bodies += [row.body for row in rows]
+            self._store.delivered([row.id for row in rows])
+        return tuple(span for body in bodies for span in decode(body).spans)
+
+    def parts(self, traces: Iterable[TraceId]) -> dict[str, frozenset[TraceId]]:
+        """Return the runs that these traces are in, each with its traces."""
+        parts: dict[str, frozenset[TraceId]] = {}
+        for told in self._store.told([TraceKey(NO_TENANT, trace_id) for trace_id in traces]):
+            parts[told.run_id] = parts.get(told.run_id, frozenset()) | told.trace_ids
+        return parts
+
+    async def die(self) -> None:
+        """End without finishing anything: what is not in the files is gone."""
+        for task in tuple(self.pipeline._tasks):
+            task.cancel()
+        await self.pipeline.settle()
+        self._examiner.close()
+        self._store.close()
+        await self._journal.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """What a life is handed."""
+
+    analyst: Analyst
+    clock: _Clock
+    origin_s: float
+    """Where its monotonic clock is zero: another place in every life."""
+
+
+async def play(
+    settings: Settings,
+    runs: Sequence[Begun],
+    arrivals: Iterable[tuple[float, bytes]],
+    restarts: Iterable[float],
+) -> Seen:
+    """Play runs against the service, and return what it said.
+
+    Args:
+        settings: the service's; its data directory is empty.
+        runs: their traces are asked for at the end.
+        arrivals: requests with their times.
+        restarts: when the service is killed and started again.
+    """
+    analyst = open_analyst(settings)
+    events: list[tuple[float, bytes | None]] = [*arrivals, *((at, None) for at in restarts)]
+    events.sort(key=lambda event: event[0], reverse=True)
+    clock = _Clock(min(run.begin_s for run in runs))
+    end_s = max(run.end_s for run in runs) + PATIENCE_S
+    lives = 1
+    process = await Process.started(settings, _Parts(analyst=analyst, clock=clock, origin_s=clock.now))
+    seen = Seen()
+    known: set[tuple[str, int]] = set()
+    while True:
+        due = max(process.next_due(), clock.now + COMPANY_S)
+        at = min(due, events[-1][0] if events else math.inf)
+        if at > end_s:
+            break
+        clock.now = max(clock.now, at)
+        if events and events[-1][0] <= clock.now:
+            _, body = events.pop()
+            if body is None:
+                await process.die()
+                clock.now += DOWN_S
+                lives += 1
+                parts = _Parts(analyst=analyst, clock=clock, origin_s=clock.now - 1_000 * lives)
+                process = await Process.started(settings, parts)
+            else:
+                await process.accept(body)
+        await process.turn()
+        for verdict in process.verdicts():
+            if (verdict.run_id, verdict.version) not in known:
+                known.add((verdict.run_id, verdict.version))
+                seen.said.append(
+                    Said(
+                        at_s=clock.now,
+                        run_id=verdict.run_id,
+                        version=verdict.version,
+                        status=verdict.status,
+                        agent=verdict.agent,
+                    )
+                )
+    seen.parts = process.parts(trace_id for run in runs for trace_id in run.story.trace_ids)
+    seen.carriers = process.carriers()
+    await process.die()
+    return seen
