@@ -13,12 +13,12 @@ import os
 import random
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any, Final, TypeAlias
 
 import grpc
@@ -59,14 +59,14 @@ class Losses:
 def agent(backend: str) -> Config:
     """Return the agent tier as it is shipped."""
     config = _read("agent.yaml")
-    config["exporters"]["otlp_grpc"]["endpoint"] = backend
+    config["exporters"]["otlp_grpc/blamespan"]["endpoint"] = backend
     return config
 
 
 def agent_before(backend: str) -> Config:
     """Return the agent tier as it was shipped before: batches in memory, in front of the queue."""
     config = agent(backend)
-    del config["exporters"]["otlp_grpc"]["sending_queue"]["batch"]
+    del config["exporters"]["otlp_grpc/blamespan"]["sending_queue"]["batch"]
     return _with_batch_processor(config)
 
 
@@ -100,9 +100,12 @@ def _read(file: str) -> Config:
 
 
 def _with_batch_processor(config: Config) -> Config:
+    """Put a ``batch`` processor before each queue, and one receiver before all of them."""
     config["processors"]["batch"] = {"timeout": "200ms"}
-    for pipeline in config["service"]["pipelines"].values():
-        pipeline["processors"].append("batch")
+    pipelines = config["service"]["pipelines"]
+    for signal in ("traces", "logs", "metrics"):
+        del pipelines[f"{signal}/in"]
+        pipelines[signal] |= {"receivers": ["otlp"], "processors": ["memory_limiter", "batch"]}
     return config
 
 
@@ -120,14 +123,17 @@ def kill_under_load(binary: Path, tier: Tier, folder: Path, *, runs: int, kills:
     made = [make_run(chance, plain_span) for _ in range(runs)]
     with grpc_backend() as backend, _collectors(binary, tier, folder, backend) as (doors, start):
         server = start()
+        over = Event()
         with ThreadPoolExecutor(SENDERS) as senders:
-            sent = [senders.submit(_deliver, run, doors) for run in made]
-            for kill in range(1, kills + 1):
-                _await_done(sent, runs * kill // (kills + 1))
-                server.kill()
-                server = start()
-            for one in sent:
-                one.result()
+            try:
+                sent = [senders.submit(_deliver, run, doors, over) for run in made]
+                for kill in range(1, kills + 1):
+                    _await_done(sent, runs * kill // (kills + 1))
+                    server.kill()
+                    server = start()
+                _await_done(sent, runs)
+            finally:
+                over.set()  # else the senders would try for ever, should a Collector not start again
         _await_arrival(backend, made)
         return _losses(made, _arrived(backend), kills)
 
@@ -137,14 +143,14 @@ def _collectors(
     binary: Path, tier: Tier, folder: Path, backend: Backend
 ) -> Iterator[tuple[Doors, Callable[[], Server]]]:
     """Give an address, and a function that starts a Collector there, with the queue of the one before."""
-    grpc_port, http_port = free_ports(2)
+    grpc_port, http_port, *own = free_ports(5)
     config = tier(backend.url.removeprefix("http://"))
     for protocol, port in (("grpc", grpc_port), ("http", http_port)):
         config["receivers"]["otlp"]["protocols"][protocol]["endpoint"] = f"{HOST}:{port}"
     file = folder / "collector.yaml"
     file.write_text(yaml.safe_dump(config))
     command = [str(binary), "--config", str(file), "--set=service::telemetry::metrics::level=none"]
-    environ = os.environ | {"COLLECTOR_QUEUE": str(folder / "queue")}
+    environ = os.environ | {"COLLECTOR_QUEUE": str(folder / "queue")} | own_ports(own)
     with ExitStack() as stack:
 
         def start() -> Server:
@@ -157,20 +163,25 @@ def _collectors(
         yield Doors(grpc=f"http://{HOST}:{grpc_port}", http=""), start
 
 
+def own_ports(ports: Sequence[int]) -> dict[str, str]:
+    """Return the variables that say which ports a Collector uses itself."""
+    signals = ("TRACES", "LOGS", "METRICS")
+    return {f"COLLECTOR_{signal}_PORT": str(port) for signal, port in zip(signals, ports, strict=True)}
+
+
 def _await_done(sent: Sequence[Future[None]], count: int) -> None:
     wait_until(lambda: sum(one.done() for one in sent) >= count, what=f"{count} runs", timeout_s=300)
 
 
-def _deliver(run: Run, doors: Doors) -> None:
+def _deliver(run: Run, doors: Doors, over: Event) -> None:
     for body in run.requests:
-        while True:
-            try:
+        while not over.is_set():
+            with suppress(grpc.RpcError):
                 send(doors, body)
+                run.acknowledged.append(body)
                 break
-            except grpc.RpcError:
-                time.sleep(PAUSE_S)
-        run.acknowledged.append(body)
-        time.sleep(PAUSE_S)
+            over.wait(PAUSE_S)
+        over.wait(PAUSE_S)
 
 
 def _await_arrival(backend: Backend, runs: Sequence[Run]) -> None:

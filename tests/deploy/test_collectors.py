@@ -26,7 +26,15 @@ from tests.backends.fixtures import insist_on
 from tests.backends.jaeger_query import JaegerTrace, tags_of
 from tests.backends.processes import RunningJaeger
 from tests.backends.supervise import HOST, Server, free_ports, listens, running, wait_until
-from tests.bench.collector_kill import Tier, agent, agent_before, gateway, gateway_before, kill_under_load
+from tests.bench.collector_kill import (
+    Tier,
+    agent,
+    agent_before,
+    gateway,
+    gateway_before,
+    kill_under_load,
+    own_ports,
+)
 from tests.deploy.shifts import work
 from tests.e2e.backend import Request as Received
 from tests.e2e.backend import grpc_backend
@@ -69,11 +77,13 @@ def start_tier(collector: Path, tmp_path: Path) -> Iterator[StartTier]:
             chosen = {"receivers::otlp::protocols::grpc::endpoint": f"{HOST}:{port}", **(values or {})}
             settings = [f"--set={name}={value}" for name, value in chosen.items()]
             command = [str(collector), "--config", str(file), f"--set={QUIET}", *settings]
-            log = tmp_path / f"{file.stem}.log"
+            queue = {"COLLECTOR_QUEUE": str(tmp_path / f"{file.stem}-queue")}
+            log, all_of_it = (
+                tmp_path / f"{file.stem}.log",
+                os.environ | own_ports(free_ports(3)) | queue | environ,
+            )
             server = stack.enter_context(
-                running(
-                    file.stem, command, log=log, is_ready=lambda: listens(port), environ=os.environ | environ
-                )
+                running(file.stem, command, log=log, is_ready=lambda: listens(port), environ=all_of_it)
             )
             return Running(server=server, doors=Doors(grpc=f"http://{HOST}:{port}", http=""))
 
@@ -105,12 +115,18 @@ def test_no_configuration_uses_a_deprecated_name(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", [FOLDER / "agent.yaml", FOLDER / "gateway.yaml"], ids=lambda file: file.stem)
-def test_every_exporter_of_a_tier_keeps_its_queue_on_disk(file: Path) -> None:
+def test_a_tier_acknowledges_nothing_from_memory(file: Path) -> None:
     config = yaml.safe_load(file.read_text())
-    assert {one["sending_queue"]["storage"] for one in config["exporters"].values()} == {"file_storage"}
-    assert [pipe["processors"] for pipe in config["service"]["pipelines"].values()] == [
-        ["memory_limiter"]
-    ] * 3
+    pipelines = config["service"]["pipelines"]
+    assert set(config["processors"]) == {"memory_limiter"}
+    for name, pipeline in pipelines.items():
+        (exporter,) = (config["exporters"][exporter] for exporter in pipeline["exporters"])
+        if name.endswith("/in"):
+            assert exporter["sending_queue"] == {"enabled": False}
+        else:
+            assert exporter["sending_queue"]["storage"] == "file_storage"
+            sharing = [one for one, other in pipelines.items() if other["receivers"] == pipeline["receivers"]]
+            assert sharing == [name], "a shared receiver serves before all queues are loaded"
 
 
 def test_a_configuration_that_is_wrong_is_not_taken(collector: Path, tmp_path: Path) -> None:
@@ -185,9 +201,7 @@ def test_a_processor_that_restarts_with_another_address_gets_its_traces_again(
         grpc_backend(at=f"127.0.0.1:{port}") as one,
         grpc_backend(at=f"127.1.0.1:{port}") as other,
     ):
-        gateway = start_tier(
-            FOLDER / "gateway.yaml", values, KUBECONFIG=str(config), COLLECTOR_QUEUE=str(tmp_path / "queue")
-        )
+        gateway = start_tier(FOLDER / "gateway.yaml", values, KUBECONFIG=str(config))
         played = [play_demo() for _ in range(8)]
 
         def who_gets(place: int) -> list[str]:

@@ -17,7 +17,7 @@ from tests.backends.prometheus import RunningPrometheus, start_prometheus
 from tests.backends.supervise import wait_until
 from tests.deploy import grafana_alerts
 from tests.deploy.alert_rules import rule_file
-from tests.deploy.dashboards import FOLDER, dashboards
+from tests.deploy.dashboards import CHART_FOLDER, FOLDER, dashboards
 from tests.deploy.panels import blamed_spans
 from tests.deploy.shifts import work
 from tests.deploy.test_prometheus_live import SETTLE_MS, watching
@@ -51,8 +51,9 @@ def queries() -> list[str]:
 
 
 def test_the_dashboards_are_what_the_code_makes() -> None:
-    checked_in = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
-    assert checked_in == dashboards(), "run `python -m tests.deploy.dashboards`"
+    for folder in (FOLDER, CHART_FOLDER):
+        checked_in = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
+        assert checked_in == dashboards(), "run `python -m tests.deploy.dashboards`"
 
 
 def test_the_alert_rules_are_what_the_code_makes() -> None:

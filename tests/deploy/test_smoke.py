@@ -12,6 +12,7 @@ from tests.backends import install
 from tests.backends.fixtures import insist_on
 from tests.backends.processes import RunningJaeger
 from tests.backends.supervise import HOST, free_ports, listens, running
+from tests.bench.collector_kill import own_ports
 from tests.e2e.line import StartLine
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
@@ -23,13 +24,14 @@ def test_a_failing_run_is_blamed_through_the_shipped_collector(
 ) -> None:
     collector = insist_on("collector", install.collector_binary())
     line = start_line(forward_endpoint=jaeger.otlp_grpc_endpoint, token=TOKEN)
-    grpc, http = free_ports(2)
+    grpc, http, *own = free_ports(5)
     environ = os.environ | {
         "BLAMESPAN_ENDPOINT": line.grpc.removeprefix("http://"),
         "BLAMESPAN_TOKEN": TOKEN,
         "COLLECTOR_GRPC_PORT": str(grpc),
         "COLLECTOR_HTTP_PORT": str(http),
         "COLLECTOR_QUEUE": str(tmp_path / "queue"),
+        **own_ports(own),
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
     }
     command = [
