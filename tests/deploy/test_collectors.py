@@ -228,6 +228,34 @@ def test_a_processor_that_restarts_with_another_address_gets_its_traces_again(
         assert who_gets(3) == before
 
 
+@pytest.mark.timeout(180)
+def test_what_a_processor_that_went_for_good_did_not_take_goes_to_another(
+    start_tier: StartTier, tmp_path: Path
+) -> None:
+    (port,) = free_ports(1)
+    slices = EndpointSlices("0", "1")
+    slices.become(**{"127_0": "10.0.0.1", "127_1": "10.0.0.2"})
+    values = {
+        **_http_port(),
+        "exporters::loadbalancing::resolver::k8s::service": "'0.1'",
+        "exporters::loadbalancing::resolver::k8s::ports": f"[{port}]",
+        "exporters::loadbalancing::protocol::otlp::retry_on_failure::initial_interval": "500ms",
+        "exporters::loadbalancing::protocol::otlp::retry_on_failure::max_interval": "1s",
+        "exporters::loadbalancing::protocol::otlp::retry_on_failure::max_elapsed_time": "2s",
+    }
+    # Nobody listens on 127.0.0.1: its pod is in the list and does not answer.
+    with serve(slices, tmp_path) as config, grpc_backend(at=f"127.1.0.1:{port}") as other:
+        gateway = start_tier(FOLDER / "gateway.yaml", values, KUBECONFIG=str(config))
+        played = [play_demo() for _ in range(8)]
+        for run in played:
+            send(gateway.doors, request(run.spans))
+        wait_until(lambda: other.requests, what="what is the other's")
+        wanted = {span_id(span) for run in played for span in run.spans}
+        assert not wanted <= set(_spans_of("other", other.requests))
+        slices.become(**{"127_1": "10.0.0.2"})
+        wait_until(lambda: wanted <= set(_spans_of("other", other.requests)), what="the rest")
+
+
 def _spans_of(name: str, requests: Sequence[Received]) -> dict[str, str]:
     return {span.id: name for span in placed(*(one.body for one in requests))}
 

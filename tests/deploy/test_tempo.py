@@ -1,4 +1,4 @@
-"""Tempo's shipped configurations, as far as they can be checked without a Tempo: no module registry has it."""
+"""Tempo's shipped configurations, checked as far as that goes without a Tempo: no module registry has it."""
 
 from __future__ import annotations
 
