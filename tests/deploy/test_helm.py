@@ -392,7 +392,8 @@ def test_the_notes_tell_of_the_gateway_the_budget_and_what_is_missing(helm: Path
     values = {"processor": {"replicas": 3}, "analyzer": {"enabled": True}, "model": "openai/m"}
     notes = only(rendered(helm, tmp_path, values, chart), "Notes")["text"]
     assert "deploy/collector/gateway.yaml" in notes
-    assert "blame-blamespan-headless.agents.svc.cluster.local" in notes
+    assert "\n  blame-blamespan-headless.agents\n" in notes
+    assert "service account in gateway.serviceAccounts" in notes
     assert "The budget of $5 an hour is for each analyzer: with 2" in notes
     assert "No backend is set" in notes
 
