@@ -110,7 +110,7 @@ over hours of made-up failures, and every query of the dashboards is run against
 | `BlamespanBudgetExhausted` | the hour's budget for models was used up | ticket |
 | `BlamespanAnalysisProcessDies` | more than five processes for analyses died within an hour | ticket |
 | `BlamespanCertificateNotRenewed` | a door could not use its changed certificate | ticket |
-| `BlamespanDown` | no scrape succeeded for 5 minutes | page |
+| `BlamespanDown` | for 5 minutes no scrape succeeded, or there was nothing to scrape | page |
 
 `BlamespanAgentFailureShare` counts a method's mistakes as an agent's, and wakes people for an agent that always fails a lot; the watch compares
 an agent with its own past, by the same method; `BlamespanAgentSurelyFails` allows for them where people labelled runs. Issues and alarms of an agent beyond the {MAX_STANDING} newest are on the page only.

@@ -1,4 +1,4 @@
-"""``python -m tests.deploy.alert_rules``: writes deploy/prometheus/rules/blamespan.yaml.
+"""``python -m tests.deploy.alert_rules``: writes the rules for Prometheus, and the Helm chart's copy.
 
 One template for the rules that are shipped, for promtool's tests of them, and
 for the live test, where an hour is seconds: only ``Durations`` differ.
@@ -13,7 +13,10 @@ from typing import Any, Final
 
 import yaml
 
-FILE: Final = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules" / "blamespan.yaml"
+_DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+FILE: Final = _DEPLOY / "prometheus" / "rules" / "blamespan.yaml"
+CHART_FILE: Final = _DEPLOY / "helm" / "blamespan" / "files" / "rules.yaml"
+"""The same again: a chart can include only files of its own folder."""
 _HEAD: Final = """\
 # When somebody is told, and how urgently. Made by `python -m tests.deploy.alert_rules`; do not edit.
 # Links go to `external_labels: blamespan_url` of prometheus.yml. Needs Prometheus 2.42 (keep_firing_for).
@@ -234,13 +237,19 @@ def _service(durations: Durations) -> Iterator[Rule]:
     }
     yield {
         "alert": "BlamespanDown",
-        "expr": 'up{job="blamespan"} == 0',
+        "expr": f"up{_TARGETS} == 0\nor absent(up{_TARGETS})",
         "for": pending,
         "labels": {"severity": "page"},
-        "annotations": _annotations("blamespan does not answer", "Nobody would be told of a failure now."),
+        "annotations": _annotations(
+            "blamespan does not answer",
+            "Prometheus cannot scrape it, or knows no target of a job with blamespan in its name."
+            " Nobody would be told of a failure now.",
+        ),
     }
 
 
+_TARGETS: Final = '{job=~".*blamespan.*"}'
+"""blamespan's scrape targets, whatever a release or a job is called; the chart puts its own release here."""
 BASE: Final = "{{ or $externalLabels.blamespan_url `http://localhost:8500` }}"
 """Where links begin."""
 _RUNS: Final = "/runs?status=attributed&q={{ $labels.agent | urlquery }}"
@@ -267,5 +276,6 @@ def _span(seconds: int) -> str:
 
 
 if __name__ == "__main__":
-    FILE.parent.mkdir(exist_ok=True)
-    FILE.write_text(write(), encoding="utf-8")
+    for file in (FILE, CHART_FILE):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(write(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""``python -m tests.deploy.dashboards``: writes the JSON under deploy/grafana/dashboards.
+"""``python -m tests.deploy.dashboards``: writes the dashboards, and the Helm chart's copy.
 
 Built and type-checked with Grafana's own foundation SDK; no Grafana has run them here.
 """
@@ -20,7 +20,10 @@ from grafana_foundation_sdk.models.tempo import SearchTableType
 
 from tests.deploy.panels import AGENTS, SERVICE, Panel, Query, Shape, blamed_spans
 
-FOLDER: Final = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
+_DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+FOLDER: Final = _DEPLOY / "grafana" / "dashboards"
+CHART_FOLDER: Final = _DEPLOY / "helm" / "blamespan" / "files" / "dashboards"
+"""The same again: a chart can include only files of its own folder."""
 PROMETHEUS: Final = dashboard.DataSourceRef(type_val="prometheus", uid="prometheus")
 TEMPO: Final = dashboard.DataSourceRef(type_val="tempo", uid="tempo")
 """The uids of provisioning/datasources/blamespan.yaml."""
@@ -134,6 +137,7 @@ def _written(board: built.Dashboard) -> str:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for file, content in dashboards().items():
-        (FOLDER / file).write_text(content, encoding="utf-8")
+    for folder in (FOLDER, CHART_FOLDER):
+        folder.mkdir(exist_ok=True, parents=True)
+        for file, content in dashboards().items():
+            (folder / file).write_text(content, encoding="utf-8")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +21,26 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_DECISIVE
 from tests.backends import install
+from tests.backends.endpoint_slices import EndpointSlices, kubeconfig, serve
 from tests.backends.fixtures import insist_on
 from tests.backends.jaeger_query import JaegerTrace, tags_of
 from tests.backends.processes import RunningJaeger
 from tests.backends.supervise import HOST, Server, free_ports, listens, running, wait_until
+from tests.bench.collector_kill import (
+    Tier,
+    agent,
+    agent_before,
+    gateway,
+    gateway_before,
+    kill_under_load,
+    own_ports,
+)
 from tests.deploy.shifts import work
+from tests.e2e.backend import Request as Received
+from tests.e2e.backend import grpc_backend
 from tests.e2e.line import Line, StartLine, starting
-from tests.e2e.traffic import Doors, play_demo, request, send
+from tests.e2e.spans import placed
+from tests.e2e.traffic import Doors, play_demo, request, send, span_id
 
 FOLDER: Final = Path(__file__).parents[2] / "deploy" / "collector"
 SHIPPED: Final = sorted(FOLDER.glob("*.yaml"))
@@ -39,14 +52,14 @@ RUNS: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tier:
+class Running:
     """A Collector that runs one of our configurations."""
 
     server: Server
     doors: Doors
 
 
-StartTier: TypeAlias = Callable[..., Tier]
+StartTier: TypeAlias = Callable[..., Running]
 
 
 @pytest.fixture
@@ -59,18 +72,20 @@ def start_tier(collector: Path, tmp_path: Path) -> Iterator[StartTier]:
     """Give a function that runs a configuration with some values set; Collectors end with the test."""
     with ExitStack() as stack:
 
-        def start(file: Path, values: dict[str, str] | None = None, **environ: str) -> Tier:
+        def start(file: Path, values: dict[str, str] | None = None, **environ: str) -> Running:
             (port,) = free_ports(1)
             chosen = {"receivers::otlp::protocols::grpc::endpoint": f"{HOST}:{port}", **(values or {})}
             settings = [f"--set={name}={value}" for name, value in chosen.items()]
             command = [str(collector), "--config", str(file), f"--set={QUIET}", *settings]
-            log = tmp_path / f"{file.stem}.log"
-            server = stack.enter_context(
-                running(
-                    file.stem, command, log=log, is_ready=lambda: listens(port), environ=os.environ | environ
-                )
+            queue = {"COLLECTOR_QUEUE": str(tmp_path / f"{file.stem}-queue")}
+            log, all_of_it = (
+                tmp_path / f"{file.stem}.log",
+                os.environ | own_ports(free_ports(3)) | queue | environ,
             )
-            return Tier(server=server, doors=Doors(grpc=f"http://{HOST}:{port}", http=""))
+            server = stack.enter_context(
+                running(file.stem, command, log=log, is_ready=lambda: listens(port), environ=all_of_it)
+            )
+            return Running(server=server, doors=Doors(grpc=f"http://{HOST}:{port}", http=""))
 
         yield start
 
@@ -80,22 +95,61 @@ def test_there_are_configurations_to_check() -> None:
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
-def test_the_collector_takes_the_configuration(collector: Path, file: Path) -> None:
-    done = subprocess.run(
-        [collector, "validate", "--config", file], capture_output=True, text=True, check=False
-    )
+def test_the_collector_takes_the_configuration(collector: Path, tmp_path: Path, file: Path) -> None:
+    done = validate(collector, file, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def validate(collector: Path, file: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Have the Collector check a file, as it would in a cluster; no cluster is asked for that."""
+    environ = os.environ | {"KUBECONFIG": str(kubeconfig(folder, f"http://{HOST}:1"))}
+    command = [str(collector), "validate", "--config", str(file)]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_no_configuration_uses_a_deprecated_name(file: Path) -> None:
+    config = yaml.safe_load(file.read_text())
+    kinds = {name.partition("/")[0] for name in config["exporters"]}
+    assert kinds.isdisjoint({"otlp", "otlphttp"}), "since Collector 0.144 these are otlp_grpc and otlp_http"
+
+
+@pytest.mark.parametrize("file", [FOLDER / "agent.yaml", FOLDER / "gateway.yaml"], ids=lambda file: file.stem)
+def test_a_tier_acknowledges_nothing_from_memory(file: Path) -> None:
+    config = yaml.safe_load(file.read_text())
+    pipelines = config["service"]["pipelines"]
+    assert set(config["processors"]) == {"memory_limiter"}
+    for name, pipeline in pipelines.items():
+        (exporter,) = (config["exporters"][exporter] for exporter in pipeline["exporters"])
+        if name.endswith("/in"):
+            assert exporter["sending_queue"] == {"enabled": False}
+        else:
+            assert exporter["sending_queue"]["storage"] == "file_storage"
+            sharing = [one for one, other in pipelines.items() if other["receivers"] == pipeline["receivers"]]
+            assert sharing == [name], "a shared receiver serves before all queues are loaded"
 
 
 def test_a_configuration_that_is_wrong_is_not_taken(collector: Path, tmp_path: Path) -> None:
     config = yaml.safe_load((FOLDER / "gateway.yaml").read_text())
-    config["exporters"]["loadbalancing"]["resolver"]["dns"]["port"] = 4317
+    config["exporters"]["loadbalancing"]["resolver"]["k8s"]["ports"] = ["otlp"]
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(yaml.safe_dump(config))
-    done = subprocess.run(
-        [collector, "validate", "--config", wrong], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, "'port' expected type 'string'" in done.stderr) == (1, True)
+    done = validate(collector, wrong, tmp_path)
+    assert (done.returncode, "ports[0]' expected type 'int32'" in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("now", "before"), [(agent, agent_before), (gateway, gateway_before)])
+def test_a_killed_collector_loses_nothing_it_acknowledged_as_it_did_with_a_batch_processor(
+    collector: Path, tmp_path: Path, now: Tier, before: Tier
+) -> None:
+    lost = []
+    for tier in (now, before):
+        folder = tmp_path / tier.__name__
+        folder.mkdir()
+        lost.append(kill_under_load(collector, tier, folder, runs=60, kills=2))
+    assert (lost[0].spans, lost[0].spans_lost) == (600, 0)
+    assert lost[1].spans_lost > 0, "else this test could not see a loss"
 
 
 @pytest.mark.timeout(180)
@@ -129,27 +183,81 @@ def test_the_gateway_brings_all_parts_of_a_trace_to_the_same_of_two_processors(
 
 
 @pytest.mark.timeout(180)
-def test_the_gateway_finds_a_processor_by_the_name_of_its_service(
-    start_tier: StartTier, start_line: StartLine
+def test_a_processor_that_restarts_with_another_address_gets_its_traces_again(
+    start_tier: StartTier, tmp_path: Path
 ) -> None:
-    line = start_line(token=TOKEN)
-    port = line.grpc.rpartition(":")[2]
+    # A pod is called <pod>.<service>.<namespace>: 127.0 of service 0 in namespace 1 is 127.0.0.1.
+    (port,) = free_ports(1)
+    slices = EndpointSlices("0", "1")
+    first, second, third = (f"10.0.0.{number}" for number in (1, 2, 3))
+    slices.become(**{"127_0": first, "127_1": second})
     values = {
         **_http_port(),
-        "exporters::loadbalancing::resolver::dns::port": f"'{port}'",
-        "exporters::otlp/rest::endpoint": f"{HOST}:{port}",
+        "exporters::loadbalancing::resolver::k8s::service": "'0.1'",
+        "exporters::loadbalancing::resolver::k8s::ports": f"[{port}]",
     }
-    # A numeric name resolves to itself: which names there are is the cluster's business.
-    gateway = start_tier(
-        FOLDER / "gateway.yaml", values, BLAMESPAN_TOKEN=TOKEN, BLAMESPAN_HEADLESS_SERVICE=HOST
-    )
-    played = play_demo()
-    send(gateway.doors, request(played.spans))
-    wait_until(
-        lambda: _agents([line], [played.trace_id]) == [[played.expected.agent]],
-        what=f"the verdict; the gateway says {gateway.server.tail()}",
-        timeout_s=PATIENCE_S,
-    )
+    with (
+        serve(slices, tmp_path) as config,
+        grpc_backend(at=f"127.0.0.1:{port}") as one,
+        grpc_backend(at=f"127.1.0.1:{port}") as other,
+    ):
+        gateway = start_tier(FOLDER / "gateway.yaml", values, KUBECONFIG=str(config))
+        played = [play_demo() for _ in range(8)]
+
+        def who_gets(place: int) -> list[str]:
+            seen = len(one.requests), len(other.requests)
+            for run in played:
+                send(gateway.doors, request(run.spans[place : place + 1]))
+
+            def arrived() -> list[str] | None:
+                new = {
+                    **_spans_of("one", one.requests[seen[0] :]),
+                    **_spans_of("other", other.requests[seen[1] :]),
+                }
+                ids = [span_id(run.spans[place]) for run in played]
+                return [new[one_id] for one_id in ids] if set(ids) <= set(new) else None
+
+            return wait_until(arrived, what="the spans")
+
+        before = who_gets(0)
+        assert set(before) == {"one", "other"}
+        slices.become(**{"127_1": second})
+        wait_until(lambda: set(who_gets(1)) == {"other"}, what="the gateway to see that a pod is gone")
+        slices.become(**{"127_0": third, "127_1": second})
+        wait_until(lambda: who_gets(2) == before, what="the gateway to see that it is back")
+        assert who_gets(3) == before
+
+
+@pytest.mark.timeout(180)
+def test_what_a_processor_that_went_for_good_did_not_take_goes_to_another(
+    start_tier: StartTier, tmp_path: Path
+) -> None:
+    (port,) = free_ports(1)
+    slices = EndpointSlices("0", "1")
+    slices.become(**{"127_0": "10.0.0.1", "127_1": "10.0.0.2"})
+    values = {
+        **_http_port(),
+        "exporters::loadbalancing::resolver::k8s::service": "'0.1'",
+        "exporters::loadbalancing::resolver::k8s::ports": f"[{port}]",
+        "exporters::loadbalancing::protocol::otlp::retry_on_failure::initial_interval": "500ms",
+        "exporters::loadbalancing::protocol::otlp::retry_on_failure::max_interval": "1s",
+        "exporters::loadbalancing::protocol::otlp::retry_on_failure::max_elapsed_time": "2s",
+    }
+    # Nobody listens on 127.0.0.1: its pod is in the list and does not answer.
+    with serve(slices, tmp_path) as config, grpc_backend(at=f"127.1.0.1:{port}") as other:
+        gateway = start_tier(FOLDER / "gateway.yaml", values, KUBECONFIG=str(config))
+        played = [play_demo() for _ in range(8)]
+        for run in played:
+            send(gateway.doors, request(run.spans))
+        wait_until(lambda: other.requests, what="what is the other's")
+        wanted = {span_id(span) for run in played for span in run.spans}
+        assert not wanted <= set(_spans_of("other", other.requests))
+        slices.become(**{"127_1": "10.0.0.2"})
+        wait_until(lambda: wanted <= set(_spans_of("other", other.requests)), what="the rest")
+
+
+def _spans_of(name: str, requests: Sequence[Received]) -> dict[str, str]:
+    return {span.id: name for span in placed(*(one.body for one in requests))}
 
 
 @pytest.mark.timeout(240)
@@ -222,7 +330,7 @@ def _blamed(found: JaegerTrace | None) -> list[Any] | None:
     return [one[FAILURE_AGENT_NAME] for one in tags if one.get(FAILURE_DECISIVE) is True] or None
 
 
-def _await_blame(jaeger: RunningJaeger, sampler: Tier, run_id: str) -> list[Any]:
+def _await_blame(jaeger: RunningJaeger, sampler: Running, run_id: str) -> list[Any]:
     return wait_until(
         lambda: _blamed(jaeger.query.trace(run_id)),
         what=f"a blamed run in Jaeger; the sampler says {sampler.server.tail()}",

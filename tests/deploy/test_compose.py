@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
@@ -83,3 +84,32 @@ def test_the_image_runs_as_a_user_without_rights_from_a_pinned_base() -> None:
     last_stage = lines[max(n for n, line in enumerate(lines) if line.startswith("FROM")) :]
     assert "USER 10001:10001" in last_stage
     assert any("--require-hashes" in line for line in lines)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_logs_and_metrics_go_somewhere_or_are_turned_off(path: Path) -> None:
+    environ = read(path)["services"]["blamespan"]["environment"]
+    for signal in ("LOGS", "METRICS"):  # the backends of both take traces only
+        name = f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"
+        assert environ[name] == f"${{{name}:-none}}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_alert_rules_are_loaded_once(path: Path) -> None:
+    mounted = [
+        (path.parent / volume.split(":")[0]).resolve()
+        for service in read(path)["services"].values()
+        for volume in service.get("volumes", ())
+        if volume.startswith(".")
+    ]
+    files = [file for place in mounted if place.is_dir() for file in place.rglob("*.yaml")]
+    with_rules = [file for file in files if "BlamespanDown" in file.read_text(encoding="utf-8")]
+    assert len(with_rules) == ("prometheus" in read(path)["services"])
+
+
+def test_alertmanager_reaches_its_receivers_from_its_container() -> None:
+    services = read(DEPLOY / "compose" / "tempo.yaml")["services"]
+    extra = {host.partition(":")[0] for host in services["alertmanager"]["extra_hosts"]}
+    receivers = read(DEPLOY / "alertmanager" / "alertmanager.yml")["receivers"]
+    hosts = {urlsplit(hook["url"]).hostname for one in receivers for hook in one["webhook_configs"]}
+    assert hosts <= extra | set(services), "127.0.0.1 is the container itself"

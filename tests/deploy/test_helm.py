@@ -16,13 +16,26 @@ import yaml
 from analyzer.cli import COMMANDS
 from collector_processor.settings import Settings
 from tests.backends import install
+from tests.backends.debian import insist_on_debian
 from tests.backends.fixtures import insist_on
+from tests.deploy.alert_rules import rule_file
+from tests.deploy.dashboards import dashboards
+from tests.deploy.test_prometheus_rules import Play
 
 CHART: Final = Path(__file__).parents[2] / "deploy" / "helm" / "blamespan"
 KUBERNETES: Final = ("1.27", "1.37")
 """The oldest that the chart takes, and the newest whose schemas there are."""
-NOT_KUBERNETES: Final = frozenset({"ServiceMonitor"})
-"""The Prometheus operator's: it brings its definition itself."""
+NOT_KUBERNETES: Final = frozenset({"ServiceMonitor", "PrometheusRule"})
+"""The Prometheus operator's: it brings its definitions itself."""
+RELEASES: Final[Mapping[str, str]] = {
+    "blamespan": "blamespan",
+    "prod": "prod-blamespan",
+    "my-blamespan": "my-blamespan",
+    "blamespan-eu-2": "blamespan-eu-2",
+    "b": "b-blamespan",
+    "a-release-with-a-name-as-long-as-helm-allows-it-to-be": "a-release-with-a-name-as-long-blamespan",
+}
+"""Names of releases, and what the chart calls its objects there."""
 
 Values: TypeAlias = dict[str, Any]
 Object: TypeAlias = dict[str, Any]
@@ -38,7 +51,9 @@ CHOICES: Final[Mapping[str, Values]] = {
         "image": {"repository": "images.example/blamespan", "digest": f"sha256:{'0' * 64}"},
         "imagePullSecrets": [{"name": "pull"}],
         "auth": {"existingSecret": "token"},
-        "backend": {"endpoint": "http://jaeger:4317", "protocol": "grpc"},
+        "backend": {"endpoint": "http://collector:4317", "protocol": "grpc", "logs": "", "metrics": ""},
+        "webUrl": "https://blamespan.example/",
+        "gateway": {"serviceAccounts": [{"name": "gateway", "namespace": "observability"}]},
         "modelKeys": {"existingSecret": "keys"},
         "ranker": {"configMap": "ranker"},
         "env": {"BLAMESPAN_ROOT_GRACE": "5000", "BLAMESPAN_FAILURE_PATTERN": "{{ fail }} \" $(X) 'é"},
@@ -47,9 +62,15 @@ CHOICES: Final[Mapping[str, Values]] = {
             "tolerations": [{"key": "agents", "operator": "Exists"}],
             "nodeSelector": {"disk": "ssd"},
             "podAnnotations": {"note": "x"},
+            "topologySpreadConstraints": [],
         },
-        "networkPolicy": {"from": [{"namespaceSelector": {"matchLabels": {"team": "agents"}}}]},
+        "networkPolicy": {
+            "from": [{"namespaceSelector": {"matchLabels": {"team": "agents"}}}],
+            "monitoringNamespaces": ["prometheus", "victoria"],
+        },
         "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+        "dashboards": {"enabled": True, "annotations": {"grafana_folder": "agents"}},
         "podDisruptionBudget": {"enabled": False},
     },
 }
@@ -67,8 +88,10 @@ def ask(helm: Path, folder: Path, values: Values, *arguments: str) -> subprocess
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def rendered(helm: Path, folder: Path, values: Values, chart: Path = CHART) -> list[Object]:
-    arguments = ("template", "blame", str(chart), "--namespace", "agents", "--kube-version", "1.31.0")
+def rendered(
+    helm: Path, folder: Path, values: Values, chart: Path = CHART, release: str = "blame"
+) -> list[Object]:
+    arguments = ("template", release, str(chart), "--namespace", "agents", "--kube-version", "1.31.0")
     done = ask(helm, folder, values, *arguments)
     assert done.returncode == 0, done.stderr
     return [found for found in yaml.safe_load_all(done.stdout) if found]
@@ -163,6 +186,128 @@ def test_every_selector_finds_pods(objects: list[Object]) -> None:
         assert sum(wanted <= own.items() for own in labels) == 1, found["kind"]
 
 
+WATCHED: Final[Values] = {
+    "analyzer": {"enabled": True},
+    "serviceMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True},
+    "dashboards": {"enabled": True},
+    "gateway": {"serviceAccounts": [{"name": "gateway"}]},
+}
+
+
+@pytest.mark.parametrize(("release", "name"), RELEASES.items(), ids=list(RELEASES))
+def test_under_every_name_of_a_release_kubernetes_would_take_it(
+    helm: Path, tmp_path: Path, release: str, name: str
+) -> None:
+    objects = rendered(helm, tmp_path, WATCHED, release=release)
+    assert only(objects, "StatefulSet")["metadata"]["name"] == name
+    for found in objects:
+        assert len(found["metadata"]["name"]) <= 63
+        if found["kind"] not in NOT_KUBERNETES:
+            kubernetes_validate.validate(found, KUBERNETES[-1], strict=True)
+
+
+@pytest.mark.parametrize(("release", "name"), RELEASES.items(), ids=list(RELEASES))
+def test_under_every_name_of_a_release_it_is_told_when_it_is_down_or_gone(
+    helm: Path, tmp_path: Path, release: str, name: str
+) -> None:
+    objects = rendered(helm, tmp_path, WATCHED, release=release)
+    job = scraped_as(objects)
+    rules = only(objects, "PrometheusRule")["spec"]
+    for group in rules["groups"]:
+        for rule in group["rules"]:
+            del rule["annotations"]
+    play = Play(insist_on_debian("promtool"), tmp_path)
+    down = {"job": job, "namespace": "agents", "service": name, "pod": f"{name}-0"}
+    matchers = ",".join(f'{label}="{value}"' for label, value in down.items())
+    ours = f"up{{{matchers}}}"
+    other = f'up{{job="{job}",namespace="agents",service="another-blamespan"}}'
+    told = down | {"severity": "page"}
+    gone = {"job": job, "namespace": "agents", "severity": "page"}
+    for values, firing in (("1 1 0x30", told), ("1 1 stale", gone)):
+        tests = [
+            {"eval_time": moment, "alertname": "BlamespanDown", "exp_alerts": alerts}
+            for moment, alerts in (("4m", []), ("10m", [{"exp_labels": firing}]))
+        ]
+        play.run({ours: values, other: "1x30"}, {"alert_rule_test": tests}, rules)
+
+
+def scraped_as(objects: list[Object]) -> str:
+    """Return the label ``job`` that the Prometheus operator gives to what is scraped."""
+    monitor = only(objects, "ServiceMonitor")["spec"]
+    wanted = monitor["selector"]["matchLabels"].items()
+    services = [one["metadata"]["labels"] for one in objects if one["kind"] == "Service"]
+    (job,) = {labels[monitor["jobLabel"]] for labels in services if wanted <= labels.items()}
+    return str(job)
+
+
+def test_the_rules_and_dashboards_in_the_chart_are_those_outside_of_it(helm: Path, tmp_path: Path) -> None:
+    objects = rendered(helm, tmp_path, WATCHED | {"webUrl": "https://blamespan.example/"})
+    rules = only(objects, "PrometheusRule")["spec"]["groups"]
+    own = rule_file()["groups"]
+    assert [rule["alert"] for group in rules for rule in group["rules"]] == [
+        rule["alert"] for group in own for rule in group["rules"]
+    ]
+    assert "`https://blamespan.example`" in rules[0]["rules"][0]["annotations"]["link"]
+    maps = [one for one in objects if one["kind"] == "ConfigMap"]
+    assert {one["metadata"]["labels"]["grafana_dashboard"] for one in maps} == {"1"}
+    shown = {name.removeprefix("blamespan-"): text for one in maps for name, text in one["data"].items()}
+    assert {name: json.loads(text) for name, text in shown.items()} == {
+        name: json.loads(text) for name, text in dashboards().items()
+    }
+
+
+def test_the_service_of_an_agent_is_not_overwritten_by_the_one_that_is_scraped(
+    helm: Path, tmp_path: Path
+) -> None:
+    (endpoint,) = only(rendered(helm, tmp_path, WATCHED), "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["honorLabels"] is True
+
+
+def test_prometheus_reaches_the_metrics_of_both_halves_and_nothing_else(helm: Path, tmp_path: Path) -> None:
+    policies = [one for one in rendered(helm, tmp_path, WATCHED) if one["kind"] == "NetworkPolicy"]
+    assert len(policies) == 2
+    for policy in policies:
+        (rule,) = (
+            rule for rule in policy["spec"]["ingress"] if "namespaceSelector" in json.dumps(rule["from"])
+        )
+        assert rule["from"][0]["namespaceSelector"]["matchExpressions"][0]["values"] == ["monitoring"]
+        assert [port["port"] for port in rule["ports"]] == ["web"]
+
+
+def test_pods_are_spread_over_machines_and_zones_unless_that_is_not_wanted(
+    helm: Path, tmp_path: Path
+) -> None:
+    for kind, pod in pods(rendered(helm, tmp_path, WATCHED)):
+        component = "processor" if kind == "StatefulSet" else "analyzer"
+        keys = [one["topologyKey"] for one in pod["topologySpreadConstraints"]]
+        assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+        for one in pod["topologySpreadConstraints"]:
+            assert one["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == component
+    ((_, pod),) = pods(rendered(helm, tmp_path, {"processor": {"topologySpreadConstraints": []}}))
+    assert "topologySpreadConstraints" not in pod
+
+
+def test_the_gateways_collector_may_look_up_the_processors(helm: Path, tmp_path: Path) -> None:
+    objects = rendered(helm, tmp_path, CHOICES["with all"])
+    (rule,) = only(objects, "Role")["rules"]
+    assert (rule["resources"], rule["verbs"]) == (["endpointslices"], ["get", "list", "watch"])
+    binding = only(objects, "RoleBinding")
+    assert binding["roleRef"]["name"] == only(objects, "Role")["metadata"]["name"]
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": "gateway", "namespace": "observability"}
+    ]
+
+
+def test_logs_and_metrics_go_nowhere_unless_a_backend_takes_them(helm: Path, tmp_path: Path) -> None:
+    names = "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
+    ((_, pod),) = pods(rendered(helm, tmp_path, {"backend": {"endpoint": "http://jaeger:4317"}}))
+    assert [environ(pod)[name] for name in names] == ["none", "none"]
+    to_a_collector = {"endpoint": "http://collector:4317", "logs": "", "metrics": "http://mimir:4318"}
+    ((_, pod),) = pods(rendered(helm, tmp_path, {"backend": to_a_collector}))
+    assert [environ(pod).get(name) for name in names] == [None, "http://mimir:4318"]
+
+
 def test_by_itself_the_processor_analyses_and_in_halves_it_asks(helm: Path, tmp_path: Path) -> None:
     whole = rendered(helm, tmp_path, {"model": "openai/m", "modelKeys": {"existingSecret": "keys"}})
     ((_, pod),) = pods(whole)
@@ -247,7 +392,8 @@ def test_the_notes_tell_of_the_gateway_the_budget_and_what_is_missing(helm: Path
     values = {"processor": {"replicas": 3}, "analyzer": {"enabled": True}, "model": "openai/m"}
     notes = only(rendered(helm, tmp_path, values, chart), "Notes")["text"]
     assert "deploy/collector/gateway.yaml" in notes
-    assert "blame-blamespan-headless.agents.svc.cluster.local" in notes
+    assert "\n  blame-blamespan-headless.agents\n" in notes
+    assert "service account in gateway.serviceAccounts" in notes
     assert "The budget of $5 an hour is for each analyzer: with 2" in notes
     assert "No backend is set" in notes
 
@@ -274,6 +420,10 @@ def test_the_notes_tell_of_the_gateway_the_budget_and_what_is_missing(helm: Path
         pytest.param({"backend": {"endpoint": "http://user:secret@x"}}, id="a password in the open"),
         pytest.param({"budgetUsdPerHour": -1}, id="a budget below nothing"),
         pytest.param({"serviceMonitor": {"interval": "often"}}, id="an interval that is none"),
+        pytest.param({"backend": {"logs": "off"}}, id="an endpoint for logs that is none"),
+        pytest.param({"gateway": {"serviceAccounts": [{"namespace": "x"}]}}, id="an account without a name"),
+        pytest.param({"networkPolicy": {"monitoringNamespaces": ["*"]}}, id="all namespaces"),
+        pytest.param({"processor": {"topologySpreadConstraints": [{"maxSkew": 1}]}}, id="half a constraint"),
     ],
 )
 def test_nonsense_is_refused_before_anything_is_made(helm: Path, tmp_path: Path, hostile: Values) -> None:

@@ -12,7 +12,7 @@ import yaml
 
 from analyzer.metric_table import METRICS
 from tests.backends.debian import insist_on_debian
-from tests.deploy.alert_rules import FILE, SHIPPED, Durations, rule_file, write
+from tests.deploy.alert_rules import CHART_FILE, FILE, SHIPPED, Durations, rule_file, write
 
 RULES: Final = rule_file()
 MINUTE: Final = "1m"
@@ -89,7 +89,8 @@ def tasks(values: str) -> Story:
 
 
 def test_the_rule_file_is_what_its_template_makes() -> None:
-    assert FILE.read_text(encoding="utf-8") == write(SHIPPED), "run `python -m tests.deploy.alert_rules`"
+    for file in (FILE, CHART_FILE):
+        assert file.read_text(encoding="utf-8") == write(SHIPPED), "run `python -m tests.deploy.alert_rules`"
 
 
 def test_promtool_takes_the_rule_file(promtool: Path) -> None:
@@ -258,6 +259,13 @@ def test_verdicts_that_come_late_are_told(play: Play) -> None:
 
 
 def test_a_service_that_does_not_answer_is_told(play: Play) -> None:
-    down = {"job": "blamespan", "instance": "blamespan:8500"}
-    series = "up{job='blamespan', instance='blamespan:8500'}"
-    play({series: "1 1 0x30"}, "BlamespanDown", {"4m": [], "10m": [down]})
+    for job in ("blamespan", "prod-blamespan", "blamespan-analyzer"):
+        down = {"job": job, "instance": "blamespan:8500"}
+        series = f"up{{job='{job}', instance='blamespan:8500'}}"
+        play({series: "1 1 0x30"}, "BlamespanDown", {"4m": [], "10m": [down]})
+
+
+def test_a_service_that_prometheus_knows_nothing_of_any_more_is_told(play: Play) -> None:
+    ours, other = "up{job='blamespan', instance='blamespan:8500'}", "up{job='prometheus'}"
+    play({ours: "1x10 stale", other: "1x60"}, "BlamespanDown", {"9m": [], "14m": [], "17m": [{}]})
+    play({other: "1x60"}, "BlamespanDown", {"4m": [], "6m": [{}]})

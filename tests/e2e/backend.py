@@ -83,12 +83,12 @@ class Backend:
 
 
 @contextmanager
-def grpc_backend(takes: Iterable[Signal] = Signal) -> Iterator[Backend]:
-    """Run one over gRPC; what it does not take it answers with ``UNIMPLEMENTED``."""
+def grpc_backend(takes: Iterable[Signal] = Signal, *, at: str = f"{HOST}:0") -> Iterator[Backend]:
+    """Run one over gRPC at an address; what it does not take it answers with ``UNIMPLEMENTED``."""
     backend = Backend(takes=frozenset(takes))
     server = grpc.server(ThreadPoolExecutor(max_workers=4))
     server.add_generic_rpc_handlers(tuple(_service(backend, signal) for signal in Signal))
-    backend.url = f"http://{HOST}:{server.add_insecure_port(f'{HOST}:0')}"
+    backend.url = f"http://{at.rpartition(':')[0]}:{server.add_insecure_port(at)}"
     server.start()
     try:
         yield backend

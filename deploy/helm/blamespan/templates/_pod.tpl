@@ -50,6 +50,10 @@ readinessProbe:
       key: token
 - name: BLAMESPAN_WEB_LISTEN
   value: 0.0.0.0:8500
+{{- with .Values.webUrl }}
+- name: BLAMESPAN_WEB_URL
+  value: {{ . | quote }}
+{{- end }}
 {{- if .Values.tls.enabled }}
 - name: BLAMESPAN_TLS_CERTIFICATE
   value: /etc/blamespan/tls/tls.crt
@@ -122,16 +126,28 @@ envFrom:
 {{- end }}
 {{- end -}}
 
+{{/* Where pods go. Given: root, pod (its values) and component. */}}
 {{- define "blamespan.placement" -}}
-{{- with .nodeSelector }}
+{{- $given := . -}}
+{{- with .pod.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- range . }}
+  - labelSelector:
+      matchLabels:
+        {{- include "blamespan.selector" $given.root | nindent 8 }}
+        app.kubernetes.io/component: {{ $given.component }}
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- with .pod.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .tolerations }}
+{{- with .pod.tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .affinity }}
+{{- with .pod.affinity }}
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
