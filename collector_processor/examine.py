@@ -90,6 +90,8 @@ class Examiner:
         self._committing: Final = Committing(
             held=source, store=store, thread=self._thread, leaving=leaving, pause=pause
         )
+        self.committed: Final = leaving.committed
+        """Tells of verdicts that ``in_turn`` committed; what they send may go."""
         self._giving_up: Final = GivingUp(
             source=source,
             store=store,
@@ -208,6 +210,11 @@ class Examiner:
     async def in_db(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run one call on the store's thread."""
         return await self._thread.run(call, *args, **kwargs)
+
+    async def in_turn(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run one call on the store's thread that may commit verdicts: no examination commits meanwhile."""
+        async with self._committing.turn:
+            return await self._thread.run(call, *args, **kwargs)
 
     def close(self) -> None:
         """End the store's thread; the store itself is its owner's."""

@@ -29,6 +29,8 @@ RUNS: Final = "runs.sqlite"
 """The store's file in the data directory."""
 MAX_RUN_KEYS: Final = 2_000_000
 """Some hundreds of MB: twenty for each trace that there is a verdict on; most have one or two."""
+MAX_PLACES_BYTES: Final = 128 << 20
+"""Of what is kept of runs for labels given later; the oldest go first. Some hundred thousand runs."""
 OUTBOX_BATCH: Final = 64
 """Entries of the outbox that are read at once."""
 _STEPS: Final = (
@@ -69,6 +71,15 @@ CREATE TABLE run_part (
 CREATE INDEX verdict_by_run ON verdict (run_id);
 """,
     SPENDING_TABLE,
+    """
+CREATE TABLE place (
+  id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, run_id TEXT NOT NULL, size INTEGER NOT NULL,
+  packed BLOB NOT NULL
+);
+CREATE UNIQUE INDEX place_by_run ON place (tenant, run_id);
+CREATE INDEX place_by_age ON place (id, size);
+CREATE TABLE heeded (label INTEGER NOT NULL);
+""",
 )
 
 _LAST: Final = "\U0010ffff"
@@ -122,6 +133,13 @@ class RunStore:
             "INSERT INTO outbox (tenant, signal, body) VALUES (?, ?, ?)",
             [(out.tenant, out.signal, out.body) for out in commit.outgoing],
         )
+        self._db.executemany(
+            "INSERT OR REPLACE INTO place (tenant, run_id, size, packed) VALUES (?, ?, ?, ?)",
+            [(place.tenant, place.run_id, len(place.packed), place.packed) for place in commit.places],
+        )
+        if commit.heeded is not None:
+            self._db.execute("DELETE FROM heeded")
+            self._db.execute("INSERT INTO heeded VALUES (?)", (commit.heeded,))
         late = dict(commit.late)
         self._db.executemany(
             "INSERT OR REPLACE INTO rewrite VALUES (?, ?, ?, ?)",
@@ -213,6 +231,18 @@ class RunStore:
         )
         return found[0] if found else None
 
+    def place(self, tenant: Tenant, run_id: str) -> bytes | None:
+        """Return what is kept of a run's spans, packed."""
+        row = self._db.execute(
+            "SELECT packed FROM place WHERE tenant = ? AND run_id = ?", (tenant, run_id)
+        ).fetchone()
+        return row[0] if row else None
+
+    def heeded(self) -> int:
+        """Return the number of the last label that verdicts follow; 0 if there was none."""
+        row = self._db.execute("SELECT label FROM heeded").fetchone()
+        return row[0] if row else 0
+
     def recent(self, limit: int) -> list[StoredVerdict]:
         """Return the newest verdicts, one a run, newest first."""
         return self._select(f"WHERE {IS_CURRENT} ORDER BY decided_ns DESC LIMIT ?", (limit,))
@@ -229,7 +259,9 @@ class RunStore:
             (prefix, prefix + _LAST, tenant, tenant, limit),
         )
 
-    def prune(self, keep: int, most_keys: int = MAX_RUN_KEYS) -> None:
+    def prune(
+        self, keep: int, most_keys: int = MAX_RUN_KEYS, most_place_bytes: int = MAX_PLACES_BYTES
+    ) -> None:
         """Forget the oldest verdicts beyond ``keep``, and the oldest analysed traces beyond four times that.
 
         Far more than the journal keeps spans of, so that what is forgotten cannot come again.
@@ -257,6 +289,7 @@ class RunStore:
                 )
                 self._db.execute("DELETE FROM analysed WHERE upto_seq < ?", oldest)
             self._forget_keys(most_keys)
+            self._forget_places(keep, most_place_bytes)
         give_back(self._db, "the store")
 
     def _forget_keys(self, most: int) -> None:
@@ -270,6 +303,19 @@ class RunStore:
                 " JOIN (SELECT tenant, trace_id, count(*) AS keys FROM run_key GROUP BY 1, 2)"
                 " USING (tenant, trace_id)) WHERE gone < ?)",
                 (excess,),
+            )
+
+    def _forget_places(self, keep: int, most_bytes: int) -> None:
+        """Forget where the oldest runs stand, until there are so many at most, and so many bytes."""
+        self._db.execute(
+            "DELETE FROM place WHERE id <= (SELECT id FROM place ORDER BY id DESC LIMIT 1 OFFSET ?)", (keep,)
+        )
+        taken: int = self._db.execute("SELECT coalesce(sum(size), 0) FROM place").fetchone()[0]
+        if taken > most_bytes:
+            self._db.execute(
+                "DELETE FROM place WHERE id IN (SELECT id FROM"
+                " (SELECT id, sum(size) OVER (ORDER BY id DESC) AS taken FROM place) WHERE taken > ?)",
+                (most_bytes,),
             )
 
     def outbox(

@@ -25,7 +25,7 @@ from tests.slow_lane import LIMITS, Say, ScriptedAnalyst, SlowLane, written_name
 OTHER = TraceId("b" * 32)
 KEY = TraceKey(NO_TENANT, TRACE)
 GRACE = LIMITS.root_grace_s
-BLAMED = ["blame planner", "failure attribution"]
+BLAMED = ["planner: decisive error", "failure: planner"]
 Open = Callable[..., SlowLane]
 
 
@@ -114,9 +114,9 @@ async def test_a_late_span_reopens_the_trace_and_a_changed_verdict_withdraws_the
     await lane.pass_time(0.1 * GRACE)
     assert written_names(lane.written()) == [
         *BLAMED,
-        "blame writer",
-        "failure attribution",
-        "blame withdrawn",
+        "writer: decisive error",
+        "failure: writer",
+        *["withdrawn: planner → writer"] * 2,
     ]
     assert (verdict(lane).version, verdict(lane).agent) == (2, "writer")
 
@@ -252,7 +252,7 @@ async def test_a_crash_before_the_rewriting_sends_the_bytes_that_were_committed(
 
 
 async def test_a_crash_after_the_verdict_lets_the_rest_of_the_trace_go_on(slow_lane: Open) -> None:
-    lane = slow_lane(None, hold_max_s=20)
+    lane = slow_lane("no step to blame", hold_max_s=20)
     lane.receive(workflow(1))
     unchanged = lane.receive(chat(2, answer="4", agent_name="planner"))
     await lane.reach_rewriting()
@@ -260,6 +260,15 @@ async def test_a_crash_after_the_verdict_lets_the_rest_of_the_trace_go_on(slow_l
     assert sorted(seq for seq, _ in lane.source.sent) == [1, 2]
     assert (unchanged.seq, lane.source.rows[KEY][unchanged.seq]) in lane.source.sent
     after.close()
+
+
+async def test_a_held_run_that_passed_goes_on_as_it_came(slow_lane: Open) -> None:
+    lane = slow_lane(None, hold_max_s=20)
+    arrival = lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    body = lane.source.rows[KEY][arrival.seq]
+    await lane.pass_time(GRACE)
+    assert verdict(lane).status == "no_failure"
+    assert lane.source.sent == [(arrival.seq, body)]
 
 
 async def test_a_shutdown_lets_go_of_what_is_held(slow_lane: Open) -> None:
