@@ -8,9 +8,6 @@ service and tag together; starts with its parent and lasts 1 µs, because a
 longer one takes over the critical path and a zero-length one is drawn with a
 warning; and has no link to its parent, because Jaeger would turn CHILD_OF into
 FOLLOWS_FROM. In *hold* mode the same attributes go onto the originals instead.
-
-Names are for people, short, and begin with what tells one carrier from another:
-Jaeger's column cuts them after the service's name.
 """
 
 from __future__ import annotations
@@ -22,6 +19,7 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import quote
 
+from collector_processor.carrier_names import decisive_name, root_name, withdrawal_name
 from collector_processor.redaction import Redact, redact
 from collector_processor.stored import PERSON
 from semconv import attributes as names
@@ -47,10 +45,6 @@ from semconv.model import (
 
 MAX_TEXT_BYTES: Final = 2000
 """Tempo cuts attribute values at 2048 bytes."""
-MAX_NAME: Final = 44
-"""Characters of a carrier's name; agents' names are cut to fit, the attributes have them whole."""
-_LEAST_AGENT: Final = 12
-"""Characters of an agent's name that stay; the failure mode is left out of the name before less does."""
 CARRIER_NS: Final = 1000
 _LATEST_NS: Final = 2**64 - 1
 """OTLP's times are fixed64."""
@@ -194,11 +188,11 @@ def carriers(judgement: Judgement, trace: Trace, policy: CarrierPolicy) -> tuple
     """Return the spans that carry this version of the verdict: decisive first, then the root's."""
     spans = {(span.trace_id, span.span_id): span for span in trace.spans}
     made: list[Span] = []
-    step = judgement.marked(policy)
+    step, blame = judgement.marked(policy), judgement.attribution.verdict
     decisive = _find(spans, step.trace_id, step.span_id) if step else None
-    if decisive is not None:
+    if decisive is not None and isinstance(blame, Blame):
         attributes = decisive_attributes(judgement, policy) | _evaluator(judgement, policy)
-        carrier = _carrier(_decisive_name(judgement), decisive, judgement, attributes)
+        carrier = _carrier(decisive_name(blame.agent, blame.mode), decisive, judgement, attributes)
         made.append(replace(carrier, status=policy.status))
     root = _root(spans, judgement.trajectory, trace)
     if root is not None:
@@ -246,7 +240,7 @@ def withdrawal(
         for span in (marked, _root(spans, judgement.trajectory, trace))
         if span is not None
     )
-    name = _withdrawal_name(withdrawn.agent, agent)
+    name = withdrawal_name(withdrawn.agent, agent)
     return tuple(_carrier(name, spans[key], judgement, _finish(attributes, policy)) for key in parents)
 
 
@@ -341,44 +335,11 @@ def _evaluator(judgement: Judgement, policy: CarrierPolicy) -> dict[str, Attribu
     )
 
 
-def _decisive_name(judgement: Judgement) -> str:
-    blame = judgement.attribution.verdict
-    assert isinstance(blame, Blame)
-    return _fitted("", blame.agent, f": {_words(blame.mode) or 'decisive error'}")
-
-
 def _root_name(judgement: Judgement, policy: CarrierPolicy) -> str:
     verdict = judgement.attribution.verdict
     if isinstance(verdict, Abstention):
         return _UNBLAMED[verdict.status]
-    mode = _words(verdict.mode) if policy.marks(verdict.confidence) else "low confidence"
-    return _fitted("failure: ", verdict.agent, f" ({mode})" if mode else "")
-
-
-def _withdrawal_name(old: str, new: str | None) -> str:
-    if new is None:
-        return _fitted("withdrawn: ", old, "")
-    if new == old:
-        return _fitted("withdrawn: ", old, " (another step)")
-    room = (MAX_NAME - len("withdrawn:  → ")) // 2
-    return f"withdrawn: {_cut(old, room)} → {_cut(new, room)}"
-
-
-def _words(mode: str) -> str:
-    return mode.replace("_", " ")
-
-
-def _fitted(before: str, agent: str, after: str) -> str:
-    """Return a name of ``MAX_NAME`` characters at most, the agent's name cut, or what follows left out."""
-    room = MAX_NAME - len(before) - len(after)
-    if room < _LEAST_AGENT:
-        room, after = MAX_NAME - len(before), ""
-    return f"{before}{_cut(agent, room)}{after}"
-
-
-def _cut(agent: str, room: int) -> str:
-    agent = " ".join(agent.split())
-    return agent if len(agent) <= room else f"{agent[: room - 1]}…"
+    return root_name(verdict.agent, verdict.mode if policy.marks(verdict.confidence) else "low confidence")
 
 
 def _finish(attributes: Mapping[str, AttributeValue], policy: CarrierPolicy) -> dict[str, AttributeValue]:

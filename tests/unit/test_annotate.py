@@ -8,7 +8,6 @@ import pytest
 from inline_snapshot import snapshot
 
 from collector_processor.annotate import (
-    MAX_NAME,
     CarrierPolicy,
     Judgement,
     Withdrawn,
@@ -18,6 +17,7 @@ from collector_processor.annotate import (
     root_attributes,
     withdrawal,
 )
+from collector_processor.carrier_names import MAX_NAME
 from collector_processor.redaction import keep, omit
 from semconv.model import (
     Abstention,
