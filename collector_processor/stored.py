@@ -15,7 +15,9 @@ from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from semconv.model import SpanId, TraceId
 
 PERSON: Final = "person"
-"""Method of a verdict that a person's label made; no analysis supersedes one."""
+"""Method of a verdict that a person's label made."""
+CONFIRMED: Final = "confirmed_by_person"
+"""Key in a verdict's document: true where a person said that it is right. For the store alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,11 @@ class StoredVerdict:
     def is_by_person(self) -> bool:
         """Whether a person's label made it."""
         return self.told.get("method") == PERSON
+
+    @property
+    def is_persons_word(self) -> bool:
+        """Whether a person made it, or said that it is right: no analysis supersedes it."""
+        return self.is_by_person or self.told.get(CONFIRMED) is True
 
     @property
     def confidence(self) -> float:

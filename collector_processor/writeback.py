@@ -154,7 +154,7 @@ def _stands(decision: Decision, verdict: StoredVerdict, policy: CarrierPolicy) -
     if told is None:
         return None
     is_persons = decision.attribution.method == PERSON
-    if told.is_by_person and not is_persons:
+    if told.is_persons_word and not is_persons:
         return _still_said(told, decision.run)
     if not verdict.says_the_same_as(told):
         return None

@@ -22,7 +22,7 @@ from collector_processor.examine import Examiner
 from collector_processor.places import unpack_place
 from collector_processor.rebuild import Run
 from collector_processor.runstore import RunStore
-from collector_processor.stored import PERSON, Commit, StoredVerdict
+from collector_processor.stored import CONFIRMED, PERSON, Commit, StoredVerdict
 from collector_processor.stores import StoreError
 from collector_processor.writeback import Decision, Gist, gist_of, write_back
 from semconv.model import Abstention, Attribution, Blame, Status, Verdict
@@ -45,9 +45,12 @@ def follow_labels(store: RunStore, labels: LabelStore, policy: CarrierPolicy, no
     given = labels.since(store.heeded())
     newest = {(label.tenant, label.run_id): number for number, label in given}
     for number, label in given:
-        is_newest = newest[label.tenant, label.run_id] == number
-        decision = _decision(store, label, policy, now_ns) if is_newest else None
+        if newest[label.tenant, label.run_id] != number:
+            continue
+        decision = _decision(store, label, policy, now_ns)
         if decision is None:
+            if confirmed := _confirmed(store, label):
+                store.commit(Commit(analysed=(), verdicts=confirmed, heeded=number))
             continue
         back = write_back(decision, policy)
         assert decision.previous is not None
@@ -56,7 +59,7 @@ def follow_labels(store: RunStore, labels: LabelStore, policy: CarrierPolicy, no
         store.commit(Commit(analysed=(), verdicts=(verdict,), outgoing=back.outgoing, heeded=number))
         if verdict.version > decision.previous.version:
             corrected.append((gist_of(decision), verdict))
-    if given and store.heeded() < given[-1][0]:
+    if given and store.heeded() < given[-1][0]:  # the last ones changed nothing
         store.commit(Commit(analysed=(), heeded=given[-1][0]))
     return corrected
 
@@ -93,6 +96,15 @@ class Corrections:
         self._waits = False
         if corrected:
             self.examiner.committed(corrected)
+
+
+def _confirmed(store: RunStore, label: Label) -> tuple[StoredVerdict, ...]:
+    """Return a verdict that a person said is right with a note of that; nothing is written of it."""
+    verdict = store.current(label.tenant, label.run_id)
+    is_same = verdict is not None and (verdict.agent, verdict.span_id) == (label.agent, label.span_id)
+    if label.kind is not LabelKind.CONFIRMED or verdict is None or verdict.is_provisional or not is_same:
+        return ()
+    return (replace(verdict, document=json.dumps({**verdict.told, CONFIRMED: True})),)
 
 
 def _decision(store: RunStore, label: Label, policy: CarrierPolicy, now_ns: int) -> Decision | None:

@@ -116,7 +116,7 @@ def give(
     kept = _read(packed)
     label = as_label(said, verdict, kept.trajectory if kept else None, now_ns)
     before = labels.labels(verdict.tenant, verdict.run_id)
-    if verdict.is_by_person and before and before[0].says_the_same_as(label):
+    if verdict.is_persons_word and before and before[0].says_the_same_as(label):
         label = before[0]
     else:
         labels.add(label)

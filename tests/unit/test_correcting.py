@@ -158,6 +158,12 @@ def test_a_confirmation_changes_nothing_that_is_marked_already(desk: Desk) -> No
     desk.judge()
     desk.say(CONFIRMED)
     assert (desk.follow(), desk.verdict().version) == ([], 1)
+    desk.judge(1)
+    assert (desk.sent(), desk.verdict().agent) == ([], "planner"), "no later analysis overrules it"
+    desk.say(CONFIRMED)
+    assert len(desk.labels.labels(NO_TENANT, TRACE)) == 1
+    desk.say(REJECTED)
+    assert [name for name, _ in desk.follow()] == ["failure: undetermined", *["withdrawn: planner"] * 2]
 
 
 def test_a_confirmation_marks_what_was_too_uncertain_to_be_marked(desk: Desk) -> None:
