@@ -92,6 +92,7 @@ class Corrections:
             if not self._waits:
                 logger.warning("corrections by people wait for the store", extra={"reason": str(error)})
             self._waits = True
+            self.examiner.committed(())  # what came before the refusal may go
             return
         self._waits = False
         if corrected:
