@@ -150,7 +150,13 @@ def carrier_policy(settings: Settings) -> CarrierPolicy:
     redact = make_redactor(ALL_KINDS, settings.redact_patterns).plainly
     clean = {ExportText.NONE: omit, ExportText.REDACTED: redact, ExportText.FULL: keep}[settings.export_text]
     status = SpanStatus.ERROR if settings.carrier_status == "error" else SpanStatus.UNSET
-    return CarrierPolicy(clean=clean, status=status)
+    return CarrierPolicy(
+        clean=clean,
+        status=status,
+        carriers=settings.carriers,
+        min_confidence=settings.carrier_min_confidence,
+        web_url=(settings.web_url or "").rstrip("/"),
+    )
 
 
 def kept_texts(settings: Settings) -> Redact:

@@ -15,9 +15,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Final
+from urllib.parse import quote
 
+from collector_processor.carrier_names import decisive_name, root_name, withdrawal_name
 from collector_processor.redaction import Redact, redact
+from collector_processor.stored import PERSON
 from semconv import attributes as names
 from semconv.model import (
     Abstention,
@@ -32,6 +36,7 @@ from semconv.model import (
     Span,
     SpanId,
     SpanStatus,
+    Status,
     Step,
     Trace,
     TraceId,
@@ -50,12 +55,27 @@ NONE: Final = "none"
 EVALUATION_NAME: Final = "failure_attribution"
 EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
 _SCOPE: Final = Scope(name=names.SCOPE_ANALYZER, schema_url=names.SCHEMA_URL)
+_UNBLAMED: Final = {
+    Status.NO_FAILURE: "no failure found",
+    Status.UNDETERMINED: "failure: undetermined",
+    Status.ERROR: "not analysed",
+}
+"""Names of the root's carrier where nobody is blamed."""
 _PROSE: Final = (
     names.FAILURE_FIX,
     names.FAILURE_EXPLANATION,
     names.EVALUATIONS_0_EVALUATION_EXPLANATION,
     names.GEN_AI_EVALUATION_EXPLANATION,
 )
+
+
+class Carriers(StrEnum):
+    """Of which runs anything is written into the trace."""
+
+    FAILURES = "failures"
+    """Runs that failed, and those that an earlier verdict said had failed."""
+    ALL = "all"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +86,21 @@ class CarrierPolicy:
     """Applied to every prose field; empty results are left out."""
     status: SpanStatus = SpanStatus.UNSET
     """Status of carriers that blame; UNSET keeps error rates made from status true."""
+    carriers: Carriers = Carriers.FAILURES
+    """Of which runs anything is written."""
+    min_confidence: float = 0.0
+    """Below it no span is marked as decisive: only the root's carrier names the agent, as uncertain."""
+    web_url: str = ""
+    """Address of our pages without a slash at its end; empty writes no links to them."""
+
+    def marks(self, confidence: float) -> bool:
+        """Whether a blame of this confidence is marked on the decisive span."""
+        return confidence >= self.min_confidence
+
+    def run_url(self, run_id: str) -> str | None:
+        """Return the address of a run's page; ``None`` where we have no pages."""
+        part = quote(run_id, safe="", errors="replace")
+        return f"{self.web_url}/runs/{part}" if self.web_url and run_id else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +113,8 @@ class Judgement:
     """From 1; the highest is current."""
     supersedes: str | None = None
     """The failure id of the version before."""
+    names_step: bool = True
+    """False where a person named an agent and no step: the blame's step means nothing then."""
 
     @property
     def failure_id(self) -> str:
@@ -88,7 +125,25 @@ class Judgement:
     def decisive(self) -> Step | None:
         """The blamed step, if one is blamed."""
         verdict = self.attribution.verdict
-        return self.trajectory.steps[verdict.step] if isinstance(verdict, Blame) else None
+        if not isinstance(verdict, Blame) or not self.names_step:
+            return None
+        return self.trajectory.steps[verdict.step]
+
+    def marked(self, policy: CarrierPolicy) -> Step | None:
+        """The blamed step, if the confidence is enough to mark its span."""
+        verdict = self.attribution.verdict
+        is_marked = isinstance(verdict, Blame) and policy.marks(verdict.confidence)
+        return self.decisive if is_marked else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn:
+    """An earlier blame that no longer holds."""
+
+    agent: str
+    version: int
+    marked: tuple[TraceId, SpanId] | None
+    """The span that it marked as decisive, if it marked one."""
 
 
 def root_attributes(judgement: Judgement, policy: CarrierPolicy) -> dict[str, AttributeValue]:
@@ -96,21 +151,27 @@ def root_attributes(judgement: Judgement, policy: CarrierPolicy) -> dict[str, At
     trajectory = judgement.trajectory
     run: dict[str, AttributeValue] = {
         names.RUN_ID: trajectory.run_id,
+        names.RUN_URL: policy.run_url(trajectory.run_id),
         names.RUN_COMPLETE: trajectory.complete,
-        names.RUN_STEP_COUNT: len(trajectory.steps),
+        names.RUN_STEP_COUNT: len(trajectory.steps) or None,
         names.RUN_AGENTS: trajectory.agents,
         names.RUN_DIALECTS: trajectory.dialects,
     }
+    verdict = judgement.attribution.verdict
+    if isinstance(verdict, Blame) and not policy.marks(verdict.confidence):
+        run[names.FAILURE_LOW_CONFIDENCE] = True
     return _finish(run | _verdict_attributes(judgement), policy)
 
 
 def decisive_attributes(judgement: Judgement, policy: CarrierPolicy) -> dict[str, AttributeValue]:
-    """What stands on the decisive span; empty where no step is blamed."""
-    step, blame = judgement.decisive, judgement.attribution.verdict
-    if step is None or not isinstance(blame, Blame):
+    """What stands on the decisive span, Jaeger's red mark included; empty where no step is marked."""
+    step = judgement.marked(policy)
+    if step is None:
         return {}
     own: dict[str, AttributeValue] = {
+        names.ERROR: True,
         names.RUN_ID: judgement.trajectory.run_id,
+        names.RUN_URL: policy.run_url(judgement.trajectory.run_id),
         names.FAILURE_DECISIVE: True,
         names.FAILURE_RANK: 1,
         names.STEP_INDEX: step.index,
@@ -127,38 +188,60 @@ def carriers(judgement: Judgement, trace: Trace, policy: CarrierPolicy) -> tuple
     """Return the spans that carry this version of the verdict: decisive first, then the root's."""
     spans = {(span.trace_id, span.span_id): span for span in trace.spans}
     made: list[Span] = []
-    step = judgement.decisive
+    step, blame = judgement.marked(policy), judgement.attribution.verdict
     decisive = _find(spans, step.trace_id, step.span_id) if step else None
-    if step is not None and decisive is not None:
+    if decisive is not None and isinstance(blame, Blame):
         attributes = decisive_attributes(judgement, policy) | _evaluator(judgement, policy)
-        carrier = _carrier(f"blame {step.agent}", decisive, judgement, {names.ERROR: True} | attributes)
+        carrier = _carrier(decisive_name(blame.agent, blame.mode), decisive, judgement, attributes)
         made.append(replace(carrier, status=policy.status))
     root = _root(spans, judgement.trajectory, trace)
     if root is not None:
-        carrier = _carrier("failure attribution", root, judgement, root_attributes(judgement, policy))
+        failed = judgement.attribution.status in {Status.ATTRIBUTED, Status.UNDETERMINED}
+        mark: dict[str, AttributeValue] = {names.ERROR: True} if failed else {}
+        carrier = _carrier(
+            _root_name(judgement, policy), root, judgement, mark | root_attributes(judgement, policy)
+        )
         made.append(_linked(carrier, decisive))
     return tuple(made)
 
 
-def withdrawal(judgement: Judgement, blamed: tuple[TraceId, SpanId], trace: Trace) -> tuple[Span, ...]:
-    """Return the carrier that says, beside the old one, that its blame no longer stands.
+def withdrawal(
+    judgement: Judgement, withdrawn: Withdrawn, trace: Trace, policy: CarrierPolicy
+) -> tuple[Span, ...]:
+    """Return the carriers that say that an earlier blame no longer holds.
+
+    One stands beside the old mark, where there was one, and one under the root, where the old
+    verdict's other carrier is.
 
     Args:
         judgement: the new version.
-        blamed: the span that the old version blamed.
+        withdrawn: the old blame.
         trace: the run's spans.
+        policy: how carriers are written.
     """
-    old = next((span for span in trace.spans if (span.trace_id, span.span_id) == blamed), None)
-    if old is None:
-        return ()
+    spans = {(span.trace_id, span.span_id): span for span in trace.spans}
+    verdict = judgement.attribution.verdict
+    agent = verdict.agent if isinstance(verdict, Blame) else None
     attributes: dict[str, AttributeValue] = {
         names.RUN_ID: judgement.trajectory.run_id,
+        names.RUN_URL: policy.run_url(judgement.trajectory.run_id),
         names.FAILURE_ID: judgement.failure_id,
         names.FAILURE_VERSION: judgement.version,
-        names.FAILURE_STATUS: judgement.attribution.status.value,
+        names.FAILURE_STATUS: names.FailureStatus.WITHDRAWN.value,
         names.FAILURE_SUPERSEDES: judgement.supersedes,
+        names.FAILURE_WITHDRAWN_AGENT_NAME: withdrawn.agent,
+        names.FAILURE_WITHDRAWN_VERSION: withdrawn.version,
+        names.FAILURE_AGENT_NAME: agent,
+        names.FAILURE_METHOD: judgement.attribution.method,
     }
-    return (_carrier("blame withdrawn", old, judgement, attributes),)
+    marked = _find(spans, *withdrawn.marked) if withdrawn.marked else None
+    parents = dict.fromkeys(
+        (span.trace_id, span.span_id)
+        for span in (marked, _root(spans, judgement.trajectory, trace))
+        if span is not None
+    )
+    name = withdrawal_name(withdrawn.agent, agent)
+    return tuple(_carrier(name, spans[key], judgement, _finish(attributes, policy)) for key in parents)
 
 
 def evaluation_log(
@@ -204,15 +287,30 @@ def _verdict_attributes(judgement: Judgement) -> dict[str, AttributeValue]:
     }
     if isinstance(verdict, Abstention):
         return shared
-    step = judgement.trajectory.steps[verdict.step]
-    return shared | {
-        names.FAILURE_AGENT_NAME: verdict.agent,
-        names.FAILURE_STEP_INDEX: verdict.step,
+    return (
+        shared
+        | _place(judgement)
+        | {
+            names.FAILURE_AGENT_NAME: verdict.agent,
+            names.FAILURE_MODE: verdict.mode or None,
+            names.FAILURE_CONFIDENCE: verdict.confidence,
+            names.FAILURE_FIX: verdict.fix or None,
+        }
+    )
+
+
+def _place(judgement: Judgement) -> dict[str, AttributeValue]:
+    """Say where the decisive step is; of a run joined from traces, which trace has it and which the root."""
+    step, root_id = judgement.decisive, judgement.trajectory.root_trace_id
+    if step is None:
+        return {}
+    found: dict[str, AttributeValue] = {
+        names.FAILURE_STEP_INDEX: step.index,
         names.FAILURE_STEP_SPAN_ID: step.span_id,
-        names.FAILURE_MODE: verdict.mode or None,
-        names.FAILURE_CONFIDENCE: verdict.confidence,
-        names.FAILURE_FIX: verdict.fix or None,
     }
+    if step.trace_id and root_id and step.trace_id != root_id:
+        found |= {names.FAILURE_STEP_TRACE_ID: step.trace_id, names.RUN_ROOT_TRACE_ID: root_id}
+    return found
 
 
 def _evaluator(judgement: Judgement, policy: CarrierPolicy) -> dict[str, AttributeValue]:
@@ -220,6 +318,9 @@ def _evaluator(judgement: Judgement, policy: CarrierPolicy) -> dict[str, Attribu
     blame = judgement.attribution.verdict
     assert isinstance(blame, Blame)
     is_models_word = judgement.attribution.model and not judgement.attribution.fallback
+    annotator = "LLM" if is_models_word else "CODE"
+    if judgement.attribution.method == PERSON:
+        annotator = "HUMAN"
     return _finish(
         {
             names.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
@@ -227,11 +328,18 @@ def _evaluator(judgement: Judgement, policy: CarrierPolicy) -> dict[str, Attribu
             names.EVALUATIONS_0_EVALUATION_SCORE: blame.confidence,
             names.EVALUATIONS_0_EVALUATION_LABEL: blame.agent,
             names.EVALUATIONS_0_EVALUATION_EXPLANATION: blame.reason,
-            names.EVALUATIONS_0_EVALUATION_ANNOTATOR_KIND: "LLM" if is_models_word else "CODE",
+            names.EVALUATIONS_0_EVALUATION_ANNOTATOR_KIND: annotator,
             names.EVALUATIONS_0_EVALUATION_IDENTIFIER: judgement.failure_id,
         },
         policy,
     )
+
+
+def _root_name(judgement: Judgement, policy: CarrierPolicy) -> str:
+    verdict = judgement.attribution.verdict
+    if isinstance(verdict, Abstention):
+        return _UNBLAMED[verdict.status]
+    return root_name(verdict.agent, verdict.mode if policy.marks(verdict.confidence) else "low confidence")
 
 
 def _finish(attributes: Mapping[str, AttributeValue], policy: CarrierPolicy) -> dict[str, AttributeValue]:

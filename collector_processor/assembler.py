@@ -266,12 +266,12 @@ class Assembler:
             self._lateness.observe((tenant, source), least_s, most_s, now)
 
     def _look_at(self, key: TraceKey, trace: OpenTrace, now: float) -> None:
-        due, completion = self._due(key, trace)
+        due, completion = self._due(key, trace, now)
         if due > now:
             self._arm(key, trace, due)
         elif completion is Completion.IDLE_OPEN:
             self._glance_at(key, trace)
-            self._arm(key, trace, self._due(key, trace)[0])
+            self._arm(key, trace, self._due(key, trace, now)[0])
         elif completion in _CAPS or all(self._open[one].is_ready for one in self._links.company(key)):
             self._release(key, completion)
         elif now >= trace.opened + self._limits.max_age_s:
@@ -291,7 +291,7 @@ class Assembler:
         trace.is_glanced = True
         self._ready.append(Released(key=key, completion=Completion.IDLE_OPEN, analyses=trace.analyses))
 
-    def _due(self, key: TraceKey, trace: OpenTrace) -> tuple[float, Completion]:
+    def _due(self, key: TraceKey, trace: OpenTrace, now: float) -> tuple[float, Completion]:
         """Return when the trace comes out next, and as what."""
         limits = self._limits
         if trace.spans >= limits.max_spans:
@@ -304,7 +304,9 @@ class Assembler:
         if oldest <= due:
             due, completion = oldest, Completion.MAX_AGE
         glance = trace.last + limits.idle_close_s
-        return (glance, Completion.IDLE_OPEN) if glance < due and not trace.is_glanced else (due, completion)
+        if glance < due and now < due and not trace.is_glanced:
+            return glance, Completion.IDLE_OPEN
+        return due, completion
 
     def _patience(self, key: TraceKey, trace: OpenTrace) -> tuple[float, Completion]:
         """Return how long the trace must be quiet, for the reasons of the module docstring."""

@@ -156,6 +156,7 @@ class Committing:
             outgoing=tuple(out for back in written for out in back.outgoing),
             rewrites=rewrites,
             late=_late(written),
+            places=tuple(back.place for back in written if back.place),
         )
         await self._thread.run(self._store.commit, commit)
         for decision, back in zip(decisions, written, strict=True):

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from collector_processor.assembler import TraceKey
 from collector_processor.otlp import CollectorError, Tenant
-from collector_processor.stored import Outgoing, StoredVerdict, ToldRun
+from collector_processor.stored import Outgoing, Place, StoredVerdict, ToldRun
 from collector_processor.writeback import Gist
 from semconv.model import Completion
 
@@ -62,6 +62,7 @@ class DraftedRun:
     outgoing: tuple[Outgoing, ...]
     gist: Gist
     keepsake: Keepsake
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,6 +94,8 @@ class Examiner:
         self._committing: Final = Committing(
             held=source, store=store, thread=self._thread, leaving=leaving, pause=pause
         )
+        self.committed: Final = leaving.committed
+        """Tells of verdicts that ``in_turn`` committed; what they send may go."""
         self._giving_up: Final = GivingUp(
             source=source,
             store=store,
@@ -189,15 +191,15 @@ class Examiner:
             told = {"service": one.service, "scope": one.scope, "span": one.name}
             logger.info("parent never arrived: traces like this no longer wait for it", extra=told)
         if absent:
-            await self._thread.run(self._store.give_up_on, absent)
+            await self._thread.run(self._store.absent.add, absent)
 
     async def absent_parents(self) -> Sequence[AbsentParent]:
         """Return the kinds of spans whose parents were found never to arrive."""
-        return await self._thread.run(self._store.absent_parents)
+        return await self._thread.run(self._store.absent.all)
 
     async def parents_returned(self, kinds: Iterable[tuple[Tenant, int]]) -> None:
         """Forget that the parents of such spans never arrive."""
-        await self._thread.insist(self._store.parents_returned, tuple(kinds))
+        await self._thread.insist(self._store.absent.forget, tuple(kinds))
 
     async def _without_analysis(self, released: Released, material: Material) -> Examined | None:
         """Return what becomes of the trace where nothing is to be analysed now; ``None`` where it is."""
@@ -228,6 +230,11 @@ class Examiner:
     async def in_db(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run one call on the store's thread."""
         return await self._thread.run(call, *args, **kwargs)
+
+    async def in_turn(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run one call on the store's thread that may commit verdicts: no examination commits meanwhile."""
+        async with self._committing.turn:
+            return await self._thread.run(call, *args, **kwargs)
 
     def close(self) -> None:
         """End the store's thread; the store itself is its owner's."""

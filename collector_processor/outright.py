@@ -69,6 +69,7 @@ class _Proposed:
             told=self.draft.told,
             verdicts=tuple(run.verdict for run in self.draft.runs),
             outgoing=tuple(out for run in self.draft.runs for out in run.outgoing),
+            places=tuple(run.place for run in self.draft.runs if run.place),
         )
 
 

@@ -18,11 +18,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
+from collector_processor.absent_rows import ABSENT_TABLE, AbsentRows
 from collector_processor.assembler import TraceKey
 from collector_processor.otlp import Signal, Tenant
 from collector_processor.runs import TRACE_KEY
 from collector_processor.spending import SPENDING_TABLE, SpendingRows
-from collector_processor.stored import AbsentParent, Commit, Outgoing, Standing, StoredVerdict, ToldRun
+from collector_processor.stored import Commit, Outgoing, Standing, StoredVerdict, ToldRun
 from collector_processor.stores import Flush, all_or_nothing, give_back, open_store
 from semconv.model import TraceId
 
@@ -32,8 +33,8 @@ MAX_RUN_KEYS: Final = 2_000_000
 """Some hundreds of MB: twenty for each trace that there is a verdict on; most have one or two."""
 MAX_JOINED: Final = 256
 """Most traces that one run is joined from; what more than that link to is common to many runs."""
-MAX_ABSENT: Final = 2_000
-"""Kinds of spans that are remembered because their parents never arrive."""
+MAX_PLACES_BYTES: Final = 128 << 20
+"""Of what is kept of runs for labels given later; the oldest go first. Some hundred thousand runs."""
 OUTBOX_BATCH: Final = 64
 """Entries of the outbox that are read at once."""
 _STEPS: Final = (
@@ -74,12 +75,15 @@ CREATE TABLE run_part (
 CREATE INDEX verdict_by_run ON verdict (run_id);
 """,
     SPENDING_TABLE,
+    ABSENT_TABLE,
     """
-CREATE TABLE absent_parent (
-  tenant TEXT NOT NULL, kind INTEGER NOT NULL,
-  service TEXT NOT NULL, scope TEXT NOT NULL, name TEXT NOT NULL, since_ns INTEGER NOT NULL,
-  PRIMARY KEY (tenant, kind)
-) WITHOUT ROWID;
+CREATE TABLE place (
+  id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, run_id TEXT NOT NULL, size INTEGER NOT NULL,
+  packed BLOB NOT NULL
+);
+CREATE UNIQUE INDEX place_by_run ON place (tenant, run_id);
+CREATE INDEX place_by_age ON place (id, size);
+CREATE TABLE heeded (label INTEGER NOT NULL);
 """,
 )
 
@@ -104,6 +108,8 @@ class RunStore:
         self._db: Final = open_store(path, _STEPS)
         self.spending: Final = SpendingRows(self._db, "the store")
         """What models cost."""
+        self.absent: Final = AbsentRows(self._db)
+        """Kinds of spans whose parents never arrive."""
 
     def close(self) -> None:
         """Close the file; everything committed stays."""
@@ -134,6 +140,13 @@ class RunStore:
             "INSERT INTO outbox (tenant, signal, body) VALUES (?, ?, ?)",
             [(out.tenant, out.signal, out.body) for out in commit.outgoing],
         )
+        self._db.executemany(
+            "INSERT OR REPLACE INTO place (tenant, run_id, size, packed) VALUES (?, ?, ?, ?)",
+            [(place.tenant, place.run_id, len(place.packed), place.packed) for place in commit.places],
+        )
+        if commit.heeded is not None:
+            self._db.execute("DELETE FROM heeded")
+            self._db.execute("INSERT INTO heeded VALUES (?)", (commit.heeded,))
         late = dict(commit.late)
         self._db.executemany(
             "INSERT OR REPLACE INTO rewrite VALUES (?, ?, ?, ?)",
@@ -225,36 +238,6 @@ class RunStore:
                 found.update(TraceId(trace_id) for (trace_id,) in rows)
         return frozenset(found - {key.trace_id})
 
-    def give_up_on(self, absent: Iterable[AbsentParent]) -> None:
-        """Remember kinds of spans whose parents never arrive; the longest known go beyond ``MAX_ABSENT``."""
-        with self._transaction():
-            self._db.executemany(
-                "INSERT OR REPLACE INTO absent_parent VALUES (?, ?, ?, ?, ?, ?)",
-                [(one.tenant, one.kind, one.service, one.scope, one.name, one.since_ns) for one in absent],
-            )
-            self._db.execute(
-                "DELETE FROM absent_parent WHERE since_ns <"
-                " (SELECT since_ns FROM absent_parent ORDER BY since_ns DESC LIMIT 1 OFFSET ?)",
-                (MAX_ABSENT - 1,),
-            )
-
-    def parents_returned(self, kinds: Iterable[tuple[Tenant, int]]) -> None:
-        """Forget kinds of spans whose parents arrived after all."""
-        with self._transaction(Flush.LATER):
-            self._db.executemany("DELETE FROM absent_parent WHERE tenant = ? AND kind = ?", list(kinds))
-
-    def absent_parents(self) -> list[AbsentParent]:
-        """Return the kinds of spans whose parents never arrive, the latest found first."""
-        rows = self._db.execute(
-            "SELECT tenant, kind, service, scope, name, since_ns FROM absent_parent ORDER BY since_ns DESC"
-        )
-        return [
-            AbsentParent(
-                tenant=Tenant(row[0]), kind=row[1], service=row[2], scope=row[3], name=row[4], since_ns=row[5]
-            )
-            for row in rows
-        ]
-
     def analyses(self, key: TraceKey) -> tuple[int, int]:
         """Return how often a trace was analysed for good, and the highest row seen; (0, -1) if never."""
         row = self._db.execute(
@@ -282,6 +265,18 @@ class RunStore:
         )
         return found[0] if found else None
 
+    def place(self, tenant: Tenant, run_id: str) -> bytes | None:
+        """Return what is kept of a run's spans, packed."""
+        row = self._db.execute(
+            "SELECT packed FROM place WHERE tenant = ? AND run_id = ?", (tenant, run_id)
+        ).fetchone()
+        return row[0] if row else None
+
+    def heeded(self) -> int:
+        """Return the number of the last label that verdicts follow; 0 if there was none."""
+        row = self._db.execute("SELECT label FROM heeded").fetchone()
+        return row[0] if row else 0
+
     def recent(self, limit: int) -> list[StoredVerdict]:
         """Return the newest verdicts, one a run, newest first."""
         return self._select(f"WHERE {IS_CURRENT} ORDER BY decided_ns DESC LIMIT ?", (limit,))
@@ -298,7 +293,9 @@ class RunStore:
             (prefix, prefix + _LAST, tenant, tenant, limit),
         )
 
-    def prune(self, keep: int, most_keys: int = MAX_RUN_KEYS) -> None:
+    def prune(
+        self, keep: int, most_keys: int = MAX_RUN_KEYS, most_place_bytes: int = MAX_PLACES_BYTES
+    ) -> None:
         """Forget the oldest verdicts beyond ``keep``, and the oldest analysed traces beyond four times that.
 
         Far more than the journal keeps spans of, so that what is forgotten cannot come again.
@@ -326,6 +323,7 @@ class RunStore:
                 )
                 self._db.execute("DELETE FROM analysed WHERE upto_seq < ?", oldest)
             self._forget_keys(most_keys)
+            self._forget_places(keep, most_place_bytes)
         give_back(self._db, "the store")
 
     def _forget_keys(self, most: int) -> None:
@@ -339,6 +337,19 @@ class RunStore:
                 " JOIN (SELECT tenant, trace_id, count(*) AS keys FROM run_key GROUP BY 1, 2)"
                 " USING (tenant, trace_id)) WHERE gone < ?)",
                 (excess,),
+            )
+
+    def _forget_places(self, keep: int, most_bytes: int) -> None:
+        """Forget where the oldest runs stand, until there are so many at most, and so many bytes."""
+        self._db.execute(
+            "DELETE FROM place WHERE id <= (SELECT id FROM place ORDER BY id DESC LIMIT 1 OFFSET ?)", (keep,)
+        )
+        taken: int = self._db.execute("SELECT coalesce(sum(size), 0) FROM place").fetchone()[0]
+        if taken > most_bytes:
+            self._db.execute(
+                "DELETE FROM place WHERE id IN (SELECT id FROM"
+                " (SELECT id, sum(size) OVER (ORDER BY id DESC) AS taken FROM place) WHERE taken > ?)",
+                (most_bytes,),
             )
 
     def outbox(

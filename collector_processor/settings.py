@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from platformdirs import user_data_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from collector_processor.annotate import Carriers
 from collector_processor.assembler import AssemblerLimits
 from collector_processor.destination import Destination, Protocol
 from collector_processor.endpoints import checked_url, destination_of
@@ -133,6 +134,16 @@ class Settings(BaseModel):
     )
     forward_client_key: Path | None = Field(None, description="PEM of its key, if not in the same file")
     forward_max_bytes: int | None = Field(None, gt=0, description="backend's request limit in bytes")
+    carriers: Carriers = Field(
+        Carriers.FAILURES,
+        description="which runs get spans that carry the verdict: `failures`, `all` or `none`",
+    )
+    carrier_min_confidence: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="confidence of 1 below which no span is marked as decisive; the root's carrier says so",
+    )
     carrier_status: Literal["unset", "error"] = Field(
         "unset", description="`error` counts carriers as errors"
     )
@@ -141,7 +152,9 @@ class Settings(BaseModel):
         "none",
         description="sampling before us; with `tail`, shares of failures and the alarms on them are off",
     )
-    web_url: str | None = Field(None, description="address of our pages for people, for links in notices")
+    web_url: str | None = Field(
+        None, description="address of our pages for people, for links in notices and on carriers"
+    )
     notify_webhook: str | None = Field(
         None, description="address that is told of issues and alarms, as JSON", repr=False
     )

@@ -5,12 +5,19 @@ Records alone, for whoever makes or reads them; how they are kept, ``runstore.py
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
 from collector_processor.assembler import TraceKey
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from semconv.model import SpanId, TraceId
+
+PERSON: Final = "person"
+"""Method of a verdict that a person's label made."""
+CONFIRMED: Final = "confirmed_by_person"
+"""Key in a verdict's document: true where a person said that it is right. For the store alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +57,40 @@ class StoredVerdict:
         A step is its span: late spans give it another number and make it no other step.
         """
         return (self.status, self.agent, self.span_id) == (other.status, other.agent, other.span_id)
+
+    @property
+    def is_by_person(self) -> bool:
+        """Whether a person's label made it."""
+        return self.told.get("method") == PERSON
+
+    @property
+    def is_persons_word(self) -> bool:
+        """Whether a person made it, or said that it is right: no analysis supersedes it."""
+        return self.is_by_person or self.told.get(CONFIRMED) is True
+
+    @property
+    def confidence(self) -> float:
+        """Of the blame, 0 to 1; 1 where the document does not say."""
+        confidence = self.told.get("confidence")
+        return float(confidence) if isinstance(confidence, int | float) else 1.0
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """The document, read; empty where it is no JSON object."""
+        try:
+            document = json.loads(self.document)
+        except ValueError:
+            return {}
+        return document if isinstance(document, dict) else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What is kept of a run's spans, so that carriers can be written later; packed by ``places.py``."""
+
+    tenant: Tenant
+    run_id: str
+    packed: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +133,10 @@ class Commit:
     """Held journal rows and the bytes that leave in their place (hold mode)."""
     late: tuple[tuple[int, Outgoing], ...] = ()
     """The same rows, and what goes after them where the disk refuses the replacement."""
+    places: tuple[Place, ...] = ()
+    """Of the runs, in place of what was kept of them before."""
+    heeded: int | None = None
+    """Number of the last label that the verdicts follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,13 @@
 
 Decides the version: a verdict that says the same as the one before (status,
 agent, step) is not written again; one that differs supersedes it, and the old
-blame is withdrawn beside it, since backends keep what they have.
+blame is withdrawn beside it, since backends keep what they have. A person's word
+is superseded by another person's only.
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +16,9 @@ from typing import Final
 
 from collector_processor.annotate import (
     CarrierPolicy,
+    Carriers,
     Judgement,
+    Withdrawn,
     carriers,
     decisive_attributes,
     evaluation_log,
@@ -23,10 +27,12 @@ from collector_processor.annotate import (
 )
 from collector_processor.encode import encode, encode_attributes, encode_logs
 from collector_processor.otlp import Signal, Tenant
+from collector_processor.places import pack_place
 from collector_processor.rebuild import Run
-from collector_processor.stored import Outgoing, StoredVerdict
+from collector_processor.stored import PERSON, Outgoing, Place, StoredVerdict
 from collector_processor.wire import append_attributes
-from semconv.model import AttributeValue, Attribution, Blame, Effort, Span, SpanId, TraceId
+from semconv.attributes import ERROR
+from semconv.model import AttributeValue, Attribution, Blame, Effort, Span, SpanId, Status, TraceId
 
 SERVICE_NAME: Final = "service.name"
 
@@ -43,6 +49,8 @@ class WriteBack:
     """Held journal rows and the bytes that leave in their place."""
     late: tuple[tuple[int, Outgoing], ...] = ()
     """The same rows, and the carriers that follow the originals where those bytes cannot be stored."""
+    place: Place | None = None
+    """What is kept of the run for labels that are given later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +64,13 @@ class Decision:
     previous: StoredVerdict | None
     tenant: Tenant
     now_ns: int
+    names_step: bool = True
+    """False where a person named an agent and no step."""
+
+    @property
+    def told(self) -> StoredVerdict | None:
+        """The verdict before, if it was for more than the page."""
+        return None if self.previous is None or self.previous.is_provisional else self.previous
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +122,18 @@ def write_back(
     """
     judgement = _judgement(decision)
     verdict = _stored(decision, judgement)
-    previous = decision.previous
-    if previous is not None and not previous.is_provisional and verdict.says_the_same_as(previous):
-        return WriteBack(verdict=_told_again(previous, verdict))
-    rewrites, reached = _onto_originals(judgement, decision, policy, held or {})
+    place = pack_place(decision.run, decision.tenant, (verdict.trace_id, verdict.span_id))
+    before = _stands(decision, verdict, policy)
+    if before is not None:
+        return WriteBack(verdict=before, place=place)
+    made: tuple[Span, ...] = ()
+    rewrites, reached = dict[int, bytes](), dict[int, set[SpanKey]]()
+    if _is_written(decision, policy):
+        rewrites, reached = _onto_originals(judgement, decision, policy, held or {})
+        made = carriers(judgement, decision.run.trace, policy)
     written = {key for keys in reached.values() for key in keys}
-    made = carriers(judgement, decision.run.trace, policy)
     spans = [span for span in made if _parent(span) not in written]
-    spans += _withdrawn(judgement, decision)
+    spans += _withdrawn(judgement, decision, policy)
     logs = evaluation_log(judgement, decision.run.trace, policy, decision.now_ns)
     outgoing = [_carrying(spans, decision)] if spans else []
     if logs:
@@ -125,7 +144,31 @@ def write_back(
         outgoing=tuple(outgoing),
         rewrites=tuple(rewrites.items()),
         late=tuple((seq, _carrying(spans, decision)) for seq, spans in late.items()),
+        place=place,
     )
+
+
+def _stands(decision: Decision, verdict: StoredVerdict, policy: CarrierPolicy) -> StoredVerdict | None:
+    """Return the verdict before, as it is known now, where this one writes nothing into the trace."""
+    told = decision.told
+    if told is None:
+        return None
+    is_persons = decision.attribution.method == PERSON
+    if told.is_persons_word and not is_persons:
+        return _still_said(told, decision.run)
+    if not verdict.says_the_same_as(told):
+        return None
+    if is_persons and verdict.agent and not policy.marks(told.confidence):
+        return None  # confirmed: the span that was too uncertain to be marked gets its mark
+    return _told_again(told, verdict)
+
+
+def _is_written(decision: Decision, policy: CarrierPolicy) -> bool:
+    """Whether the run's trace says anything of this verdict."""
+    if policy.carriers is not Carriers.FAILURES:
+        return policy.carriers is Carriers.ALL
+    was_failure = decision.told is not None and decision.told.status != Status.NO_FAILURE
+    return was_failure or decision.attribution.status is not Status.NO_FAILURE
 
 
 def _carrying(spans: Sequence[Span], decision: Decision) -> Outgoing:
@@ -148,19 +191,28 @@ def _told_again(previous: StoredVerdict, verdict: StoredVerdict) -> StoredVerdic
     )
 
 
+def _still_said(previous: StoredVerdict, run: Run) -> StoredVerdict:
+    """Return a person's verdict under the number that its step has now."""
+    places = [step.index for step in run.trajectory.steps if step.span_id == previous.span_id]
+    if previous.span_id is None or previous.step in places or not places:
+        return previous
+    document = json.dumps({**previous.told, "step": places[0]})
+    return replace(previous, step=places[0], document=document)
+
+
 def provisional(decision: Decision) -> StoredVerdict:
     """Return the record of a verdict on a run that still goes on: for the page only."""
     return _stored(decision, _judgement(decision), is_provisional=True)
 
 
 def _judgement(decision: Decision) -> Judgement:
-    previous = decision.previous
-    told = previous if previous is not None and not previous.is_provisional else None
+    told = decision.told
     return Judgement(
         trajectory=decision.run.trajectory,
         attribution=decision.attribution,
         version=told.version + 1 if told else 1,
         supersedes=told.failure_id if told else None,
+        names_step=decision.names_step,
     )
 
 
@@ -188,11 +240,19 @@ def _service(run: Run) -> str:
     return str(first.resource.attributes.get(SERVICE_NAME, "")) if first else ""
 
 
-def _withdrawn(judgement: Judgement, decision: Decision) -> Iterable[Span]:
-    previous = decision.previous
-    if previous is None or previous.is_provisional or not previous.span_id or not previous.trace_id:
+def _withdrawn(judgement: Judgement, decision: Decision, policy: CarrierPolicy) -> Iterable[Span]:
+    """Return what says that the blame before no longer holds; nothing where the same one is told anew."""
+    told, step = decision.told, judgement.decisive
+    if told is None or told.agent is None or policy.carriers is Carriers.NONE:
         return ()
-    return withdrawal(judgement, (previous.trace_id, previous.span_id), decision.run.trace)
+    verdict = decision.attribution.verdict
+    agent = verdict.agent if isinstance(verdict, Blame) else None
+    if told.agent == agent and (told.span_id is None or (step and told.span_id == step.span_id)):
+        return ()
+    is_marked = told.trace_id and told.span_id and policy.marks(told.confidence)
+    marked = (told.trace_id, told.span_id) if is_marked else None
+    withdrawn = Withdrawn(agent=told.agent, version=told.version, marked=marked)  # type: ignore[arg-type]
+    return withdrawal(judgement, withdrawn, decision.run.trace, policy)
 
 
 def _onto_originals(
@@ -206,7 +266,9 @@ def _onto_originals(
         additions[root] = root_attributes(judgement, policy)
     if step is not None and step.trace_id and step.span_id:
         key = (step.trace_id, step.span_id)
-        additions[key] = additions.get(key, {}) | decisive_attributes(judgement, policy)
+        additions[key] = additions.get(key, {}) | _new_to(
+            key, decisive_attributes(judgement, policy), decision
+        )
     rewrites, reached = dict[int, bytes](), defaultdict[int, set[SpanKey]](set)
     for seq, body in held.items():
         for (trace_id, span_id), attributes in additions.items():
@@ -216,6 +278,14 @@ def _onto_originals(
                 rewrites[seq] = changed
                 reached[seq].add((trace_id, span_id))
     return rewrites, reached
+
+
+def _new_to(key: SpanKey, added: dict[str, AttributeValue], decision: Decision) -> dict[str, AttributeValue]:
+    """Leave out Jaeger's mark where the original has an attribute of that name: it stays as received."""
+    spans = (span for span in decision.run.trace.spans if (span.trace_id, span.span_id) == key)
+    if any(ERROR in span.attributes for span in spans):
+        added.pop(ERROR, None)
+    return added
 
 
 def _parent(carrier: Span) -> tuple[TraceId, SpanId | None]:

@@ -50,7 +50,7 @@ def say(run: str, said: Said, *, tenant: str | None, data_dir: Path | None, outp
     """
     with opened(data_dir) as (verdicts, labels):
         verdict = find_run(verdicts, run, None if tenant is None else Tenant(tenant))
-        given = give(labels, verdict, said, time.time_ns())
+        given = give(labels, verdict, said, time.time_ns(), verdicts=verdicts)
     if output is OutputFormat.JSON:
         print_json(given.to_json())
     else:
@@ -77,12 +77,17 @@ def _show(given: Given, verdict: StoredVerdict) -> None:
     screen.print(plain(f"{label.run_id}: {_in_words(given, verdict)}", 500), highlight=False, markup=False)
     if label.kind in {LabelKind.CONFIRMED, LabelKind.CORRECTED} and given.obstacle:
         screen.print(f"The label is kept, but a ranker cannot learn from it: {given.obstacle}.", style="dim")
+    if given.trace_obstacle:
+        screen.print(f"The trace stays as it is: {given.trace_obstacle}.", style="dim")
+    elif label.kind is not LabelKind.CONFIRMED:
+        screen.print("The running service corrects the trace within seconds, else the next one.", style="dim")
 
 
 def _in_words(given: Given, verdict: StoredVerdict) -> str:
     label = given.label
     blamed = f"{label.agent}" + ("" if label.step is None else f", step {label.step}")
-    told = "no failure" if verdict.agent is None else f"{verdict.agent}, step {verdict.step}"
+    told = "no failure" if verdict.agent is None else verdict.agent
+    told += "" if verdict.step is None else f", step {verdict.step}"
     words: dict[LabelKind, Any] = {
         LabelKind.CONFIRMED: f"confirmed: {blamed}",
         LabelKind.CORRECTED: f"to blame is {blamed} (the verdict said {told})",

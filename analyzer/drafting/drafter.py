@@ -76,6 +76,7 @@ class Drafter:
             outgoing=back.outgoing,
             gist=gist_of(decision),
             keepsake=self._keepsake(run, analysis, trace),
+            place=back.place,
         )
 
     def _keepsake(self, run: Run, analysis: Analysis, trace: LoneTrace) -> Keepsake:

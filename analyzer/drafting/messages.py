@@ -15,7 +15,7 @@ from typing import Any, Final
 from collector_processor.assembler import TraceKey
 from collector_processor.draft import Draft, DraftedRun, Keepsake, LoneTrace
 from collector_processor.otlp import Signal, Tenant
-from collector_processor.stored import Outgoing, StoredVerdict, ToldRun
+from collector_processor.stored import Outgoing, Place, StoredVerdict, ToldRun
 from collector_processor.writeback import Gist
 from semconv.model import Completion, Effort, TraceId
 
@@ -137,14 +137,17 @@ def _run_document(run: DraftedRun) -> dict[str, Any]:
             None if kept.packed is None else _text(kept.packed),
             kept.noted,
         ],
+        "place": None if run.place is None else _text(run.place.packed),
     }
 
 
 def _run(document: Mapping[str, Any]) -> DraftedRun:
     run_id, is_failure, packed, noted = document["kept"]
     gist = document["gist"] | {"acting": tuple(document["gist"]["acting"])}
+    verdict = StoredVerdict(**dict(zip(_VERDICT, document["verdict"], strict=True)))
+    place = document["place"]
     return DraftedRun(
-        verdict=StoredVerdict(**dict(zip(_VERDICT, document["verdict"], strict=True))),
+        verdict=verdict,
         outgoing=tuple(
             Outgoing(signal=Signal(signal), body=b64decode(body), tenant=Tenant(tenant))
             for signal, body, tenant in document["outgoing"]
@@ -156,4 +159,7 @@ def _run(document: Mapping[str, Any]) -> DraftedRun:
             packed=None if packed is None else b64decode(packed),
             noted=noted,
         ),
+        place=None
+        if place is None
+        else Place(tenant=verdict.tenant, run_id=verdict.run_id, packed=b64decode(place)),
     )

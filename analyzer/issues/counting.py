@@ -104,7 +104,9 @@ class IssueCounting:
         decided: list[tuple[NotedRun, CountedRun]] = []
         for noted in self._issues.pending(now_ns - _PATIENCE_NS):
             verdict = self._verdicts.current(noted.tenant, noted.run_id)
-            if verdict is None or verdict.is_provisional or not _is_of(noted, verdict):
+            if verdict is None or verdict.is_provisional:
+                continue
+            if not _is_of(noted, verdict) and not verdict.is_by_person:
                 continue
             said = self._labels.labels(noted.tenant, noted.run_id)
             run = _run(noted, verdict)

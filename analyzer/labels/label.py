@@ -51,6 +51,13 @@ class Label:
     span_id: SpanId | None = None
     """Of the step: late spans move a step's index, never its span."""
 
+    def says_the_same_as(self, other: Label) -> bool:
+        """Whether both say the same; when, and of which verdict, changes nothing."""
+        return (self.kind, self.agent, self.step, self.span_id) == (
+            *(other.kind, other.agent, other.step),
+            other.span_id,
+        )
+
     @property
     def names_a_step(self) -> bool:
         """Whether it says what a ranker can learn: who, and at which step."""
@@ -93,6 +100,7 @@ def as_label(said: Said, verdict: StoredVerdict, trajectory: Trajectory | None, 
             kind = LabelKind.NOT_A_FAILURE
         elif kind is LabelKind.CONFIRMED:
             agent, step, span_id = verdict.agent, verdict.step, verdict.span_id
+            kind = LabelKind.CORRECTED if verdict.is_by_person else kind
     return Label(
         tenant=verdict.tenant,
         run_id=verdict.run_id,
@@ -160,6 +168,8 @@ def _corrected(said: Said, verdict: StoredVerdict, trajectory: Trajectory | None
 
 
 def _require_an_answer(verdict: StoredVerdict, kind: LabelKind) -> None:
+    if kind is LabelKind.REJECTED and verdict.is_by_person and verdict.status == Status.UNDETERMINED:
+        return  # rejected before
     if verdict.status not in {Status.ATTRIBUTED, Status.NO_FAILURE}:
         word = "confirm" if kind is LabelKind.CONFIRMED else "reject"
         raise LabelRefused(

@@ -47,11 +47,14 @@ class Given:
     label: Label
     obstacle: str | None
     """Why a ranker cannot learn from it, in a few words; ``None`` if it can."""
+    trace_obstacle: str | None = None
+    """Why the run's trace cannot be corrected; ``None`` if it can, or need not be."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as programs get it."""
         learned = {"can_be_learned": self.obstacle is None, "obstacle": self.obstacle}
-        return {**to_json(self.label), **learned}
+        trace = {"trace_follows": self.trace_obstacle is None, "trace_obstacle": self.trace_obstacle}
+        return {**to_json(self.label), **learned, **trace}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +89,24 @@ def find_run(verdicts: RunStore, prefix: str, tenant: Tenant | None) -> StoredVe
             raise NoSuchRun(f"several runs begin with {prefix!r}: {ids}")
 
 
-def give(labels: LabelStore, verdict: StoredVerdict, said: Said, now_ns: int) -> Given:
+def give(
+    labels: LabelStore,
+    verdict: StoredVerdict,
+    said: Said,
+    now_ns: int,
+    *,
+    verdicts: RunStore | None = None,
+) -> Given:
     """Check what was said of a run against it, and keep it as the run's label.
+
+    The trace follows soon: the service writes what labels say (``correcting.py``).
+
+    Args:
+        labels: where it is kept.
+        verdict: the run's current one.
+        said: what was said.
+        now_ns: when.
+        verdicts: tells whether the run's trace can be corrected.
 
     Raises:
         LabelRefused: it does not fit the run.
@@ -96,9 +115,26 @@ def give(labels: LabelStore, verdict: StoredVerdict, said: Said, now_ns: int) ->
     packed = labels.kept(verdict.tenant, verdict.run_id)
     kept = _read(packed)
     label = as_label(said, verdict, kept.trajectory if kept else None, now_ns)
-    labels.add(label)
+    before = labels.labels(verdict.tenant, verdict.run_id)
+    if verdict.is_persons_word and before and before[0].says_the_same_as(label):
+        label = before[0]
+    else:
+        labels.add(label)
     lesson = _lesson(LabelledRun(label=label, packed=packed))
-    return Given(label=label, obstacle=lesson if isinstance(lesson, str) else None)
+    return Given(
+        label=label,
+        obstacle=lesson if isinstance(lesson, str) else None,
+        trace_obstacle=trace_obstacle(verdicts, verdict) if verdicts is not None else None,
+    )
+
+
+def trace_obstacle(verdicts: RunStore, verdict: StoredVerdict) -> str | None:
+    """Return why a run's trace cannot be corrected, in a few words; ``None`` if it can."""
+    if verdict.is_provisional:
+        return "the run still goes on"
+    if verdicts.place(verdict.tenant, verdict.run_id) is None:
+        return "where its spans stand is no longer known"
+    return None
 
 
 def lessons(labelled: Iterable[LabelledRun]) -> Lessons:

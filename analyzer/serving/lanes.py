@@ -14,6 +14,7 @@ from analyzer.drafting.keeping import DraftKeeper
 from analyzer.drafting.opening import open_executor
 from analyzer.drafting.tally import DraftTally
 from analyzer.issue_desk import IssueDesk, both
+from analyzer.labels.correcting import Corrections
 from analyzer.labels.labelling import InDb, keeper
 from analyzer.serving.files import Files
 from analyzer.serving.lifetime import Lifetime
@@ -139,6 +140,21 @@ def _drafts(
         labels=files.labels, in_db=in_db, desk=thinking.desk, cleaner=thinking.cleaner, now_ns=time.time_ns
     )
     return Drafts(write=executor, keep=keep)
+
+
+def start_corrections(
+    settings: Settings, lifetime: Lifetime, files: Files, examiner: Examiner
+) -> Corrections:
+    """Start what writes people's labels into verdicts and traces."""
+    corrections = Corrections(
+        examiner=examiner,
+        store=files.store,
+        labels=files.labels,
+        policy=carrier_policy(settings),
+        now_ns=time.time_ns,
+    )
+    lifetime.background(corrections.run())
+    return corrections
 
 
 async def open_budget(analyst: Analyst, store: RunStore, examiner: Examiner) -> HourlyBudget | None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from prometheus_client.registry import CollectorRegistry
 
 from analyzer.composition import tls_files
 from analyzer.issues.store import open_issues
 from analyzer.labels import Label, Said
+from analyzer.labels.correcting import Corrections
 from analyzer.labels.labelling import Given, give
-from analyzer.labels.store import LabelStore
 from analyzer.remote.opening import opinions_of
 from analyzer.serving.files import Files
-from analyzer.serving.lanes import Thinking
+from analyzer.serving.lanes import Thinking, start_corrections
 from analyzer.serving.lifetime import Lifetime
 from analyzer.web.app import WebParts
 from analyzer.web.archive import RunArchive
@@ -48,7 +49,7 @@ def web_parts(
         recent=lambda limit: examiner.in_db(files.store.recent, limit),
         find=lambda run_id: examiner.in_db(files.store.find, run_id),
         metrics=registry,
-        labels=_label_parts(files.labels, examiner),
+        labels=_label_parts(files, examiner, start_corrections(settings, lifetime, files, examiner)),
         issues=thinking.desk,
         token=settings.token,
         tenant_header_names=settings.tenant_header_names,
@@ -90,9 +91,15 @@ def _open_pages(settings: Settings, lifetime: Lifetime, thinking: Thinking) -> P
     )
 
 
-def _label_parts(labels: LabelStore, examiner: Examiner) -> Labels:
+def _label_parts(files: Files, examiner: Examiner, corrections: Corrections) -> Labels:
+    labels = files.labels
+
     async def take(verdict: StoredVerdict, said: Said) -> Given:
-        return await examiner.in_db(give, labels, verdict, said, time.time_ns())
+        given = await examiner.in_db(
+            partial(give, labels, verdict, said, time.time_ns(), verdicts=files.store)
+        )
+        await corrections.follow()
+        return given
 
     async def of(tenant: Tenant, run_id: str) -> Sequence[Label]:
         return await examiner.in_db(labels.labels, tenant, run_id)

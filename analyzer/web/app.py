@@ -35,7 +35,7 @@ from collector_processor.receivers import ListenError
 from collector_processor.receivers.protocol_log import ProtocolLogger
 from collector_processor.receivers.room import DEFAULT_CONNECTIONS, with_room
 from collector_processor.settings import Address
-from collector_processor.stored import StoredVerdict
+from collector_processor.stored import CONFIRMED, StoredVerdict
 from collector_processor.tls import ServerTls, TlsFiles, reason_of
 
 logger = logging.getLogger(__name__)
@@ -273,6 +273,7 @@ def _tenant(parts: WebParts, request: web.Request) -> Tenant:
 def run_document(verdict: StoredVerdict) -> dict[str, Any]:
     """Return a stored verdict as the API shows it: the command line's object, and what the store knows."""
     document: dict[str, Any] = json.loads(verdict.document)
+    document.pop(CONFIRMED, None)  # the label says so
     return document | {
         "tenant": verdict.tenant,
         "version": verdict.version,

@@ -27,8 +27,8 @@ TOP: Final = 92
 _FONT: Final = "font-family='ui-sans-serif,system-ui,Segoe UI,Helvetica,Arial,sans-serif'"
 _TITLE: Final = "A failed run in Jaeger, blamed by blamespan"
 _SUBTITLE: Final = (
-    "Drawn from the answer of a real Jaeger's query API. The red row and “failure attribution” are carriers; "
-    "every other span is as the agents sent it."
+    "Drawn from the answer of a real Jaeger's query API. The red rows are carriers; every other span is as"
+    " the agents sent it."
 )
 _COLOURS: Final = {
     "invoke_workflow": "#64748b",
@@ -137,7 +137,7 @@ def draw(rows: list[Row]) -> str:
 def _row(row: Row, top: int, whole: int) -> list[str]:
     scale = (WIDTH - LEFT - 110) / whole
     start, width = LEFT + row.start * scale, max(3.0, row.duration * scale)
-    red = row.is_carrier and "blame" in row.name
+    red = row.is_carrier and row.tags.get("error") is True
     colour = "#dc2626" if red else "#94a3b8" if row.is_carrier else _colour(row)
     parts = [f"<rect x='0' y='{top}' width='{WIDTH}' height='{ROW}' fill='#fef2f2'/>"] if red else []
     box = f"x='{start:.1f}' y='{top + 6}' width='{width:.1f}' height='{ROW - 12}' rx='3'"

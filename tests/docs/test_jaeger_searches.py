@@ -15,20 +15,28 @@ from tests.backends.supervise import wait_until
 from tests.docs.jaeger_searches import searches
 from tests.e2e.in_jaeger import look, trace_ids
 from tests.e2e.line import Line, StartLine, starting
+from tests.e2e.test_labels import label_over_http
 from tests.e2e.test_line_jaeger import agents, play_through, settings_for
 from tests.e2e.traffic import CARRIERS, DEMO_SPANS
 
+_BLAMED: Final = {"failed", "corrected"}
+"""A search finds superseded blame too: spans stay as they were written."""
 FOUND: Final = {
-    "blamed traces": {"failed"},
-    "what one agent broke": {"failed"},
-    "one kind of failure": {"failed"},
-    "one step": {"failed"},
-    "verdicts of one method": {"failed"},
-    "all that blamespan wrote": {"failed", "passed"},
-    "runs that passed": {"passed"},
+    "blamed traces": _BLAMED,
+    "what one agent broke": _BLAMED,
+    "one kind of failure": _BLAMED,
+    "one step": _BLAMED,
+    "verdicts of one method": _BLAMED,
+    "verdicts by people": {"corrected"},
+    "blame that was withdrawn": {"corrected"},
+    "blame that was withdrawn from one agent": {"corrected"},
+    "blame with too little confidence to mark a step": {"unsure"},
+    "all that blamespan wrote": {*_BLAMED, "passed", "unsure"},
+    "runs that passed, with `BLAMESPAN_CARRIERS=all`": {"passed"},
     "runs on which it could not decide": set[str](),
 }
-"""Of a run that failed at step 9 by the calculator, and one that passed: which each search finds."""
+"""Of two runs that failed at step 9 by the calculator, in one of which a person blamed the writer and then
+the planner; one that passed; and one blamed with little confidence: which each search finds."""
 
 
 @pytest.fixture
@@ -54,15 +62,24 @@ def play_a_run_that_passes(service: str, line: Line) -> str:
 
 
 def test_every_search_of_the_page_finds_what_it_says(jaeger: RunningJaeger, start_line: StartLine) -> None:
-    service = f"solar-{uuid4().hex}"
-    line = start_line(**settings_for(jaeger, "grpc"))
-    failed = play_through(service, line.grpc).trace_id
-    look(jaeger, failed, spans=DEMO_SPANS + CARRIERS)
-    passed = play_a_run_that_passes(f"calm-{uuid4().hex}", line)
-    wait_until(lambda: "passed" in found(jaeger, {"blamespan.carrier": "true"}, failed=failed, passed=passed),
+    line = start_line(carriers="all", **settings_for(jaeger, "grpc"))
+    runs = {
+        name: play_through(f"solar-{uuid4().hex}", line.grpc).trace_id for name in ("failed", "corrected")
+    }
+    for run_id in runs.values():
+        look(jaeger, run_id, spans=DEMO_SPANS + CARRIERS)
+    for said in ({"agent": "writer"}, {"step": 0}):
+        label_over_http(line, runs["corrected"], "label", said)
+    look(jaeger, runs["corrected"], spans=DEMO_SPANS + CARRIERS + 6)
+    runs["passed"] = play_a_run_that_passes(f"calm-{uuid4().hex}", line)
+    wait_until(lambda: found(jaeger, {"blamespan.failure.status": "no_failure"}, **runs) == {"passed"},
                what="the carrier of the run that passed")  # fmt: skip
+    assert line.terminate() == 0
+    line = start_line(carrier_min_confidence="0.9999", **settings_for(jaeger, "grpc"))
+    runs["unsure"] = play_through(f"solar-{uuid4().hex}", line.grpc).trace_id
+    look(jaeger, runs["unsure"], spans=DEMO_SPANS + 1)
 
-    answers = {one.find: found(jaeger, one.tags, failed=failed, passed=passed) for one in searches()}
+    answers = {one.find: found(jaeger, one.tags, **runs) for one in searches()}
 
     assert answers == FOUND
 

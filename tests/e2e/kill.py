@@ -25,7 +25,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from collector_processor.otlp import Signal
 from collector_processor.runstore import RunStore
 from collector_processor.stored import StoredVerdict
-from semconv.attributes import FAILURE_ID, FAILURE_VERSION
+from semconv.attributes import ERROR, FAILURE_ID, FAILURE_VERSION
 from tests.backends.supervise import BackendError, wait_until
 from tests.e2e.backend import grpc_backend
 from tests.e2e.killing import Agents, Kind, Run, Services
@@ -169,7 +169,7 @@ def _is_copy(raw: bytes, copy: bytes) -> bool:
     if not copy.startswith(raw):
         return False
     added = Span.FromString(copy[len(raw) :])
-    ours = all(pair.key.startswith("blamespan.") for pair in added.attributes)
+    ours = all(pair.key.startswith("blamespan.") or pair.key == ERROR for pair in added.attributes)
     return ours and Span(attributes=added.attributes).ByteSize() == len(copy) - len(raw)
 
 

@@ -202,6 +202,7 @@ class Services:
         environ = environment(
             forward_endpoint=self.backend.url,
             write_back="hold" if kind.hold else "late",
+            carriers="all",
             hold_max=HOLD_MAX_MS,
             PYTHONPATH=os.pathsep.join(sys.path),
         )

@@ -24,8 +24,9 @@ from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.line import StartLine, environment
 from tests.e2e.model_server import Scripted, serve
 from tests.e2e.rotation import round_robin
-from tests.e2e.spans import by_id, originals, placed
+from tests.e2e.spans import by_id, carriers, originals, placed
 from tests.e2e.test_faults_model import PRICED
+from tests.e2e.test_labels import label_over_http
 from tests.e2e.test_line_model import MODEL, VERDICT, in_background, settings_for, told_by
 from tests.e2e.traffic import CARRIERS, DEMO_SPANS, play_demo, send, without_mistake
 
@@ -162,6 +163,14 @@ def test_where_no_analyzer_is_signals_answer_and_say_so_and_telemetry_passes(
         assert carrier[FAILURE_FALLBACK] == "signals, because the analyzer failed"
         assert "ClientConnectorError" in line.verdict(played.trace_id)["fallback"]
         assert originals(spans) == by_id(placed(played.body))
+
+        assert label_over_http(line, played.trace_id, "label", {"failed": False})["trace_follows"]
+        assert line.verdict(played.trace_id, version=2)["status"] == "no_failure"
+        corrected = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS + 3)
+        assert [one.span.name for one in carriers(corrected)[CARRIERS:]] == [
+            "no failure found",
+            *["withdrawn: calculator"] * 2,
+        ]
 
 
 def test_a_collectors_page_has_runs_analysed_again_by_an_analyzer_and_says_when_there_is_none(

@@ -96,7 +96,7 @@ def blames_as_ever(line: Line, backend: Backend) -> None:
     received = await_spans(backend, trace_id, expected)
     decisive = [one for one in received if any(pair.key == FAILURE_DECISIVE for pair in one.attributes)]
     assert [one.name for one in decisive] == [
-        "blame planner" if len(received) > len(spans) else "execute_tool lookup"
+        "planner: unhandled error" if len(received) > len(spans) else "execute_tool lookup"
     ]
 
 

@@ -137,8 +137,10 @@ def test_late_the_blame_hangs_under_the_decisive_span_and_originals_are_untouche
         assert "otel.status_code" not in tags(carrier)
         assert seen.trace["processes"][carrier["processID"]]["serviceName"] == service
     assert tags(decisive)[ERROR] is True
-    assert decisive["operationName"] == "blame calculator"
+    assert decisive["operationName"] == "calculator: wrong computation"
+    assert of_root["operationName"] == "failure: calculator (wrong computation)"
     root = tags(of_root)
+    assert root[ERROR] is True
     assert root[FAILURE_ID] == tags(decisive)[FAILURE_ID]
     assert (root[RUN_STEP_COUNT], root[RUN_AGENTS]) == (
         played.expected.step_count,
@@ -163,7 +165,13 @@ def test_hold_the_blame_stands_on_the_originals_and_nothing_else_changed(
     assert seen.carriers() == []
     assert seen.warnings() == []
     assert_only_attributes_were_added(seen, played)
+    # Red in the waterfall: the researcher's time-out, which it made good, by its own status; and the culprit.
+    red = {span["operationName"] for span in seen.trace["spans"] if tags(span).get(ERROR) is True}
+    assert tags(seen.decisive()[0])[ERROR] is True
+    assert "otel.status_code" not in tags(seen.decisive()[0])
+    assert seen.decisive()[0]["operationName"] in red
     root = tags(seen.spans[span_id(played.root)])
+    assert ERROR not in root
     assert (root[RUN_ID], root[FAILURE_AGENT_NAME]) == (played.trace_id, "calculator")
     assert line.verdicts("sent") == 0, "no carrier was sent beside"
 
@@ -178,6 +186,7 @@ def assert_only_attributes_were_added(seen: Seen, played: Played) -> None:
         own = len(sent[name].span.attributes)
         added = [pair.key for pair in stored[name].span.attributes[own:]]
         assert added
-        assert all(key.startswith("blamespan.") for key in added)
+        mark = {ERROR} if name == span_id(played.decisive) else set()
+        assert {key for key in added if not key.startswith("blamespan.")} == mark
         del stored[name].span.attributes[own:]
     assert stored == sent

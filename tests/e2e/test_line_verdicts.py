@@ -32,6 +32,8 @@ from tests.e2e.spans import Placed, by_id, carriers, originals, placed
 from tests.e2e.traffic import CARRIERS, DEMO_SPANS, Played, play_demo, request, send, span_id, without_mistake
 
 HASTE_MS: Final = 100
+WITHDRAWALS: Final = 2
+"""Beside the old mark and under the root."""
 TENANT: Final = "x-scope-orgid"
 
 
@@ -54,16 +56,26 @@ def brief(spans: Sequence[Placed]) -> list[tuple[str, str, int]]:
     return [(one.span.name, one.parent_id, one.attributes[FAILURE_VERSION]) for one in carriers(spans)]
 
 
-def test_a_run_that_went_well_says_so_on_its_root_and_blames_nobody(start_line: StartLine) -> None:
+def test_a_run_that_went_well_gets_no_span(start_line: StartLine) -> None:
     with grpc_backend() as backend:
         line = start_line(forward_endpoint=backend.url)
+        played = play_demo(without_mistake)
+        send(line, played.body)
+        assert line.verdict(played.trace_id)["status"] == "no_failure"
+        assert line.terminate() == 0
+        assert (backend.records(), len(backend.spans(played.trace_id))) == ([], DEMO_SPANS)
+
+
+def test_where_all_runs_are_wanted_one_that_went_well_says_so_on_its_root(start_line: StartLine) -> None:
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url, carriers="all")
         played = play_demo(without_mistake)
         send(line, played.body)
 
         spans = backend.await_spans(played.trace_id, DEMO_SPANS + 1)
 
         (carrier,) = carriers(spans)
-        assert carrier.parent_id == span_id(played.root)
+        assert (carrier.parent_id, carrier.span.name) == (span_id(played.root), "no failure found")
         assert carrier.attributes[FAILURE_STATUS] == "no_failure"
         assert carrier.attributes[RUN_COMPLETE] is True
         assert {FAILURE_DECISIVE, FAILURE_AGENT_NAME, "error"}.isdisjoint(carrier.attributes)
@@ -105,13 +117,14 @@ def test_a_changed_verdict_supersedes_the_old_one_and_withdraws_its_blame(
         assert wrong.attributes[FAILURE_AGENT_NAME] == "writer", "all that is there to blame"
 
         send(line, request([played.decisive]))
-        after = backend.await_spans(played.trace_id, DEMO_SPANS + 2 * CARRIERS + 1)
+        after = backend.await_spans(played.trace_id, DEMO_SPANS + 2 * CARRIERS + WITHDRAWALS)
 
         decisive, root = span_id(played.decisive), span_id(played.root)
         assert brief(after[len(before) :]) == [
-            ("blame calculator", decisive, 2),
-            ("failure attribution", root, 2),
-            ("blame withdrawn", wrong.parent_id, 2),
+            ("calculator: wrong computation", decisive, 2),
+            ("failure: calculator (wrong computation)", root, 2),
+            ("withdrawn: writer → calculator", wrong.parent_id, 2),
+            ("withdrawn: writer → calculator", root, 2),
         ]
         old = wrong.attributes[FAILURE_ID]
         assert {one.attributes[FAILURE_SUPERSEDES] for one in carriers(after[len(before) :])} == {old}

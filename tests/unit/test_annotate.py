@@ -10,12 +10,14 @@ from inline_snapshot import snapshot
 from collector_processor.annotate import (
     CarrierPolicy,
     Judgement,
+    Withdrawn,
     carriers,
     decisive_attributes,
     evaluation_log,
     root_attributes,
     withdrawal,
 )
+from collector_processor.carrier_names import MAX_NAME
 from collector_processor.redaction import keep, omit
 from semconv.model import (
     Abstention,
@@ -92,7 +94,11 @@ def judgement(
 
 def test_the_decisive_carrier_is_a_child_of_the_decisive_span_and_copies_its_resource() -> None:
     decisive, _ = carriers(judgement(), RUN, CarrierPolicy())
-    assert (decisive.trace_id, decisive.parent_id, decisive.name) == (TRACE, CHAT, "blame calculator")
+    assert (decisive.trace_id, decisive.parent_id, decisive.name) == (
+        TRACE,
+        CHAT,
+        "calculator: contradicts tool",
+    )
     assert decisive.resource == RESOURCE
     assert (decisive.start_ns, decisive.end_ns) == (20_000, 21_000)
     assert (decisive.trace_state, decisive.flags) == ("vendor=1", 1)
@@ -145,6 +151,7 @@ def test_what_stands_on_the_roots_carrier() -> None:
     assert root.attributes == snapshot(
         {
             "blamespan.carrier": True,
+            "error": True,
             "blamespan.run.id": "0af7651916cd43dd8448eb211c80319c",
             "blamespan.run.complete": True,
             "blamespan.run.step.count": 1,
@@ -262,8 +269,113 @@ def test_the_evaluation_event_belongs_to_the_decisive_span() -> None:
 def test_a_changed_verdict_names_the_one_it_supersedes_and_withdraws_it_where_it_stands() -> None:
     old, new = judgement(), judgement(PASSED, version=2, supersedes=judgement().failure_id)
     assert root_attributes(new, CarrierPolicy())["blamespan.failure.supersedes"] == old.failure_id
-    (carrier,) = withdrawal(new, (TRACE, CHAT), RUN)
-    assert (carrier.parent_id, carrier.name) == (CHAT, "blame withdrawn")
-    assert carrier.attributes["blamespan.failure.version"] == 2
-    assert "blamespan.failure.decisive" not in carrier.attributes
-    assert withdrawal(new, (TRACE, SpanId("f" * 16)), RUN) == ()
+    blamed = Withdrawn(agent="calculator", version=1, marked=(TRACE, CHAT))
+    beside, under_root = withdrawal(new, blamed, RUN, CarrierPolicy())
+    assert [(one.parent_id, one.name) for one in (beside, under_root)] == [
+        (CHAT, "withdrawn: calculator"),
+        (ROOT, "withdrawn: calculator"),
+    ]
+    assert beside.attributes == snapshot(
+        {
+            "blamespan.carrier": True,
+            "blamespan.run.id": "0af7651916cd43dd8448eb211c80319c",
+            "blamespan.failure.id": "3560dca04eca98d5ec52d84f2af53a16",
+            "blamespan.failure.version": 2,
+            "blamespan.failure.status": "withdrawn",
+            "blamespan.failure.supersedes": "221642f76cfc2bb1879c562c710ab252",
+            "blamespan.failure.withdrawn.agent.name": "calculator",
+            "blamespan.failure.withdrawn.version": 1,
+            "blamespan.failure.method": "signals",
+        }
+    )
+    unmarked = replace(blamed, marked=None)
+    assert [one.parent_id for one in withdrawal(new, unmarked, RUN, CarrierPolicy())] == [ROOT]
+    gone = replace(blamed, marked=(TRACE, SpanId("f" * 16)))
+    assert [one.parent_id for one in withdrawal(new, gone, RUN, CarrierPolicy())] == [ROOT]
+
+
+@pytest.mark.parametrize(
+    ("agent", "mode", "name"),
+    [
+        ("calculator", "wrong_computation", "failure: calculator (wrong computation)"),
+        ("calculator", "", "failure: calculator"),
+        ("weather_agent", "wrong_computation", "failure: weather_agent (wrong computation)"),
+        ("senior research assistant", "loop", "failure: senior research assistant (loop)"),
+        (
+            "the senior research assistant of Berlin",
+            "gave_up",
+            "failure: the senior research assi… (gave up)",
+        ),
+        ("two\nlines", "loop", "failure: two lines (loop)"),
+        ("a" * 99, "m" * 99, f"failure: {'a' * 34}…"),
+    ],
+)
+def test_the_roots_carrier_is_named_for_people_and_short(agent: str, mode: str, name: str) -> None:
+    _, root = carriers(judgement(replace(BLAME, agent=agent, mode=mode)), RUN, CarrierPolicy())
+    assert root.name == name
+    assert len(root.name) <= MAX_NAME
+    assert root.attributes["blamespan.failure.agent.name"] == agent
+
+
+@pytest.mark.parametrize(
+    ("status", "name", "red"),
+    [
+        (Status.NO_FAILURE, "no failure found", None),
+        (Status.UNDETERMINED, "failure: undetermined", True),
+        (Status.ERROR, "not analysed", None),
+    ],
+)
+def test_the_roots_carrier_says_so_where_nobody_is_blamed(status: Status, name: str, red: object) -> None:
+    (root,) = carriers(judgement(Abstention(status=status, reason="")), RUN, CarrierPolicy())
+    assert (root.name, root.attributes.get("error")) == (name, red)
+
+
+def test_below_the_minimum_confidence_only_the_root_names_the_agent_and_says_how_sure_it_is() -> None:
+    policy = CarrierPolicy(min_confidence=0.81)
+    (root,) = carriers(judgement(), RUN, policy)
+    assert (root.parent_id, root.name, root.links) == (ROOT, "failure: calculator (low confidence)", ())
+    assert root.attributes["blamespan.failure.low_confidence"] is True
+    assert root.attributes["blamespan.failure.confidence"] == 0.8
+    assert decisive_attributes(judgement(), policy) == {}
+    assert len(carriers(judgement(), RUN, CarrierPolicy(min_confidence=0.8))) == 2
+
+
+def test_carriers_link_to_the_runs_page_where_we_have_pages() -> None:
+    policy = CarrierPolicy(web_url="https://blame.example")
+    for carrier in carriers(judgement(), RUN, policy):
+        assert carrier.attributes["blamespan.run.url"] == f"https://blame.example/runs/{TRACE}"
+
+
+def test_of_a_run_of_two_traces_both_name_the_culprit_and_the_other_trace() -> None:
+    other = TraceId("b" * 32)
+    spans = (SPANS[0], replace(SPANS[1], trace_id=other, parent_id=None))
+    step = replace(TRAJECTORY.steps[0], trace_id=other)
+    joined = replace(judgement(), trajectory=replace(TRAJECTORY, steps=(step,)))
+    decisive, root = carriers(joined, Trace(spans=spans), CarrierPolicy())
+    assert (decisive.trace_id, root.trace_id) == (other, TRACE)
+    for carrier in (decisive, root):
+        assert carrier.attributes["blamespan.failure.agent.name"] == "calculator"
+        assert carrier.attributes["blamespan.failure.step.trace_id"] == other
+        assert carrier.attributes["blamespan.run.root.trace_id"] == TRACE
+
+
+def test_an_agent_whom_a_person_named_without_a_step_stands_on_the_root_alone() -> None:
+    (root,) = carriers(replace(judgement(), names_step=False), RUN, CarrierPolicy())
+    assert root.name == "failure: calculator (contradicts tool)"
+    assert "blamespan.failure.step.index" not in root.attributes
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name"),
+    [
+        ("calculator", "researcher", "withdrawn: calculator → researcher"),
+        ("calculator", "calculator", "withdrawn: calculator (another step)"),
+        ("a" * 40, "b" * 40, f"withdrawn: {'a' * 14}… → {'b' * 14}…"),
+    ],
+)
+def test_a_withdrawal_is_named_after_both_agents(old: str, new: str, name: str) -> None:
+    blamed = Withdrawn(agent=old, version=1, marked=None)
+    (carrier,) = withdrawal(judgement(replace(BLAME, agent=new), version=2), blamed, RUN, CarrierPolicy())
+    assert carrier.name == name
+    assert carrier.attributes["blamespan.failure.withdrawn.agent.name"] == old
+    assert carrier.attributes["blamespan.failure.agent.name"] == new

@@ -66,11 +66,11 @@ async def test_what_was_analysed_is_not_analysed_again_without_anything_new(lane
     assert len(lane.analyst.asked) == 1
 
 
-async def test_a_run_that_did_its_task_is_written_too_and_no_evaluation(lane: SlowLane) -> None:
+async def test_nothing_is_written_into_the_trace_of_a_run_that_did_its_task(lane: SlowLane) -> None:
     lane.analyst.answers = [None]
     store_run(lane)
     await examine(lane)
-    assert written_names(lane.written()) == ["failure attribution"]
+    assert lane.written() == []
     assert lane.store.outbox(Signal.LOGS) == []
 
 
@@ -114,7 +114,7 @@ async def test_links_to_traces_that_nobody_knows_are_asked_for_once(lane: SlowLa
     lane.source.store(encode([workflow(1, links=unknown), chat(2, answer="4", agent_name="planner")]))
     async with asyncio.timeout(60):
         await examine(lane)
-    assert written_names(lane.written()) == ["blame planner", "failure attribution"]
+    assert written_names(lane.written()) == ["planner: decisive error", "failure: planner"]
     assert lane.store.join(NEVER_HEARD_OF, [f"trace:{TRACE}"]) == {TRACE}
 
 
@@ -145,7 +145,7 @@ async def test_of_two_examinations_of_the_same_spans_one_has_the_word(lane: Slow
         encode([workflow(1), chat(2, answer="4", agent_name="planner"), chat(3, agent_name="writer")])
     )
     await asyncio.gather(examine(lane), examine(lane))
-    assert written_names(lane.written()) == ["blame planner", "failure attribution"]
+    assert written_names(lane.written()) == ["planner: decisive error", "failure: planner"]
     assert lane.store.analyses(KEY)[0] == 1
 
 
@@ -153,7 +153,7 @@ async def test_only_claimed_rows_are_rewritten(lane: SlowLane) -> None:
     store_run(lane, is_held=True)
     await examine(lane)
     assert lane.source.sent == []
-    assert written_names(lane.written()) == ["blame planner", "failure attribution"]
+    assert written_names(lane.written()) == ["planner: decisive error", "failure: planner"]
 
 
 async def test_claimed_rows_are_rewritten_and_the_replacements_forgotten(lane: SlowLane) -> None:
@@ -168,7 +168,7 @@ async def test_plain_spans_that_were_joined_to_nothing_are_still_answered(lane: 
     lane.analyst.answers = ["no step to blame"]
     lane.source.store(encode([span(1)]))
     await examine(lane)
-    assert written_names(lane.written()) == ["failure attribution"]
+    assert written_names(lane.written()) == ["failure: undetermined"]
 
 
 async def test_a_verdict_waits_for_a_full_disk_and_the_model_is_not_asked_again(lane: SlowLane) -> None:
@@ -223,7 +223,7 @@ async def test_held_spans_do_not_wait_for_a_full_disk(lane: SlowLane) -> None:
     await examine(lane, claims=(KEY,))
     ((_, body),) = lane.source.sent
     assert [len(one.attributes) > 5 for one in decode(body).spans] == [False, False]
-    assert written_names(lane.written()) == ["blame planner", "failure attribution"]
+    assert written_names(lane.written()) == ["planner: decisive error", "failure: planner"]
 
 
 async def test_giving_up_waits_for_a_full_disk_too(lane: SlowLane) -> None:

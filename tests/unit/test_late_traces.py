@@ -21,7 +21,7 @@ from tests.slow_lane import LIMITS, Say, ScriptedAnalyst, SlowLane, written_name
 GRACE = LIMITS.root_grace_s
 KEY = TraceKey(NO_TENANT, TRACE)
 ROOT_NAME = "invoke_workflow"
-BLAMED = ["blame planner", "failure attribution"]
+BLAMED = ["planner: decisive error", "failure: planner"]
 Open = Callable[..., SlowLane]
 
 

@@ -118,7 +118,7 @@ class Way:
 
     def left_behind(self) -> dict[str, list[Any]]:
         """Return all rows of the store, but for the numbers of the outbox's."""
-        tables = ("verdict", "analysed", "run_key", "run_part", "rewrite")
+        tables = ("verdict", "analysed", "run_key", "run_part", "rewrite", "place")
         rows = {table: self.store._db.execute(f"SELECT * FROM {table}").fetchall() for table in tables}
         sent = [(out.tenant, out.signal, out.body) for signal in Signal for out in self.store.outbox(signal)]
         return rows | {"outbox": sorted(sent)}

@@ -24,7 +24,7 @@ from tests.slow_lane import LIMITS, Say, ScriptedAnalyst, SlowLane, written_name
 OTHER = TraceId("b" * 32)
 KEY = TraceKey(NO_TENANT, TRACE)
 GRACE = LIMITS.root_grace_s
-BLAMED = ["blame planner", "failure attribution"]
+BLAMED = ["planner: decisive error", "failure: planner"]
 Open = Callable[..., SlowLane]
 
 
@@ -113,9 +113,9 @@ async def test_a_late_span_reopens_the_trace_and_a_changed_verdict_withdraws_the
     await lane.pass_time(10 * GRACE)
     assert written_names(lane.written()) == [
         *BLAMED,
-        "blame writer",
-        "failure attribution",
-        "blame withdrawn",
+        "writer: decisive error",
+        "failure: writer",
+        *["withdrawn: planner → writer"] * 2,
     ]
     assert (verdict(lane).version, verdict(lane).agent) == (2, "writer")
 
@@ -251,7 +251,7 @@ async def test_a_crash_before_the_rewriting_sends_the_bytes_that_were_committed(
 
 
 async def test_a_crash_after_the_verdict_lets_the_rest_of_the_trace_go_on(slow_lane: Open) -> None:
-    lane = slow_lane(None, hold_max_s=20)
+    lane = slow_lane("no step to blame", hold_max_s=20)
     lane.receive(workflow(1))
     unchanged = lane.receive(chat(2, answer="4", agent_name="planner"))
     await lane.reach_rewriting()
@@ -259,6 +259,15 @@ async def test_a_crash_after_the_verdict_lets_the_rest_of_the_trace_go_on(slow_l
     assert sorted(seq for seq, _ in lane.source.sent) == [1, 2]
     assert (unchanged.seq, lane.source.rows[KEY][unchanged.seq]) in lane.source.sent
     after.close()
+
+
+async def test_a_held_run_that_passed_goes_on_as_it_came(slow_lane: Open) -> None:
+    lane = slow_lane(None, hold_max_s=20)
+    arrival = lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    body = lane.source.rows[KEY][arrival.seq]
+    await lane.pass_time(GRACE)
+    assert verdict(lane).status == "no_failure"
+    assert lane.source.sent == [(arrival.seq, body)]
 
 
 async def test_a_shutdown_lets_go_of_what_is_held(slow_lane: Open) -> None:
@@ -529,7 +538,59 @@ async def test_a_span_later_than_the_retention_changes_no_verdict(
     assert caplog.messages == []
 
 
+class TestParentsThatNeverArrive:
+    async def test_are_learned_by_name_and_not_waited_for_after_a_restart(self, slow_lane: Open) -> None:
+        lane = slow_lane(0)
+        lane.receive(agent(2, "planner", parent=1), chat(3, parent=2, answer="4"))
+        await lane.pass_time(LIMITS.absent_idle_s)
+        assert verdict(lane).status == "attributed"
+        assert [(one.name, one.service) for one in lane.store.absent.all()] == [
+            ("invoke_agent planner", "shop")
+        ]
+        after = await lane.restarted()
+        after.receive(agent(2, "planner", parent=1, trace_id=OTHER), chat(3, parent=2, trace_id=OTHER))
+        await after.pass_time(LIMITS.idle_close_s)
+        assert not verdict(after, OTHER).is_provisional
+        after.close()
+
+    async def test_are_waited_for_again_once_one_arrived(self, slow_lane: Open) -> None:
+        lane = slow_lane(0)
+        lane.receive(agent(2, "planner", parent=1), chat(3, parent=2, answer="4"))
+        await lane.pass_time(LIMITS.absent_idle_s)
+        lane.receive(workflow(1))
+        await lane.pass_time(100)
+        assert lane.store.absent.all() == []
+
+
 class TestRunsOfSeveralTraces:
+    async def test_runs_that_link_to_the_same_trace_of_a_cron_job_are_runs_by_themselves(
+        self, slow_lane: Open
+    ) -> None:
+        lane = slow_lane(0)
+        runs = [TraceId(f"{number:032x}") for number in range(100, 109)]
+        for trace_id in runs:
+            lane.receive(
+                workflow(1, trace_id=trace_id, links=[linked(1, OTHER)]),
+                chat(2, trace_id=trace_id, answer="4"),
+            )
+        await lane.pass_time(GRACE)
+        assert [verdict(lane, run).status for run in runs] == ["attributed"] * 9
+
+    async def test_linked_traces_get_one_verdict_when_the_last_of_them_is_over(self, slow_lane: Open) -> None:
+        lane = slow_lane(0)
+        lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+        lane.receive(
+            chat(9, parent=8, trace_id=OTHER, agent_name="writer", start=500, links=[linked(1, TRACE)])
+        )
+        await lane.pass_time(30)
+        assert lane.analyst.asked == []
+        lane.receive(agent(8, "writer", parent=None, trace_id=OTHER, start=400))
+        await lane.pass_time(GRACE)
+        (asked,) = lane.analyst.asked
+        assert asked.agents == ("planner", "writer")
+        await lane.pass_time(1000)
+        assert (len(lane.analyst.asked), verdict(lane).version) == (1, 1)
+
     async def test_a_run_waits_for_its_open_siblings(self, slow_lane: Open) -> None:
         lane = slow_lane(0)
         lane.receive(chat(9, parent=8, trace_id=OTHER, agent_name="writer", start=500))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from semconv import attributes
+from semconv.model import Status
 from semconv.registry import generate
 from semconv.registry.definition import DefinitionError, Registry, load
 
@@ -60,6 +61,7 @@ def test_the_convention_has_all_its_names(registry: Registry) -> None:
         for name in ("id", "input", "output", "reference", "outcome", "outcome.source")
     }
     run = {f"blamespan.run.{name}" for name in ("id", "step.count", "agents", "dialects", "complete")}
+    run |= {"blamespan.run.url", "blamespan.run.root.trace_id"}
     step = {
         f"blamespan.step.{name}"
         for name in ("index", "kind", "agent.name", "agent.source", "group", "content.state")
@@ -69,6 +71,7 @@ def test_the_convention_has_all_its_names(registry: Registry) -> None:
         for name in (
             *("id", "status", "version", "supersedes", "decisive", "rank", "agent.name", "step.index"),
             *("step.span_id", "mode", "confidence", "fix", "method", "model", "fallback", "explanation"),
+            *("step.trace_id", "low_confidence", "withdrawn.agent.name", "withdrawn.version"),
         )
     }
     ours = {attribute.key for attribute in registry.attributes.values() if attribute.file in OWN}
@@ -82,6 +85,10 @@ def test_values_that_python_knows_already_are_those_of_the_registry(registry: Re
         module, _, name = attribute.python.rpartition(".")
         enumeration = getattr(importlib.import_module(module), name)
         assert [member.value for member in attribute.members] == list(enumeration), attribute.key
+
+
+def test_a_span_may_say_of_a_failure_what_verdicts_end_in_and_that_one_is_withdrawn() -> None:
+    assert list(attributes.FailureStatus) == [*Status, "withdrawn"]
 
 
 def test_other_enumerations_are_generated(registry: Registry) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from collector_processor.absent_rows import MAX_ABSENT
 from collector_processor.assembler import TraceKey
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant
 from collector_processor.runstore import RunStore
-from collector_processor.stored import Commit, Outgoing, StoredVerdict, ToldRun
+from collector_processor.stored import AbsentParent, Commit, Outgoing, StoredVerdict, ToldRun
 from collector_processor.stores import StoreError
 from semconv.model import SpanId, TraceId
 
@@ -312,3 +313,20 @@ def test_a_store_of_a_newer_version_is_refused_with_words(tmp_path: Path) -> Non
     db.close()
     with pytest.raises(CollectorError, match="newer blamespan"):
         RunStore(path)
+
+
+class TestParentsThatNeverArrive:
+    ABSENT = AbsentParent(tenant=NO_TENANT, kind=7, service="shop", scope="planner", name="plan", since_ns=1)
+
+    def test_are_remembered_until_they_arrive(self, store: RunStore) -> None:
+        other = replace(self.ABSENT, kind=8, since_ns=2)
+        store.absent.add([self.ABSENT, other])
+        assert store.absent.all() == [other, self.ABSENT]
+        store.absent.forget([(NO_TENANT, 8)])
+        assert store.absent.all() == [self.ABSENT]
+
+    def test_are_so_many_at_most(self, store: RunStore) -> None:
+        many = [replace(self.ABSENT, kind=number, since_ns=number) for number in range(MAX_ABSENT + 5)]
+        store.absent.add(many)
+        assert len(store.absent.all()) == MAX_ABSENT
+        assert store.absent.all()[-1].kind == 5

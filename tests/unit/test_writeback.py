@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
-from collector_processor.annotate import CarrierPolicy
+from collector_processor.annotate import CarrierPolicy, Carriers
 from collector_processor.decode import decode, decode_logs
 from collector_processor.encode import encode
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from collector_processor.rebuild import rebuild
-from collector_processor.stored import StoredVerdict
+from collector_processor.stored import PERSON, StoredVerdict
 from collector_processor.writeback import Decision, WriteBack, provisional, write_back
 from semconv.model import Abstention, Attribution, Blame, Span, Status
 from tests.factories import TRACE, agent, chat, span_id, workflow
@@ -62,8 +63,8 @@ def test_the_first_verdict_is_version_1_with_carriers_and_an_evaluation() -> Non
     assert (back.verdict.version, back.verdict.agent, back.verdict.step) == (1, "planner", 0)
     assert (back.verdict.service, back.verdict.decided_ns, back.verdict.is_provisional) == ("test", 7, False)
     assert [(one.name, one.parent_id) for one in carriers(back)] == [
-        ("blame planner", span_id(3)),
-        ("failure attribution", span_id(1)),
+        ("planner: decisive error", span_id(3)),
+        ("failure: planner", span_id(1)),
     ]
     (log,) = [out for out in back.outgoing if out.signal is Signal.LOGS]
     assert [entry.span_id for entry in decode_logs(log.body)] == [span_id(3)]
@@ -76,7 +77,8 @@ def test_the_same_decision_is_the_same_bytes() -> None:
 
 def test_a_verdict_that_says_the_same_again_leaves_nothing_to_send() -> None:
     before = told()
-    assert write_back(decision(previous=before, confidence=0.1), POLICY) == WriteBack(verdict=before)
+    back = write_back(decision(previous=before, confidence=0.1), POLICY)
+    assert back == WriteBack(verdict=before, place=back.place)
 
 
 def test_a_step_that_late_spans_moved_is_the_same_step_under_its_new_number() -> None:
@@ -91,8 +93,12 @@ def test_a_step_that_late_spans_moved_is_the_same_step_under_its_new_number() ->
 @pytest.mark.parametrize(
     ("step", "names"),
     [
-        pytest.param(1, ["blame writer", "failure attribution", "blame withdrawn"], id="another step"),
-        pytest.param(None, ["failure attribution", "blame withdrawn"], id="no failure after all"),
+        pytest.param(
+            1,
+            ["writer: decisive error", "failure: writer", *["withdrawn: planner → writer"] * 2],
+            id="another step",
+        ),
+        pytest.param(None, ["no failure found", *["withdrawn: planner"] * 2], id="no failure after all"),
     ],
 )
 def test_a_changed_verdict_supersedes_and_withdraws_beside_the_old_one(
@@ -102,9 +108,12 @@ def test_a_changed_verdict_supersedes_and_withdraws_beside_the_old_one(
     back = write_back(decision(step, previous=before), POLICY)
     made = carriers(back)
     assert [one.name for one in made] == names
-    assert made[-1].parent_id == before.span_id
-    assert made[-1].attributes["blamespan.failure.supersedes"] == before.failure_id
-    assert DECISIVE not in made[-1].attributes
+    assert [one.parent_id for one in made[-2:]] == [before.span_id, span_id(1)]
+    for one in made[-2:]:
+        assert one.attributes["blamespan.failure.status"] == "withdrawn"
+        assert one.attributes["blamespan.failure.supersedes"] == before.failure_id
+        assert one.attributes["blamespan.failure.withdrawn.version"] == 1
+        assert DECISIVE not in one.attributes
     assert back.verdict.version == 2
     assert {one.attributes["blamespan.failure.id"] for one in made} == {back.verdict.failure_id}
     assert back.verdict.failure_id != before.failure_id
@@ -112,7 +121,7 @@ def test_a_changed_verdict_supersedes_and_withdraws_beside_the_old_one(
 
 def test_nothing_is_withdrawn_where_nothing_was_blamed() -> None:
     back = write_back(decision(0, previous=told(None)), POLICY)
-    assert [one.name for one in carriers(back)] == ["blame planner", "failure attribution"]
+    assert [one.name for one in carriers(back)] == ["planner: decisive error", "failure: planner"]
     assert back.verdict.version == 2
 
 
@@ -120,7 +129,7 @@ def test_what_was_provisional_was_never_written_and_so_never_withdrawn() -> None
     before = provisional(decision(1))
     assert before.is_provisional
     back = write_back(decision(0, previous=before), POLICY)
-    assert [one.name for one in carriers(back)] == ["blame planner", "failure attribution"]
+    assert [one.name for one in carriers(back)] == ["planner: decisive error", "failure: planner"]
     assert (back.verdict.version, back.verdict.is_provisional) == (1, False)
 
 
@@ -132,6 +141,70 @@ def test_the_tenants_carriers_are_the_tenants() -> None:
     mine = replace(decision(), tenant=Tenant("x-scope-orgid=acme"))
     back = write_back(mine, POLICY)
     assert {out.tenant for out in back.outgoing} == {mine.tenant} == {back.verdict.tenant}
+
+
+class TestWhatIsWritten:
+    def test_a_run_that_passed_gets_no_span_unless_all_are_wanted(self) -> None:
+        assert carriers(write_back(decision(None), POLICY)) == []
+        (root,) = carriers(write_back(decision(None), CarrierPolicy(carriers=Carriers.ALL)))
+        assert root.name == "no failure found"
+
+    def test_a_passing_run_is_left_alone_in_hold_mode_too(self) -> None:
+        assert write_back(decision(None), POLICY, {8: encode(SPANS)}).rewrites == ()
+
+    def test_with_none_nothing_is_written_whatever_was_said_before(self) -> None:
+        silent = CarrierPolicy(carriers=Carriers.NONE)
+        assert carriers(write_back(decision(1, previous=told()), silent)) == []
+        assert write_back(decision(), silent, {8: encode(SPANS)}).rewrites == ()
+
+    def test_a_low_confidence_marks_no_original(self) -> None:
+        policy = CarrierPolicy(min_confidence=0.95)
+        ((_, body),) = write_back(decision(), policy, {8: encode(SPANS)}).rewrites
+        sent = {span.span_id: span for span in decode(body).spans}
+        assert "error" not in sent[span_id(3)].attributes
+        assert sent[span_id(1)].attributes["blamespan.failure.low_confidence"] is True
+
+    def test_what_was_never_marked_is_withdrawn_under_the_root_alone(self) -> None:
+        before = replace(told(), document='{"confidence": 0.2}')
+        back = write_back(decision(1, previous=before), CarrierPolicy(min_confidence=0.5))
+        withdrawn = [one for one in carriers(back) if one.name.startswith("withdrawn")]
+        assert [one.parent_id for one in withdrawn] == [span_id(1)]
+
+    def test_an_original_that_says_error_itself_keeps_its_own_word(self) -> None:
+        spans = (*SPANS[:2], replace(SPANS[2], attributes={**SPANS[2].attributes, "error": "timeout"}))
+        (run,) = rebuild([encode(spans)])
+        ((_, body),) = write_back(replace(decision(), run=run), POLICY, {8: encode(spans)}).rewrites
+        assert (
+            next(one for one in decode(body).spans if one.span_id == span_id(3)).attributes["error"]
+            == "timeout"
+        )
+        assert body.count(b"\n\x05error") == 1
+
+
+class TestAPersonsWord:
+    def word(self, step: int = 1) -> StoredVerdict:
+        said = replace(decision(step).attribution, method=PERSON)
+        persons = replace(decision(step, previous=told()), attribution=said, document='{"method": "person"}')
+        return write_back(persons, POLICY).verdict
+
+    def test_stands_whatever_a_later_analysis_finds(self) -> None:
+        before = self.word()
+        back = write_back(decision(0, previous=before), POLICY)
+        assert (back.verdict, back.outgoing) == (before, ())
+
+    def test_follows_its_step_to_a_new_number(self) -> None:
+        before = replace(self.word(), step=7)
+        moved = write_back(decision(0, previous=before), POLICY).verdict
+        assert (moved.step, moved.agent, json.loads(moved.document)["step"]) == (1, "writer", 1)
+
+    def test_is_marked_where_the_same_blame_was_too_uncertain(self) -> None:
+        unsure = replace(told(1), document='{"confidence": 0.2}')
+        said = replace(decision(1, confidence=1.0).attribution, method=PERSON)
+        persons = replace(decision(1, previous=unsure), attribution=said, document='{"method": "person"}')
+        assert carriers(write_back(persons, POLICY)) == []
+        back = write_back(persons, CarrierPolicy(min_confidence=0.5))
+        assert [one.name for one in carriers(back)] == ["writer: decisive error", "failure: writer"]
+        assert back.verdict.version == 2
 
 
 class TestHeld:
@@ -146,7 +219,9 @@ class TestHeld:
         assert DECISIVE not in sent[span_id(1)].attributes
         before = {span.span_id: span for span in decode(held[8]).spans}
         for name, span in sent.items():
-            own = {key: value for key, value in span.attributes.items() if not key.startswith("blamespan.")}
+            added = {key for key in span.attributes if key.startswith("blamespan.")}
+            added |= {"error"} if name == span_id(3) else set()
+            own = {key: value for key, value in span.attributes.items() if key not in added}
             assert replace(span, attributes=own) == before[name]
 
     def test_what_is_in_two_rows_is_written_into_both(self) -> None:
@@ -157,9 +232,9 @@ class TestHeld:
     def test_what_went_on_before_gets_a_carrier(self) -> None:
         back = write_back(decision(), POLICY, {9: encode(SPANS[1:])})
         assert [seq for seq, _ in back.rewrites] == [9]
-        assert [one.name for one in carriers(back)] == ["failure attribution"]
+        assert [one.name for one in carriers(back)] == ["failure: planner"]
 
     def test_a_withdrawal_is_a_carrier_even_then(self) -> None:
         back = write_back(decision(1, previous=told()), POLICY, {8: encode(SPANS)})
-        assert [one.name for one in carriers(back)] == ["blame withdrawn"]
+        assert [one.name for one in carriers(back)] == ["withdrawn: planner → writer"] * 2
         assert len(back.rewrites) == 1

@@ -89,6 +89,11 @@ GIVEN: Final = record(
         **LABEL["properties"],
         "can_be_learned": {"type": "boolean"},
         "obstacle": {**NULLABLE["string"], "description": "Why a ranker learns nothing from it."},
+        "trace_follows": {
+            "type": "boolean",
+            "description": "The run's trace says so too, or will within seconds.",
+        },
+        "trace_obstacle": {**NULLABLE["string"], "description": "Why the run's trace cannot be corrected."},
     },
 )
 AGENT_SHARE: Final[dict[str, Any]] = {

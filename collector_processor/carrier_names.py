@@ -1,0 +1,55 @@
+"""Names of carriers: for people, short, the telling word first. Pure.
+
+Jaeger's column shows the service's name and then as much of the span's as there is room for.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_NAME: Final = 44
+"""Characters of a carrier's name; agents' names are cut to fit, the attributes have them whole."""
+_LEAST_AGENT: Final = 12
+"""Characters of an agent's name that stay; the failure mode is left out of the name before less does."""
+
+
+def decisive_name(agent: str, mode: str) -> str:
+    """Return the name of the carrier under the decisive span, such as ``calculator: wrong computation``."""
+    return _fitted("", agent, f": {_words(mode) or 'decisive error'}")
+
+
+def root_name(agent: str, mode: str) -> str:
+    """Return the name of the root's carrier, such as ``failure: calculator (wrong computation)``."""
+    return _fitted("failure: ", agent, f" ({_words(mode)})" if mode else "")
+
+
+def withdrawal_name(old: str, new: str | None) -> str:
+    """Return the name of a withdrawal, such as ``withdrawn: researcher → calculator``.
+
+    Args:
+        old: the agent that was blamed.
+        new: the one that is blamed now, if any.
+    """
+    if new is None:
+        return _fitted("withdrawn: ", old, "")
+    if new == old:
+        return _fitted("withdrawn: ", old, " (another step)")
+    room = (MAX_NAME - len("withdrawn:  → ")) // 2
+    return f"withdrawn: {_cut(old, room)} → {_cut(new, room)}"
+
+
+def _words(mode: str) -> str:
+    return mode.replace("_", " ")
+
+
+def _fitted(before: str, agent: str, after: str) -> str:
+    """Return a name of ``MAX_NAME`` characters at most, the agent's name cut, or what follows left out."""
+    room = MAX_NAME - len(before) - len(after)
+    if room < _LEAST_AGENT:
+        room, after = MAX_NAME - len(before), ""
+    return f"{before}{_cut(agent, room)}{after}"
+
+
+def _cut(agent: str, room: int) -> str:
+    agent = " ".join(agent.split())
+    return agent if len(agent) <= room else f"{agent[: room - 1]}…"

@@ -1,0 +1,132 @@
+"""What is kept of a run's spans, so that a label given later can still write carriers into its trace. Pure.
+
+A carrier needs its parent's ids, start, Resource, trace state and flags. They are kept of the root and
+of each step's span, with who acted, and nothing else: no names, texts or attributes of spans. A run too
+large for its bound is kept with its root and its blamed span alone, or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable
+from typing import Any, Final
+
+from collector_processor.decode import decode
+from collector_processor.encode import encode
+from collector_processor.otlp import Tenant
+from collector_processor.rebuild import Run
+from collector_processor.stored import Place
+from semconv.model import AgentSource, ContentState, Span, SpanId, Step, StepKind, Trace, TraceId, Trajectory
+
+MAX_PLACE_BYTES: Final = 64 << 10
+"""Bytes of one run, compressed; a run of twenty steps takes about one thousand."""
+_LEVEL: Final = 1
+_LENGTH: Final = 4
+"""Bytes of the length before the JSON."""
+
+_SpanKey = tuple[TraceId | None, SpanId | None]
+
+
+def pack_place(run: Run, tenant: Tenant, blamed: _SpanKey) -> Place | None:
+    """Return what is kept of a run; ``None`` where it has no spans, or is too large.
+
+    Args:
+        run: the run, with its spans.
+        tenant: whose it is.
+        blamed: the span that the verdict marks, if it marks one.
+    """
+    spans: dict[_SpanKey, Span] = {(span.trace_id, span.span_id): span for span in run.trace.spans}
+    if not spans:
+        return None
+    steps = run.trajectory.steps
+    first = min(run.trace.spans, key=lambda span: (span.start_ns, span.span_id))
+    root = (run.trajectory.root_trace_id, run.trajectory.root_span_id)
+    top: list[_SpanKey] = [root if root in spans else (first.trace_id, first.span_id)]
+    for keys, kept in (([*top, *((s.trace_id, s.span_id) for s in steps)], steps), ([*top, blamed], ())):
+        bare = _bare(span for key in dict.fromkeys(keys) if (span := spans.get(key)))
+        packed = _packed(run.trajectory, kept, bare)
+        if len(packed) <= MAX_PLACE_BYTES:
+            return Place(tenant=tenant, run_id=run.trajectory.run_id, packed=packed)
+    return None
+
+
+def unpack_place(packed: bytes) -> Run:
+    """Return the run as far as it is kept: bare spans, and steps without texts.
+
+    Raises:
+        ValueError: it is damaged, or of a newer version.
+    """
+    try:
+        content = zlib.decompress(packed)
+        length = int.from_bytes(content[:_LENGTH], "big")
+        document = json.loads(content[_LENGTH : _LENGTH + length])
+        trajectory = _trajectory(document)
+    except (zlib.error, KeyError, TypeError) as error:
+        raise ValueError(f"a kept place cannot be read: {error!r}") from error
+    spans = decode(content[_LENGTH + length :]).spans
+    return Run(trace=Trace(spans=tuple(spans), run_id=trajectory.run_id), trajectory=trajectory)
+
+
+def _bare(spans: Iterable[Span]) -> list[Span]:
+    """Return what carriers need of spans, those of one Resource together: it is written once then."""
+    found = list(spans)
+    order: dict[int, int] = {}
+    for span in found:
+        order.setdefault(id(span.resource), len(order))
+    found.sort(key=lambda span: order[id(span.resource)])
+    return [
+        Span(
+            trace_id=span.trace_id,
+            span_id=span.span_id,
+            start_ns=span.start_ns,
+            end_ns=span.start_ns,
+            resource=span.resource,
+            trace_state=span.trace_state,
+            flags=span.flags,
+        )
+        for span in found
+    ]
+
+
+def _packed(trajectory: Trajectory, steps: Iterable[Step], spans: Iterable[Span]) -> bytes:
+    document = {
+        "run_id": trajectory.run_id,
+        "complete": trajectory.complete,
+        "agents": trajectory.agents,
+        "dialects": trajectory.dialects,
+        "root": [trajectory.root_trace_id, trajectory.root_span_id],
+        "steps": [
+            [step.agent, step.kind, step.agent_source, step.content, step.group, step.trace_id, step.span_id]
+            for step in steps
+        ],
+    }
+    head = json.dumps(document, separators=(",", ":")).encode()
+    return zlib.compress(len(head).to_bytes(_LENGTH, "big") + head + encode(spans), _LEVEL)
+
+
+def _trajectory(document: Any) -> Trajectory:
+    trace_id, span_id = document["root"]
+    return Trajectory(
+        run_id=document["run_id"],
+        steps=tuple(_step(index, step) for index, step in enumerate(document["steps"])),
+        complete=document["complete"],
+        agents=tuple(document["agents"]),
+        dialects=tuple(document["dialects"]),
+        root_trace_id=trace_id,
+        root_span_id=span_id,
+    )
+
+
+def _step(index: int, fields: Any) -> Step:
+    agent, kind, source, content, group, trace_id, span_id = fields
+    return Step(
+        index=index,
+        agent=agent,
+        kind=StepKind(kind),
+        agent_source=AgentSource(source),
+        content=ContentState(content),
+        group=group,
+        trace_id=trace_id,
+        span_id=span_id,
+    )

@@ -1,0 +1,240 @@
+"""A person's label becomes the run's verdict, in the store and in the trace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from analyzer.labels import LabelKind, Said
+from analyzer.labels.correcting import follow_labels
+from analyzer.labels.kept_run import pack
+from analyzer.labels.labelling import Given, give
+from analyzer.labels.store import LabelStore, PackedRun
+from collector_processor.annotate import CarrierPolicy
+from collector_processor.decode import decode
+from collector_processor.encode import encode
+from collector_processor.otlp import NO_TENANT, Signal
+from collector_processor.rebuild import rebuild
+from collector_processor.redaction import keep
+from collector_processor.runstore import RunStore
+from collector_processor.stored import Commit, StoredVerdict
+from collector_processor.writeback import Decision, write_back
+from semconv.model import Abstention, Attribution, Blame, Span, Status
+from tests.factories import TRACE, agent, chat, span_id, workflow
+
+SPANS = (
+    workflow(1, task="sum"),
+    agent(2, "planner"),
+    chat(3, parent=2, answer="1"),
+    agent(4, "writer"),
+    chat(5, parent=4, answer="2"),
+)
+POLICY = CarrierPolicy()
+WRITER = Said(kind=LabelKind.CORRECTED, step=1)
+DID_NOT_FAIL = Said(kind=LabelKind.NOT_A_FAILURE)
+REJECTED = Said(kind=LabelKind.REJECTED)
+CONFIRMED = Said(kind=LabelKind.CONFIRMED)
+
+
+@dataclass(kw_only=True)
+class Desk:
+    """The stores of a service that judged one run; ``follow`` is what it does every few seconds."""
+
+    store: RunStore
+    labels: LabelStore
+    policy: CarrierPolicy = POLICY
+
+    def judge(self, step: int | None = 0, *, confidence: float = 0.9, mode: str = "loop") -> None:
+        (run,) = rebuild([encode(SPANS)])
+        verdict: Blame | Abstention = Abstention(status=Status.NO_FAILURE, reason="fine")
+        if step is not None:
+            acting = run.trajectory.steps[step].agent
+            verdict = Blame(agent=acting, step=step, reason="why", confidence=confidence, mode=mode)
+        decision = Decision(
+            run=run,
+            attribution=Attribution(run_id=TRACE, verdict=verdict, method="signals"),
+            document=json.dumps({"confidence": confidence, "mode": mode, "reason": "why"}),
+            previous=self.store.current(NO_TENANT, TRACE),
+            tenant=NO_TENANT,
+            now_ns=5,
+        )
+        back = write_back(decision, self.policy)
+        assert back.place is not None
+        self.store.commit(
+            Commit(analysed=(), verdicts=(back.verdict,), outgoing=back.outgoing, places=(back.place,))
+        )
+        packed = pack(run.trajectory, keep) or b""
+        self.labels.keep(PackedRun(tenant=NO_TENANT, run_id=TRACE, is_failure=True, packed=packed), 5)
+        self.sent()
+
+    def sent(self) -> list[Span]:
+        """Return what waits to be sent, and strike it out."""
+        entries = [entry for signal in Signal for entry in self.store.outbox(signal)]
+        self.store.delivered([entry.id for entry in entries])
+        bodies = (entry.body for entry in entries if entry.signal is Signal.TRACES)
+        return [span for body in bodies for span in decode(body).spans]
+
+    def verdict(self) -> StoredVerdict:
+        found = self.store.current(NO_TENANT, TRACE)
+        assert found is not None
+        return found
+
+    def say(self, said: Said) -> Given:
+        return give(self.labels, self.verdict(), said, 6, verdicts=self.store)
+
+    def follow(self) -> list[tuple[str, str | None]]:
+        """Follow the labels; return the new carriers' names and parents."""
+        follow_labels(self.store, self.labels, self.policy, 7)
+        return [(span.name, span.parent_id) for span in self.sent()]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    found = Desk(store=RunStore(tmp_path / "runs.sqlite"), labels=LabelStore(tmp_path / "labels.sqlite"))
+    yield found
+    found.store.close()
+    found.labels.close()
+
+
+def test_a_correction_is_a_new_version_with_carriers_and_withdraws_the_old_blame(desk: Desk) -> None:
+    desk.judge()
+    given = desk.say(WRITER)
+    assert given.trace_obstacle is None
+    assert desk.follow() == [
+        ("writer: decisive error", span_id(5)),
+        ("failure: writer", span_id(1)),
+        ("withdrawn: planner → writer", span_id(3)),
+        ("withdrawn: planner → writer", span_id(1)),
+    ]
+    now = desk.verdict()
+    assert (now.version, now.status, now.agent, now.step, now.span_id) == (
+        *(2, "attributed", "writer", 1),
+        span_id(5),
+    )
+    assert (now.is_by_person, now.confidence, now.service) == (True, 1.0, "test")
+    assert json.loads(now.document)["reason"] == "A person says so (version 1 said: planner, step 0)."
+
+
+def test_that_a_run_did_not_fail_withdraws_the_blame_though_passing_runs_get_no_span(desk: Desk) -> None:
+    desk.judge()
+    desk.say(DID_NOT_FAIL)
+    assert desk.follow() == [
+        ("no failure found", span_id(1)),
+        ("withdrawn: planner", span_id(3)),
+        ("withdrawn: planner", span_id(1)),
+    ]
+    assert desk.verdict().status == "no_failure"
+
+
+def test_after_a_rejection_nobody_is_blamed(desk: Desk) -> None:
+    desk.judge()
+    desk.say(REJECTED)
+    assert [name for name, _ in desk.follow()] == ["failure: undetermined", *["withdrawn: planner"] * 2]
+    assert desk.verdict().status == "undetermined"
+
+
+def test_a_run_that_passed_can_be_blamed(desk: Desk) -> None:
+    desk.judge(None)
+    desk.say(WRITER)
+    assert [name for name, _ in desk.follow()] == ["writer: decisive error", "failure: writer"]
+
+
+@pytest.mark.parametrize("said", [WRITER, DID_NOT_FAIL, REJECTED])
+def test_the_same_label_again_changes_nothing(desk: Desk, said: Said) -> None:
+    desk.judge()
+    desk.say(said)
+    desk.follow()
+    before = desk.verdict()
+    desk.say(said)
+    assert (desk.follow(), desk.verdict()) == ([], before)
+    assert len(desk.labels.labels(NO_TENANT, TRACE)) == 1
+
+
+def test_a_confirmation_changes_nothing_that_is_marked_already(desk: Desk) -> None:
+    desk.judge()
+    desk.say(CONFIRMED)
+    assert (desk.follow(), desk.verdict().version) == ([], 1)
+    desk.judge(1)
+    assert (desk.sent(), desk.verdict().agent) == ([], "planner"), "no later analysis overrules it"
+    desk.say(CONFIRMED)
+    assert len(desk.labels.labels(NO_TENANT, TRACE)) == 1
+    desk.say(REJECTED)
+    assert [name for name, _ in desk.follow()] == ["failure: undetermined", *["withdrawn: planner"] * 2]
+
+
+def test_a_confirmation_marks_what_was_too_uncertain_to_be_marked(desk: Desk) -> None:
+    desk.policy = CarrierPolicy(min_confidence=0.5)
+    desk.judge(confidence=0.3)
+    desk.say(CONFIRMED)
+    assert desk.follow() == [("planner: loop", span_id(3)), ("failure: planner (loop)", span_id(1))]
+    assert desk.follow() == []
+
+
+def test_an_agent_without_a_step_stands_under_the_root_alone(desk: Desk) -> None:
+    desk.judge()
+    desk.say(Said(kind=LabelKind.CORRECTED, agent="writer"))
+    assert [name for name, _ in desk.follow()] == ["failure: writer", *["withdrawn: planner → writer"] * 2]
+    now = desk.verdict()
+    assert (now.agent, now.step, now.span_id, json.loads(now.document)["step"]) == (
+        "writer",
+        None,
+        None,
+        None,
+    )
+    desk.say(WRITER)
+    assert [name for name, _ in desk.follow()] == ["writer: decisive error", "failure: writer"]
+
+
+def test_a_person_may_change_their_mind_and_a_late_span_changes_no_persons_word(desk: Desk) -> None:
+    desk.judge()
+    desk.say(DID_NOT_FAIL)
+    desk.follow()
+    desk.say(WRITER)
+    assert [name for name, _ in desk.follow()] == ["writer: decisive error", "failure: writer"]
+    assert desk.verdict().version == 3
+    desk.judge(0)
+    assert (desk.sent(), desk.verdict().agent) == ([], "writer")
+
+
+def test_labels_are_followed_once_though_the_service_was_down_and_the_newest_counts(desk: Desk) -> None:
+    desk.judge()
+    desk.say(REJECTED)
+    desk.say(WRITER)
+    assert desk.follow()[0][0] == "writer: decisive error"
+    assert (desk.verdict().version, desk.follow()) == (2, [])
+
+
+def test_where_a_runs_spans_stood_is_not_known_the_label_is_kept_and_the_answer_says_so(desk: Desk) -> None:
+    desk.judge()
+    desk.store._db.execute("DELETE FROM place")
+    given = desk.say(WRITER)
+    assert given.to_json()["trace_obstacle"] == "where its spans stand is no longer known"
+    assert (desk.follow(), desk.verdict().version) == ([], 1)
+    assert [label.agent for label in desk.labels.labels(NO_TENANT, TRACE)] == ["writer"]
+
+
+def test_a_damaged_place_stops_no_other_label(desk: Desk) -> None:
+    desk.judge()
+    desk.say(WRITER)
+    desk.store._db.execute("UPDATE place SET packed = X'00'")
+    assert desk.follow() == []
+    assert desk.store.heeded() == 1
+
+
+def test_a_label_of_a_provisional_verdict_writes_nothing(desk: Desk) -> None:
+    desk.judge()
+    desk.store.commit(Commit(analysed=(), verdicts=(replace(desk.verdict(), is_provisional=True),)))
+    assert desk.say(DID_NOT_FAIL).trace_obstacle == "the run still goes on"
+    assert desk.follow() == []
+
+
+def test_where_runs_stand_is_forgotten_with_the_oldest(desk: Desk) -> None:
+    desk.judge()
+    desk.store.prune(10, most_place_bytes=1 << 20)
+    assert desk.store.place(NO_TENANT, TRACE) is not None
+    desk.store.prune(10, most_place_bytes=10)
+    assert desk.store.place(NO_TENANT, TRACE) is None
