@@ -545,7 +545,7 @@ class TestParentsThatNeverArrive:
         await lane.pass_time(LIMITS.absent_idle_s)
         assert verdict(lane).status == "attributed"
         assert [(one.name, one.service) for one in lane.store.absent.all()] == [
-            ("invoke_agent planner", "shop")
+            ("invoke_agent planner", "test")
         ]
         after = await lane.restarted()
         after.receive(agent(2, "planner", parent=1, trace_id=OTHER), chat(3, parent=2, trace_id=OTHER))
