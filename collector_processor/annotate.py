@@ -49,7 +49,7 @@ NONE: Final = "none"
 """Stands where a required attribute has nothing to say."""
 EVALUATION_NAME: Final = "failure_attribution"
 EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
-_SCOPE: Final = Scope(name=names.SCOPE_ANALYZER, schema_url=names.SCHEMA_URL)
+_SCOPE: Final = Scope(name=names.SCOPE_ANALYZER)
 _PROSE: Final = (
     names.FAILURE_FIX,
     names.FAILURE_EXPLANATION,
