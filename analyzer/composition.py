@@ -20,6 +20,7 @@ from analyzer.triage import Claim, output_matching
 from collector_processor.analyst import Analyst
 from collector_processor.annotate import CarrierPolicy
 from collector_processor.cleaning import Cleaner
+from collector_processor.otlp import Signal
 from collector_processor.redaction import ALL_KINDS, Redact, keep, make_redactor, omit, read_kinds
 from collector_processor.settings import ExportText, Settings, SettingsError
 from semconv.model import SpanStatus
@@ -150,7 +151,12 @@ def carrier_policy(settings: Settings) -> CarrierPolicy:
     redact = make_redactor(ALL_KINDS, settings.redact_patterns).plainly
     clean = {ExportText.NONE: omit, ExportText.REDACTED: redact, ExportText.FULL: keep}[settings.export_text]
     status = SpanStatus.ERROR if settings.carrier_status == "error" else SpanStatus.UNSET
-    return CarrierPolicy(clean=clean, status=status)
+    return CarrierPolicy(clean=clean, status=status, logs=_logs_go_somewhere(settings))
+
+
+def _logs_go_somewhere(settings: Settings) -> bool:
+    """Whether evaluation logs are made: not where carriers go somewhere, and logs nowhere."""
+    return not settings.endpoints or Signal.LOGS in settings.endpoints
 
 
 def kept_texts(settings: Settings) -> Redact:

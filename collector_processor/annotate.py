@@ -45,6 +45,8 @@ _LATEST_NS: Final = 2**64 - 1
 """OTLP's times are fixed64."""
 SAMPLED: Final = 1
 INTERNAL: Final = 1
+WARN: Final = 13
+"""OTLP's severity number."""
 NONE: Final = "none"
 """Stands where a required attribute has nothing to say."""
 EVALUATION_NAME: Final = "failure_attribution"
@@ -66,6 +68,8 @@ class CarrierPolicy:
     """Applied to every prose field; empty results are left out."""
     status: SpanStatus = SpanStatus.UNSET
     """Status of carriers that blame; UNSET keeps error rates made from status true."""
+    logs: bool = True
+    """Whether evaluation logs are made: not where logs have nowhere to go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,9 +168,13 @@ def withdrawal(judgement: Judgement, blamed: tuple[TraceId, SpanId], trace: Trac
 def evaluation_log(
     judgement: Judgement, trace: Trace, policy: CarrierPolicy, now_ns: int
 ) -> tuple[LogRecord, ...]:
-    """Return the ``gen_ai.evaluation.result`` event, parented to the decisive span; none without blame."""
+    """Return the ``gen_ai.evaluation.result`` event, parented to the decisive span; none without blame.
+
+    Its body is a sentence of agent, step, mode and confidence, without prose; it is a warning, since errors
+    are what the run's own records say.
+    """
     step, blame = judgement.decisive, judgement.attribution.verdict
-    if step is None or step.span_id is None or not isinstance(blame, Blame):
+    if not policy.logs or step is None or step.span_id is None or not isinstance(blame, Blame):
         return ()
     spans = {(span.trace_id, span.span_id): span for span in trace.spans}
     span = _find(spans, step.trace_id, step.span_id)
@@ -181,12 +189,28 @@ def evaluation_log(
         names.FAILURE_VERSION: judgement.version,
         names.STEP_INDEX: step.index,
     }
-    event = Event(name=EVALUATION_EVENT, time_ns=now_ns, attributes=_finish(attributes, policy))
+    event = Event(
+        name=EVALUATION_EVENT,
+        time_ns=now_ns,
+        attributes=_finish(attributes, policy),
+        body=_short(_sentence(blame)),
+    )
     return (
         LogRecord(
-            trace_id=span.trace_id, span_id=span.span_id, event=event, scope=_SCOPE, resource=span.resource
+            trace_id=span.trace_id,
+            span_id=span.span_id,
+            event=event,
+            severity=WARN,
+            scope=_SCOPE,
+            resource=span.resource,
         ),
     )
+
+
+def _sentence(blame: Blame) -> str:
+    """What a list of log records shows of a verdict."""
+    mode = f" ({blame.mode.replace('_', ' ')})" if blame.mode else ""
+    return f"{blame.agent} broke the run at step {blame.step}{mode}, confidence {blame.confidence:.2f}"
 
 
 def _verdict_attributes(judgement: Judgement) -> dict[str, AttributeValue]:

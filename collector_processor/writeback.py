@@ -74,16 +74,18 @@ class Gist:
     effort: Effort = field(default_factory=Effort)
     model: str | None = None
     previous: StoredVerdict | None = None
+    is_carried: bool = False
+    """Whether a carrier takes it to the backend: how long that took is counted once it is there."""
 
 
-def gist_of(decision: Decision) -> Gist:
-    """Return what of a decision is counted."""
+def gist_of(decision: Decision, back: WriteBack | None = None) -> Gist:
+    """Return what of a decision is counted, and whether ``back`` sends it on."""
     attribution, trajectory = decision.attribution, decision.run.trajectory
     verdict = attribution.verdict
     blame = verdict if isinstance(verdict, Blame) else None
     return Gist(
         acting=tuple(dict.fromkeys((*trajectory.agents, *(step.agent for step in trajectory.steps)))),
-        ended_ns=max((span.end_ns for span in decision.run.trace.spans), default=0),
+        ended_ns=_ended_ns(decision.run),
         decided_ns=decision.now_ns,
         blamed=blame.agent if blame else None,
         mode=blame.mode if blame else "",
@@ -91,6 +93,7 @@ def gist_of(decision: Decision) -> Gist:
         effort=attribution.effort,
         model=attribution.model,
         previous=decision.previous,
+        is_carried=back is not None and any(out.ended_ns for out in back.outgoing),
     )
 
 
@@ -116,7 +119,9 @@ def write_back(
     spans = [span for span in made if _parent(span) not in written]
     spans += _withdrawn(judgement, decision)
     logs = evaluation_log(judgement, decision.run.trace, policy, decision.now_ns)
-    outgoing = [_carrying(spans, decision)] if spans else []
+    is_first = previous is None or previous.is_provisional
+    ended_ns = _ended_ns(decision.run) if is_first else 0
+    outgoing = [replace(_carrying(spans, decision), ended_ns=ended_ns)] if spans else []
     if logs:
         outgoing.append(Outgoing(signal=Signal.LOGS, body=encode_logs(logs), tenant=decision.tenant))
     late = {seq: [span for span in made if _parent(span) in keys] for seq, keys in reached.items()}
@@ -181,6 +186,10 @@ def _stored(decision: Decision, judgement: Judgement, *, is_provisional: bool = 
         decided_ns=decision.now_ns,
         document=decision.document,
     )
+
+
+def _ended_ns(run: Run) -> int:
+    return max((span.end_ns for span in run.trace.spans), default=0)
 
 
 def _service(run: Run) -> str:

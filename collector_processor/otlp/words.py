@@ -105,6 +105,8 @@ class TryLater:
 
     reason: str
     after_s: float | None = None
+    is_away: bool = False
+    """Nobody answered: refused, unknown host, broken off, or silent for too long."""
 
     @property
     def wish_s(self) -> float | None:
@@ -127,6 +129,36 @@ class NoSuchService:
 
 
 SendOutcome: TypeAlias = Delivered | TryLater | Rejected | NoSuchService
+
+
+class Setback(StrEnum):
+    """Why a backend did not take a request; failed sends are counted by it."""
+
+    AWAY = "away"
+    """Nobody answered."""
+    ASKED_TO_WAIT = "asked_to_wait"
+    """It answered that it cannot now, and when to come again."""
+    FAILING = "failing"
+    """It answered that it cannot now, without saying until when."""
+    REJECTED = "rejected"
+    NO_SERVICE = "no_service"
+
+
+def setback_of(outcome: SendOutcome) -> Setback | None:
+    """Return why a request was not taken; ``None`` where it was."""
+    match outcome:
+        case Delivered():
+            return None
+        case Rejected():
+            return Setback.REJECTED
+        case NoSuchService():
+            return Setback.NO_SERVICE
+        case TryLater(is_away=True):
+            return Setback.AWAY
+        case TryLater(wish_s=None):
+            return Setback.FAILING
+        case TryLater():
+            return Setback.ASKED_TO_WAIT
 
 
 class Exporter(Protocol):

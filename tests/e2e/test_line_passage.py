@@ -141,17 +141,17 @@ def test_a_signal_that_the_backend_does_not_take_is_counted_and_said_once(
             send(line, log_request(record(trace=number)), signal=Signal.LOGS)
             send(line, metric_request([2]), signal=Signal.METRICS)
             send(line, everything(number))
-            line.await_items("rejected", 2 * number, Signal.METRICS)
-            line.await_items("rejected", number, Signal.LOGS)
+            line.await_items("unsupported", 2 * number, Signal.METRICS)
+            line.await_items("unsupported", number, Signal.LOGS)
 
         backend.await_requests(Signal.TRACES, 3)
         played = play_demo()
         send(line, played.body)
         assert carriers(backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS))
-        wait_until(lambda: line.verdicts("refused", Signal.LOGS) == 1, what="the event to be given up")
+        wait_until(lambda: line.verdicts("unsupported", Signal.LOGS) == 1, what="the event to be given up")
 
-    assert line.balance(Signal.LOGS) == {"received": 3, "acknowledged": 3, "rejected": 3}
-    assert line.balance(Signal.METRICS) == {"received": 6, "acknowledged": 6, "rejected": 6}
+    assert line.balance(Signal.LOGS) == {"received": 3, "acknowledged": 3, "unsupported": 3}
+    assert line.balance(Signal.METRICS) == {"received": 6, "acknowledged": 6, "unsupported": 6}
     # Asked once, and not for every request; the evaluation event asks for itself.
     asked = [one.signal for one in backend.refused]
     assert (asked.count(Signal.METRICS), asked.count(Signal.LOGS)) == (1, 2)
@@ -162,7 +162,7 @@ def test_a_signal_that_the_backend_does_not_take_is_counted_and_said_once(
 def test_a_real_jaeger_takes_no_logs_and_traces_flow_on(jaeger: RunningJaeger, start_line: StartLine) -> None:
     line = start_line(forward_endpoint=jaeger.otlp_grpc_endpoint)
     send(line, log_request(record()), signal=Signal.LOGS)
-    line.await_items("rejected", 1, Signal.LOGS)
+    line.await_items("unsupported", 1, Signal.LOGS)
     played = play_demo()
     send(line, played.body)
 
@@ -170,7 +170,7 @@ def test_a_real_jaeger_takes_no_logs_and_traces_flow_on(jaeger: RunningJaeger, s
 
     assert len(seen.decisive()) == 1
     assert line.said("backend does not take this signal")
-    wait_until(lambda: line.verdicts("refused", Signal.LOGS) == 1, what="the evaluation log to be given up")
+    wait_until(lambda: line.verdicts("unsupported", Signal.LOGS) == 1, what="the evaluation log to be given up")
     assert (line.verdicts("sent"), line.verdicts("refused")) == (1, 0)
 
 
