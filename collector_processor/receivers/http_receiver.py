@@ -155,6 +155,7 @@ class HttpReceiver:
             logger.exception("receiver failed", extra={"path": request.path[:40]})
             refusal = BROKEN
         logger.debug("request refused", extra={"path": request.path[:40], "status": refusal.http_status})
+        self._rules.refused(refusal.cause)
         return _refused(refusal, _media_type(request) or MediaType.JSON)
 
     async def _take(self, request: web.BaseRequest) -> web.Response:

@@ -170,7 +170,9 @@ def test_a_real_jaeger_takes_no_logs_and_traces_flow_on(jaeger: RunningJaeger, s
 
     assert len(seen.decisive()) == 1
     assert line.said("backend does not take this signal")
-    wait_until(lambda: line.verdicts("unsupported", Signal.LOGS) == 1, what="the evaluation log to be given up")
+    wait_until(
+        lambda: line.verdicts("unsupported", Signal.LOGS) == 1, what="the evaluation log to be given up"
+    )
     assert (line.verdicts("sent"), line.verdicts("refused")) == (1, 0)
 
 
