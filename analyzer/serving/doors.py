@@ -13,6 +13,7 @@ from analyzer.serving.memory import give_back
 from analyzer.web.app import WebParts, WebServer
 from collector_processor.intake import Intake
 from collector_processor.loops import own_listener
+from collector_processor.origins import Cors
 from collector_processor.otlp import Cause, Sink
 from collector_processor.receivers import (
     DoorRules,
@@ -101,6 +102,7 @@ def make_receivers(
         tenant_header_names=settings.tenant_header_names,
         max_bytes=settings.max_request_bytes,
         local_names=settings.allowed_host_names,
+        cors=Cors(origins=settings.origins, tenant_headers=settings.tenant_header_names),
         refused=refused,
     )
     room = HttpRoom(bytes=settings.max_receiving_bytes, connections=settings.max_connections)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from collector_processor.origins import Cors
 from collector_processor.otlp import (
     HOP_HEADER,
     NO_TENANT,
@@ -49,6 +50,8 @@ class DoorRules:
     local_names: tuple[str, ...] | None = None
     """Where set and no token is asked for, a Host header must name this machine, or be one of these."""
 
+    cors: Cors = field(default_factory=Cors)
+    """Which web pages may send, over HTTP."""
     refused: Callable[[Cause], None] = _count_nothing
     """Told of each request that is refused."""
 
