@@ -73,9 +73,7 @@ async def test_an_encoding_that_grpc_does_not_know_is_refused_before_our_code_ru
         answer = await call(port, encoding, MESSAGE)
     assert sink.arrivals == []
     assert answer.headers["grpc-status"] == "13", "INTERNAL, which clients do not send again"
-    assert "grpc-encoding" in answer.headers["grpc-message"], (
-        "the word that docs/backends/collector.md explains"
-    )
+    assert "grpc-encoding" in answer.headers["grpc-message"], "docs/backends/collector.md explains it"
 
 
 async def test_every_answer_names_the_encodings_that_are_taken() -> None:

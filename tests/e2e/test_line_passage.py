@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from collector_processor.otlp import Signal
 from tests.backends.processes import RunningJaeger
-from tests.backends.supervise import wait_until
+from tests.backends.supervise import free_ports, wait_until
 from tests.e2e.backend import Backend, grpc_backend, http_backend
 from tests.e2e.in_jaeger import look
 from tests.e2e.line import Line, StartLine
@@ -174,6 +174,34 @@ def test_a_real_jaeger_takes_no_logs_and_traces_flow_on(jaeger: RunningJaeger, s
         lambda: line.verdicts("unsupported", Signal.LOGS) == 1, what="the evaluation log to be given up"
     )
     assert (line.verdicts("sent"), line.verdicts("refused")) == (1, 0)
+
+
+def test_a_signal_that_is_turned_off_is_kept_and_makes_no_evaluation_log(start_line: StartLine) -> None:
+    with grpc_backend() as traces:
+        line = start_line(forward_endpoint=traces.url, OTEL_EXPORTER_OTLP_LOGS_ENDPOINT="none")
+        send(line, log_request(record()), signal=Signal.LOGS)
+        line.await_items("kept", 1, Signal.LOGS)
+        played = play_demo()
+        send(line, played.body)
+        assert carriers(traces.await_spans(played.trace_id, DEMO_SPANS + CARRIERS))
+    assert traces.of(Signal.LOGS) == []
+    assert [line.verdicts(what, Signal.LOGS) for what in ("sent", "refused", "unsupported")] == [0, 0, 0]
+
+
+def test_a_backend_that_is_away_is_told_from_one_that_waits_and_the_lag_ends_with_the_delivery(
+    start_line: StartLine,
+) -> None:
+    (port,) = free_ports(1)
+    line = start_line(forward_endpoint=f"http://127.0.0.1:{port}")
+    played = play_demo()
+    send(line, played.body)
+    wait_until(lambda: line.run(played.trace_id) is not None, what="the verdict")
+    wait_until(lambda: bool(line.said("backend away")), what="the log to say so")
+    told = line.said("backend away")[0]
+    assert told["reason"] == f"connection refused to 127.0.0.1:{port}"
+    assert line.labelled("blamespan_send_failures", "cause", signal="traces")["away"] > 0
+    assert line.sample("blamespan_analysis_lag_seconds_count") == 0, "a verdict that nobody has is not there"
+    assert line.said("backend asked to wait") == []
 
 
 def test_a_signal_may_have_an_endpoint_of_its_own(start_line: StartLine) -> None:
