@@ -184,6 +184,8 @@ def test_a_signal_that_is_turned_off_is_kept_and_makes_no_evaluation_log(start_l
         played = play_demo()
         send(line, played.body)
         assert carriers(traces.await_spans(played.trace_id, DEMO_SPANS + CARRIERS))
+        lag = "blamespan_analysis_lag_seconds_count"
+        wait_until(lambda: line.sample(lag) == 1, what="the lag to end with the delivery")
     assert traces.of(Signal.LOGS) == []
     assert [line.verdicts(what, Signal.LOGS) for what in ("sent", "refused", "unsupported")] == [0, 0, 0]
 
@@ -192,7 +194,7 @@ def test_a_backend_that_is_away_is_told_from_one_that_waits_and_the_lag_ends_wit
     start_line: StartLine,
 ) -> None:
     (port,) = free_ports(1)
-    line = start_line(forward_endpoint=f"http://127.0.0.1:{port}")
+    line = start_line(forward_endpoint=f"http://127.0.0.1:{port}", shutdown_max=500)
     played = play_demo()
     send(line, played.body)
     wait_until(lambda: line.run(played.trace_id) is not None, what="the verdict")
