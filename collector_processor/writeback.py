@@ -30,6 +30,8 @@ from semconv.model import AttributeValue, Attribution, Blame, Effort, Span, Span
 
 SERVICE_NAME: Final = "service.name"
 
+_LATEST_NS: Final = 2**63 - 1
+"""The year 2262; SQLite's integers end there."""
 SpanKey = tuple[TraceId, SpanId]
 
 
@@ -121,6 +123,8 @@ def write_back(
     logs = evaluation_log(judgement, decision.run.trace, policy, decision.now_ns)
     is_first = previous is None or previous.is_provisional
     ended_ns = _ended_ns(decision.run) if is_first else 0
+    if ended_ns > _LATEST_NS:  # no time that a clock says, nor one that the store could hold
+        ended_ns = 0
     outgoing = [replace(_carrying(spans, decision), ended_ns=ended_ns)] if spans else []
     if logs:
         outgoing.append(Outgoing(signal=Signal.LOGS, body=encode_logs(logs), tenant=decision.tenant))

@@ -139,6 +139,7 @@ over hours of made-up failures, and every query of the dashboards is run against
 | `BlamespanRefusing` | requests were refused for want of room, for 5 minutes | page |
 | `BlamespanItemsLost` | acknowledged items were damaged on disk | page |
 | `BlamespanItemsRejected` | the backend refused items for good | ticket |
+| `BlamespanVerdictsRefused` | the backend refused carriers or evaluation logs for good | ticket |
 | `BlamespanBudgetExhausted` | the hour's budget for models was used up | ticket |
 | `BlamespanAnalysisProcessDies` | more than five processes for analyses died within an hour | ticket |
 | `BlamespanCertificateNotRenewed` | a door could not use its changed certificate | ticket |

@@ -44,7 +44,7 @@ def _start_worker(settings: Settings) -> StartWorker | None:
     """
     if settings.analysis_process == "never" or settings.ranker is not None:
         return None
-    told = _told(settings)
+    told = told_settings(settings)
 
     async def start_worker() -> WorkerProcess:
         return await WorkerProcess.start(told)
@@ -52,7 +52,7 @@ def _start_worker(settings: Settings) -> StartWorker | None:
     return start_worker
 
 
-def _told(settings: Settings) -> bytes:
+def told_settings(settings: Settings) -> bytes:
     """Return the settings that a process is told, as JSON, and which signals go on, but not where to."""
     needed = settings.model_dump(mode="json", include=set(NEEDED))
     goes_on = {signal.value: {"endpoint": ""} for signal in settings.endpoints}

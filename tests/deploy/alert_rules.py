@@ -265,6 +265,16 @@ def _service(durations: Durations) -> Iterator[Rule]:
         ),
     }
     yield {
+        "alert": "BlamespanVerdictsRefused",
+        "expr": f"sum by (signal) (increase(blamespan_verdicts_refused_total[{brief}])) > 0",
+        "keep_firing_for": _span(durations.keep_firing),
+        "labels": {"severity": "ticket"},
+        "annotations": _annotations(
+            "the backend refuses verdicts ({{ $labels.signal }}) for good",
+            "They are on blamespan's page only. Its log says why: backend refused a verdict.",
+        ),
+    }
+    yield {
         "alert": "BlamespanBudgetExhausted",
         "expr": f"sum(increase(blamespan_budget_refusals_total[{recent}])) > 0",
         "keep_firing_for": _span(durations.keep_firing),

@@ -93,7 +93,7 @@ def test_the_rule_file_is_what_its_template_makes() -> None:
 
 
 def test_promtool_takes_the_rule_file(promtool: Path) -> None:
-    assert "SUCCESS: 17 rules found" in ask(promtool, "check", "rules", str(FILE))
+    assert "SUCCESS: 18 rules found" in ask(promtool, "check", "rules", str(FILE))
 
 
 def test_rules_ask_only_for_metrics_there_are() -> None:
@@ -231,6 +231,11 @@ def test_a_short_burst_after_hours_without_failure_wakes_nobody(play: Play) -> N
     ("alert", "series", "labels"),
     [
         ("BlamespanItemsRejected", "blamespan_items_rejected_total{signal='logs'}", {"signal": "logs"}),
+        (
+            "BlamespanVerdictsRefused",
+            "blamespan_verdicts_refused_total{signal='traces'}",
+            {"signal": "traces"},
+        ),
         ("BlamespanCertificateNotRenewed", "blamespan_tls_renewals_failed_total", {}),
         ("BlamespanBudgetExhausted", "blamespan_budget_refusals_total", {}),
     ],
