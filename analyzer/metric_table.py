@@ -251,7 +251,7 @@ REFUSALS: Final = Metric(
     kind=Kind.COUNTER,
     unit="{request}",
     labels=("reason",),
-    meaning="Requests that the receivers refused, by reason; without those that gRPC's core refuses itself: too"
+    meaning="Requests that the receivers refused, by reason; not those that gRPC's core refuses itself: too"
     " large, or of a compression it does not know.",
     otelcol="otelcol_receiver_refused_spans (items there: blamespan_items_refused_total)",
 )
