@@ -20,6 +20,7 @@ from analyzer.triage import Claim, output_matching
 from collector_processor.analyst import Analyst
 from collector_processor.annotate import CarrierPolicy
 from collector_processor.cleaning import Cleaner
+from collector_processor.otlp import Signal
 from collector_processor.redaction import ALL_KINDS, Redact, keep, make_redactor, omit, read_kinds
 from collector_processor.settings import ExportText, Settings, SettingsError
 from semconv.model import SpanStatus
@@ -155,8 +156,14 @@ def carrier_policy(settings: Settings) -> CarrierPolicy:
         status=status,
         carriers=settings.carriers,
         min_confidence=settings.carrier_min_confidence,
+        logs=_logs_go_somewhere(settings),
         web_url=(settings.web_url or "").rstrip("/"),
     )
+
+
+def _logs_go_somewhere(settings: Settings) -> bool:
+    """Whether evaluation logs are made: not where carriers go somewhere, and logs nowhere."""
+    return not settings.endpoints or Signal.LOGS in settings.endpoints
 
 
 def kept_texts(settings: Settings) -> Redact:

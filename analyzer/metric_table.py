@@ -17,7 +17,7 @@ from analyzer.modes import FailureMode
 from analyzer.recurrence import IssueState
 from analyzer.tallies.names import MAX_AGENTS, MAX_SERVICES
 from analyzer.tallies.verdicts import MAX_MODELS
-from collector_processor.otlp import Signal
+from collector_processor.otlp import Cause, Setback, Signal
 from collector_processor.redaction import ALL_KINDS
 from semconv.model import Status
 
@@ -30,16 +30,20 @@ MAX_STANDING: Final = 100
 LABELS: Final[Mapping[str, int]] = {
     "agent": MAX_AGENTS + 1,  # of each service, and the one that stands for all others
     "answer": len(ANSWERS),
+    "cause": len(Setback),
     "direction": 2,
     "kind": len(ALL_KINDS) + 1,  # and the user's own patterns
     "mode": len(FailureMode),
     "model": MAX_MODELS + 1,
     "outcome": len(Outcome),
+    "python": 1,
+    "reason": len(Cause),
     "receiver": 3,
     "service": MAX_SERVICES + 1,
     "signal": len(Signal),
     "state": len(IssueState),
     "status": len(Status),
+    "version": 1,
 }
 """How many values a label has at most, by its name."""
 
@@ -81,6 +85,8 @@ class Metric:
     """The setting without which it is not shown."""
     bound: int | None = None
     """The most series, where that is less than the labels allow."""
+    otelcol: str = ""
+    """What the OpenTelemetry Collector calls the same of itself."""
 
     @property
     def most_series(self) -> int:
@@ -91,14 +97,28 @@ class Metric:
     def otel_name(self) -> str:
         """The name over OTLP: dots for what is a namespace, and no unit in it, since that has a field."""
         bare = self.name.removeprefix(PREFIX)
-        for suffix in ("_seconds", "_usd"):
+        for suffix in ("_seconds", "_usd", "_bytes"):
             bare = bare.removesuffix(suffix)
         return f"blamespan.{bare.replace('_', '.', 1)}"
 
 
+_OTELCOL_ITEMS: Final = {
+    "refused": "otelcol_receiver_refused_spans",
+    "acknowledged": "otelcol_receiver_accepted_spans",
+    "forwarded": "otelcol_exporter_sent_spans",
+    "rejected": "otelcol_exporter_send_failed_spans",
+}
+"""And ``_log_records``, ``_metric_points``: what is a label here is in the name there."""
+
+
 def _items(what: str, meaning: str) -> Metric:
     return Metric(
-        name=f"blamespan_items_{what}", kind=Kind.COUNTER, unit="{item}", labels=("signal",), meaning=meaning
+        name=f"blamespan_items_{what}",
+        kind=Kind.COUNTER,
+        unit="{item}",
+        labels=("signal",),
+        meaning=meaning,
+        otelcol=_OTELCOL_ITEMS.get(what, ""),
     )
 
 
@@ -108,6 +128,7 @@ ITEMS: Final = (
     _items("acknowledged", "Items that are durable, with those found at the start."),
     _items("forwarded", "Items that the backend took."),
     _items("rejected", "Items that the backend refused for good."),
+    _items("unsupported", "Items that are not sent, since the backend has no service for their signal."),
     _items("lost", "Acknowledged items that were damaged on disk."),
     _items("kept", "Acknowledged items that go nowhere, since no backend is set."),
 )
@@ -184,6 +205,102 @@ TLS_FAILED: Final = Metric(
     unit="{renewal}",
     meaning="Changed TLS files that a door could not use: the certificate before stays, until it runs out.",
 )
+QUEUE_SIZE: Final = Metric(
+    name="blamespan_queue_size_bytes",
+    kind=Kind.GAUGE,
+    unit="By",
+    labels=("signal",),
+    meaning="Bytes in the journal, to be forwarded; each request counts 256 more.",
+    otelcol="otelcol_exporter_queue_size",
+)
+QUEUE_CAPACITY: Final = Metric(
+    name="blamespan_queue_capacity_bytes",
+    kind=Kind.GAUGE,
+    unit="By",
+    labels=("signal",),
+    meaning="What all signals together may take of the journal (BLAMESPAN_MAX_PENDING_BYTES); beyond it"
+    " requests are refused.",
+    otelcol="otelcol_exporter_queue_capacity",
+)
+QUEUE_FULLNESS: Final = Metric(
+    name="blamespan_queue_fullness",
+    kind=Kind.GAUGE,
+    unit="1",
+    labels=("signal",),
+    meaning="How near requests are to being refused, 0 to 1: what the fullest tenant takes of its half of the"
+    " capacity, or all signals of all of it, whichever is more.",
+)
+QUEUE_AGE: Final = Metric(
+    name="blamespan_queue_oldest_age_seconds",
+    kind=Kind.GAUGE,
+    unit="s",
+    labels=("signal",),
+    meaning="How long the oldest item that is to be forwarded has waited; 0 where none waits.",
+)
+SEND_FAILURES: Final = Metric(
+    name="blamespan_send_failures",
+    kind=Kind.COUNTER,
+    unit="{request}",
+    labels=("signal", "cause"),
+    meaning="Requests that the backend did not take, each try: nobody answered (`away`), it asked to wait, it"
+    " could not take them (`failing`), it refused them for good, it has no such service.",
+    otelcol="otelcol_exporter_send_failed_spans (items there, after its last try)",
+)
+REFUSALS: Final = Metric(
+    name="blamespan_refused_requests",
+    kind=Kind.COUNTER,
+    unit="{request}",
+    labels=("reason",),
+    meaning="Requests that the receivers refused, by reason; not those that gRPC's core refuses itself: too"
+    " large, or of a compression it does not know.",
+    otelcol="otelcol_receiver_refused_spans (items there: blamespan_items_refused_total)",
+)
+UPTIME: Final = Metric(
+    name="blamespan_process_uptime_seconds",
+    kind=Kind.COUNTER,
+    unit="s",
+    halves=tuple(Half),
+    meaning="Since the process started.",
+    otelcol="otelcol_process_uptime",
+)
+CPU: Final = Metric(
+    name="blamespan_process_cpu_seconds",
+    kind=Kind.COUNTER,
+    unit="s",
+    halves=tuple(Half),
+    meaning="Processor time of the process, user and system; the process for analyses is not in it.",
+    otelcol="otelcol_process_cpu_seconds",
+)
+MEMORY: Final = Metric(
+    name="blamespan_process_memory_rss_bytes",
+    kind=Kind.GAUGE,
+    unit="By",
+    halves=tuple(Half),
+    meaning="Memory that the process occupies; on Linux only.",
+    otelcol="otelcol_process_memory_rss",
+)
+BUILD_INFO: Final = Metric(
+    name="blamespan_build_info",
+    kind=Kind.GAUGE,
+    unit="1",
+    labels=("version", "python"),
+    halves=tuple(Half),
+    meaning="1; the labels say what runs.",
+    otelcol="target_info (service_version)",
+)
+OPERATING: Final = (
+    QUEUE_SIZE,
+    QUEUE_CAPACITY,
+    QUEUE_FULLNESS,
+    QUEUE_AGE,
+    SEND_FAILURES,
+    REFUSALS,
+    UPTIME,
+    CPU,
+    MEMORY,
+    BUILD_INFO,
+)
+"""How full, how late, how well: what operators of the Collector know by its names."""
 VERDICTS_SENT: Final = Metric(
     name="blamespan_verdicts_sent",
     kind=Kind.COUNTER,
@@ -197,6 +314,13 @@ VERDICTS_REFUSED: Final = Metric(
     unit="{request}",
     labels=("signal",),
     meaning="Outbox entries refused.",
+)
+VERDICTS_UNSUPPORTED: Final = Metric(
+    name="blamespan_verdicts_unsupported",
+    kind=Kind.COUNTER,
+    unit="{request}",
+    labels=("signal",),
+    meaning="Outbox entries of a signal that the backend has no service for.",
 )
 REDACTED: Final = Metric(
     name="blamespan_redacted",
@@ -244,7 +368,8 @@ LAG: Final = Metric(
     name="blamespan_analysis_lag_seconds",
     kind=Kind.HISTOGRAM,
     unit="s",
-    meaning="From the end of a run's last span to its verdict; runs played back a day later are left out.",
+    meaning="From the end of a run's last span until the backend had its carrier, or to its verdict where no"
+    " carrier is sent; runs played back a day later are left out.",
 )
 CALLS: Final = Metric(
     name="blamespan_model_calls",
@@ -403,8 +528,10 @@ METRICS: Final = (
     PROCESS_STARTS,
     PROCESS_DEATHS,
     TLS_FAILED,
+    *OPERATING,
     VERDICTS_SENT,
     VERDICTS_REFUSED,
+    VERDICTS_UNSUPPORTED,
     REDACTED,
     RUNS,
     TASKS,

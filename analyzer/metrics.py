@@ -2,13 +2,15 @@
 
 Values are all of one moment, so that the conservation law can be checked from
 outside: received = refused + acknowledged, and acknowledged = forwarded +
-rejected + lost + kept + held.
+rejected + unsupported + lost + kept + held.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
@@ -19,12 +21,18 @@ from analyzer.drafting.tally import DraftTally, Outcome
 from analyzer.families import counter, gauge, histogram, sums
 from analyzer.issue_gauge import IssueCounts
 from analyzer.notifiers import NoticeTally
+from analyzer.process_stats import ProcessStats
 from analyzer.tallies import VerdictTallies
 from collector_processor.cleaning import Cleaner
 from collector_processor.delivery import OutboxDelivery
+from collector_processor.journal import Journal
+from collector_processor.journal.chunks import QueueLook
 from collector_processor.ledger import Ledger
+from collector_processor.otlp import Cause, Setback, Signal
 from collector_processor.pipeline import Pipeline
 from collector_processor.tls import Renewals
+
+_NS: Final = 1e9
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -32,6 +40,9 @@ class ServiceMetrics(Collector):
     """Reads the parts of one service."""
 
     ledger: Ledger
+    journal: Journal
+    now_ns: Callable[[], int]
+    """Wall clock, by which the journal notes when things came."""
     pipeline: Pipeline
     deliveries: Sequence[OutboxDelivery]
     cleaner: Cleaner
@@ -45,6 +56,9 @@ class ServiceMetrics(Collector):
     repetitions: Callable[[], int] = int
     """How many failures nobody was told of, since they were an issue already; must not block."""
     notices: Sequence[NoticeTally] = ()
+    refusals: Counter[Cause] = field(default_factory=Counter)
+    """What the receivers refused."""
+    process: ProcessStats = field(default_factory=ProcessStats)
     drafts: DraftTally | None = None
     """What became of drafts, where they are written here."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
@@ -59,6 +73,8 @@ class ServiceMetrics(Collector):
     def collect(self) -> Iterator[Family]:
         """Yield every family, as of now."""
         yield from self._items()
+        yield from self._queues()
+        yield from self.process.collect()
         yield from self._slow_lane()
         yield from self._drafting()
         yield from self._verdicts()
@@ -74,6 +90,26 @@ class ServiceMetrics(Collector):
         yield gauge(table.HELD, (((signal.value,), counts.held) for signal, counts in snapshot.items()))
         yield sums(table.MALFORMED, [((), self.ledger.malformed_requests)])
 
+    def _queues(self) -> Iterator[Family]:
+        looks = {signal: self.journal.look(signal) for signal in Signal}
+        now_ns = self.now_ns()
+        yield gauge(table.QUEUE_SIZE, (((one.value,), look.size_bytes) for one, look in looks.items()))
+        yield gauge(
+            table.QUEUE_CAPACITY, (((one.value,), look.capacity_bytes) for one, look in looks.items())
+        )
+        yield gauge(table.QUEUE_FULLNESS, (((one.value,), look.fullness) for one, look in looks.items()))
+        yield gauge(table.QUEUE_AGE, (((one.value,), _age_s(look, now_ns)) for one, look in looks.items()))
+        yield sums(table.SEND_FAILURES, self._setbacks())
+        yield sums(table.REFUSALS, (((cause.value,), self.refusals[cause]) for cause in Cause))
+
+    def _setbacks(self) -> Iterator[tuple[Sequence[str], float]]:
+        """Yield failed sends of originals and of verdicts together; every series exists from the start."""
+        for signal in Signal:
+            own = [one.setbacks for one in self.deliveries if one.signal is signal]
+            for setback in Setback:
+                count = self.ledger.setbacks[signal, setback] + sum(one[setback] for one in own)
+                yield (signal.value, setback.value), count
+
     def _slow_lane(self) -> Iterator[Family]:
         yield gauge(table.OPEN_TRACES, [((), self.pipeline.open_traces)])
         yield gauge(table.EXAMINATIONS, [((), self.pipeline.under_way)])
@@ -81,6 +117,8 @@ class ServiceMetrics(Collector):
         yield sums(table.TLS_FAILED, [((), self.renewals.failed)])
         yield sums(table.VERDICTS_SENT, (((one.signal.value,), one.sent) for one in self.deliveries))
         yield sums(table.VERDICTS_REFUSED, (((one.signal.value,), one.refused) for one in self.deliveries))
+        unsupported = (((one.signal.value,), one.unsupported) for one in self.deliveries)
+        yield sums(table.VERDICTS_UNSUPPORTED, unsupported)
         yield sums(table.REDACTED, (((kind,), self.cleaner.count(kind)) for kind in self.cleaner.kinds))
 
     def _drafting(self) -> Iterator[Family]:
@@ -128,3 +166,7 @@ class ServiceMetrics(Collector):
             yield sums(table.BUDGET_REFUSALS, [((), self.budget.refused)])
             yield gauge(table.BUDGET_SPENT, [((), self.budget.spent_usd)])
             yield gauge(table.BUDGET_LIMIT, [((), self.budget.usd)])
+
+
+def _age_s(look: QueueLook, now_ns: int) -> float:
+    return 0.0 if look.oldest_ns is None else max(0.0, (now_ns - look.oldest_ns) / _NS)

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from analyzer.tallies import VerdictTallies
 from collector_processor.analyst import Analyst
 from collector_processor.intake import Intake, IntakeRules
 from collector_processor.ledger import Ledger
-from collector_processor.otlp import Exporter, Signal
+from collector_processor.otlp import Cause, Exporter, Signal
 from collector_processor.settings import Address, Settings
 from collector_processor.stored import StoredVerdict
 
@@ -122,8 +123,12 @@ class _Service:
         intake = Intake(files.journal, ledger, forwarder, rules)
         lifetime.background(expire(files, examiner, now_ns))
         lifetime.background(prepare_model(settings))
+        refusals: Counter[Cause] = Counter()
         metrics = ServiceMetrics(
             ledger=ledger,
+            journal=files.journal,
+            now_ns=now_ns,
+            refusals=refusals,
             pipeline=pipeline,
             deliveries=deliveries,
             cleaner=cleaner,
@@ -146,7 +151,7 @@ class _Service:
             registry=metrics.registry,
             renewals=metrics.renewals,
         )
-        doors = await open_doors(settings, lifetime, intake, parts)
+        doors = await open_doors(settings, lifetime, intake, parts, refusals)
 
         async def undelivered() -> int:
             waiting = await examiner.in_db(files.store.outbox_size)

@@ -50,11 +50,13 @@ _LATEST_NS: Final = 2**64 - 1
 """OTLP's times are fixed64."""
 SAMPLED: Final = 1
 INTERNAL: Final = 1
+WARN: Final = 13
+"""OTLP's severity number."""
 NONE: Final = "none"
 """Stands where a required attribute has nothing to say."""
 EVALUATION_NAME: Final = "failure_attribution"
 EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
-_SCOPE: Final = Scope(name=names.SCOPE_ANALYZER, schema_url=names.SCHEMA_URL)
+_SCOPE: Final = Scope(name=names.SCOPE_ANALYZER)
 _UNBLAMED: Final = {
     Status.NO_FAILURE: "no failure found",
     Status.UNDETERMINED: "failure: undetermined",
@@ -86,6 +88,8 @@ class CarrierPolicy:
     """Applied to every prose field; empty results are left out."""
     status: SpanStatus = SpanStatus.UNSET
     """Status of carriers that blame; UNSET keeps error rates made from status true."""
+    logs: bool = True
+    """Whether evaluation logs are made: not where logs have nowhere to go."""
     carriers: Carriers = Carriers.FAILURES
     """Of which runs anything is written."""
     min_confidence: float = 0.0
@@ -247,9 +251,13 @@ def withdrawal(
 def evaluation_log(
     judgement: Judgement, trace: Trace, policy: CarrierPolicy, now_ns: int
 ) -> tuple[LogRecord, ...]:
-    """Return the ``gen_ai.evaluation.result`` event, parented to the decisive span; none without blame."""
+    """Return the ``gen_ai.evaluation.result`` event, parented to the decisive span; none without blame.
+
+    Its body is a sentence of agent, step, mode and confidence, without prose; it is a warning, since errors
+    are what the run's own records say.
+    """
     step, blame = judgement.decisive, judgement.attribution.verdict
-    if step is None or step.span_id is None or not isinstance(blame, Blame):
+    if not policy.logs or step is None or step.span_id is None or not isinstance(blame, Blame):
         return ()
     spans = {(span.trace_id, span.span_id): span for span in trace.spans}
     span = _find(spans, step.trace_id, step.span_id)
@@ -264,12 +272,28 @@ def evaluation_log(
         names.FAILURE_VERSION: judgement.version,
         names.STEP_INDEX: step.index,
     }
-    event = Event(name=EVALUATION_EVENT, time_ns=now_ns, attributes=_finish(attributes, policy))
+    event = Event(
+        name=EVALUATION_EVENT,
+        time_ns=now_ns,
+        attributes=_finish(attributes, policy),
+        body=_short(_sentence(blame)),
+    )
     return (
         LogRecord(
-            trace_id=span.trace_id, span_id=span.span_id, event=event, scope=_SCOPE, resource=span.resource
+            trace_id=span.trace_id,
+            span_id=span.span_id,
+            event=event,
+            severity=WARN,
+            scope=_SCOPE,
+            resource=span.resource,
         ),
     )
+
+
+def _sentence(blame: Blame) -> str:
+    """What a list of log records shows of a verdict."""
+    mode = f" ({blame.mode.replace('_', ' ')})" if blame.mode else ""
+    return f"{blame.agent} broke the run at step {blame.step}{mode}, confidence {blame.confidence:.2f}"
 
 
 def _verdict_attributes(judgement: Judgement) -> dict[str, AttributeValue]:

@@ -160,7 +160,7 @@ class Committing:
         )
         await self._thread.run(self._store.commit, commit)
         for decision, back in zip(decisions, written, strict=True):
-            self._leaving.tell(gist_of(decision), back.verdict)
+            self._leaving.tell(gist_of(decision, back), back.verdict)
         refused = await self._rewrite(rewrites)
         if refused:
             await self._follow_late(refused, claimed)

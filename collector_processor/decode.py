@@ -117,6 +117,7 @@ def _log_records(request: ExportLogsServiceRequest) -> Iterable[LogRecord]:
                     trace_id=TraceId(trace_id.hex()) if len(trace_id) == TRACE_ID_BYTES else None,
                     span_id=SpanId(span_id.hex()) if len(span_id) == SPAN_ID_BYTES else None,
                     event=event,
+                    severity=raw.severity_number,
                     scope=scope,
                     resource=resource,
                 )

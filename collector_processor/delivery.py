@@ -12,13 +12,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
-from collector_processor.otlp import Delivered, Exporter, Rejected, SendOutcome, Signal, Tenant, TryLater
+from collector_processor.otlp import (
+    Delivered,
+    Exporter,
+    NoSuchService,
+    Rejected,
+    SendOutcome,
+    Setback,
+    Signal,
+    Tenant,
+    TryLater,
+    setback_of,
+)
 from collector_processor.runstore import OUTBOX_BATCH
 from collector_processor.store_thread import patiently
 from collector_processor.stored import Outgoing
@@ -30,8 +42,14 @@ FIRST_WAIT_S: Final = 0.5
 LONGEST_WAIT_S: Final = 30.0
 COMPANY_S: Final = 0.02
 """How long an entry waits for others to go with it: a request costs as much for one as for ten."""
+NO_SERVICE_S: Final = 300.0
+"""How long a signal that the backend does not take is dropped before it is tried once more."""
 Read = Callable[[Signal, AbstractSet[Tenant]], Awaitable[list[Outgoing]]]
 Forget = Callable[[list[int]], Awaitable[None]]
+
+
+def _tell_nobody(entry: Outgoing) -> None:
+    """Nobody asks how long it took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +73,7 @@ class OutboxDelivery:
         exporters: Mapping[Signal, Exporter],
         now: Callable[[], float] = monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        landed: Callable[[Outgoing], None] = _tell_nobody,
     ) -> None:
         """Make the loop of one signal.
 
@@ -66,6 +85,7 @@ class OutboxDelivery:
                 entries are struck out (the store keeps the verdicts).
             now: seconds.
             pause: waits so many seconds where the disk refuses to be read.
+            landed: told of each entry that the backend took.
         """
         self.signal: Final = signal
         self._read: Final = read
@@ -76,8 +96,15 @@ class OutboxDelivery:
         self._wake: Final = asyncio.Event()
         self._pauses: Final[dict[Tenant, _Pause]] = {}
         self._under_way: asyncio.Task[int] | None = None
+        self._landed: Final = landed
+        self._no_service_until: float | None = None
+        self._told: Setback | None = None
         self.sent: int = 0
         self.refused: int = 0
+        self.unsupported: int = 0
+        """Entries of a signal that the backend has no service for."""
+        self.setbacks: Final[Counter[Setback]] = Counter()
+        """Requests that the backend did not take, each try, by why."""
 
     def wake(self) -> None:
         """Say that there may be something to send."""
@@ -156,8 +183,16 @@ class OutboxDelivery:
         if self._exporter is None:
             await self._strike_out(parcel)
             return
+        if self._no_service_until is not None and self._now() < self._no_service_until:
+            self.unsupported += len(parcel)
+            await self._strike_out(parcel)
+            return
         first, body = parcel[0], b"".join(entry.body for entry in parcel)
         outcome = await self._exporter.send(first.signal, body, first.tenant, ())
+        self._note(outcome)
+        if isinstance(outcome, NoSuchService) and self.signal is Signal.TRACES:
+            # Traces are what the backend is there for: an ingress during a rollout.
+            outcome = TryLater(reason=outcome.reason)
         if isinstance(outcome, TryLater):
             self._pause(first.tenant, outcome)
             return
@@ -167,8 +202,20 @@ class OutboxDelivery:
                 if first.tenant not in self._paused():
                     await self._send([entry])
             return
-        self._count(outcome, len(parcel))
+        self._count(outcome, parcel)
         await self._strike_out(parcel)
+
+    def _note(self, outcome: SendOutcome) -> None:
+        """Count why a request was not taken, and say so once for each cause."""
+        setback = setback_of(outcome)
+        if setback is None:
+            self._told = self._no_service_until = None
+            return
+        self.setbacks[setback] += 1
+        if setback is not self._told and setback in {Setback.AWAY, Setback.ASKED_TO_WAIT, Setback.FAILING}:
+            told = {"signal": self.signal.value, "cause": setback.value, "outcome": str(outcome)}
+            logger.warning("verdicts wait for the backend", extra=told)
+            self._told = setback
 
     def _pause(self, tenant: Tenant, outcome: TryLater) -> None:
         """Pass a tenant over as long as the backend wishes, else ever longer."""
@@ -178,15 +225,31 @@ class OutboxDelivery:
         wait_s = own_s if outcome.wish_s is None else outcome.wish_s
         self._pauses[tenant] = _Pause(self._now() + wait_s, longest_s)
 
-    def _count(self, outcome: SendOutcome, entries: int) -> None:
+    def _count(self, outcome: SendOutcome, parcel: list[Outgoing]) -> None:
         """Count entries; which of them lost an item to a partial success, OTLP does not say."""
+        entries = len(parcel)
+        if isinstance(outcome, NoSuchService):
+            self._has_no_service(outcome, entries)
+            return
         refused = min(outcome.rejected, entries) if isinstance(outcome, Delivered) else entries
         self.sent += entries - refused
+        if not refused:
+            for entry in parcel:
+                self._landed(entry)
         if refused and not self.refused:
             logger.warning(
                 "backend refused a verdict", extra={"signal": self.signal.value, "outcome": str(outcome)}
             )
         self.refused += refused
+
+    def _has_no_service(self, outcome: NoSuchService, entries: int) -> None:
+        if self._no_service_until is None:
+            logger.warning(
+                "backend does not take the signal of verdicts",
+                extra={"signal": self.signal.value, "reason": outcome.reason},
+            )
+        self._no_service_until = self._now() + NO_SERVICE_S
+        self.unsupported += entries
 
 
 def _parcels(entries: Iterable[Outgoing], most_bytes: int) -> Iterator[list[Outgoing]]:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import SeverityNumber
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
 from semconv.model import (
@@ -23,6 +24,7 @@ from semconv.model import (
 )
 
 _STATUS: Final[Mapping[SpanStatus, int]] = {SpanStatus.UNSET: 0, SpanStatus.OK: 1, SpanStatus.ERROR: 2}
+_SEVERITIES: Final[Mapping[int, str]] = {number: name for name, number in SeverityNumber.items()}
 _INT64: Final = range(-(2**63), 2**63)
 
 T = TypeVar("T", Span, LogRecord)
@@ -127,6 +129,8 @@ def _write_record(raw: Any, record: LogRecord) -> None:
     event = record.event
     raw.time_unix_nano = raw.observed_time_unix_nano = event.time_ns
     raw.event_name = event.name
+    if record.severity:
+        raw.severity_number, raw.severity_text = record.severity, _severity_text(record.severity)
     if record.trace_id is not None:
         raw.trace_id = bytes.fromhex(record.trace_id)
     if record.span_id is not None:
@@ -134,6 +138,11 @@ def _write_record(raw: Any, record: LogRecord) -> None:
     if event.body is not None:
         _write_value(raw.body, event.body)
     _write(raw.attributes, event.attributes)
+
+
+def _severity_text(number: int) -> str:
+    """Return the log data model's short name of a severity number, such as ``WARN`` or ``WARN2``."""
+    return _SEVERITIES.get(number, "").removeprefix("SEVERITY_NUMBER_")
 
 
 def _write(raw: Any, attributes: Attributes) -> None:

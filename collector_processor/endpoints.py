@@ -1,6 +1,8 @@
 """Where signals go on to: URLs and headers as OpenTelemetry's variables have them. Pure.
 
-Ours come before OpenTelemetry's, and one for a signal before the one for all.
+Ours come before OpenTelemetry's, and one for a signal before the one for all. Few backends of traces take
+logs and metrics too: OpenTelemetry's own variables for these send them elsewhere, whatever ours say, or
+nowhere (``none``).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collector_processor.destination import (
     Destination,
     Protocol,
 )
+from collector_processor.loops import own_listener
 from collector_processor.otlp import Signal
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 HTTP_PORT: Final = 4318
 """OTLP over HTTP by IANA; without a protocol it means HTTP to everybody."""
+NOWHERE: Final = "none"
+"""As an endpoint: the signal is taken, counted as kept, and not sent on."""
 _HEADER_NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -39,8 +44,12 @@ def destination_of(settings: Settings, environ: Mapping[str, str], signal: Signa
         own = environ.get(f"OTEL_EXPORTER_OTLP_{signal.name}_{option}", "").strip()
         return (own, True) if own else (environ.get(f"OTEL_EXPORTER_OTLP_{option}", "").strip(), False)
 
-    url, is_exact = (settings.forward_endpoint, False) if settings.forward_endpoint else otel("ENDPOINT")
-    if not url:
+    url, is_exact = otel("ENDPOINT")
+    if settings.forward_endpoint and not (is_exact and _is_elsewhere(settings, signal, url)):
+        url, is_exact = settings.forward_endpoint, False
+    elif settings.forward_endpoint:
+        settings = settings.model_copy(update=dict.fromkeys(_OURS))  # credentials for another backend
+    if url in {"", NOWHERE}:
         return None
     protocol = _protocol(settings, otel("PROTOCOL")[0], url)
     authorities = settings.forward_certificate or _path(otel("CERTIFICATE")[0])
@@ -61,6 +70,26 @@ def destination_of(settings: Settings, environ: Mapping[str, str], signal: Signa
         or (GRPC_MAX_BYTES if protocol is Protocol.GRPC else HTTP_MAX_BYTES),
         is_exact=is_exact,
     )
+
+
+_OURS: Final = (
+    "forward_protocol",
+    "forward_headers",
+    "forward_certificate",
+    "forward_client_certificate",
+    "forward_client_key",
+    "forward_max_bytes",
+)
+
+
+def _is_elsewhere(settings: Settings, signal: Signal, url: str) -> bool:
+    """Whether a signal's own variable stands beside ``BLAMESPAN_FORWARD_ENDPOINT``.
+
+    One that names our own receiver points agents at us, who were started in the same shell.
+    """
+    if signal is Signal.TRACES:
+        return False
+    return url == NOWHERE or own_listener(checked_endpoint(url), settings.listeners) is None
 
 
 def _path(text: str) -> Path | None:

@@ -7,7 +7,8 @@ order, until it has caught up. Neighbouring small rows go in one request, large
 ones are cut between items to what the backend takes.
 
 What the backend refuses for good is cut in halves until the bad item stands
-alone, and only that is counted as rejected. What was accepted is not sent
+alone, and only that is counted as rejected. A signal that the backend has no
+service for is counted apart, and not sent again for a while. What was accepted is not sent
 again, as long as this process lives; after a crash, rows that were not yet
 noted as done are (at least once).
 """
@@ -27,12 +28,29 @@ from collector_processor.journal import Journal
 from collector_processor.journal.chunks import Backlog, Chunk, Queue
 from collector_processor.lanes import ForwarderLimits, Lane
 from collector_processor.ledger import Ledger
-from collector_processor.otlp import Delivered, Exporter, NoSuchService, Rejected, Signal, TryLater
+from collector_processor.otlp import (
+    Delivered,
+    Exporter,
+    NoSuchService,
+    Rejected,
+    Setback,
+    Signal,
+    TryLater,
+    setback_of,
+)
 from collector_processor.store_thread import patiently
 from collector_processor.survey import item_count
 from collector_processor.wire import halve, split_by_size
 
 logger = logging.getLogger(__name__)
+
+
+_TOLD: Final[Mapping[Setback, str]] = {
+    Setback.AWAY: "backend away",
+    Setback.ASKED_TO_WAIT: "backend asked to wait",
+    Setback.FAILING: "backend cannot take requests now",
+    Setback.NO_SERVICE: "backend has no such service now, and is asked again",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +72,8 @@ class _Tally:
     """Sends that were refused for good."""
     rejected: int = 0
     """Items that were."""
+    unsupported: int = 0
+    """Items of a signal that the backend has no service for."""
     reason: str = ""
 
 
@@ -228,7 +248,13 @@ class Forwarder:
                 "backend rejected for good",
                 extra={"signal": signal.value, "items": rejected, "reason": tally.reason},
             )
-        self._ledger.settle(signal, forwarded=items - rejected, rejected=rejected)
+        unsupported = min(tally.unsupported, items - rejected)
+        self._ledger.settle(
+            signal,
+            forwarded=items - rejected - unsupported,
+            rejected=rejected,
+            unsupported=unsupported,
+        )
         self._done(lane, chunks)
         lane.in_flight -= 1
         self._pump(lane)
@@ -237,30 +263,31 @@ class Forwarder:
         """Send the first of ``parts``; put back what must be sent again, or in halves."""
         signal = lane.queue.signal
         if self._has_no_service(signal):
-            tally.rejected += sum(item_count(signal, part) for part in parts)
-            tally.reason = "the backend has no such service"
+            tally.unsupported += sum(item_count(signal, part) for part in parts)
             parts.clear()
             return
         part = parts.popleft()
         outcome = await self._exporters[signal].send(signal, part, lane.queue.tenant, hops)
+        setback = setback_of(outcome)
+        if setback is not None:
+            self._ledger.setbacks[signal, setback] += 1
         match outcome:
             case Delivered(rejected=rejected, message=message):
                 tally.delivered += 1
                 tally.rejected += rejected
                 tally.reason = message if rejected else tally.reason
                 self._recover(lane, signal)
-            case TryLater(wish_s=wish_s, reason=reason):
+            case TryLater():
                 parts.appendleft(part)
-                await self._wait(lane, wish_s, reason)
+                await self._wait(lane, outcome)
             case Rejected(reason=reason):
                 tally.refused += 1
                 tally.reason = reason
                 self._bisect(signal, part, parts, tally)
             case NoSuchService(reason=reason):
                 parts.appendleft(part)
-                tally.reason = reason
                 if self._must_be_there(signal):
-                    await self._wait(lane, None, reason)
+                    await self._wait(lane, outcome)
                 else:
                     self._drop_signal(signal, reason)
 
@@ -298,17 +325,14 @@ class Forwarder:
         self._no_service_until.pop(signal, None)
         self._was_delivered.add(signal)
         lane.failures = 0
-        if lane.was_told:
-            lane.was_told = False
+        if lane.told is not None:
+            lane.told = None
             logger.info("backend takes requests again", extra={"signal": signal.value})
 
-    async def _wait(self, lane: Lane, wish_s: float | None, reason: str) -> None:
+    async def _wait(self, lane: Lane, outcome: TryLater | NoSuchService) -> None:
         """Sleep as long as the backend wishes, else ever longer; nothing new starts in this lane."""
-        if not lane.was_told:
-            lane.was_told = True
-            logger.warning(
-                "backend asks to wait", extra={"signal": lane.queue.signal.value, "reason": reason}
-            )
+        self._tell(lane, outcome)
+        wish_s = outcome.wish_s if isinstance(outcome, TryLater) else None
         limits = self._limits
         # Requests in flight fail together: a round of them counts as one failure.
         ceiling = min(limits.longest_wait_s, limits.first_wait_s * 2 ** min(lane.failures, 16))
@@ -319,6 +343,17 @@ class Forwarder:
             await self._around.sleep(own_s if wish_s is None else wish_s)
         finally:
             lane.waiting -= 1
+
+    def _tell(self, lane: Lane, outcome: TryLater | NoSuchService) -> None:
+        """Log why the backend takes nothing, once for each cause."""
+        setback = setback_of(outcome)
+        if setback is None or setback is lane.told:
+            return
+        lane.told = setback
+        told: dict[str, object] = {"signal": lane.queue.signal.value, "reason": outcome.reason}
+        if isinstance(outcome, TryLater) and outcome.wish_s is not None:
+            told["wait_s"] = outcome.wish_s
+        logger.warning(_TOLD[setback], extra=told)
 
     def _keep_all(self, lane: Lane) -> None:
         """Settle rows of a signal that goes nowhere."""

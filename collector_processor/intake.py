@@ -34,6 +34,8 @@ class LoopError(RefusedError):
     never to ask again, it would have to drop spans that no backend has seen.
     """
 
+    is_loop = True
+
 
 class Offer(Protocol):
     """Takes rows that are durable and may be forwarded."""

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from collector_processor.journal.chunks import MEBIBYTE, Chunk, Queue
+from collector_processor.otlp import Setback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +57,8 @@ class Lane:
     """The lowest row that was said to be in the journal while it was being read."""
     failures: int = 0
     """Rounds of tries that failed since the last success."""
-    was_told: bool = False
-    """That the backend asks to wait was logged."""
+    told: Setback | None = None
+    """What was logged last of why the backend takes nothing; ``None`` while it does."""
 
     @property
     def is_idle(self) -> bool:

@@ -1,7 +1,7 @@
 """Where every span, log record and data point is: the conservation law as numbers. Pure.
 
     received     = refused + acknowledged
-    acknowledged = forwarded + rejected + lost + kept + held
+    acknowledged = forwarded + rejected + unsupported + lost + kept + held
 
 ``held`` is the journal's own count, all else is counted here as it happens; so
 the law is a check and not a definition. Both change together on one event loop,
@@ -10,12 +10,13 @@ and a snapshot reads them together.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from collector_processor.otlp import Signal
+from collector_processor.otlp import Setback, Signal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,8 @@ class Counts:
     """Accepted by the backend."""
     rejected: int = 0
     """Refused by the backend for good."""
+    unsupported: int = 0
+    """Acknowledged, of a signal that the backend has no service for."""
     lost: int = 0
     """Acknowledged, and damaged in the journal, or gone from it."""
     kept: int = 0
@@ -42,7 +45,7 @@ class Counts:
     @property
     def is_balanced(self) -> bool:
         """Whether every item is somewhere, once."""
-        settled = self.forwarded + self.rejected + self.lost + self.kept
+        settled = self.forwarded + self.rejected + self.unsupported + self.lost + self.kept
         return self.received == self.refused + self.acknowledged and self.acknowledged == settled + self.held
 
 
@@ -62,6 +65,8 @@ class Ledger:
         self._counts: Final = {signal: _found(held(signal), lost.get(signal, 0)) for signal in Signal}
         self.malformed_requests: int = 0
         """Requests that could not be read; nobody knows what was in them."""
+        self.setbacks: Final[Counter[tuple[Signal, Setback]]] = Counter()
+        """Requests that the backend did not take, each try, by why."""
 
     def refuse(self, signal: Signal, items: int) -> None:
         """Count items that were received and not taken."""
@@ -78,7 +83,14 @@ class Ledger:
         )
 
     def settle(
-        self, signal: Signal, *, forwarded: int = 0, rejected: int = 0, lost: int = 0, kept: int = 0
+        self,
+        signal: Signal,
+        *,
+        forwarded: int = 0,
+        rejected: int = 0,
+        unsupported: int = 0,
+        lost: int = 0,
+        kept: int = 0,
     ) -> None:
         """Count items that the journal no longer holds."""
         counts = self._counts[signal]
@@ -86,6 +98,7 @@ class Ledger:
             counts,
             forwarded=counts.forwarded + forwarded,
             rejected=counts.rejected + rejected,
+            unsupported=counts.unsupported + unsupported,
             lost=counts.lost + lost,
             kept=counts.kept + kept,
         )

@@ -6,10 +6,11 @@ The same variable in one shell points agents at us and us at our backend.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from collector_processor.settings import Address
+if TYPE_CHECKING:
+    from collector_processor.settings import Address
 
 _THIS_MACHINE: Final = frozenset({"localhost", "::1", "0.0.0.0", "::", ""})  # noqa: S104 - compared, not bound
 

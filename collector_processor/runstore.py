@@ -85,6 +85,10 @@ CREATE UNIQUE INDEX place_by_run ON place (tenant, run_id);
 CREATE INDEX place_by_age ON place (id, size);
 CREATE TABLE heeded (label INTEGER NOT NULL);
 """,
+    # how long a verdict took is known once it is delivered
+    """
+ALTER TABLE outbox ADD COLUMN ended_ns INTEGER NOT NULL DEFAULT 0;
+""",
 )
 
 _LAST: Final = "\U0010ffff"
@@ -137,8 +141,8 @@ class RunStore:
         for verdict in commit.verdicts:
             self._insert(verdict)
         self._db.executemany(
-            "INSERT INTO outbox (tenant, signal, body) VALUES (?, ?, ?)",
-            [(out.tenant, out.signal, out.body) for out in commit.outgoing],
+            "INSERT INTO outbox (tenant, signal, body, ended_ns) VALUES (?, ?, ?, ?)",
+            [(out.tenant, out.signal, out.body, out.ended_ns) for out in commit.outgoing],
         )
         self._db.executemany(
             "INSERT OR REPLACE INTO place (tenant, run_id, size, packed) VALUES (?, ?, ?, ?)",
@@ -357,12 +361,13 @@ class RunStore:
     ) -> list[Outgoing]:
         """Return what has not been delivered yet of one signal, but of some tenants, oldest first."""
         rows = self._db.execute(
-            "SELECT id, tenant, signal, body FROM outbox WHERE signal = ?"
+            "SELECT id, tenant, signal, body, ended_ns FROM outbox WHERE signal = ?"
             " AND tenant NOT IN (SELECT value FROM json_each(?)) ORDER BY id LIMIT ?",
             (signal, json.dumps(list(skip)), limit),
         )
         return [
-            Outgoing(id=row[0], tenant=Tenant(row[1]), signal=Signal(row[2]), body=row[3]) for row in rows
+            Outgoing(id=row[0], tenant=Tenant(row[1]), signal=Signal(row[2]), body=row[3], ended_ns=row[4])
+            for row in rows
         ]
 
     def outbox_size(self) -> int:

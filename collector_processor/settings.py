@@ -24,6 +24,7 @@ from collector_processor.annotate import Carriers
 from collector_processor.assembler import AssemblerLimits
 from collector_processor.destination import Destination, Protocol
 from collector_processor.endpoints import checked_url, destination_of
+from collector_processor.origins import ANY, read_origins
 from collector_processor.otlp import CollectorError, Signal
 from collector_processor.redaction import ALL_KINDS, check_pattern, read_kinds
 
@@ -193,6 +194,11 @@ class Settings(BaseModel):
         "",
         description="further names of this machine that a Host header may bear where no token is asked for",
     )
+    cors_allowed_origins: str = Field(
+        "",
+        description="origins of web pages whose scripts may send over OTLP/HTTP, with commas between;"
+        " `*` for any, only with a token",
+    )
     tls_certificate: Path | None = Field(
         None, description="PEM chain of receivers and web, leaf first; read again when it changes"
     )
@@ -261,6 +267,12 @@ class Settings(BaseModel):
         _ = url.port  # raises where it is none
         return value
 
+    @field_validator("cors_allowed_origins")
+    @classmethod
+    def _are_origins(cls, value: str) -> str:
+        read_origins(value)
+        return value
+
     @field_validator("redact")
     @classmethod
     def _names_kinds(cls, value: str) -> str:
@@ -286,6 +298,20 @@ class Settings(BaseModel):
         if self.tls_client_ca and not self.tls_certificate:
             raise ValueError("BLAMESPAN_TLS_CLIENT_CA without BLAMESPAN_TLS_CERTIFICATE: expected both")
         return self
+
+    @model_validator(mode="after")
+    def _any_page_needs_a_token(self) -> Self:
+        if ANY in self.origins and not self.token:
+            raise ValueError(
+                "BLAMESPAN_CORS_ALLOWED_ORIGINS=*: expected BLAMESPAN_TOKEN too, or origins by name:"
+                " any page that somebody looks at could send spans"
+            )
+        return self
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """The origins whose pages may send."""
+        return read_origins(self.cors_allowed_origins)
 
     @property
     def allowed_host_names(self) -> tuple[str, ...]:

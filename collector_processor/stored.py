@@ -29,6 +29,8 @@ class Outgoing:
     id: int = 0
     """Given by the store."""
     tenant: Tenant = NO_TENANT
+    ended_ns: int = 0
+    """When the run ended whose first verdict this is; 0 for all else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

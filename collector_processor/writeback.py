@@ -36,6 +36,8 @@ from semconv.model import AttributeValue, Attribution, Blame, Effort, Span, Span
 
 SERVICE_NAME: Final = "service.name"
 
+_LATEST_NS: Final = 2**63 - 1
+"""The year 2262; SQLite's integers end there."""
 SpanKey = tuple[TraceId, SpanId]
 
 
@@ -89,16 +91,18 @@ class Gist:
     effort: Effort = field(default_factory=Effort)
     model: str | None = None
     previous: StoredVerdict | None = None
+    is_carried: bool = False
+    """Whether a carrier takes it to the backend: how long that took is counted once it is there."""
 
 
-def gist_of(decision: Decision) -> Gist:
-    """Return what of a decision is counted."""
+def gist_of(decision: Decision, back: WriteBack | None = None) -> Gist:
+    """Return what of a decision is counted, and whether ``back`` sends it on."""
     attribution, trajectory = decision.attribution, decision.run.trajectory
     verdict = attribution.verdict
     blame = verdict if isinstance(verdict, Blame) else None
     return Gist(
         acting=tuple(dict.fromkeys((*trajectory.agents, *(step.agent for step in trajectory.steps)))),
-        ended_ns=max((span.end_ns for span in decision.run.trace.spans), default=0),
+        ended_ns=_ended_ns(decision.run),
         decided_ns=decision.now_ns,
         blamed=blame.agent if blame else None,
         mode=blame.mode if blame else "",
@@ -106,6 +110,7 @@ def gist_of(decision: Decision) -> Gist:
         effort=attribution.effort,
         model=attribution.model,
         previous=decision.previous,
+        is_carried=back is not None and any(out.ended_ns for out in back.outgoing),
     )
 
 
@@ -135,7 +140,7 @@ def write_back(
     spans = [span for span in made if _parent(span) not in written]
     spans += _withdrawn(judgement, decision, policy)
     logs = evaluation_log(judgement, decision.run.trace, policy, decision.now_ns)
-    outgoing = [_carrying(spans, decision)] if spans else []
+    outgoing = [replace(_carrying(spans, decision), ended_ns=_timed(decision))] if spans else []
     if logs:
         outgoing.append(Outgoing(signal=Signal.LOGS, body=encode_logs(logs), tenant=decision.tenant))
     late = {seq: [span for span in made if _parent(span) in keys] for seq, keys in reached.items()}
@@ -169,6 +174,13 @@ def _is_written(decision: Decision, policy: CarrierPolicy) -> bool:
         return policy.carriers is Carriers.ALL
     was_failure = decision.told is not None and decision.told.status != Status.NO_FAILURE
     return was_failure or decision.attribution.status is not Status.NO_FAILURE
+
+
+def _timed(decision: Decision) -> int:
+    """Return when the run ended, where the time until its first verdict lands is measured; else 0."""
+    ended_ns = _ended_ns(decision.run)
+    # Some hosts say times that no clock says, and the store could not hold.
+    return ended_ns if decision.told is None and ended_ns <= _LATEST_NS else 0
 
 
 def _carrying(spans: Sequence[Span], decision: Decision) -> Outgoing:
@@ -233,6 +245,10 @@ def _stored(decision: Decision, judgement: Judgement, *, is_provisional: bool = 
         decided_ns=decision.now_ns,
         document=decision.document,
     )
+
+
+def _ended_ns(run: Run) -> int:
+    return max((span.end_ns for span in run.trace.spans), default=0)
 
 
 def _service(run: Run) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-SCHEMA_URL: Final = "https://blamespan.invalid/schemas/0.1.0"
 """Stands on our own scopes only."""
 SCOPE_ANALYZER: Final = "blamespan"
 """The scope of carriers and evaluation logs; spans of this scope are never analysed."""

@@ -336,11 +336,11 @@ def _around(
 
 
 def _tracer(provider: TracerProvider | None) -> Tracer:
-    return get_tracer(names.SCOPE_INSTRUMENT, _version(), provider, names.SCHEMA_URL)
+    return get_tracer(names.SCOPE_INSTRUMENT, _version(), provider)
 
 
 def _logger(provider: LoggerProvider | None) -> Logger:
-    return get_logger(names.SCOPE_INSTRUMENT, _version(), provider, names.SCHEMA_URL)
+    return get_logger(names.SCOPE_INSTRUMENT, _version(), provider)
 
 
 def _inside(

@@ -102,6 +102,8 @@ class LogRecord:
     trace_id: TraceId | None
     span_id: SpanId | None
     event: Event
+    severity: int = 0
+    """OTLP's severity number, 1 to 24; 0 says nothing."""
     scope: Scope = field(default_factory=Scope)
     resource: Resource = field(default_factory=Resource)
 

@@ -55,6 +55,21 @@ def _row(metric: Metric) -> str:
     return f"| {' | '.join(str(column) for column in columns)} |"
 
 
+def _beside() -> str:
+    """Return the rows of what the Collector calls the same."""
+    rows = (
+        (metric.otelcol, f"{metric.name}_total" if metric.kind is Kind.COUNTER else metric.name)
+        for metric in METRICS
+        if metric.otelcol
+    )
+    return "\n".join(f"| `{theirs.partition(' (')[0]}`{_aside(theirs)} | `{ours}` |" for theirs, ours in rows)
+
+
+def _aside(theirs: str) -> str:
+    _, separator, rest = theirs.partition(" (")
+    return f" ({rest}" if separator else ""
+
+
 def _rules() -> str:
     statuses = ", ".join(f"`{status.value}`" for status in Status)
     modes = ", ".join(f"`{mode.value}`" for mode in FailureMode)
@@ -88,6 +103,19 @@ def _rules() -> str:
 - `blamespan_confidence` has the bounds {confidence}; `blamespan_analysis_lag_seconds` {lag}.
   Runs that ended over {MAX_LAG_S / 3600:g} hours before their verdict were played back, and are left out of the lag.
 
+## Beside the Collector's
+
+What [otelcol tells of itself](https://opentelemetry.io/docs/collector/internal-telemetry/) has its counterpart here. The signal is in
+the name there (`_spans`, `_log_records`, `_metric_points`), and a label here.
+
+| OpenTelemetry Collector | blamespan |
+|---|---|
+{_beside()}
+
+`blamespan_queue_size_bytes` and `_capacity_bytes` are the journal's, on disk: it outlives the process. A backend that has
+no service for a signal (404, `UNIMPLEMENTED`) is no failure: those items are counted as
+`blamespan_items_unsupported_total`, said once in the log, and `blamespan doctor` says what mends it.
+
 ## Alerts and dashboards
 
 `deploy/prometheus/rules/blamespan.yaml` has the alert rules, `deploy/alertmanager/alertmanager.yml` a routing for them, and
@@ -104,9 +132,14 @@ over hours of made-up failures, and every query of the dashboards is run against
 | `BlamespanRegressedIssue` | an issue came back after it was resolved, for as long | ticket |
 | `BlamespanAgentFailsMore` | an agent's [watch](alerts.md#when-does-the-alarm-on-an-agent-go-off) raised its alarm, until it ends | page |
 | `BlamespanAgentSurelyFails` | the lower bound of an agent's share, by labels, is over 10 % | ticket |
-| `BlamespanAnalysisLag` | one verdict in twenty comes over 5 minutes after its run | ticket |
+| `BlamespanAnalysisLag` | one verdict in twenty reaches the backend over 5 minutes after its run | ticket |
+| `BlamespanBackendAway` | the backend did not answer for 5 minutes | page |
+| `BlamespanForwardingBehind` | the oldest item to be forwarded has waited for over 10 minutes | ticket |
+| `BlamespanQueueFilling` | a queue is 80 % full: at 100 % requests are refused | page |
+| `BlamespanRefusing` | requests were refused for want of room, for 5 minutes | page |
 | `BlamespanItemsLost` | acknowledged items were damaged on disk | page |
 | `BlamespanItemsRejected` | the backend refused items for good | ticket |
+| `BlamespanVerdictsRefused` | the backend refused carriers or evaluation logs for good | ticket |
 | `BlamespanBudgetExhausted` | the hour's budget for models was used up | ticket |
 | `BlamespanAnalysisProcessDies` | more than five processes for analyses died within an hour | ticket |
 | `BlamespanCertificateNotRenewed` | a door could not use its changed certificate | ticket |

@@ -27,7 +27,7 @@ _OTEL: Final = """
 
 | variable | meaning |
 |---|---|
-| `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_{TRACES,LOGS,METRICS}_ENDPOINT` | where each signal goes on to, unless `BLAMESPAN_FORWARD_ENDPOINT` is set |
+| `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_{TRACES,LOGS,METRICS}_ENDPOINT` | where each signal goes on to. Beside `BLAMESPAN_FORWARD_ENDPOINT` only those of logs and metrics count, with their own headers, protocol and certificates; `none` sends the signal nowhere |
 | `OTEL_EXPORTER_OTLP_PROTOCOL` (and per signal) | `grpc` or `http/protobuf`; default: HTTP for port 4318, else gRPC |
 | `OTEL_EXPORTER_OTLP_HEADERS` (and per signal) | `key=value,…`, percent-encoded |
 | `OTEL_EXPORTER_OTLP_CERTIFICATE` (and per signal) | PEM file of the authorities to trust |

@@ -34,6 +34,7 @@ from analyzer.composition import model_names, open_analyst, tls_files
 from analyzer.errors import AnalyzerError, ModelError
 from analyzer.method import Message, Prompt
 from analyzer.present import console, plain
+from collector_processor.endpoints import NOWHERE
 from collector_processor.exporters import Destination, DestinationError, open_exporter
 from collector_processor.journal import is_in_use
 from collector_processor.loops import own_listener
@@ -44,8 +45,10 @@ from collector_processor.otlp import (
     NoSuchService,
     Rejected,
     SendOutcome,
+    Setback,
     Signal,
     TryLater,
+    setback_of,
 )
 from collector_processor.runstore import RUNS, RunStore
 from collector_processor.settings import (
@@ -256,8 +259,14 @@ async def _backends(settings: Settings) -> AsyncIterator[Finding]:
         detail = "none set: spans are analysed and kept, not forwarded"
         mend = "set BLAMESPAN_FORWARD_ENDPOINT to Jaeger, Tempo or a Collector to see blame in traces"
         yield Finding(check="backend", health=Health.WARNING, detail=detail, mend=mend)
-    for signal, destination in settings.endpoints.items():
-        yield await _backend(settings, signal, destination)
+        return
+    for signal in Signal:
+        destination = settings.endpoints.get(signal)
+        if destination is None:
+            detail = f"{signal.value} are taken, counted as kept, and sent nowhere"
+            yield Finding(check=f"backend {signal.value}", health=Health.OK, detail=detail)
+        else:
+            yield await _backend(settings, signal, destination)
 
 
 async def _backend(settings: Settings, signal: Signal, destination: Destination) -> Finding:
@@ -276,20 +285,35 @@ async def _backend(settings: Settings, signal: Signal, destination: Destination)
         outcome = await exporter.send(signal, b"", NO_TENANT, ())
     finally:
         await exporter.close()
-    return _backend_finding(check, where, outcome)
+    return _backend_finding(check, where, signal, outcome)
 
 
-def _backend_finding(check: str, where: str, outcome: SendOutcome) -> Finding:
+def _homeless(check: str, where: str, signal: Signal) -> Finding:
+    """Say what mends a signal whose backend has no service for it."""
+    if signal is Signal.TRACES:
+        mend = "correct BLAMESPAN_FORWARD_ENDPOINT and BLAMESPAN_FORWARD_PROTOCOL: traces are not taken there"
+        return Finding(check=check, health=Health.FAILED, detail=f"{where} has no such service", mend=mend)
+    variable = f"OTEL_EXPORTER_OTLP_{signal.name}_ENDPOINT"
+    what = " (evaluation logs among them)" if signal is Signal.LOGS else ""
+    return Finding(
+        check=check,
+        health=Health.WARNING,
+        detail=f"{where} has no such service: {signal.value}{what} are acknowledged, then dropped",
+        mend=f"set {variable} to a backend that takes them, or to {NOWHERE} where nobody needs them",
+    )
+
+
+def _backend_finding(check: str, where: str, signal: Signal, outcome: SendOutcome) -> Finding:
     match outcome:
         case Delivered():
             return Finding(check=check, health=Health.OK, detail=f"{where} takes them")
         case NoSuchService():
-            detail = f"{where} has no such service; they are counted, not sent (Jaeger takes only traces)"
-            health = Health.FAILED if check.endswith(Signal.TRACES.value) else Health.OK
-            return Finding(check=check, health=health, detail=detail)
+            return _homeless(check, where, signal)
         case TryLater(reason=reason):
             mend = "start the backend, or correct BLAMESPAN_FORWARD_ENDPOINT and BLAMESPAN_FORWARD_PROTOCOL"
-            return Finding(check=check, health=Health.FAILED, detail=f"{where}: {reason}", mend=mend)
+            state = "is away" if setback_of(outcome) is Setback.AWAY else "cannot take them now"
+            detail = f"{where} {state}: {reason}"
+            return Finding(check=check, health=Health.FAILED, detail=detail, mend=mend)
         case Rejected(reason=reason):
             mend = "look at the backend's log; headers and certificate are the usual causes"
             return Finding(check=check, health=Health.FAILED, detail=f"{where}: {reason}", mend=mend)

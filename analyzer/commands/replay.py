@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from collector_processor.encode import encode, encode_logs
 from collector_processor.endpoints import checked_endpoint, read_headers, usual_protocol
 from collector_processor.exporters import Destination, JsonExporter, open_exporter
 from collector_processor.otlp import NO_TENANT, Delivered, Exporter, SendOutcome, Signal, TryLater
+from collector_processor.otlp.times import moved, newest_ns
 from collector_processor.wire import member_count, split_by_size
 from semconv.model import SpanId, TraceId
 
@@ -77,6 +79,13 @@ def replay(
     fresh_ids: Annotated[
         bool, typer.Option("--fresh-ids", help="New trace and span ids, so that a run can be sent again.")
     ] = False,
+    now: Annotated[
+        bool,
+        typer.Option(
+            "--now/--keep-times",
+            help="Move all times, so that the newest span ends now, where a backend looks; or keep them.",
+        ),
+    ] = True,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Send recorded runs as OTLP, as if they were live.
@@ -95,6 +104,8 @@ def replay(
         raise WrongUsage(f"replay: {error}") from error
     chosen = protocol or ReplayProtocol(usual_protocol(url))
     requests = _requests([*files, *(logs or [])])
+    if now:
+        requests = _moved(requests, time.time_ns())
     sent = asyncio.run(_send_all(_fresh(requests) if fresh_ids else requests, url, chosen, rate))
     _tell(sent, url, output)
     if sent.rejected:
@@ -147,6 +158,17 @@ async def _send(exporter: Exporter, signal: Signal, body: bytes, sent: Sent) -> 
     sent.requests += 1
     sent.items += member_count(body)
     sent.rejected += outcome.rejected
+
+
+def _moved(requests: Sequence[tuple[Signal, bytes]], now_ns: int) -> list[tuple[Signal, bytes]]:
+    """Move all times by as much, so that the newest span ends at ``now_ns``; of logs alone, the newest."""
+    newest = dict.fromkeys(Signal, 0)
+    for signal, body in requests:
+        newest[signal] = max(newest[signal], newest_ns(signal, body))
+    latest = newest[Signal.TRACES] or max(newest.values())
+    if not latest:
+        return list(requests)
+    return [(signal, moved(signal, body, now_ns - latest)) for signal, body in requests]
 
 
 def _fresh(requests: Sequence[tuple[Signal, bytes]]) -> list[tuple[Signal, bytes]]:

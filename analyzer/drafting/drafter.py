@@ -74,7 +74,7 @@ class Drafter:
         return DraftedRun(
             verdict=back.verdict,
             outgoing=back.outgoing,
-            gist=gist_of(decision),
+            gist=gist_of(decision, back),
             keepsake=self._keepsake(run, analysis, trace),
             place=back.place,
         )

@@ -121,7 +121,7 @@ def _run_document(run: DraftedRun) -> dict[str, Any]:
     gist, kept = run.gist, run.keepsake
     return {
         "verdict": [getattr(run.verdict, name) for name in _VERDICT],
-        "outgoing": [(out.signal, _text(out.body), out.tenant) for out in run.outgoing],
+        "outgoing": [(out.signal, _text(out.body), out.tenant, out.ended_ns) for out in run.outgoing],
         "gist": {
             "acting": gist.acting,
             "ended_ns": gist.ended_ns,
@@ -129,6 +129,7 @@ def _run_document(run: DraftedRun) -> dict[str, Any]:
             "blamed": gist.blamed,
             "mode": gist.mode,
             "confidence": gist.confidence,
+            "is_carried": gist.is_carried,
         },
         "effort": asdict(gist.effort),
         "kept": [
@@ -149,8 +150,8 @@ def _run(document: Mapping[str, Any]) -> DraftedRun:
     return DraftedRun(
         verdict=verdict,
         outgoing=tuple(
-            Outgoing(signal=Signal(signal), body=b64decode(body), tenant=Tenant(tenant))
-            for signal, body, tenant in document["outgoing"]
+            Outgoing(signal=Signal(signal), body=b64decode(body), tenant=Tenant(tenant), ended_ns=ended_ns)
+            for signal, body, tenant, ended_ns in document["outgoing"]
         ),
         gist=Gist(**gist, effort=Effort(**document["effort"])),
         keepsake=Keepsake(

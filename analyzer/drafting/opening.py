@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 from analyzer.analyst import RunAnalyst
@@ -43,12 +44,19 @@ def _start_worker(settings: Settings) -> StartWorker | None:
     """
     if settings.analysis_process == "never" or settings.ranker is not None:
         return None
-    told = settings.model_dump_json(include=set(NEEDED)).encode()
+    told = told_settings(settings)
 
     async def start_worker() -> WorkerProcess:
         return await WorkerProcess.start(told)
 
     return start_worker
+
+
+def told_settings(settings: Settings) -> bytes:
+    """Return the settings that a process is told, as JSON, and which signals go on, but not where to."""
+    needed = settings.model_dump(mode="json", include=set(NEEDED))
+    goes_on = {signal.value: {"endpoint": ""} for signal in settings.endpoints}
+    return json.dumps({**needed, "endpoints": goes_on}).encode()
 
 
 def open_drafter(settings: Settings, analyst: RunAnalyst, cleaner: Cleaner) -> Drafter:

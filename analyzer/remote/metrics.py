@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from analyzer import metric_table as table
 from analyzer.budget import HourlyBudget
 from analyzer.families import gauge, sums
+from analyzer.process_stats import ProcessStats
 from analyzer.remote.answers import Answers
 from semconv.model import Attribution, Status
 
@@ -26,6 +27,7 @@ class AnalyzerMetrics(Collector):
 
     answers: Answers
     budget: HourlyBudget | None = None
+    process: ProcessStats = field(default_factory=ProcessStats)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     _questions: Counter[str] = field(default_factory=Counter)
     _analyses: Counter[str] = field(default_factory=Counter)
@@ -49,6 +51,7 @@ class AnalyzerMetrics(Collector):
 
     def collect(self) -> Iterator[Family]:
         """Yield every family, as of now."""
+        yield from self.process.collect()
         yield sums(table.QUESTIONS, (((answer,), self._questions[answer]) for answer in table.ANSWERS))
         yield sums(table.ANALYSES, (((status.value,), self._analyses[status.value]) for status in Status))
         yield sums(table.SHARED, [((), self.answers.shared)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -12,8 +13,16 @@ from analyzer.serving.memory import give_back
 from analyzer.web.app import WebParts, WebServer
 from collector_processor.intake import Intake
 from collector_processor.loops import own_listener
-from collector_processor.otlp import Sink
-from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, HttpRoom, Receiver, Trimmer
+from collector_processor.origins import Cors
+from collector_processor.otlp import Cause, Sink
+from collector_processor.receivers import (
+    DoorRules,
+    GrpcReceiver,
+    HttpReceiver,
+    HttpRoom,
+    Receiver,
+    Trimmer,
+)
 from collector_processor.receivers.trimming import glibc
 from collector_processor.settings import Address, Settings, SettingsError
 from collector_processor.tls import TlsFiles
@@ -47,8 +56,10 @@ def refuse_own_endpoint(settings: Settings, listeners: Sequence[Address]) -> Non
             )
 
 
-async def open_doors(settings: Settings, lifetime: Lifetime, intake: Intake, parts: WebParts) -> Doors:
-    """Listen.
+async def open_doors(
+    settings: Settings, lifetime: Lifetime, intake: Intake, parts: WebParts, refusals: Counter[Cause]
+) -> Doors:
+    """Listen; what is refused is counted in ``refusals``.
 
     Raises:
         SettingsError: an endpoint turns out to be one of our own ports.
@@ -59,7 +70,7 @@ async def open_doors(settings: Settings, lifetime: Lifetime, intake: Intake, par
     lifetime.background(give_back(heap.trim))
     trimmer = Trimmer(heap)
     lifetime.stack.callback(trimmer.close)
-    receivers = make_receivers(settings, intake, parts.tls, trimmer)
+    receivers = make_receivers(settings, intake, parts.tls, trimmer, refusals)
     _warn_of_clear_text(settings)
     web = WebServer(parts, web_listen)
     web_port = await web.start()
@@ -78,15 +89,21 @@ async def open_doors(settings: Settings, lifetime: Lifetime, intake: Intake, par
 
 
 def make_receivers(
-    settings: Settings, sink: Sink, tls: TlsFiles | None, trimmer: Trimmer
+    settings: Settings, sink: Sink, tls: TlsFiles | None, trimmer: Trimmer, refusals: Counter[Cause]
 ) -> tuple[Receiver, Receiver]:
     """Return the doors for spans, gRPC and HTTP, not open yet; they share the process's memory."""
     grpc_listen, http_listen, _ = settings.listeners
+
+    def refused(cause: Cause) -> None:
+        refusals[cause] += 1
+
     rules = DoorRules(
         token=settings.token,
         tenant_header_names=settings.tenant_header_names,
         max_bytes=settings.max_request_bytes,
         local_names=settings.allowed_host_names,
+        cors=Cors(origins=settings.origins, tenant_headers=settings.tenant_header_names),
+        refused=refused,
     )
     room = HttpRoom(bytes=settings.max_receiving_bytes, connections=settings.max_connections)
     return (

@@ -33,7 +33,7 @@ from collector_processor.otlp import Exporter, Signal
 from collector_processor.pipeline import Pipeline, PipelineLimits
 from collector_processor.runstore import RunStore
 from collector_processor.settings import Settings, WriteBack
-from collector_processor.stored import StoredVerdict
+from collector_processor.stored import Outgoing, StoredVerdict
 from collector_processor.writeback import Gist
 
 _ANALYSES_SHARE: Final = 0.5
@@ -87,6 +87,10 @@ def start_deliveries(
         for delivery in deliveries:
             delivery.wake()
 
+    def landed(entry: Outgoing) -> None:
+        if entry.ended_ns:
+            thinking.tallies.landed(entry.ended_ns, time.time_ns())
+
     examiner = _examiner(settings, lifetime, files, thinking, wake)
     lifetime.watched.callback(examiner.close)
     for signal in (Signal.TRACES, Signal.LOGS):
@@ -95,6 +99,7 @@ def start_deliveries(
             read=lambda signal, skip: examiner.in_db(store.outbox, signal, skip),
             forget=lambda ids: examiner.in_db(store.delivered, ids),
             exporters=exporters,
+            landed=landed,
         )
         deliveries.append(delivery)
         lifetime.drained(delivery.drain)

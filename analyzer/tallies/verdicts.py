@@ -69,14 +69,19 @@ class VerdictTallies:
             if previous.agent is None:
                 self._blame(gist, verdict, now)
 
+    def landed(self, ended_ns: int, now_ns: int) -> None:
+        """Count how long a run's first verdict took; with a carrier, until the backend had that."""
+        lag_s = (now_ns - ended_ns) / _NS
+        if lag_s <= MAX_LAG_S:
+            self.lag_s.add(max(0.0, lag_s))  # a client's clock may run ahead of ours
+
     def _first(self, gist: Gist, verdict: StoredVerdict, now: float) -> None:
         self.runs.add((self._names.services(verdict.service), verdict.status), now)
         for pair in dict.fromkeys(self._names(verdict.service, agent) for agent in gist.acting):
             self._meet(pair, now)
             self.tasks.add(pair, now)
-        lag_s = (gist.decided_ns - gist.ended_ns) / _NS
-        if lag_s <= MAX_LAG_S:
-            self.lag_s.add(max(0.0, lag_s))  # a client's clock may run ahead of ours
+        if not gist.is_carried:
+            self.landed(gist.ended_ns, gist.decided_ns)
         self._blame(gist, verdict, now)
 
     def _blame(self, gist: Gist, verdict: StoredVerdict, now: float) -> None:

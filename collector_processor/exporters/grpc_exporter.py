@@ -64,7 +64,8 @@ class GrpcExporter:
                     body, timeout=self._destination.timeout_s, metadata=tuple(headers.items())
                 )
         except grpc.aio.AioRpcError as error:
-            return hidden(grpc_outcome(_failure(error)), self._destination.hide)
+            outcome = grpc_outcome(_failure(error), self._url.netloc, self._destination.timeout_s)
+            return hidden(outcome, self._destination.hide)
         return hidden(delivered(read_success(signal, answer)), self._destination.hide)
 
     async def close(self) -> None:

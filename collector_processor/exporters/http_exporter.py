@@ -18,10 +18,16 @@ from collector_processor.destination import (
     DestinationError,
     outgoing_headers,
 )
-from collector_processor.exporters.outcomes import HttpAnswer, hidden, http_outcome
+from collector_processor.exporters.outcomes import (
+    HttpAnswer,
+    hidden,
+    http_outcome,
+    unanswered,
+    unreached,
+)
 from collector_processor.exporters.trust import open_tls
 from collector_processor.exporters.untraced import untraced
-from collector_processor.otlp import SendOutcome, Signal, Tenant, TryLater
+from collector_processor.otlp import SendOutcome, Signal, Tenant
 from collector_processor.otlp.answers import MediaType
 from collector_processor.otlp.services import http_path
 
@@ -78,14 +84,19 @@ class HttpExporter:
             with untraced():
                 answer = await self._post(self._urls[signal], body, headers)
         except TimeoutError:
-            return TryLater(reason=f"no answer within {self._destination.timeout_s:g} s")
+            return unanswered(self._place(signal), self._destination.timeout_s)
         except (aiohttp.ClientError, OSError) as error:
-            return TryLater(reason=f"{type(error).__name__}: {error}"[:200])
+            outcome = unreached(self._place(signal), f"{type(error).__name__}: {error}")
+            return hidden(outcome, self._destination.hide)
         return hidden(http_outcome(signal, answer, self._clock()), self._destination.hide)
 
     async def close(self) -> None:
         """Release the connections."""
         await self._session.close()
+
+    def _place(self, signal: Signal) -> str:
+        url = self._urls[signal]
+        return f"{url.host}:{url.port}"
 
     async def _post(self, url: URL, body: bytes, headers: dict[str, str]) -> HttpAnswer:
         data = BytesIO(body) if len(body) > _ONE_WRITE_BYTES else body

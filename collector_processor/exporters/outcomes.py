@@ -43,6 +43,10 @@ RETRYABLE_GRPC: Final = frozenset(
     }
 )
 
+_UNREACHED: Final = ("failed to connect", "errors resolving", "DNS resolution failed", "Socket closed")
+"""How gRPC's core begins what it says of a backend that it did not reach, or lost."""
+_UNANSWERED: Final = "Deadline Exceeded"
+"""What gRPC's core says where no answer came in time."""
 _CODE_NAMES: Final[Mapping[int, str]] = {code.value: code.name for code in RpcCode}
 _REASON_CHARACTERS: Final = 200
 _RETRY_AFTER_DIGITS: Final = 9  # 30 years; more is no number of seconds to wait
@@ -93,8 +97,18 @@ def http_outcome(signal: Signal, answer: HttpAnswer, now: float) -> SendOutcome:
     return Rejected(reason=reason)
 
 
-def grpc_outcome(failure: GrpcFailure) -> SendOutcome:
-    """Return what a gRPC failure means."""
+def grpc_outcome(failure: GrpcFailure, place: str, timeout_s: float) -> SendOutcome:
+    """Return what a gRPC failure means.
+
+    Args:
+        failure: what gRPC says.
+        place: host and port of the backend.
+        timeout_s: how long an answer was waited for.
+    """
+    if failure.code == RpcCode.UNAVAILABLE and failure.details.startswith(_UNREACHED):
+        return unreached(place, failure.details)
+    if failure.code == RpcCode.DEADLINE_EXCEEDED and failure.details == _UNANSWERED:
+        return unanswered(place, timeout_s)
     name = _CODE_NAMES.get(failure.code, f"code {failure.code}")
     reason = _brief(f"{name}: {failure.details}" if failure.details else name)
     after_s = read_retry_delay(failure.trailers)
@@ -103,6 +117,28 @@ def grpc_outcome(failure: GrpcFailure) -> SendOutcome:
     if failure.code == RpcCode.UNIMPLEMENTED:
         return NoSuchService(reason=reason)
     return Rejected(reason=reason)
+
+
+def unreached(place: str, told: str) -> TryLater:
+    """Return the outcome of a request that nobody answered.
+
+    Args:
+        place: host and port of the backend.
+        told: what the transport says of it.
+    """
+    lower = told.lower()
+    if "connection refused" in lower or "connect call failed" in lower:
+        reason = f"connection refused to {place}"
+    elif "resolving" in lower or "dns" in lower or "name or service not known" in lower:
+        reason = f"no address is known for {place}"
+    else:
+        reason = f"{place}: {told}"
+    return TryLater(reason=_brief(reason), is_away=True)
+
+
+def unanswered(place: str, timeout_s: float) -> TryLater:
+    """Return the outcome of a request that got no answer in time."""
+    return TryLater(reason=f"no answer from {place} within {timeout_s:g} s", is_away=True)
 
 
 def read_retry_after(header: str, now: float) -> float | None:

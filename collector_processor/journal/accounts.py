@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from collector_processor.assembler import TraceKey
+from collector_processor.journal.ages import QueueAge
 from collector_processor.journal.chunks import (
     ROW_OVERHEAD_BYTES,
     Chunk,
@@ -19,6 +20,7 @@ from collector_processor.journal.chunks import (
     IndexEntry,
     JournalLimits,
     Queue,
+    QueueLook,
     SegmentSummary,
     State,
     Totals,
@@ -70,6 +72,7 @@ class Accounts:
         """Rows that wait for a verdict; a trace without any is not there."""
         self.waiting: Final[defaultdict[Queue, Totals]] = defaultdict(Totals)
         """Open rows of each queue; ``bytes`` with those on their way to the disk."""
+        self._ages: Final[defaultdict[Queue, QueueAge]] = defaultdict(QueueAge)
         self.last_seq = 0
         """The highest row known to be durable."""
         self.open_bytes = 0
@@ -102,12 +105,13 @@ class Accounts:
                 )
         self.uncommitted_bytes += total
         for entry in entries:
-            self._open(entry.queue, 0, entry.size)
+            self._open(entry.queue, 0, entry.size, entry.received_ns)
 
     def cancel(self, entries: Iterable[Entry]) -> None:
         """Take back ``admit``: the rows were not stored."""
         for entry in entries:
             self.uncommitted_bytes -= entry.size
+            self._ages[entry.queue].take_back(entry.size)
             self._close(entry.queue, 0, entry.size)
 
     def stored(self, entries: Iterable[Entry], seqs: Iterable[int]) -> tuple[Chunk, ...]:
@@ -137,7 +141,8 @@ class Accounts:
             seq=seq, queue=entry.queue, hops=entry.hops, items=entry.items, size=entry.size, body=entry.body
         )
 
-    def _open(self, queue: Queue, items: int, size: int) -> None:
+    def _open(self, queue: Queue, items: int, size: int, received_ns: int) -> None:
+        self._ages[queue].add(size, received_ns)
         totals = self.waiting[queue]
         totals.items += items
         totals.bytes += size
@@ -150,6 +155,7 @@ class Accounts:
         self.open_bytes -= size
         if not totals.bytes:
             del self.waiting[queue]
+            self._ages.pop(queue, None)
 
     def _index(self, entry: IndexEntry) -> None:
         key = TraceKey(entry.tenant, entry.note.trace_id)
@@ -176,14 +182,29 @@ class Accounts:
         segment.open_rows = summary.open_rows
         segment.open_bytes = summary.open_bytes
         for queue, totals in summary.waiting.items():
-            self._open(queue, totals.items, totals.bytes)
+            self._open(queue, totals.items, totals.bytes, totals.oldest_ns)
         for entry in summary.index:
             self._index(entry)
+
+    def look(self, signal: Signal) -> QueueLook:
+        """Return what of a signal waits to be forwarded."""
+        limits = self._limits
+        mine = [queue for queue in self.waiting if queue.signal is signal]
+        sizes = [self.waiting[queue].bytes for queue in mine]
+        ages = (self._ages[queue].oldest_ns for queue in mine)
+        share = limits.max_pending_bytes * limits.max_queue_share
+        return QueueLook(
+            size_bytes=sum(sizes),
+            capacity_bytes=limits.max_pending_bytes,
+            fullness=max(max(sizes, default=0) / share, self.open_bytes / limits.max_pending_bytes),
+            oldest_ns=min((age for age in ages if age is not None), default=None),
+        )
 
     # Rows go.
 
     def settled(self, chunk: Chunk) -> None:
         """Note that a row needs no forwarding any more."""
+        self._ages[chunk.queue].remove(chunk.size)
         self._close(chunk.queue, chunk.items, chunk.size)
         segment = self.segments.at(segment_of(chunk.seq))
         segment.open_rows -= 1

@@ -25,6 +25,7 @@ from collector_processor.journal.chunks import (
     Entry,
     JournalLimits,
     Queue,
+    QueueLook,
     SegmentSummary,
     State,
     Totals,
@@ -187,6 +188,10 @@ class Journal:
     def held_items(self, signal: Signal) -> int:
         """Return how many of a signal's items are in the journal and not forwarded."""
         return sum(totals.items for queue, totals in self.waiting.items() if queue.signal is signal)
+
+    def look(self, signal: Signal) -> QueueLook:
+        """Return what of a signal waits to be forwarded: size, capacity, age."""
+        return self._accounts.look(signal)
 
     async def read_pending(
         self, queue: Queue, after_seq: int, max_bytes: int, skip: Iterable[int] = ()

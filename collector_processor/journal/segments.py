@@ -171,12 +171,13 @@ class SegmentFile(SegmentConnection):
         """Count what is there; read the index."""
         waiting: dict[Queue, Totals] = {}
         rows = open_bytes = 0
-        for signal, tenant, count, items, size in self._db.execute(
-            "SELECT signal, tenant, count(*), sum(items), sum(size) FROM chunk"
+        for signal, tenant, count, items, size, oldest_ns in self._db.execute(
+            "SELECT signal, tenant, count(*), sum(items), sum(size), min(received_ns) FROM chunk"
             " WHERE state != ? GROUP BY signal, tenant",
             (State.DONE.value,),
         ):
-            waiting[Queue(Signal(signal), Tenant(tenant))] = Totals(items=items, bytes=size)
+            queue = Queue(Signal(signal), Tenant(tenant))
+            waiting[queue] = Totals(items=items, bytes=size, oldest_ns=oldest_ns)
             rows += count
             open_bytes += size
         stored = self._db.execute("SELECT coalesce(sum(size), 0) FROM chunk").fetchone()[0]

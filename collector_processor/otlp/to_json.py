@@ -22,7 +22,7 @@ from collector_processor.otlp import MalformedRequestError, Signal
 
 ExportRequest: TypeAlias = ExportTraceServiceRequest | ExportLogsServiceRequest | ExportMetricsServiceRequest
 
-_REQUESTS: Final[Mapping[Signal, Callable[[], ExportRequest]]] = {
+REQUESTS: Final[Mapping[Signal, Callable[[], ExportRequest]]] = {
     Signal.TRACES: ExportTraceServiceRequest,
     Signal.LOGS: ExportLogsServiceRequest,
     Signal.METRICS: ExportMetricsServiceRequest,
@@ -38,7 +38,7 @@ def to_json(signal: Signal, body: bytes) -> bytes:
     Raises:
         MalformedRequestError: ``body`` is no such request.
     """
-    request = _REQUESTS[signal]()
+    request = REQUESTS[signal]()
     try:
         request.ParseFromString(body)
     except DecodeError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NewType, Protocol, TypeAlias
+from typing import ClassVar, Final, NewType, Protocol, TypeAlias
 from urllib.parse import parse_qsl, urlencode
 
 Tenant = NewType("Tenant", str)
@@ -72,6 +72,9 @@ class RefusedError(CollectorError):
     Raised before anything was acknowledged; nothing of the request was kept.
     """
 
+    is_loop: ClassVar[bool] = False
+    """Whether it was refused for coming round in a circle, and not for want of room."""
+
     def __init__(self, reason: str, *, retry_after_s: float) -> None:
         super().__init__(reason)
         self.reason: Final = reason
@@ -105,6 +108,8 @@ class TryLater:
 
     reason: str
     after_s: float | None = None
+    is_away: bool = False
+    """Nobody answered: refused, unknown host, broken off, or silent for too long."""
 
     @property
     def wish_s(self) -> float | None:
@@ -127,6 +132,55 @@ class NoSuchService:
 
 
 SendOutcome: TypeAlias = Delivered | TryLater | Rejected | NoSuchService
+
+
+class Cause(StrEnum):
+    """Why we refused a request; refusals are counted by it."""
+
+    FULL = "full"
+    """Queue, disk or memory has no room: the sender keeps it and comes again."""
+    LOOP = "loop"
+    """It came round in a circle."""
+    MALFORMED = "malformed"
+    UNAUTHORIZED = "unauthorized"
+    """No token, or none of ours; or a Host header that is not this machine's."""
+    TOO_LARGE = "too_large"
+    UNSUPPORTED = "unsupported"
+    """A path, method, content type or encoding that is not taken."""
+    SLOW = "slow"
+    """The body did not come in time."""
+    BROKEN = "broken"
+    """A fault of ours."""
+
+
+class Setback(StrEnum):
+    """Why a backend did not take a request; failed sends are counted by it."""
+
+    AWAY = "away"
+    """Nobody answered."""
+    ASKED_TO_WAIT = "asked_to_wait"
+    """It answered that it cannot now, and when to come again."""
+    FAILING = "failing"
+    """It answered that it cannot now, without saying until when."""
+    REJECTED = "rejected"
+    NO_SERVICE = "no_service"
+
+
+def setback_of(outcome: SendOutcome) -> Setback | None:
+    """Return why a request was not taken; ``None`` where it was."""
+    match outcome:
+        case Delivered():
+            return None
+        case Rejected():
+            return Setback.REJECTED
+        case NoSuchService():
+            return Setback.NO_SERVICE
+        case TryLater(is_away=True):
+            return Setback.AWAY
+        case TryLater(wish_s=None):
+            return Setback.FAILING
+        case TryLater():
+            return Setback.ASKED_TO_WAIT
 
 
 class Exporter(Protocol):

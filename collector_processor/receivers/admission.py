@@ -6,15 +6,17 @@ Shared by both receivers. Pure: headers in, a caller or a refusal out.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from collector_processor.origins import Cors
 from collector_processor.otlp import (
     HOP_HEADER,
     NO_TENANT,
     TOKEN_HEADER,
     Arrival,
+    Cause,
     MalformedRequestError,
     Receipt,
     Signal,
@@ -31,6 +33,10 @@ DEFAULT_MAX_BYTES: Final = 20 << 20
 _BEARER: Final = "bearer "
 
 
+def _count_nothing(cause: Cause) -> None:
+    """Nobody counts refusals."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorRules:
     """What both receivers ask of a request."""
@@ -43,6 +49,11 @@ class DoorRules:
     """The largest request taken, decompressed."""
     local_names: tuple[str, ...] | None = None
     """Where set and no token is asked for, a Host header must name this machine, or be one of these."""
+
+    cors: Cors = field(default_factory=Cors)
+    """Which web pages may send, over HTTP."""
+    refused: Callable[[Cause], None] = _count_nothing
+    """Told of each request that is refused."""
 
     def __post_init__(self) -> None:
         if self.token == "":

@@ -1,17 +1,20 @@
 """Undoing ``Content-Encoding`` without letting a small body become a large one.
 
 Never holds more than ``limit`` bytes of output and one more, whatever the input
-promises. Takes gzip (which OTLP demands), zstd and deflate (which the
-Collector's exporter may send).
+promises. Takes gzip (which OTLP demands) and all that the Collector's exporter may
+send: zstd, deflate and zlib (the same), lz4 (frames), snappy (bare, or framed, as its
+versions have it by the same name).
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from typing import Final
 
+import cramjam
+import lz4.frame
 import zstandard
 
 from collector_processor.otlp import MalformedRequestError
@@ -26,6 +29,13 @@ _RAW_WINDOW: Final = -15
 # A gzip body may be several members. Each costs a copy of the rest, so that
 # thousands of empty ones would be a bomb of their own; encoders write one.
 _MAX_MEMBERS: Final = 16
+_SNAPPY_FRAMED: Final = b"\xff\x06\x00\x00sNaPpY"
+"""How a framed stream begins; a bare one would begin with a length over 2^32, which it may not have."""
+_MAX_CHUNKS: Final = 1 << 14
+"""Of 64 KiB each in most streams; the walk through them takes time, whatever is in them."""
+_SNAPPY_COMPRESSED: Final = 0
+_SNAPPY_PLAIN: Final = 1
+_SNAPPY_CHECKSUM: Final = 4
 
 
 def decompress(body: bytes, encoding: str, limit: int) -> bytes:
@@ -129,10 +139,83 @@ def _zstd_exceeds(decompressor: zstandard.ZstdDecompressor, body: bytes, limit: 
     return size > limit
 
 
+def _lz4(body: bytes, limit: int) -> bytes:
+    pieces: list[bytes] = []
+    rest, size = body, 0
+    for _ in range(_MAX_MEMBERS):
+        stream = lz4.frame.LZ4FrameDecompressor()
+        try:
+            piece = stream.decompress(rest, max_length=limit - size + 1)
+        except (RuntimeError, ValueError) as error:
+            raise MalformedRequestError(f"the compressed body cannot be read: {error}") from error
+        size += len(piece)
+        if size > limit:
+            raise too_large(limit)
+        if not stream.eof:
+            raise MalformedRequestError("the compressed body is cut short")
+        pieces.append(piece)
+        rest = stream.unused_data or b""
+        if not rest:
+            return b"".join(pieces)
+    raise MalformedRequestError(f"expected at most {_MAX_MEMBERS} lz4 frames")
+
+
+def _snappy(body: bytes, limit: int) -> bytes:
+    return _framed_snappy(body, limit) if body.startswith(_SNAPPY_FRAMED) else _bare_snappy(body, limit)
+
+
+def _bare_snappy(body: bytes, limit: int) -> bytes:
+    try:
+        if cramjam.snappy.decompress_raw_len(body) > limit:  # it says so itself, and cannot become more
+            raise too_large(limit)
+        return bytes(cramjam.snappy.decompress_raw(body))
+    except cramjam.DecompressionError as error:
+        raise MalformedRequestError(f"the compressed body cannot be read: {error}") from error
+
+
+def _framed_snappy(body: bytes, limit: int) -> bytes:
+    """Add up what the chunks promise before any is unpacked; the library checks that, and their checksums."""
+    if sum(_chunk_sizes(body)) > limit:
+        raise too_large(limit)
+    try:
+        return bytes(cramjam.snappy.decompress(body))
+    except cramjam.DecompressionError as error:
+        raise MalformedRequestError(f"the compressed body cannot be read: {error}") from error
+
+
+def _chunk_sizes(body: bytes) -> Iterator[int]:
+    """Yield how many bytes come out of each chunk (google/snappy, framing_format.txt)."""
+    at = 0
+    for _ in range(_MAX_CHUNKS):
+        if at == len(body):
+            return
+        kind, size = body[at], int.from_bytes(body[at + 1 : at + 4], "little")
+        data = body[at + 4 : at + 4 + size]
+        if len(data) < size or at + 4 > len(body):
+            raise MalformedRequestError("the compressed body is cut short")
+        if kind == _SNAPPY_PLAIN:
+            yield size - _SNAPPY_CHECKSUM
+        elif kind == _SNAPPY_COMPRESSED:
+            yield _promised(data)
+        at += 4 + size
+    raise MalformedRequestError(f"expected at most {_MAX_CHUNKS} chunks")
+
+
+def _promised(chunk: bytes) -> int:
+    try:
+        return int(cramjam.snappy.decompress_raw_len(chunk[_SNAPPY_CHECKSUM:]))
+    except cramjam.DecompressionError as error:
+        raise MalformedRequestError(f"the compressed body cannot be read: {error}") from error
+
+
 _DECODERS: Final[Mapping[str, Callable[[bytes, int], bytes]]] = {
     "gzip": _gzip,
     "x-gzip": _gzip,  # RFC 9110 8.4.1.3: the same
     "zstd": _zstd,
     "deflate": _deflate,
+    "zlib": _deflate,  # the Collector's name for it
+    "lz4": _lz4,
+    "snappy": _snappy,
+    "x-snappy-framed": _snappy,
     IDENTITY: _identity,
 }

@@ -164,9 +164,11 @@ class GrpcReceiver:
             if isinstance(error, RefusedError):
                 self._after_refusal()
             logger.debug("request refused", extra={"signal": signal.value, "code": refusal.code.name})
+            self._rules.refused(refusal.cause)
             return refusal
         except Exception:  # one work item: the request; the service lives on
             logger.exception("receiver failed", extra={"signal": signal.value})
+            self._rules.refused(BROKEN.cause)
             return BROKEN
 
 
@@ -187,7 +189,8 @@ class _Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[type-arg] # gener
         """Return who handles the call; its headers alone have arrived."""
         try:
             admit(details.invocation_metadata, self._rules)
-        except TurnedAwayError:
+        except TurnedAwayError as error:
+            self._rules.refused(error.refusal.cause)
             return self._refusal
         except CollectorError:
             pass  # malformed, not unknown: it is answered where the words for it are

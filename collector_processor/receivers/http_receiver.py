@@ -145,6 +145,11 @@ class HttpReceiver:
         return None if self._tls is None else ServerTls(self._tls).context()
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
+        response = await self._answer_anybody(request)
+        response.headers.update(self._rules.cors.answer(request.headers))
+        return response
+
+    async def _answer_anybody(self, request: web.BaseRequest) -> web.Response:
         try:
             return await self._take(request)
         except CollectorError as error:
@@ -155,10 +160,14 @@ class HttpReceiver:
             logger.exception("receiver failed", extra={"path": request.path[:40]})
             refusal = BROKEN
         logger.debug("request refused", extra={"path": request.path[:40], "status": refusal.http_status})
+        self._rules.refused(refusal.cause)
         return _refused(refusal, _media_type(request) or MediaType.JSON)
 
     async def _take(self, request: web.BaseRequest) -> web.Response:
         require_local(request.headers.get("Host", ""), self._rules)
+        leave = self._rules.cors.preflight(request.method, request.headers)
+        if leave is not None and request.path in _SIGNALS:
+            return web.Response(status=204, headers=leave)
         signal = _signal(request)
         caller = admit(request.headers.items(), self._rules)
         media = _media_type(request)

@@ -11,12 +11,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from collector_processor.otlp import CollectorError, MalformedRequestError, RefusedError
+from collector_processor.otlp import Cause, CollectorError, MalformedRequestError, RefusedError
 from collector_processor.otlp.answers import RpcCode
 
 # OTLP lets a client retry after 429 and 503 alike, but earlier Python SDKs took 429
 # for final (opentelemetry-python#5460).
 _BUSY: Final = 503
+
+
+_CAUSES: Final[Mapping[int, Cause]] = {
+    400: Cause.MALFORMED,
+    401: Cause.UNAUTHORIZED,
+    403: Cause.UNAUTHORIZED,
+    404: Cause.UNSUPPORTED,
+    405: Cause.UNSUPPORTED,
+    408: Cause.SLOW,
+    413: Cause.TOO_LARGE,
+    415: Cause.UNSUPPORTED,
+    _BUSY: Cause.FULL,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +42,12 @@ class Refusal:
     retry_after_s: float | None = None
     """Come back after so many seconds; ``None`` tells the client not to come back with this."""
     http_headers: Mapping[str, str] = field(default_factory=dict)
+    is_loop: bool = False
+
+    @property
+    def cause(self) -> Cause:
+        """What it is counted by."""
+        return Cause.LOOP if self.is_loop else _CAUSES.get(self.http_status, Cause.BROKEN)
 
     @property
     def retry_after_header(self) -> dict[str, str]:
@@ -63,6 +82,7 @@ def refusal_of(error: CollectorError) -> Refusal:
                 http_status=_BUSY,
                 reason=error.reason,
                 retry_after_s=error.retry_after_s,
+                is_loop=error.is_loop,
             )
         case MalformedRequestError():
             return Refusal(code=RpcCode.INVALID_ARGUMENT, http_status=400, reason=str(error))

@@ -94,7 +94,6 @@ class Signal:
 class Registry:
     """All definitions, in the order of ``FILES`` and within a file as written."""
 
-    schema_url: str
     attributes: Mapping[str, Attribute]
     signals: tuple[Signal, ...]
 
@@ -124,8 +123,7 @@ def load(folder: Path) -> Registry:
         if raw.get("visibility") != "internal"
     )
     _check_references(signals, attributes)
-    manifest = yaml.safe_load((folder / "manifest.yaml").read_text(encoding="utf-8"))
-    return Registry(schema_url=manifest["schema_url"], attributes=attributes, signals=signals)
+    return Registry(attributes=attributes, signals=signals)
 
 
 def _document(path: Path) -> Mapping[str, Any]:

@@ -150,7 +150,6 @@ def _schema(registry: Registry) -> dict[str, Any]:
     """Return a JSON schema: the attributes by key, and each signal with what it requires."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"{registry.schema_url}/attributes.json",
         "title": "Attributes of the blamespan convention, as an object from key to value",
         "type": "object",
         "properties": {key: _property(attribute) for key, attribute in registry.attributes.items()},

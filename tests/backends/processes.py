@@ -18,7 +18,9 @@ from tests.backends.supervise import HOST, Server, free_ports, listens, running
 
 Protocol: TypeAlias = Literal["grpc", "http/protobuf"]
 Signal: TypeAlias = Literal["traces", "logs", "metrics"]
-Compression: TypeAlias = Literal["none", "gzip", "zstd", "snappy"]
+Compression: TypeAlias = Literal[
+    "none", "gzip", "zstd", "snappy", "x-snappy-framed", "zlib", "deflate", "lz4"
+]
 Config: TypeAlias = dict[str, Any]
 
 BATCH_TIMEOUT: Final = "20ms"

@@ -41,9 +41,11 @@ from collector_processor.otlp import (
     RefusedError,
     Rejected,
     SendOutcome,
+    Setback,
     Signal,
     Tenant,
     TryLater,
+    setback_of,
 )
 from collector_processor.otlp.answers import (
     RETRY_INFO_KEY,
@@ -56,6 +58,7 @@ from collector_processor.otlp.answers import (
 )
 from collector_processor.otlp.services import grpc_path, http_path
 from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, TlsFiles
+from tests.backends.supervise import free_ports
 from tests.contract.backends import Backend, GrpcAnswer, HttpReply, grpc_backend, http_backend, socket_backend
 from tests.contract.doors import LOOPBACK, MemorySink, listening, make_tls
 
@@ -165,6 +168,20 @@ DETAILS: Final = ((STATUS_DETAILS_KEY, failure(RpcCode.RESOURCE_EXHAUSTED, "x", 
 UNTIMED: Final = ((STATUS_DETAILS_KEY, failure(RpcCode.RESOURCE_EXHAUSTED, "x")),)
 BARE: Final = ((RETRY_INFO_KEY, retry_info(0.25)),)
 BROKEN: Final = ((STATUS_DETAILS_KEY, b"\xff"),)
+
+
+async def test_nobody_there_is_not_a_backend_that_asks_to_wait(transport: Transport) -> None:
+    (port,) = free_ports(1)
+    async with exporting(f"http://127.0.0.1:{port}", transport.protocol) as exporter:
+        outcome = await send(exporter)
+    assert outcome == TryLater(reason=f"connection refused to 127.0.0.1:{port}", is_away=True)
+    assert setback_of(outcome) is Setback.AWAY
+
+
+async def test_a_name_that_nobody_knows_is_said_so(transport: Transport) -> None:
+    async with exporting("http://no-such-host.invalid:4317", transport.protocol) as exporter:
+        outcome = await send(exporter)
+    assert outcome == TryLater(reason="no address is known for no-such-host.invalid:4317", is_away=True)
 
 
 @pytest.mark.parametrize(

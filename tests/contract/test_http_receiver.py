@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+import cramjam
 import grpc
 import grpc.aio
+import lz4.frame
 import pytest
 import zstandard
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -96,6 +98,11 @@ async def serving(
         pytest.param(
             "zstd", zstandard.ZstdCompressor(write_content_size=False).compress(BODY), id="zstd, sizeless"
         ),
+        pytest.param("zlib", zlib.compress(BODY), id="zlib"),
+        pytest.param("lz4", lz4.frame.compress(BODY), id="lz4"),
+        pytest.param("snappy", bytes(cramjam.snappy.compress_raw(BODY)), id="snappy"),
+        pytest.param("snappy", bytes(cramjam.snappy.compress(BODY)), id="snappy, framed"),
+        pytest.param("x-snappy-framed", bytes(cramjam.snappy.compress(BODY)), id="framed snappy"),
         pytest.param("identity", BODY, id="identity"),
     ],
 )

@@ -28,7 +28,8 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from collector_processor.otlp import MalformedRequestError, Receipt, RefusedError, Signal, Tenant
+from collector_processor.intake import LoopError
+from collector_processor.otlp import Cause, MalformedRequestError, Receipt, RefusedError, Signal, Tenant
 from collector_processor.otlp.answers import RETRY_INFO_KEY, STATUS_DETAILS_KEY, read_retry_delay
 from collector_processor.otlp.services import grpc_path
 from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, ListenError
@@ -132,6 +133,27 @@ async def test_a_refused_request_is_told_when_to_come_back(door: Door) -> None:
     async with listening(door.make(sink, LOOPBACK, DoorRules())) as port:
         answer = await door.client.post(port, Signal.TRACES, BODY)
     assert (answer.status, answer.message, answer.retry_after_s) == (door.refused, "the journal is full", 3.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "token", "cause"),
+    [
+        pytest.param(RefusedError("full", retry_after_s=3), None, Cause.FULL, id="full"),
+        pytest.param(LoopError("a ring", retry_after_s=60), None, Cause.LOOP, id="loop"),
+        pytest.param(MalformedRequestError("no"), None, Cause.MALFORMED, id="malformed"),
+        pytest.param(ValueError("ours"), None, Cause.BROKEN, id="broken"),
+        pytest.param(Receipt(), "secret", Cause.UNAUTHORIZED, id="no token"),
+    ],
+)
+async def test_every_refusal_is_told_once_with_its_cause(
+    door: Door, answer: Receipt | Exception, token: str | None, cause: Cause
+) -> None:
+    refused: list[Cause] = []
+    rules = DoorRules(token=token, refused=refused.append)
+    async with listening(door.make(MemorySink(answer), LOOPBACK, rules)) as port:
+        assert not (await door.client.post(port, Signal.TRACES, BODY)).ok
+        await door.client.post(port, Signal.TRACES, BODY, {"x-blamespan-token": token or ""})
+    assert refused == [cause], "and a request that is taken is none"
 
 
 async def test_grpc_says_when_to_come_back_in_both_places_clients_look() -> None:

@@ -28,6 +28,10 @@ LONG_SHARE: Final = 0.05
 MIN_TASKS: Final = 20
 MAX_LAG_S: Final = 300
 """Analyses begin within a minute of silence at the latest; five is a queue."""
+MAX_FULLNESS: Final = 0.8
+"""Of a queue; at 1 requests are refused."""
+MAX_AGE_S: Final = 600
+"""Of the oldest item to be forwarded: twice what a backend may be away before somebody is told."""
 MAX_DEATHS: Final = 5
 """Of processes for analyses in an hour: one trace that each dies of ends three of them."""
 
@@ -66,7 +70,13 @@ def rule_file(durations: Durations = SHIPPED) -> dict[str, Any]:
     group = {
         "name": "blamespan",
         "interval": _span(durations.interval),
-        "rules": [*_agents(durations), *_news(durations), *_surely(durations), *_service(durations)],
+        "rules": [
+            *_agents(durations),
+            *_news(durations),
+            *_surely(durations),
+            *_line(durations),
+            *_service(durations),
+        ],
     }
     return {"groups": [group]}
 
@@ -170,6 +180,58 @@ def _surely(durations: Durations) -> Iterator[Rule]:
     }
 
 
+def _line(durations: Durations) -> Iterator[Rule]:
+    """Yield what is wrong on the way in or out, the most urgent first."""
+    pending, keep_firing = _span(durations.pending), _span(durations.keep_firing)
+    yield {
+        "alert": "BlamespanBackendAway",
+        # Tries are half a minute apart at most, so that every window has some while it lasts.
+        "expr": "sum by (instance, signal) (increase("
+        f'blamespan_send_failures_total{{cause="away"}}[{pending}])) > 0\n'
+        f"unless sum by (instance, signal) (increase(blamespan_items_forwarded_total[{pending}])) > 0",
+        "for": pending,
+        "labels": {"severity": "page"},
+        "annotations": _annotations(
+            "the backend for {{ $labels.signal }} does not answer",
+            "They are kept on blamespan's disk until it does, or until the queue is full. The log says at"
+            " which address: backend away.",
+        ),
+    }
+    yield {
+        "alert": "BlamespanForwardingBehind",
+        "expr": f"max by (signal) (blamespan_queue_oldest_age_seconds) > {MAX_AGE_S}",
+        "for": pending,
+        "labels": {"severity": "ticket"},
+        "annotations": _annotations(
+            "{{ $labels.signal }} reach the backend {{ $value | humanizeDuration }} late",
+            "It is away, asks to wait, or is slower than what arrives: blamespan_send_failures_total tells.",
+        ),
+    }
+    yield {
+        "alert": "BlamespanQueueFilling",
+        "expr": f"max by (signal) (blamespan_queue_fullness) > {MAX_FULLNESS}",
+        "for": _span(durations.interval),
+        "keep_firing_for": keep_firing,
+        "labels": {"severity": "page"},
+        "annotations": _annotations(
+            "blamespan's queue of {{ $labels.signal }} is {{ $value | humanizePercentage }} full",
+            "At 100 % requests are refused, and senders must keep them. Mend the backend, or raise"
+            " BLAMESPAN_MAX_PENDING_BYTES.",
+        ),
+    }
+    yield {
+        "alert": "BlamespanRefusing",
+        "expr": f'sum by (reason) (increase(blamespan_refused_requests_total{{reason=~"full|loop|broken"}}'
+        f"[{pending}])) > 0",
+        "for": pending,
+        "labels": {"severity": "page"},
+        "annotations": _annotations(
+            "blamespan refuses requests: {{ $labels.reason }}",
+            "Senders keep them for a while, then drop them. The answers and blamespan's log say why.",
+        ),
+    }
+
+
 def _service(durations: Durations) -> Iterator[Rule]:
     brief, recent = _span(durations.brief), _span(durations.recent)
     pending = _span(durations.pending)
@@ -203,6 +265,16 @@ def _service(durations: Durations) -> Iterator[Rule]:
         "annotations": _annotations(
             "the backend refuses {{ $labels.signal }} for good",
             "blamespan's log says why; a limit on size or a schema, mostly.",
+        ),
+    }
+    yield {
+        "alert": "BlamespanVerdictsRefused",
+        "expr": f"sum by (signal) (increase(blamespan_verdicts_refused_total[{brief}])) > 0",
+        "keep_firing_for": _span(durations.keep_firing),
+        "labels": {"severity": "ticket"},
+        "annotations": _annotations(
+            "the backend refuses verdicts ({{ $labels.signal }}) for good",
+            "They are on blamespan's page only. Its log says why: backend refused a verdict.",
         ),
     }
     yield {

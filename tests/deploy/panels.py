@@ -125,7 +125,7 @@ SERVICE: Final = (
     ),
     Panel(
         title="Lag of verdicts",
-        meaning="From the end of a run's last span to its verdict.",
+        meaning="From the end of a run's last span until the backend had the verdict.",
         unit="s",
         queries=(
             Query(expr=f"histogram_quantile(0.5, {_LAG})", legend="half of them"),
@@ -153,13 +153,13 @@ SERVICE: Final = (
     ),
     Panel(
         title="Losses",
-        meaning="Items refused at the door, refused by the backend for good, or damaged on disk.",
+        meaning="Items refused at the door, refused by the backend or of no service there, or damaged.",
         queries=tuple(
             Query(
                 expr=f"sum by (signal) (increase(blamespan_items_{what}_total[$__rate_interval]))",
                 legend=f"{what} {{{{signal}}}}",
             )
-            for what in ("refused", "rejected", "lost")
+            for what in ("refused", "rejected", "unsupported", "lost")
         ),
     ),
     Panel(
@@ -171,6 +171,59 @@ SERVICE: Final = (
                 expr="sum(increase(blamespan_items_forwarded_total[$__rate_interval]))", legend="passed on"
             ),
             Query(expr="sum(blamespan_items_held)", legend="waiting"),
+        ),
+    ),
+    Panel(
+        title="Queues to the backend",
+        meaning="How full each is, of what it may hold; at 100 % requests are refused.",
+        unit="percentunit",
+        queries=(Query(expr="max by (signal) (blamespan_queue_fullness)", legend="{{signal}}"),),
+    ),
+    Panel(
+        title="Size and capacity",
+        meaning="Bytes in the journal, to be forwarded, and what all signals together may take.",
+        unit="bytes",
+        queries=(
+            Query(expr="sum by (signal) (blamespan_queue_size_bytes)", legend="{{signal}}"),
+            Query(expr="sum(max by (instance) (blamespan_queue_capacity_bytes))", legend="capacity"),
+        ),
+    ),
+    Panel(
+        title="Oldest that waits",
+        meaning="How long the oldest item has waited for the backend.",
+        unit="s",
+        queries=(Query(expr="max by (signal) (blamespan_queue_oldest_age_seconds)", legend="{{signal}}"),),
+    ),
+    Panel(
+        title="Sends that failed",
+        meaning="Each try: nobody answered, it asked to wait, it could not, it refused, it has no service.",
+        queries=(
+            Query(
+                expr="sum by (signal, cause) (increase(blamespan_send_failures_total[$__rate_interval]))",
+                legend="{{signal}} {{cause}}",
+            ),
+        ),
+    ),
+    Panel(
+        title="Requests refused",
+        meaning="By the receivers, by reason.",
+        queries=(
+            Query(
+                expr="sum by (reason) (increase(blamespan_refused_requests_total[$__rate_interval]))",
+                legend="{{reason}}",
+            ),
+        ),
+    ),
+    Panel(
+        title="Memory and processor",
+        meaning="Of each process.",
+        unit="short",
+        queries=(
+            Query(expr="blamespan_process_memory_rss_bytes", legend="bytes {{instance}}"),
+            Query(
+                expr="rate(blamespan_process_cpu_seconds_total[$__rate_interval])",
+                legend="cores {{instance}}",
+            ),
         ),
     ),
     Panel(

@@ -94,7 +94,7 @@ def test_the_rule_file_is_what_its_template_makes() -> None:
 
 
 def test_promtool_takes_the_rule_file(promtool: Path) -> None:
-    assert "SUCCESS: 13 rules found" in ask(promtool, "check", "rules", str(FILE))
+    assert "SUCCESS: 18 rules found" in ask(promtool, "check", "rules", str(FILE))
 
 
 def test_rules_ask_only_for_metrics_there_are() -> None:
@@ -232,6 +232,11 @@ def test_a_short_burst_after_hours_without_failure_wakes_nobody(play: Play) -> N
     ("alert", "series", "labels"),
     [
         ("BlamespanItemsRejected", "blamespan_items_rejected_total{signal='logs'}", {"signal": "logs"}),
+        (
+            "BlamespanVerdictsRefused",
+            "blamespan_verdicts_refused_total{signal='traces'}",
+            {"signal": "traces"},
+        ),
         ("BlamespanCertificateNotRenewed", "blamespan_tls_renewals_failed_total", {}),
         ("BlamespanBudgetExhausted", "blamespan_budget_refusals_total", {}),
     ],
@@ -256,6 +261,59 @@ def test_verdicts_that_come_late_are_told(play: Play) -> None:
         f'{name}{{le="+Inf"}}': "0+2x60",
     }
     play(story, "BlamespanAnalysisLag", {"4m": [], "20m": [{}]})
+
+
+AWAY: Final = "blamespan_send_failures_total{cause='away', signal='traces'}"
+FORWARDED: Final = "blamespan_items_forwarded_total{signal='traces'}"
+
+
+def test_a_backend_that_is_away_is_told_and_ends_when_it_is_back(play: Play) -> None:
+    story = {AWAY: "0x5 0+2x15 30x30", FORWARDED: "0+100x5 500x15 500+100x30"}
+    told = [{"signal": "traces"}]
+    play(story, "BlamespanBackendAway", {"5m": [], "9m": [], "20m": told, "30m": []})
+
+
+def test_a_backend_that_was_restarted_wakes_nobody(play: Play) -> None:
+    story = {AWAY: "0x5 0+2x2 4x30", FORWARDED: "0+100x5 500x2 500+100x30"}
+    play(story, "BlamespanBackendAway", {"7m": [], "12m": [], "20m": []})
+
+
+@pytest.mark.parametrize("cause", ["asked_to_wait", "failing", "rejected", "no_service"])
+def test_a_backend_that_answers_is_not_away(play: Play, cause: str) -> None:
+    story = {AWAY.replace("away", cause): "0+5x60", FORWARDED: "0x60"}
+    play(story, "BlamespanBackendAway", {"10m": [], "30m": [], "60m": []})
+
+
+def test_logs_without_a_home_are_no_rejection(play: Play) -> None:
+    story = {
+        "blamespan_items_unsupported_total{signal='logs'}": "0+10x60",
+        "blamespan_items_rejected_total{signal='logs'}": "0x60",
+    }
+    play(story, "BlamespanItemsRejected", {"10m": [], "30m": [], "60m": []})
+
+
+def test_what_waits_for_long_is_told(play: Play) -> None:
+    story = {"blamespan_queue_oldest_age_seconds{signal='traces'}": "0x5 0+60x30 0x20"}
+    moments: dict[str, list[dict[str, str]]] = {"14m": [], "25m": [{"signal": "traces"}], "40m": []}
+    play(story, "BlamespanForwardingBehind", moments)
+
+
+def test_a_queue_is_told_before_it_is_full(play: Play) -> None:
+    story = {
+        "blamespan_queue_fullness{signal='traces'}": "0.5x5 0.85x10 0.1x60",
+        "blamespan_queue_fullness{signal='logs'}": "0.79x75",
+    }
+    told = [{"signal": "traces"}]
+    play(story, "BlamespanQueueFilling", {"5m": [], "8m": told, "40m": []})
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_told"), [("full", True), ("loop", True), ("broken", True), ("unauthorized", False)]
+)
+def test_requests_refused_for_our_own_fault_are_told(play: Play, reason: str, *, is_told: bool) -> None:
+    story = {f"blamespan_refused_requests_total{{reason='{reason}'}}": "0x5 0+6x20 120x30"}
+    told = [{"reason": reason}] if is_told else []
+    play(story, "BlamespanRefusing", {"5m": [], "9m": [], "20m": told, "35m": []})
 
 
 def test_a_service_that_does_not_answer_is_told(play: Play) -> None:

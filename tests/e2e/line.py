@@ -71,13 +71,13 @@ class Line:
         """Return a metric without labels."""
         return self._samples()[name, ""]
 
-    def labelled(self, name: str, label: str) -> dict[str, float]:
-        """Return a metric with one label, by the values of that."""
+    def labelled(self, name: str, label: str, **others: str) -> dict[str, float]:
+        """Return a metric by the values of one label, of the series with these other labels."""
         return {
             sample.labels[label]: sample.value
             for family in text_string_to_metric_families(self._get("/metrics") or "")
             for sample in family.samples
-            if sample.name.removesuffix("_total") == name
+            if sample.name.removesuffix("_total") == name and others.items() <= sample.labels.items()
         }
 
     def verdicts(self, what: str, signal: Signal = Signal.TRACES) -> int:

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from collector_processor.otlp import Signal
 from tests.backends.supervise import HOST, free_ports
+from tests.e2e.backend import grpc_backend, http_backend
 from tests.e2e.line import StartLine, environment
 from tests.e2e.test_halves import StartAnalyzer, start_analyzer
 
@@ -46,6 +48,34 @@ def test_neighbours_that_are_away_fail_with_what_mends_it(tmp_path: Path) -> Non
     assert found["links"]["status"] == "warning"
     assert "BLAMESPAN_ANALYZER_ENDPOINT" in found["analyzer"]["mend"]
     assert "secret" not in json.dumps(found)
+
+
+def test_signals_without_a_home_are_warned_of_with_what_mends_them(tmp_path: Path) -> None:
+    with grpc_backend(takes=[Signal.TRACES]) as backend:
+        code, found = consult(tmp_path, forward_endpoint=backend.url)
+        assert (code, found["backend traces"]["status"]) == (0, "ok")
+        for signal in ("logs", "metrics"):
+            finding = found[f"backend {signal}"]
+            assert finding["status"] == "warning"
+            assert "has no such service" in finding["detail"]
+            assert f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT" in finding["mend"]
+        with http_backend() as logs:
+            mended = {
+                "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": f"{logs.url}/v1/logs",
+                "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL": "http/protobuf",
+                "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "none",
+            }
+            code, found = consult(tmp_path, forward_endpoint=backend.url, **mended)
+    assert (code, {found[f"backend {one.value}"]["status"] for one in Signal}) == (0, {"ok"})
+    assert f"{logs.url}/v1/logs (http/protobuf) takes them" in found["backend logs"]["detail"]
+    assert "sent nowhere" in found["backend metrics"]["detail"]
+
+
+def test_a_backend_that_is_away_is_called_so(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    code, found = consult(tmp_path, forward_endpoint=f"http://{HOST}:{port}")
+    assert (code, found["backend traces"]["status"]) == (1, "failed")
+    assert f"is away: connection refused to {HOST}:{port}" in found["backend traces"]["detail"]
 
 
 def test_warnings_alone_are_no_failure(tmp_path: Path) -> None:

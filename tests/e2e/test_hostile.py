@@ -80,7 +80,9 @@ def line(request: pytest.FixtureRequest, services: dict[str, Line], backend: Bac
 
 
 def balanced(counts: dict[str, int]) -> None:
-    settled = sum(counts.get(name, 0) for name in ("forwarded", "rejected", "lost", "kept", "held"))
+    settled = sum(
+        counts.get(name, 0) for name in ("forwarded", "rejected", "unsupported", "lost", "kept", "held")
+    )
     assert counts.get("received", 0) == counts.get("refused", 0) + counts.get("acknowledged", 0)
     assert counts.get("acknowledged", 0) == settled
 

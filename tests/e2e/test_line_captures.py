@@ -52,7 +52,7 @@ def replay(file: Path, ends: Ends, protocol: str) -> dict[str, Any]:
     """Send a recorded run by the command that users have for it."""
     collector = ends.collector
     url = collector.otlp_grpc_endpoint if protocol == "grpc" else collector.otlp_http_endpoint
-    options = ["--endpoint", url, "--protocol", protocol, "--format", "json"]
+    options = ["--endpoint", url, "--protocol", protocol, "--format", "json", "--keep-times"]
     done = subprocess.run(
         [sys.executable, "-m", "analyzer", "replay", str(file), *options],
         env=environment(),

@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from collector_processor.otlp import Signal
 from tests.backends.processes import RunningJaeger
-from tests.backends.supervise import wait_until
+from tests.backends.supervise import free_ports, wait_until
 from tests.e2e.backend import Backend, grpc_backend, http_backend
 from tests.e2e.in_jaeger import look
 from tests.e2e.line import Line, StartLine
@@ -141,17 +141,17 @@ def test_a_signal_that_the_backend_does_not_take_is_counted_and_said_once(
             send(line, log_request(record(trace=number)), signal=Signal.LOGS)
             send(line, metric_request([2]), signal=Signal.METRICS)
             send(line, everything(number))
-            line.await_items("rejected", 2 * number, Signal.METRICS)
-            line.await_items("rejected", number, Signal.LOGS)
+            line.await_items("unsupported", 2 * number, Signal.METRICS)
+            line.await_items("unsupported", number, Signal.LOGS)
 
         backend.await_requests(Signal.TRACES, 3)
         played = play_demo()
         send(line, played.body)
         assert carriers(backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS))
-        wait_until(lambda: line.verdicts("refused", Signal.LOGS) == 1, what="the event to be given up")
+        wait_until(lambda: line.verdicts("unsupported", Signal.LOGS) == 1, what="the event to be given up")
 
-    assert line.balance(Signal.LOGS) == {"received": 3, "acknowledged": 3, "rejected": 3}
-    assert line.balance(Signal.METRICS) == {"received": 6, "acknowledged": 6, "rejected": 6}
+    assert line.balance(Signal.LOGS) == {"received": 3, "acknowledged": 3, "unsupported": 3}
+    assert line.balance(Signal.METRICS) == {"received": 6, "acknowledged": 6, "unsupported": 6}
     # Asked once, and not for every request; the evaluation event asks for itself.
     asked = [one.signal for one in backend.refused]
     assert (asked.count(Signal.METRICS), asked.count(Signal.LOGS)) == (1, 2)
@@ -162,7 +162,7 @@ def test_a_signal_that_the_backend_does_not_take_is_counted_and_said_once(
 def test_a_real_jaeger_takes_no_logs_and_traces_flow_on(jaeger: RunningJaeger, start_line: StartLine) -> None:
     line = start_line(forward_endpoint=jaeger.otlp_grpc_endpoint)
     send(line, log_request(record()), signal=Signal.LOGS)
-    line.await_items("rejected", 1, Signal.LOGS)
+    line.await_items("unsupported", 1, Signal.LOGS)
     played = play_demo()
     send(line, played.body)
 
@@ -170,8 +170,40 @@ def test_a_real_jaeger_takes_no_logs_and_traces_flow_on(jaeger: RunningJaeger, s
 
     assert len(seen.decisive()) == 1
     assert line.said("backend does not take this signal")
-    wait_until(lambda: line.verdicts("refused", Signal.LOGS) == 1, what="the evaluation log to be given up")
+    wait_until(
+        lambda: line.verdicts("unsupported", Signal.LOGS) == 1, what="the evaluation log to be given up"
+    )
     assert (line.verdicts("sent"), line.verdicts("refused")) == (1, 0)
+
+
+def test_a_signal_that_is_turned_off_is_kept_and_makes_no_evaluation_log(start_line: StartLine) -> None:
+    with grpc_backend() as traces:
+        line = start_line(forward_endpoint=traces.url, OTEL_EXPORTER_OTLP_LOGS_ENDPOINT="none")
+        send(line, log_request(record()), signal=Signal.LOGS)
+        line.await_items("kept", 1, Signal.LOGS)
+        played = play_demo()
+        send(line, played.body)
+        assert carriers(traces.await_spans(played.trace_id, DEMO_SPANS + CARRIERS))
+        lag = "blamespan_analysis_lag_seconds_count"
+        wait_until(lambda: line.sample(lag) == 1, what="the lag to end with the delivery")
+    assert traces.of(Signal.LOGS) == []
+    assert [line.verdicts(what, Signal.LOGS) for what in ("sent", "refused", "unsupported")] == [0, 0, 0]
+
+
+def test_a_backend_that_is_away_is_told_from_one_that_waits_and_the_lag_ends_with_the_delivery(
+    start_line: StartLine,
+) -> None:
+    (port,) = free_ports(1)
+    line = start_line(forward_endpoint=f"http://127.0.0.1:{port}", shutdown_max=500)
+    played = play_demo()
+    send(line, played.body)
+    wait_until(lambda: line.run(played.trace_id) is not None, what="the verdict")
+    wait_until(lambda: bool(line.said("backend away")), what="the log to say so")
+    told = line.said("backend away")[0]
+    assert told["reason"] == f"connection refused to 127.0.0.1:{port}"
+    assert line.labelled("blamespan_send_failures", "cause", signal="traces")["away"] > 0
+    assert line.sample("blamespan_analysis_lag_seconds_count") == 0, "a verdict that nobody has is not there"
+    assert line.said("backend asked to wait") == []
 
 
 def test_a_signal_may_have_an_endpoint_of_its_own(start_line: StartLine) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from inline_snapshot import snapshot
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from collector_processor.annotate import (
     CarrierPolicy,
@@ -18,6 +19,8 @@ from collector_processor.annotate import (
     withdrawal,
 )
 from collector_processor.carrier_names import MAX_NAME
+from collector_processor.decode import decode_logs
+from collector_processor.encode import encode_logs
 from collector_processor.redaction import keep, omit
 from semconv.model import (
     Abstention,
@@ -264,6 +267,23 @@ def test_the_evaluation_event_belongs_to_the_decisive_span() -> None:
     assert log.event.attributes["gen_ai.evaluation.name"] == "failure_attribution"
     assert log.event.attributes["gen_ai.evaluation.score.label"] == "calculator"
     assert log.resource == RESOURCE
+
+
+def test_the_evaluation_event_says_in_a_list_of_logs_what_it_is_about() -> None:
+    (log,) = evaluation_log(judgement(), RUN, CarrierPolicy(clean=omit), now_ns=7)
+    assert isinstance(log.event.body, str)
+    assert log.event.body.startswith("calculator broke the run at step ")
+    assert "480" not in log.event.body, "prose stays out of it"
+    (raw,) = (
+        ExportLogsServiceRequest.FromString(encode_logs([log])).resource_logs[0].scope_logs[0].log_records
+    )
+    assert (raw.severity_number, raw.severity_text, raw.body.string_value) == (13, "WARN", log.event.body)
+    (back,) = decode_logs(encode_logs([log]))
+    assert (back.severity, back.event.body) == (13, log.event.body)
+
+
+def test_where_logs_have_nowhere_to_go_there_is_no_evaluation_event() -> None:
+    assert evaluation_log(judgement(), RUN, CarrierPolicy(logs=False), now_ns=7) == ()
 
 
 def test_a_changed_verdict_names_the_one_it_supersedes_and_withdraws_it_where_it_stands() -> None:

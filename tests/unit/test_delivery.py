@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 import pytest
 
-from collector_processor.delivery import FIRST_WAIT_S, LONGEST_WAIT_S, OutboxDelivery
+from collector_processor.delivery import FIRST_WAIT_S, LONGEST_WAIT_S, NO_SERVICE_S, OutboxDelivery
 from collector_processor.exporters.memory import MemoryExporter
 from collector_processor.otlp import (
     NO_TENANT,
@@ -15,6 +15,7 @@ from collector_processor.otlp import (
     NoSuchService,
     Rejected,
     SendOutcome,
+    Setback,
     Signal,
     Tenant,
     TryLater,
@@ -30,27 +31,34 @@ class Outbox:
     """An outbox in memory, and a clock that the test moves."""
 
     def __init__(
-        self, *outcomes: SendOutcome, has_backend: bool = True, exporter: MemoryExporter | None = None
+        self,
+        *outcomes: SendOutcome,
+        has_backend: bool = True,
+        exporter: MemoryExporter | None = None,
+        signal: Signal = Signal.TRACES,
     ) -> None:
+        self.signal = signal
+        self.landed: list[Outgoing] = []
         self.entries: list[Outgoing] = []
         self.exporter = exporter or MemoryExporter(outcomes)
         self.now = 0.0
         self.disk_is_full = self.disk_is_slow = False
         self.unreadable = 0
         self.rests: list[float] = []
-        exporters = {Signal.TRACES: self.exporter} if has_backend else {}
+        exporters = {signal: self.exporter} if has_backend else {}
         self.delivery = OutboxDelivery(
-            Signal.TRACES,
+            signal,
             read=self.read,
             forget=self.forget,
             exporters=exporters,
             now=lambda: self.now,
             pause=self.rest,
+            landed=self.landed.append,
         )
 
     def add(self, body: str, tenant: Tenant = NO_TENANT) -> None:
         number = len(self.entries) + 1
-        self.entries.append(Outgoing(signal=Signal.TRACES, body=body.encode(), id=number, tenant=tenant))
+        self.entries.append(Outgoing(signal=self.signal, body=body.encode(), id=number, tenant=tenant))
 
     async def read(self, signal: Signal, skip: AbstractSet[Tenant]) -> list[Outgoing]:
         for _ in range(3 * self.disk_is_slow):
@@ -177,7 +185,6 @@ async def test_pauses_grow_to_a_limit_and_start_anew_after_a_success() -> None:
     "outcome",
     [
         pytest.param(Rejected(reason="no"), id="refused"),
-        pytest.param(NoSuchService(reason="no logs here"), id="no such service"),
         pytest.param(Delivered(rejected=1, message="too old"), id="partly taken"),
     ],
 )
@@ -188,6 +195,54 @@ async def test_what_is_refused_for_good_is_counted_and_not_sent_again(outcome: S
     await outbox.delivery.send_some()
     assert (outbox.entries, outbox.delivery.sent, outbox.delivery.refused) == ([], 1, 1)
     assert len(outbox.exporter.requests) == 2
+
+
+def logs_outbox(*outcomes: SendOutcome) -> Outbox:
+    return Outbox(*outcomes, signal=Signal.LOGS)
+
+
+async def test_logs_that_the_backend_has_no_service_for_are_asked_for_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outbox = logs_outbox(NoSuchService(reason="no logs here"))
+    for body in ("a", "b"):
+        outbox.add(body)
+        await outbox.delivery.send_some()
+    assert (len(outbox.exporter.requests), outbox.entries) == (1, [])
+    assert (outbox.delivery.sent, outbox.delivery.refused, outbox.delivery.unsupported) == (0, 0, 2)
+    assert len(caplog.records) == 1
+    outbox.now = NO_SERVICE_S
+    outbox.add("c")
+    await outbox.delivery.send_some()
+    assert outbox.taken() == ["c"]
+
+
+async def test_carriers_wait_out_an_ingress_that_knows_no_such_path() -> None:
+    outbox = Outbox(NoSuchService(reason="404 page not found"))
+    outbox.add("a")
+    await outbox.delivery.send_some()
+    assert len(outbox.entries) == 1
+    outbox.now = FIRST_WAIT_S
+    await outbox.delivery.send_some()
+    assert (outbox.taken(), outbox.delivery.unsupported) == (["a"], 0)
+
+
+async def test_what_landed_is_told_once_the_backend_has_it_and_never_before() -> None:
+    outbox = Outbox(TryLater(reason="connection refused", is_away=True))
+    outbox.add("a")
+    await outbox.delivery.send_some()
+    assert outbox.landed == []
+    assert outbox.delivery.setbacks == {Setback.AWAY: 1}
+    outbox.now = FIRST_WAIT_S
+    await outbox.delivery.send_some()
+    assert [entry.body for entry in outbox.landed] == [b"a"]
+
+
+async def test_what_is_refused_never_landed() -> None:
+    outbox = Outbox(Rejected(reason="no"))
+    outbox.add("a")
+    await outbox.delivery.send_some()
+    assert outbox.landed == []
 
 
 async def test_of_those_refused_together_each_is_tried_for_itself() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from analyzer.analyst import RunAnalyst
 from analyzer.attribution import Attributor
+from analyzer.composition import carrier_policy
 from analyzer.drafting import executor as drafting
 from analyzer.drafting import worker_process
 from analyzer.drafting.drafter import Drafter
@@ -30,7 +31,7 @@ from analyzer.drafting.messages import (
     write_draft,
     write_traces,
 )
-from analyzer.drafting.opening import NEEDED, open_drafter
+from analyzer.drafting.opening import NEEDED, open_drafter, told_settings
 from analyzer.drafting.tally import Outcome
 from analyzer.drafting.worker_process import WorkerLostError, WorkerProcess
 from collector_processor.analyst import Analysis
@@ -41,7 +42,7 @@ from collector_processor.draft import AnalysisLostError, Draft, LoneTrace
 from collector_processor.encode import encode
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.redaction import Redactor, keep
-from collector_processor.settings import ExportText, Settings
+from collector_processor.settings import ExportText, Settings, load_settings
 from semconv.model import Completion, TraceId, Trajectory
 from tests.factories import chat, workflow
 
@@ -425,6 +426,16 @@ async def test_modules_of_the_working_directory_are_none_of_ours(
     worker = await WorkerProcess.start(Settings().model_dump_json(include=set(NEEDED)).encode())  # type: ignore[call-arg]
     assert len(await worker.draft([lone(1)])) == 1
     await worker.end()
+
+
+def test_a_process_is_told_whether_logs_go_anywhere_and_not_where() -> None:
+    backend = {"BLAMESPAN_FORWARD_ENDPOINT": "http://jaeger:4317", "BLAMESPAN_FORWARD_HEADERS": "key=hunter2"}
+    for logs, goes in (("none", False), ("http://loki:3100", True)):
+        settings = load_settings(backend | {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": logs})
+        told = told_settings(settings)
+        assert not any(word in told for word in (b"jaeger", b"loki", b"hunter2"))
+        there = Settings.model_validate_json(told)
+        assert (carrier_policy(settings).logs, carrier_policy(there).logs) == (goes, goes)
 
 
 def test_a_process_gets_no_key_whatever_it_is_called() -> None:

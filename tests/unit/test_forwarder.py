@@ -23,6 +23,7 @@ from collector_processor.otlp import (
     NoSuchService,
     Rejected,
     SendOutcome,
+    Setback,
     Signal,
     Tenant,
     TryLater,
@@ -248,7 +249,54 @@ async def test_a_signal_without_service_is_said_once_and_dropped(
             await at.store(metric_request([1]), signal=Signal.METRICS)
     assert len(backend.requests) == 1
     assert [record.message for record in caplog.records].count("backend does not take this signal") == 1
-    assert at.counts(Signal.METRICS).rejected == 5
+    assert (at.counts(Signal.METRICS).rejected, at.counts(Signal.METRICS).unsupported) == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said", "counted"),
+    [
+        pytest.param(
+            TryLater(reason="connection refused to backend:4317", is_away=True),
+            "backend away",
+            Setback.AWAY,
+            id="away",
+        ),
+        pytest.param(
+            TryLater(reason="HTTP 503", after_s=5), "backend asked to wait", Setback.ASKED_TO_WAIT, id="asked"
+        ),
+        pytest.param(
+            TryLater(reason="HTTP 503", after_s=0),
+            "backend cannot take requests now",
+            Setback.FAILING,
+            id="failing",
+        ),
+    ],
+)
+async def test_a_backend_that_is_away_is_told_from_one_that_asks_to_wait(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    outcome: TryLater,
+    said: str,
+    counted: Setback,
+) -> None:
+    backend = MemoryExporter([outcome, outcome])
+    async with bench(tmp_path, backend) as at:
+        await at.store(many_spans(2))
+    told = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert [record.message for record in told] == [said]  # once, however often it is tried
+    assert told[0].__dict__["reason"] == outcome.reason
+    assert told[0].__dict__.get("wait_s") == outcome.wish_s
+    assert at.ledger.setbacks == {(Signal.TRACES, counted): 2}
+
+
+async def test_a_backend_that_comes_back_and_asks_to_wait_is_told_of_both(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend = MemoryExporter([TryLater(reason="gone", is_away=True), TryLater(reason="busy", after_s=1)])
+    async with bench(tmp_path, backend) as at:
+        await at.store(many_spans(2))
+    told = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert told == ["backend away", "backend asked to wait"]
 
 
 async def test_traces_wait_out_an_ingress_that_knows_no_such_path(tmp_path: Path) -> None:
@@ -274,7 +322,7 @@ async def test_a_signal_without_service_is_tried_again_later(tmp_path: Path) -> 
         await backend.wait_for_requests(1)
         at.clock.now += 1000
         await at.store(metric_request([1]), signal=Signal.METRICS)
-    assert (at.counts(Signal.METRICS).rejected, at.counts(Signal.METRICS).forwarded) == (1, 1)
+    assert (at.counts(Signal.METRICS).unsupported, at.counts(Signal.METRICS).forwarded) == (1, 1)
 
 
 async def test_with_no_backend_rows_are_kept(tmp_path: Path) -> None:

@@ -92,6 +92,36 @@ def test_our_own_endpoint_goes_before_otels() -> None:
     assert endpoints[Signal.TRACES].headers == {"authorization": "Bearer abc", "x-team": "a"}
 
 
+BACKEND = {
+    "BLAMESPAN_FORWARD_ENDPOINT": "http://jaeger:4317",
+    "BLAMESPAN_FORWARD_HEADERS": "authorization=Bearer%20abc",
+}
+
+
+def test_logs_go_elsewhere_without_the_credentials_of_the_backend_of_traces() -> None:
+    elsewhere = {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "http://loki:3100/otlp/v1/logs"}
+    endpoints = load_settings(BACKEND | elsewhere).endpoints
+    assert endpoints[Signal.LOGS].endpoint == "http://loki:3100/otlp/v1/logs"
+    assert (endpoints[Signal.LOGS].headers, endpoints[Signal.LOGS].is_exact) == ({}, True)
+    assert endpoints[Signal.METRICS].endpoint == "http://jaeger:4317"
+
+
+@pytest.mark.parametrize("ours", [BACKEND, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://jaeger:4317"}])
+def test_a_signal_can_be_turned_off(ours: dict[str, str]) -> None:
+    off = {f"OTEL_EXPORTER_OTLP_{one}_ENDPOINT": "none" for one in ("LOGS", "METRICS")}
+    assert list(load_settings(ours | off).endpoints) == [Signal.TRACES]
+
+
+def test_a_shell_that_points_agents_at_us_changes_nothing_of_where_we_forward_to() -> None:
+    agents = {
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://elsewhere:4317",
+        "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "http://localhost:4318/v1/logs",
+        "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://127.0.0.1:4317",
+    }
+    endpoints = load_settings(BACKEND | agents).endpoints
+    assert {destination.endpoint for destination in endpoints.values()} == {"http://jaeger:4317"}
+
+
 @pytest.mark.parametrize(
     ("environ", "message"),
     [

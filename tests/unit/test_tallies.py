@@ -11,7 +11,7 @@ from analyzer.tallies import Counter, Exemplar, Histogram, VerdictTallies
 from analyzer.tallies.names import MAX_AGENTS, MAX_LENGTH, MAX_SERVICES, OTHER, AgentNames, as_label
 from analyzer.tallies.verdicts import MAX_LAG_S
 from collector_processor.annotate import CarrierPolicy
-from collector_processor.otlp import NO_TENANT
+from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.rebuild import Run
 from collector_processor.stored import StoredVerdict
 from collector_processor.writeback import Decision, gist_of, provisional, write_back
@@ -159,6 +159,33 @@ def test_lag_is_from_the_last_spans_end_to_the_verdict(
     desk.tell(desk.decide(DONE, lag_s=lag_s))
     *_, last = desk.tallies.lag_s.buckets()
     assert (last.count, desk.tallies.lag_s.total) == pytest.approx(counted)
+
+
+def test_where_a_carrier_goes_the_lag_ends_when_the_backend_has_it(desk: Desk) -> None:
+    first = desk.decide(blame())
+    back = write_back(first, POLICY)
+    desk.tallies.count(gist_of(first, back), back.verdict)
+    assert desk.tallies.lag_s.total == 0, "nobody can see it yet"
+    (carried,) = [out for out in back.outgoing if out.ended_ns]
+    assert carried.signal is Signal.TRACES
+    desk.tallies.landed(carried.ended_ns, first.now_ns + 60_000_000_000)
+    assert desk.tallies.lag_s.total == 63.0
+
+
+def test_a_verdict_that_replaces_another_is_no_second_lag(desk: Desk) -> None:
+    first = desk.tell(desk.decide(blame()))
+    second = desk.decide(blame("planner", step=1), previous=first)
+    back = write_back(second, POLICY)
+    assert back.outgoing
+    assert [out.ended_ns for out in back.outgoing] == [0] * len(back.outgoing)
+
+
+def test_a_run_that_ends_at_the_end_of_time_is_one_that_the_store_can_hold(desk: Desk) -> None:
+    decision = desk.decide(blame())
+    (first, *others) = decision.run.trace.spans
+    late = replace(decision.run, trace=trace(replace(first, end_ns=2**64 - 1), *others))
+    back = write_back(replace(decision, run=late), POLICY)
+    assert [out.ended_ns for out in back.outgoing] == [0] * len(back.outgoing)
 
 
 def test_what_was_paid_counts_every_time(desk: Desk) -> None:
