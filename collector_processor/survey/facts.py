@@ -13,13 +13,23 @@ from typing import Final, NamedTuple
 from collector_processor.framing import LENGTH_DELIMITED, fields, messages, read_varint
 from collector_processor.notes import MAX_NOTE_LINKS, kind_of
 from collector_processor.otlp import MalformedRequestError
-from collector_processor.raw_ids import SHORTEST_SPAN, TRACE_ID_BYTES, has_usual_head
+from collector_processor.raw_ids import (
+    SHORTEST_SPAN,
+    SPAN_ID_HEAD,
+    TRACE_ID_BYTES,
+    has_usual_head,
+    has_usual_tail,
+)
 
 _SERVICE: Final = b"\x0a\x0cservice.name"
 """The key of the resource's attribute, as every encoder writes it."""
 _TRACE_STATE, _PARENT, _NAME, _KIND, _START, _END = 0x1A, 0x22, 0x2A, 0x30, 0x39, 0x41
 """Tags of ``Span``'s fields 3 to 8, in the order in which most encoders write them."""
 _LINKS: Final = 13
+_LINK_TAG: Final = 0x6A
+_FLAGS_TAG: Final = b"\x85\x01"
+_PARENT_HEAD: Final = b"\x22\x08"
+_NO_PARENT: Final = b"\x22\x00"
 _TRACE_ID_HEAD: Final = b"\x0a\x10"
 
 
@@ -62,11 +72,13 @@ def kind_from(origin: Origin, name: bytes) -> int:
 def read_facts(body: bytes, start: int, end: int) -> SpanFacts:
     """Return when a span ended and how it is called; 0 and nothing where that cannot be read."""
     try:
+        found = None
         if has_usual_head(body, start, end):
-            found = _read_in_order(body, start + SHORTEST_SPAN, end)
-            if found is not None:
-                return found
-        return _read_any_order(body, start, end)
+            at = start + SHORTEST_SPAN
+            found = _read_at_once(body, at, end) or _read_in_order(body, at, end)
+        elif has_usual_tail(body, start, end):
+            found = _read_from_tail(body, start, end - SHORTEST_SPAN)
+        return found or _read_any_order(body, start, end)
     except (MalformedRequestError, IndexError):
         return SpanFacts(0, b"")
 
@@ -74,10 +86,9 @@ def read_facts(body: bytes, start: int, end: int) -> SpanFacts:
 def linked_traces(body: bytes, start: int, end: int, own: bytes) -> tuple[bytes, ...]:
     """Return the other traces that a span links to, each once, at most ``MAX_NOTE_LINKS``.
 
-    Most spans have no link, and a search for what begins a trace id says so at once.
+    Most spans have no link, and a search for what begins a link's trace id says so at once.
     """
-    first = body.find(_TRACE_ID_HEAD, start + 2, end - 18)
-    if first < 0:
+    if not _may_have_links(body, start, end):
         return ()
     try:
         found = {
@@ -90,6 +101,56 @@ def linked_traces(body: bytes, start: int, end: int, own: bytes) -> tuple[bytes,
         return ()
     found.pop(own, None)
     return tuple(found)[:MAX_NOTE_LINKS]
+
+
+def _may_have_links(body: bytes, start: int, end: int) -> bool:
+    """Whether a trace id follows a link's tag and length or, as the Collector writes, a span id."""
+    at = body.find(_TRACE_ID_HEAD, start + 2, end - 18)
+    while at >= 0:
+        is_behind_tag = any(at - width >= start and body[at - width] == _LINK_TAG for width in (2, 3, 4, 5))
+        if is_behind_tag or (at - 10 > start and body.startswith(SPAN_ID_HEAD, at - 10)):
+            return True
+        at = body.find(_TRACE_ID_HEAD, at + 2, end - 18)
+    return False
+
+
+def _read_at_once(body: bytes, at: int, end: int) -> SpanFacts | None:
+    """Read a span as most SDKs write it: parent, short name, kind, start, end; ``None`` for any other."""
+    if body[at] == _PARENT and body[at + 1] == 8:
+        at += 10
+    length = body[at + 1]
+    name_at, at = at + 2, at + 2 + length
+    if body[name_at - 2] != _NAME or length > 0x7F or at + 20 > end:
+        return None
+    name = body[name_at:at]
+    if body[at] == _KIND:
+        at += 2
+    if body[at] != _START or body[at + 9] != _END or at + 18 > end:
+        return None
+    return SpanFacts(int.from_bytes(body[at + 10 : at + 18], "little"), name)
+
+
+def _read_from_tail(body: bytes, start: int, end: int) -> SpanFacts | None:
+    """Read a span as the Collector writes it: end, start, kind, short name, flags, parent, ids."""
+    if body.startswith(_NO_PARENT, end - 2):
+        end -= 2
+    elif body.startswith(_PARENT_HEAD, end - 10):
+        end -= 10
+    if body.startswith(_FLAGS_TAG, end - 6):
+        end -= 6
+    first = max(start + 20, end - 0x7F - 2)
+    at = body.rfind(_NAME, first, end)
+    while at >= 0:
+        kind_at = at - 2 if body[at - 2] == _KIND else at
+        if (
+            at + 2 + body[at + 1] == end
+            and kind_at - 18 >= start
+            and body[kind_at - 9] == _START
+            and body[kind_at - 18] == _END
+        ):
+            return SpanFacts(int.from_bytes(body[kind_at - 17 : kind_at - 9], "little"), body[at + 2 : end])
+        at = body.rfind(_NAME, first, at)
+    return None
 
 
 def _read_in_order(body: bytes, at: int, end: int) -> SpanFacts | None:

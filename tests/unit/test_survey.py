@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
@@ -154,6 +156,32 @@ def test_notes_say_when_a_span_ended_which_code_sent_it_and_what_it_links_to(
     assert first.source == second.source != 0
     (other,) = survey(write(request(linked, service="billing"))).traces
     assert other.spans[0].source != first.source
+
+
+@given(
+    st.text("*9A0j\n\x10\x08 abc", max_size=150),
+    st.integers(0, 5),
+    st.one_of(st.none(), st.integers(1, 2**64 - 1)),
+    st.sampled_from([0, REMOTE_PARENT]),
+    st.sampled_from(["", "a=b"]),
+    st.integers(0, 2**64 - 1),
+    st.lists(st.integers(1, 3), max_size=3),
+)
+def test_facts_are_those_of_the_span_however_it_is_written(  # noqa: PLR0917 - what a span has
+    name: str, kind: int, parent: int | None, flags: int, state: str, end_ns: int, links: list[int]
+) -> None:
+    made = span(1, parent=parent, attributes=WORKFLOW, name=name, flags=flags, trace_state=state)
+    made.kind, made.end_time_unix_nano = kind, end_ns
+    for trace in links:
+        made.links.add(trace_id=trace.to_bytes(16), span_id=(9).to_bytes(8), trace_state=state)
+    expected = (
+        end_ns,
+        kind_of(b"checkout", b"shop", name.encode()),
+        {trace_name(n) for n in links} - {trace_name(1)},
+    )
+    for write in (bytes, as_the_collector_writes, as_dotnet_writes):
+        ((note,),) = (found.spans for found in survey(write(request(made))).traces)
+        assert (note.end_ns, note.kind, set(note.links)) == expected
 
 
 def test_a_span_that_is_broken_behind_its_ids_has_no_facts() -> None:
