@@ -183,7 +183,8 @@ class Assembler:
         trace = self._open.pop(key, None)
         if trace is not None:
             self._open_spans -= len(trace.seen)
-            self._unlink(key)
+            self._rearm_company(key)
+            self._links.closed(key)
 
     def take_ready(self, now: float) -> list[Released]:
         """Remove and return the traces whose deadline is at or before ``now``."""
@@ -378,6 +379,7 @@ class Assembler:
         return self._open_spans > self._limits.max_open_spans and len(self._open) > 1
 
     def _evict(self, key: TraceKey) -> None:
+        self._rearm_company(key)
         self._release(key, Completion.EVICTED, alone=True)
 
     def _release(self, key: TraceKey, completion: Completion, *, alone: bool = False) -> None:
@@ -400,7 +402,7 @@ class Assembler:
                 self._tails.observe((one.tenant, trace.top_kind), trace.tail_s)
             for target in self._links.awaits(one):
                 self._seek(target, (one.tenant, trace.targets[target.trace_id] + _LINK))
-            self._unlink(one)
+            self._links.closed(one)
             self._close(one, trace)
 
     def _learned(self, key: TraceKey, trace: OpenTrace, completion: Completion) -> frozenset[int]:
@@ -420,12 +422,11 @@ class Assembler:
         if len(self._sought) > _MAX_CLOSED:
             self._sought.popitem(last=False)
 
-    def _unlink(self, key: TraceKey) -> None:
-        """Forget a trace's links; those that waited for it alone need not wait any longer."""
+    def _rearm_company(self, key: TraceKey) -> None:
+        """Have those that wait for a trace looked at: they may have waited for it alone."""
         for other in self._links.company(key):
-            if (trace := self._open.get(other)) is not None and trace.is_ready:
+            if (trace := self._open[other]).is_ready:
                 self._arm(other, trace, float("-inf"))
-        self._links.closed(key)
 
     def _close(self, key: TraceKey, trace: OpenTrace) -> None:
         trace.timer = None

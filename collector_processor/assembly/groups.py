@@ -9,7 +9,7 @@ are not thereby one run.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from collector_processor.notes import TraceKey
@@ -45,9 +45,9 @@ class LinkedTraces:
             self._union(source, key)
         return sources
 
-    def company(self, key: TraceKey) -> Iterable[TraceKey]:
-        """Return the other open traces that it is linked with."""
-        return [other for other in self._groups.get(key, ()) if other != key]
+    def company(self, key: TraceKey) -> Iterator[TraceKey]:
+        """Iterate over the other open traces that it is linked with."""
+        return (other for other in self._groups.get(key, ()) if other != key)
 
     def awaits(self, key: TraceKey) -> Iterable[TraceKey]:
         """Return the traces that it links to and that have not come."""
