@@ -38,17 +38,16 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Final, TypeAlias
+from typing import Final
 
-from collector_processor.assembly.absent import AbsentParents
 from collector_processor.assembly.groups import LinkedTraces
-from collector_processor.assembly.lateness import Lateness, Waits
+from collector_processor.assembly.learned import Learned
 from collector_processor.assembly.open_trace import Absence, OpenTrace
 from collector_processor.notes import SpanNote, TraceKey
 from collector_processor.otlp import Tenant
 from semconv.model import Completion
 
-__all__ = ["Assembler", "AssemblerLimits", "Kind", "Released", "TraceKey"]
+__all__ = ["Assembler", "AssemblerLimits", "Released", "TraceKey"]
 
 _SPARE_TIMERS: Final = 1_000
 """How many may be of traces that are not open any more, beside as many as are."""
@@ -58,13 +57,7 @@ _MAX_CLOSED: Final = 4_000
 """Released traces that are remembered, so that a late span finds what it belongs to."""
 _MAX_CLOSED_SPANS: Final = 50_000
 """Of these: some 4 MB."""
-_LINK: Final = 1 << 32
-"""Added to the kind of a span whose link, not whose parent, is meant."""
 _CAPS: Final = frozenset({Completion.MAX_AGE, Completion.SPAN_LIMIT, Completion.BYTE_LIMIT})
-_NS: Final = 1e-9
-
-Kind: TypeAlias = tuple[Tenant, int]
-"""A kind of span (``SpanNote.kind``) of one tenant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +103,8 @@ class Assembler:
         self._timers: list[tuple[float, TraceKey]] = []
         self._ready: list[Released] = []
         self._links: Final = LinkedTraces()
-        self._lateness: Final[Lateness[Kind]] = Lateness()
-        self._tails: Final[Waits[Kind]] = Waits()
-        self._absent: Final[AbsentParents[Kind]] = AbsentParents()
-        self._returned: Final[set[Kind]] = set()
-        self._sought: Final[OrderedDict[TraceKey, Kind]] = OrderedDict()
-        """Traces that had not come when a trace that links to them was released."""
+        self.learned: Final = Learned()
+        """Read and written by the caller around restarts."""
         self._soonest_s: Final = min(limits.root_grace_s, limits.idle_close_s)
 
     def __len__(self) -> int:
@@ -152,7 +141,8 @@ class Assembler:
         trace.bytes += byte_count
         if notes:
             self._note(key, trace, notes, now)
-            self._observe_lateness(key.tenant, notes, received_ns, now)
+            if received_ns:
+                self.learned.observe(key.tenant, notes, received_ns, now)
         trace.last, trace.is_ready = now, False
         trace.is_glanced = trace.is_glanced and trace.analyses > 0
         is_capped = trace.spans >= self._limits.max_spans or trace.bytes >= self._limits.max_bytes
@@ -166,17 +156,6 @@ class Assembler:
         self._closed_spans -= len(trace.seen)
         trace.note(notes)
         self._close(key, trace)
-
-    def give_up_on(self, kinds: Iterable[Kind]) -> None:
-        """Learn of kinds of spans whose parents were found never to arrive before a restart."""
-        for kind in kinds:
-            self._absent.missed(kind, is_sure=True)
-
-    def take_returned(self) -> frozenset[Kind]:
-        """Return the kinds that had been given up, whose parents arrived since the last call."""
-        returned = frozenset(self._returned)
-        self._returned.clear()
-        return returned
 
     def forget(self, key: TraceKey) -> None:
         """Drop a trace; it does not come out."""
@@ -222,25 +201,21 @@ class Assembler:
             trace.spans = trace.bytes = 0
         trace.analyses = analyses
         trace.is_glanced = analyses > 0  # it has a verdict that stands
-        kinds = [self._open[source].targets[key.trace_id] for source in self._links.opened(key)]
-        for kind in kinds:
-            self._absent.arrived((key.tenant, kind + _LINK))
-        if (sought := self._sought.pop(key, None)) is not None:
-            self._absent.arrived(sought)
+        sources = [self._open[source] for source in self._links.opened(key)]
+        self.learned.link_arrived(key.tenant, sources, key.trace_id)
+        self.learned.opened(key)
         return trace
 
     def _note(self, key: TraceKey, trace: OpenTrace, notes: Sequence[SpanNote], now: float) -> None:
         """Learn from the spans what is missing, what is linked, and what came late."""
         had_ended, known, targets = trace.top_ended, len(trace.seen), len(trace.targets)
         for absence in trace.note(notes):
-            for kind in absence.kinds:
-                if self._absent.arrived((key.tenant, kind)):
-                    self._returned.add((key.tenant, kind))
+            self.learned.parent_arrived(key.tenant, absence)
         self._open_spans += len(trace.seen) - known
         if had_ended and len(trace.seen) > known:
             trace.tail_s = max(trace.tail_s, now - trace.last)
             if trace.analyses:
-                self._tails.observe((key.tenant, trace.top_kind), trace.tail_s)
+                self.learned.observe_tail(key.tenant, trace, trace.tail_s)
         if len(trace.targets) > targets:
             for target in tuple(trace.targets)[targets:]:
                 self._link(key, TraceKey(key.tenant, target), now)
@@ -250,21 +225,7 @@ class Assembler:
         if closed is None:
             self._links.link(key, target, is_open=target in self._open)
         elif closed.top_ended:  # it should have waited for this one
-            self._tails.observe((key.tenant, closed.top_kind), now - closed.last)
-
-    def _observe_lateness(
-        self, tenant: Tenant, notes: Sequence[SpanNote], received_ns: int, now: float
-    ) -> None:
-        if not received_ns:
-            return
-        ends: dict[int, tuple[int, int]] = {}
-        for note in notes:
-            if note.end_ns:
-                first, last = ends.get(note.source, (note.end_ns, note.end_ns))
-                ends[note.source] = (min(first, note.end_ns), max(last, note.end_ns))
-        for source, (first, last) in ends.items():
-            least_s, most_s = (received_ns - last) * _NS, (received_ns - first) * _NS
-            self._lateness.observe((tenant, source), least_s, most_s, now)
+            self.learned.observe_tail(key.tenant, closed, now - closed.last)
 
     def _look_at(self, key: TraceKey, trace: OpenTrace, now: float) -> None:
         due, completion = self._due(key, trace, now)
@@ -313,8 +274,9 @@ class Assembler:
         """Return how long the trace must be quiet, for the reasons of the module docstring."""
         limits, missing = self._limits, trace.absences()
         grace = self._grace(key, trace)
-        if any(not self._is_given_up(key.tenant, absence) for absence in missing):
-            is_stuck = trace.root_ended or self._is_hopeless(key.tenant, missing)
+        awaited = [absence for absence in missing if not self.learned.is_given_up(key.tenant, absence)]
+        if awaited:
+            is_stuck = trace.root_ended or self._is_hopeless(key.tenant, awaited)
             return (
                 (limits.absent_idle_s, Completion.IDLE)
                 if is_stuck
@@ -339,28 +301,14 @@ class Assembler:
     def _grace(self, key: TraceKey, trace: OpenTrace) -> float:
         """Return how long this trace's services may hold spans back after its top has ended."""
         limits = self._limits
-        waits = [self._lateness.wait_s((key.tenant, one)) for one in trace.sources if one != trace.top_source]
-        if trace.top_kind:
-            waits.append(self._tails.wait_s((key.tenant, trace.top_kind)))
-        if any(self._is_hoped_for(key.tenant, trace, other) for other in self._links.awaits(key)):
-            waits.append(limits.idle_close_s)
-        return max(limits.root_grace_s, min(max(waits, default=0.0), limits.idle_close_s))
-
-    def _is_hoped_for(self, tenant: Tenant, trace: OpenTrace, target: TraceKey) -> bool:
-        kind = (tenant, trace.targets[target.trace_id] + _LINK)
-        return self._absent.has_arrived(kind) and not self._absent.is_never(kind)
-
-    def _is_given_up(self, tenant: Tenant, absence: Absence) -> bool:
-        return any(self._absent.is_never((tenant, kind)) for kind in absence.kinds)
+        wait = self.learned.lateness_s(key.tenant, trace)
+        if any(self.learned.hopes_for(target, trace) for target in self._links.awaits(key)):
+            wait = limits.idle_close_s
+        return max(limits.root_grace_s, min(wait, limits.idle_close_s))
 
     def _is_hopeless(self, tenant: Tenant, missing: Iterable[Absence]) -> bool:
         """Whether whole agents ended under each missing parent, and none of its kind ever arrived."""
-        return all(
-            absence.is_candidate
-            and not any(self._absent.has_arrived((tenant, kind)) for kind in absence.kinds)
-            for absence in missing
-            if not self._is_given_up(tenant, absence)
-        )
+        return all(absence.is_candidate and not self.learned.has_hope(tenant, absence) for absence in missing)
 
     def _arm(self, key: TraceKey, trace: OpenTrace, at: float) -> None:
         if trace.timer is None or at < trace.timer:
@@ -399,9 +347,9 @@ class Assembler:
         for one, trace in zip((key, *along), traces, strict=True):
             self._open_spans -= len(trace.seen)
             if trace.top_ended and not trace.analyses:
-                self._tails.observe((one.tenant, trace.top_kind), trace.tail_s)
+                self.learned.observe_tail(one.tenant, trace, trace.tail_s)
             for target in self._links.awaits(one):
-                self._seek(target, (one.tenant, trace.targets[target.trace_id] + _LINK))
+                self.learned.link_missed(target, trace)
             self._links.closed(one)
             self._close(one, trace)
 
@@ -409,18 +357,11 @@ class Assembler:
         """Learn whose parents never arrive, where they were waited for as long as can be."""
         if completion not in {Completion.IDLE, Completion.MAX_AGE}:
             return frozenset()
-        return frozenset(
-            kind
-            for absence in trace.absences()
-            for kind in absence.kinds
-            if self._absent.missed((key.tenant, kind), is_sure=trace.root_ended or absence.is_candidate)
-        )
-
-    def _seek(self, target: TraceKey, kind: Kind) -> None:
-        self._absent.missed(kind, is_sure=False)
-        self._sought[target] = kind
-        if len(self._sought) > _MAX_CLOSED:
-            self._sought.popitem(last=False)
+        found: set[int] = set()
+        for absence in trace.absences():
+            is_sure = trace.root_ended or absence.is_candidate
+            found |= self.learned.parent_missed(key.tenant, absence, is_sure=is_sure)
+        return frozenset(found)
 
     def _rearm_company(self, key: TraceKey) -> None:
         """Have those that wait for a trace looked at: they may have waited for it alone."""

@@ -171,7 +171,8 @@ def test_facts_are_those_of_the_span_however_it_is_written(  # noqa: PLR0917 - w
     name: str, kind: int, parent: int | None, flags: int, state: str, end_ns: int, links: list[int]
 ) -> None:
     made = span(1, parent=parent, attributes=WORKFLOW, name=name, flags=flags, trace_state=state)
-    made.kind, made.end_time_unix_nano = kind, end_ns
+    made.kind = Span.SpanKind.ValueType(kind)
+    made.end_time_unix_nano = end_ns
     for trace in links:
         made.links.add(trace_id=trace.to_bytes(16), span_id=(9).to_bytes(8), trace_state=state)
     expected = (
