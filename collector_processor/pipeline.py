@@ -318,8 +318,9 @@ class Pipeline:
                 return False
             logger.exception("examination failed", extra={"trace_id": key.trace_id})
             reason = f"internal error: {type(error).__name__}"
-            await patiently(lambda: self._examiner.give_up(key, reason), self._pause)
-            self._look_again(frozenset((key,)))
+            for one in (key, *released.along):
+                await patiently(partial(self._examiner.give_up, one, reason), self._pause)
+            self._look_again(frozenset((key, *released.along)))
         return True
 
     def _lose(self, keys: Collection[TraceKey]) -> None:
@@ -354,7 +355,10 @@ class Pipeline:
             for one in (key, *released.along):
                 self._assembler.receive(one, (), 0, self._monotonic(), analyses=examined.too_early)
             self._wake.set()
-        for done in examined.done.union(released.along if examined.done else ()):
+        for left in set(released.along) - examined.done if examined.done else ():
+            self._assembler.receive(left, (), 0, self._monotonic())  # not read along: a run by itself
+            self._wake.set()
+        for done in examined.done:
             self._waiting.pop(done, None)
             await self._let_go_of(done)
         self._look_again(examined.done)

@@ -621,6 +621,32 @@ class TestRunsOfSeveralTraces:
         assert written_names(lane.written()) == BLAMED
         assert verdict(lane).version == 1
 
+    async def test_a_linked_trace_is_judged_by_itself_if_the_other_is_evicted_meanwhile(
+        self, slow_lane: Open
+    ) -> None:
+        lane = slow_lane(0, concurrency=1)
+        lane.analyst.may_answer.clear()
+        busy = TraceId("d" * 32)
+        lane.receive(workflow(1, trace_id=busy), chat(2, trace_id=busy, answer="4"))
+        lane.receive(workflow(1, links=[linked(8)]), chat(2, answer="4", agent_name="planner"))
+        lane.receive(agent(8, "writer", parent=None, trace_id=OTHER), chat(9, parent=8, trace_id=OTHER))
+        await lane.pipeline.turn()
+        lane.now += GRACE
+        await lane.pipeline.turn()
+        lane.source.forget(KEY)  # unlike ``evict``: the pipeline is told too late
+        lane.analyst.may_answer.set()
+        await lane.pipeline.settle()
+        for _ in range(3):
+            await lane.pass_time(LIMITS.idle_close_s)
+        assert {verdict(lane).status, verdict(lane, OTHER).status} == {"error", "attributed"}
+
+    async def test_an_analyst_that_fails_is_an_error_of_every_trace_of_the_run(self, slow_lane: Open) -> None:
+        lane = slow_lane(RuntimeError("boom"))
+        lane.receive(workflow(1, links=[linked(8)]), chat(2, answer="4", agent_name="planner"))
+        lane.receive(agent(8, "writer", parent=None, trace_id=OTHER), chat(9, parent=8, trace_id=OTHER))
+        await lane.pass_time(GRACE)
+        assert [verdict(lane).status, verdict(lane, OTHER).status] == ["error", "error"]
+
     async def test_a_sibling_that_is_evicted_is_not_waited_for(self, slow_lane: Open) -> None:
         lane = slow_lane(0)
         lane.receive(chat(9, parent=8, trace_id=OTHER, agent_name="writer"))
