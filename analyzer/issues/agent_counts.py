@@ -65,13 +65,15 @@ class AgentCounts:
     def __init__(self, store: IssueStore) -> None:
         """Make it over a store's tables."""
         self._store: Final = store
+        self._corrected: dict[Place, CountedRun] = {}
+        """Whose watches have to be put right, by the last run that said so."""
 
     def move(self, before: CountedRun | None, after: CountedRun) -> list[Notice]:
         """Count a run that is kept already, in place of what was counted of it.
 
         Returns:
-            The alarms raised and ended by it: an agent that is new to the run is observed, one that
-            the correction blames or acquits is watched as if that had been known from the start.
+            The alarms raised and ended by it: an agent that is new to the run is observed. Of agents
+            that a correction blames or acquits ``put_right`` tells.
         """
         notices: list[Notice] = []
         day = after.settled_ns // DAY_NS
@@ -83,29 +85,31 @@ class AgentCounts:
                 notices += self._observe(watched, after)
         if before is not None:
             self._add(before, -1)
+            self.relabel(before, after)
         self._add(after, 1)
-        return notices if before is None else notices + self._corrected(before, after)
+        return notices
 
-    def relabel(self, before: CountedRun, after: CountedRun) -> list[Notice]:
-        """Heed what a person said of a run that is kept already; return the alarms raised and ended by it.
+    def relabel(self, before: CountedRun, after: CountedRun) -> None:
+        """Remember for which agents a run that is kept already counts differently now.
 
-        The sums of days stay what the method says: shares allow for its errors by the same labels.
+        What a person says changes no sum of a day: shares allow for the method's errors by the same labels.
         """
-        return self._corrected(before, after)
+        for agent in before.agents[:MAX_AGENTS_OF_A_RUN]:
+            if _counts(before, before.service, agent) != _counts(after, before.service, agent):
+                place = Place(tenant=before.tenant, service=before.service, agent=agent)
+                self._corrected[place] = after
 
-    def _corrected(self, before: CountedRun, after: CountedRun) -> list[Notice]:
-        """Watch again those agents for which the run counts differently now."""
-        changed = dict.fromkeys(
-            (run.service, agent)
-            for run in (before, after)
-            for agent in run.agents[:MAX_AGENTS_OF_A_RUN]
-            if _counts(before, run.service, agent) not in {None, _counts(after, run.service, agent)}
-        )
+    def put_right(self) -> list[Notice]:
+        """Put the watches on corrected agents where they would stand had all been known from the start.
+
+        Call it once after several corrections; return the alarms raised and ended by them.
+        """
         notices: list[Notice] = []
-        for service, agent in changed:
-            found = self.watched(Place(tenant=after.tenant, service=service, agent=agent))
+        for place, run in self._corrected.items():
+            found = self.watched(place)
             if found is not None:
-                notices += self._watch_again(found, after)
+                notices += self._watch_again(found, run)
+        self._corrected.clear()
         return notices
 
     def _watch_again(self, watched: Watched, run: CountedRun) -> list[Notice]:

@@ -144,8 +144,9 @@ class IssueCounting:
                 after = None if run is None else _said_of(run, label)
                 if run is not None and after is not None:
                     self._place(run, after)
-                    if self._rules.is_fair_sample:
-                        self._owe(self.counts.relabel(run, after))
+                    self.counts.relabel(run, after)
+                if number == said[-1][0] and self._rules.is_fair_sample:
+                    self._owe(self.counts.put_right())
                 self._issues.move_cursor(_LABELS, number)
             if run is not None and after is not None:
                 self._moved(run, after, label.labelled_ns)
@@ -190,6 +191,7 @@ class IssueCounting:
                 for one in decided:
                     moves.append((*self._count(one.run, one.noted.text), one.exemplar))
                     self._issues.forget_pending(one.noted)
+                self._owe(self.counts.put_right())
         except StoreError:
             self.repetitions = repetitions
             raise
