@@ -53,7 +53,7 @@ class CountedRun:
     label_agent: str | None = None
     label_step: int | None = None
     status: str = ""
-    """What the method said; empty for runs counted before this was kept."""
+    """What the method said."""
     settled_ns: int = 0
     """When the first verdict on it was settled: a correction keeps it."""
 

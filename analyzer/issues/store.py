@@ -84,7 +84,7 @@ CREATE TABLE cursor (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
     """
 ALTER TABLE run ADD COLUMN status TEXT NOT NULL DEFAULT '';
 ALTER TABLE run ADD COLUMN settled_ns INTEGER NOT NULL DEFAULT 0;
-UPDATE run SET settled_ns = decided_ns, status = CASE WHEN blamed IS NULL THEN '' ELSE 'attributed' END;
+UPDATE run SET settled_ns = decided_ns, status = iif(blamed IS NULL, 'no_failure', 'attributed');
 """,
 )
 

@@ -379,3 +379,20 @@ def test_a_file_that_is_no_store_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"no database" * 500)
     with pytest.raises(CollectorError, match="cannot be used as a store"):
         IssueStore(tmp_path / FILE)
+
+
+def test_a_store_of_before_knows_when_its_runs_were_settled(bench: Bench) -> None:
+    bench.judge(1, "clerk")
+    bench.judge(2, None)
+    bench.issues.db.executescript(
+        "ALTER TABLE run DROP COLUMN status; ALTER TABLE run DROP COLUMN settled_ns; PRAGMA user_version=1"
+    )
+    bench = bench.again()
+    bench.judge(1, "planner", version=2, at=START + 60)
+    (move,) = bench.counting.take_moves()
+    assert move.before is not None
+    assert (move.before.status, move.before.blamed, move.after.blamed) == ("attributed", "clerk", "planner")
+    kept = bench.issues.run(NO_TENANT, "run-2")
+    assert kept is not None
+    assert kept.settled_ns == START
+    bench.close()
