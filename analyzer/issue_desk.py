@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from analyzer.issue_gauge import IssueCounts, alarms_of, lows_of, standing_of
 from analyzer.issues.counting import CountingRules, IssueCounting, Sources
 from analyzer.issues.report import IssueReports, Wanted, to_json
-from analyzer.issues.rows import NotedRow
+from analyzer.issues.rows import NotedRow, NotedRun, noted_row
 from analyzer.issues.store import IssueStore
 from analyzer.labels.store import LabelStore
 from analyzer.notifiers import (
@@ -31,12 +31,15 @@ from analyzer.notifiers import (
 from analyzer.notifiers.alertmanager import Alert, of_issue, of_watch
 from analyzer.notifiers.opening import Receivers
 from analyzer.recurrence import Issue, IssueState
+from analyzer.tallies import Move
 from collector_processor.analyst import Analysis
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import RunStore
 from collector_processor.store_thread import StoreThread
+from collector_processor.stored import StoredVerdict
 from collector_processor.stores import StoreError
-from semconv.model import Trajectory
+from collector_processor.writeback import Gist
+from semconv.model import Status, Trajectory
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +62,8 @@ class DeskParts:
     store: IssueStore
     rules: CountingRules
     receivers: Receivers = field(default_factory=Receivers)
+    moved: Callable[[Move], None] = lambda _move: None
+    """Hears on the event loop how each run is counted; quick, and never raises."""
     now_ns: Callable[[], int] = time.time_ns
 
 
@@ -77,6 +82,7 @@ class IssueDesk:
         self._verdicts: Final = open_verdicts()
         self._labels: Final = labels
         self._now_ns: Final = parts.now_ns
+        self._moved: Final = parts.moved
         self._receivers: Final = parts.receivers
         sources = Sources(issues=parts.store, verdicts=self._verdicts, labels=labels)
         self._counting: Final = IssueCounting(sources, parts.rules)
@@ -117,8 +123,11 @@ class IssueDesk:
         if waiting:
             self._counting.note(waiting, self._now_ns())
 
-    def wake(self) -> None:
-        """Say that verdicts were committed."""
+    def committed(self, gist: Gist, verdict: StoredVerdict) -> None:
+        """Say that a verdict was committed; a run that could not be read is noted only now."""
+        if verdict.status == Status.ERROR and not gist.acting:
+            noted = NotedRun(tenant=verdict.tenant, run_id=verdict.run_id, status=verdict.status, agents=())
+            self._unnoted.append([noted_row(noted)])
         self._wake.set()
 
     async def run(self) -> None:
@@ -151,9 +160,14 @@ class IssueDesk:
         """Count what is noted and durable, move what was labelled, and have tellers look."""
 
         def count() -> int:
+            self._note()
             return self._counting.settle(self._now_ns()) + self._counting.heed_labels()
 
-        changed = await self._in_thread(count)
+        try:
+            changed = await self._in_thread(count)
+        finally:  # what was counted before the disk refused stays counted
+            for move in self._counting.take_moves():
+                self._moved(move)
         for teller in self._tellers:
             if changed or isinstance(teller, Courier):  # a command may have resolved one
                 teller.wake()

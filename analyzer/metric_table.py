@@ -334,28 +334,44 @@ RUNS: Final = Metric(
     kind=Kind.COUNTER,
     unit="{run}",
     labels=("service", "status"),
-    meaning="Runs with a verdict that is final so far, each once, by how its first one ended.",
+    meaning="Runs with a settled verdict, each once, under its root's service.",
 )
 TASKS: Final = Metric(
     name="blamespan_agent_tasks",
     kind=Kind.COUNTER,
     unit="{run}",
     labels=("service", "agent"),
-    meaning="Runs that an agent took part in; the denominator of its share of failures.",
+    meaning="Settled runs that an agent took part in; the denominator of its share of failures.",
 )
 FAILURES: Final = Metric(
     name="blamespan_agent_failures",
     kind=Kind.COUNTER,
     unit="{run}",
     labels=("service", "agent", "mode"),
-    meaning="Runs whose decisive error was this agent's; the exemplar is the span to blame.",
+    meaning="Settled runs whose decisive error was this agent's; the exemplar is the span to blame.",
     has_exemplars=True,
 )
+
+
+def _withdrawn(counted: Metric) -> Metric:
+    """Return the counter to subtract from another one: counters never fall."""
+    return Metric(
+        name=f"{counted.name}_withdrawn",
+        kind=Kind.COUNTER,
+        unit=counted.unit,
+        labels=counted.labels,
+        meaning=f"Counts of `{counted.name}_total` that a correction took back: subtract them.",
+    )
+
+
+RUNS_WITHDRAWN: Final = _withdrawn(RUNS)
+TASKS_WITHDRAWN: Final = _withdrawn(TASKS)
+FAILURES_WITHDRAWN: Final = _withdrawn(FAILURES)
 SUPERSEDED: Final = Metric(
     name="blamespan_verdicts_superseded",
     kind=Kind.COUNTER,
     unit="{run}",
-    meaning="Verdicts replaced by one that says something else; the run is not counted again.",
+    meaning="Settled verdicts replaced by one that says something else; the run's counts move.",
 )
 CONFIDENCE: Final = Metric(
     name="blamespan_confidence",
@@ -534,8 +550,11 @@ METRICS: Final = (
     VERDICTS_UNSUPPORTED,
     REDACTED,
     RUNS,
+    RUNS_WITHDRAWN,
     TASKS,
+    TASKS_WITHDRAWN,
     FAILURES,
+    FAILURES_WITHDRAWN,
     SUPERSEDED,
     CONFIDENCE,
     LAG,

@@ -144,9 +144,12 @@ class ServiceMetrics(Collector):
     def _verdicts(self) -> Iterator[Family]:
         tallies, now = self.tallies, self.tallies.monotonic()
         for metric, kept in (
-            (table.RUNS, tallies.runs),
-            (table.TASKS, tallies.tasks),
-            (table.FAILURES, tallies.failures),
+            (table.RUNS, tallies.runs.counted),
+            (table.RUNS_WITHDRAWN, tallies.runs.withdrawn),
+            (table.TASKS, tallies.tasks.counted),
+            (table.TASKS_WITHDRAWN, tallies.tasks.withdrawn),
+            (table.FAILURES, tallies.failures.counted),
+            (table.FAILURES_WITHDRAWN, tallies.failures.withdrawn),
             (table.SUPERSEDED, tallies.superseded),
         ):
             yield counter(metric, kept.points(now, self.settle_s))

@@ -104,7 +104,7 @@ class _Service:
         tallies = VerdictTallies(monotonic=time.monotonic)
         refuse_own_endpoint(settings, settings.listeners)
         files = await open_files(settings, lifetime)
-        desk = start_issues(settings, lifetime)
+        desk = start_issues(settings, lifetime, tallies.move)
         exporters = open_routes(settings, lifetime, instance_id) if given is None else given
         await lifetime.stack.enter_async_context(lifetime.watched)
         ledger = Ledger(files.journal.held_items, files.journal.lost)

@@ -188,12 +188,13 @@ def _carrying(spans: Sequence[Span], decision: Decision) -> Outgoing:
 
 
 def _told_again(previous: StoredVerdict, verdict: StoredVerdict) -> StoredVerdict:
-    """Return what the store says of a step that stands: the same, or under its new number.
+    """Return what the store says of a step that stands: the same, or under its new number and service.
 
-    Late spans may move the step. Backends show the carrier under its span, wherever that stands;
-    the page, and people who label, go by the number, which must be that of the run as it is known.
+    Late spans may move the step, or bring the root with another service. Backends show the carrier
+    under its span, wherever that stands; the page, and people who label, go by the number, which must
+    be that of the run as it is known.
     """
-    if verdict.step == previous.step:
+    if (verdict.step, verdict.service) == (previous.step, previous.service):
         return previous
     return replace(
         verdict,
@@ -252,8 +253,12 @@ def _ended_ns(run: Run) -> int:
 
 
 def _service(run: Run) -> str:
-    first = next(iter(run.trace.spans), None)
-    return str(first.resource.attributes.get(SERVICE_NAME, "")) if first else ""
+    """Return the ``service.name`` of the run's root; of its earliest span where the root never came."""
+    trajectory, spans = run.trajectory, run.trace.spans
+    root = (trajectory.root_trace_id, trajectory.root_span_id)
+    found = next((span for span in spans if (span.trace_id, span.span_id) == root), None)
+    found = found or min(spans, key=lambda span: (span.start_ns, span.span_id), default=None)
+    return str(found.resource.attributes.get(SERVICE_NAME, "")) if found else ""
 
 
 def _withdrawn(judgement: Judgement, decision: Decision, policy: CarrierPolicy) -> Iterable[Span]:

@@ -79,13 +79,19 @@ def _rules() -> str:
     return f"""
 ## What counts, and when
 
-- A run counts once it has a verdict that is durable and not provisional. When late spans change the verdict, the run is
-  not counted again: `blamespan_verdicts_superseded_total` says how often that was. A run that was first thought to have
-  passed and then to have failed becomes a failure then.
+- A run counts once, when its verdict is settled: the first that is durable and not provisional. It counts under the
+  `service.name` of the run's root (of its earliest span where the root never came), as a task of all its agents.
+- A correction moves the count: late spans that change the verdict, the agents or the root's service, and people's labels
+  (`blamespan label`, `blamespan reject`). A counter never falls, so what a correction takes back is counted by a twin,
+  `…_withdrawn_total`, with the same labels. How things stand is the difference:
+  `increase(blamespan_agent_failures_total[1h]) - increase(blamespan_agent_failures_withdrawn_total[1h])`. All shipped
+  rules and dashboards ask so. Both series of an agent begin at 0 together.
+- A correction of a run that was settled over a day ago changes its issue, its agents' shares and the page, and no counter:
+  Prometheus would take it for a failure of today.
 - Counters begin at 0 with the process, as Prometheus expects of them.
 - A new series is shown at 0 for `BLAMESPAN_METRICS_SETTLE`, whatever it holds. Prometheus's `increase` of a series that
   is first seen at 6 is 0: a new agent's first failures would raise no alarm. Keep it longer than two scrapes are apart.
-- Every agent has a series of each failure mode from its first task on.
+- Every agent has series of each failure mode, withdrawn ones too, from its first task on.
 - What an analysis cost counts each time it was paid, with a verdict that was replaced too.
 
 ## Labels
@@ -126,8 +132,8 @@ over hours of made-up failures, and every query of the dashboards is run against
 
 | alert | when | severity |
 |---|---|---|
-| `BlamespanAgentKeepsFailing` | an agent broke 5 runs within an hour, for 5 minutes | ticket |
-| `BlamespanAgentFailureShare` | an agent broke over 10 % of at least 20 tasks within an hour, and over 5 % within six | page |
+| `BlamespanAgentKeepsFailing` | an agent broke 5 runs and over 30 % of its runs within an hour, and still does | ticket |
+| `BlamespanAgentFailureShare` | an agent breaks over 10 % of at least 20 tasks an hour, [more than it did](alerts.md#when-does-prometheus-page), and still does | page |
 | `BlamespanNewIssue` | an issue was never seen before, until it is a day old, resolved or muted | ticket |
 | `BlamespanRegressedIssue` | an issue came back after it was resolved, for as long | ticket |
 | `BlamespanAgentFailsMore` | an agent's [watch](alerts.md#when-does-the-alarm-on-an-agent-go-off) raised its alarm, until it ends | page |
@@ -145,7 +151,7 @@ over hours of made-up failures, and every query of the dashboards is run against
 | `BlamespanCertificateNotRenewed` | a door could not use its changed certificate | ticket |
 | `BlamespanDown` | for 5 minutes no scrape succeeded, or there was nothing to scrape | page |
 
-`BlamespanAgentFailureShare` counts a method's mistakes as an agent's, and wakes people for an agent that always fails a lot; the watch compares
+`BlamespanAgentKeepsFailing` counts a method's mistakes as an agent's; `BlamespanAgentFailureShare` and the watch compare
 an agent with its own past, by the same method; `BlamespanAgentSurelyFails` allows for them where people labelled runs. Issues and alarms of an agent beyond the {MAX_STANDING} newest are on the page only.
 """
 

@@ -1,18 +1,22 @@
 """How often each agent took part and was blamed, by day, and the watch on it: tables of the issue store.
 
 For a window of days there is one sum; for an alarm there is a watch that looks at every
-run. Both count what the method says, and neither is kept where what comes in is chosen
-by how it ended (tail sampling): failures would be over-represented.
+run. Both count what the method says, corrected when a later verdict says otherwise. Neither
+is kept where what comes in is chosen by how it ended (tail sampling): failures would be
+over-represented.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from analyzer.agent_names import same_agent
 from analyzer.issues.rows import CountedRun
 from analyzer.issues.store import DAY_NS, IssueStore
+from analyzer.labels import LabelKind
 from analyzer.recurrence import Count, Watch, begin_watch, observe, threshold
 from analyzer.recurrence.notice import Notice, NoticeKind
 from collector_processor.otlp import Tenant
@@ -29,6 +33,8 @@ FEWEST_A_WEEK: Final = 50
 MAX_AGENTS: Final = 10_000
 """Watched in all; the names in traces are anybody's choice."""
 MAX_AGENTS_OF_A_RUN: Final = 50
+MOST_PLAYED_AGAIN: Final = 5_000
+"""Runs of a service that a correction has looked at again; about 50 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,24 +65,67 @@ class AgentCounts:
     def __init__(self, store: IssueStore) -> None:
         """Make it over a store's tables."""
         self._store: Final = store
+        self._corrected: dict[Place, CountedRun] = {}
+        """Whose watches have to be put right, by the last run that said so."""
 
     def move(self, before: CountedRun | None, after: CountedRun) -> list[Notice]:
-        """Count a run, in place of what was counted of it; return the alarms raised and ended.
+        """Count a run that is kept already, in place of what was counted of it.
 
-        A watch looks at a run once: what a later verdict says changes the sums of days only.
+        Returns:
+            The alarms raised and ended by it: an agent that is new to the run is observed. Of agents
+            that a correction blames or acquits ``put_right`` tells.
         """
         notices: list[Notice] = []
-        if before is not None:
-            self._add(before, -1)
-            self._add(after, 1)
-            return notices
+        day = after.settled_ns // DAY_NS
+        known = () if before is None or before.service != after.service else before.agents
         for agent in dict.fromkeys(after.agents[:MAX_AGENTS_OF_A_RUN]):
             place = Place(tenant=after.tenant, service=after.service, agent=agent)
-            watched = self._watched(place, after.decided_ns // DAY_NS)
+            watched = None if agent in known else self._watched(place, day)
             if watched is not None:
                 notices += self._observe(watched, after)
+        if before is not None:
+            self._add(before, -1)
+            self.relabel(before, after)
         self._add(after, 1)
         return notices
+
+    def relabel(self, before: CountedRun, after: CountedRun) -> None:
+        """Remember for which agents a run that is kept already counts differently now.
+
+        What a person says changes no sum of a day: shares allow for the method's errors by the same labels.
+        """
+        for agent in before.agents[:MAX_AGENTS_OF_A_RUN]:
+            if _counts(before, before.service, agent) != _counts(after, before.service, agent):
+                place = Place(tenant=before.tenant, service=before.service, agent=agent)
+                self._corrected[place] = after
+
+    def put_right(self) -> list[Notice]:
+        """Put the watches on corrected agents where they would stand had all been known from the start.
+
+        Call it once after several corrections; return the alarms raised and ended by them.
+        """
+        notices: list[Notice] = []
+        for place, run in self._corrected.items():
+            found = self.watched(place)
+            if found is not None:
+                notices += self._watch_again(found, run)
+        self._corrected.clear()
+        return notices
+
+    def _watch_again(self, watched: Watched, run: CountedRun) -> list[Notice]:
+        """Put a watch where it would stand had all been known at once: its runs are played again."""
+        place, today = watched.place, run.decided_ns // DAY_NS
+        rows = self._store.service_runs(
+            place.tenant, place.service, watched.begun_day * DAY_NS, MOST_PLAYED_AGAIN
+        )
+        first_day = rows[0].decided_ns // DAY_NS if rows else today
+        watch = begin_watch(self.window(place, first_day - PAST_DAYS, first_day - 1))
+        limits = self._limits(place, today)
+        for row in rows:
+            is_blamed = _counts(row, place.service, place.agent)
+            if is_blamed is not None:
+                watch = observe(watch, limits(watch), is_blamed=is_blamed)
+        return self._keep(watched, watch, run)
 
     def window(self, place: Place, first_day: int, last_day: int) -> Count:
         """Return how often an agent was blamed, of how many runs, in these days, both included."""
@@ -115,7 +164,7 @@ class AgentCounts:
         return None if row is None else _watched(row)
 
     def _add(self, run: CountedRun, one: int) -> None:
-        day = run.decided_ns // DAY_NS
+        day = run.settled_ns // DAY_NS
         for agent in dict.fromkeys(run.agents[:MAX_AGENTS_OF_A_RUN]):
             if self.watched(Place(tenant=run.tenant, service=run.service, agent=agent)) is None:
                 continue  # one too many
@@ -154,9 +203,14 @@ class AgentCounts:
 
     def _observe(self, watched: Watched, run: CountedRun) -> list[Notice]:
         place, before = watched.place, watched.watch
-        is_blamed = run.blamed == place.agent
-        after = observe(before, self._limit(watched, run.decided_ns // DAY_NS), is_blamed=is_blamed)
-        was_alarm = before.is_alarm or watched.alarm_ns < 0
+        limit = self._limits(place, run.decided_ns // DAY_NS)(before)
+        is_blamed = bool(_counts(run, place.service, place.agent))
+        return self._keep(watched, observe(before, limit, is_blamed=is_blamed), run)
+
+    def _keep(self, watched: Watched, after: Watch, run: CountedRun) -> list[Notice]:
+        """Write how a watch stands after a run, and return the alarm raised or ended by it."""
+        place = watched.place
+        was_alarm = watched.watch.is_alarm or watched.alarm_ns < 0
         alarm_ns, run_id = watched.alarm_ns, watched.run_id
         if not after.is_alarm:
             alarm_ns, run_id = 0, ""
@@ -184,15 +238,14 @@ class AgentCounts:
             )
         ]
 
-    def _limit(self, watched: Watched, today: int) -> float:
-        place = watched.place
-        if watched.watch.known.n < FEWEST_RUNS:
-            return float("inf")
+    def _limits(self, place: Place, today: int) -> Callable[[Watch], float]:
+        """Return what says at which evidence an alarm is raised."""
         of_week = self.window(place, today - WEEK + 1, today).n
         agents = self._store.db.execute(
             "SELECT count(*) FROM watch WHERE tenant = ? AND last_day > ?", (place.tenant, today - WEEK)
         ).fetchone()[0]
-        return threshold(max(of_week, FEWEST_A_WEEK), agents)
+        limit = threshold(max(of_week, FEWEST_A_WEEK), agents)
+        return lambda watch: limit if watch.known.n >= FEWEST_RUNS else float("inf")
 
     def _write(self, watched: Watched, today: int) -> None:
         place, watch = watched.place, watched.watch
@@ -213,6 +266,24 @@ class AgentCounts:
                 watched.run_id,
             ),
         )
+
+
+def _counts(run: CountedRun, service: str, agent: str) -> bool | None:
+    """Return whether a run speaks against an agent's watch; ``None`` where it took no part.
+
+    A label that contradicts the verdict takes a failure away from a watch and adds none to another:
+    the past, which nobody labelled, would look better than it was.
+    """
+    if run.service != service or agent not in run.agents:
+        return None
+    return run.blamed == agent and not is_contradicted(run)
+
+
+def is_contradicted(run: CountedRun) -> bool:
+    """Whether a person said that the agent which the method blames did not break the run."""
+    if run.label == LabelKind.CORRECTED:
+        return run.label_agent is not None and not same_agent(run.label_agent, run.blamed or "")
+    return run.label in {LabelKind.REJECTED, LabelKind.NOT_A_FAILURE}
 
 
 def _watched(row: tuple[str, str, str, int, int, str, int, int, int, int, str]) -> Watched:

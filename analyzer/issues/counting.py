@@ -1,13 +1,13 @@
 """What a verdict, a later verdict and a person's label do to the issues: the rules between the stores.
 
-A run is counted in one issue at most. A verdict that supersedes another, and a label,
-move it: withdrawn from where it was counted, counted where it belongs. Synchronous; the
-time is handed in.
+A run is counted in one issue at most, and once for the metrics, as soon as its verdict is
+settled. A verdict that supersedes another, and a label, move it: withdrawn from where it was
+counted, counted where it belongs. Synchronous; the time is handed in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -29,6 +29,8 @@ from analyzer.recurrence import (
     withdrawn,
 )
 from analyzer.recurrence.notice import Notice, NoticeKind, safe_title
+from analyzer.tallies import Exemplar, Move, RunCount
+from analyzer.tallies.verdicts import exemplar_of
 from collector_processor.analyst import Analysis
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import RunStore
@@ -40,6 +42,11 @@ _LABELS: Final = "labels"
 _KINDS: Final = {Change.NEW: NoticeKind.NEW, Change.REGRESSED: NoticeKind.REGRESSED}
 _PATIENCE_NS: Final = DAY_NS
 """How long a noted run waits for its verdict; what waits for longer will be analysed, and noted, again."""
+MOVED_WITHIN_NS: Final = DAY_NS
+"""How old a run's first settled verdict may be for a correction to move its counts in the metrics.
+
+A counter has no past: Prometheus would take an old run that a person labels today for one of today.
+Issues and shares, which know days, are always corrected."""
 _GROUP: Final = 100
 """Runs counted in one transaction; other processes wait to write meanwhile."""
 
@@ -51,6 +58,15 @@ class Sources:
     issues: IssueStore
     verdicts: RunStore
     labels: LabelStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decided:
+    """A noted run whose verdict is durable."""
+
+    noted: NotedRun
+    run: CountedRun
+    exemplar: Exemplar | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +92,7 @@ class IssueCounting:
         self._labels: Final = sources.labels
         self._rules: Final = rules
         self.counts: Final = AgentCounts(sources.issues)
+        self._moves: list[Move] = []
         self.repetitions = 0
         """Failures of which nobody was told, since their issue had been told of; the process's."""
 
@@ -101,7 +118,7 @@ class IssueCounting:
         Raises:
             StoreError: the disk refuses; what was counted before stays counted.
         """
-        decided: list[tuple[NotedRun, CountedRun]] = []
+        decided: list[_Decided] = []
         for noted in self._issues.pending(now_ns - _PATIENCE_NS):
             verdict = self._verdicts.current(noted.tenant, noted.run_id)
             if verdict is None or verdict.is_provisional:
@@ -110,7 +127,8 @@ class IssueCounting:
                 continue
             said = self._labels.labels(noted.tenant, noted.run_id)
             run = _run(noted, verdict)
-            decided.append((noted, _said_of(run, said[0]) if said else run))
+            run = _said_of(run, said[0]) if said else run
+            decided.append(_Decided(noted=noted, run=run, exemplar=exemplar_of(verdict)))
         for begin in range(0, len(decided), _GROUP):
             self._count_all(decided[begin : begin + _GROUP])
         return len(decided)
@@ -125,10 +143,21 @@ class IssueCounting:
         for number, label in said:
             with self._issues.transaction():
                 run = self._issues.run(label.tenant, label.run_id)
-                if run is not None:
-                    self._place(run, _said_of(run, label))
+                after = None if run is None else _said_of(run, label)
+                if run is not None and after is not None:
+                    self._place(run, after)
+                    self.counts.relabel(run, after)
+                if number == said[-1][0] and self._rules.is_fair_sample:
+                    self._owe(self.counts.put_right())
                 self._issues.move_cursor(_LABELS, number)
+            if run is not None and after is not None:
+                self._moved(run, after, label.labelled_ns)
         return len(said)
+
+    def take_moves(self) -> list[Move]:
+        """Return how runs have moved in the metrics since this was last asked."""
+        moves, self._moves = self._moves, []
+        return moves
 
     def resolve(self, tenant: Tenant, issue_id: str, now_ns: int) -> Issue | None:
         """Close an issue; ``None`` where there is none of this id.
@@ -155,23 +184,38 @@ class IssueCounting:
             self._issues.write_issue(tenant, changed)
             return changed
 
-    def _count_all(self, decided: Iterable[tuple[NotedRun, CountedRun]]) -> None:
+    def _count_all(self, decided: Sequence[_Decided]) -> None:
         repetitions = self.repetitions
+        moves: list[tuple[CountedRun | None, CountedRun, Exemplar | None]] = []
         try:
             # What a power cut takes is noted still, and counted then.
             with self._issues.transaction(Flush.LATER):
-                for noted, run in decided:
-                    self._count(run, noted.text)
-                    self._issues.forget_pending(noted)
+                for one in decided:
+                    moves.append((*self._count(one.run, one.noted.text), one.exemplar))
+                    self._issues.forget_pending(one.noted)
+                self._owe(self.counts.put_right())
         except StoreError:
             self.repetitions = repetitions
             raise
+        for before, after, exemplar in moves:
+            self._moved(before, after, after.decided_ns, exemplar)
 
-    def _count(self, run: CountedRun, text: str) -> None:
+    def _moved(
+        self, before: CountedRun | None, after: CountedRun, now_ns: int, exemplar: Exemplar | None = None
+    ) -> None:
+        if now_ns - after.settled_ns > MOVED_WITHIN_NS:
+            return
+        was, is_now = None if before is None else counts_as(before), counts_as(after)
+        if was != is_now:
+            self._moves.append(Move(before=was, after=is_now, exemplar=exemplar))
+
+    def _count(self, run: CountedRun, text: str) -> tuple[CountedRun | None, CountedRun]:
         before = self._issues.run(run.tenant, run.run_id)
-        self._place(before, run, text)
+        after = run if before is None else replace(run, settled_ns=before.settled_ns)
+        self._place(before, after, text)
         if self._rules.is_fair_sample:
-            self._owe(self.counts.move(before, run))
+            self._owe(self.counts.move(before, after))
+        return before, after
 
     def _place(self, before: CountedRun | None, run: CountedRun, text: str = "") -> None:
         """Count a run where it belongs and nowhere else, and keep it."""
@@ -235,6 +279,25 @@ def where_it_belongs(run: CountedRun) -> Fingerprint | None:
             return None
 
 
+def counts_as(run: CountedRun) -> RunCount:
+    """Return what a run counts as in the metrics, after what a person said of it."""
+    agent, status = run.blamed, run.status
+    mode = "" if run.mark is None else run.mark.mode
+    match run.label:
+        case LabelKind.CORRECTED:
+            named = run.label_agent or run.blamed
+            agent = next((one for one in run.agents if named and same_agent(one, named)), named)
+            mode = mode if agent == run.blamed and run.label_step in {None, run.step} else ""
+            status = Status.ATTRIBUTED.value
+        case LabelKind.REJECTED:
+            agent, status = None, Status.UNDETERMINED.value
+        case LabelKind.NOT_A_FAILURE:
+            agent, status = None, Status.NO_FAILURE.value
+        case _:
+            pass
+    return RunCount(service=run.service, status=status, agents=run.agents, blamed=agent, mode=mode)
+
+
 def _said_of(run: CountedRun, label: Label) -> CountedRun:
     return replace(run, label=label.kind, label_agent=label.agent, label_step=label.step)
 
@@ -282,4 +345,6 @@ def _run(noted: NotedRun, verdict: StoredVerdict) -> CountedRun:
         mark=None if noted.mark is None else replace(noted.mark, service=verdict.service),
         issue_id=None,
         decided_ns=verdict.decided_ns,
+        status=noted.status,
+        settled_ns=verdict.decided_ns,
     )

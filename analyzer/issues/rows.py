@@ -52,6 +52,10 @@ class CountedRun:
     label: str | None = None
     label_agent: str | None = None
     label_step: int | None = None
+    status: str = ""
+    """What the method said."""
+    settled_ns: int = 0
+    """When the first verdict on it was settled: a correction keeps it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,13 +111,15 @@ def counted_row(run: CountedRun) -> tuple[object, ...]:
         run.label,
         run.label_agent,
         run.label_step,
+        run.status,
+        run.settled_ns,
     )
 
 
 def as_counted(row: Sequence[object]) -> CountedRun:
     """Read the columns of a counted run."""
     tenant, run_id, service, agents, blamed, step, mark, issue, decided_ns, *said = row
-    label, label_agent, label_step = said
+    label, label_agent, label_step, status, settled_ns = said
     return CountedRun(
         tenant=Tenant(str(tenant)),
         run_id=str(run_id),
@@ -127,6 +133,8 @@ def as_counted(row: Sequence[object]) -> CountedRun:
         label=None if label is None else str(label),
         label_agent=None if label_agent is None else str(label_agent),
         label_step=None if label_step is None else _int(label_step),
+        status=str(status),
+        settled_ns=_int(settled_ns),
     )
 
 

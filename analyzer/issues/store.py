@@ -81,6 +81,11 @@ CREATE TABLE target (
 CREATE TABLE told (target TEXT NOT NULL, at_ns INTEGER NOT NULL);
 CREATE TABLE cursor (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 """,
+    """
+ALTER TABLE run ADD COLUMN status TEXT NOT NULL DEFAULT '';
+ALTER TABLE run ADD COLUMN settled_ns INTEGER NOT NULL DEFAULT 0;
+UPDATE run SET settled_ns = decided_ns, status = iif(blamed IS NULL, 'no_failure', 'attributed');
+""",
 )
 
 
@@ -139,6 +144,11 @@ class IssueStore:
         where = "tenant = ? AND service = ? AND label IS NOT NULL ORDER BY decided_ns DESC LIMIT ?"
         return self._runs(where, (tenant, service, limit))
 
+    def service_runs(self, tenant: Tenant, service: str, since_ns: int, limit: int) -> list[CountedRun]:
+        """Return the newest runs of a service decided since, the oldest of them first."""
+        where = "tenant = ? AND service = ? AND decided_ns >= ? ORDER BY decided_ns DESC, run_id LIMIT ?"
+        return self._runs(where, (tenant, service, since_ns, limit))[::-1]
+
     def labelled_services(self, limit: int = 100) -> list[tuple[Tenant, str]]:
         """Return whose services have labelled runs."""
         found = self.db.execute(
@@ -149,7 +159,7 @@ class IssueStore:
     def write_run(self, run: CountedRun) -> None:
         """Keep how a run is counted; call it in a transaction."""
         self.db.execute(
-            "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", counted_row(run)
+            "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", counted_row(run)
         )
 
     def issue(self, tenant: Tenant, issue_id: str) -> Issue | None:
@@ -284,7 +294,7 @@ class IssueStore:
     def _runs(self, where: str, values: tuple[object, ...]) -> list[CountedRun]:
         rows = self.db.execute(
             "SELECT tenant, run_id, service, agents, blamed, step, mark, issue, decided_ns, label,"  # noqa: S608 - as above
-            f" label_agent, label_step FROM run WHERE {where}",
+            f" label_agent, label_step, status, settled_ns FROM run WHERE {where}",
             values,
         )
         return [as_counted(row) for row in rows]

@@ -10,18 +10,26 @@ from analyzer.issues.store import open_issues
 from analyzer.labels.store import open_labels
 from analyzer.notifiers.opening import counting_rules, receivers_of
 from analyzer.serving.lifetime import Lifetime
+from analyzer.tallies import Move
 from collector_processor.runstore import RUNS, RunStore
 from collector_processor.settings import Settings
 
 
-def start_issues(settings: Settings, lifetime: Lifetime) -> IssueDesk:
-    """Start the desk; its thread has connections of its own to every store."""
+def start_issues(settings: Settings, lifetime: Lifetime, moved: Callable[[Move], None]) -> IssueDesk:
+    """Start the desk; its thread has connections of its own to every store.
+
+    Args:
+        settings: all of them.
+        lifetime: ends it.
+        moved: hears how each run is counted.
+    """
     receivers = receivers_of(settings)
     desk = IssueDesk(
         DeskParts(
             store=open_issues(settings.data_dir),
             rules=counting_rules(settings, receivers),
             receivers=receivers,
+            moved=moved,
         ),
         lambda: RunStore(settings.data_dir / RUNS),
         open_labels(settings.data_dir),

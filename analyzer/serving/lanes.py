@@ -115,7 +115,7 @@ def _examiner(
 
     def tell(gist: Gist, verdict: StoredVerdict) -> None:
         thinking.tallies.count(gist, verdict)
-        thinking.desk.wake()
+        thinking.desk.committed(gist, verdict)
 
     policy = carrier_policy(settings)
     examiner = Examiner(

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from analyzer.tallies.series import Bucket, Counter, Exemplar, Histogram, Point
-from analyzer.tallies.verdicts import VerdictTallies
+from analyzer.tallies.verdicts import Move, RunCount, VerdictTallies
 
-__all__ = ["Bucket", "Counter", "Exemplar", "Histogram", "Point", "VerdictTallies"]
+__all__ = ["Bucket", "Counter", "Exemplar", "Histogram", "Move", "Point", "RunCount", "VerdictTallies"]

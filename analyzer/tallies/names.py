@@ -16,7 +16,8 @@ MAX_SERVICES: Final = 50
 MAX_AGENTS: Final = 40
 """Of each service."""
 MAX_LENGTH: Final = 80
-_CUT: Final = "…"
+CUT: Final = "…"
+"""What a name that was cut ends with."""
 _UNPRINTABLE: Final = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -58,4 +59,4 @@ def as_label(name: str) -> str:
     short = name.strip()[: MAX_LENGTH + 1]
     is_plain = short.isprintable()  # as nearly all are
     shown = short if is_plain else "".join(char if char.isprintable() else _UNPRINTABLE for char in short)
-    return shown if len(shown) <= MAX_LENGTH else shown[: MAX_LENGTH - 1] + _CUT
+    return shown if len(shown) <= MAX_LENGTH else shown[: MAX_LENGTH - 1] + CUT

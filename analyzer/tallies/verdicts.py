@@ -1,9 +1,10 @@
 """What verdicts add up to: runs, tasks, failures, confidence, lag, cost. Each run counts once.
 
-A counter cannot be taken back. So a run counts with its first durable verdict;
-when a later one says something else, that is counted as superseded, and the run
-becomes a failure only if it was none before. What an analysis cost counts every
-time, for every time it was paid.
+A run counts when its first verdict is settled (durable and not provisional). A correction
+moves it: what was counted before is added to a second counter of withdrawn counts, because a
+counter never falls, and the run is counted again where it belongs. The difference of the two
+is how things stand. Both have the same labels and begin at 0 together, so that a query may
+always subtract one from the other. What an analysis cost counts every time it was paid.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 
 from analyzer.modes import FailureMode
 from analyzer.tallies.names import AgentNames, BoundedNames
-from analyzer.tallies.series import Counter, Exemplar, Histogram
+from analyzer.tallies.series import Counter, Exemplar, Histogram, Labels
 from collector_processor.stored import StoredVerdict
 from collector_processor.writeback import Gist
 
@@ -27,16 +28,62 @@ _NS: Final = 1e9
 _MODES: Final = frozenset(mode.value for mode in FailureMode)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCount:
+    """What one run counts as."""
+
+    service: str
+    status: str
+    agents: tuple[str, ...] = ()
+    """All that took part."""
+    blamed: str | None = None
+    mode: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A run that is counted for the first time, or differently from now on."""
+
+    before: RunCount | None
+    after: RunCount
+    exemplar: Exemplar | None = None
+    """The blamed span."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Moving:
+    """A counter whose counts can be withdrawn, and the counter of those withdrawn."""
+
+    counted: Counter = field(default_factory=Counter)
+    withdrawn: Counter = field(default_factory=Counter)
+
+    def see(self, labels: Labels, now: float) -> None:
+        """Have both series exist, at zero if they are new; ``now`` is monotonic seconds, here and below."""
+        self.counted.see(labels, now)
+        self.withdrawn.see(labels, now)
+
+    def move(
+        self, before: set[Labels], after: set[Labels], now: float, exemplar: Exemplar | None = None
+    ) -> None:
+        """Withdraw what is no longer so, and count what is so now."""
+        for labels in sorted(before | after):
+            self.see(labels, now)
+        for labels in before - after:
+            self.withdrawn.add(labels, now)
+        for labels in after - before:
+            self.counted.add(labels, now, exemplar=exemplar)
+
+
 @dataclass(slots=True, kw_only=True)
 class VerdictTallies:
     """Counts the verdicts of one process from its start; lives on one event loop."""
 
     monotonic: Callable[[], float]
-    runs: Counter = field(default_factory=Counter)
+    runs: Moving = field(default_factory=Moving)
     """By service and status."""
-    tasks: Counter = field(default_factory=Counter)
+    tasks: Moving = field(default_factory=Moving)
     """Runs that an agent took part in, by service and agent."""
-    failures: Counter = field(default_factory=Counter)
+    failures: Moving = field(default_factory=Moving)
     """Runs that an agent broke, by service, agent and mode."""
     superseded: Counter = field(default_factory=Counter)
     calls: Counter = field(default_factory=Counter)
@@ -53,21 +100,22 @@ class VerdictTallies:
         self.superseded.see((), self.monotonic())
 
     def count(self, gist: Gist, verdict: StoredVerdict) -> None:
-        """Count a verdict that is durable now, and not provisional.
+        """Count what belongs to a verdict, not to its run: cost, lag, confidence, whether it replaces one.
 
         Args:
             gist: what was found, and what was said of the run before.
-            verdict: as stored; the one before where it says the same.
+            verdict: durable and not provisional, as stored; the one before where it says the same.
         """
-        now = self.monotonic()
+        now, previous = self.monotonic(), gist.previous
         self._pay(gist, now)
-        previous = gist.previous
-        if previous is None or previous.is_provisional:
-            self._first(gist, verdict, now)
-        elif verdict.version > previous.version:
+        told = previous if previous is not None and not previous.is_provisional else None
+        if told is None:
+            if not gist.is_carried:  # else it is known once the backend has the carrier
+                self.landed(gist.ended_ns, gist.decided_ns)
+        elif verdict.version > told.version:
             self.superseded.add((), now)
-            if previous.agent is None:
-                self._blame(gist, verdict, now)
+        if gist.blamed is not None and (told is None or told.agent is None):
+            self.confidence.add(gist.confidence, exemplar_of(verdict, gist.confidence))
 
     def landed(self, ended_ns: int, now_ns: int) -> None:
         """Count how long a run's first verdict took; with a carrier, until the backend had that."""
@@ -75,27 +123,32 @@ class VerdictTallies:
         if lag_s <= MAX_LAG_S:
             self.lag_s.add(max(0.0, lag_s))  # a client's clock may run ahead of ours
 
-    def _first(self, gist: Gist, verdict: StoredVerdict, now: float) -> None:
-        self.runs.add((self._names.services(verdict.service), verdict.status), now)
-        for pair in dict.fromkeys(self._names(verdict.service, agent) for agent in gist.acting):
-            self._meet(pair, now)
-            self.tasks.add(pair, now)
-        if not gist.is_carried:
-            self.landed(gist.ended_ns, gist.decided_ns)
-        self._blame(gist, verdict, now)
+    def move(self, move: Move) -> None:
+        """Count a run where it belongs now, and nowhere else."""
+        now, before, after = self.monotonic(), move.before, move.after
+        for one in filter(None, (before, after)):
+            for agent in one.agents:
+                self._meet(self._names(one.service, agent), now)
+        self.runs.move(self._status(before), self._status(after), now)
+        self.tasks.move(self._tasks(before), self._tasks(after), now)
+        self.failures.move(self._failure(before), self._failure(after), now, move.exemplar)
 
-    def _blame(self, gist: Gist, verdict: StoredVerdict, now: float) -> None:
-        if gist.blamed is None:
-            return
-        pair = self._names(verdict.service, gist.blamed)
+    def _status(self, run: RunCount | None) -> set[Labels]:
+        return {(self._names.services(run.service), run.status)} if run else set()
+
+    def _tasks(self, run: RunCount | None) -> set[Labels]:
+        return {self._names(run.service, agent) for agent in run.agents} if run else set()
+
+    def _failure(self, run: RunCount | None) -> set[Labels]:
+        if run is None or run.blamed is None:
+            return set()
+        pair, now = self._names(run.service, run.blamed), self.monotonic()
         self._meet(pair, now)
-        mode = gist.mode if gist.mode in _MODES else FailureMode.OTHER.value
-        self.failures.add((*pair, mode), now, exemplar=_exemplar(verdict, 1.0))
-        self.confidence.add(gist.confidence, _exemplar(verdict, gist.confidence))
+        return {(*pair, run.mode if run.mode in _MODES else FailureMode.OTHER.value)}
 
     def _meet(self, pair: tuple[str, str], now: float) -> None:
         """Have every series of an agent exist: those of failures that it never had too."""
-        if pair in self.tasks:
+        if pair in self.tasks.counted:
             return
         self.tasks.see(pair, now)
         for mode in FailureMode:
@@ -113,7 +166,8 @@ class VerdictTallies:
         self.unpriced.add((model,), now, float(effort.cost_usd is None))
 
 
-def _exemplar(verdict: StoredVerdict, value: float) -> Exemplar | None:
+def exemplar_of(verdict: StoredVerdict, value: float = 1.0) -> Exemplar | None:
+    """Return the blamed span of a verdict as an exemplar; ``None`` where it blames none."""
     if verdict.trace_id is None or verdict.span_id is None:
         return None
     return Exemplar(

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from analyzer.labels.kept_run import task_of
 from analyzer.labels.store import FILE
+from analyzer.tallies.names import CUT
 from analyzer.web.sources import Analysed, RowLabel, RunKey, RunName, RunPage, RunQuery, RunRow
 from collector_processor.otlp import Tenant
 from collector_processor.runstore import IS_CURRENT, RUNS
@@ -106,6 +107,8 @@ class RunArchive:
             "tenant": query.tenant,
             "status": query.status and query.status.value,
             "text": f"%{_literal(query.text)}%",
+            "service": _labelled(query.service),
+            "agent": _labelled(query.agent),
         }
         start = [_AFTER] if before else []
         floor = self._floor(start, values) if conditions else None
@@ -238,10 +241,18 @@ def _conditions(query: RunQuery) -> list[str]:
         conditions.append("tenant = :tenant")
     if query.status:
         conditions.append("status = :status")
+    conditions += [
+        f"{name} LIKE :{name} ESCAPE '\\'" for name in ("service", "agent") if getattr(query, name)
+    ]
     if query.text:
         fields = ("service", "agent", "document")  # the document names the run too
         conditions.append("(" + " OR ".join(f"{name} LIKE :text ESCAPE '\\'" for name in fields) + ")")
     return conditions
+
+
+def _labelled(name: str) -> str:
+    """Return the pattern of the names that a label of the metrics stands for: long ones are cut there."""
+    return f"{_literal(name[:-1])}%" if name.endswith(CUT) else _literal(name)
 
 
 def _literal(text: str) -> str:

@@ -97,7 +97,12 @@ async def _home(_desk: Desk, _request: web.Request) -> web.StreamResponse:
 async def _listed(desk: Desk, request: web.Request) -> web.Response:
     query = read_query(request.query, desk.tenant(request))
     page = await desk.pages.runs.page(query)
-    asked = {"q": query.text, "status": query.status.value if query.status else ""}
+    asked = {
+        "q": query.text,
+        "status": query.status.value if query.status else "",
+        "service": query.service,
+        "agent": query.agent,
+    }
     more = None
     if page.next is not None:
         chosen = {name: value for name, value in asked.items() if value}
@@ -136,6 +141,8 @@ def read_query(asked: Any, tenant: Tenant) -> RunQuery:
         tenant=tenant,
         status=Status(status) if status else None,
         text=text,
+        service=asked.get("service", "")[:MOST_ASKED],
+        agent=asked.get("agent", "")[:MOST_ASKED],
         before=read_key(asked["after"]) if asked.get("after") else None,
         limit=PER_PAGE,
     )

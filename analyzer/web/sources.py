@@ -33,6 +33,10 @@ class RunQuery:
     status: Status | None = None
     text: str = ""
     """Looked for in the run's id, service and verdict; letters of ASCII without regard to case."""
+    service: str = ""
+    """Of this service alone, named as metrics name it; empty: of all."""
+    agent: str = ""
+    """Blamed on this agent alone, likewise."""
     before: RunKey | None = None
     limit: int = 50
 

@@ -19,6 +19,8 @@ import yaml
 from tests.backends.supervise import HOST, Server, free_ports, running
 
 TIMEOUT_S: Final = 10.0
+DATA: Final = "prometheus"
+"""The folder of its data, in the folder that it is given."""
 
 Config = dict[str, Any]
 
@@ -50,15 +52,16 @@ class RunningPrometheus:
 
 
 @contextmanager
-def start_prometheus(binary: Path, folder: Path, config: Config) -> Iterator[RunningPrometheus]:
-    """Run a Prometheus; configuration, data and log go to ``folder``."""
+def start_prometheus(binary: Path, folder: Path, config: Config, *flags: str) -> Iterator[RunningPrometheus]:
+    """Run a Prometheus; configuration, data and log go to ``folder``, where data may lie already."""
     (port,) = free_ports(1)
     command = [
         str(binary),
         f"--config.file={_written(folder / 'prometheus.yml', config)}",
-        f"--storage.tsdb.path={folder / 'prometheus'}",
+        f"--storage.tsdb.path={folder / DATA}",
         f"--web.listen-address={HOST}:{port}",
         "--enable-feature=exemplar-storage",
+        *flags,
     ]
     log = folder / "prometheus.log"
     with running("prometheus", command, log=log, is_ready=lambda: _answers(port)) as server:

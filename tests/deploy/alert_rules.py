@@ -20,12 +20,35 @@ CHART_FILE: Final = _DEPLOY / "helm" / "blamespan" / "files" / "rules.yaml"
 _HEAD: Final = """\
 # When somebody is told, and how urgently. Made by `python -m tests.deploy.alert_rules`; do not edit.
 # Links go to `external_labels: blamespan_url` of prometheus.yml. Needs Prometheus 2.42 (keep_firing_for).
+#
+# An agent's alerts look at two windows. The last hour has enough runs to tell a share by. The last
+# quarter of an hour says that it still happens: without failures in it no alert begins, and one that
+# fires ends. An agent that was mended, or gets no more traffic, is quiet within two quarters of an hour
+# (the second is keep_firing_for).
+#
+# for: 2m, because `increase` extrapolates a series of a few scrapes well above what was counted.
+# keep_firing_for: 15m, because an agent with few runs has quarters of an hour without a failure by
+# chance: a failure that goes on is one page, not one for each gap.
 """
 
 MIN_FAILURES: Final = 5
-SHARE: Final = 0.10
-LONG_SHARE: Final = 0.05
+"""In the last hour. Fewer are told as issues."""
 MIN_TASKS: Final = 20
+"""In the last hour. Of fewer a share says nothing: five in twenty is the least that pages."""
+MIN_USUAL_TASKS: Final = 100
+"""In the week before. Of fewer nobody knows what is usual: a new agent's failures are tickets, not pages."""
+SHARE: Final = 0.10
+"""The least share that pages, however rare failures were before."""
+TICKET_SHARE: Final = 0.30
+"""An agent that breaks so many of its runs is broken, whatever it used to do."""
+STILL: Final = 0.5
+"""An alert that fires goes on down to half of what it takes to begin: chance does not tell it again."""
+RISE: Final = 2
+"""A page needs this many times the usual share, or half of what is left to 100 %."""
+DEVIATIONS: Final = 4
+"""How far above the usual a page's failures must lie. Twice the difference of the square roots of counts has
+a standard deviation of 1, of few counts too. An alert that looks every 30 seconds meets three by chance
+within weeks, and four once in about 2,000 weeks of an agent (``tests/unit/test_alert_chance.py``)."""
 MAX_LAG_S: Final = 300
 """Analyses begin within a minute of silence at the latest; five is a queue."""
 MAX_FULLNESS: Final = 0.8
@@ -44,10 +67,16 @@ class Durations:
 
     recent: int = 3600
     """What failures are counted over."""
-    long: int = 6 * 3600
-    """What a share must be high over too, so that a bad quarter of an hour wakes nobody."""
+    now: int = 900
+    """What still happens happened within."""
+    day: int = 24 * 3600
+    """How long a rhythm is."""
+    usual: int = 7 * 24 * 3600
+    """What an agent's usual share is taken from, and the longer rhythm."""
+    settling: int = 120
+    """How long an agent's alert is true before it is told: ``increase`` exaggerates young series."""
     pending: int = 300
-    """How long a failure recurs before somebody is told."""
+    """How long the service is in trouble before somebody is told."""
     keep_firing: int = 900
     """How long an alert outlives its cause, so that it does not flap."""
     brief: int = 900
@@ -66,19 +95,19 @@ SHIPPED: Final = Durations()
 
 
 def rule_file(durations: Durations = SHIPPED) -> dict[str, Any]:
-    """Return the rule file's content."""
-    group = {
-        "name": "blamespan",
-        "interval": _span(durations.interval),
-        "rules": [
-            *_agents(durations),
-            *_news(durations),
-            *_surely(durations),
-            *_line(durations),
-            *_service(durations),
-        ],
-    }
-    return {"groups": [group]}
+    """Return the rule file's content: the alerts, then what is recorded for them."""
+    alerts = [*_agents(durations), *_news(durations), *_surely(durations), *_line(durations)]
+    alerts += _service(durations)
+    interval = _span(durations.interval)
+    groups = (("blamespan", alerts), ("blamespan-shares", list(_recorded(durations))))
+    return {"groups": [{"name": name, "interval": interval, "rules": rules} for name, rules in groups]}
+
+
+def inlined(expr: str, durations: Durations = SHIPPED) -> str:
+    """Return an expression with what it needs of recorded series in their place."""
+    for rule in reversed(list(_recorded(durations))):
+        expr = expr.replace(rule["record"], f"({rule['expr']})")
+    return expr
 
 
 def write(durations: Durations = SHIPPED) -> str:
@@ -98,37 +127,109 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 _Readable.add_representer(str, _text)
 
 
+F: Final = "blamespan:agent_failures:recent"
+"""Recorded: runs of the last hour that an agent broke."""
+T: Final = "blamespan:agent_tasks:recent"
+"""Recorded: runs of the last hour that it took part in."""
+USUAL_TASKS: Final = "blamespan:agent_tasks:usual"
+"""Recorded: its runs of the week before that hour, where they are enough to tell a share by."""
+USUAL: Final = "blamespan:agent_share:usual"
+"""Recorded: the share of those that it broke."""
+
+
+F_NOW: Final = "blamespan:agent_failures:now"
+"""Recorded: runs of the last quarter of an hour that it broke."""
+_KEEPS_FAILING: Final = "BlamespanAgentKeepsFailing"
+_FAILURE_SHARE: Final = "BlamespanAgentFailureShare"
+NOW: Final = "blamespan:agent_share:now"
+"""Recorded: the share of that quarter's runs that it broke."""
+
+
+def _recorded(durations: Durations) -> Iterator[Rule]:
+    """Yield what alerts compare; without, each would sum up a week of samples every 30 seconds."""
+    recent, now = _span(durations.recent), _span(durations.now)
+    week = f"[{_span(durations.usual)}:{recent}]"
+    yield {"record": F, "expr": _failures(recent)}
+    yield {"record": T, "expr": _tasks(recent)}
+    yield {"record": F_NOW, "expr": _failures(now)}
+    yield {"record": NOW, "expr": f"{F_NOW} / {_tasks(now)}"}
+    before = f"{week} offset {recent}"
+    yield {"record": USUAL_TASKS, "expr": f"sum_over_time({T}{before}) >= {MIN_USUAL_TASKS}"}
+    # One more of two, so that an agent which never failed has a share to compare with.
+    yield {"record": USUAL, "expr": f"(sum_over_time({F}{before}) + 1) / ({USUAL_TASKS} + 2)"}
+
+
 def _agents(durations: Durations) -> Iterator[Rule]:
-    recent, long = _span(durations.recent), _span(durations.long)
+    recent, now = _span(durations.recent), _span(durations.now)
+    # Of the few runs of a quarter of an hour a single one may break after all was mended.
+    goes_on = (
+        f"{NOW} > {SHARE} and ({F_NOW} >= 2 or {NOW} >= 0.5)  # it still happens\n"
+        "# Runs failed; people did not only label old ones, which moves failures from agent to agent.\n"
+        f"and on (service) sum by (service) ({_net('failures', recent)}) >= {MIN_FAILURES}"
+    )
     yield {
-        "alert": "BlamespanAgentKeepsFailing",
-        # Down to a whole number: increase extrapolates to the window's ends, never below what was counted,
-        # and for the youngest series well above it; "for" outlasts that.
-        "expr": f"floor({_failures(recent)}) >= {MIN_FAILURES}",
-        "for": _span(durations.pending),
+        "alert": _KEEPS_FAILING,
+        "expr": f"floor({F}) >= {MIN_FAILURES}  # rounded down: increase extrapolates\n"
+        f"and {_stays(f'{F} / {T}', TICKET_SHARE, _KEEPS_FAILING)}\n"
+        f"and {goes_on}",
+        "for": _span(durations.settling),
         "keep_firing_for": _span(durations.keep_firing),
         "labels": {"severity": "ticket"},
         "annotations": _annotations(
             "{{ $labels.agent }} of {{ $labels.service }} keeps failing",
-            f"It broke about {{{{ $value }}}} runs within {recent}.",
+            f"It broke about {{{{ $value }}}} runs within {recent}, over {TICKET_SHARE:.0%} of its own,"
+            f" and some within the last {now}.",
             _RUNS,
         ),
     }
     yield {
-        "alert": "BlamespanAgentFailureShare",
-        "expr": f"{_failures(recent)} / {_tasks(recent)} > {SHARE}\n"
-        f"and {_failures(long)} / {_tasks(long)} > {LONG_SHARE}\n"
-        f"and floor({_tasks(recent)}) >= {MIN_TASKS}",
-        "for": _span(durations.pending),
+        "alert": _FAILURE_SHARE,
+        "expr": _risen(durations, goes_on),
+        "for": _span(durations.settling),
         "keep_firing_for": _span(durations.keep_firing),
         "labels": {"severity": "page"},
         "annotations": _annotations(
-            "{{ $labels.agent }} of {{ $labels.service }} breaks {{ $value | humanizePercentage }} of tasks",
-            f"Over {SHARE:.0%} within {recent} and over {LONG_SHARE:.0%} within {long},"
-            f" of at least {MIN_TASKS} tasks.",
+            "{{ $labels.agent }} of {{ $labels.service }} breaks {{ $value | humanizePercentage }} of tasks,"
+            " more than it did",
+            f"Over {SHARE:.0%} of at least {MIN_TASKS} tasks within {recent} and within the last {now},"
+            f" and over {RISE} times its usual share of {_days(durations.usual)}.",
             _RUNS,
         ),
     }
+
+
+def _risen(durations: Durations, goes_on: str) -> str:
+    """Return when a share is high, higher than usual by more than chance, still so, and no rhythm."""
+    share = f"{F} / {T}"
+    above = f"2 * ({F} ^ 0.5 - ({T} * {USUAL}) ^ 0.5) / (1 + {T} / {USUAL_TASKS}) ^ 0.5"
+    at_this_time = [_share_before(durations, ago) for ago in (durations.day, 2 * durations.day)]
+    daily = " and ".join(f"{share} < {RISE} * {before}" for before in at_this_time)
+    weekly = f"{share} < {RISE} * {_share_before(durations, durations.usual)}"
+    return "\n".join(
+        (
+            f"{share} > {SHARE}",
+            f"and floor({T}) >= {MIN_TASKS} and floor({F}) >= {MIN_FAILURES}",
+            f"and ({share} > {RISE} * {USUAL} or {share} > (1 + {USUAL}) / 2)",
+            f"and {_stays(above, DEVIATIONS, _FAILURE_SHARE)}  # more than chance",
+            f"and {goes_on}",
+            "# A rhythm is no rise: yesterday and the day before at this time, or a week ago, it was so too.",
+            f"unless ({daily})",
+            f"unless ({weekly})",
+        )
+    )
+
+
+def _stays(value: str, limit: float, alert: str) -> str:
+    """Return that a value is over its limit, or over half of it while the alert fires already."""
+    fires = f'ALERTS{{alertname="{alert}", alertstate="firing"}}'
+    return f"({value} > {limit} or {value} > {STILL * limit:g} and on (service, agent) {fires})"
+
+
+def _share_before(durations: Durations, ago: int) -> str:
+    """Return the largest share of an hour that touches this hour of so many seconds ago."""
+    hours = f"{_span(2 * durations.recent)}:{_span(durations.recent)}"
+    around = f"[{hours}] offset {_span(ago - durations.recent)}"
+    return f"max_over_time(({F} / ({T} >= {MIN_TASKS})){around})"
 
 
 def _news(durations: Durations) -> Iterator[Rule]:
@@ -152,7 +253,8 @@ def _news(durations: Durations) -> Iterator[Rule]:
         }
     yield {
         "alert": "BlamespanAgentFailsMore",
-        "expr": "max by (service, agent) (blamespan_agent_alarm) > 0",
+        # An alarm stands until runs show that it is over: without any there is nobody to page for.
+        "expr": f"max by (service, agent) (blamespan_agent_alarm) > 0\nunless on (service, agent) {T} == 0",
         "keep_firing_for": _span(durations.keep_firing),
         "labels": {"severity": "page"},
         "annotations": _annotations(
@@ -324,7 +426,9 @@ _TARGETS: Final = '{job=~".*blamespan.*"}'
 """blamespan's scrape targets, whatever a release or a job is called; the chart puts its own release here."""
 BASE: Final = "{{ or $externalLabels.blamespan_url `http://localhost:8500` }}"
 """Where links begin."""
-_RUNS: Final = "/runs?status=attributed&q={{ $labels.agent | urlquery }}"
+_RUNS: Final = (
+    "/runs?status=attributed&service={{ $labels.service | urlquery }}&agent={{ $labels.agent | urlquery }}"
+)
 
 
 def _annotations(summary: str, description: str, path: str = "/health") -> dict[str, str]:
@@ -332,11 +436,21 @@ def _annotations(summary: str, description: str, path: str = "/health") -> dict[
 
 
 def _failures(window: str) -> str:
-    return f"sum by (service, agent) (increase(blamespan_agent_failures_total[{window}]))"
+    return f"clamp_min(sum by (service, agent) ({_net('failures', window)}), 0)"
 
 
 def _tasks(window: str) -> str:
-    return f"sum by (service, agent) (increase(blamespan_agent_tasks_total[{window}]))"
+    return f"clamp_min(sum by (service, agent) ({_net('tasks', window)}), 0)"
+
+
+def _net(what: str, window: str) -> str:
+    """Return what was counted less what corrections took back, in this window."""
+    name = f"blamespan_agent_{what}"
+    return f"increase({name}_total[{window}]) - increase({name}_withdrawn_total[{window}])"
+
+
+def _days(seconds: int) -> str:
+    return f"{seconds // 86_400} days" if seconds % 86_400 == 0 else _span(seconds)
 
 
 def _span(seconds: int) -> str:

@@ -55,11 +55,20 @@ class Panel:
 
 
 def _failures(window: str, by: str) -> str:
-    return f"sum by ({by}) (increase(blamespan_agent_failures_total{_ONE}[{window}]))"
+    return _net("failures", window, by)
 
 
 def _tasks(window: str) -> str:
-    return f"sum by (service, agent) (increase(blamespan_agent_tasks_total{_ONE}[{window}]))"
+    return _net("tasks", window, "service, agent")
+
+
+def _net(what: str, window: str, by: str) -> str:
+    """Return what was counted less what corrections took back, which may have been counted earlier."""
+    name = f"blamespan_agent_{what}"
+    counted, withdrawn = (
+        f"sum by ({by}) (increase({name}{end}{_ONE}[{window}]))" for end in ("_total", "_withdrawn_total")
+    )
+    return f"clamp_min({counted} - {withdrawn}, 0)"
 
 
 AGENTS: Final = (
@@ -251,7 +260,7 @@ SERVICE: Final = (
     ),
     Panel(
         title="Verdicts that changed",
-        meaning="Late spans made another step the decisive one; a run is counted once all the same.",
+        meaning="Late spans made another step the decisive one; the run's counts moved with the verdict.",
         shape=Shape.NUMBER,
         queries=(Query(expr="sum(increase(blamespan_verdicts_superseded_total[$__range]))"),),
     ),

@@ -16,14 +16,22 @@ from tests.factories import agent, chat, tool, workflow
 
 def work(line: Line | Doors, *agents: str, failing: str | None = None, service: str = "shop") -> TraceId:
     """Have agents do a task one after the other, now; one of them may break it by its tool's error."""
+    spans = spans_of(*agents, failing=failing, service=service)
+    send(line, encode(spans))
+    return spans[0].trace_id
+
+
+def spans_of(
+    *agents: str, failing: str | None = None, service: str = "shop", below: str | None = None
+) -> list[Span]:
+    """Return such a run's spans, the root first; those below it may be of another service."""
     trace_id, spans = TraceId(uuid4().hex), list(_run(agents, failing))
     shift_ns = time.time_ns() - max(span.end_ns for span in spans)
-    resource = Resource(attributes={"service.name": service})
     for place, one in enumerate(spans):
         start_ns, end_ns = one.start_ns + shift_ns, one.end_ns + shift_ns
+        resource = Resource(attributes={"service.name": below if below and one.parent_id else service})
         spans[place] = replace(one, trace_id=trace_id, start_ns=start_ns, end_ns=end_ns, resource=resource)
-    send(line, encode(spans))
-    return trace_id
+    return spans
 
 
 def _run(agents: tuple[str, ...], failing: str | None) -> Iterator[Span]:

@@ -34,13 +34,13 @@ def die_when_noted(reached: Callable[[], None]) -> None:
 
 def die_when_decided(reached: Callable[[], None]) -> None:
     """Verdicts are committed, and none of their runs is counted."""
-    wake = IssueDesk.wake
+    committed = IssueDesk.committed
 
-    def decided(desk: IssueDesk) -> None:
-        wake(desk)
+    def decided(desk: IssueDesk, *what: Any) -> None:
+        committed(desk, *what)
         reached()
 
-    IssueDesk.wake = decided  # type: ignore[assignment,method-assign] # as above
+    IssueDesk.committed = decided  # type: ignore[assignment,method-assign] # as above
 
 
 def die_when_counted(reached: Callable[[], None]) -> None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from collections import defaultdict
+from pathlib import Path
+from urllib.request import ProxyHandler, build_opener
 
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from prometheus_client.parser import text_string_to_metric_families
+
+from analyzer.cli import run
+from collector_processor.encode import encode
 from collector_processor.otlp import Signal
 from tests.backends.supervise import wait_until
-from tests.deploy.shifts import work
+from tests.deploy.shifts import spans_of, work
 from tests.e2e.backend import Backend, grpc_backend
-from tests.e2e.line import StartLine
+from tests.e2e.line import Line, StartLine
+from tests.e2e.traffic import send
 
 
 def sums(backend: Backend) -> dict[str, float]:
@@ -49,3 +58,47 @@ def test_nothing_is_sent_unless_it_is_asked_for(start_line: StartLine) -> None:
         line.verdict(run_id)
         backend.await_spans(run_id, 4)
         assert backend.of(Signal.METRICS) == []
+
+
+def stands(line: Line, what: str) -> dict[tuple[str, str], float]:
+    """Return what was counted of agents less what was withdrawn, by service and agent, where it is not 0."""
+    found: defaultdict[tuple[str, str], float] = defaultdict(float)
+    with build_opener(ProxyHandler({})).open(f"{line.web}/metrics", timeout=60) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    for family in families:
+        sign = {f"blamespan_agent_{what}": 1, f"blamespan_agent_{what}_withdrawn": -1}.get(family.name, 0)
+        for sample in family.samples if sign else ():
+            if not sample.name.endswith("_created"):
+                found[sample.labels["service"], sample.labels["agent"]] += sign * sample.value
+    return {labels: value for labels, value in found.items() if value}
+
+
+def test_people_move_a_run_in_the_metrics_from_the_agent_that_was_blamed(
+    start_line: StartLine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line, data = start_line(metrics_settle=0), ["--data-dir", str(tmp_path / "data")]
+    run_id = work(line, "planner", "calculator", failing="calculator")
+    line.verdict(run_id)
+    wait_until(lambda: stands(line, "failures") == {("shop", "calculator"): 1}, what="the failure")
+    assert run(["label", run_id, "--agent", "planner", *data]) == 0
+    wait_until(lambda: stands(line, "failures") == {("shop", "planner"): 1}, what="the correction")
+    assert run(["label", run_id, "--did-not-fail", *data]) == 0
+    wait_until(lambda: stands(line, "failures") == {}, what="the run that did not fail")
+    assert stands(line, "tasks") == {("shop", "planner"): 1, ("shop", "calculator"): 1}
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("is_root_first", [True, False])
+def test_runs_over_two_services_count_under_their_roots_whichever_comes_first(
+    start_line: StartLine, *, is_root_first: bool
+) -> None:
+    line, ids = start_line(metrics_settle=0), []
+    for _ in range(3):
+        root, *rest = spans_of("planner", "calculator", failing="calculator", below="tools")
+        for part in ([root], rest) if is_root_first else (rest, [root]):
+            send(line, encode(part))
+        ids.append(root.trace_id)
+    for run_id in ids:
+        line.verdict(run_id)
+    wait_until(lambda: stands(line, "failures") == {("shop", "calculator"): 3}, what="three failures")
+    assert stands(line, "tasks") == {("shop", "planner"): 3, ("shop", "calculator"): 3}

@@ -119,6 +119,72 @@ def test_a_label_withdraws_what_it_contradicts(
     assert bench.counted() == counted
 
 
+@pytest.mark.parametrize(
+    ("kind", "agent", "blamed"),
+    [
+        pytest.param(LabelKind.CONFIRMED, "clerk", "clerk", id="confirmed"),
+        pytest.param(LabelKind.CORRECTED, "Planner", "planner", id="corrected to another"),
+        pytest.param(LabelKind.REJECTED, None, None, id="rejected"),
+        pytest.param(LabelKind.NOT_A_FAILURE, None, None, id="no failure"),
+    ],
+)
+def test_a_label_moves_a_run_in_the_metrics(
+    bench: Bench, kind: LabelKind, agent: str | None, blamed: str | None
+) -> None:
+    bench.judge(1, "clerk")
+    bench.say(1, kind, agent)
+    moves = bench.counting.take_moves()
+    assert (moves[0].before, moves[0].after.blamed, moves[-1].after.blamed) == (None, "clerk", blamed)
+    assert moves[-1].after.agents == ("clerk", "planner")
+    assert bench.counting.take_moves() == []
+
+
+def test_a_later_verdict_moves_a_run_in_the_metrics_from_what_it_counted_as(bench: Bench) -> None:
+    bench.judge(1, "clerk")
+    bench = bench.again()
+    bench.judge(1, "planner", version=2, at=START + 60)
+    (move,) = bench.counting.take_moves()
+    assert move.before is not None
+    assert (move.before.blamed, move.after.blamed) == ("clerk", "planner")
+    bench.judge(1, "planner", version=2, at=START + 60)
+    assert bench.counting.take_moves() == []
+    bench.close()
+
+
+def test_a_correction_of_a_run_of_yesterday_moves_issues_and_no_counter_which_has_no_past(
+    bench: Bench,
+) -> None:
+    bench.judge(1, "clerk", at=START - 2 * DAY)
+    bench.counting.take_moves()
+    bench.say(1, LabelKind.CORRECTED, "planner")
+    bench.judge(1, "planner", version=2)
+    assert bench.counting.take_moves() == []
+    assert bench.counted() == {"planner": 1}
+
+
+def test_an_alarm_goes_over_to_the_agent_that_corrections_blame(bench: Bench) -> None:
+    for number in range(100):
+        bench.judge(number, None, at=START + number)
+    for number in range(100, 120):
+        bench.judge(number, "planner", at=START + number)
+    assert [one.place.agent for one in bench.counting.counts.alarms()] == ["planner"]
+    for number in range(100, 120):
+        bench.judge(number, "clerk", version=2, at=START + number)
+    assert [one.place.agent for one in bench.counting.counts.alarms()] == ["clerk"]
+    alarms = {(kind, agent) for kind, agent in told(bench) if kind is not NoticeKind.NEW}
+    assert alarms >= {(NoticeKind.CALM_AGAIN, "planner"), (NoticeKind.FAILS_MORE, "clerk")}
+
+
+def test_an_alarm_ends_when_people_reject_the_verdicts_that_raised_it(bench: Bench) -> None:
+    for number in range(100):
+        bench.judge(number, None, at=START + number)
+    for number in range(100, 120):
+        bench.judge(number, "planner", at=START + number)
+    for number in range(100, 120):
+        bench.say(number, LabelKind.CORRECTED, "clerk")
+    assert bench.counting.counts.alarms() == [], "a label takes a failure away and adds none"
+
+
 def test_a_label_given_before_the_run_was_counted_is_heeded(bench: Bench) -> None:
     bench.note(1, "clerk")
     bench.commit(1, "clerk")
@@ -313,3 +379,20 @@ def test_a_file_that_is_no_store_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"no database" * 500)
     with pytest.raises(CollectorError, match="cannot be used as a store"):
         IssueStore(tmp_path / FILE)
+
+
+def test_a_store_of_before_knows_when_its_runs_were_settled(bench: Bench) -> None:
+    bench.judge(1, "clerk")
+    bench.judge(2, None)
+    bench.issues.db.executescript(
+        "ALTER TABLE run DROP COLUMN status; ALTER TABLE run DROP COLUMN settled_ns; PRAGMA user_version=1"
+    )
+    bench = bench.again()
+    bench.judge(1, "planner", version=2, at=START + 60)
+    (move,) = bench.counting.take_moves()
+    assert move.before is not None
+    assert (move.before.status, move.before.blamed, move.after.blamed) == ("attributed", "clerk", "planner")
+    kept = bench.issues.run(NO_TENANT, "run-2")
+    assert kept is not None
+    assert kept.settled_ns == START
+    bench.close()

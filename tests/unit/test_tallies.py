@@ -1,4 +1,4 @@
-"""What verdicts add up to: each run once, names bounded, a new series at zero first."""
+"""What verdicts add up to: each run once, moved by corrections, names bounded, a new series at zero first."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from analyzer.modes import FailureMode
-from analyzer.tallies import Counter, Exemplar, Histogram, VerdictTallies
+from analyzer.tallies import Counter, Exemplar, Histogram, Move, RunCount, VerdictTallies
 from analyzer.tallies.names import MAX_AGENTS, MAX_LENGTH, MAX_SERVICES, OTHER, AgentNames, as_label
-from analyzer.tallies.verdicts import MAX_LAG_S
+from analyzer.tallies.verdicts import MAX_LAG_S, Moving, exemplar_of
 from collector_processor.annotate import CarrierPolicy
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.rebuild import Run
@@ -47,6 +47,7 @@ class Desk:
     def __init__(self) -> None:
         self.clock = Clock()
         self.tallies = VerdictTallies(monotonic=self.clock)
+        self.counted: dict[str, RunCount] = {}
 
     def decide(
         self,
@@ -70,16 +71,33 @@ class Desk:
 
     def tell(self, decision: Decision) -> StoredVerdict:
         verdict = write_back(decision, POLICY).verdict
-        self.tallies.count(gist_of(decision), verdict)
+        gist = gist_of(decision)
+        self.tallies.count(gist, verdict)
+        after = RunCount(
+            service=verdict.service,
+            status=verdict.status,
+            agents=gist.acting,
+            blamed=gist.blamed,
+            mode=gist.mode,
+        )
+        run = self.counted.get(verdict.run_id)
+        self.counted[verdict.run_id] = after
+        self.tallies.move(Move(before=run, after=after, exemplar=exemplar_of(verdict)))
         return verdict
 
     def shown(self, counter: Counter, settle_s: float = 0.0) -> dict[tuple[str, ...], float]:
         points = counter.points(self.clock.now, settle_s)
         return {point.labels: point.value for point in points}
 
+    def stands(self, moving: Moving, settle_s: float = 0.0) -> dict[tuple[str, ...], float]:
+        """Return what was counted less what was withdrawn, of which no series may lack the other's."""
+        counted, withdrawn = (self.shown(one, settle_s) for one in (moving.counted, moving.withdrawn))
+        assert set(counted) == set(withdrawn)
+        return {labels: value - withdrawn[labels] for labels, value in counted.items()}
+
     def failures(self, settle_s: float = 0.0) -> dict[tuple[str, ...], float]:
         return {
-            labels: value for labels, value in self.shown(self.tallies.failures, settle_s).items() if value
+            labels: value for labels, value in self.stands(self.tallies.failures, settle_s).items() if value
         }
 
 
@@ -90,21 +108,23 @@ def desk() -> Desk:
 
 def test_a_failure_counts_for_the_blamed_agent_and_as_a_task_of_all(desk: Desk) -> None:
     desk.tell(desk.decide(blame()))
-    assert desk.shown(desk.tallies.runs) == {("shop", "attributed"): 1}
-    assert desk.shown(desk.tallies.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
+    assert desk.stands(desk.tallies.runs) == {("shop", "attributed"): 1}
+    assert desk.stands(desk.tallies.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
     assert desk.failures() == {("shop", "calculator", "loop"): 1}
 
 
 def test_the_exemplar_is_the_span_to_blame(desk: Desk) -> None:
     verdict = desk.tell(desk.decide(blame()))
-    (exemplar,) = [one.exemplar for one in desk.tallies.failures.points(desk.clock.now, 0) if one.exemplar]
+    (exemplar,) = [
+        one.exemplar for one in desk.tallies.failures.counted.points(desk.clock.now, 0) if one.exemplar
+    ]
     assert (exemplar.trace_id, exemplar.span_id) == (verdict.trace_id, verdict.span_id)
 
 
 def test_an_agent_has_a_series_of_every_mode_from_its_first_task(desk: Desk) -> None:
     desk.tell(desk.decide(DONE, "planner"))
     zero = {("shop", "planner", mode.value): 0.0 for mode in FailureMode}
-    assert desk.shown(desk.tallies.failures) == zero
+    assert desk.stands(desk.tallies.failures) == zero
 
 
 def test_a_new_series_is_at_zero_until_it_was_there_long_enough_to_be_seen(desk: Desk) -> None:
@@ -123,18 +143,42 @@ def test_who_is_told_the_same_again_counts_nothing_again(desk: Desk) -> None:
     assert desk.shown(desk.tallies.superseded) == {(): 0}
 
 
-def test_a_verdict_that_names_another_agent_is_counted_as_superseded_only(desk: Desk) -> None:
+def test_a_verdict_that_names_another_agent_moves_the_failure_and_no_counter_falls(desk: Desk) -> None:
     first = desk.tell(desk.decide(blame()))
     desk.tell(desk.decide(blame("planner"), previous=first))
-    assert sum(desk.failures().values()) == sum(desk.shown(desk.tallies.runs).values()) == 1
+    assert desk.failures() == {("shop", "planner", "loop"): 1}
+    assert desk.shown(desk.tallies.failures.counted)["shop", "calculator", "loop"] == 1
+    assert desk.shown(desk.tallies.failures.withdrawn)["shop", "calculator", "loop"] == 1
+    assert desk.stands(desk.tallies.runs) == {("shop", "attributed"): 1}
     assert desk.shown(desk.tallies.superseded) == {(): 1}
+
+
+def test_a_failure_that_was_none_is_withdrawn(desk: Desk) -> None:
+    first = desk.tell(desk.decide(blame()))
+    desk.tell(desk.decide(DONE, previous=first))
+    assert desk.failures() == {}
+    assert desk.stands(desk.tallies.runs) == {("shop", "attributed"): 0, ("shop", "no_failure"): 1}
+
+
+def test_agents_that_only_a_later_analysis_shows_have_done_a_task(desk: Desk) -> None:
+    first = desk.tell(desk.decide(DONE, "planner"))
+    desk.tell(desk.decide(DONE, "planner", "calculator", previous=first))
+    assert desk.stands(desk.tallies.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
+
+
+def test_a_run_whose_root_comes_late_moves_to_the_roots_service(desk: Desk) -> None:
+    before = RunCount(service="tools", status="attributed", agents=("calculator",), blamed="calculator")
+    desk.tallies.move(Move(before=None, after=before))
+    desk.tallies.move(Move(before=before, after=replace(before, service="shop")))
+    assert desk.stands(desk.tallies.tasks) == {("tools", "calculator"): 0, ("shop", "calculator"): 1}
+    assert desk.failures() == {("shop", "calculator", "other"): 1}
 
 
 def test_a_run_found_to_have_failed_after_all_becomes_a_failure(desk: Desk) -> None:
     first = desk.tell(desk.decide(DONE))
     desk.tell(desk.decide(blame(), previous=first))
     assert desk.failures() == {("shop", "calculator", "loop"): 1}
-    assert desk.shown(desk.tallies.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
+    assert desk.stands(desk.tallies.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
 
 
 def test_the_final_verdict_counts_after_a_provisional_one(desk: Desk) -> None:

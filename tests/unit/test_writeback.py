@@ -14,7 +14,7 @@ from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from collector_processor.rebuild import rebuild
 from collector_processor.stored import PERSON, StoredVerdict
 from collector_processor.writeback import Decision, WriteBack, provisional, write_back
-from semconv.model import Abstention, Attribution, Blame, Span, Status
+from semconv.model import Abstention, Attribution, Blame, Resource, Span, Status
 from tests.factories import TRACE, agent, chat, span_id, workflow
 from tests.otlp_requests import numbers_in
 
@@ -69,6 +69,28 @@ def test_the_first_verdict_is_version_1_with_carriers_and_an_evaluation() -> Non
     (log,) = [out for out in back.outgoing if out.signal is Signal.LOGS]
     assert [entry.span_id for entry in decode_logs(log.body)] == [span_id(3)]
     assert back.rewrites == ()
+
+
+def spread(*order: int) -> Decision:
+    """Return a verdict on a run over two services, whose spans came in this order."""
+    services = [
+        Resource(attributes={"service.name": "shop" if span is SPANS[0] else "tools"}) for span in SPANS
+    ]
+    spans = [replace(span, resource=services[place]) for place, span in enumerate(SPANS)]
+    (run,) = rebuild([encode([spans[place]]) for place in order])
+    return replace(decision(), run=run)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (2, 0, 4, 1, 3)])
+def test_a_run_is_its_roots_services_whatever_came_first(order: tuple[int, ...]) -> None:
+    assert write_back(spread(*order), POLICY).verdict.service == "shop"
+
+
+def test_a_run_without_its_root_is_the_service_of_its_earliest_span_and_the_roots_once_that_comes() -> None:
+    early = write_back(spread(4, 2, 3, 1), POLICY).verdict
+    assert early.service == "tools"
+    late = write_back(replace(spread(4, 2, 3, 1, 0), previous=early), POLICY).verdict
+    assert (late.service, late.version, late.failure_id) == ("shop", early.version, early.failure_id)
 
 
 def test_the_same_decision_is_the_same_bytes() -> None:

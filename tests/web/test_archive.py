@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from analyzer.labels import Label, LabelKind
 from analyzer.labels.kept_run import pack, task_of
+from analyzer.tallies.names import as_label
 from analyzer.web import archive
 from analyzer.web.archive import RunArchive
 from analyzer.web.recent_work import FRESH_NS, RecentWork
@@ -56,6 +57,22 @@ async def test_a_search_looks_at_so_many_and_says_where_it_stopped(
     source.close()
     assert [len(page.rows) for page in pages] == [0, 0, 1]
     assert [page.looked_at for page in pages] == [10, 10, 0]
+
+
+async def test_runs_of_one_agent_of_one_service_are_those_that_metrics_count_for_it(stage: Stage) -> None:
+    long = "calculator " * 20
+    for number, (service, agent) in enumerate(
+        [("shop", "clerk"), ("bank", "clerk"), ("shop", "clerk_2"), ("shop", long)]
+    ):
+        one = run(step(agent), run_id=f"r{number}")
+        await stage.add(one, service, blame(one, 0))
+    source = RunArchive(stage.folder)
+    found = [
+        [row.key.run_id for row in (await source.page(RunQuery(service="shop", agent=as_label(agent)))).rows]
+        for agent in ("clerk", long)
+    ]
+    source.close()
+    assert found == [["r0"], ["r3"]]
 
 
 async def test_only_current_verdicts_are_listed_and_of_the_tenant_who_asks(stage: Stage) -> None:

@@ -1,0 +1,55 @@
+"""How often chance alone pages for an agent whose share never changes, by the shipped rule's arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.bench.alert_stories import HOUR, WEEK
+from tests.deploy.alert_rules import DEVIATIONS, MIN_FAILURES, MIN_TASKS, RISE, SHARE, SHIPPED
+
+WEEKS = 20
+NOW = SHIPPED.now * HOUR // SHIPPED.recent
+
+Counts = NDArray[np.int64]
+
+
+def within(counts: Counts, ticks: int) -> Counts:
+    """Return sums of the last so many ticks, from the first tick on that has so many before it."""
+    sums = np.cumsum(np.concatenate([[0], counts]))
+    found: Counts = sums[ticks:] - sums[:-ticks]
+    return found
+
+
+def pages(runs_an_hour: int, share: float, seed: int) -> int:
+    """Return how often a page begins in ``WEEKS`` weeks, after one of past."""
+    chance = np.random.default_rng([seed, runs_an_hour, round(1000 * share)])
+    tasks = chance.poisson(runs_an_hour / HOUR, (WEEKS + 1) * WEEK + HOUR)
+    failures = chance.binomial(tasks, share)
+    (f, t), (f_now, t_now), (f_usual, t_usual) = (
+        (within(failures, ticks)[skipped:], within(tasks, ticks)[skipped:])
+        for ticks, skipped in ((HOUR, WEEK), (NOW, WEEK + HOUR - NOW), (WEEK, 0))
+    )
+    usual = ((f_usual + 1) / (t_usual + 2))[: len(f)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        risen = (f / t > RISE * usual) | (f / t > (1 + usual) / 2)
+        above = 2 * (np.sqrt(f) - np.sqrt(t * usual)) / np.sqrt(1 + t / t_usual[: len(f)])
+        goes_on = (f_now / t_now > SHARE) & ((f_now >= 2) | (f_now / t_now >= 0.5))
+        fires = (
+            (f / t > SHARE) & (t >= MIN_TASKS) & (f >= MIN_FAILURES) & risen & (above > DEVIATIONS) & goes_on
+        )
+    return int(np.sum(fires[1:] & ~fires[:-1]))
+
+
+def test_steady_shares_page_once_in_hundreds_of_weeks_at_most() -> None:
+    """As measured over 7,200 weeks of agents: three times."""
+    systems = [(runs, share) for runs in (20, 40, 120, 500) for share in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)]
+    assert sum(pages(*one, seed=1) for one in systems) <= len(systems) * WEEKS // 200
+
+
+def test_the_arithmetic_would_page_for_a_share_that_rose() -> None:
+    chance = np.random.default_rng(1)
+    tasks = np.full(2 * HOUR, 2)
+    failures = np.concatenate([np.zeros(HOUR, dtype=np.int64), chance.binomial(2, 0.5, HOUR)])
+    f, t = within(failures, HOUR)[-1], within(tasks, HOUR)[-1]
+    assert 2 * (np.sqrt(f) - np.sqrt(t * 0.02)) > DEVIATIONS
