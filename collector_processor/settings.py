@@ -111,7 +111,11 @@ class Settings(BaseModel):
         ge=0,
         description="least ms of quiet after the run's top span ended; longer where its services send later",
     )
-    idle_close: int = Field(60_000, gt=0, description="ms of silence after which an open trace is looked at")
+    idle_close: int = Field(
+        60_000,
+        gt=0,
+        description="ms of silence until a provisional verdict; ten times that gives up a missing parent",
+    )
     max_age: int = Field(3_600_000, gt=0, description="ms after which a trace is complete whatever comes")
     budget_usd_per_run: float = Field(0.50, ge=0, description="most that one analysis may cost")
     budget_usd_per_hour: float = Field(5.0, ge=0, description="most that all analyses of an hour may cost")

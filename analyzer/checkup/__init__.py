@@ -6,7 +6,7 @@ from analyzer.checkup.certificates import check_certificate
 from analyzer.checkup.clock import check_clock
 from analyzer.checkup.finding import Finding, Health
 from analyzer.checkup.neighbours import Neighbour, check_analyzer, check_door, check_notifiers
-from analyzer.checkup.stores import check_privacy, check_stores
+from analyzer.checkup.stores import check_parents, check_privacy, check_stores
 
 __all__ = [
     "Finding",
@@ -17,6 +17,7 @@ __all__ = [
     "check_clock",
     "check_door",
     "check_notifiers",
+    "check_parents",
     "check_privacy",
     "check_stores",
 ]

@@ -25,6 +25,7 @@ from analyzer.checkup import (
     check_clock,
     check_door,
     check_notifiers,
+    check_parents,
     check_privacy,
     check_stores,
 )
@@ -143,6 +144,7 @@ def _data_dir(path: Path) -> Iterator[Finding]:
     yield from check_privacy(path)
     yield _store(path)
     yield from check_stores(path)
+    yield from check_parents(path)
 
 
 def _store(path: Path) -> Finding:

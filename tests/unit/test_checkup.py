@@ -23,11 +23,15 @@ from analyzer.checkup import (
     check_clock,
     check_door,
     check_notifiers,
+    check_parents,
     check_privacy,
     check_stores,
 )
 from analyzer.issues.store import open_issues
 from analyzer.labels.store import open_labels
+from collector_processor.otlp import NO_TENANT
+from collector_processor.runstore import RUNS, RunStore
+from collector_processor.stored import AbsentParent
 
 NOW_S = 1_800_000_000.0
 DAY_S = 86_400.0
@@ -208,6 +212,50 @@ def test_looking_at_a_store_writes_nothing(tmp_path: Path) -> None:
     assert [one.health for one in check_stores(tmp_path)] == [Health.OK] * 2
     assert (tmp_path / "labels.sqlite").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["labels.sqlite"]
+
+
+def absent(name: str, *, since_ns: int, service: str = "shop") -> AbsentParent:
+    return AbsentParent(
+        tenant=NO_TENANT, kind=since_ns, service=service, scope="tracer", name=name, since_ns=since_ns
+    )
+
+
+def test_parents_that_never_arrive_are_told_with_what_mends_it_while_the_service_runs(tmp_path: Path) -> None:
+    running = RunStore(tmp_path / RUNS)
+    assert not list(check_parents(tmp_path)), "every parent has arrived"
+    running.absent.add([absent("write", since_ns=1), absent("plan", since_ns=2)])
+    (finding,) = check_parents(tmp_path)
+    assert finding.health is Health.WARNING
+    assert finding.detail == (
+        "parents that never arrive: 2 kinds, e.g. of span `plan` of service `shop` (scope `tracer`):"
+        " traces like these are judged without waiting for the parent"
+    )
+    assert finding.mend.startswith("send the parent's spans here too")
+    running.absent.forget([(NO_TENANT, 1), (NO_TENANT, 2)])
+    assert not list(check_parents(tmp_path)), "they came after all"
+    running.close()
+
+
+def test_names_that_senders_chose_are_shown_short_and_on_one_line(tmp_path: Path) -> None:
+    running = RunStore(tmp_path / RUNS)
+    running.absent.add([absent("plan\n\x1b[2J" + "x" * 9_999, since_ns=1, service="")])
+    running.close()
+    (finding,) = check_parents(tmp_path)
+    assert "1 kind, e.g. of span `plan [2Jxxx" in finding.detail
+    assert ("service" in finding.detail, len(finding.detail) < 200) == (False, True)
+
+
+def test_a_store_without_such_parents_yet_is_left_as_it_is(tmp_path: Path) -> None:
+    assert not list(check_parents(tmp_path)), "no store yet"
+    older = sqlite3.connect(tmp_path / RUNS)
+    older.execute("CREATE TABLE verdict (x)")
+    older.commit()
+    older.close()
+    before = (tmp_path / RUNS).read_bytes()
+    assert not list(check_parents(tmp_path))
+    assert (tmp_path / RUNS).read_bytes() == before
+    (tmp_path / RUNS).write_bytes(b"no database at all, but long enough to be read" * 100)
+    assert [one.health for one in check_parents(tmp_path)] == [Health.FAILED]
 
 
 def test_a_data_directory_that_others_may_look_into_is_warned_of(tmp_path: Path) -> None:

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from collector_processor.settings import load_settings
-from semconv.attributes import CARRIER, FAILURE_AGENT_NAME, FAILURE_DECISIVE
+from semconv.attributes import (
+    CARRIER,
+    FAILURE_AGENT_NAME,
+    FAILURE_DECISIVE,
+    FAILURE_ID,
+    FAILURE_STATUS,
+    FailureStatus,
+)
 from semconv.model import Attributes, Span, TraceId
 from tests.bench.completion.counting import Said, Seen, Truth, count, percentile
 from tests.bench.completion.stories import KINDS, Kind, Shape, tell
@@ -45,6 +52,13 @@ def test_a_verdict_that_was_corrected_counts_what_it_said_first() -> None:
 def test_an_innocent_whose_blame_only_the_backend_saw_counts() -> None:
     found = count([PASSED], Seen(said=[PASS], parts=ALONE, carriers=(blame("planner"),)))
     assert (found.innocent, found.passing_blamed, found.wrong) == (1, 1, 0)
+
+
+def test_a_blame_that_is_withdrawn_beside_its_mark_and_on_the_root_counts_once() -> None:
+    attributes: Attributes = {CARRIER: True, FAILURE_STATUS: FailureStatus.WITHDRAWN.value, FAILURE_ID: "b2"}
+    withdrawals = [span(number, trace_id=ONE, attributes=attributes) for number in (2, 3)]
+    found = count([PASSED], Seen(said=[PASS], parts=ALONE, carriers=(blame("planner"), *withdrawals)))
+    assert (found.blames, found.withdrawn) == (1, 1)
 
 
 def test_a_run_without_a_verdict_is_wrong() -> None:

@@ -73,7 +73,7 @@ class Counts:
     blames: int = 0
     """Carriers that blame."""
     withdrawn: int = 0
-    """Carriers that withdraw a blame."""
+    """Blames that carriers withdraw; each has a carrier beside the old mark and one on the root."""
     waits: list[float] = field(default_factory=list)
     """Seconds from a run's end to its right verdict; 0 where that came before the end."""
 
@@ -132,14 +132,14 @@ def _count(truth: Truth, seen: Seen, verdicts: Mapping[str, Said]) -> Counts:
         changed=len({(one.run_id, *_says(one)) for one in said}) > 1,
         joined=len(parts) > 1 or any(traces != own for traces in parts.values()),
         blames=len(blaming),
-        withdrawn=sum(map(is_withdrawal, carriers)),
+        withdrawn=len({one.attributes[names.FAILURE_ID] for one in carriers if is_withdrawal(one)}),
         waits=[max(0.0, when[0] - truth.end_s)] if when and is_right else [],
     )
 
 
 def is_withdrawal(carrier: Span) -> bool:
     """Whether a carrier says that an earlier blame no longer stands."""
-    return "withdrawn" in carrier.name
+    return carrier.attributes.get(names.FAILURE_STATUS) == names.FailureStatus.WITHDRAWN
 
 
 def _standing(parts: Iterable[str], verdicts: Mapping[str, Said]) -> Said | None:
