@@ -1,4 +1,4 @@
-"""Kinds of spans whose parents never arrive, in the store: learned once, known after a restart."""
+"""Kinds of spans whose parents never arrive, or do, in the store: learned once, known after a restart."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ ABSENT_TABLE: Final = """
 CREATE TABLE absent_parent (
   tenant TEXT NOT NULL, kind INTEGER NOT NULL,
   service TEXT NOT NULL, scope TEXT NOT NULL, name TEXT NOT NULL, since_ns INTEGER NOT NULL,
+  has_arrived INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (tenant, kind)
 ) WITHOUT ROWID;
 """
 MAX_ABSENT: Final = 2_000
-"""Kinds remembered; the longest known go first, and are learned again."""
+"""Kinds remembered of each sort; the longest known go first, and are learned again."""
 
 
 class AbsentRows:
@@ -31,24 +32,37 @@ class AbsentRows:
         """Remember kinds of spans whose parents were waited for in vain."""
         with all_or_nothing(self._db, "the store", Flush.AT_ONCE):
             self._db.executemany(
-                "INSERT OR REPLACE INTO absent_parent VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO absent_parent VALUES (?, ?, ?, ?, ?, ?, 0)",
                 [(one.tenant, one.kind, one.service, one.scope, one.name, one.since_ns) for one in absent],
             )
-            self._db.execute(
-                "DELETE FROM absent_parent WHERE since_ns <"
-                " (SELECT since_ns FROM absent_parent ORDER BY since_ns DESC LIMIT 1 OFFSET ?)",
-                (MAX_ABSENT - 1,),
-            )
+            self._prune(has_arrived=False)
 
-    def forget(self, kinds: Iterable[tuple[Tenant, int]]) -> None:
-        """Forget kinds of spans whose parents arrived after all."""
+    def arrived(self, kinds: Iterable[tuple[Tenant, int]], now_ns: int) -> None:
+        """Remember kinds of spans whose parents arrived, after all or for the first time."""
         with all_or_nothing(self._db, "the store", Flush.LATER):
-            self._db.executemany("DELETE FROM absent_parent WHERE tenant = ? AND kind = ?", list(kinds))
+            self._db.executemany(
+                "INSERT OR REPLACE INTO absent_parent VALUES (?, ?, '', '', '', ?, 1)",
+                [(tenant, kind, now_ns) for tenant, kind in kinds],
+            )
+            self._prune(has_arrived=True)
+
+    def arriving(self) -> list[tuple[Tenant, int]]:
+        """Return the kinds of spans whose parents were seen to arrive."""
+        rows = self._db.execute("SELECT tenant, kind FROM absent_parent WHERE has_arrived")
+        return [(Tenant(tenant), kind) for tenant, kind in rows]
+
+    def _prune(self, *, has_arrived: bool) -> None:
+        self._db.execute(
+            "DELETE FROM absent_parent WHERE has_arrived = ? AND since_ns < (SELECT since_ns"
+            " FROM absent_parent WHERE has_arrived = ? ORDER BY since_ns DESC LIMIT 1 OFFSET ?)",
+            (has_arrived, has_arrived, MAX_ABSENT - 1),
+        )
 
     def all(self) -> list[AbsentParent]:
-        """Return what is remembered, the latest found first."""
+        """Return the kinds of spans whose parents never arrive, the latest found first."""
         rows = self._db.execute(
-            "SELECT tenant, kind, service, scope, name, since_ns FROM absent_parent ORDER BY since_ns DESC"
+            "SELECT tenant, kind, service, scope, name, since_ns FROM absent_parent"
+            " WHERE NOT has_arrived ORDER BY since_ns DESC"
         )
         return [
             AbsentParent(

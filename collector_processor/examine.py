@@ -197,9 +197,13 @@ class Examiner:
         """Return the kinds of spans whose parents were found never to arrive."""
         return await self._thread.run(self._store.absent.all)
 
-    async def parents_returned(self, kinds: Iterable[tuple[Tenant, int]]) -> None:
-        """Forget that the parents of such spans never arrive."""
-        await self._thread.insist(self._store.absent.forget, tuple(kinds))
+    async def arriving_parents(self) -> Sequence[tuple[Tenant, int]]:
+        """Return the kinds of spans whose parents were seen to arrive."""
+        return await self._thread.run(self._store.absent.arriving)
+
+    async def parents_arrived(self, kinds: Iterable[tuple[Tenant, int]]) -> None:
+        """Remember that the parents of such spans arrive."""
+        await self._thread.insist(self._store.absent.arrived, tuple(kinds), self._wall_ns())
 
     async def _without_analysis(self, released: Released, material: Material) -> Examined | None:
         """Return what becomes of the trace where nothing is to be analysed now; ``None`` where it is."""

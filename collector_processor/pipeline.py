@@ -138,9 +138,9 @@ class Pipeline:
             arrivals: what the journal still knows of agent traces, oldest first.
         """
         await self._examiner.finish_rewrites()
-        self._assembler.learned.give_up_on(
-            (one.tenant, one.kind) for one in await self._examiner.absent_parents()
-        )
+        absent = await self._examiner.absent_parents()
+        arriving = await self._examiner.arriving_parents()
+        self._assembler.learned.recall(((one.tenant, one.kind) for one in absent), arriving)
         coming = iter(arrivals)
         while batch := tuple(islice(coming, _BATCH)):
             known = await self._examiner.analyses_of(map(key_of, batch))
@@ -168,8 +168,8 @@ class Pipeline:
         """Do what is due now, without waiting for the examinations that it starts."""
         await self._absorb()
         now = self._monotonic()
-        if returned := self._assembler.learned.take_returned():
-            self._start(self._examiner.parents_returned(returned))
+        if arrived := self._assembler.learned.take_arrived():
+            self._start(self._examiner.parents_arrived(arrived))
         for released in self._assembler.take_ready(now):
             self._begin(released)
         await self._release_overdue(now)

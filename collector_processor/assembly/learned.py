@@ -29,7 +29,7 @@ class Learned:
         self._lateness: Final[Lateness[Kind]] = Lateness()
         self._tails: Final[Waits[Kind]] = Waits()
         self._absent: Final[AbsentParents[Kind]] = AbsentParents()
-        self._returned: Final[set[Kind]] = set()
+        self._arrived: Final[set[Kind]] = set()
         self._sought: Final[OrderedDict[TraceKey, Kind]] = OrderedDict()
         """Traces that had not come when a trace that links to them was released."""
 
@@ -61,25 +61,28 @@ class Learned:
 
     def parent_arrived(self, tenant: Tenant, absence: Absence) -> None:
         """Learn that a parent came after its children's request."""
-        for kind in absence.kinds:
-            if self._absent.arrived((tenant, kind)):
-                self._returned.add((tenant, kind))
+        for kind in ((tenant, kind) for kind in absence.kinds):
+            is_news = absence.is_candidate and not self._absent.has_arrived(kind)
+            if self._absent.arrived(kind) or is_news:
+                self._arrived.add(kind)
 
     def parent_missed(self, tenant: Tenant, absence: Absence, *, is_sure: bool) -> frozenset[int]:
         """Learn that a parent was waited for in vain; return the kinds that are given up now."""
         missed = {kind: self._absent.missed((tenant, kind), is_sure=is_sure) for kind in absence.kinds}
         return frozenset(kind for kind, is_given_up in missed.items() if is_given_up)
 
-    def give_up_on(self, kinds: Iterable[Kind]) -> None:
-        """Learn of kinds of spans whose parents were found never to arrive before a restart."""
-        for kind in kinds:
+    def recall(self, never: Iterable[Kind], arriving: Iterable[Kind]) -> None:
+        """Learn again what was known before a restart: whose parents never arrive, and whose do."""
+        for kind in never:
             self._absent.missed(kind, is_sure=True)
+        for kind in arriving:
+            self._absent.arrived(kind)
 
-    def take_returned(self) -> frozenset[Kind]:
-        """Return the kinds that had been given up, whose parents arrived since the last call."""
-        returned = frozenset(self._returned)
-        self._returned.clear()
-        return returned
+    def take_arrived(self) -> frozenset[Kind]:
+        """Return the kinds to remember whose parents arrived since the last call."""
+        arrived = frozenset(self._arrived)
+        self._arrived.clear()
+        return arrived
 
     def is_given_up(self, tenant: Tenant, absence: Absence) -> bool:
         """Whether a parent is known never to arrive."""

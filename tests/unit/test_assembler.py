@@ -146,7 +146,7 @@ class TestMissingParents:
 
     def test_agents_in_turn_under_a_parent_that_never_comes_wait_for_one_another(self) -> None:
         assembler = Assembler(LIMITS)
-        assembler.learned.give_up_on([(NO_TENANT, 7)])
+        assembler.learned.recall([(NO_TENANT, 7)], [])
         assembler.receive(KEY, (note(2, 1, agent=True, kind=7),), 10, now=0)
         assembler.receive(KEY, (note(3, 1, agent=True, kind=7),), 10, now=20)
         assert completions(assembler, 79) == []
@@ -154,16 +154,16 @@ class TestMissingParents:
 
     def test_what_a_request_from_another_process_called_is_over_when_it_ends(self) -> None:
         assembler = Assembler(LIMITS)
-        assembler.learned.give_up_on([(NO_TENANT, 7)])
+        assembler.learned.recall([(NO_TENANT, 7)], [])
         assembler.receive(KEY, (note(2, 1, agent=True, kind=7, remote=True),), 10, now=0)
         assert completions(assembler, 2) == [Completion.IDLE]
 
     def test_a_parent_that_comes_after_all_is_waited_for_again(self) -> None:
         assembler = Assembler(LIMITS)
-        assembler.learned.give_up_on([(NO_TENANT, 7)])
+        assembler.learned.recall([(NO_TENANT, 7)], [])
         assembler.receive(KEY, (note(2, 1, top=True, kind=7),), 10, now=0)
         assembler.receive(KEY, (note(1),), 10, now=1)
-        assert assembler.learned.take_returned() == {(NO_TENANT, 7)}
+        assert assembler.learned.take_arrived() == {(NO_TENANT, 7)}
         assembler.receive(other_key(2), (note(2, 1, top=True, kind=7),), 10, now=1)
         assert completions(assembler, 300) == [Completion.ROOT_ENDED, Completion.IDLE_OPEN]
 
@@ -174,6 +174,15 @@ class TestMissingParents:
         assembler.receive(other_key(2), (note(2, 1, top=True, kind=7),), 10, now=10)
         assert completions(assembler, 3609) == [Completion.ROOT_ENDED, Completion.IDLE_OPEN]
         assert completions(assembler, 3610) == [Completion.MAX_AGE]
+
+    def test_a_parent_that_was_seen_to_come_before_a_restart_is_waited_for_until_the_cap(self) -> None:
+        before, after = Assembler(LIMITS), Assembler(LIMITS)
+        before.receive(KEY, (note(2, 1, agent=True, kind=7),), 10, now=0)
+        before.receive(KEY, (note(1),), 10, now=1)
+        after.learned.recall([], before.learned.take_arrived())
+        assert before.learned.take_arrived() == frozenset()
+        after.receive(KEY, (note(2, 1, agent=True, kind=7),), 10, now=0)
+        assert final(after, 3599) == []
 
     def test_one_run_longer_than_the_cap_gives_up_no_running_agent(self) -> None:
         """Three do: then the spans above these calls are dropped on their way."""

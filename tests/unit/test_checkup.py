@@ -231,7 +231,7 @@ def test_parents_that_never_arrive_are_told_with_what_mends_it_while_the_service
         " traces like these are judged without waiting for the parent"
     )
     assert finding.mend.startswith("send the parent's spans here too")
-    running.absent.forget([(NO_TENANT, 1), (NO_TENANT, 2)])
+    running.absent.arrived([(NO_TENANT, 1), (NO_TENANT, 2)], now_ns=3)
     assert not list(check_parents(tmp_path)), "they came after all"
     running.close()
 

@@ -322,11 +322,14 @@ class TestParentsThatNeverArrive:
         other = replace(self.ABSENT, kind=8, since_ns=2)
         store.absent.add([self.ABSENT, other])
         assert store.absent.all() == [other, self.ABSENT]
-        store.absent.forget([(NO_TENANT, 8)])
-        assert store.absent.all() == [self.ABSENT]
+        store.absent.arrived([(NO_TENANT, 8)], now_ns=3)
+        assert (store.absent.all(), store.absent.arriving()) == ([self.ABSENT], [(NO_TENANT, 8)])
 
     def test_are_so_many_at_most(self, store: RunStore) -> None:
         many = [replace(self.ABSENT, kind=number, since_ns=number) for number in range(MAX_ABSENT + 5)]
         store.absent.add(many)
         assert len(store.absent.all()) == MAX_ABSENT
         assert store.absent.all()[-1].kind == 5
+        for number in range(MAX_ABSENT + 5):
+            store.absent.arrived([(NO_TENANT, 10_000 + number)], now_ns=number)
+        assert (len(store.absent.arriving()), len(store.absent.all())) == (MAX_ABSENT, MAX_ABSENT)
