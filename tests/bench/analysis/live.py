@@ -89,6 +89,7 @@ async def measure(pace: Pace) -> Delays:
                 forward_protocol="grpc",
                 method="signals",
                 root_grace=pace.grace_ms,
+                carriers="all",
             )
             return await _measure(pace, line, told)
 

@@ -137,6 +137,7 @@ async def soak(pace: Pace, minutes: float, first: int) -> Outcome:
             forward_protocol="grpc",
             method="signals",
             root_grace=2000,
+            carriers="all",  # of runs that pass too: each says that it was judged
             max_retained_bytes=_quota(pace, seconds, first),
         )
         sent, watch = Sent(), _Watch(line, Path(folder) / "data")
