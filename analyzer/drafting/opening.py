@@ -16,7 +16,9 @@ from collector_processor.settings import Settings
 
 NEEDED: Final = frozenset(
     {
+        "carrier_min_confidence",
         "carrier_status",
+        "carriers",
         "export_text",
         "failure_pattern",
         "method",
@@ -24,6 +26,7 @@ NEEDED: Final = frozenset(
         "notify_text",
         "redact",
         "redact_patterns",
+        "web_url",
     }
 )
 """The settings that the process beside the service is told: none is a secret, and it asks no model."""
