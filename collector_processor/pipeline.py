@@ -124,8 +124,12 @@ class Pipeline:
             self._assembler.forget(key)
             self._waiting.pop(key, None)
         for key in gone & self._queue.keys():  # analyses may be slower than runs for days
-            self._busy.difference_update((key, *self._queue.pop(key).along))
+            along = self._queue.pop(key).along
+            self._busy.difference_update((key, *along))
             unanalysed.append(key)
+            for left in along:  # runs by themselves now; those evicted too say so at their turn
+                self._assembler.receive(left, (), 0, self._monotonic())
+                self._wake.set()
         if unanalysed:
             logger.warning("traces evicted before their analysis", extra={"traces": len(unanalysed)})
             self._lose(unanalysed)
@@ -349,7 +353,7 @@ class Pipeline:
     async def _note(self, released: Released, examined: Examined) -> None:
         key = released.key
         if examined.awaited:
-            self._waiting[key] = examined.awaited
+            self._waiting.update(dict.fromkeys((key, *released.along), examined.awaited))
             self._put_off(examined.awaited)
         if examined.too_early:
             for one in (key, *released.along):
