@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -552,6 +553,13 @@ class TestParentsThatNeverArrive:
         await after.pass_time(LIMITS.idle_close_s)
         assert not verdict(after, OTHER).is_provisional
         after.close()
+
+    async def test_are_named_without_the_secrets_in_their_names(self, slow_lane: Open) -> None:
+        lane = slow_lane(0)
+        asked = replace(agent(2, "planner", parent=1), name="GET /plan?api_key=sk-a1b2c3d4e5f6g7h8i9j0k1l2")
+        lane.receive(asked, chat(3, parent=2, answer="4"))
+        await lane.pass_time(LIMITS.absent_idle_s)
+        assert [one.name for one in lane.store.absent.all()] == ["GET /plan?api_key=[key]"]
 
     async def test_are_waited_for_again_once_one_arrived(self, slow_lane: Open) -> None:
         lane = slow_lane(0)
