@@ -119,14 +119,14 @@ class Pipeline:
     def evicted(self, keys: Iterable[TraceKey]) -> None:
         """Take note that traces lost their spans to the retention quota. Called on the event loop."""
         gone = frozenset(keys)
-        unanalysed = [key for key in gone if self._assembler.is_open(key) or key in self._waiting]
+        unanalysed = {key for key in gone if self._assembler.is_open(key) or key in self._waiting}
         for key in unanalysed:  # the others have their verdict, or are at it
             self._assembler.forget(key)
             self._waiting.pop(key, None)
         for key in gone & self._queue.keys():  # analyses may be slower than runs for days
             along = self._queue.pop(key).along
             self._busy.difference_update((key, *along))
-            unanalysed.append(key)
+            unanalysed.add(key)  # perhaps open as well: a glance at it was due
             for left in along:  # runs by themselves now; those evicted too say so at their turn
                 self._assembler.receive(left, (), 0, self._monotonic())
                 self._wake.set()

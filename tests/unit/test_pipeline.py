@@ -479,6 +479,23 @@ async def test_a_trace_evicted_while_it_waits_for_a_free_place_is_an_error_too(s
     assert (verdict(lane).status, verdict(lane, OTHER).status) == ("attributed", "error")
 
 
+async def test_an_open_trace_that_is_evicted_before_a_glance_at_it_counts_once(slow_lane: Open) -> None:
+    lane = slow_lane(0, concurrency=1)
+    lane.analyst.may_answer.clear()
+    lane.receive(chat(2, trace_id=OTHER))
+    await lane.pipeline.turn()
+    lane.now += LIMITS.idle_close_s - GRACE
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    await lane.pipeline.turn()
+    lane.now += GRACE
+    await lane.pipeline.turn()
+    await lane.analyst.was_asked.wait()
+    lane.evict(OTHER)
+    assert lane.pipeline.evictions == 1
+    lane.analyst.may_answer.set()
+    await lane.pipeline.settle()
+
+
 async def test_what_waits_for_a_free_place_waits_only_while_its_spans_are_kept(slow_lane: Open) -> None:
     """Where analyses are slower than runs the queue would grow for ever."""
     lane = slow_lane(0, concurrency=1)
