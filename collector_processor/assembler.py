@@ -74,7 +74,7 @@ class AssemblerLimits:
     max_traces: int = 50_000
     """Open at once; the longest silent are released first (``EVICTED``)."""
     max_open_spans: int = 500_000
-    """Of all open traces; the same. Each takes some 70 bytes."""
+    """Of all open traces; the same. Each takes some 70 bytes; what is missing or linked counts as six."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ class Assembler:
     def remember(self, key: TraceKey, notes: Sequence[SpanNote], now: float) -> None:
         """Learn of spans that were analysed before a restart, for those that may come late."""
         trace = self._closed.pop(key, None) or OpenTrace(opened=now, last=now)
-        self._closed_spans -= len(trace.seen)
+        self._closed_spans -= trace.size
         trace.note(notes)
         self._close(key, trace)
 
@@ -161,7 +161,7 @@ class Assembler:
         """Drop a trace; it does not come out."""
         trace = self._open.pop(key, None)
         if trace is not None:
-            self._open_spans -= len(trace.seen)
+            self._open_spans -= trace.size
             self._rearm_company(key)
             self._links.closed(key)
 
@@ -195,8 +195,8 @@ class Assembler:
         if trace is None:
             trace = OpenTrace(opened=now, last=now, is_partial=analyses > 0)
         else:
-            self._closed_spans -= len(trace.seen)
-            self._open_spans += len(trace.seen)
+            self._closed_spans -= trace.size
+            self._open_spans += trace.size
             trace.opened, trace.timer = now, None
             trace.spans = trace.bytes = 0
         trace.analyses = analyses
@@ -208,10 +208,10 @@ class Assembler:
 
     def _note(self, key: TraceKey, trace: OpenTrace, notes: Sequence[SpanNote], now: float) -> None:
         """Learn from the spans what is missing, what is linked, and what came late."""
-        had_ended, known, targets = trace.top_ended, len(trace.seen), len(trace.targets)
+        had_ended, known, targets, size = trace.top_ended, len(trace.seen), len(trace.targets), trace.size
         for absence in trace.note(notes):
             self.learned.parent_arrived(key.tenant, absence)
-        self._open_spans += len(trace.seen) - known
+        self._open_spans += trace.size - size
         if had_ended and len(trace.seen) > known:
             trace.tail_s = max(trace.tail_s, now - trace.last)
             if trace.analyses:
@@ -345,7 +345,7 @@ class Assembler:
         for one in (key, *along):
             del self._open[one]
         for one, trace in zip((key, *along), traces, strict=True):
-            self._open_spans -= len(trace.seen)
+            self._open_spans -= trace.size
             if trace.top_ended and not trace.analyses:
                 self.learned.observe_tail(one.tenant, trace, trace.tail_s)
             for target in self._links.awaits(one):
@@ -372,7 +372,7 @@ class Assembler:
     def _close(self, key: TraceKey, trace: OpenTrace) -> None:
         trace.timer = None
         self._closed[key] = trace
-        self._closed_spans += len(trace.seen)
+        self._closed_spans += trace.size
         while len(self._closed) > _MAX_CLOSED or self._closed_spans > _MAX_CLOSED_SPANS:
             _, forgotten = self._closed.popitem(last=False)
-            self._closed_spans -= len(forgotten.seen)
+            self._closed_spans -= forgotten.size

@@ -19,6 +19,7 @@ from collector_processor.cleaning import CleanRun
 from collector_processor.notes import kind_of
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.rebuild import Run, rebuild
+from collector_processor.redaction import redact
 from collector_processor.runs import TRACE_KEY, run_keys, steady_ids
 from collector_processor.runstore import MAX_JOINED, RunStore
 from collector_processor.store_thread import StoreThread
@@ -176,7 +177,10 @@ class Gathering:
 
 
 def absent_parents(material: Material, released: Released, now_ns: int) -> tuple[AbsentParent, ...]:
-    """Return the kinds of spans whose parents were given up with this trace, by name."""
+    """Return the kinds of spans whose parents were given up with this trace, by name.
+
+    People read the name, in logs too: what is secret in it (a request's query) is left out.
+    """
     found: dict[int, AbsentParent] = {}
     for run in material.runs:
         for span in run.trace.spans:
@@ -188,7 +192,7 @@ def absent_parents(material: Material, released: Released, now_ns: int) -> tuple
                     kind=kind,
                     service=service,
                     scope=span.scope.name,
-                    name=span.name,
+                    name=redact(span.name),
                     since_ns=now_ns,
                 )
     return tuple(found.values())

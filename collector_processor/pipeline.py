@@ -119,13 +119,17 @@ class Pipeline:
     def evicted(self, keys: Iterable[TraceKey]) -> None:
         """Take note that traces lost their spans to the retention quota. Called on the event loop."""
         gone = frozenset(keys)
-        unanalysed = [key for key in gone if self._assembler.is_open(key) or key in self._waiting]
+        unanalysed = {key for key in gone if self._assembler.is_open(key) or key in self._waiting}
         for key in unanalysed:  # the others have their verdict, or are at it
             self._assembler.forget(key)
             self._waiting.pop(key, None)
         for key in gone & self._queue.keys():  # analyses may be slower than runs for days
-            self._busy.difference_update((key, *self._queue.pop(key).along))
-            unanalysed.append(key)
+            along = self._queue.pop(key).along
+            self._busy.difference_update((key, *along))
+            unanalysed.add(key)  # perhaps open as well: a glance at it was due
+            for left in along:  # runs by themselves now; those evicted too say so at their turn
+                self._assembler.receive(left, (), 0, self._monotonic())
+                self._wake.set()
         if unanalysed:
             logger.warning("traces evicted before their analysis", extra={"traces": len(unanalysed)})
             self._lose(unanalysed)
@@ -349,7 +353,7 @@ class Pipeline:
     async def _note(self, released: Released, examined: Examined) -> None:
         key = released.key
         if examined.awaited:
-            self._waiting[key] = examined.awaited
+            self._waiting.update(dict.fromkeys((key, *released.along), examined.awaited))
             self._put_off(examined.awaited)
         if examined.too_early:
             for one in (key, *released.along):

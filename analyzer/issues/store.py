@@ -123,12 +123,16 @@ class IssueStore:
         )
 
     def pending(self, since_ns: int, limit: int = 1_000) -> list[NotedRun]:
-        """Return what was noted since and not counted, the oldest first."""
+        """Return what was noted since and is not counted, the oldest first.
+
+        Where there is more, the newest: runs whose verdicts never come would hold up all others.
+        """
         rows = self.db.execute(
-            "SELECT tenant, run_id, document FROM pending WHERE noted_ns >= ? ORDER BY noted_ns LIMIT ?",
+            "SELECT tenant, run_id, document FROM pending WHERE noted_ns >= ?"
+            " ORDER BY noted_ns DESC, tenant DESC, run_id DESC LIMIT ?",
             (since_ns, limit),
-        )
-        return [as_noted(*row) for row in rows]
+        ).fetchall()
+        return [as_noted(*row) for row in reversed(rows)]
 
     def forget_pending(self, run: NotedRun) -> None:
         """It is counted; call it in a transaction."""

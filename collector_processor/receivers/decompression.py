@@ -120,6 +120,8 @@ def _zstd(body: bytes, limit: int) -> bytes:
         promised = zstandard.frame_content_size(body)
         if promised > limit:
             raise too_large(limit)
+        if promised == 0 and _zstd_exceeds(decompressor, body, 0):  # the library looks no further then
+            raise MalformedRequestError("expected nothing after the empty zstd frame")
         return decompressor.decompress(body, max_output_size=limit, allow_extra_data=False)
     except zstandard.ZstdError as error:
         # The library has one error for "cut short" and for "more than max_output_size".
@@ -131,7 +133,7 @@ def _zstd(body: bytes, limit: int) -> bytes:
 def _zstd_exceeds(decompressor: zstandard.ZstdDecompressor, body: bytes, limit: int) -> bool:
     size = 0
     try:
-        with decompressor.stream_reader(BytesIO(body)) as reader:
+        with decompressor.stream_reader(BytesIO(body), read_across_frames=True) as reader:
             while size <= limit and (piece := reader.read(1 << 16)):
                 size += len(piece)
     except zstandard.ZstdError:

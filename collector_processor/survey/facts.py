@@ -11,7 +11,7 @@ import zlib
 from typing import Final, NamedTuple
 
 from collector_processor.framing import LENGTH_DELIMITED, fields, messages, read_varint
-from collector_processor.notes import MAX_NOTE_LINKS, kind_of
+from collector_processor.notes import MAX_NOTE_LINKS
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.raw_ids import (
     SHORTEST_SPAN,
@@ -33,13 +33,21 @@ _NO_PARENT: Final = b"\x22\x00"
 _TRACE_ID_HEAD: Final = b"\x0a\x10"
 
 
+class Process(NamedTuple):
+    """The Resource that spans of several groups share."""
+
+    source: int
+    """Its checksum."""
+    service: bytes
+
+
 class Origin(NamedTuple):
     """The Resource and scope that spans of one group share."""
 
     source: int
     """Checksum of the Resource."""
-    service: bytes
-    scope: bytes
+    names: int
+    """Checksum of the service's name and the scope's: what ``kind_of`` begins with."""
 
 
 class SpanFacts(NamedTuple):
@@ -49,24 +57,21 @@ class SpanFacts(NamedTuple):
     name: bytes
 
 
-def read_origin(body: bytes, resource_at: int, resource_end: int, scope_at: int, scope_end: int) -> Origin:
-    """Return where the spans of one ``ScopeSpans`` come from.
+def read_process(body: bytes, at: int, end: int) -> Process:
+    """Return what the Resource of a ``ResourceSpans`` message says; read once for all its scopes."""
+    resource = _first_message(body, at, end)
+    return Process(zlib.crc32(resource), _service_of(resource))
 
-    Args:
-        body: the request.
-        resource_at: where the ``ResourceSpans`` message starts.
-        resource_end: where it ends.
-        scope_at: where the ``ScopeSpans`` message starts.
-        scope_end: where it ends.
-    """
-    resource = _first_message(body, resource_at, resource_end)
-    scope = _first_message(body, scope_at, scope_end)
-    return Origin(zlib.crc32(resource), _service_of(resource), _name_of(scope))
+
+def read_origin(body: bytes, process: Process, scope_at: int, scope_end: int) -> Origin:
+    """Return where the spans of the ``ScopeSpans`` between two offsets come from."""
+    scope = _name_of(_first_message(body, scope_at, scope_end))
+    return Origin(process.source, zlib.crc32(b"\0".join((process.service, scope, b""))))
 
 
 def kind_from(origin: Origin, name: bytes) -> int:
     """Return ``kind_of`` a span of this origin."""
-    return kind_of(origin.service, origin.scope, name)
+    return zlib.crc32(name, origin.names)
 
 
 def read_facts(body: bytes, start: int, end: int) -> SpanFacts:
@@ -167,6 +172,8 @@ def _read_in_order(body: bytes, at: int, end: int) -> SpanFacts | None:
         elif tag in {_TRACE_STATE, _PARENT, _NAME}:
             length, begin = read_varint(body, at + 1, end)
             at = begin + length
+            if at > end:  # without a copy of all that follows
+                return None
             if tag == _NAME:
                 name = body[begin:at]
         else:

@@ -31,7 +31,15 @@ from collector_processor.raw_ids import (
     parent_id_of,
     span_ids,
 )
-from collector_processor.survey.facts import Origin, kind_from, linked_traces, read_facts, read_origin
+from collector_processor.survey.facts import (
+    Origin,
+    Process,
+    kind_from,
+    linked_traces,
+    read_facts,
+    read_origin,
+    read_process,
+)
 from collector_processor.survey.found import Survey
 from collector_processor.survey.marks import (
     ANY_ORDER,
@@ -209,18 +217,23 @@ def _notes(body: bytes, found: _Found, told: Iterable[bytes], marked: frozenset[
 
 
 class _Origins:
-    """The origins of a request's spans; each group is read once, and only where it is asked for."""
+    """The origins of a request's spans; each group and Resource is read once, and only where asked for."""
 
     def __init__(self, body: bytes, groups: list[_Group]) -> None:
         self._body: Final = body
         self._groups: Final = groups
         self._known: Final[dict[int, Origin]] = {}
+        self._processes: Final[dict[int, Process]] = {}
 
     def of(self, index: int) -> Origin:
         """Return the origin of the span at this place."""
         number = bisect_right(self._groups, (index, _BEYOND)) - 1
         if number not in self._known:
-            self._known[number] = read_origin(self._body, *self._groups[number][1:])
+            _, resource_at, resource_end, scope_at, scope_end = self._groups[number]
+            if resource_at not in self._processes:
+                self._processes[resource_at] = read_process(self._body, resource_at, resource_end)
+            process = self._processes[resource_at]
+            self._known[number] = read_origin(self._body, process, scope_at, scope_end)
         return self._known[number]
 
 

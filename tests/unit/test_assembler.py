@@ -343,6 +343,18 @@ def test_too_many_spans_in_open_traces_release_the_longest_silent() -> None:
     assert [(one.key, one.completion) for one in assembler.take_ready(1)] == [(KEY, Completion.EVICTED)]
 
 
+def test_links_and_missing_parents_of_open_traces_take_room_too() -> None:
+    """Each takes more memory than a span, and a span may have 32 links."""
+    links = tuple(map(other_key, range(900, 932)))
+    for heavy in (note(2, links=links), note(2, 1)):
+        assembler = Assembler(AssemblerLimits(max_open_spans=8))
+        assembler.receive(KEY, (heavy,), 1, now=0)
+        assembler.receive(other_key(2), (heavy,), 1, now=1)
+        assert [(one.key, one.completion) for one in assembler.take_ready(1)] == [(KEY, Completion.EVICTED)]
+        assembler.drain()
+        assert assembler._open_spans == 0
+
+
 def test_too_many_open_traces_release_the_longest_silent() -> None:
     assembler = Assembler(AssemblerLimits(max_traces=2))
     keys = [TraceKey(NO_TENANT, TraceId(f"{number:032x}")) for number in range(3)]

@@ -126,6 +126,13 @@ def test_thousands_of_empty_gzip_members_are_not_unpacked() -> None:
         decompress(gzip.compress(b"") * 5000, "gzip", limit=1 << 20)
 
 
+def test_what_follows_an_empty_zstd_frame_is_refused_and_not_lost() -> None:
+    packed = zstandard.compress(b"")
+    assert decompress(packed, "zstd", limit=1000) == b""
+    with pytest.raises(MalformedRequestError, match="nothing after"):
+        decompress(packed + zstandard.compress(b"spans"), "zstd", limit=1000)
+
+
 @pytest.mark.parametrize("encoding", ["br", "compress", "gzip, gzip", "gzip;q=1"])
 def test_other_encodings_are_named_and_refused(encoding: str) -> None:
     with pytest.raises(

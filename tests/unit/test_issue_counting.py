@@ -77,6 +77,13 @@ def test_a_verdict_that_is_not_durable_is_not_counted(bench: Bench) -> None:
     assert bench.counted() == {}
 
 
+def test_runs_whose_verdicts_never_come_hold_up_no_others(bench: Bench) -> None:
+    for number in range(1_000, 2_100):
+        bench.note(number, "clerk")
+    bench.judge(1, "clerk", at=START + 1)
+    assert bench.counted() == {"clerk": 1}
+
+
 def test_a_provisional_verdict_is_not_counted(bench: Bench) -> None:
     bench.judge(1, "clerk", is_provisional=True)
     assert bench.counted() == {}

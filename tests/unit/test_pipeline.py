@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -478,6 +479,23 @@ async def test_a_trace_evicted_while_it_waits_for_a_free_place_is_an_error_too(s
     assert (verdict(lane).status, verdict(lane, OTHER).status) == ("attributed", "error")
 
 
+async def test_an_open_trace_that_is_evicted_before_a_glance_at_it_counts_once(slow_lane: Open) -> None:
+    lane = slow_lane(0, concurrency=1)
+    lane.analyst.may_answer.clear()
+    lane.receive(chat(2, trace_id=OTHER))
+    await lane.pipeline.turn()
+    lane.now += LIMITS.idle_close_s - GRACE
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    await lane.pipeline.turn()
+    lane.now += GRACE
+    await lane.pipeline.turn()
+    await lane.analyst.was_asked.wait()
+    lane.evict(OTHER)
+    assert lane.pipeline.evictions == 1
+    lane.analyst.may_answer.set()
+    await lane.pipeline.settle()
+
+
 async def test_what_waits_for_a_free_place_waits_only_while_its_spans_are_kept(slow_lane: Open) -> None:
     """Where analyses are slower than runs the queue would grow for ever."""
     lane = slow_lane(0, concurrency=1)
@@ -552,6 +570,13 @@ class TestParentsThatNeverArrive:
         await after.pass_time(LIMITS.idle_close_s)
         assert not verdict(after, OTHER).is_provisional
         after.close()
+
+    async def test_are_named_without_the_secrets_in_their_names(self, slow_lane: Open) -> None:
+        lane = slow_lane(0)
+        asked = replace(agent(2, "planner", parent=1), name="GET /plan?api_key=sk-a1b2c3d4e5f6g7h8i9j0k1l2")
+        lane.receive(asked, chat(3, parent=2, answer="4"))
+        await lane.pass_time(LIMITS.absent_idle_s)
+        assert [one.name for one in lane.store.absent.all()] == ["GET /plan?api_key=[key]"]
 
     async def test_are_waited_for_again_once_one_arrived(self, slow_lane: Open) -> None:
         lane = slow_lane(0)
@@ -639,6 +664,50 @@ class TestRunsOfSeveralTraces:
         for _ in range(3):
             await lane.pass_time(LIMITS.idle_close_s)
         assert {verdict(lane).status, verdict(lane, OTHER).status} == {"error", "attributed"}
+
+    @pytest.mark.parametrize("gone", [TRACE, OTHER])
+    async def test_a_linked_trace_is_judged_by_itself_if_the_other_is_evicted_before_their_turn(
+        self, slow_lane: Open, gone: TraceId
+    ) -> None:
+        lane = slow_lane(0, concurrency=1)
+        lane.analyst.may_answer.clear()
+        busy = TraceId(f"{1:032x}")
+        lane.receive(workflow(1, trace_id=busy), chat(2, trace_id=busy, answer="4"))
+        lane.receive(workflow(1, links=[linked(8)]), chat(2, answer="4", agent_name="planner"))
+        lane.receive(agent(8, "writer", parent=None, trace_id=OTHER), chat(9, parent=8, trace_id=OTHER))
+        await lane.pipeline.turn()
+        lane.now += GRACE
+        await lane.pipeline.turn()
+        await lane.analyst.was_asked.wait()
+        lane.evict(gone)
+        lane.analyst.may_answer.set()
+        await lane.pipeline.settle()
+        for _ in range(3):
+            await lane.pass_time(LIMITS.idle_close_s)
+        left = OTHER if gone == TRACE else TRACE
+        assert (verdict(lane, gone).status, verdict(lane, left).status) == ("error", "attributed")
+
+    async def test_a_linked_trace_is_judged_though_the_one_it_waited_with_is_evicted(
+        self, slow_lane: Open
+    ) -> None:
+        """Both wait for a third that began as they were read, and that does not link to them."""
+        lane = slow_lane(0)
+        third = TraceId("e" * 32)
+        lane.receive(workflow(1, links=[linked(8), linked(4, third)]), chat(2, answer="4"))
+        lane.receive(agent(8, "writer", parent=None, trace_id=OTHER), chat(9, parent=8, trace_id=OTHER))
+        await lane.pipeline.turn()
+        lane.now += LIMITS.idle_close_s
+        (*_, both) = lane.pipeline._assembler.take_ready(lane.now)
+        lane.receive(chat(5, parent=4, trace_id=third))
+        await lane.pipeline._absorb()
+        lane.pipeline._begin(both)
+        await lane.pipeline.settle()
+        lane.evict(both.key.trace_id)
+        lane.receive(agent(4, "critic", parent=None, trace_id=third))
+        for _ in range(6):
+            await lane.pass_time(LIMITS.idle_close_s)
+        (told,) = lane.store.told(both.along)
+        assert verdict(lane, told.run_id).status == "attributed"
 
     async def test_an_analyst_that_fails_is_an_error_of_every_trace_of_the_run(self, slow_lane: Open) -> None:
         lane = slow_lane(RuntimeError("boom"))

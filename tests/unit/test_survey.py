@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -191,6 +192,43 @@ def test_a_span_that_is_broken_behind_its_ids_has_no_facts() -> None:
     broken = body[: end - 1] + b"\x47" + body[end:]  # a wire type that there is none of
     (note,) = survey(broken).traces
     assert [(one.end_ns, one.links) for one in note.spans] == [(0, ())]
+
+
+def _message(tag: bytes, content: bytes) -> bytes:
+    return tag + write_varint(len(content)) + content
+
+
+def _raw_span(number: int, rest: bytes) -> bytes:
+    ids = _message(b"\x0a", b"t" * 16) + _message(b"\x12", number.to_bytes(8, "big"))
+    return _message(b"\x12", ids + rest)
+
+
+_RESOURCE = _message(b"\x0a", _message(b"\x0a", _message(b"\x0a", b"key")) * 20_000)
+_LONG_SCOPE = _message(b"\x0a", _message(b"\x0a", b"openinference." + b"s" * 8_000_000))
+_AGENTS_SCOPE = _message(b"\x0a", _message(b"\x0a", b"openinference."))
+_NAMED = _message(b"\x2a", b"work")
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        _RESOURCE + b"".join(_message(b"\x12", _AGENTS_SCOPE + _raw_span(n, _NAMED)) for n in range(1, 500)),
+        b"".join(_message(b"\x12", _AGENTS_SCOPE + _raw_span(n, _NAMED)) for n in range(1, 5_000)),
+        _message(b"\x12", _LONG_SCOPE + b"".join(_raw_span(n, _NAMED) for n in range(1, 3_000))),
+        _message(
+            b"\x12",
+            _AGENTS_SCOPE
+            + b"".join(_raw_span(n, b"\x2a" + write_varint(1 << 40)) for n in range(1, 10_000))
+            + _message(b"\x1a", b"u" * 8_000_000),
+        ),
+    ],
+    ids=["one large Resource of many scopes", "no Resource", "a long scope", "names that claim to be long"],
+)
+def test_a_request_is_read_through_only_a_few_times_whatever_stands_in_it(group: bytes) -> None:
+    """Read once for each scope or span, these 8 MB at most take the event loop's time for many seconds."""
+    body, before = _message(b"\x0a", group), process_time()
+    assert survey(body).traces[0].is_agent
+    assert process_time() - before < 3
 
 
 def test_carriers_are_counted_and_never_noted() -> None:
