@@ -1,4 +1,4 @@
-"""Kinds of spans whose parents never arrive, in the store: learned once, known after a restart."""
+"""Table of the kinds of spans whose parents never arrive, so that a restart does not forget them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CREATE TABLE absent_parent (
 ) WITHOUT ROWID;
 """
 MAX_ABSENT: Final = 2_000
-"""Kinds remembered; the longest known go first, and are learned again."""
+"""Bound on kinds; the oldest are dropped and learned again if needed."""
 
 
 class AbsentRows:
@@ -46,7 +46,7 @@ class AbsentRows:
             self._db.executemany("DELETE FROM absent_parent WHERE tenant = ? AND kind = ?", list(kinds))
 
     def all(self) -> list[AbsentParent]:
-        """Return what is remembered, the latest found first."""
+        """Return all kinds, newest first."""
         rows = self._db.execute(
             "SELECT tenant, kind, service, scope, name, since_ns FROM absent_parent ORDER BY since_ns DESC"
         )
