@@ -83,7 +83,7 @@ def replay(
         bool,
         typer.Option(
             "--now/--keep-times",
-            help="Move all times, so that the newest span ends now, where a backend looks; or keep them.",
+            help="Shift all times so that the newest span ends now, where backends look; or keep them.",
         ),
     ] = True,
     output: FormatOption = OutputFormat.TABLE,
@@ -161,7 +161,7 @@ async def _send(exporter: Exporter, signal: Signal, body: bytes, sent: Sent) -> 
 
 
 def _moved(requests: Sequence[tuple[Signal, bytes]], now_ns: int) -> list[tuple[Signal, bytes]]:
-    """Move all times by as much, so that the newest span ends at ``now_ns``; of logs alone, the newest."""
+    """Shift all times alike so that the newest span, or without spans the newest item, ends at ``now_ns``."""
     newest = dict.fromkeys(Signal, 0)
     for signal, body in requests:
         newest[signal] = max(newest[signal], newest_ns(signal, body))
