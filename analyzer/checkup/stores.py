@@ -64,7 +64,7 @@ def check_parents(data_dir: Path) -> Iterator[Finding]:
             " traces like these are judged without waiting for the parent"
         )
         mend = (
-            "send the parents to blamespan too: check for other exporters, and filters or samplers before it"
+            "send the parent's spans here too: look for a filter, sampler or other exporter before blamespan"
         )
         yield Finding(check="parents", health=Health.WARNING, detail=detail, mend=mend)
 
