@@ -384,8 +384,8 @@ LAG: Final = Metric(
     name="blamespan_analysis_lag_seconds",
     kind=Kind.HISTOGRAM,
     unit="s",
-    meaning="From the end of a run's last span until the backend had its carrier, or to its verdict where no"
-    " carrier is sent; runs played back a day later are left out.",
+    meaning="From the end of a run's last span until the backend had its carrier, or to its verdict if it has"
+    " no carrier. Not measured: carriers without a backend, and runs replayed a day later.",
 )
 CALLS: Final = Metric(
     name="blamespan_model_calls",

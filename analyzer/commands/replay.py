@@ -26,7 +26,7 @@ from analyzer.commands.output import (
     progress_bar,
 )
 from analyzer.commands.steps import FilesArgument, LogsOption
-from analyzer.present import console
+from analyzer.present import console, counted
 from collector_processor.decode import decode, decode_logs
 from collector_processor.destination import Protocol
 from collector_processor.encode import encode, encode_logs
@@ -229,4 +229,4 @@ def _tell(sent: Sent, url: str, output: OutputFormat) -> None:
             {"endpoint": url, "requests": sent.requests, "items": sent.items, "rejected": sent.rejected}
         )
     else:
-        console().print(f"sent {sent.items} items in {sent.requests} requests to {url}")
+        console().print(f"sent {counted(sent.items, 'item')} in {counted(sent.requests, 'request')} to {url}")

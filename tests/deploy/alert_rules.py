@@ -1,7 +1,7 @@
 """``python -m tests.deploy.alert_rules``: writes the rules for Prometheus, and the Helm chart's copy.
 
-One template for the rules that are shipped, for promtool's tests of them, and
-for the live test, where an hour is seconds: only ``Durations`` differ.
+The shipped rules, promtool's tests and the live test, in which an hour takes
+seconds, use the same template with different ``Durations``.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import yaml
 _DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 FILE: Final = _DEPLOY / "prometheus" / "rules" / "blamespan.yaml"
 CHART_FILE: Final = _DEPLOY / "helm" / "blamespan" / "files" / "rules.yaml"
-"""The same again: a chart can include only files of its own folder."""
+"""A copy of ``FILE``: a chart can include only files from its own folder."""
 _HEAD: Final = """\
-# When somebody is told, and how urgently. Made by `python -m tests.deploy.alert_rules`; do not edit.
+# Alert rules of blamespan. Made by `python -m tests.deploy.alert_rules`; do not edit.
 # Links go to `external_labels: blamespan_url` of prometheus.yml. Needs Prometheus 2.42 (keep_firing_for).
 #
-# An agent's alerts look at two windows. The last hour has enough runs to tell a share by. The last
-# quarter of an hour says that it still happens: without failures in it no alert begins, and one that
-# fires ends. An agent that was mended, or gets no more traffic, is quiet within two quarters of an hour
-# (the second is keep_firing_for).
+# Alerts on agents use two windows. The last hour has enough runs for a meaningful share. The last
+# quarter of an hour shows that the problem still occurs: without failures in it no alert starts, and a
+# firing alert ends. When an agent is fixed or gets no more traffic, its alerts end within two quarters of
+# an hour (the second is keep_firing_for).
 #
-# for: 2m, because `increase` extrapolates a series of a few scrapes well above what was counted.
-# keep_firing_for: 15m, because an agent with few runs has quarters of an hour without a failure by
-# chance: a failure that goes on is one page, not one for each gap.
+# for: 2m, because `increase` overestimates a series with few scrapes.
+# keep_firing_for: 15m, because an agent with few runs may have a quarter of an hour without failures by
+# chance: a lasting problem should page once, not once after each gap.
 """
 
 MIN_FAILURES: Final = 5
