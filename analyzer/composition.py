@@ -162,7 +162,7 @@ def carrier_policy(settings: Settings) -> CarrierPolicy:
 
 
 def _logs_go_somewhere(settings: Settings) -> bool:
-    """Whether evaluation logs are made: not where carriers go somewhere, and logs nowhere."""
+    """Whether to write evaluation logs: not if traces are forwarded and logs are not."""
     return not settings.endpoints or Signal.LOGS in settings.endpoints
 
 

@@ -63,7 +63,7 @@ class DeskParts:
     rules: CountingRules
     receivers: Receivers = field(default_factory=Receivers)
     moved: Callable[[Move], None] = lambda _move: None
-    """Hears on the event loop how each run is counted; quick, and never raises."""
+    """Called on the event loop for each run counted or moved; must be quick and must not raise."""
     now_ns: Callable[[], int] = time.time_ns
 
 
@@ -124,7 +124,7 @@ class IssueDesk:
             self._counting.note(waiting, self._now_ns())
 
     def committed(self, gist: Gist, verdict: StoredVerdict) -> None:
-        """Say that a verdict was committed; a run that could not be read is noted only now."""
+        """Handle a committed verdict; a run that could not be read was not noted before, so note it here."""
         if verdict.status == Status.ERROR and not gist.acting:
             noted = NotedRun(tenant=verdict.tenant, run_id=verdict.run_id, status=verdict.status, agents=())
             self._unnoted.append([noted_row(noted)])

@@ -86,7 +86,7 @@ class Metric:
     bound: int | None = None
     """The most series, where that is less than the labels allow."""
     otelcol: str = ""
-    """What the OpenTelemetry Collector calls the same of itself."""
+    """The Collector's own metric for the same quantity."""
 
     @property
     def most_series(self) -> int:
@@ -128,7 +128,7 @@ ITEMS: Final = (
     _items("acknowledged", "Items that are durable, with those found at the start."),
     _items("forwarded", "Items that the backend took."),
     _items("rejected", "Items that the backend refused for good."),
-    _items("unsupported", "Items that are not sent, since the backend has no service for their signal."),
+    _items("unsupported", "Items not sent because the backend has no service for their signal."),
     _items("lost", "Acknowledged items that were damaged on disk."),
     _items("kept", "Acknowledged items that go nowhere, since no backend is set."),
 )
@@ -210,7 +210,7 @@ QUEUE_SIZE: Final = Metric(
     kind=Kind.GAUGE,
     unit="By",
     labels=("signal",),
-    meaning="Bytes in the journal, to be forwarded; each request counts 256 more.",
+    meaning="Bytes in the journal still to be forwarded, plus 256 for each request.",
     otelcol="otelcol_exporter_queue_size",
 )
 QUEUE_CAPACITY: Final = Metric(
@@ -218,7 +218,7 @@ QUEUE_CAPACITY: Final = Metric(
     kind=Kind.GAUGE,
     unit="By",
     labels=("signal",),
-    meaning="What all signals together may take of the journal (BLAMESPAN_MAX_PENDING_BYTES); beyond it"
+    meaning="Bytes that all signals together may take in the journal (BLAMESPAN_MAX_PENDING_BYTES); beyond it"
     " requests are refused.",
     otelcol="otelcol_exporter_queue_capacity",
 )
@@ -227,23 +227,23 @@ QUEUE_FULLNESS: Final = Metric(
     kind=Kind.GAUGE,
     unit="1",
     labels=("signal",),
-    meaning="How near requests are to being refused, 0 to 1: what the fullest tenant takes of its half of the"
-    " capacity, or all signals of all of it, whichever is more.",
+    meaning="How full the queue is, 0 to 1; at 1 requests are refused. The larger of two shares: the fullest"
+    " tenant's of half the capacity, and all signals' of all of it.",
 )
 QUEUE_AGE: Final = Metric(
     name="blamespan_queue_oldest_age_seconds",
     kind=Kind.GAUGE,
     unit="s",
     labels=("signal",),
-    meaning="How long the oldest item that is to be forwarded has waited; 0 where none waits.",
+    meaning="Age of the oldest item waiting to be forwarded; 0 if none waits.",
 )
 SEND_FAILURES: Final = Metric(
     name="blamespan_send_failures",
     kind=Kind.COUNTER,
     unit="{request}",
     labels=("signal", "cause"),
-    meaning="Requests that the backend did not take, each try: nobody answered (`away`), it asked to wait, it"
-    " could not take them (`failing`), it refused them for good, it has no such service.",
+    meaning="Failed sends to the backend, counting every try, by cause: no answer (`away`), asked to wait, a"
+    " temporary failure (`failing`), a permanent rejection, no such service.",
     otelcol="otelcol_exporter_send_failed_spans (items there, after its last try)",
 )
 REFUSALS: Final = Metric(
@@ -251,8 +251,8 @@ REFUSALS: Final = Metric(
     kind=Kind.COUNTER,
     unit="{request}",
     labels=("reason",),
-    meaning="Requests that the receivers refused, by reason; not those that gRPC's core refuses itself: too"
-    " large, or of a compression it does not know.",
+    meaning="Requests that the receivers refused, by reason; without those that the gRPC library refuses"
+    " itself (too large, unknown compression).",
     otelcol="otelcol_receiver_refused_spans (items there: blamespan_items_refused_total)",
 )
 UPTIME: Final = Metric(
@@ -268,7 +268,7 @@ CPU: Final = Metric(
     kind=Kind.COUNTER,
     unit="s",
     halves=tuple(Half),
-    meaning="Processor time of the process, user and system; the process for analyses is not in it.",
+    meaning="CPU time of the process, user and system; without the process for analyses.",
     otelcol="otelcol_process_cpu_seconds",
 )
 MEMORY: Final = Metric(
@@ -276,7 +276,7 @@ MEMORY: Final = Metric(
     kind=Kind.GAUGE,
     unit="By",
     halves=tuple(Half),
-    meaning="Memory that the process occupies; on Linux only.",
+    meaning="Resident memory of the process; Linux only.",
     otelcol="otelcol_process_memory_rss",
 )
 BUILD_INFO: Final = Metric(
@@ -285,7 +285,7 @@ BUILD_INFO: Final = Metric(
     unit="1",
     labels=("version", "python"),
     halves=tuple(Half),
-    meaning="1; the labels say what runs.",
+    meaning="Always 1; the labels give the versions of blamespan and Python.",
     otelcol="target_info (service_version)",
 )
 OPERATING: Final = (
@@ -300,7 +300,7 @@ OPERATING: Final = (
     MEMORY,
     BUILD_INFO,
 )
-"""How full, how late, how well: what operators of the Collector know by its names."""
+"""Queues, failed sends, refused requests and the process: what Collector operators look for."""
 VERDICTS_SENT: Final = Metric(
     name="blamespan_verdicts_sent",
     kind=Kind.COUNTER,
@@ -320,7 +320,7 @@ VERDICTS_UNSUPPORTED: Final = Metric(
     kind=Kind.COUNTER,
     unit="{request}",
     labels=("signal",),
-    meaning="Outbox entries of a signal that the backend has no service for.",
+    meaning="Outbox entries not sent because the backend has no service for their signal.",
 )
 REDACTED: Final = Metric(
     name="blamespan_redacted",
@@ -334,21 +334,21 @@ RUNS: Final = Metric(
     kind=Kind.COUNTER,
     unit="{run}",
     labels=("service", "status"),
-    meaning="Runs with a settled verdict, each once, under its root's service.",
+    meaning="Runs with a settled verdict; each counts once, under the service of its root.",
 )
 TASKS: Final = Metric(
     name="blamespan_agent_tasks",
     kind=Kind.COUNTER,
     unit="{run}",
     labels=("service", "agent"),
-    meaning="Settled runs that an agent took part in; the denominator of its share of failures.",
+    meaning="Settled runs in which an agent took part: the denominator of its share of failures.",
 )
 FAILURES: Final = Metric(
     name="blamespan_agent_failures",
     kind=Kind.COUNTER,
     unit="{run}",
     labels=("service", "agent", "mode"),
-    meaning="Settled runs whose decisive error was this agent's; the exemplar is the span to blame.",
+    meaning="Settled runs that this agent broke; the exemplar is the decisive span.",
     has_exemplars=True,
 )
 
@@ -360,7 +360,7 @@ def _withdrawn(counted: Metric) -> Metric:
         kind=Kind.COUNTER,
         unit=counted.unit,
         labels=counted.labels,
-        meaning=f"Counts of `{counted.name}_total` that a correction took back: subtract them.",
+        meaning=f"Counts of `{counted.name}_total` that a correction withdrew; subtract them.",
     )
 
 
@@ -371,7 +371,7 @@ SUPERSEDED: Final = Metric(
     name="blamespan_verdicts_superseded",
     kind=Kind.COUNTER,
     unit="{run}",
-    meaning="Settled verdicts replaced by one that says something else; the run's counts move.",
+    meaning="Settled verdicts replaced by a different verdict; the run's counts move with it.",
 )
 CONFIDENCE: Final = Metric(
     name="blamespan_confidence",
@@ -384,8 +384,8 @@ LAG: Final = Metric(
     name="blamespan_analysis_lag_seconds",
     kind=Kind.HISTOGRAM,
     unit="s",
-    meaning="From the end of a run's last span until the backend had its carrier, or to its verdict where no"
-    " carrier is sent; runs played back a day later are left out.",
+    meaning="From the end of a run's last span until the backend had its carrier, or to its verdict if it has"
+    " no carrier. Not measured: carriers without a backend, and runs replayed a day later.",
 )
 CALLS: Final = Metric(
     name="blamespan_model_calls",

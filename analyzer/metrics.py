@@ -42,7 +42,7 @@ class ServiceMetrics(Collector):
     ledger: Ledger
     journal: Journal
     now_ns: Callable[[], int]
-    """Wall clock, by which the journal notes when things came."""
+    """Wall clock in Unix ns; the journal records arrival times by it."""
     pipeline: Pipeline
     deliveries: Sequence[OutboxDelivery]
     cleaner: Cleaner
@@ -103,7 +103,7 @@ class ServiceMetrics(Collector):
         yield sums(table.REFUSALS, (((cause.value,), self.refusals[cause]) for cause in Cause))
 
     def _setbacks(self) -> Iterator[tuple[Sequence[str], float]]:
-        """Yield failed sends of originals and of verdicts together; every series exists from the start."""
+        """Yield failed sends, originals and verdicts together; every series exists from the start."""
         for signal in Signal:
             own = [one.setbacks for one in self.deliveries if one.signal is signal]
             for setback in Setback:

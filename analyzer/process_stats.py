@@ -1,4 +1,4 @@
-"""What the operating system says of this process: how long it runs, its memory, its processor time."""
+"""Uptime, memory and CPU time of this process, as the operating system reports them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from analyzer import metric_table as table
 from analyzer.families import gauge, sums
 
 _STATM: Final = Path("/proc/self/statm")
-"""Linux; elsewhere the memory is not shown."""
+"""Linux only; on other systems the memory metric is missing."""
 _RESIDENT: Final = 1
 """Its second number: resident pages."""
 
 
 def resident_bytes() -> int | None:
-    """Return the memory that this process occupies now; ``None`` where the system does not say."""
+    """Return the resident memory of this process in bytes; ``None`` if the system does not report it."""
     try:
         pages = int(_STATM.read_text(encoding="ascii").split()[_RESIDENT])
     except (OSError, ValueError, IndexError):
@@ -33,7 +33,7 @@ def resident_bytes() -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStats:
-    """Read when somebody asks; children are not counted."""
+    """Metrics of this process, read at each scrape; child processes are not included."""
 
     monotonic: Callable[[], float] = time.monotonic
     cpu_s: Callable[[], float] = time.process_time

@@ -1,4 +1,4 @@
-"""Kinds of spans whose parents never arrive, or do, in the store: learned once, known after a restart."""
+"""Table of the kinds of spans whose parents never arrive, and of those whose parents do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CREATE TABLE absent_parent (
 ) WITHOUT ROWID;
 """
 MAX_ABSENT: Final = 2_000
-"""Kinds remembered of each sort; the longest known go first, and are learned again."""
+"""Bound on each of the two; the oldest are dropped and learned again if needed."""
 
 
 class AbsentRows:
@@ -59,7 +59,7 @@ class AbsentRows:
         )
 
     def all(self) -> list[AbsentParent]:
-        """Return the kinds of spans whose parents never arrive, the latest found first."""
+        """Return the kinds of spans whose parents never arrive, newest first."""
         rows = self._db.execute(
             "SELECT tenant, kind, service, scope, name, since_ns FROM absent_parent"
             " WHERE NOT has_arrived ORDER BY since_ns DESC"

@@ -62,7 +62,7 @@ _UNBLAMED: Final = {
     Status.UNDETERMINED: "failure: undetermined",
     Status.ERROR: "not analysed",
 }
-"""Names of the root's carrier where nobody is blamed."""
+"""Names of the root's carrier when no agent is blamed."""
 _PROSE: Final = (
     names.FAILURE_FIX,
     names.FAILURE_EXPLANATION,
@@ -72,7 +72,7 @@ _PROSE: Final = (
 
 
 class Carriers(StrEnum):
-    """Of which runs anything is written into the trace."""
+    """Which runs get spans written into their traces."""
 
     FAILURES = "failures"
     """Runs that failed, and those that an earlier verdict said had failed."""
@@ -89,20 +89,20 @@ class CarrierPolicy:
     status: SpanStatus = SpanStatus.UNSET
     """Status of carriers that blame; UNSET keeps error rates made from status true."""
     logs: bool = True
-    """Whether evaluation logs are made: not where logs have nowhere to go."""
+    """Whether to write evaluation logs; false if logs are not forwarded."""
     carriers: Carriers = Carriers.FAILURES
-    """Of which runs anything is written."""
+    """Which runs get carriers."""
     min_confidence: float = 0.0
-    """Below it no span is marked as decisive: only the root's carrier names the agent, as uncertain."""
+    """0 to 1. Below it no span is marked as decisive; the root's carrier says "low confidence"."""
     web_url: str = ""
-    """Address of our pages without a slash at its end; empty writes no links to them."""
+    """Base URL of our pages, without a trailing slash; empty to write no links."""
 
     def marks(self, confidence: float) -> bool:
-        """Whether a blame of this confidence is marked on the decisive span."""
+        """Whether this confidence is high enough to mark the decisive span."""
         return confidence >= self.min_confidence
 
     def run_url(self, run_id: str) -> str | None:
-        """Return the address of a run's page; ``None`` where we have no pages."""
+        """Return the URL of a run's page; ``None`` without ``web_url``."""
         part = quote(run_id, safe="", errors="replace")
         return f"{self.web_url}/runs/{part}" if self.web_url and run_id else None
 
@@ -118,7 +118,7 @@ class Judgement:
     supersedes: str | None = None
     """The failure id of the version before."""
     names_step: bool = True
-    """False where a person named an agent and no step: the blame's step means nothing then."""
+    """False if a person named an agent but no step; the blame's step is then meaningless."""
 
     @property
     def failure_id(self) -> str:
@@ -168,7 +168,7 @@ def root_attributes(judgement: Judgement, policy: CarrierPolicy) -> dict[str, At
 
 
 def decisive_attributes(judgement: Judgement, policy: CarrierPolicy) -> dict[str, AttributeValue]:
-    """What stands on the decisive span, Jaeger's red mark included; empty where no step is marked."""
+    """Attributes for the decisive span, with Jaeger's error mark; empty if no step is marked."""
     step = judgement.marked(policy)
     if step is None:
         return {}
@@ -212,7 +212,7 @@ def carriers(judgement: Judgement, trace: Trace, policy: CarrierPolicy) -> tuple
 def withdrawal(
     judgement: Judgement, withdrawn: Withdrawn, trace: Trace, policy: CarrierPolicy
 ) -> tuple[Span, ...]:
-    """Return the carriers that say that an earlier blame no longer holds.
+    """Return the carriers that withdraw an earlier blame.
 
     One stands beside the old mark, where there was one, and one under the root, where the old
     verdict's other carrier is.
@@ -253,8 +253,8 @@ def evaluation_log(
 ) -> tuple[LogRecord, ...]:
     """Return the ``gen_ai.evaluation.result`` event, parented to the decisive span; none without blame.
 
-    Its body is a sentence of agent, step, mode and confidence, without prose; it is a warning, since errors
-    are what the run's own records say.
+    Its body is one sentence with agent, step, mode and confidence. Its severity is WARN: ERROR is left to
+    the run's own records.
     """
     step, blame = judgement.decisive, judgement.attribution.verdict
     if not policy.logs or step is None or step.span_id is None or not isinstance(blame, Blame):
@@ -291,7 +291,7 @@ def evaluation_log(
 
 
 def _sentence(blame: Blame) -> str:
-    """What a list of log records shows of a verdict."""
+    """Return the body of the evaluation log: one line that log viewers show."""
     mode = f" ({blame.mode.replace('_', ' ')})" if blame.mode else ""
     return f"{blame.agent} broke the run at step {blame.step}{mode}, confidence {blame.confidence:.2f}"
 
@@ -324,7 +324,7 @@ def _verdict_attributes(judgement: Judgement) -> dict[str, AttributeValue]:
 
 
 def _place(judgement: Judgement) -> dict[str, AttributeValue]:
-    """Say where the decisive step is; of a run joined from traces, which trace has it and which the root."""
+    """Return the attributes that locate the decisive step; for a run of several traces, both trace ids."""
     step, root_id = judgement.decisive, judgement.trajectory.root_trace_id
     if step is None:
         return {}

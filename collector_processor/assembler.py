@@ -4,9 +4,9 @@ The caller owns time: it passes ``now`` (seconds, any monotonic clock) and
 sleeps until ``next_deadline``. Only facts come in, never spans: the journal
 keeps the bytes.
 
-Spans are sent when they *end*, so silence alone says nothing: a slow model
-call, a human approval, an hour of coding are silent and healthy. What the spans
-themselves say decides how long a trace must be quiet before it is released for good:
+Spans are sent when they *end*, so silence alone proves nothing: during a slow model call,
+a human approval or an hour of coding a healthy run is silent. What the spans themselves
+say decides how long a trace must be quiet before it is released for a final verdict:
 
 =====================================================  =======================================
 the trace                                              is quiet for
@@ -22,14 +22,14 @@ that were never seen to arrive
 anything else                                          it is not released before ``max_age_s``
 =====================================================  =======================================
 
-Linked traces that are open are released together. A link to a trace that has not come is waited for
-(``idle_close_s``) only where such a link has led to a later trace before: most lead to traces that hold no
-agent's spans and never come here. Caps on age, spans and bytes release a trace at once. One that is quiet for
-``idle_close_s`` and not released comes out once as ``IDLE_OPEN``, good for a provisional verdict.
+Linked open traces are released together. A link to a trace that has not arrived delays the release (by
+``idle_close_s``) only if such a link has led to a later trace before: most links lead to traces without
+agents' spans, which never arrive here. Caps on age, spans and bytes release a trace at once. A trace that
+is quiet for ``idle_close_s`` without a release comes out once as ``IDLE_OPEN``, for a provisional verdict.
 
-A span that comes after the release opens the trace again; the wait doubles with each analysis. The two
-timers are those of Honeycomb Refinery (``collect/collect.go``), which knows no missing parents
-and so cuts long agent runs in two.
+A span that arrives after the release opens the trace again; the wait doubles with each analysis. The two
+timers come from Honeycomb Refinery (``collect/collect.go``), which does not track missing parents and
+therefore cuts long agent runs in two.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ __all__ = ["Assembler", "AssemblerLimits", "Released", "TraceKey"]
 _SPARE_TIMERS: Final = 1_000
 """How many may be of traces that are not open any more, beside as many as are."""
 _MOST_DOUBLINGS: Final = 16
-"""Beyond, every wait is longer than ``max_age_s``."""
+"""Upper bound of the backoff exponent: beyond it every wait exceeds ``max_age_s``."""
 _MAX_CLOSED: Final = 4_000
-"""Released traces that are remembered, so that a late span finds what it belongs to."""
+"""Released traces kept, so that a late span finds its trace; older ones are dropped."""
 _MAX_CLOSED_SPANS: Final = 50_000
-"""Of these: some 4 MB."""
+"""Spans of all released traces kept; about 4 MB."""
 _CAPS: Final = frozenset({Completion.MAX_AGE, Completion.SPAN_LIMIT, Completion.BYTE_LIMIT})
 
 
@@ -65,7 +65,7 @@ class AssemblerLimits:
     """Times in seconds; see the module docstring."""
 
     root_grace_s: float = 10.0
-    """Twice the 5 s that the SDKs' batch processors hold spans back."""
+    """Twice the 5 s for which SDKs' batch processors hold spans back."""
     idle_close_s: float = 60.0
     absent_idle_s: float = 600.0
     max_age_s: float = 3600.0
@@ -74,7 +74,7 @@ class AssemblerLimits:
     max_traces: int = 50_000
     """Open at once; the longest silent are released first (``EVICTED``)."""
     max_open_spans: int = 500_000
-    """Of all open traces; the same. Each takes some 70 bytes; what is missing or linked counts as six."""
+    """Of all open traces; a missing parent or a link counts as six. Each takes about 70 bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +84,11 @@ class Released:
     key: TraceKey
     completion: Completion
     analyses: int = 0
-    """For how many analyses before this one it waited (backoff)."""
+    """Earlier analyses of this trace; the wait doubled with each."""
     along: tuple[TraceKey, ...] = ()
-    """Traces linked with it that are released with it."""
+    """Linked traces that are released together with it."""
     given_up: frozenset[int] = frozenset()
-    """Kinds of spans whose parents are not waited for from now on."""
+    """Kinds of spans whose missing parents the assembler no longer waits for."""
 
 
 class Assembler:
@@ -104,7 +104,7 @@ class Assembler:
         self._ready: list[Released] = []
         self._links: Final = LinkedTraces()
         self.learned: Final = Learned()
-        """Read and written by the caller around restarts."""
+        """The caller saves and restores it across restarts."""
         self._soonest_s: Final = min(limits.root_grace_s, limits.idle_close_s)
 
     def __len__(self) -> int:

@@ -1,6 +1,6 @@
-"""Names of carriers: for people, short, the telling word first. Pure.
+"""Display names of carriers: short, with the most important word first. Pure.
 
-Jaeger's column shows the service's name and then as much of the span's as there is room for.
+Jaeger's column shows the service name and then as much of the span name as fits.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 MAX_NAME: Final = 44
-"""Characters of a carrier's name; agents' names are cut to fit, the attributes have them whole."""
+"""Most characters of a carrier's name; agent names are truncated to fit, attributes have them in full."""
 _LEAST_AGENT: Final = 12
-"""Characters of an agent's name that stay; the failure mode is left out of the name before less does."""
+"""Fewest characters kept of an agent's name; the failure mode is dropped before it gets shorter."""
 
 
 def decisive_name(agent: str, mode: str) -> str:
@@ -27,8 +27,8 @@ def withdrawal_name(old: str, new: str | None) -> str:
     """Return the name of a withdrawal, such as ``withdrawn: researcher → calculator``.
 
     Args:
-        old: the agent that was blamed.
-        new: the one that is blamed now, if any.
+        old: the agent blamed before.
+        new: the agent blamed now, if any.
     """
     if new is None:
         return _fitted("withdrawn: ", old, "")
@@ -43,7 +43,7 @@ def _words(mode: str) -> str:
 
 
 def _fitted(before: str, agent: str, after: str) -> str:
-    """Return a name of ``MAX_NAME`` characters at most, the agent's name cut, or what follows left out."""
+    """Return a name of at most ``MAX_NAME`` characters: truncate the agent's name, or drop ``after``."""
     room = MAX_NAME - len(before) - len(after)
     if room < _LEAST_AGENT:
         room, after = MAX_NAME - len(before), ""

@@ -43,13 +43,13 @@ LONGEST_WAIT_S: Final = 30.0
 COMPANY_S: Final = 0.02
 """How long an entry waits for others to go with it: a request costs as much for one as for ten."""
 NO_SERVICE_S: Final = 300.0
-"""How long a signal that the backend does not take is dropped before it is tried once more."""
+"""Seconds for which verdicts of an unsupported signal are dropped before the next try."""
 Read = Callable[[Signal, AbstractSet[Tenant]], Awaitable[list[Outgoing]]]
 Forget = Callable[[list[int]], Awaitable[None]]
 
 
 def _tell_nobody(entry: Outgoing) -> None:
-    """Nobody asks how long it took."""
+    """Default for ``landed``: do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class OutboxDelivery:
                 entries are struck out (the store keeps the verdicts).
             now: seconds.
             pause: waits so many seconds where the disk refuses to be read.
-            landed: told of each entry that the backend took.
+            landed: called with each entry that the backend accepted.
         """
         self.signal: Final = signal
         self._read: Final = read
@@ -102,9 +102,9 @@ class OutboxDelivery:
         self.sent: int = 0
         self.refused: int = 0
         self.unsupported: int = 0
-        """Entries of a signal that the backend has no service for."""
+        """Entries dropped because the backend has no service for their signal."""
         self.setbacks: Final[Counter[Setback]] = Counter()
-        """Requests that the backend did not take, each try, by why."""
+        """Failed sends, counting every try, by cause."""
 
     def wake(self) -> None:
         """Say that there may be something to send."""
@@ -191,7 +191,7 @@ class OutboxDelivery:
         outcome = await self._exporter.send(first.signal, body, first.tenant, ())
         self._note(outcome)
         if isinstance(outcome, NoSuchService) and self.signal is Signal.TRACES:
-            # Traces are what the backend is there for: an ingress during a rollout.
+            # A trace backend takes traces: this 404 comes from an ingress, for example during a rollout.
             outcome = TryLater(reason=outcome.reason)
         if isinstance(outcome, TryLater):
             self._pause(first.tenant, outcome)
@@ -206,7 +206,7 @@ class OutboxDelivery:
         await self._strike_out(parcel)
 
     def _note(self, outcome: SendOutcome) -> None:
-        """Count why a request was not taken, and say so once for each cause."""
+        """Count a failed send by its cause, and log each cause once."""
         setback = setback_of(outcome)
         if setback is None:
             self._told = self._no_service_until = None

@@ -1,8 +1,8 @@
-"""Where signals go on to: URLs and headers as OpenTelemetry's variables have them. Pure.
+"""Where each signal is forwarded: URLs and headers, as in OpenTelemetry's variables. Pure.
 
-Ours come before OpenTelemetry's, and one for a signal before the one for all. Few backends of traces take
-logs and metrics too: OpenTelemetry's own variables for these send them elsewhere, whatever ours say, or
-nowhere (``none``).
+Our variables take precedence over OpenTelemetry's, and a signal's own variable over the general one. One
+exception: few trace backends accept logs and metrics, so OpenTelemetry's variables for these two signals
+take precedence over ours, and send them elsewhere or nowhere (``none``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 HTTP_PORT: Final = 4318
 """OTLP over HTTP by IANA; without a protocol it means HTTP to everybody."""
 NOWHERE: Final = "none"
-"""As an endpoint: the signal is taken, counted as kept, and not sent on."""
+"""Endpoint value: the signal is accepted, counted as kept, and not forwarded."""
 _HEADER_NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -83,9 +83,9 @@ _OURS: Final = (
 
 
 def _is_elsewhere(settings: Settings, signal: Signal, url: str) -> bool:
-    """Whether a signal's own variable stands beside ``BLAMESPAN_FORWARD_ENDPOINT``.
+    """Whether a signal's own variable overrides ``BLAMESPAN_FORWARD_ENDPOINT``.
 
-    One that names our own receiver points agents at us, who were started in the same shell.
+    A variable that names our own receiver does not: it was set in this shell for the agents.
     """
     if signal is Signal.TRACES:
         return False

@@ -36,7 +36,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_ANALYSES: Final = 32
-"""A run that keeps changing is analysed this often, and no more.
+"""Most analyses of a run that keeps changing.
 
 The wait doubles each time, up to ``MAX_AGE``: at the default of an hour, late spans count for a day.
 """
@@ -95,7 +95,7 @@ class Examiner:
             held=source, store=store, thread=self._thread, leaving=leaving, pause=pause
         )
         self.committed: Final = leaving.committed
-        """Tells of verdicts that ``in_turn`` committed; what they send may go."""
+        """Report verdicts committed through ``in_turn``, and start sending their spans."""
         self._giving_up: Final = GivingUp(
             source=source,
             store=store,
@@ -189,12 +189,12 @@ class Examiner:
     async def _give_up_on(self, absent: Sequence[AbsentParent]) -> None:
         for one in absent:
             told = {"service": one.service, "scope": one.scope, "span": one.name}
-            logger.info("parent never arrived: traces like this no longer wait for it", extra=told)
+            logger.info("parent span never arrived: similar traces no longer wait for it", extra=told)
         if absent:
             await self._thread.run(self._store.absent.add, absent)
 
     async def absent_parents(self) -> Sequence[AbsentParent]:
-        """Return the kinds of spans whose parents were found never to arrive."""
+        """Return the kinds of spans whose parents never arrive."""
         return await self._thread.run(self._store.absent.all)
 
     async def arriving_parents(self) -> Sequence[tuple[Tenant, int]]:
@@ -236,7 +236,7 @@ class Examiner:
         return await self._thread.run(call, *args, **kwargs)
 
     async def in_turn(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run one call on the store's thread that may commit verdicts: no examination commits meanwhile."""
+        """Run a call that may commit verdicts on the store's thread; no analysis commits meanwhile."""
         async with self._committing.turn:
             return await self._thread.run(call, *args, **kwargs)
 

@@ -8,7 +8,7 @@ ones are cut between items to what the backend takes.
 
 What the backend refuses for good is cut in halves until the bad item stands
 alone, and only that is counted as rejected. A signal that the backend has no
-service for is counted apart, and not sent again for a while. What was accepted is not sent
+service for is counted separately and not retried for a while. What was accepted is not sent
 again, as long as this process lives; after a crash, rows that were not yet
 noted as done are (at least once).
 """
@@ -73,7 +73,7 @@ class _Tally:
     rejected: int = 0
     """Items that were."""
     unsupported: int = 0
-    """Items of a signal that the backend has no service for."""
+    """Items dropped because the backend has no service for their signal."""
     reason: str = ""
 
 
@@ -345,7 +345,7 @@ class Forwarder:
             lane.waiting -= 1
 
     def _tell(self, lane: Lane, outcome: TryLater | NoSuchService) -> None:
-        """Log why the backend takes nothing, once for each cause."""
+        """Log why the backend accepts nothing, once for each cause."""
         setback = setback_of(outcome)
         if setback is None or setback is lane.told:
             return

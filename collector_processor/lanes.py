@@ -58,7 +58,7 @@ class Lane:
     failures: int = 0
     """Rounds of tries that failed since the last success."""
     told: Setback | None = None
-    """What was logged last of why the backend takes nothing; ``None`` while it does."""
+    """The cause logged last for a backend that accepts nothing; ``None`` while it accepts."""
 
     @property
     def is_idle(self) -> bool:

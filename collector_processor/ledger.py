@@ -34,7 +34,7 @@ class Counts:
     rejected: int = 0
     """Refused by the backend for good."""
     unsupported: int = 0
-    """Acknowledged, of a signal that the backend has no service for."""
+    """Acknowledged items dropped because the backend has no service for their signal."""
     lost: int = 0
     """Acknowledged, and damaged in the journal, or gone from it."""
     kept: int = 0
@@ -66,7 +66,7 @@ class Ledger:
         self.malformed_requests: int = 0
         """Requests that could not be read; nobody knows what was in them."""
         self.setbacks: Final[Counter[tuple[Signal, Setback]]] = Counter()
-        """Requests that the backend did not take, each try, by why."""
+        """Failed sends, counting every try, by cause."""
 
     def refuse(self, signal: Signal, items: int) -> None:
         """Count items that were received and not taken."""

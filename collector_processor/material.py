@@ -30,7 +30,7 @@ from semconv.model import Completion, TraceId, Trajectory
 logger = logging.getLogger(__name__)
 
 _WAITS_FOR_NONE: Final = frozenset({Completion.IDLE_OPEN, Completion.MAX_AGE})
-"""For a provisional verdict, and at the cap, traces of the run that are still open are not waited for."""
+"""Completions that do not wait for the run's other open traces: provisional verdicts, and caps."""
 MAX_KEYS: Final = 4 * MAX_JOINED
 """Most run keys of one trace that are remembered: a span may link to any number of others."""
 
@@ -177,9 +177,9 @@ class Gathering:
 
 
 def absent_parents(material: Material, released: Released, now_ns: int) -> tuple[AbsentParent, ...]:
-    """Return the kinds of spans whose parents were given up with this trace, by name.
+    """Return the kinds of spans, with names, whose parents were given up with this trace.
 
-    People read the name, in logs too: what is secret in it (a request's query) is left out.
+    Names appear in logs and in ``doctor``, so secrets in them (a request's query) are redacted.
     """
     found: dict[int, AbsentParent] = {}
     for run in material.runs:

@@ -18,9 +18,9 @@ from semconv.record import record
 TOP_BIT, AGENT_BIT, MARKED_BIT, REMOTE_BIT = 1, 2, 4, 8
 """What a note says, as the packed form says it."""
 MAX_NOTE_LINKS: Final = 32
-"""Links of one span that a note keeps; further ones join no traces."""
+"""Most links of one span kept in a note; further links are ignored."""
 _FIRST: Final = struct.Struct(">8s8sB")
-"""The packed form up to version 0.3: ids and bits alone."""
+"""The packed form up to version 0.3: ids and flag bits only."""
 _NOTE: Final = struct.Struct(">8s8sBQIIB")
 _COUNT: Final = struct.Struct(">I")
 _NO_PARENT: Final = bytes(8)
@@ -50,13 +50,13 @@ class SpanNote:
     parent_is_remote: bool = False
     """The span says that its parent is in another process (OTLP flags)."""
     end_ns: int = 0
-    """When it ended, by its own host's clock; 0 where that cannot be read."""
+    """End time in Unix ns, by its host's clock; 0 if unreadable."""
     source: int = 0
-    """Checksum of its Resource: spans of one process have the same."""
+    """Checksum of its Resource; equal for all spans of one process."""
     kind: int = 0
-    """``kind_of`` its service, scope and name: spans made by the same line of code have the same."""
+    """``kind_of`` its service, scope and name; equal for spans made by the same line of code."""
     links: tuple[TraceId, ...] = ()
-    """Other traces that it links to, each once."""
+    """Other traces that it links to, without duplicates."""
 
 
 @record
@@ -106,7 +106,7 @@ def kind_of(service: bytes, scope: bytes, name: bytes) -> int:
 def pack_notes(notes: Iterable[SpanNote]) -> bytes:
     """Return the notes as 34 bytes each, and 16 more for each link.
 
-    The first version's form is a whole number of 17 bytes, so this one never is: zeros fill it up.
+    The first version's length is a multiple of 17 bytes; zero padding makes sure that this form's is not.
     """
     entries = [_pack(note) for note in notes]
     packed = _COUNT.pack(len(entries)) + b"".join(entries)

@@ -1,8 +1,8 @@
-"""Which web pages' scripts may send us spans (CORS): headers in, headers out. Pure.
+"""CORS: which web pages may send spans. Headers in, headers out. Pure.
 
-By default none may: a browser asks first (``OPTIONS``), gets no leave, and sends
-nothing. Cookies are never asked for, so a page has no more rights than what it
-puts into its headers: a token is wanted of its requests as of any other's.
+By default no page may: the browser's preflight request (``OPTIONS``) is not granted, so
+it sends nothing. Cookies are never used, so a page has only the rights of its headers:
+its requests need the token like any other.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from collector_processor.otlp import TOKEN_HEADER
 
 ANY: Final = "*"
 _REMEMBERED_S: Final = 7200
-"""How long a browser need not ask again: the most that Chromium takes."""
+"""Seconds for which a browser may cache a preflight answer; Chromium's maximum."""
 _HEADERS: Final = ("authorization", "content-encoding", "content-type", TOKEN_HEADER)
-"""What a page may send, beside the headers of tenants."""
+"""Request headers that a page may send, besides the tenant headers."""
 
 
 def read_origins(text: str) -> frozenset[str]:
-    """Read a list with commas between of ``scheme://host[:port]``, or ``*``.
+    """Read a comma-separated list of ``scheme://host[:port]``, or ``*``.
 
     Raises:
-        ValueError: an entry is no origin as browsers write it.
+        ValueError: an entry is not an origin as browsers write it.
     """
     origins = frozenset(part.strip().lower() for part in text.split(",") if part.strip())
     for origin in origins - {ANY}:
@@ -39,14 +39,14 @@ def read_origins(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cors:
-    """Whose pages may send, and with which headers."""
+    """The CORS policy: allowed origins and request headers."""
 
     origins: frozenset[str] = frozenset()
-    """As ``read_origins`` gives them; empty lets no page send."""
+    """As returned by ``read_origins``; empty to allow none."""
     tenant_headers: Iterable[str] = ()
 
     def answer(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return what every answer to a page says; nothing for a page that may not send, or no page."""
+        """Return the CORS headers of an answer; none unless the request comes from an allowed page."""
         if not self.origins:
             return {}
         vary = {"Vary": "Origin"}
@@ -60,7 +60,7 @@ class Cors:
         }
 
     def preflight(self, method: str, headers: Mapping[str, str]) -> dict[str, str] | None:
-        """Return what a page's question is answered with; ``None`` for what is none, or gets no leave."""
+        """Return the headers that grant a preflight request; ``None`` if it is not one or not granted."""
         is_question = method == "OPTIONS" and "Access-Control-Request-Method" in headers
         if not is_question or not self._allows(headers.get("Origin", "")):
             return None

@@ -271,7 +271,9 @@ class Pipeline:
 
     def _begin(self, released: Released) -> None:
         keys = (released.key, *released.along)
-        if not self._busy.isdisjoint(keys):  # more spans came while it is examined: wait for that to end
+        if not self._busy.isdisjoint(
+            keys
+        ):  # more spans came during its analysis: wait for the analysis to end
             for key in keys:
                 self._assembler.receive(key, (), 0, self._monotonic(), analyses=1)
             return
@@ -360,7 +362,9 @@ class Pipeline:
                 self._assembler.receive(one, (), 0, self._monotonic(), analyses=examined.too_early)
             self._wake.set()
         for left in set(released.along) - examined.done if examined.done else ():
-            self._assembler.receive(left, (), 0, self._monotonic())  # not read along: a run by itself
+            self._assembler.receive(
+                left, (), 0, self._monotonic()
+            )  # not part of this analysis: treat it as a separate run
             self._wake.set()
         for done in examined.done:
             self._waiting.pop(done, None)

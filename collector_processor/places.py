@@ -1,8 +1,8 @@
-"""What is kept of a run's spans, so that a label given later can still write carriers into its trace. Pure.
+"""Stored positions of a run's spans, so that a later label can still write carriers into its trace. Pure.
 
-A carrier needs its parent's ids, start, Resource, trace state and flags. They are kept of the root and
-of each step's span, with who acted, and nothing else: no names, texts or attributes of spans. A run too
-large for its bound is kept with its root and its blamed span alone, or not at all.
+A carrier needs its parent's ids, start, Resource, trace state and flags. These are stored for the root and
+for each step's span, with the step's agent, and without names, texts or attributes of spans. If a run
+exceeds the size bound, only its root and blamed span are stored, or nothing.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from collector_processor.stored import Place
 from semconv.model import AgentSource, ContentState, Span, SpanId, Step, StepKind, Trace, TraceId, Trajectory
 
 MAX_PLACE_BYTES: Final = 64 << 10
-"""Bytes of one run, compressed; a run of twenty steps takes about one thousand."""
+"""Bound on the compressed bytes of one run; a run of twenty steps takes about 1,000."""
 _LEVEL: Final = 1
 _LENGTH: Final = 4
-"""Bytes of the length before the JSON."""
+"""Size in bytes of the length field before the JSON."""
 
 _SpanKey = tuple[TraceId | None, SpanId | None]
 
 
 def pack_place(run: Run, tenant: Tenant, blamed: _SpanKey) -> Place | None:
-    """Return what is kept of a run; ``None`` where it has no spans, or is too large.
+    """Return the stored form of a run; ``None`` if it has no spans or is too large.
 
     Args:
         run: the run, with its spans.
@@ -52,7 +52,7 @@ def pack_place(run: Run, tenant: Tenant, blamed: _SpanKey) -> Place | None:
 
 
 def unpack_place(packed: bytes) -> Run:
-    """Return the run as far as it is kept: bare spans, and steps without texts.
+    """Return the stored part of the run: bare spans, and steps without texts.
 
     Raises:
         ValueError: it is damaged, or of a newer version.
@@ -69,7 +69,7 @@ def unpack_place(packed: bytes) -> Run:
 
 
 def _bare(spans: Iterable[Span]) -> list[Span]:
-    """Return what carriers need of spans, those of one Resource together: it is written once then."""
+    """Return the parts of spans that carriers need, grouped so that each Resource is written once."""
     found = list(spans)
     order: dict[int, int] = {}
     for span in found:

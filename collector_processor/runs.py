@@ -1,7 +1,7 @@
 """Which traces are one run, and which parts of a trace are runs of their own.
 
-Traces belong together where a span of one links to the other, both of which hold agents' spans (those that
-link to the same cron job's or queue's trace are not thereby one run), or, where there are
+Traces belong together if a span of one links to the other and both hold agents' spans (traces that only
+link to the same cron job's or queue's trace are separate runs), or, where there are
 no links, where a framework's own id says so (AutoGen's team uuid in the
 ``gen_ai.agent.id`` of a root; a team is asked many times, so its id joins only
 turns that have neither links nor anything above them; the call that Claude Code's
@@ -178,14 +178,14 @@ def _components(traces: Sequence[Trace]) -> list[list[Trace]]:
 
 
 def _joining(trace: Trace, agents: Container[str]) -> list[str]:
-    """Return a trace's run keys, its own first, without links to what is no agent's trace."""
+    """Return a trace's run keys, its own first, without links to traces that hold no agents' spans."""
     own = f"{TRACE_KEY}{trace.spans[0].trace_id}"
     others = (key for key in run_keys(trace) if key in agents or not key.startswith(TRACE_KEY))
     return [own, *sorted(key for key in others if key != own)]
 
 
 def _is_agents(trace: Trace) -> bool:
-    """Whether the fast lane would take the trace for an agent's (``semconv.markers``)."""
+    """Whether the fast lane would treat the trace as an agent's (``semconv.markers``)."""
     return any(
         span.scope.name.startswith(SCOPE_PREFIXES)
         or any(key.startswith(ATTRIBUTE_PREFIXES) for key in span.attributes)

@@ -32,9 +32,9 @@ RUNS: Final = "runs.sqlite"
 MAX_RUN_KEYS: Final = 2_000_000
 """Some hundreds of MB: twenty for each trace that there is a verdict on; most have one or two."""
 MAX_JOINED: Final = 256
-"""Most traces that one run is joined from; what more than that link to is common to many runs."""
+"""Most traces in one run; a key shared by more traces is common to many runs and joins none."""
 MAX_PLACES_BYTES: Final = 128 << 20
-"""Of what is kept of runs for labels given later; the oldest go first. Some hundred thousand runs."""
+"""Bytes of stored span positions for later labels, about 100,000 runs; the oldest are dropped."""
 OUTBOX_BATCH: Final = 64
 """Entries of the outbox that are read at once."""
 _STEPS: Final = (
@@ -85,7 +85,7 @@ CREATE UNIQUE INDEX place_by_run ON place (tenant, run_id);
 CREATE INDEX place_by_age ON place (id, size);
 CREATE TABLE heeded (label INTEGER NOT NULL);
 """,
-    # how long a verdict took is known once it is delivered
+    # the lag of a verdict is measured when it is delivered
     """
 ALTER TABLE outbox ADD COLUMN ended_ns INTEGER NOT NULL DEFAULT 0;
 """,
@@ -199,7 +199,7 @@ class RunStore:
         Args:
             key: the trace.
             names: its run keys.
-            own: the traces that are known to be of its run, itself left out.
+            own: the other traces known to belong to its run.
         """
         with self._transaction(Flush.LATER):
             self._note_keys(key, names)
@@ -222,10 +222,10 @@ class RunStore:
         )
 
     def _siblings(self, key: TraceKey, names: Iterable[str], own: Container[TraceId]) -> frozenset[TraceId]:
-        """Return the traces that these link to, those that link to these, and those with the same other key.
+        """Return the traces linked to or from these, and those that share another key.
 
-        Traces that link to the same third trace are not one run thereby: that may be a cron job's. Nor
-        does a key join that more traces carry than a run is joined from.
+        A link to the same third trace does not join two traces: the third may be a cron job's. A key
+        shared by more traces than a run may have joins none.
         """
         found: set[TraceId] = set()
         for name in names:
@@ -270,14 +270,14 @@ class RunStore:
         return found[0] if found else None
 
     def place(self, tenant: Tenant, run_id: str) -> bytes | None:
-        """Return what is kept of a run's spans, packed."""
+        """Return the stored span positions of a run, packed."""
         row = self._db.execute(
             "SELECT packed FROM place WHERE tenant = ? AND run_id = ?", (tenant, run_id)
         ).fetchone()
         return row[0] if row else None
 
     def heeded(self) -> int:
-        """Return the number of the last label that verdicts follow; 0 if there was none."""
+        """Return the number of the last label applied to the verdicts; 0 if there was none."""
         row = self._db.execute("SELECT label FROM heeded").fetchone()
         return row[0] if row else 0
 
@@ -344,7 +344,7 @@ class RunStore:
             )
 
     def _forget_places(self, keep: int, most_bytes: int) -> None:
-        """Forget where the oldest runs stand, until there are so many at most, and so many bytes."""
+        """Drop the span positions of the oldest runs beyond the bounds on runs and bytes."""
         self._db.execute(
             "DELETE FROM place WHERE id <= (SELECT id FROM place ORDER BY id DESC LIMIT 1 OFFSET ?)", (keep,)
         )

@@ -109,12 +109,12 @@ class Settings(BaseModel):
     root_grace: int = Field(
         10_000,
         ge=0,
-        description="least ms of quiet after the run's top span ended; longer where its services send later",
+        description="least ms of quiet after the run's top span ended; longer if its services send later",
     )
     idle_close: int = Field(
         60_000,
         gt=0,
-        description="ms of silence until a provisional verdict; ten times that gives up a missing parent",
+        description="ms of quiet until a provisional verdict; missing parents are given up at ten times that",
     )
     max_age: int = Field(3_600_000, gt=0, description="ms after which a trace is complete whatever comes")
     budget_usd_per_run: float = Field(0.50, ge=0, description="most that one analysis may cost")
@@ -147,7 +147,7 @@ class Settings(BaseModel):
         0.0,
         ge=0,
         le=1,
-        description="confidence of 1 below which no span is marked as decisive; the root's carrier says so",
+        description="confidence, 0 to 1, below which no step is marked as decisive, only the run as failed",
     )
     carrier_status: Literal["unset", "error"] = Field(
         "unset", description="`error` counts carriers as errors"
@@ -158,7 +158,7 @@ class Settings(BaseModel):
         description="sampling before us; with `tail`, shares of failures and the alarms on them are off",
     )
     web_url: str | None = Field(
-        None, description="address of our pages for people, for links in notices and on carriers"
+        None, description="address of blamespan's pages, for links in notices and on carriers"
     )
     notify_webhook: str | None = Field(
         None, description="address that is told of issues and alarms, as JSON", repr=False
@@ -200,8 +200,8 @@ class Settings(BaseModel):
     )
     cors_allowed_origins: str = Field(
         "",
-        description="origins of web pages whose scripts may send over OTLP/HTTP, with commas between;"
-        " `*` for any, only with a token",
+        description="origins of web pages that may send over OTLP/HTTP, comma-separated; `*` for any,"
+        " which requires a token",
     )
     tls_certificate: Path | None = Field(
         None, description="PEM chain of receivers and web, leaf first; read again when it changes"
@@ -307,14 +307,14 @@ class Settings(BaseModel):
     def _any_page_needs_a_token(self) -> Self:
         if ANY in self.origins and not self.token:
             raise ValueError(
-                "BLAMESPAN_CORS_ALLOWED_ORIGINS=*: expected BLAMESPAN_TOKEN too, or origins by name:"
-                " any page that somebody looks at could send spans"
+                "BLAMESPAN_CORS_ALLOWED_ORIGINS=*: expected BLAMESPAN_TOKEN too, or a list of origins;"
+                " otherwise any web page could send spans"
             )
         return self
 
     @property
     def origins(self) -> frozenset[str]:
-        """The origins whose pages may send."""
+        """Origins of pages that may send."""
         return read_origins(self.cors_allowed_origins)
 
     @property

@@ -17,7 +17,7 @@ from semconv.model import SpanId, TraceId
 PERSON: Final = "person"
 """Method of a verdict that a person's label made."""
 CONFIRMED: Final = "confirmed_by_person"
-"""Key in a verdict's document: true where a person said that it is right. For the store alone."""
+"""Key in a verdict's document: true if a person confirmed it. Used in the store only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Outgoing:
     """Given by the store."""
     tenant: Tenant = NO_TENANT
     ended_ns: int = 0
-    """When the run ended whose first verdict this is; 0 for all else."""
+    """End of the run in Unix ns, for its first verdict; 0 for all other entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,18 +67,18 @@ class StoredVerdict:
 
     @property
     def is_persons_word(self) -> bool:
-        """Whether a person made it, or said that it is right: no analysis supersedes it."""
+        """Whether a person made or confirmed it; no analysis supersedes it."""
         return self.is_by_person or self.told.get(CONFIRMED) is True
 
     @property
     def confidence(self) -> float:
-        """Of the blame, 0 to 1; 1 where the document does not say."""
+        """Confidence of the blame, 0 to 1; 1 if the document has none."""
         confidence = self.told.get("confidence")
         return float(confidence) if isinstance(confidence, int | float) else 1.0
 
     @property
     def told(self) -> Mapping[str, Any]:
-        """The document, read; empty where it is no JSON object."""
+        """The parsed document; empty if it is not a JSON object."""
         try:
             document = json.loads(self.document)
         except ValueError:
@@ -88,7 +88,7 @@ class StoredVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What is kept of a run's spans, so that carriers can be written later; packed by ``places.py``."""
+    """Stored span positions of a run, for carriers written later; packed by ``places.py``."""
 
     tenant: Tenant
     run_id: str
@@ -106,7 +106,7 @@ class ToldRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbsentParent:
-    """A kind of span whose parent never arrives (``assembly.absent``), as people know it."""
+    """A kind of span whose parent never arrives (``assembly.absent``), with readable names."""
 
     tenant: Tenant
     kind: int
@@ -115,7 +115,7 @@ class AbsentParent:
     scope: str
     """The instrumentation scope."""
     name: str
-    """Of the span, not of its parent: nobody has seen that."""
+    """Names of the child span; those of its parent are unknown."""
     since_ns: int
 
 
@@ -136,9 +136,9 @@ class Commit:
     late: tuple[tuple[int, Outgoing], ...] = ()
     """The same rows, and what goes after them where the disk refuses the replacement."""
     places: tuple[Place, ...] = ()
-    """Of the runs, in place of what was kept of them before."""
+    """New span positions of the runs; they replace the stored ones."""
     heeded: int | None = None
-    """Number of the last label that the verdicts follow."""
+    """Number of the last label applied to the verdicts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

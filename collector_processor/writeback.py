@@ -2,8 +2,8 @@
 
 Decides the version: a verdict that says the same as the one before (status,
 agent, step) is not written again; one that differs supersedes it, and the old
-blame is withdrawn beside it, since backends keep what they have. A person's word
-is superseded by another person's only.
+blame is withdrawn beside it, because backends keep old spans. A person's verdict
+is superseded only by another person's.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class WriteBack:
     late: tuple[tuple[int, Outgoing], ...] = ()
     """The same rows, and the carriers that follow the originals where those bytes cannot be stored."""
     place: Place | None = None
-    """What is kept of the run for labels that are given later."""
+    """Stored span positions of the run, for later labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Decision:
 
     @property
     def told(self) -> StoredVerdict | None:
-        """The verdict before, if it was for more than the page."""
+        """The previous verdict, unless it was provisional."""
         return None if self.previous is None or self.previous.is_provisional else self.previous
 
 
@@ -92,11 +92,11 @@ class Gist:
     model: str | None = None
     previous: StoredVerdict | None = None
     is_carried: bool = False
-    """Whether a carrier takes it to the backend: how long that took is counted once it is there."""
+    """Whether a carrier takes it to the backend; if so, its lag is counted on delivery."""
 
 
 def gist_of(decision: Decision, back: WriteBack | None = None) -> Gist:
-    """Return what of a decision is counted, and whether ``back`` sends it on."""
+    """Return the counted parts of a decision, and whether ``back`` sends it on."""
     attribution, trajectory = decision.attribution, decision.run.trajectory
     verdict = attribution.verdict
     blame = verdict if isinstance(verdict, Blame) else None
@@ -154,7 +154,7 @@ def write_back(
 
 
 def _stands(decision: Decision, verdict: StoredVerdict, policy: CarrierPolicy) -> StoredVerdict | None:
-    """Return the verdict before, as it is known now, where this one writes nothing into the trace."""
+    """Return the previous verdict, brought up to date, if the new one writes nothing into the trace."""
     told = decision.told
     if told is None:
         return None
@@ -169,7 +169,7 @@ def _stands(decision: Decision, verdict: StoredVerdict, policy: CarrierPolicy) -
 
 
 def _is_written(decision: Decision, policy: CarrierPolicy) -> bool:
-    """Whether the run's trace says anything of this verdict."""
+    """Whether this verdict is written into the run's trace."""
     if policy.carriers is not Carriers.FAILURES:
         return policy.carriers is Carriers.ALL
     was_failure = decision.told is not None and decision.told.status != Status.NO_FAILURE
@@ -177,9 +177,9 @@ def _is_written(decision: Decision, policy: CarrierPolicy) -> bool:
 
 
 def _timed(decision: Decision) -> int:
-    """Return when the run ended, where the time until its first verdict lands is measured; else 0."""
+    """Return the end of the run for its first verdict, whose lag is measured; else 0."""
     ended_ns = _ended_ns(decision.run)
-    # Some hosts say times that no clock says, and the store could not hold.
+    # Some hosts send absurd times that the store cannot hold.
     return ended_ns if decision.told is None and ended_ns <= _LATEST_NS else 0
 
 
@@ -188,11 +188,10 @@ def _carrying(spans: Sequence[Span], decision: Decision) -> Outgoing:
 
 
 def _told_again(previous: StoredVerdict, verdict: StoredVerdict) -> StoredVerdict:
-    """Return what the store says of a step that stands: the same, or under its new number and service.
+    """Return the stored verdict on an unchanged step, with its current number and service.
 
-    Late spans may move the step, or bring the root with another service. Backends show the carrier
-    under its span, wherever that stands; the page, and people who label, go by the number, which must
-    be that of the run as it is known.
+    Late spans may change the step's number, or bring the root with another service. Backends show the
+    carrier under its span in any case; the page and labels use the number, so it must be the current one.
     """
     if (verdict.step, verdict.service) == (previous.step, previous.service):
         return previous
@@ -205,7 +204,7 @@ def _told_again(previous: StoredVerdict, verdict: StoredVerdict) -> StoredVerdic
 
 
 def _still_said(previous: StoredVerdict, run: Run) -> StoredVerdict:
-    """Return a person's verdict under the number that its step has now."""
+    """Return a person's verdict with the current number of its step."""
     places = [step.index for step in run.trajectory.steps if step.span_id == previous.span_id]
     if previous.span_id is None or previous.step in places or not places:
         return previous
@@ -253,7 +252,7 @@ def _ended_ns(run: Run) -> int:
 
 
 def _service(run: Run) -> str:
-    """Return the ``service.name`` of the run's root; of its earliest span where the root never came."""
+    """Return the ``service.name`` of the run's root, or of its earliest span if the root never arrived."""
     trajectory, spans = run.trajectory, run.trace.spans
     root = (trajectory.root_trace_id, trajectory.root_span_id)
     found = next((span for span in spans if (span.trace_id, span.span_id) == root), None)
@@ -262,7 +261,7 @@ def _service(run: Run) -> str:
 
 
 def _withdrawn(judgement: Judgement, decision: Decision, policy: CarrierPolicy) -> Iterable[Span]:
-    """Return what says that the blame before no longer holds; nothing where the same one is told anew."""
+    """Return the spans that withdraw the previous blame; none if the blame is unchanged."""
     told, step = decision.told, judgement.decisive
     if told is None or told.agent is None or policy.carriers is Carriers.NONE:
         return ()
@@ -302,7 +301,7 @@ def _onto_originals(
 
 
 def _new_to(key: SpanKey, added: dict[str, AttributeValue], decision: Decision) -> dict[str, AttributeValue]:
-    """Leave out Jaeger's mark where the original has an attribute of that name: it stays as received."""
+    """Leave out Jaeger's error mark if the original has an attribute of that name."""
     spans = (span for span in decision.run.trace.spans if (span.trace_id, span.span_id) == key)
     if any(ERROR in span.attributes for span in spans):
         added.pop(ERROR, None)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Plays a recorded run into a running compose setup, and waits for blamespan's verdict on it.
 #
-# The run passes, so that it opens no issue and fires no alert. With --blame it fails, and blamespan is to say
-# who broke it; the issue that this opens is muted for a year.
+# The run passes, so it opens no issue and fires no alert. With --blame the run fails, and the script checks that
+# blamespan says who broke it; the issue that this opens is muted for a year.
 #
 # Needs blamespan's command (pip install 'blamespan[server]', or `docker compose exec blamespan blamespan`).
 #   BLAMESPAN_TOKEN=… deploy/smoke.sh [--blame] [OTLP endpoint] [blamespan's page]

@@ -79,19 +79,19 @@ def _rules() -> str:
     return f"""
 ## What counts, and when
 
-- A run counts once, when its verdict is settled: the first that is durable and not provisional. It counts under the
-  `service.name` of the run's root (of its earliest span where the root never came), as a task of all its agents.
-- A correction moves the count: late spans that change the verdict, the agents or the root's service, and people's labels
-  (`blamespan label`, `blamespan reject`). A counter never falls, so what a correction takes back is counted by a twin,
-  `…_withdrawn_total`, with the same labels. How things stand is the difference:
+- A run counts once, when its verdict is settled: its first verdict that is durable and not provisional. It counts under the
+  `service.name` of the run's root (of its earliest span if the root never arrived), as one task for each of its agents.
+- A correction moves the count: late spans that change the verdict, the agents or the root's service, and labels
+  (`blamespan label`, `blamespan reject`). A counter never falls, so a second counter, `…_withdrawn_total` with the same
+  labels, counts what corrections withdrew. The current number is the difference:
   `increase(blamespan_agent_failures_total[1h]) - increase(blamespan_agent_failures_withdrawn_total[1h])`. All shipped
-  rules and dashboards ask so. Both series of an agent begin at 0 together.
-- A correction of a run that was settled over a day ago changes its issue, its agents' shares and the page, and no counter:
-  Prometheus would take it for a failure of today.
+  rules and dashboards use it. Both series of an agent start at 0 together.
+- A correction of a run that was settled over a day ago changes its issue, its agents' shares and the page, but no counter:
+  Prometheus would count it as a failure of today.
 - Counters begin at 0 with the process, as Prometheus expects of them.
 - A new series is shown at 0 for `BLAMESPAN_METRICS_SETTLE`, whatever it holds. Prometheus's `increase` of a series that
   is first seen at 6 is 0: a new agent's first failures would raise no alarm. Keep it longer than two scrapes are apart.
-- Every agent has series of each failure mode, withdrawn ones too, from its first task on.
+- From its first task on, every agent has a series for each failure mode, in both counters.
 - What an analysis cost counts each time it was paid, with a verdict that was replaced too.
 
 ## Labels
@@ -111,16 +111,16 @@ def _rules() -> str:
 
 ## Beside the Collector's
 
-What [otelcol tells of itself](https://opentelemetry.io/docs/collector/internal-telemetry/) has its counterpart here. The signal is in
-the name there (`_spans`, `_log_records`, `_metric_points`), and a label here.
+What [otelcol tells of itself](https://opentelemetry.io/docs/collector/internal-telemetry/) has a counterpart here. The signal is part of
+the Collector's metric names (`_spans`, `_log_records`, `_metric_points`); here it is a label.
 
 | OpenTelemetry Collector | blamespan |
 |---|---|
 {_beside()}
 
-`blamespan_queue_size_bytes` and `_capacity_bytes` are the journal's, on disk: it outlives the process. A backend that has
-no service for a signal (404, `UNIMPLEMENTED`) is no failure: those items are counted as
-`blamespan_items_unsupported_total`, said once in the log, and `blamespan doctor` says what mends it.
+`blamespan_queue_size_bytes` and `_capacity_bytes` measure the journal on disk, which outlives the process. A backend
+without a service for a signal (404, `UNIMPLEMENTED`) is not a failure: those items are counted in
+`blamespan_items_unsupported_total` and logged once, and `blamespan doctor` says how to fix it.
 
 ## Alerts and dashboards
 
@@ -132,8 +132,8 @@ over hours of made-up failures, and every query of the dashboards is run against
 
 | alert | when | severity |
 |---|---|---|
-| `BlamespanAgentKeepsFailing` | an agent broke 5 runs and over 30 % of its runs within an hour, and still does | ticket |
-| `BlamespanAgentFailureShare` | an agent breaks over 10 % of at least 20 tasks an hour, [more than it did](alerts.md#when-does-prometheus-page), and still does | page |
+| `BlamespanAgentKeepsFailing` | an agent broke 5 runs and over 30 % of its runs within an hour, and is still failing | ticket |
+| `BlamespanAgentFailureShare` | an agent breaks over 10 % of at least 20 tasks an hour, [more than usual](alerts.md#when-does-prometheus-page), and is still failing | page |
 | `BlamespanNewIssue` | an issue was never seen before, until it is a day old, resolved or muted | ticket |
 | `BlamespanRegressedIssue` | an issue came back after it was resolved, for as long | ticket |
 | `BlamespanAgentFailsMore` | an agent's [watch](alerts.md#when-does-the-alarm-on-an-agent-go-off) raised its alarm, until it ends | page |
@@ -142,7 +142,7 @@ over hours of made-up failures, and every query of the dashboards is run against
 | `BlamespanBackendAway` | the backend did not answer for 5 minutes | page |
 | `BlamespanForwardingBehind` | the oldest item to be forwarded has waited for over 10 minutes | ticket |
 | `BlamespanQueueFilling` | a queue is 80 % full: at 100 % requests are refused | page |
-| `BlamespanRefusing` | requests were refused for want of room, for 5 minutes | page |
+| `BlamespanRefusing` | requests were refused for 5 minutes, mostly because the queue is full | page |
 | `BlamespanItemsLost` | acknowledged items were damaged on disk | page |
 | `BlamespanItemsRejected` | the backend refused items for good | ticket |
 | `BlamespanVerdictsRefused` | the backend refused carriers or evaluation logs for good | ticket |

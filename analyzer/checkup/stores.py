@@ -1,4 +1,4 @@
-"""Read-only checks of the data directory: who may read it, whether its stores are sound, what was learned."""
+"""Read-only checks of the data directory: file permissions, sound stores, parents that never arrive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STORES: Final = {"labels": labels.FILE, "issues": issues.FILE}
 
 _OTHERS: Final = 0o007
 _SHOWN_CHARS: Final = 40
-"""Of a span's, service's or scope's name: the sender chooses it, of any length."""
+"""Characters shown of a span's, service's or scope's name; senders may choose names of any length."""
 
 
 def check_privacy(data_dir: Path) -> Iterator[Finding]:
@@ -50,12 +50,12 @@ def check_stores(data_dir: Path) -> Iterator[Finding]:
 
 
 def check_parents(data_dir: Path) -> Iterator[Finding]:
-    """Warn of spans whose parents never arrive, as the service has learned; also while it runs."""
+    """Warn of kinds of spans whose parents never arrive, as recorded by the service; works while it runs."""
     path = data_dir / RUNS
     try:
         absent = _absent_parents(path) if path.exists() else ()
     except sqlite3.Error as error:
-        mend = "run this again; if it fails again, stop blamespan and move the file away"
+        mend = "run blamespan doctor again; if it fails again, stop blamespan and move the file away"
         yield Finding(check="parents", health=Health.FAILED, detail=f"{path}: {error}", mend=mend)
         return
     if absent:
@@ -63,12 +63,14 @@ def check_parents(data_dir: Path) -> Iterator[Finding]:
             f"parents that never arrive: {counted(len(absent), 'kind')}, e.g. of {_example(absent[0])}:"
             " traces like these are judged without waiting for the parent"
         )
-        mend = "send the parent's spans here too, or do not drop them in a filter or sampler before blamespan"
+        mend = (
+            "send the parent's spans here too: look for a filter, sampler or other exporter before blamespan"
+        )
         yield Finding(check="parents", health=Health.WARNING, detail=detail, mend=mend)
 
 
 def _absent_parents(path: Path) -> Sequence[AbsentParent]:
-    """Return the kinds of spans, the latest first; none where the store is older than their table."""
+    """Return the kinds of spans, newest first; none if the store predates their table."""
     with closing(_open_to_read(path)) as opened:
         is_there = opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'absent_parent'").fetchone()
         return AbsentRows(opened).all() if is_there else ()

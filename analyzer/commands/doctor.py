@@ -265,7 +265,7 @@ async def _backends(settings: Settings) -> AsyncIterator[Finding]:
     for signal in Signal:
         destination = settings.endpoints.get(signal)
         if destination is None:
-            detail = f"{signal.value} are taken, counted as kept, and sent nowhere"
+            detail = f"{signal.value} are accepted, counted as kept, and sent nowhere"
             yield Finding(check=f"backend {signal.value}", health=Health.OK, detail=detail)
         else:
             yield await _backend(settings, signal, destination)
@@ -291,9 +291,9 @@ async def _backend(settings: Settings, signal: Signal, destination: Destination)
 
 
 def _homeless(check: str, where: str, signal: Signal) -> Finding:
-    """Say what mends a signal whose backend has no service for it."""
+    """Return the finding for a signal that the backend has no service for, with what to set."""
     if signal is Signal.TRACES:
-        mend = "correct BLAMESPAN_FORWARD_ENDPOINT and BLAMESPAN_FORWARD_PROTOCOL: traces are not taken there"
+        mend = "correct BLAMESPAN_FORWARD_ENDPOINT and BLAMESPAN_FORWARD_PROTOCOL: it does not accept traces"
         return Finding(check=check, health=Health.FAILED, detail=f"{where} has no such service", mend=mend)
     variable = f"OTEL_EXPORTER_OTLP_{signal.name}_ENDPOINT"
     what = " (evaluation logs among them)" if signal is Signal.LOGS else ""
@@ -301,7 +301,7 @@ def _homeless(check: str, where: str, signal: Signal) -> Finding:
         check=check,
         health=Health.WARNING,
         detail=f"{where} has no such service: {signal.value}{what} are acknowledged, then dropped",
-        mend=f"set {variable} to a backend that takes them, or to {NOWHERE} where nobody needs them",
+        mend=f"set {variable} to a backend that accepts them, or to {NOWHERE} to forward none",
     )
 
 
@@ -313,7 +313,7 @@ def _backend_finding(check: str, where: str, signal: Signal, outcome: SendOutcom
             return _homeless(check, where, signal)
         case TryLater(reason=reason):
             mend = "start the backend, or correct BLAMESPAN_FORWARD_ENDPOINT and BLAMESPAN_FORWARD_PROTOCOL"
-            state = "is away" if setback_of(outcome) is Setback.AWAY else "cannot take them now"
+            state = "is away" if setback_of(outcome) is Setback.AWAY else "cannot accept them now"
             detail = f"{where} {state}: {reason}"
             return Finding(check=check, health=Health.FAILED, detail=detail, mend=mend)
         case Rejected(reason=reason):

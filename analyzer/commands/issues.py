@@ -53,7 +53,9 @@ class Deed(StrEnum):
 def issues(
     deed: Annotated[
         Deed | None,
-        typer.Argument(metavar="[resolve|mute|unmute]", help="Nothing lists them.", show_default=False),
+        typer.Argument(
+            metavar="[resolve|mute|unmute]", help="Without an action: list the issues.", show_default=False
+        ),
     ] = None,
     issue: Annotated[
         str | None,

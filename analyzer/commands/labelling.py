@@ -80,7 +80,10 @@ def _show(given: Given, verdict: StoredVerdict) -> None:
     if given.trace_obstacle:
         screen.print(f"The trace stays as it is: {given.trace_obstacle}.", style="dim")
     elif label.kind is not LabelKind.CONFIRMED:
-        screen.print("The running service corrects the trace within seconds, else the next one.", style="dim")
+        screen.print(
+            "The service corrects the trace within seconds; if it is stopped, when it starts again.",
+            style="dim",
+        )
 
 
 def _in_words(given: Given, verdict: StoredVerdict) -> str:

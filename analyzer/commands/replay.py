@@ -26,7 +26,7 @@ from analyzer.commands.output import (
     progress_bar,
 )
 from analyzer.commands.steps import FilesArgument, LogsOption
-from analyzer.present import console
+from analyzer.present import console, counted
 from collector_processor.decode import decode, decode_logs
 from collector_processor.destination import Protocol
 from collector_processor.encode import encode, encode_logs
@@ -83,7 +83,7 @@ def replay(
         bool,
         typer.Option(
             "--now/--keep-times",
-            help="Move all times, so that the newest span ends now, where a backend looks; or keep them.",
+            help="Shift all times so that the newest span ends now, where backends look; or keep them.",
         ),
     ] = True,
     output: FormatOption = OutputFormat.TABLE,
@@ -161,7 +161,7 @@ async def _send(exporter: Exporter, signal: Signal, body: bytes, sent: Sent) -> 
 
 
 def _moved(requests: Sequence[tuple[Signal, bytes]], now_ns: int) -> list[tuple[Signal, bytes]]:
-    """Move all times by as much, so that the newest span ends at ``now_ns``; of logs alone, the newest."""
+    """Shift all times alike so that the newest span, or without spans the newest item, ends at ``now_ns``."""
     newest = dict.fromkeys(Signal, 0)
     for signal, body in requests:
         newest[signal] = max(newest[signal], newest_ns(signal, body))
@@ -229,4 +229,4 @@ def _tell(sent: Sent, url: str, output: OutputFormat) -> None:
             {"endpoint": url, "requests": sent.requests, "items": sent.items, "rejected": sent.rejected}
         )
     else:
-        console().print(f"sent {sent.items} items in {sent.requests} requests to {url}")
+        console().print(f"sent {counted(sent.items, 'item')} in {counted(sent.requests, 'request')} to {url}")

@@ -56,7 +56,7 @@ def _start_worker(settings: Settings) -> StartWorker | None:
 
 
 def told_settings(settings: Settings) -> bytes:
-    """Return the settings that a process is told, as JSON, and which signals go on, but not where to."""
+    """Return the settings for an analysis process as JSON, with the forwarded signals but no endpoints."""
     needed = settings.model_dump(mode="json", include=set(NEEDED))
     goes_on = {signal.value: {"endpoint": ""} for signal in settings.endpoints}
     return json.dumps({**needed, "endpoints": goes_on}).encode()

@@ -1,9 +1,9 @@
 """How often each agent took part and was blamed, by day, and the watch on it: tables of the issue store.
 
 For a window of days there is one sum; for an alarm there is a watch that looks at every
-run. Both count what the method says, corrected when a later verdict says otherwise. Neither
-is kept where what comes in is chosen by how it ended (tail sampling): failures would be
-over-represented.
+run. Both count the method's verdicts and are corrected when a later verdict differs. Neither
+is kept if an upstream sampler selects traces by their outcome (tail sampling): failures would
+be over-represented.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_AGENTS: Final = 10_000
 """Watched in all; the names in traces are anybody's choice."""
 MAX_AGENTS_OF_A_RUN: Final = 50
 MOST_PLAYED_AGAIN: Final = 5_000
-"""Runs of a service that a correction has looked at again; about 50 ms."""
+"""Most runs of a service that one correction replays; about 50 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +66,14 @@ class AgentCounts:
         """Make it over a store's tables."""
         self._store: Final = store
         self._corrected: dict[Place, CountedRun] = {}
-        """Whose watches have to be put right, by the last run that said so."""
+        """Agents whose watches must be recomputed, with the last run that was corrected."""
 
     def move(self, before: CountedRun | None, after: CountedRun) -> list[Notice]:
-        """Count a run that is kept already, in place of what was counted of it.
+        """Count a run that is already stored, and undo its earlier count.
 
         Returns:
-            The alarms raised and ended by it: an agent that is new to the run is observed. Of agents
-            that a correction blames or acquits ``put_right`` tells.
+            The alarms raised and ended for agents that are new to the run. ``put_right`` returns those
+            of agents that a correction blames or acquits.
         """
         notices: list[Notice] = []
         day = after.settled_ns // DAY_NS
@@ -90,9 +90,9 @@ class AgentCounts:
         return notices
 
     def relabel(self, before: CountedRun, after: CountedRun) -> None:
-        """Remember for which agents a run that is kept already counts differently now.
+        """Remember the agents for which a stored run now counts differently.
 
-        What a person says changes no sum of a day: shares allow for the method's errors by the same labels.
+        Labels do not change the daily sums: shares already use them to estimate the method's errors.
         """
         for agent in before.agents[:MAX_AGENTS_OF_A_RUN]:
             if _counts(before, before.service, agent) != _counts(after, before.service, agent):
@@ -100,9 +100,9 @@ class AgentCounts:
                 self._corrected[place] = after
 
     def put_right(self) -> list[Notice]:
-        """Put the watches on corrected agents where they would stand had all been known from the start.
+        """Recompute the watches on corrected agents as if the corrections had been known from the start.
 
-        Call it once after several corrections; return the alarms raised and ended by them.
+        Call it once after several corrections. Returns the alarms raised and ended by them.
         """
         notices: list[Notice] = []
         for place, run in self._corrected.items():
@@ -113,7 +113,7 @@ class AgentCounts:
         return notices
 
     def _watch_again(self, watched: Watched, run: CountedRun) -> list[Notice]:
-        """Put a watch where it would stand had all been known at once: its runs are played again."""
+        """Recompute a watch by replaying its stored runs."""
         place, today = watched.place, run.decided_ns // DAY_NS
         rows = self._store.service_runs(
             place.tenant, place.service, watched.begun_day * DAY_NS, MOST_PLAYED_AGAIN
@@ -208,7 +208,7 @@ class AgentCounts:
         return self._keep(watched, observe(before, limit, is_blamed=is_blamed), run)
 
     def _keep(self, watched: Watched, after: Watch, run: CountedRun) -> list[Notice]:
-        """Write how a watch stands after a run, and return the alarm raised or ended by it."""
+        """Store the state of a watch after a run, and return the alarm raised or ended by it."""
         place = watched.place
         was_alarm = watched.watch.is_alarm or watched.alarm_ns < 0
         alarm_ns, run_id = watched.alarm_ns, watched.run_id
@@ -239,7 +239,7 @@ class AgentCounts:
         ]
 
     def _limits(self, place: Place, today: int) -> Callable[[Watch], float]:
-        """Return what says at which evidence an alarm is raised."""
+        """Return the function that gives the evidence at which a watch raises its alarm."""
         of_week = self.window(place, today - WEEK + 1, today).n
         agents = self._store.db.execute(
             "SELECT count(*) FROM watch WHERE tenant = ? AND last_day > ?", (place.tenant, today - WEEK)
@@ -269,10 +269,10 @@ class AgentCounts:
 
 
 def _counts(run: CountedRun, service: str, agent: str) -> bool | None:
-    """Return whether a run speaks against an agent's watch; ``None`` where it took no part.
+    """Return whether a run counts as a failure of an agent; ``None`` if the agent took no part.
 
-    A label that contradicts the verdict takes a failure away from a watch and adds none to another:
-    the past, which nobody labelled, would look better than it was.
+    A label that contradicts the verdict removes a failure from one watch and adds none to another:
+    older runs are mostly unlabelled, so the present would look worse than the past.
     """
     if run.service != service or agent not in run.agents:
         return None
@@ -280,7 +280,7 @@ def _counts(run: CountedRun, service: str, agent: str) -> bool | None:
 
 
 def is_contradicted(run: CountedRun) -> bool:
-    """Whether a person said that the agent which the method blames did not break the run."""
+    """Whether a label says that the blamed agent did not break the run."""
     if run.label == LabelKind.CORRECTED:
         return run.label_agent is not None and not same_agent(run.label_agent, run.blamed or "")
     return run.label in {LabelKind.REJECTED, LabelKind.NOT_A_FAILURE}

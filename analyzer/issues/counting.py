@@ -1,8 +1,8 @@
 """What a verdict, a later verdict and a person's label do to the issues: the rules between the stores.
 
-A run is counted in one issue at most, and once for the metrics, as soon as its verdict is
-settled. A verdict that supersedes another, and a label, move it: withdrawn from where it was
-counted, counted where it belongs. Synchronous; the time is handed in.
+A run is counted in one issue at most, and once in the metrics, as soon as its verdict is
+settled. A superseding verdict or a label moves it: its old count is withdrawn, and it is
+counted in its new place. Synchronous; the caller passes the time.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _PATIENCE_NS: Final = DAY_NS
 MOVED_WITHIN_NS: Final = DAY_NS
 """How old a run's first settled verdict may be for a correction to move its counts in the metrics.
 
-A counter has no past: Prometheus would take an old run that a person labels today for one of today.
-Issues and shares, which know days, are always corrected."""
+A counter has no past: if a person labels an old run today, Prometheus would count it as a run of today.
+Issues and shares are stored by day and always corrected."""
 _GROUP: Final = 100
 """Runs counted in one transaction; other processes wait to write meanwhile."""
 
@@ -155,7 +155,7 @@ class IssueCounting:
         return len(said)
 
     def take_moves(self) -> list[Move]:
-        """Return how runs have moved in the metrics since this was last asked."""
+        """Return the moves of runs in the metrics since the last call."""
         moves, self._moves = self._moves, []
         return moves
 
@@ -280,7 +280,7 @@ def where_it_belongs(run: CountedRun) -> Fingerprint | None:
 
 
 def counts_as(run: CountedRun) -> RunCount:
-    """Return what a run counts as in the metrics, after what a person said of it."""
+    """Return the label values under which the metrics count a run, its label included."""
     agent, status = run.blamed, run.status
     mode = "" if run.mark is None else run.mark.mode
     match run.label:

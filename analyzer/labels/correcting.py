@@ -1,8 +1,8 @@
-"""Labels → verdicts: what a person said of a run supersedes its verdict, in the store and in the trace.
+"""Turns labels into verdicts: a person's label supersedes the run's verdict, in the store and in the trace.
 
-A label is kept first, by whichever process took it. The service reads labels in order and commits, for
-each, the new version of the verdict, the bytes that leave and the label's number in one transaction. So a
-crash between the two loses nothing, and nothing is written twice.
+The process that receives a label stores it first. The service then reads labels in order. For each it
+commits the new verdict, the spans to send and the label's number in one transaction, so a crash loses no
+correction and writes none twice.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from semconv.model import Abstention, Attribution, Blame, Status, Verdict
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 2.0
-"""How often labels are looked for: another process may have written some."""
+"""Seconds between scans for labels; labels may be written by another process."""
 
 Corrected = tuple[Gist, StoredVerdict]
 
 
 def follow_labels(store: RunStore, labels: LabelStore, policy: CarrierPolicy, now_ns: int) -> list[Corrected]:
-    """Commit what the labels given since the last time say, each by itself; return the new verdicts.
+    """Commit the corrections of the labels given since the last call, one by one; return the new verdicts.
 
     Raises:
-        StoreError: the disk refuses; what was committed before stays.
+        StoreError: the disk cannot be written; corrections committed before stay.
     """
     corrected: list[Corrected] = []
     given = labels.since(store.heeded())
@@ -66,7 +66,7 @@ def follow_labels(store: RunStore, labels: LabelStore, policy: CarrierPolicy, no
 
 @dataclass(slots=True, kw_only=True)
 class Corrections:
-    """Follows labels for as long as the service runs. A shell."""
+    """Corrects verdicts by new labels, as long as the service runs. A shell."""
 
     examiner: Examiner
     store: RunStore
@@ -83,7 +83,7 @@ class Corrections:
             await asyncio.sleep(self.look_every_s)
 
     async def follow(self) -> None:
-        """Follow the labels that were given since the last time; where the disk refuses, later."""
+        """Apply the labels given since the last call; if the disk refuses, the next call retries."""
         try:
             corrected = await self.examiner.in_turn(
                 follow_labels, self.store, self.labels, self.policy, self.now_ns()
@@ -100,7 +100,7 @@ class Corrections:
 
 
 def _confirmed(store: RunStore, label: Label) -> tuple[StoredVerdict, ...]:
-    """Return a verdict that a person said is right with a note of that; nothing is written of it."""
+    """Return the verdict marked as confirmed by a person, if the label confirms it; writes no span."""
     verdict = store.current(label.tenant, label.run_id)
     is_same = verdict is not None and (verdict.agent, verdict.span_id) == (label.agent, label.span_id)
     if label.kind is not LabelKind.CONFIRMED or verdict is None or verdict.is_provisional or not is_same:
@@ -109,7 +109,7 @@ def _confirmed(store: RunStore, label: Label) -> tuple[StoredVerdict, ...]:
 
 
 def _decision(store: RunStore, label: Label, policy: CarrierPolicy, now_ns: int) -> Decision | None:
-    """Return what a label decides of its run; ``None`` where its trace cannot, or need not, be corrected."""
+    """Return a label's decision on its run; ``None`` if the trace cannot or need not be corrected."""
     previous = store.current(label.tenant, label.run_id)
     packed = store.place(label.tenant, label.run_id)
     if previous is None or previous.is_provisional or packed is None:
@@ -140,7 +140,7 @@ def _verdict(label: Label, step: int | None, previous: StoredVerdict) -> Verdict
         reason = f"A person says that the run did not fail ({before})."
         return Abstention(status=Status.NO_FAILURE, reason=reason)
     if label.kind is LabelKind.REJECTED or label.agent is None:
-        reason = f"A person rejected the verdict ({before}); what is right is not known."
+        reason = f"A person rejected the verdict ({before}); the right one is not known."
         return Abstention(status=Status.UNDETERMINED, reason=reason)
     told = previous.told if (previous.agent, previous.span_id) == (label.agent, label.span_id) else {}
     reason = f"A person says so ({before})."

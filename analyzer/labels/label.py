@@ -52,7 +52,7 @@ class Label:
     """Of the step: late spans move a step's index, never its span."""
 
     def says_the_same_as(self, other: Label) -> bool:
-        """Whether both say the same; when, and of which verdict, changes nothing."""
+        """Whether both labels make the same statement, whatever their times and verdicts."""
         return (self.kind, self.agent, self.step, self.span_id) == (
             *(other.kind, other.agent, other.step),
             other.span_id,

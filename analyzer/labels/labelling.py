@@ -48,7 +48,7 @@ class Given:
     obstacle: str | None
     """Why a ranker cannot learn from it, in a few words; ``None`` if it can."""
     trace_obstacle: str | None = None
-    """Why the run's trace cannot be corrected; ``None`` if it can, or need not be."""
+    """Why the run's trace cannot be corrected; ``None`` if it can or need not be."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as programs get it."""
@@ -99,14 +99,14 @@ def give(
 ) -> Given:
     """Check what was said of a run against it, and keep it as the run's label.
 
-    The trace follows soon: the service writes what labels say (``correcting.py``).
+    The service corrects the trace afterwards (``correcting.py``).
 
     Args:
         labels: where it is kept.
         verdict: the run's current one.
         said: what was said.
         now_ns: when.
-        verdicts: tells whether the run's trace can be corrected.
+        verdicts: to check whether the run's trace can be corrected; without, that is not checked.
 
     Raises:
         LabelRefused: it does not fit the run.

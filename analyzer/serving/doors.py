@@ -59,7 +59,7 @@ def refuse_own_endpoint(settings: Settings, listeners: Sequence[Address]) -> Non
 async def open_doors(
     settings: Settings, lifetime: Lifetime, intake: Intake, parts: WebParts, refusals: Counter[Cause]
 ) -> Doors:
-    """Listen; what is refused is counted in ``refusals``.
+    """Start the listeners; refused requests are counted in ``refusals``.
 
     Raises:
         SettingsError: an endpoint turns out to be one of our own ports.

@@ -21,7 +21,7 @@ def start_issues(settings: Settings, lifetime: Lifetime, moved: Callable[[Move],
     Args:
         settings: all of them.
         lifetime: ends it.
-        moved: hears how each run is counted.
+        moved: called for each run counted or moved.
     """
     receivers = receivers_of(settings)
     desk = IssueDesk(

@@ -150,7 +150,7 @@ def _drafts(
 def start_corrections(
     settings: Settings, lifetime: Lifetime, files: Files, examiner: Examiner
 ) -> Corrections:
-    """Start what writes people's labels into verdicts and traces."""
+    """Start the task that applies labels to verdicts and traces."""
     corrections = Corrections(
         examiner=examiner,
         store=files.store,

@@ -17,7 +17,7 @@ MAX_AGENTS: Final = 40
 """Of each service."""
 MAX_LENGTH: Final = 80
 CUT: Final = "…"
-"""What a name that was cut ends with."""
+"""The last character of a truncated name."""
 _UNPRINTABLE: Final = "\N{REPLACEMENT CHARACTER}"
 
 

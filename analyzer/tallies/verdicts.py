@@ -1,10 +1,10 @@
 """What verdicts add up to: runs, tasks, failures, confidence, lag, cost. Each run counts once.
 
 A run counts when its first verdict is settled (durable and not provisional). A correction
-moves it: what was counted before is added to a second counter of withdrawn counts, because a
-counter never falls, and the run is counted again where it belongs. The difference of the two
-is how things stand. Both have the same labels and begin at 0 together, so that a query may
-always subtract one from the other. What an analysis cost counts every time it was paid.
+moves it: because a counter never falls, the earlier count is added to a second counter, of
+withdrawn counts, and the run is counted again in its new place. The difference of the two is
+the current number. Both have the same labels and start at 0 together, so a query can always
+subtract one from the other. The cost of an analysis is counted each time it is paid.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MODES: Final = frozenset(mode.value for mode in FailureMode)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCount:
-    """What one run counts as."""
+    """The label values under which one run is counted."""
 
     service: str
     status: str
@@ -42,7 +42,7 @@ class RunCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A run that is counted for the first time, or differently from now on."""
+    """A run counted for the first time, or moved to other label values."""
 
     before: RunCount | None
     after: RunCount
@@ -58,14 +58,14 @@ class Moving:
     withdrawn: Counter = field(default_factory=Counter)
 
     def see(self, labels: Labels, now: float) -> None:
-        """Have both series exist, at zero if they are new; ``now`` is monotonic seconds, here and below."""
+        """Create both series at zero if they are new; ``now`` is monotonic seconds, here and below."""
         self.counted.see(labels, now)
         self.withdrawn.see(labels, now)
 
     def move(
         self, before: set[Labels], after: set[Labels], now: float, exemplar: Exemplar | None = None
     ) -> None:
-        """Withdraw what is no longer so, and count what is so now."""
+        """Withdraw the series only in ``before``, and count those only in ``after``."""
         for labels in sorted(before | after):
             self.see(labels, now)
         for labels in before - after:
@@ -100,7 +100,7 @@ class VerdictTallies:
         self.superseded.see((), self.monotonic())
 
     def count(self, gist: Gist, verdict: StoredVerdict) -> None:
-        """Count what belongs to a verdict, not to its run: cost, lag, confidence, whether it replaces one.
+        """Count what belongs to a verdict and not to its run: cost, lag, confidence, superseded verdicts.
 
         Args:
             gist: what was found, and what was said of the run before.
@@ -124,7 +124,7 @@ class VerdictTallies:
             self.lag_s.add(max(0.0, lag_s))  # a client's clock may run ahead of ours
 
     def move(self, move: Move) -> None:
-        """Count a run where it belongs now, and nowhere else."""
+        """Count a run in its new place and withdraw it from its old one."""
         now, before, after = self.monotonic(), move.before, move.after
         for one in filter(None, (before, after)):
             for agent in one.agents:

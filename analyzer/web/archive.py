@@ -251,7 +251,7 @@ def _conditions(query: RunQuery) -> list[str]:
 
 
 def _labelled(name: str) -> str:
-    """Return the pattern of the names that a label of the metrics stands for: long ones are cut there."""
+    """Return the ``LIKE`` pattern for a name as metrics show it: metrics truncate long names."""
     return f"{_literal(name[:-1])}%" if name.endswith(CUT) else _literal(name)
 
 

@@ -34,9 +34,9 @@ class RunQuery:
     text: str = ""
     """Looked for in the run's id, service and verdict; letters of ASCII without regard to case."""
     service: str = ""
-    """Of this service alone, named as metrics name it; empty: of all."""
+    """Only runs of this service, named as in the metrics; empty for all."""
     agent: str = ""
-    """Blamed on this agent alone, likewise."""
+    """Only runs blamed on this agent, named as in the metrics; empty for all."""
     before: RunKey | None = None
     limit: int = 50
 

@@ -1,1 +1,1 @@
-"""When a trace is complete: what is known of open traces, and what was learned from earlier ones."""
+"""State for deciding when a trace is complete: open traces, and what earlier traces taught."""

@@ -1,9 +1,9 @@
-"""Parents that never arrive: which kinds of spans have them. Pure, learned, bounded.
+"""Learns which kinds of spans have parents that never arrive. Pure; bounded.
 
-A span whose parent is not there says that more is coming: a parent ends after its children. Some
-parents never come, though: a web request that is not sampled, a span that a filter dropped.
-Nothing in one trace tells the two apart, but the same line of code does it again: a kind of
-span (``notes.kind_of``) whose parent was waited for in vain is not waited for next time.
+A missing parent means that more spans are coming, because a parent ends after its children. But some
+parents never arrive: an unsampled web request, a span dropped by a filter. One trace cannot tell the
+two apart, but the same line of code behaves the same way again: after waiting in vain for the parent of
+a kind of span (``notes.kind_of``), the assembler does not wait for such parents again.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 MAX_KINDS: Final = 10_000
-"""Kinds remembered, about 2 MB; the longest unseen go first, and are learned again."""
+"""Bound on kinds, about 2 MB; those unseen for longest are dropped and learned again."""
 _MISSES: Final = 3
-"""In a row, until the parent of a kind is given up."""
+"""Consecutive misses after which the parents of a kind are given up."""
 
 
 @dataclass(slots=True)
 class _Seen:
     misses: int = 0
-    """Since it last arrived."""
+    """Misses since a parent last arrived."""
     has_arrived: bool = False
 
 
 class AbsentParents(Generic[K]):
-    """What is known of the parents of each kind of span."""
+    """Counts, for each kind of span, how often the parent arrived or was missed."""
 
     def __init__(self) -> None:
         self._seen: Final[OrderedDict[K, _Seen]] = OrderedDict()
 
     def arrived(self, kind: K) -> bool:
-        """Note that the parent of such a span came after all; say whether it had been given up."""
+        """Note that the parent of such a span arrived; return whether it had been given up."""
         was_never = self.is_never(kind)
         seen = self._touch(kind)
         seen.misses, seen.has_arrived = 0, True
         return was_never
 
     def missed(self, kind: K, *, is_sure: bool) -> bool:
-        """Note that the parent of such a span was waited for in vain; say whether it is given up now.
+        """Note that the parent of such a span did not arrive; return whether it is now given up.
 
         Args:
-            kind: of the span.
-            is_sure: nothing suggests that the run went on: once is enough, unless the parent of
-                such a span was seen to arrive before.
+            kind: kind of the child span.
+            is_sure: the run seems to be over, so one miss is enough, unless the parent of
+                such a span has arrived before.
         """
         was_never = self.is_never(kind)
         seen = self._touch(kind)
@@ -55,12 +55,12 @@ class AbsentParents(Generic[K]):
         return self.is_never(kind) and not was_never
 
     def is_never(self, kind: K) -> bool:
-        """Whether the parent of such a span is not worth waiting for."""
+        """Whether the parent of such a span has been given up."""
         seen = self._seen.get(kind)
         return seen is not None and seen.misses >= _MISSES
 
     def has_arrived(self, kind: K) -> bool:
-        """Whether the parent of such a span was ever seen to arrive."""
+        """Whether the parent of such a span has ever arrived."""
         seen = self._seen.get(kind)
         return seen is not None and seen.has_arrived
 

@@ -1,9 +1,8 @@
-"""Open traces that spans link together: they are complete together. Pure.
+"""Groups of open traces joined by span links; a group is released together. Pure.
 
-A link says that two traces are one run; which of them comes first is chance. A trace may
-link to one that has not come yet, and to traces that never come here at all: what a queue's
-producer or a cron job sends is no agent's trace, and traces that link to the same one of those
-are not thereby one run.
+A link joins two traces into one run, in whichever order they arrive. A trace may link to one that
+has not arrived yet, or to one that never arrives here: the trace of a queue's producer or a cron
+job holds no agents' spans. Traces that link to the same such trace are separate runs.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ from typing import Final
 from collector_processor.notes import TraceKey
 
 MAX_GROUP: Final = 256
-"""Traces joined at most; further ones are runs by themselves."""
+"""Most traces in a group; further ones are treated as separate runs."""
 
 
 class LinkedTraces:
-    """Which open traces belong together."""
+    """Tracks which open traces belong together."""
 
     def __init__(self) -> None:
         self._groups: Final[dict[TraceKey, set[TraceKey]]] = {}
-        """Members share one set; a trace by itself has none."""
+        """The group of each trace; members share one set, and a trace without links has none."""
         self._awaited: Final[defaultdict[TraceKey, set[TraceKey]]] = defaultdict(set)
-        """Traces that are not open, and the open ones that link to them."""
+        """For each trace that is not open, the open traces that link to it."""
         self._awaits: Final[defaultdict[TraceKey, set[TraceKey]]] = defaultdict(set)
-        """The same the other way round."""
+        """For each open trace, the traces that it links to and that are not open."""
 
     def link(self, key: TraceKey, target: TraceKey, *, is_open: bool) -> None:
-        """Note that a trace links to another, which is open or not."""
+        """Record a link from an open trace to another, open or not."""
         if is_open:
             self._union(key, target)
         else:
@@ -38,7 +37,7 @@ class LinkedTraces:
             self._awaits[key].add(target)
 
     def opened(self, key: TraceKey) -> Iterable[TraceKey]:
-        """Join a trace that opens to those that wait for it, and return these."""
+        """Join a newly opened trace with those that wait for it, and return them."""
         sources = self._awaited.pop(key, set())
         for source in sources:
             self._awaits[source].discard(key)
@@ -46,11 +45,11 @@ class LinkedTraces:
         return sources
 
     def company(self, key: TraceKey) -> Iterator[TraceKey]:
-        """Iterate over the other open traces that it is linked with."""
+        """Iterate over the other open traces of its group."""
         return (other for other in self._groups.get(key, ()) if other != key)
 
     def awaits(self, key: TraceKey) -> Iterable[TraceKey]:
-        """Return the traces that it links to and that have not come."""
+        """Return the traces that it links to and that have not arrived."""
         return self._awaits.get(key, ())
 
     def closed(self, key: TraceKey) -> None:

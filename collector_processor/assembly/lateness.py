@@ -1,13 +1,12 @@
-"""How late spans come: learned per process and per kind of run, bounded. Pure.
+"""Learns how late spans arrive, per process and per kind of run. Pure; bounded.
 
-A trace whose top span has ended waits for what its own services still hold back: the
-SDKs' batch processors send every 5 s by default, others every 30 s. Two things are measured:
+A trace whose top span has ended waits for spans that its services still hold back: SDKs' batch
+processors send every 5 s by default, others every 30 s. Two quantities are measured:
 
-* the *lateness* of a process (one Resource): how long after its end a span was received. Hosts'
-  clocks differ by any amount, so it is measured against the least seen of that process;
-* the *tail* of a kind of run: the longest silence after its top span that another span ended,
-  also after the trace was judged. A service that sends nothing until the root has ended
-  is seen only here.
+* the *lateness* of a process (one Resource): the time from a span's end to its arrival. Hosts'
+  clocks may differ by any amount, so it is taken relative to the smallest of that process;
+* the *tail* of a kind of run: the longest silence after its top span that a further span ended,
+  even after the verdict. Services that send nothing until the root has ended show up only here.
 
 Each is kept as a histogram with geometric buckets; old counts fade.
 """
@@ -23,20 +22,20 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 MARGIN: Final = 1.25
-"""What a wait is multiplied by: the next batch may be slower than all before."""
+"""Factor on each learned wait: the next batch may be slower than all before."""
 _MARGIN_S: Final = 1.0
-"""And what is added: the network, and our own queue."""
+"""Seconds added to each learned wait, for the network and our own queue."""
 _QUANTILE: Final = 0.999
 _LEAST_S: Final = 0.05
 _GROWTH: Final = 1.2
 _BUCKETS: Final = 64
-"""Of 0.05 s, each 1.2 times as long as the one before: the last begins beyond 4,000 s."""
+"""The first bucket is 0.05 s wide, each next one 1.2 times wider; the last begins beyond 4,000 s."""
 _FADE: Final = 20_000
 """Observations after which all counts are halved."""
 _WINDOW_S: Final = 600.0
-"""How long a process's least lateness is believed: clocks drift, and are set."""
+"""Seconds for which a process's smallest lateness is used: clocks drift and are reset."""
 MAX_KEYS: Final = 2_000
-"""Processes, and kinds of runs, remembered; each takes about 600 bytes. The longest unseen go first."""
+"""Bound on processes, and on kinds of runs; about 600 bytes each. Those unseen for longest are dropped."""
 
 
 @dataclass(slots=True)
@@ -74,7 +73,7 @@ class Waits(Generic[K]):
         self._known: Final[OrderedDict[K, _Histogram]] = OrderedDict()
 
     def observe(self, key: K, seconds: float) -> None:
-        """Learn that something took so long."""
+        """Add one observation, in seconds."""
         histogram = self._known.pop(key, None) or _Histogram()
         self._known[key] = histogram
         histogram.add(seconds)
@@ -82,7 +81,7 @@ class Waits(Generic[K]):
             self._known.popitem(last=False)
 
     def wait_s(self, key: K) -> float:
-        """Return how long to wait for the slowest one in a thousand, with a margin; 0 if nothing is known."""
+        """Return the seconds to wait: the 99.9th percentile with a margin; 0 without observations."""
         known = self._known.get(key)
         longest = known.quantile() if known else 0.0
         return longest * MARGIN + _MARGIN_S if longest else 0.0
@@ -90,7 +89,7 @@ class Waits(Generic[K]):
 
 @dataclass(slots=True)
 class _Least:
-    """The least of two windows of time."""
+    """Minimum over the current and the previous window of time."""
 
     since: float
     now: float
@@ -104,18 +103,18 @@ class _Least:
 
 
 class Lateness(Generic[K]):
-    """How long after their end the spans of each process are received."""
+    """Learns how long after their end the spans of each process arrive."""
 
     def __init__(self) -> None:
         self._waits: Final[Waits[K]] = Waits()
         self._least: Final[OrderedDict[K, _Least]] = OrderedDict()
 
     def observe(self, process: K, least_s: float, most_s: float, now: float) -> None:
-        """Learn from the spans of one process that came in one request.
+        """Learn from the spans of one process in one request.
 
         Args:
             process: whose they are.
-            least_s: the least time between a span's end, by its host's clock, and its arrival, by ours.
+            least_s: smallest time in seconds from a span's end, by its host's clock, to its arrival, by ours.
             most_s: the most.
             now: seconds; never runs backwards.
         """
@@ -126,5 +125,5 @@ class Lateness(Generic[K]):
         self._waits.observe(process, most_s - least.add(least_s, now))
 
     def wait_s(self, process: K) -> float:
-        """Return how long to wait for this process's spans."""
+        """Return the seconds to wait for this process's spans."""
         return self._waits.wait_s(process)

@@ -1,4 +1,4 @@
-"""What earlier traces taught: how late spans come, and which parents and links lead nowhere. Pure."""
+"""What earlier traces taught: how late spans arrive, and which parents and links never do. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Kind: TypeAlias = tuple[Tenant, int]
 """A kind of span (``SpanNote.kind``) of one tenant."""
 
 _LINK: Final = 1 << 32
-"""Added to the kind of a span whose link, not whose parent, is meant."""
+"""Distinguishes the kind of a span's link from the kind of its parent."""
 _MAX_SOUGHT: Final = 4_000
 _NS: Final = 1e-9
 
 
 class Learned:
-    """Learns from each tenant's traces what its next ones are to wait for."""
+    """Learns from each tenant's traces how long the next ones must wait, and for what."""
 
     def __init__(self) -> None:
         self._lateness: Final[Lateness[Kind]] = Lateness()
@@ -31,10 +31,10 @@ class Learned:
         self._absent: Final[AbsentParents[Kind]] = AbsentParents()
         self._arrived: Final[set[Kind]] = set()
         self._sought: Final[OrderedDict[TraceKey, Kind]] = OrderedDict()
-        """Traces that had not come when a trace that links to them was released."""
+        """Traces that had not arrived when a trace that links to them was released."""
 
     def observe(self, tenant: Tenant, notes: Sequence[SpanNote], received_ns: int, now: float) -> None:
-        """Learn how late the spans of one request came, of each process that sent some."""
+        """Learn how late the spans of one request arrived, for each process in it."""
         ends: dict[int, tuple[int, int]] = {}
         for note in notes:
             if note.end_ns:
@@ -45,13 +45,13 @@ class Learned:
             self._lateness.observe((tenant, source), least_s, most_s, now)
 
     def observe_tail(self, tenant: Tenant, trace: OpenTrace, seconds: float) -> None:
-        """Learn of a silence after a trace's top that another span, or linked trace, ended."""
+        """Learn a silence after a trace's top span that a further span or linked trace ended."""
         self._tails.observe((tenant, trace.top_kind), seconds)
 
     def lateness_s(self, tenant: Tenant, trace: OpenTrace) -> float:
         """Return how long this trace's services may still hold spans back, after its top has ended.
 
-        Of the process that sent the top nothing is late any more: it sends in the order of the ends.
+        The process that sent the top span is left out: it sends spans in the order in which they end.
         """
         others = (source for source in trace.sources if source != trace.top_source)
         waits = [self._lateness.wait_s((tenant, source)) for source in others]
@@ -60,26 +60,26 @@ class Learned:
         return max(waits, default=0.0)
 
     def parent_arrived(self, tenant: Tenant, absence: Absence) -> None:
-        """Learn that a parent came after its children's request."""
+        """Learn that a parent arrived in a later request than its children."""
         for kind in ((tenant, kind) for kind in absence.kinds):
             is_news = absence.is_candidate and not self._absent.has_arrived(kind)
             if self._absent.arrived(kind) or is_news:
                 self._arrived.add(kind)
 
     def parent_missed(self, tenant: Tenant, absence: Absence, *, is_sure: bool) -> frozenset[int]:
-        """Learn that a parent was waited for in vain; return the kinds that are given up now."""
+        """Learn that a parent did not arrive; return the kinds that are now given up."""
         missed = {kind: self._absent.missed((tenant, kind), is_sure=is_sure) for kind in absence.kinds}
         return frozenset(kind for kind, is_given_up in missed.items() if is_given_up)
 
     def recall(self, never: Iterable[Kind], arriving: Iterable[Kind]) -> None:
-        """Learn again what was known before a restart: whose parents never arrive, and whose do."""
+        """Restore what was known before a restart: kinds whose parents never arrive, and kinds whose do."""
         for kind in never:
             self._absent.missed(kind, is_sure=True)
         for kind in arriving:
             self._absent.arrived(kind)
 
     def take_arrived(self) -> frozenset[Kind]:
-        """Return the kinds to remember whose parents arrived since the last call."""
+        """Return the kinds to store because their parents have arrived since the last call."""
         arrived = frozenset(self._arrived)
         self._arrived.clear()
         return arrived
@@ -89,16 +89,16 @@ class Learned:
         return any(self._absent.is_never((tenant, kind)) for kind in absence.kinds)
 
     def has_hope(self, tenant: Tenant, absence: Absence) -> bool:
-        """Whether such a parent was ever seen to arrive."""
+        """Whether such a parent has ever arrived."""
         return any(self._absent.has_arrived((tenant, kind)) for kind in absence.kinds)
 
     def link_arrived(self, tenant: Tenant, sources: Iterable[OpenTrace], target: TraceId) -> None:
-        """Learn that open traces link to a trace that came after them."""
+        """Learn that open traces link to a trace that arrived after them."""
         for source in sources:
             self._absent.arrived((tenant, source.targets[target] + _LINK))
 
     def link_missed(self, target: TraceKey, source: OpenTrace) -> None:
-        """Learn that a trace was released that links to one that had not come."""
+        """Learn that a trace was released before the trace it links to arrived."""
         kind = (target.tenant, source.targets[target.trace_id] + _LINK)
         self._absent.missed(kind, is_sure=False)
         self._sought[target] = kind
@@ -106,7 +106,7 @@ class Learned:
             self._sought.popitem(last=False)
 
     def opened(self, key: TraceKey) -> None:
-        """Learn that a trace came: perhaps one that a released trace links to."""
+        """Learn that a trace arrived; a released trace may link to it."""
         if (sought := self._sought.pop(key, None)) is not None:
             self._absent.arrived(sought)
 

@@ -1,8 +1,8 @@
-"""What the spans of one open trace say of its end. Pure.
+"""State of one open trace: what its spans say about its end. Pure.
 
-Children end before their parents and are sent before them, so a trace that still runs has
-spans whose parents are not there yet. The trace's *top* is its root, or, where the root never comes,
-a workflow or agent span below what is missing.
+Children end before their parents and are sent before them, so a running trace has spans whose
+parents have not arrived. The trace's *top* is its root or, if the root never arrives, a workflow
+or agent span below the missing parent.
 """
 
 from __future__ import annotations
@@ -15,73 +15,73 @@ from collector_processor.notes import SpanNote
 from semconv.model import TraceId
 
 _MAX_KINDS: Final = 8
-"""Kinds of children that are remembered of one missing parent."""
+"""Most kinds of children kept for one missing parent."""
 _MAX_SOURCES: Final = 64
-"""Processes that are remembered of one trace; further ones are not waited for."""
+"""Most processes kept for one trace; it does not wait for further ones."""
 _MAX_TARGETS: Final = 256
-"""Linked traces that are remembered of one trace."""
+"""Most linked traces kept for one trace."""
 _HEAVY: Final = 6
-"""Some 450 bytes, where the id of a span takes 70."""
+"""Weight of a missing parent or link: about 450 bytes, where a span id takes 70."""
 
 
 @dataclass(slots=True)
 class Absence:
-    """A parent that is not there, as its children tell of it."""
+    """A missing parent, as described by its children."""
 
     kinds: set[int]
     """``SpanNote.kind`` of its children."""
     is_remote: bool
-    """They say that it is in another process."""
+    """Whether the children say that it is in another process."""
     is_candidate: bool
-    """A whole agent or workflow ended right below it."""
+    """Whether a whole agent or workflow ended directly below it."""
 
 
 @dataclass(slots=True)
 class OpenTrace:
-    """One trace that is not complete yet, or was not long ago."""
+    """A trace that is open, or was released recently."""
 
     opened: float
     last: float
-    """When spans or log records last came."""
+    """When spans or log records last arrived."""
     analyses: int = 0
     spans: int = 0
     bytes: int = 0
     root_ended: bool = False
     workflow_ended: bool = False
     is_partial: bool = False
-    """Its earlier spans are forgotten here: which parents are missing cannot be told."""
+    """Its earlier spans have been dropped here, so missing parents cannot be determined."""
     top_kind: int = 0
     """``SpanNote.kind`` of its root, or of its topmost workflow."""
     top_source: int = 0
-    """The process that sent it."""
+    """The process that sent the top span."""
     tail_s: float = 0.0
-    """The longest silence after its top had ended that something broke."""
+    """Longest silence in seconds, after the top ended, that was followed by more spans."""
     sources: set[int] = field(default_factory=set)
     seen: set[int] = field(default_factory=set)
     """Ids of its spans."""
     missing: dict[int, Absence] = field(default_factory=dict)
-    """Parents that are not there, by id."""
+    """Missing parents, by span id."""
     targets: dict[TraceId, int] = field(default_factory=dict)
-    """Traces that its spans link to, and the kind of a span that does."""
+    """Linked traces, each with the kind of a span that links to it."""
     is_glanced: bool = False
-    """Its provisional verdict is given; nothing came since."""
+    """A provisional verdict was given, and no span has arrived since."""
     is_ready: bool = False
-    """It has waited long enough by itself, and waits for traces that it is linked with."""
+    """Its own wait is over; it waits for the traces of its group."""
     timer: float | None = None
-    """When it is looked at next: the one entry in the heap that counts."""
+    """Time of its next check: the only valid entry in the heap."""
 
     @property
     def size(self) -> int:
-        """What it takes in memory, in spans: a missing parent or a linked trace takes as much as six."""
+        """Memory that it takes, in spans; a missing parent or a linked trace counts as six."""
         return len(self.seen) + _HEAVY * (len(self.missing) + len(self.targets))
 
     @property
     def top_ended(self) -> bool:
-        """Whether something ended that encloses a whole run."""
+        """Whether a span that encloses the whole run has ended."""
         return self.root_ended or self.workflow_ended
 
     def note(self, spans: Sequence[SpanNote]) -> list[Absence]:
-        """Learn from spans that ended; return the absences that they end."""
+        """Add ended spans; return the absences resolved by them."""
         self.spans += len(spans)
         inherited: set[int] = set()
         ended: list[Absence] = []

@@ -44,9 +44,9 @@ RETRYABLE_GRPC: Final = frozenset(
 )
 
 _UNREACHED: Final = ("failed to connect", "errors resolving", "DNS resolution failed", "Socket closed")
-"""How gRPC's core begins what it says of a backend that it did not reach, or lost."""
+"""Beginnings of the gRPC library's messages about a backend that it could not reach, or lost."""
 _UNANSWERED: Final = "Deadline Exceeded"
-"""What gRPC's core says where no answer came in time."""
+"""The gRPC library's message for a timeout."""
 _CODE_NAMES: Final[Mapping[int, str]] = {code.value: code.name for code in RpcCode}
 _REASON_CHARACTERS: Final = 200
 _RETRY_AFTER_DIGITS: Final = 9  # 30 years; more is no number of seconds to wait
@@ -103,7 +103,7 @@ def grpc_outcome(failure: GrpcFailure, place: str, timeout_s: float) -> SendOutc
     Args:
         failure: what gRPC says.
         place: host and port of the backend.
-        timeout_s: how long an answer was waited for.
+        timeout_s: how long we waited for an answer.
     """
     if failure.code == RpcCode.UNAVAILABLE and failure.details.startswith(_UNREACHED):
         return unreached(place, failure.details)
@@ -120,11 +120,11 @@ def grpc_outcome(failure: GrpcFailure, place: str, timeout_s: float) -> SendOutc
 
 
 def unreached(place: str, told: str) -> TryLater:
-    """Return the outcome of a request that nobody answered.
+    """Return the outcome of a request that the backend did not answer.
 
     Args:
         place: host and port of the backend.
-        told: what the transport says of it.
+        told: the transport's error message.
     """
     lower = told.lower()
     if "connection refused" in lower or "connect call failed" in lower:

@@ -187,7 +187,7 @@ class Accounts:
             self._index(entry)
 
     def look(self, signal: Signal) -> QueueLook:
-        """Return what of a signal waits to be forwarded."""
+        """Return the queue of one signal: bytes waiting, and the age of the oldest."""
         limits = self._limits
         mine = [queue for queue in self.waiting if queue.signal is signal]
         sizes = [self.waiting[queue].bytes for queue in mine]

@@ -117,21 +117,21 @@ class Totals:
     items: int = 0
     bytes: int = 0
     oldest_ns: int = 0
-    """When the oldest of it came, Unix ns; only in a segment that is opened again."""
+    """Arrival time of the oldest row, Unix ns; known only for a reopened segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLook:
-    """What of one signal waits to be forwarded, as of now."""
+    """The current queue of one signal."""
 
     size_bytes: int
     """Of all tenants."""
     capacity_bytes: int
-    """Of all signals together; beyond it requests are refused."""
+    """Bytes for all signals together; beyond it requests are refused."""
     fullness: float
-    """0 to 1: how near requests are to being refused, those of the fullest tenant."""
+    """0 to 1; at 1 the fullest tenant's requests are refused."""
     oldest_ns: int | None
-    """When the oldest of it came, Unix ns; ``None`` where nothing waits."""
+    """Arrival time of the oldest item, Unix ns; ``None`` if nothing waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,7 +190,7 @@ class Journal:
         return sum(totals.items for queue, totals in self.waiting.items() if queue.signal is signal)
 
     def look(self, signal: Signal) -> QueueLook:
-        """Return what of a signal waits to be forwarded: size, capacity, age."""
+        """Return the queue of one signal: size, capacity and age."""
         return self._accounts.look(signal)
 
     async def read_pending(

@@ -1,7 +1,7 @@
-"""All times of a request, moved together: what ``replay`` does so that a recorded run happens now.
+"""Shifts all times of a request, so that ``replay`` can send a recorded run as if it happened now.
 
-Only fields are looked at that OTLP has for times; what stands in attributes, or in
-text, stays as it is. Not on any path that passes traffic on.
+Only OTLP's time fields are shifted; times in attributes or text stay. Not used on the
+forwarding path.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from collector_processor.otlp import Signal
 from collector_processor.otlp.to_json import REQUESTS, ExportRequest
 
 _TIME: Final = "time_unix_nano"
-"""How every name of such a field ends, of spans, events, records, points and exemplars."""
+"""Suffix of every time field's name, in spans, events, records, points and exemplars."""
 _VALUES: Final = frozenset({"KeyValue", "AnyValue"})
-"""Attributes and bodies: no times in them, and as deep as their sender likes."""
+"""Attributes and bodies are skipped: they have no time fields, and may be nested deeply."""
 _LATEST_NS: Final = 2**64 - 1
 
 
 def newest_ns(signal: Signal, body: bytes) -> int:
-    """Return the latest time in a request, Unix ns; 0 where there is none, or it cannot be read."""
+    """Return the latest time in a request, Unix ns; 0 if it has none or cannot be read."""
     request = _read(signal, body)
     return max((value for _, _, value in _times(request)), default=0) if request is not None else 0
 
 
 def moved(signal: Signal, body: bytes, by_ns: int) -> bytes:
-    """Return a request with every time that is set ``by_ns`` later; one that cannot be read as it is."""
+    """Return the request with every set time shifted by ``by_ns``; unchanged if it cannot be read."""
     request = _read(signal, body)
     if request is None:
         return body
@@ -47,7 +47,7 @@ def _read(signal: Signal, body: bytes) -> ExportRequest | None:
 
 
 def _times(request: Message) -> Iterator[tuple[Any, str, int]]:
-    """Yield every time that is set: its message, its field's name, and its value."""
+    """Yield every set time: its message, field name and value."""
     todo: list[Message] = [request]
     while todo:
         message = todo.pop()

@@ -73,7 +73,7 @@ class RefusedError(CollectorError):
     """
 
     is_loop: ClassVar[bool] = False
-    """Whether it was refused for coming round in a circle, and not for want of room."""
+    """Whether it was refused because of a forwarding loop, not because the queue is full."""
 
     def __init__(self, reason: str, *, retry_after_s: float) -> None:
         super().__init__(reason)
@@ -109,7 +109,7 @@ class TryLater:
     reason: str
     after_s: float | None = None
     is_away: bool = False
-    """Nobody answered: refused, unknown host, broken off, or silent for too long."""
+    """The backend did not answer: connection refused or broken, unknown host, or timeout."""
 
     @property
     def wish_s(self) -> float | None:
@@ -138,36 +138,36 @@ class Cause(StrEnum):
     """Why we refused a request; refusals are counted by it."""
 
     FULL = "full"
-    """Queue, disk or memory has no room: the sender keeps it and comes again."""
+    """Queue, disk or memory is full; the sender keeps the request and retries."""
     LOOP = "loop"
-    """It came round in a circle."""
+    """The request went through a forwarding loop."""
     MALFORMED = "malformed"
     UNAUTHORIZED = "unauthorized"
-    """No token, or none of ours; or a Host header that is not this machine's."""
+    """Missing or wrong token, or a Host header that does not name this machine."""
     TOO_LARGE = "too_large"
     UNSUPPORTED = "unsupported"
-    """A path, method, content type or encoding that is not taken."""
+    """Unsupported path, method, content type or encoding."""
     SLOW = "slow"
-    """The body did not come in time."""
+    """The body did not arrive in time."""
     BROKEN = "broken"
-    """A fault of ours."""
+    """An internal error of blamespan."""
 
 
 class Setback(StrEnum):
     """Why a backend did not take a request; failed sends are counted by it."""
 
     AWAY = "away"
-    """Nobody answered."""
+    """The backend did not answer."""
     ASKED_TO_WAIT = "asked_to_wait"
-    """It answered that it cannot now, and when to come again."""
+    """The backend asked us to retry after a stated time."""
     FAILING = "failing"
-    """It answered that it cannot now, without saying until when."""
+    """The backend answered with a retryable error, without a retry time."""
     REJECTED = "rejected"
     NO_SERVICE = "no_service"
 
 
 def setback_of(outcome: SendOutcome) -> Setback | None:
-    """Return why a request was not taken; ``None`` where it was."""
+    """Return why the backend did not take a request; ``None`` if it did."""
     match outcome:
         case Delivered():
             return None

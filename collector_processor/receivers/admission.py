@@ -53,7 +53,7 @@ class DoorRules:
     cors: Cors = field(default_factory=Cors)
     """Which web pages may send, over HTTP."""
     refused: Callable[[Cause], None] = _count_nothing
-    """Told of each request that is refused."""
+    """Called for each refused request."""
 
     def __post_init__(self) -> None:
         if self.token == "":

@@ -1,9 +1,9 @@
 """Undoing ``Content-Encoding`` without letting a small body become a large one.
 
 Never holds more than ``limit`` bytes of output and one more, whatever the input
-promises. Takes gzip (which OTLP demands) and all that the Collector's exporter may
-send: zstd, deflate and zlib (the same), lz4 (frames), snappy (bare, or framed, as its
-versions have it by the same name).
+promises. Supports gzip (required by OTLP) and everything the Collector's exporter can
+send: zstd, deflate and zlib (the same), lz4 (frames), and snappy (raw or framed: Collector
+versions use the same name for both).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _RAW_WINDOW: Final = -15
 # thousands of empty ones would be a bomb of their own; encoders write one.
 _MAX_MEMBERS: Final = 16
 _SNAPPY_FRAMED: Final = b"\xff\x06\x00\x00sNaPpY"
-"""How a framed stream begins; a bare one would begin with a length over 2^32, which it may not have."""
+"""Start of a framed stream; a raw stream cannot start so, as that would mean a length over 2^32."""
 _MAX_CHUNKS: Final = 1 << 14
-"""Of 64 KiB each in most streams; the walk through them takes time, whatever is in them."""
+"""Bound on chunks, 64 KiB each in most streams: walking through them costs time even if they are empty."""
 _SNAPPY_COMPRESSED: Final = 0
 _SNAPPY_PLAIN: Final = 1
 _SNAPPY_CHECKSUM: Final = 4
@@ -168,7 +168,7 @@ def _snappy(body: bytes, limit: int) -> bytes:
 
 def _bare_snappy(body: bytes, limit: int) -> bytes:
     try:
-        if cramjam.snappy.decompress_raw_len(body) > limit:  # it says so itself, and cannot become more
+        if cramjam.snappy.decompress_raw_len(body) > limit:  # the stream states its size and cannot exceed it
             raise too_large(limit)
         return bytes(cramjam.snappy.decompress_raw(body))
     except cramjam.DecompressionError as error:
@@ -176,7 +176,7 @@ def _bare_snappy(body: bytes, limit: int) -> bytes:
 
 
 def _framed_snappy(body: bytes, limit: int) -> bytes:
-    """Add up what the chunks promise before any is unpacked; the library checks that, and their checksums."""
+    """Add up the sizes stated by the chunks before unpacking; the library verifies sizes and checksums."""
     if sum(_chunk_sizes(body)) > limit:
         raise too_large(limit)
     try:
@@ -186,7 +186,7 @@ def _framed_snappy(body: bytes, limit: int) -> bytes:
 
 
 def _chunk_sizes(body: bytes) -> Iterator[int]:
-    """Yield how many bytes come out of each chunk (google/snappy, framing_format.txt)."""
+    """Yield the uncompressed size of each chunk (google/snappy, framing_format.txt)."""
     at = 0
     for _ in range(_MAX_CHUNKS):
         if at == len(body):

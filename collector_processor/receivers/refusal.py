@@ -46,7 +46,7 @@ class Refusal:
 
     @property
     def cause(self) -> Cause:
-        """What it is counted by."""
+        """The cause by which refusals are counted."""
         return Cause.LOOP if self.is_loop else _CAUSES.get(self.http_status, Cause.BROKEN)
 
     @property

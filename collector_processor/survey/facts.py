@@ -1,8 +1,8 @@
-"""What the slow lane wants to know of an agent's span beyond its ids, read from raw bytes. Pure.
+"""Reads facts about an agent's span from raw bytes, beyond its ids, for the slow lane. Pure.
 
-When it ended, which process and which line of code sent it, and which traces it links to: from
-these the assembler tells whether more of the trace is on its way. Nothing here raises: a span that
-is broken behind its ids has no facts, and the backend decides what becomes of it.
+The facts are its end time, the process and line of code that sent it, and the traces it links to. From
+them the assembler decides whether more spans of the trace are coming. Nothing here raises: a span
+that is malformed after its ids has no facts, and the backend decides whether to accept it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collector_processor.raw_ids import (
 )
 
 _SERVICE: Final = b"\x0a\x0cservice.name"
-"""The key of the resource's attribute, as every encoder writes it."""
+"""The encoded key of the resource attribute."""
 _TRACE_STATE, _PARENT, _NAME, _KIND, _START, _END = 0x1A, 0x22, 0x2A, 0x30, 0x39, 0x41
 """Tags of ``Span``'s fields 3 to 8, in the order in which most encoders write them."""
 _LINKS: Final = 13
@@ -51,7 +51,7 @@ class Origin(NamedTuple):
 
 
 class SpanFacts(NamedTuple):
-    """What a span says beyond its ids."""
+    """End time and name of a span."""
 
     end_ns: int
     name: bytes
@@ -75,7 +75,7 @@ def kind_from(origin: Origin, name: bytes) -> int:
 
 
 def read_facts(body: bytes, start: int, end: int) -> SpanFacts:
-    """Return when a span ended and how it is called; 0 and nothing where that cannot be read."""
+    """Return the end time and name of a span; 0 and empty if unreadable."""
     try:
         found = None
         if has_usual_head(body, start, end):
@@ -89,9 +89,9 @@ def read_facts(body: bytes, start: int, end: int) -> SpanFacts:
 
 
 def linked_traces(body: bytes, start: int, end: int, own: bytes) -> tuple[bytes, ...]:
-    """Return the other traces that a span links to, each once, at most ``MAX_NOTE_LINKS``.
+    """Return the other traces that a span links to, without duplicates, at most ``MAX_NOTE_LINKS``.
 
-    Most spans have no link, and a search for what begins a link's trace id says so at once.
+    Most spans have no link; a byte search for the start of a link's trace id rules them out quickly.
     """
     if not _may_have_links(body, start, end):
         return ()
@@ -109,7 +109,7 @@ def linked_traces(body: bytes, start: int, end: int, own: bytes) -> tuple[bytes,
 
 
 def _may_have_links(body: bytes, start: int, end: int) -> bool:
-    """Whether a trace id follows a link's tag and length or, as the Collector writes, a span id."""
+    """Whether a trace id follows a link's tag and length, or a span id as the Collector writes it."""
     at = body.find(_TRACE_ID_HEAD, start + 2, end - 18)
     while at >= 0:
         is_behind_tag = any(at - width >= start and body[at - width] == _LINK_TAG for width in (2, 3, 4, 5))
@@ -120,7 +120,7 @@ def _may_have_links(body: bytes, start: int, end: int) -> bool:
 
 
 def _read_at_once(body: bytes, at: int, end: int) -> SpanFacts | None:
-    """Read a span as most SDKs write it: parent, short name, kind, start, end; ``None`` for any other."""
+    """Read a span in the field order of most SDKs: parent, short name, kind, start, end; else ``None``."""
     if body[at] == _PARENT and body[at + 1] == 8:
         at += 10
     length = body[at + 1]
@@ -136,7 +136,7 @@ def _read_at_once(body: bytes, at: int, end: int) -> SpanFacts | None:
 
 
 def _read_from_tail(body: bytes, start: int, end: int) -> SpanFacts | None:
-    """Read a span as the Collector writes it: end, start, kind, short name, flags, parent, ids."""
+    """Read a span in the Collector's field order: end, start, kind, short name, flags, parent, ids."""
     if body.startswith(_NO_PARENT, end - 2):
         end -= 2
     elif body.startswith(_PARENT_HEAD, end - 10):
@@ -159,7 +159,7 @@ def _read_from_tail(body: bytes, start: int, end: int) -> SpanFacts | None:
 
 
 def _read_in_order(body: bytes, at: int, end: int) -> SpanFacts | None:
-    """Read fields 3 to 8 where they stand in the order of their numbers; ``None`` where they do not."""
+    """Read fields 3 to 8 if they are in the order of their numbers; else ``None``."""
     name = b""
     while at < end:
         tag = body[at]
@@ -201,7 +201,7 @@ def _first_message(body: bytes, at: int, end: int) -> bytes:
 
 
 def _service_of(resource: bytes) -> bytes:
-    """Return the value of ``service.name``, as the bytes of its ``AnyValue``; empty where it has none."""
+    """Return the value of ``service.name``, as the bytes of its ``AnyValue``; empty if missing."""
     try:
         for attribute in messages(resource, 0, len(resource), 1):
             if _SERVICE in resource[attribute.start : attribute.end]:

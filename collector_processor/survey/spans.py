@@ -104,7 +104,7 @@ def survey(body: bytes, known: Container[TraceId] = ()) -> Survey:
 
 
 _Group: TypeAlias = tuple[int, int, int, int, int]
-"""The place of a scope's first span, and where the messages of its resource and scope start and end."""
+"""Index of a scope's first span, and the bounds of its resource and scope messages."""
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ class _Found:
     has_marked_scope: bool = False
     """Some stand in a scope of an agent's, or of ours."""
     groups: list[_Group] = field(default_factory=list)
-    """Each scope's, in the order of ``places``."""
+    """One entry per scope, in the order of ``places``."""
 
 
 def _find_spans(body: bytes) -> _Found:
@@ -217,7 +217,7 @@ def _notes(body: bytes, found: _Found, told: Iterable[bytes], marked: frozenset[
 
 
 class _Origins:
-    """The origins of a request's spans; each group and Resource is read once, and only where asked for."""
+    """The origins of a request's spans; each group and Resource is read once, on first use."""
 
     def __init__(self, body: bytes, groups: list[_Group]) -> None:
         self._body: Final = body

@@ -1,7 +1,7 @@
 """``python -m tests.deploy.alert_rules``: writes the rules for Prometheus, and the Helm chart's copy.
 
-One template for the rules that are shipped, for promtool's tests of them, and
-for the live test, where an hour is seconds: only ``Durations`` differ.
+The shipped rules, promtool's tests and the live test, in which an hour takes
+seconds, use the same template with different ``Durations``.
 """
 
 from __future__ import annotations
@@ -16,47 +16,47 @@ import yaml
 _DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 FILE: Final = _DEPLOY / "prometheus" / "rules" / "blamespan.yaml"
 CHART_FILE: Final = _DEPLOY / "helm" / "blamespan" / "files" / "rules.yaml"
-"""The same again: a chart can include only files of its own folder."""
+"""A copy of ``FILE``: a chart can include only files from its own folder."""
 _HEAD: Final = """\
-# When somebody is told, and how urgently. Made by `python -m tests.deploy.alert_rules`; do not edit.
+# Alert rules of blamespan. Made by `python -m tests.deploy.alert_rules`; do not edit.
 # Links go to `external_labels: blamespan_url` of prometheus.yml. Needs Prometheus 2.42 (keep_firing_for).
 #
-# An agent's alerts look at two windows. The last hour has enough runs to tell a share by. The last
-# quarter of an hour says that it still happens: without failures in it no alert begins, and one that
-# fires ends. An agent that was mended, or gets no more traffic, is quiet within two quarters of an hour
-# (the second is keep_firing_for).
+# Alerts on agents use two windows. The last hour has enough runs for a meaningful share. The last
+# quarter of an hour shows that the problem still occurs: without failures in it no alert starts, and a
+# firing alert ends. When an agent is fixed or gets no more traffic, its alerts end within two quarters of
+# an hour (the second is keep_firing_for).
 #
-# for: 2m, because `increase` extrapolates a series of a few scrapes well above what was counted.
-# keep_firing_for: 15m, because an agent with few runs has quarters of an hour without a failure by
-# chance: a failure that goes on is one page, not one for each gap.
+# for: 2m, because `increase` overestimates a series with few scrapes.
+# keep_firing_for: 15m, because an agent with few runs may have a quarter of an hour without failures by
+# chance: a lasting problem should page once, not once after each gap.
 """
 
 MIN_FAILURES: Final = 5
-"""In the last hour. Fewer are told as issues."""
+"""Least failures in the last hour for a page. Fewer are reported as issues."""
 MIN_TASKS: Final = 20
-"""In the last hour. Of fewer a share says nothing: five in twenty is the least that pages."""
+"""Least tasks in the last hour for a page; a share of fewer is not meaningful."""
 MIN_USUAL_TASKS: Final = 100
-"""In the week before. Of fewer nobody knows what is usual: a new agent's failures are tickets, not pages."""
+"""Least tasks in the week before for a usual share; without one, failures raise tickets, not pages."""
 SHARE: Final = 0.10
-"""The least share that pages, however rare failures were before."""
+"""Least share of failures that pages, however rare failures were before."""
 TICKET_SHARE: Final = 0.30
-"""An agent that breaks so many of its runs is broken, whatever it used to do."""
+"""An agent that breaks this share of its runs needs a ticket, whatever its usual share."""
 STILL: Final = 0.5
-"""An alert that fires goes on down to half of what it takes to begin: chance does not tell it again."""
+"""A firing alert continues above this fraction of its threshold, so that chance does not repeat it."""
 RISE: Final = 2
-"""A page needs this many times the usual share, or half of what is left to 100 %."""
+"""A page needs this many times the usual share, or a share above the middle between usual and 100 %."""
 DEVIATIONS: Final = 4
-"""How far above the usual a page's failures must lie. Twice the difference of the square roots of counts has
-a standard deviation of 1, of few counts too. An alert that looks every 30 seconds meets three by chance
-within weeks, and four once in about 2,000 weeks of an agent (``tests/unit/test_alert_chance.py``)."""
+"""How far above the usual failures must be for a page. Twice the difference of the square roots of two counts
+has a standard deviation of 1, even for small counts. An alert evaluated every 30 seconds reaches three by
+chance within weeks, and four once in about 2,000 weeks per agent (``tests/unit/test_alert_chance.py``)."""
 MAX_LAG_S: Final = 300
-"""Analyses begin within a minute of silence at the latest; five is a queue."""
+"""Analyses start within a minute of silence; a lag of five minutes means a queue."""
 MAX_FULLNESS: Final = 0.8
-"""Of a queue; at 1 requests are refused."""
+"""Share of a queue's capacity; at 1 requests are refused."""
 MAX_AGE_S: Final = 600
-"""Of the oldest item to be forwarded: twice what a backend may be away before somebody is told."""
+"""Age of the oldest item to be forwarded: twice the time after which ``BlamespanBackendAway`` fires."""
 MAX_DEATHS: Final = 5
-"""Of processes for analyses in an hour: one trace that each dies of ends three of them."""
+"""Deaths of analysis processes in an hour; one trace that crashes its process causes three."""
 
 Rule = dict[str, Any]
 
@@ -66,26 +66,26 @@ class Durations:
     """Everything in seconds; the defaults are what is shipped."""
 
     recent: int = 3600
-    """What failures are counted over."""
+    """Window over which failures are counted."""
     now: int = 900
-    """What still happens happened within."""
+    """Window that shows whether failures still occur."""
     day: int = 24 * 3600
-    """How long a rhythm is."""
+    """Period of a daily rhythm."""
     usual: int = 7 * 24 * 3600
-    """What an agent's usual share is taken from, and the longer rhythm."""
+    """Window of an agent's usual share, and period of a weekly rhythm."""
     settling: int = 120
-    """How long an agent's alert is true before it is told: ``increase`` exaggerates young series."""
+    """``for`` of alerts on agents: ``increase`` overestimates young series."""
     pending: int = 300
-    """How long the service is in trouble before somebody is told."""
+    """``for`` of alerts on the service itself."""
     keep_firing: int = 900
-    """How long an alert outlives its cause, so that it does not flap."""
+    """``keep_firing_for``: an alert outlives its cause, so that it does not flap."""
     brief: int = 900
-    """What lag and losses are looked at over."""
+    """Window of the alerts on lag and losses."""
     interval: int = 30
-    """How often rules are evaluated."""
+    """Evaluation interval of the rules."""
 
     def __post_init__(self) -> None:
-        """Refuse what Prometheus would take for something else."""
+        """Reject durations that Prometheus would misread."""
         for each in fields(self):
             if getattr(self, each.name) < 1:
                 raise ValueError(f"{each.name}: expected whole seconds, at least 1")
@@ -104,7 +104,7 @@ def rule_file(durations: Durations = SHIPPED) -> dict[str, Any]:
 
 
 def inlined(expr: str, durations: Durations = SHIPPED) -> str:
-    """Return an expression with what it needs of recorded series in their place."""
+    """Return an expression with the recorded series it needs put in."""
     for rule in reversed(list(_recorded(durations))):
         expr = expr.replace(rule["record"], f"({rule['expr']})")
     return expr
@@ -146,7 +146,7 @@ NOW: Final = "blamespan:agent_share:now"
 
 
 def _recorded(durations: Durations) -> Iterator[Rule]:
-    """Yield what alerts compare; without, each would sum up a week of samples every 30 seconds."""
+    """Yield the recording rules; without them each alert would sum a week of samples every 30 seconds."""
     recent, now = _span(durations.recent), _span(durations.now)
     week = f"[{_span(durations.usual)}:{recent}]"
     yield {"record": F, "expr": _failures(recent)}
@@ -164,7 +164,7 @@ def _agents(durations: Durations) -> Iterator[Rule]:
     # Of the few runs of a quarter of an hour a single one may break after all was mended.
     goes_on = (
         f"{NOW} > {SHARE} and ({F_NOW} >= 2 or {NOW} >= 0.5)  # it still happens\n"
-        "# Runs failed; people did not only label old ones, which moves failures from agent to agent.\n"
+        "# Runs failed in this service: labels on old runs alone only move failures between agents.\n"
         f"and on (service) sum by (service) ({_net('failures', recent)}) >= {MIN_FAILURES}"
     )
     yield {
@@ -199,7 +199,7 @@ def _agents(durations: Durations) -> Iterator[Rule]:
 
 
 def _risen(durations: Durations, goes_on: str) -> str:
-    """Return when a share is high, higher than usual by more than chance, still so, and no rhythm."""
+    """Return the condition: a share that is high, above usual by more than chance, current and no rhythm."""
     share = f"{F} / {T}"
     above = f"2 * ({F} ^ 0.5 - ({T} * {USUAL}) ^ 0.5) / (1 + {T} / {USUAL_TASKS}) ^ 0.5"
     at_this_time = [_share_before(durations, ago) for ago in (durations.day, 2 * durations.day)]
@@ -212,7 +212,7 @@ def _risen(durations: Durations, goes_on: str) -> str:
             f"and ({share} > {RISE} * {USUAL} or {share} > (1 + {USUAL}) / 2)",
             f"and {_stays(above, DEVIATIONS, _FAILURE_SHARE)}  # more than chance",
             f"and {goes_on}",
-            "# A rhythm is no rise: yesterday and the day before at this time, or a week ago, it was so too.",
+            "# Unless it is a rhythm: as high at this time yesterday and the day before, or a week ago.",
             f"unless ({daily})",
             f"unless ({weekly})",
         )
@@ -220,20 +220,20 @@ def _risen(durations: Durations, goes_on: str) -> str:
 
 
 def _stays(value: str, limit: float, alert: str) -> str:
-    """Return that a value is over its limit, or over half of it while the alert fires already."""
+    """Return the condition: a value over its limit, or over half of it while the alert already fires."""
     fires = f'ALERTS{{alertname="{alert}", alertstate="firing"}}'
     return f"({value} > {limit} or {value} > {STILL * limit:g} and on (service, agent) {fires})"
 
 
 def _share_before(durations: Durations, ago: int) -> str:
-    """Return the largest share of an hour that touches this hour of so many seconds ago."""
+    """Return the largest hourly share around this time, ``ago`` seconds earlier."""
     hours = f"{_span(2 * durations.recent)}:{_span(durations.recent)}"
     around = f"[{hours}] offset {_span(ago - durations.recent)}"
     return f"max_over_time(({F} / ({T} >= {MIN_TASKS})){around})"
 
 
 def _news(durations: Durations) -> Iterator[Rule]:
-    """Yield what comes from the store of issues: states, told for as long as they stand."""
+    """Yield the alerts on issues and watches; each fires as long as its state lasts."""
     told = (
         ("BlamespanNewIssue", "new", "fails in a way that was never seen before"),
         ("BlamespanRegressedIssue", "regressed", "fails again in a way that was resolved"),
@@ -258,15 +258,15 @@ def _news(durations: Durations) -> Iterator[Rule]:
         "keep_firing_for": _span(durations.keep_firing),
         "labels": {"severity": "page"},
         "annotations": _annotations(
-            "{{ $labels.agent }} of {{ $labels.service }} is to blame more often than it was",
-            "Its watch, which looks at every run, says so; at most one week in twenty it is wrong.",
+            "{{ $labels.agent }} of {{ $labels.service }} breaks more runs than it used to",
+            "blamespan's own alarm tests every run; at most one week in twenty has a false alarm.",
             _RUNS,
         ),
     }
 
 
 def _surely(durations: Durations) -> Iterator[Rule]:
-    """Yield what allows for the method's errors, as far as labels tell them."""
+    """Yield the alert that allows for the method's errors, estimated from labels."""
     yield {
         "alert": "BlamespanAgentSurelyFails",
         "expr": f"max by (service, agent) (blamespan_agent_share_low) > {SHARE}",
@@ -276,14 +276,14 @@ def _surely(durations: Durations) -> Iterator[Rule]:
         "annotations": _annotations(
             "{{ $labels.agent }} of {{ $labels.service }} breaks at least"
             " {{ $value | humanizePercentage }} of its runs",
-            "Of seven days: the lower end of a 95 % interval that allows for the method's errors.",
+            "Over seven days: the lower end of a 95 % interval that allows for the method's errors.",
             _RUNS,
         ),
     }
 
 
 def _line(durations: Durations) -> Iterator[Rule]:
-    """Yield what is wrong on the way in or out, the most urgent first."""
+    """Yield the alerts on receiving and forwarding, the most urgent first."""
     pending, keep_firing = _span(durations.pending), _span(durations.keep_firing)
     yield {
         "alert": "BlamespanBackendAway",
@@ -295,8 +295,8 @@ def _line(durations: Durations) -> Iterator[Rule]:
         "labels": {"severity": "page"},
         "annotations": _annotations(
             "the backend for {{ $labels.signal }} does not answer",
-            "They are kept on blamespan's disk until it does, or until the queue is full. The log says at"
-            " which address: backend away.",
+            "blamespan keeps them on disk until it answers, or until the queue is full. The log line"
+            " `backend away` names the address.",
         ),
     }
     yield {
@@ -306,7 +306,7 @@ def _line(durations: Durations) -> Iterator[Rule]:
         "labels": {"severity": "ticket"},
         "annotations": _annotations(
             "{{ $labels.signal }} reach the backend {{ $value | humanizeDuration }} late",
-            "It is away, asks to wait, or is slower than what arrives: blamespan_send_failures_total tells.",
+            "The backend is away, asks to wait, or is too slow: see blamespan_send_failures_total.",
         ),
     }
     yield {
@@ -317,7 +317,7 @@ def _line(durations: Durations) -> Iterator[Rule]:
         "labels": {"severity": "page"},
         "annotations": _annotations(
             "blamespan's queue of {{ $labels.signal }} is {{ $value | humanizePercentage }} full",
-            "At 100 % requests are refused, and senders must keep them. Mend the backend, or raise"
+            "At 100 % requests are refused, and senders must keep them. Repair the backend, or raise"
             " BLAMESPAN_MAX_PENDING_BYTES.",
         ),
     }
@@ -366,7 +366,7 @@ def _service(durations: Durations) -> Iterator[Rule]:
         "labels": {"severity": "ticket"},
         "annotations": _annotations(
             "the backend refuses {{ $labels.signal }} for good",
-            "blamespan's log says why; a limit on size or a schema, mostly.",
+            "blamespan's log says why; usually a limit on size, or a schema.",
         ),
     }
     yield {
@@ -376,7 +376,7 @@ def _service(durations: Durations) -> Iterator[Rule]:
         "labels": {"severity": "ticket"},
         "annotations": _annotations(
             "the backend refuses verdicts ({{ $labels.signal }}) for good",
-            "They are on blamespan's page only. Its log says why: backend refused a verdict.",
+            "These verdicts are only on blamespan's page. The log line `backend refused a verdict` says why.",
         ),
     }
     yield {
@@ -386,7 +386,7 @@ def _service(durations: Durations) -> Iterator[Rule]:
         "labels": {"severity": "ticket"},
         "annotations": _annotations(
             "blamespan's hourly budget for models is used up",
-            "Runs are attributed without a model until there is room again: BLAMESPAN_BUDGET_USD_PER_HOUR.",
+            "Until there is room again, runs are analysed without a model: BLAMESPAN_BUDGET_USD_PER_HOUR.",
         ),
     }
     yield {
@@ -395,8 +395,8 @@ def _service(durations: Durations) -> Iterator[Rule]:
         "keep_firing_for": _span(durations.keep_firing),
         "labels": {"severity": "ticket"},
         "annotations": _annotations(
-            "blamespan's process for analyses dies again and again",
-            "Others do what it had to do. The log says at which trace; or there is too little memory.",
+            "blamespan's process for analyses keeps dying",
+            "New processes take over its runs. Look in the log for the trace, and check the memory.",
         ),
     }
     yield {
@@ -406,7 +406,7 @@ def _service(durations: Durations) -> Iterator[Rule]:
         "labels": {"severity": "ticket"},
         "annotations": _annotations(
             "blamespan cannot use its renewed certificate",
-            "The one before is shown until it runs out. The log says what is wrong with the files.",
+            "The old certificate is used until it expires. The log says what is wrong with the files.",
         ),
     }
     yield {
@@ -416,8 +416,8 @@ def _service(durations: Durations) -> Iterator[Rule]:
         "labels": {"severity": "page"},
         "annotations": _annotations(
             "blamespan does not answer",
-            "Prometheus cannot scrape it, or knows no target of a job with blamespan in its name."
-            " Nobody would be told of a failure now.",
+            "Prometheus cannot scrape it, or has no target whose job has blamespan in its name."
+            " Meanwhile no failure raises an alert.",
         ),
     }
 

@@ -63,7 +63,7 @@ def _tasks(window: str) -> str:
 
 
 def _net(what: str, window: str, by: str) -> str:
-    """Return what was counted less what corrections took back, which may have been counted earlier."""
+    """Return counts minus withdrawn counts; 0 if more was withdrawn than counted in the window."""
     name = f"blamespan_agent_{what}"
     counted, withdrawn = (
         f"sum by ({by}) (increase({name}{end}{_ONE}[{window}]))" for end in ("_total", "_withdrawn_total")
@@ -162,7 +162,7 @@ SERVICE: Final = (
     ),
     Panel(
         title="Losses",
-        meaning="Items refused at the door, refused by the backend or of no service there, or damaged.",
+        meaning="Items refused on arrival, rejected or not supported by the backend, or damaged on disk.",
         queries=tuple(
             Query(
                 expr=f"sum by (signal) (increase(blamespan_items_{what}_total[$__rate_interval]))",
@@ -184,13 +184,13 @@ SERVICE: Final = (
     ),
     Panel(
         title="Queues to the backend",
-        meaning="How full each is, of what it may hold; at 100 % requests are refused.",
+        meaning="How full each queue is; at 100 % requests are refused.",
         unit="percentunit",
         queries=(Query(expr="max by (signal) (blamespan_queue_fullness)", legend="{{signal}}"),),
     ),
     Panel(
         title="Size and capacity",
-        meaning="Bytes in the journal, to be forwarded, and what all signals together may take.",
+        meaning="Bytes in the journal still to be forwarded, and the capacity for all signals together.",
         unit="bytes",
         queries=(
             Query(expr="sum by (signal) (blamespan_queue_size_bytes)", legend="{{signal}}"),
@@ -198,14 +198,14 @@ SERVICE: Final = (
         ),
     ),
     Panel(
-        title="Oldest that waits",
+        title="Age of the oldest item",
         meaning="How long the oldest item has waited for the backend.",
         unit="s",
         queries=(Query(expr="max by (signal) (blamespan_queue_oldest_age_seconds)", legend="{{signal}}"),),
     ),
     Panel(
-        title="Sends that failed",
-        meaning="Each try: nobody answered, it asked to wait, it could not, it refused, it has no service.",
+        title="Failed sends",
+        meaning="Every try, by cause: no answer, asked to wait, temporary failure, rejected, no service.",
         queries=(
             Query(
                 expr="sum by (signal, cause) (increase(blamespan_send_failures_total[$__rate_interval]))",
@@ -215,7 +215,7 @@ SERVICE: Final = (
     ),
     Panel(
         title="Requests refused",
-        meaning="By the receivers, by reason.",
+        meaning="Requests that the receivers refused, by reason.",
         queries=(
             Query(
                 expr="sum by (reason) (increase(blamespan_refused_requests_total[$__rate_interval]))",
@@ -224,8 +224,8 @@ SERVICE: Final = (
         ),
     ),
     Panel(
-        title="Memory and processor",
-        meaning="Of each process.",
+        title="Memory and CPU",
+        meaning="Resident memory and CPU time of each process.",
         unit="short",
         queries=(
             Query(expr="blamespan_process_memory_rss_bytes", legend="bytes {{instance}}"),

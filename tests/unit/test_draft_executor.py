@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -436,6 +436,22 @@ def test_a_process_is_told_whether_logs_go_anywhere_and_not_where() -> None:
         assert not any(word in told for word in (b"jaeger", b"loki", b"hunter2"))
         there = Settings.model_validate_json(told)
         assert (carrier_policy(settings).logs, carrier_policy(there).logs) == (goes, goes)
+
+
+def test_a_process_writes_carriers_as_the_service_does() -> None:
+    settings = load_settings(
+        {
+            "BLAMESPAN_CARRIERS": "all",
+            "BLAMESPAN_CARRIER_MIN_CONFIDENCE": "0.5",
+            "BLAMESPAN_CARRIER_STATUS": "error",
+            "BLAMESPAN_WEB_URL": "https://blamespan.example",
+        }
+    )
+    there = carrier_policy(Settings.model_validate_json(told_settings(settings)))
+    for field in fields(CarrierPolicy):
+        if field.name != "clean":  # a function of the kinds of secrets, which are among ``NEEDED``
+            ours, its = (getattr(policy, field.name) for policy in (carrier_policy(settings), there))
+            assert its == ours != field.default or field.name == "logs", field.name
 
 
 def test_a_process_gets_no_key_whatever_it_is_called() -> None:

@@ -91,7 +91,7 @@ GIVEN: Final = record(
         "obstacle": {**NULLABLE["string"], "description": "Why a ranker learns nothing from it."},
         "trace_follows": {
             "type": "boolean",
-            "description": "The run's trace says so too, or will within seconds.",
+            "description": "Whether the trace is corrected too, within seconds.",
         },
         "trace_obstacle": {**NULLABLE["string"], "description": "Why the run's trace cannot be corrected."},
     },
