@@ -1,0 +1,121 @@
+"""Hashes of what the service makes of a run, with default settings and no model: one for each part.
+
+Each run is analysed as the service does, and as if triage had found that it failed. Carriers and evaluation
+logs are decoded from the bytes that leave, with the default carriers and with ``BLAMESPAN_CARRIERS=all``.
+``now`` is fixed and durations are left out. Records are hashed with the names of their fields.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from hashlib import blake2b
+from typing import Any, Final
+
+from analyzer.analyst import analysis_of
+from analyzer.composition import carrier_policy, kept_texts, open_analyst, open_cleaner
+from analyzer.labels.kept_run import Clean, pack, unpack
+from analyzer.triage import triage
+from collector_processor.analyst import Analysis
+from collector_processor.annotate import CarrierPolicy
+from collector_processor.cleaning import CleanRun
+from collector_processor.decode import decode, decode_logs
+from collector_processor.otlp import NO_TENANT, Signal
+from collector_processor.places import unpack_place
+from collector_processor.rebuild import Run
+from collector_processor.redaction import omit
+from collector_processor.settings import load_settings
+from collector_processor.writeback import Decision, WriteBack, write_back
+from semconv import attributes as names
+from semconv.model import Status, Trajectory
+
+PARTS: Final = ("steps", "triage", "ranking", "carriers", "logs", "kept", "prose")
+"""``prose`` is every reason, fix and explanation, wherever it stands; no other part holds any."""
+_SAID: Final = ("reason", "fix", "error")
+_WRITTEN: Final = tuple(vars(names)[name] for name in vars(names) if name.endswith(("_FIX", "_EXPLANATION")))
+"""Where prose stands: in a verdict's JSON; in carriers and evaluation logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    analyses: tuple[Callable[[Trajectory], Analysis | None], ...]
+    clean: CleanRun
+    kept: Clean
+    policies: tuple[CarrierPolicy, ...]
+
+
+def open_line() -> Line:
+    """Return the default service's line; the environment is not read."""
+    settings = load_settings({})
+    analyst = open_analyst(settings)
+    return Line(
+        analyses=(analyst.unasked, lambda run: analysis_of(analyst.attributor.at_once(run), run)),
+        clean=open_cleaner(settings),
+        kept=kept_texts(settings),
+        policies=tuple(carrier_policy(each) for each in (settings, load_settings({}, carriers="all"))),
+    )
+
+
+def hashes_of(runs: Iterable[Run], line: Line) -> dict[str, str]:
+    """Return one hash for each of ``PARTS``, over all of the runs; an attribute's place is not hashed."""
+    clean = [replace(run, trajectory=line.clean(run.trajectory)) for run in runs]
+    told = [_parts(run, analyse(run.trajectory), line) for run in clean for analyse in line.analyses]
+    texts = {part: json.dumps([each[part] for each in told], sort_keys=True) for part in PARTS}
+    return {part: blake2b(text.encode(), digest_size=16).hexdigest() for part, text in texts.items()}
+
+
+def _parts(run: Run, analysis: Analysis | None, line: Line) -> dict[str, Any]:
+    assert analysis is not None, "analysed without a model"
+    decision = Decision(
+        run=run,
+        attribution=analysis.attribution,
+        document=analysis.document,
+        previous=None,
+        tenant=NO_TENANT,
+        now_ns=1_900_000_000_000_000_000,
+    )
+    backs = [write_back(decision, policy) for policy in line.policies]
+    told = {key: value for key, value in json.loads(analysis.document).items() if key != "duration_s"}
+    ranking, verdict = told.pop("ranking"), replace(backs[0].verdict, document="")
+    packed = pack(run.trajectory, omit if analysis.attribution.status is Status.NO_FAILURE else line.kept)
+    prose: list[Any] = []
+    return {
+        "steps": _plain(run.trajectory),
+        "triage": _without_prose(_plain((triage(run.trajectory), told, verdict)), _SAID, prose),
+        "ranking": _plain(ranking),
+        "carriers": _without_prose(_plain([_sent(back, Signal.TRACES) for back in backs]), _WRITTEN, prose),
+        "logs": _without_prose(_plain([_sent(back, Signal.LOGS) for back in backs]), _WRITTEN, prose),
+        "kept": _plain((packed and unpack(packed), backs[0].place and unpack_place(backs[0].place.packed))),
+        "prose": prose,
+    }
+
+
+def _sent(back: WriteBack, signal: Signal) -> list[Any]:
+    bodies = [sent.body for sent in back.outgoing if sent.signal is signal]
+    return [decode(body).spans if signal is Signal.TRACES else decode_logs(body) for body in bodies]
+
+
+def _without_prose(value: Any, keys: Collection[str], prose: list[Any]) -> Any:
+    """Return a plain value without what stands under ``keys``, which is added to ``prose`` in order."""
+    if isinstance(value, dict):
+        prose += [[key, value[key]] for key in keys if key in value]
+        return {key: _without_prose(each, keys, prose) for key, each in value.items() if key not in keys}
+    return [_without_prose(each, keys, prose) for each in value] if isinstance(value, list) else value
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON that says its type and is the same on every machine."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():  # more digits would depend on the machine's ``exp``
+            return ["float", f"{value:.12g}"]
+        case bytes():
+            return ["bytes", value.hex()]
+        case Mapping():
+            return {key: _plain(each) for key, each in value.items()}
+        case tuple() | list():
+            return [_plain(each) for each in value]
+        case _:
+            return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
