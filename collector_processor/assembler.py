@@ -103,7 +103,7 @@ class Assembler:
         self._timers: list[tuple[float, TraceKey]] = []
         self._ready: list[Released] = []
         self._links: Final = LinkedTraces()
-        self.learned: Final = Learned()
+        self.learned: Final = Learned(limits.idle_close_s)
         """The caller saves and restores it across restarts."""
         self._soonest_s: Final = min(limits.root_grace_s, limits.idle_close_s)
 

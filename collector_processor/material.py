@@ -29,6 +29,11 @@ from semconv.model import Completion, TraceId, Trajectory
 
 logger = logging.getLogger(__name__)
 
+MAX_JOINS: Final = 3
+"""Analyses after which a run takes no further traces: those that link to it later are runs by themselves.
+
+A conversation whose every turn links to the one before would otherwise be read again, whole, at each turn.
+"""
 _WAITS_FOR_NONE: Final = frozenset({Completion.IDLE_OPEN, Completion.MAX_AGE})
 """Completions that do not wait for the run's other open traces: provisional verdicts, and caps."""
 MAX_KEYS: Final = 4 * MAX_JOINED
@@ -152,7 +157,20 @@ class Gathering:
     ) -> tuple[frozenset[TraceId], tuple[ToldRun, ...]]:
         """Join a trace to its run, and return what those read were before: one way to the thread for both."""
         others = [one.trace_id for one in read if one != key]
-        return self._store.join(key, names, others), self._store.told(read)
+        siblings = self._store.join(key, names, others)
+        return self._joinable(key, siblings), self._store.told(read)
+
+    def _joinable(self, key: TraceKey, siblings: Iterable[TraceId]) -> frozenset[TraceId]:
+        """Return the siblings that are part of the trace's run, or may become part of it."""
+        own = {run.run_id for run in self._store.told((key,))}
+        times, _ = self._store.analyses(key)
+        found: set[TraceId] = set()
+        for trace_id in siblings:
+            sibling = TraceKey(key.tenant, trace_id)
+            is_full = max(times, self._store.analyses(sibling)[0]) >= MAX_JOINS
+            if not is_full or own & {run.run_id for run in self._store.told((sibling,))}:
+                found.add(trace_id)
+        return frozenset(found)
 
     async def _rebuild(self, released: Released, material: Material) -> None:
         try:

@@ -25,7 +25,14 @@ _NS: Final = 1e-9
 class Learned:
     """Learns from each tenant's traces how long the next ones must wait, and for what."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest_s: float) -> None:
+        """Know nothing yet.
+
+        Args:
+            longest_s: the longest that a trace waits for late spans; a longer silence teaches nothing,
+                because no wait would have covered it.
+        """
+        self._longest_s: Final = longest_s
         self._lateness: Final[Lateness[Kind]] = Lateness()
         self._tails: Final[Waits[Kind]] = Waits()
         self._absent: Final[AbsentParents[Kind]] = AbsentParents()
@@ -46,7 +53,8 @@ class Learned:
 
     def observe_tail(self, tenant: Tenant, trace: OpenTrace, seconds: float) -> None:
         """Learn a silence after a trace's top span that a further span or linked trace ended."""
-        self._tails.observe((tenant, trace.top_kind), seconds)
+        if seconds <= self._longest_s:
+            self._tails.observe((tenant, trace.top_kind), seconds)
 
     def lateness_s(self, tenant: Tenant, trace: OpenTrace) -> float:
         """Return how long this trace's services may still hold spans back, after its top has ended.

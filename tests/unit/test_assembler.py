@@ -224,6 +224,14 @@ class TestLateness:
         assert final(assembler, 325) == []
         assert len(final(assembler, 360)) == 1
 
+    def test_a_silence_that_no_wait_would_have_covered_teaches_nothing(self) -> None:
+        """A user thinks for minutes before the next turn of a conversation, which links to the last."""
+        assembler = Assembler(LIMITS)
+        receive(assembler, KEY, (note(1, kind=5),), 0)
+        assert len(final(assembler, 2)) == 1
+        receive(assembler, other_key(2), (note(1, kind=5, links=(KEY,)),), 61)
+        assert len(final(assembler, 63)) == 1
+
     def test_no_lateness_makes_a_trace_wait_longer_than_idle(self) -> None:
         assembler = Assembler(LIMITS)
         late = (note(2, 1, source=2, end_s=0), note(3, 1, source=2, end_s=3000))

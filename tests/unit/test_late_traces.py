@@ -95,16 +95,15 @@ class TestWhatComesTwice:
 
 
 class TestRunsThatGrowByTraces:
-    async def test_a_run_that_grows_by_a_trace_an_hour_is_analysed_a_bounded_number_of_times(
-        self, slow_lane: Open
-    ) -> None:
+    async def test_a_run_that_was_analysed_three_times_takes_no_more_traces(self, slow_lane: Open) -> None:
+        """Each that links to it later has a verdict of its own; none goes without."""
         lane = slow_lane(0)
-        for number in range(MAX_ANALYSES + 5):
+        for number in range(6):
             lane.receive(*part(number))
             await lane.pass_time(LIMITS.max_age_s)
             await lane.pass_time(LIMITS.max_age_s)
-        assert len(lane.analyst.asked) == MAX_ANALYSES
-        assert list(versions(lane)) == [trace_id(0)]
+        assert [len(asked.agents) for asked in lane.analyst.asked] == [1, 2, 3, 1, 1, 1]
+        assert set(versions(lane)) == {trace_id(number) for number in (0, 3, 4, 5)}
         assert lane.pipeline.open_traces == 0
 
     async def test_traces_that_follow_quickly_are_analysed_together_once_it_is_quiet(
@@ -119,28 +118,40 @@ class TestRunsThatGrowByTraces:
             await lane.pass_time(LIMITS.idle_close_s)
         assert [len(asked.agents) for asked in lane.analyst.asked] == [1, 10]
 
+    async def test_each_turn_of_a_long_conversation_is_judged_soon(self, slow_lane: Open) -> None:
+        """Every turn links to the one before it."""
+        lane = slow_lane(0)
+        for number in range(40):
+            links = [Link(trace_id=trace_id(number - 1), span_id=SpanId(f"{1:016x}"))] if number else []
+            turn = agent(1, f"agent{number}", parent=None, trace_id=trace_id(number), links=links)
+            lane.receive(turn, chat(2, parent=1, answer=f"said {number}", trace_id=trace_id(number)))
+            await lane.pass_time(2 * LIMITS.idle_close_s)
+            await lane.pass_time(2 * LIMITS.idle_close_s)
+            assert any(f"agent{number}" in asked.agents for asked in lane.analyst.asked), number
+
     async def test_a_restart_forgets_no_analysis_of_the_run(self, slow_lane: Open) -> None:
         lane = slow_lane(0)
-        for number in range(MAX_ANALYSES - 1):
+        for number in range(3):
             lane.receive(*part(number))
             await lane.pass_time(LIMITS.max_age_s)
             await lane.pass_time(LIMITS.max_age_s)
         after = await lane.restarted()
-        for number in range(MAX_ANALYSES - 1, MAX_ANALYSES + 3):
-            after.receive(*part(number))
-            await after.pass_time(LIMITS.max_age_s)
-            await after.pass_time(LIMITS.max_age_s)
-        assert len(lane.analyst.asked) == MAX_ANALYSES
+        after.receive(*part(3))
+        await after.pass_time(LIMITS.max_age_s)
+        assert [len(asked.agents) for asked in lane.analyst.asked] == [1, 2, 3, 1]
         after.close()
 
-    async def test_what_is_held_of_a_run_that_has_had_its_analyses_goes_on(self, slow_lane: Open) -> None:
+    async def test_a_trace_that_changes_each_hour_is_analysed_a_bounded_number_of_times(
+        self, slow_lane: Open
+    ) -> None:
         lane = slow_lane(0, hold_max_s=20)
-        for number in range(MAX_ANALYSES + 3):
-            lane.receive(*part(number))
+        lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+        for number in range(3, MAX_ANALYSES + 6):
             await lane.pass_time(LIMITS.max_age_s)
-            await lane.pass_time(LIMITS.max_age_s)
-        assert sorted(seq for seq, _ in lane.source.sent) == list(range(1, MAX_ANALYSES + 4))
+            lane.receive(chat(number, answer=f"more {number}", agent_name="writer"))
+        await lane.pass_time(LIMITS.max_age_s)
         assert len(lane.analyst.asked) == MAX_ANALYSES
+        assert lane.source.held[KEY] == set()
 
     async def test_a_trace_that_begins_before_the_others_leaves_the_run_its_id(self, slow_lane: Open) -> None:
         """What was said stays where people found it, and is superseded there."""
