@@ -97,7 +97,7 @@ class Gathering:
 
     async def gather(self, released: Released, is_open: Callable[[TraceKey], bool]) -> Material:
         """Read the trace and those joined to it; nothing of it where its earlier spans are reclaimed."""
-        wanted = [released.key, *released.along]
+        wanted = [released.key]
         material, asked = Material(), set(wanted)
         while wanted:
             for key in wanted:
@@ -105,7 +105,7 @@ class Gathering:
             if released.key not in material.upto:
                 return material
             await self._rebuild(released, material)
-            wanted = await self._joined(released.key, material, asked)
+            wanted = await self._joined(released, material, asked)
             asked.update(wanted)
             if released.completion not in _WAITS_FOR_NONE:
                 material.awaited = frozenset(key for key in wanted if is_open(key))
@@ -144,33 +144,43 @@ class Gathering:
         material.bodies += (body for _, body in rows)
         material.logs += (body for _, body in logs)
 
-    async def _joined(self, key: TraceKey, material: Material, asked: Container[TraceKey]) -> list[TraceKey]:
+    async def _joined(
+        self, released: Released, material: Material, asked: Container[TraceKey]
+    ) -> list[TraceKey]:
         """Return the traces of the same run that were not asked for yet; note what all were before."""
-        names = key_names(key.trace_id, material.runs)
-        siblings, material.before = await self._thread.insist(self._meet, key, names, tuple(material.upto))
-        return [
-            other for trace_id in sorted(siblings) if (other := TraceKey(key.tenant, trace_id)) not in asked
-        ]
+        names = key_names(released.key.trace_id, material.runs)
+        siblings, material.before = await self._thread.insist(
+            self._meet, released, names, tuple(material.upto)
+        )
+        return [other for other in siblings if other not in asked]
 
     def _meet(
-        self, key: TraceKey, names: Sequence[str], read: Sequence[TraceKey]
-    ) -> tuple[frozenset[TraceId], tuple[ToldRun, ...]]:
+        self, released: Released, names: Sequence[str], read: Sequence[TraceKey]
+    ) -> tuple[list[TraceKey], tuple[ToldRun, ...]]:
         """Join a trace to its run, and return what those read were before: one way to the thread for both."""
-        others = [one.trace_id for one in read if one != key]
-        siblings = self._store.join(key, names, others)
-        return self._joinable(key, siblings), self._store.told(read)
+        key, told = released.key, self._store.told(read)
+        found = self._store.join(key, names, [one.trace_id for one in read if one != key])
+        siblings = sorted({*released.along, *(TraceKey(key.tenant, trace_id) for trace_id in found)})
+        return self._joinable(key, siblings, told), told
 
-    def _joinable(self, key: TraceKey, siblings: Iterable[TraceId]) -> frozenset[TraceId]:
-        """Return the siblings that are part of the trace's run, or may become part of it."""
-        own = {run.run_id for run in self._store.told((key,))}
-        times, _ = self._store.analyses(key)
-        found: set[TraceId] = set()
-        for trace_id in siblings:
-            sibling = TraceKey(key.tenant, trace_id)
-            is_full = max(times, self._store.analyses(sibling)[0]) >= MAX_JOINS
-            if not is_full or own & {run.run_id for run in self._store.told((sibling,))}:
-                found.add(trace_id)
-        return frozenset(found)
+    def _joinable(
+        self, key: TraceKey, siblings: Iterable[TraceKey], told: Iterable[ToldRun]
+    ) -> list[TraceKey]:
+        """Return the siblings that are part of the trace's run, or may become part of it.
+
+        A run that has its verdict is never merged into another: both were counted, and stand in traces.
+        So a new trace that links to several such runs joins one of them.
+        """
+        runs = {one: {run.run_id for run in self._store.told((one,))} for one in siblings}
+        own = {run.run_id for run in told}
+        if not own:
+            open_runs = (found for one, found in runs.items() if found and not self._is_full(one))
+            own = next(open_runs, set())
+        is_full = self._is_full(key)
+        return [one for one, found in runs.items() if (found & own if found else not is_full)]
+
+    def _is_full(self, key: TraceKey) -> bool:
+        return self._store.analyses(key)[0] >= MAX_JOINS
 
     async def _rebuild(self, released: Released, material: Material) -> None:
         try:

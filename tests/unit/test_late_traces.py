@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,40 @@ class TestRunsThatGrowByTraces:
         for _ in range(3):
             await lane.pass_time(LIMITS.idle_close_s)
         assert [len(asked.agents) for asked in lane.analyst.asked] == [1, 10]
+
+    async def test_a_trace_that_links_to_two_judged_runs_joins_one_and_leaves_the_other_as_it_is(
+        self, slow_lane: Open
+    ) -> None:
+        """Merged, a run would be counted twice, and the verdict of one would stand in its trace for good."""
+        lane = slow_lane(0)
+        for number in range(2):
+            one = replace(part(number)[0], links=())
+            lane.receive(one, *part(number)[1:])
+            await lane.pass_time(GRACE)
+        links = [Link(trace_id=trace_id(number), span_id=SpanId(f"{1:016x}")) for number in range(2)]
+        both = agent(1, "agent2", parent=None, trace_id=trace_id(2), links=links, start=3000)
+        lane.receive(both, chat(2, parent=1, answer="said 2", trace_id=trace_id(2), start=3001))
+        for _ in range(3):
+            await lane.pass_time(LIMITS.idle_close_s)
+        assert [asked.agents for asked in lane.analyst.asked] == [
+            ("agent0",),
+            ("agent1",),
+            ("agent0", "agent2"),
+        ]
+        assert versions(lane) == {trace_id(0): 1, trace_id(1): 1}
+
+    async def test_judged_runs_that_late_spans_link_stay_two(self, slow_lane: Open) -> None:
+        lane = slow_lane(0)
+        for number in range(2):
+            lane.receive(replace(part(number)[0], links=()), *part(number)[1:])
+            await lane.pass_time(GRACE)
+        late = [Link(trace_id=trace_id(0), span_id=SpanId(f"{1:016x}"))]
+        lane.receive(chat(3, parent=1, answer="late", trace_id=trace_id(0), start=1005))
+        lane.receive(chat(4, parent=1, answer="late", trace_id=trace_id(1), start=2005, links=late))
+        for _ in range(4):
+            await lane.pass_time(LIMITS.idle_close_s)
+        assert set(versions(lane)) == {trace_id(0), trace_id(1)}
+        assert [len(asked.steps) for asked in lane.analyst.asked] == [1, 1, 2, 2]
 
     async def test_each_turn_of_a_long_conversation_is_judged_soon(self, slow_lane: Open) -> None:
         """Every turn links to the one before it."""
