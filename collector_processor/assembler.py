@@ -273,30 +273,17 @@ class Assembler:
     def _patience(self, key: TraceKey, trace: OpenTrace) -> tuple[float, Completion]:
         """Return how long the trace must be quiet, for the reasons of the module docstring."""
         limits, missing = self._limits, trace.absences()
+        until_cap = limits.max_age_s, Completion.MAX_AGE
         grace = self._grace(key, trace)
         awaited = [absence for absence in missing if not self.learned.is_given_up(key.tenant, absence)]
         if awaited:
             is_stuck = trace.root_ended or self._is_hopeless(key.tenant, awaited)
-            return (
-                (limits.absent_idle_s, Completion.IDLE)
-                if is_stuck
-                else (
-                    limits.max_age_s,
-                    Completion.MAX_AGE,
-                )
-            )
+            return (limits.absent_idle_s, Completion.IDLE) if is_stuck else until_cap
         if trace.top_ended or trace.is_partial:
             return grace, Completion.ROOT_ENDED
         if any(absence.is_remote for absence in missing):
             return grace, Completion.IDLE
-        return (
-            (max(grace, limits.idle_close_s), Completion.IDLE)
-            if missing
-            else (
-                limits.max_age_s,
-                Completion.MAX_AGE,
-            )
-        )
+        return (max(grace, limits.idle_close_s), Completion.IDLE) if missing else until_cap
 
     def _grace(self, key: TraceKey, trace: OpenTrace) -> float:
         """Return how long this trace's services may hold spans back after its top has ended."""
