@@ -1,0 +1,392 @@
+"""Clues: what one span of an unknown dialect shows, whatever its attributes are called.
+
+A key is read as words: ``genkit:metadata:subtype``, ``agentName`` and ``gen_ai.usage.input_tokens`` name
+what they hold, in no namespace that would have to be known. Values say more than keys: message-shaped JSON,
+pairs of token counts, one word out of a short list. Span events and log records count as attributes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from semconv.dialects.generic.shapes import conversation, nested
+from semconv.dialects.reading.action import ActionKind, Message
+from semconv.dialects.reading.values import EXCEPTION_EVENT, structured, words
+from semconv.model import Span
+
+Path: TypeAlias = tuple[str, ...]
+
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_MOST_KEYS: Final = 4096
+"""Attribute names remembered as words; a deployment sees some hundred."""
+_MOST_FIELDS: Final = 512
+"""Fields of one span that are looked at; the others are beyond what an instrumentation writes."""
+_DEEPEST: Final = 3
+_LONGEST_NAME: Final = 80
+_LEAST_CLEAR: Final = 2
+
+_IN: Final = frozenset(
+    {"input", "inputs", "prompt", "prompts", "request", "query", "arguments", "args", "params"}
+)
+_OUT: Final = frozenset(
+    {"output", "outputs", "completion", "completions", "response", "result", "results", "choice", "choices"}
+    | {"generation", "generations", "answer", "return", "final"}
+)
+_CONTENT: Final = (
+    _IN | _OUT | {"message", "messages", "content", "history", "schema", "body", "tools", "definitions"}
+)
+"""Words of keys whose values are what agents said, not what the instrumentation says of them."""
+_TOKENS: Final = frozenset({"token", "tokens", "usage"})
+_TOKENS_IN: Final = frozenset({"input", "prompt"})
+_TOKENS_OUT: Final = frozenset({"output", "completion", "candidates"})
+_NOT_TEXT: Final = frozenset(
+    {
+        "type",
+        "format",
+        "mime",
+        "schema",
+        "id",
+        "count",
+        "length",
+        "tokens",
+        "mode",
+        "hash",
+        "model",
+        "name",
+        "reason",
+    }
+    | {"reasons", "temperature", "seed", "p", "k", "penalty", "role", "size", "status", "level", "time"}
+)
+_KINDS: Final[Mapping[str, ActionKind]] = {
+    **dict.fromkeys(("llm", "chat", "generation", "completion", "completions", "responses"), ActionKind.LLM),
+    **dict.fromkeys(("inference", "model", "generate"), ActionKind.LLM),
+    **dict.fromkeys(("tool", "function", "toolcall", "retriever", "retrieval"), ActionKind.TOOL),
+    **dict.fromkeys(("agent", "subagent"), ActionKind.AGENT),
+    **dict.fromkeys(("handoff",), ActionKind.HANDOFF),
+    **dict.fromkeys(("workflow", "crew", "swarm", "graph", "conversation"), ActionKind.WORKFLOW),
+    **dict.fromkeys(("chain", "task", "step", "turn", "cycle", "flow", "usage"), ActionKind.CONTAINER),
+    **dict.fromkeys(("embedding", "embeddings", "prompt", "util", "interaction"), ActionKind.CONTAINER),
+    **dict.fromkeys(("guardrail",), ActionKind.GUARDRAIL),
+    **dict.fromkeys(("evaluator", "evaluation"), ActionKind.EVALUATION),
+}
+_MEANINGS: Final = (
+    ActionKind.HANDOFF,
+    ActionKind.TOOL,
+    ActionKind.GUARDRAIL,
+    ActionKind.EVALUATION,
+    ActionKind.AGENT,
+    ActionKind.WORKFLOW,
+    ActionKind.CONTAINER,
+    ActionKind.LLM,
+)
+"""Which of several words decides: ``tool_call`` is a tool, ``llm_request`` a model call."""
+_OTHERS: Final = frozenset({"executor", "edge", "message", "event", "payload", "mime", "standard"})
+"""Words of values that are a program's own classes."""
+_CREATION: Final = frozenset({"create", "build", "init", "setup"})
+_OF_OTHERS: Final = frozenset(
+    {"parent", "sender", "recipient", "from", "source", "model", "provider", "workflow", "response", "schema"}
+    | {
+        "service",
+        "sdk",
+        "telemetry",
+        "host",
+        "server",
+        "process",
+        "k8s",
+        "deployment",
+        "user",
+        "db",
+        "http",
+        "url",
+    }
+)
+"""Words of keys that name something other than the span's own agent or tool."""
+_KIND_KEYS: Final = frozenset({"kind", "type", "subtype", "operation", "op"})
+_ROLE_EVENTS: Final[Mapping[str, str]] = {
+    **{role: role for role in ("system", "user", "assistant", "tool")},
+    "choice": "assistant",
+}
+
+
+@dataclass(slots=True)
+class Clues:
+    """What one span shows."""
+
+    span: Span
+    kinds: list[tuple[ActionKind, str]] = field(default_factory=list)
+    """Kinds that values state, with the attribute that does."""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    model: str = ""
+    heard: tuple[Message, ...] = ()
+    said: tuple[Message, ...] = ()
+    given: Any = None
+    """The input as found, for spans that are no model call."""
+    got: Any = None
+    agents: list[tuple[str, str]] = field(default_factory=list)
+    """Names under keys that speak of an agent, with the keys' words, the clearest first."""
+    speaker: str = ""
+    """The agent's name in an output; a model call's only, elsewhere it is what a tool returned."""
+    tools: list[str] = field(default_factory=list)
+    """Names under keys that speak of a tool."""
+    names: list[str] = field(default_factory=list)
+    """Names under other keys."""
+    ids: set[str] = field(default_factory=set)
+    """Values that may be a tool call's id."""
+    target: str = ""
+    """Whom a handoff goes to, by its key."""
+    instructions: str = ""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Attribute by the mapping's field that it holds; ``kind`` is one of them."""
+    used: set[str] = field(default_factory=set)
+    """Attributes that something was read from."""
+
+    def found(self, name: str, source: str) -> None:
+        """Note that a field was read from an attribute, the first one that has it."""
+        self.sources.setdefault(name, source)
+        self.used.add(source)
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether it counts a model's tokens, in and out."""
+        return self.tokens_in > 0 and self.tokens_out >= 0 and self.tokens_in + self.tokens_out > 0
+
+    @property
+    def kind(self) -> ActionKind | None:
+        """The kind stated by the clearest value."""
+        return self.kinds[0][0] if self.kinds else None
+
+
+@lru_cache(maxsize=_MOST_KEYS)
+def words_of(key: str) -> Path:
+    """Return a key's or a name's words in lower case, numbers among them."""
+    return tuple(word.lower() for word in _WORD.findall(key[:200]))
+
+
+def clues_of(span: Span) -> Clues:
+    """Return what ``span`` shows."""
+    clues = Clues(span)
+    flat: dict[str, dict[tuple[str, ...], Any]] = {}
+    for source, key, value in _fields(span):
+        head, rest = _indexed(key)
+        if rest:
+            flat.setdefault(head, {})[rest] = value
+            clues.used.add(source)
+        else:
+            _look_at(clues, source, words_of(key), structured(value), 0)
+    for head, pieces in flat.items():
+        _look_at(clues, head, words_of(head), nested(pieces), 0)
+    _hear_events(clues)
+    clues.kinds.sort(key=lambda found: _clearness(found[1]))
+    if clues.kinds:
+        clues.sources["kind"] = clues.kinds[0][1]
+    clues.sources = {name: key for name, key in clues.sources.items() if key in span.attributes}
+    clues.agents.sort(key=lambda found: _nameness(words_of(found[1])))
+    return clues
+
+
+def _fields(span: Span) -> Iterator[tuple[str, str, Any]]:
+    """Yield each attribute, and those of events and log records: as attribute, key, value."""
+    left = _MOST_FIELDS
+    for key, value in span.attributes.items():
+        yield key, key, value
+        if (left := left - 1) < 0:
+            return
+    for event in (*span.events, *span.logs):
+        if event.name == EXCEPTION_EVENT or _speaker(event.name):
+            continue
+        for key, value in event.attributes.items():
+            yield f"{event.name} {key}", key, value
+            if (left := left - 1) < 0:
+                return
+
+
+def _indexed(key: str) -> tuple[str, tuple[str, ...]]:
+    """Split ``llm.input_messages.0.message.role`` at the first number; no second part without one."""
+    parts = key.split(".")
+    at = next((index for index, part in enumerate(parts) if part.isdecimal() and index), None)
+    return (key, ()) if at is None else (".".join(parts[:at]), tuple(parts[at:]))
+
+
+def _look_at(clues: Clues, source: str, path: Path, value: Any, depth: int) -> None:
+    """Read one value; objects that are no messages are looked into."""
+    if isinstance(value, bool) or value is None or not path:
+        return
+    if isinstance(value, int):
+        _count(clues, source, path, value)
+    elif isinstance(value, str):
+        _read_text(clues, source, path, value)
+    if depth == 0 and not isinstance(value, (int, float)):
+        _read_content(clues, source, path, value)
+    if isinstance(value, Mapping) and depth < _DEEPEST:
+        for key, inner in list(value.items())[:64]:
+            _look_at(clues, source, path + words_of(str(key)), inner, depth + 1)
+
+
+def _count(clues: Clues, source: str, path: Path, value: int) -> None:
+    if (
+        not _TOKENS & {*path}
+        or value < 0
+        or {"cache", "cached", "details", "reasoning"} & {*path[-4:]} - {"details"}
+    ):
+        return
+    ends = {*path[-3:]}
+    if ends & _TOKENS_IN:
+        clues.tokens_in = max(clues.tokens_in, value)
+        clues.used.add(source)
+    elif ends & _TOKENS_OUT:
+        clues.tokens_out = max(clues.tokens_out, value)
+        clues.used.add(source)
+
+
+def _read_text(clues: Clues, source: str, path: Path, value: str) -> None:
+    if not value or len(value) > _LONGEST_NAME or "\n" in value:
+        return
+    last = path[-1]
+    if path[-2:] == ("agent", "name") and _OUT & {*path}:
+        clues.speaker = clues.speaker or value
+    if _CONTENT & {*path} and "call" not in path:
+        return
+    before = _named(clues)
+    if {"handoff", "agent", "goto"} & {*path} and {"to", "target", "goto"} & {*path}:
+        clues.target = clues.target or value
+        clues.found("target", source)
+    elif last in _KIND_KEYS or path[-2:] in {("operation", "name"), ("operation", "id")}:
+        _read_kind(clues, path, value, source)
+    elif last == "model" or path[-2:] == ("model", "name"):
+        clues.model = clues.model or value
+        clues.used.add(source)
+    elif last in {"name", "node", "agent"} or path[-2:] in {("node", "id"), ("agent", "type")}:
+        _read_name(clues, source, path, value)
+    elif last == "id" and "call" in path:
+        clues.ids.add(value)
+        clues.found("call_id", source)
+    if _named(clues) > before:
+        clues.used.add(source)
+
+
+def _named(clues: Clues) -> int:
+    return len(clues.kinds) + len(clues.agents) + len(clues.tools) + len(clues.names)
+
+
+def _read_kind(clues: Clues, path: Path, value: str, source: str) -> None:
+    told = words_of(value)
+    if " " in value or _OTHERS & {*told}:
+        return
+    if _CREATION & {*told}:
+        clues.kinds.append((ActionKind.SETUP, source))
+        return
+    meant = {_KINDS[word] for word in told if word in _KINDS}
+    if meant and not {"mime", "content", "output", "error", "event", "provider"} & {*path}:
+        clues.kinds.append((next(kind for kind in _MEANINGS if kind in meant), source))
+
+
+def _read_name(clues: Clues, source: str, path: Path, value: str) -> None:
+    said = {*path}
+    if said & _OF_OTHERS:
+        return
+    if "tool" in said or "function" in said:
+        clues.tools.append(value)
+        clues.found("tool", source)
+    elif "agent" in said or "node" in said:
+        if _nameness(path) <= min(
+            (_nameness(words_of(key)) for _, key in clues.agents), default=_LEAST_CLEAR
+        ):
+            clues.sources["agent"] = source
+        clues.agents.append((value, " ".join(path)))
+    elif path[-1] == "name":
+        clues.names.append(value)
+
+
+def _read_content(clues: Clues, source: str, path: Path, value: Any) -> None:
+    """Read what was given to a model or a tool, or came out of it."""
+    said = {*path}
+    is_out, is_in = bool(said & _OUT), bool(said & _IN)
+    if "definitions" in said or "schema" in said or path[-1] in _NOT_TEXT:
+        return
+    if {"instructions", "system"} <= said or path[-1] == "instructions":
+        clues.instructions = clues.instructions or _text_in(value)
+        clues.found("instructions", source)
+        return
+    found = conversation(value, "assistant" if is_out and not is_in else "user")
+    if found:
+        _hear(clues, found, source, is_out=is_out and not is_in, is_in=is_in)
+    if is_out == is_in:
+        return
+    weight = len(value) if isinstance(value, (str, Mapping, list, tuple)) else 1
+    current = clues.got if is_out else clues.given
+    if current is None or weight > len(words(current)):
+        if is_out:
+            clues.got = value
+        else:
+            clues.given = value
+        clues.found("output" if is_out else "input", source)
+
+
+def _text_in(value: Any) -> str:
+    found = conversation(value, "system")
+    return "\n".join(message.text for message in found) if found else words(value)
+
+
+def _hear(clues: Clues, found: tuple[Message, ...], source: str, *, is_out: bool, is_in: bool) -> None:
+    """Keep a conversation as what was said or heard: the longest one, for a conversation grows."""
+    if not is_out and not is_in:
+        is_out = all(message.role == "assistant" for message in found)
+    if is_out and any(message.role in {"user", "system"} for message in found):
+        return  # the state of a graph, not an answer
+    if is_out and (len(found) > len(clues.said) or _calls(found) > _calls(clues.said)):
+        clues.said = found
+        clues.sources["said"] = source
+    elif not is_out and len(found) > len(clues.heard):
+        clues.heard = found
+        clues.sources["heard"] = source
+    clues.used.add(source)
+
+
+def _calls(messages: Sequence[Message]) -> int:
+    return sum(len(message.calls) for message in messages)
+
+
+def _hear_events(clues: Clues) -> None:
+    """Read events that are each one message, named after the speaker: ``gen_ai.user.message``."""
+    span = clues.span
+    told = sorted((*span.events, *span.logs), key=lambda event: event.time_ns)
+    heard: list[Message] = []
+    said: list[Message] = []
+    for event in told:
+        role = _speaker(event.name)
+        if role:
+            body = event.attributes or (
+                event.body if isinstance(event.body, Mapping) else {"content": event.body}
+            )
+            value = next((body[key] for key in ("content", "message", "body") if body.get(key)), None)
+            found = conversation(value, role) or (Message(role=role, text=words(value)),)
+            (said if event.name.endswith("choice") else heard).extend(found)
+    clues.heard = clues.heard or tuple(heard)
+    clues.said = clues.said or tuple(said)
+    if told and not clues.given and heard:
+        clues.given = "\n".join(message.text for message in heard if message.role != "system")
+    if told and not clues.got and said:
+        clues.got = "\n".join(message.text for message in said)
+
+
+def _speaker(name: str) -> str:
+    return next((_ROLE_EVENTS[word] for word in words_of(name)[-2:] if word in _ROLE_EVENTS), "")
+
+
+def _clearness(key: str) -> int:
+    """Return how clearly a key states a kind: ``span.kind`` before ``operation.name`` before ``type``."""
+    said = words_of(key)
+    if "observation" in said or ("span" in said and "sdk" not in said):
+        return 0
+    return 1 if "operation" in said or "subtype" in said else 2
+
+
+def _nameness(path: Path) -> int:
+    if path[-2:] == ("agent", "name"):
+        return 0
+    return 1 if "agent" in path else _LEAST_CLEAR

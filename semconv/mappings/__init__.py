@@ -1,0 +1,1 @@
+"""Mappings: data files that say what the attributes of spans without a dialect mean."""
