@@ -1,1 +1,1 @@
-"""The convention: records, attribute names, dialects and the emitting API. Needs opentelemetry-api only."""
+"""The convention: records, attribute names, dialects, emitting API. Depends on opentelemetry-api only."""

@@ -1,7 +1,7 @@
-"""Describe a multi-agent run by the convention, from any Python code, in any framework or none.
+"""Record a multi-agent run by the convention, from any Python code, with or without a framework.
 
-``run``, ``agent``, ``llm``, ``tool`` and ``handoff`` are context managers and decorators, for plain
-functions, coroutines and generators of both kinds::
+``run``, ``agent``, ``llm``, ``tool`` and ``handoff`` are context managers and decorators, for functions,
+coroutines, generators and async generators::
 
     with run("trip", task=question) as attempt:
         with agent("planner"):
@@ -10,14 +10,14 @@ functions, coroutines and generators of both kinds::
                 call.output(reply.choices[0].message)
         attempt.output(answer)
 
-What is inside inherits from what is around it: parent, agent, capture of content, tracer provider.
-An exception that leaves a block is recorded on its span and goes on. Telemetry never raises.
+Operations inherit from the enclosing one: parent, agent, capture of content, tracer provider. An exception
+that leaves a block is recorded on its span and propagates. Telemetry itself never raises.
 
-*Content* (messages, arguments, results, task, answer) is recorded only where the user asks for it:
-with OpenTelemetry's ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` (``SPAN_ONLY`` is what
-blamespan reads best), or in code with ``run(..., capture="SPAN_ONLY")``.
+*Content* (messages, arguments, results, task, answer) is recorded only if you switch it on, with
+OpenTelemetry's ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` (``SPAN_ONLY`` suits blamespan best) or
+in code by ``run(..., capture="SPAN_ONLY")``.
 
-*Threads* start without a context: give the pool ``carry(function)``, or ``parent=handle``.
+*Threads* start without a context: give the pool ``carry(function)``, or pass ``parent=handle``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final, Literal, TypeAlias
 
-# The logs part of the API; the underscore is OpenTelemetry's mark for "may still change".
+# The logs API; OpenTelemetry marks it by the underscore as subject to change.
 from opentelemetry._logs import Logger, LoggerProvider, get_logger
 from opentelemetry.context import Context, get_current
 from opentelemetry.trace import Span, SpanKind, Tracer, TracerProvider, get_tracer, set_span_in_context
@@ -49,6 +49,7 @@ from semconv.emit.handle import (
     with_surroundings,
 )
 from semconv.emit.operation import Operation, carry, context_of
+from semconv.emit.tape import ToolPlayback, rerun, trial_attributes
 
 __all__ = [
     "AgentHandle",
@@ -64,6 +65,7 @@ __all__ = [
     "current_run",
     "handoff",
     "llm",
+    "rerun",
     "run",
     "tool",
 ]
@@ -71,10 +73,9 @@ __all__ = [
 Parent: TypeAlias = Handle | Context
 CaptureWord: TypeAlias = ContentCapture | Literal["NO_CONTENT", "SPAN_ONLY", "EVENT_ONLY", "SPAN_AND_EVENT"]
 ModeWord: TypeAlias = HandoffMode | Literal["pass_control", "return_to_caller"]
-SpanAttributes: TypeAlias = dict[str, str]
 
 _MESSAGES: Final = "messages"
-"""The parameter of a decorated model call or agent that holds its messages, if there is one."""
+"""Parameter of a decorated model call or agent that holds its messages."""
 
 
 def run(  # noqa: PLR0913 - each is optional and named
@@ -89,18 +90,18 @@ def run(  # noqa: PLR0913 - each is optional and named
     tracer_provider: TracerProvider | None = None,
     logger_provider: LoggerProvider | None = None,
 ) -> Operation[RunHandle]:
-    """One attempt of the whole system at one task; the root of the trace, or part of a web request's.
+    """One attempt of the whole system at one task; the trace's root, or part of a web request's trace.
 
     Args:
-        name: The system's name; a decorated function's own if left out.
-        task: The task, as it was given.
-        reference: The right answer, if known; an answer that differs then counts as a failure.
-        task_id: The same for every run of the same task, so that runs can be compared.
+        name: The system's name; defaults to the decorated function's.
+        task: The task as given to the system.
+        reference: The right answer, if known; a different answer then counts as a failure.
+        task_id: An identifier shared by all runs of the same task, so that runs can be compared.
         conversation_id: The conversation that the run is part of.
-        parent: Where in a trace it belongs; by default where it is now.
-        capture: Whether content is recorded, here and inside; by default as the environment says.
-        tracer_provider: Where spans go, here and inside; by default the global one.
-        logger_provider: Where events go, here and inside; by default the global one.
+        parent: The parent in the trace; defaults to the current context.
+        capture: Where content is recorded, here and inside; defaults to the environment's setting.
+        tracer_provider: Receives the spans, here and inside; defaults to the global one.
+        logger_provider: Receives the events, here and inside; defaults to the global one.
     """
     _check_name(name, run)
 
@@ -111,21 +112,17 @@ def run(  # noqa: PLR0913 - each is optional and named
         attributes = {
             names.GEN_AI_OPERATION_NAME: GenAiOperationName.INVOKE_WORKFLOW.value,
             names.GEN_AI_WORKFLOW_NAME: label,
+            **_named({names.TASK_ID: task_id, names.GEN_AI_CONVERSATION_ID: conversation_id}),
+            **trial_attributes(),
         }
-        if task_id is not None:
-            attributes[names.TASK_ID] = name_of(task_id)
-        if conversation_id is not None:
-            attributes[names.GEN_AI_CONVERSATION_ID] = name_of(conversation_id)
-        span = _start(around, context, f"invoke_workflow {label}", SpanKind.INTERNAL, attributes)
+        span = around.tracer.start_span(f"invoke_workflow {label}", context, SpanKind.INTERNAL, attributes)
         handle = RunHandle(span, context, around.capture)
         handle.context = _inside(span, context, around, agent=None, run=handle)
         _given(task, handle.input)
         _given(reference, handle.reference)
         return handle
 
-    return Operation(
-        begin=begin, accept=_accept_task, answer=lambda handle, result: _given(result, handle.output)
-    )
+    return Operation(begin=begin, accept=_accept_task, answer=_answer)
 
 
 def agent(  # noqa: PLR0913 - each is optional and named
@@ -140,16 +137,16 @@ def agent(  # noqa: PLR0913 - each is optional and named
     tracer_provider: TracerProvider | None = None,
     logger_provider: LoggerProvider | None = None,
 ) -> Operation[AgentHandle]:
-    """One turn of one agent; the model and tool calls inside are its own.
+    """One turn of one agent; the model and tool calls inside belong to it.
 
     Args:
-        name: The agent's name; a decorated function's own if left out.
-        message: What the agent is told.
-        instructions: Its system instructions.
-        description: What it is for.
-        agent_id: Its identifier, if it has one.
-        parent: Where in the trace it belongs, for agents on other threads; by default where it is now.
-        capture: As for `run`, for agents without a run around them.
+        name: The agent's name; defaults to the decorated function's.
+        message: The input to the agent.
+        instructions: The agent's system instructions.
+        description: The agent's purpose.
+        agent_id: The agent's identifier.
+        parent: The parent in the trace, for agents on other threads; defaults to the current context.
+        capture: As for `run`, for agents outside a run.
         tracer_provider: As for `run`.
         logger_provider: As for `run`.
     """
@@ -162,12 +159,11 @@ def agent(  # noqa: PLR0913 - each is optional and named
         attributes = {
             names.GEN_AI_OPERATION_NAME: GenAiOperationName.INVOKE_AGENT.value,
             names.GEN_AI_AGENT_NAME: label,
+            **_named({names.GEN_AI_AGENT_ID: agent_id}),
         }
         if description is not None:
             attributes[names.GEN_AI_AGENT_DESCRIPTION] = text_of(description)
-        if agent_id is not None:
-            attributes[names.GEN_AI_AGENT_ID] = name_of(agent_id)
-        span = _start(around, context, f"invoke_agent {label}", SpanKind.INTERNAL, attributes)
+        span = around.tracer.start_span(f"invoke_agent {label}", context, SpanKind.INTERNAL, attributes)
         handle = AgentHandle(
             span, _inside(span, context, around, agent=label, run=around.run), around.capture
         )
@@ -175,9 +171,7 @@ def agent(  # noqa: PLR0913 - each is optional and named
         _given(message, handle.input)
         return handle
 
-    return Operation(
-        begin=begin, accept=_accept_messages, answer=lambda handle, result: _given(result, handle.output)
-    )
+    return Operation(begin=begin, accept=_accept_messages, answer=_answer)
 
 
 def llm(
@@ -191,11 +185,11 @@ def llm(
     """One call of a language model.
 
     Args:
-        model: The model asked for.
-        messages: What is sent: a text, or messages as OpenAI's or Anthropic's API takes them.
-        instructions: System instructions, where they are apart from the messages.
-        provider: Who serves the model, as upstream names it: ``openai``, ``anthropic``, ….
-        parent: Where in the trace it belongs; by default where it is now.
+        model: The requested model.
+        messages: The input: a text, or messages in the format of OpenAI's or Anthropic's API.
+        instructions: System instructions, if separate from the messages.
+        provider: The model's provider, by upstream's name: ``openai``, ``anthropic``, ….
+        parent: The parent in the trace; defaults to the current context.
     """
     _check_name(model, llm)
 
@@ -207,19 +201,16 @@ def llm(
             names.GEN_AI_OPERATION_NAME: GenAiOperationName.CHAT.value,
             names.GEN_AI_REQUEST_MODEL: label,
             **_agent_name(around),
+            **_named({names.GEN_AI_PROVIDER_NAME: provider}),
         }
-        if provider is not None:
-            attributes[names.GEN_AI_PROVIDER_NAME] = name_of(provider)
-        span = _start(around, context, f"chat {label}", SpanKind.CLIENT, attributes)
+        span = around.tracer.start_span(f"chat {label}", context, SpanKind.CLIENT, attributes)
         inner = set_span_in_context(span, context)
         handle = ModelHandle(span, inner, around.capture, around.logger, attributes)
         _given(instructions, handle.instructions)
         _given(messages, handle.input)
         return handle
 
-    return Operation(
-        begin=begin, accept=_accept_messages, answer=lambda handle, result: _given(result, handle.output)
-    )
+    return Operation(begin=begin, accept=_accept_messages, answer=_answer)
 
 
 def tool(
@@ -232,12 +223,15 @@ def tool(
 ) -> Operation[ToolHandle]:
     """One execution of a tool.
 
+    In the rerun of a recorded run (`blamespan experiment`) a decorated function does not run: its recorded
+    result is returned. A ``with`` block is refused there, unless the tool was declared read-only.
+
     Args:
-        name: The tool's name; a decorated function's own if left out.
-        arguments: What it is called with; a decorated function's are taken by themselves.
-        call_id: The identifier of the model's request for it.
+        name: The tool's name; defaults to the decorated function's.
+        arguments: The call's arguments; those of a decorated function are recorded automatically.
+        call_id: The identifier of the model's request for the call.
         kind: Upstream's type of tool: ``function``, ``extension`` or ``datastore``.
-        parent: Where in the trace it belongs; by default where it is now.
+        parent: The parent in the trace; defaults to the current context.
     """
     _check_name(name, tool)
 
@@ -249,17 +243,19 @@ def tool(
             names.GEN_AI_OPERATION_NAME: GenAiOperationName.EXECUTE_TOOL.value,
             names.GEN_AI_TOOL_NAME: label,
             **_agent_name(around),
+            **_named({names.GEN_AI_TOOL_CALL_ID: call_id, names.GEN_AI_TOOL_TYPE: kind}),
         }
-        if call_id is not None:
-            attributes[names.GEN_AI_TOOL_CALL_ID] = name_of(call_id)
-        if kind is not None:
-            attributes[names.GEN_AI_TOOL_TYPE] = name_of(kind)
-        span = _start(around, context, f"execute_tool {label}", SpanKind.INTERNAL, attributes)
+        span = around.tracer.start_span(f"execute_tool {label}", context, SpanKind.INTERNAL, attributes)
         handle = ToolHandle(span, set_span_in_context(span, context), around.capture)
         _given(arguments, handle.arguments)
         return handle
 
-    return Operation(begin=begin, accept=ToolHandle.arguments, answer=ToolHandle.result)
+    return Operation(
+        begin=begin,
+        accept=ToolHandle.arguments,
+        answer=ToolHandle.result,
+        playback=ToolPlayback(name=name_of(name) if name else ""),
+    )
 
 
 def handoff(
@@ -270,17 +266,17 @@ def handoff(
     mode: ModeWord = HandoffMode.PASS_CONTROL,
     parent: Parent | None = None,
 ) -> Operation[HandoffHandle]:
-    """One agent hands the work to another.
+    """One handoff of work from one agent to another.
 
     Passing control on has no duration: ``handoff("writer", message=notes).record()``. An agent that is
     called like a function runs inside: ``with handoff("critic", mode="return_to_caller") as asked: …``.
 
     Args:
-        target: The agent that is handed to.
-        source: The agent that hands over; by default the one whose turn it is.
-        message: What the target is told.
+        target: The agent that takes over.
+        source: The agent that hands over; defaults to the current agent.
+        message: The message to the target.
         mode: Whether control comes back.
-        parent: Where in the trace it belongs; by default where it is now.
+        parent: The parent in the trace; defaults to the current context.
     """
     _check_name(target, handoff)
 
@@ -293,7 +289,7 @@ def handoff(
         if giver is not None:
             attributes |= {names.HANDOFF_SOURCE: giver, names.GEN_AI_AGENT_NAME: giver}
         title = f"handoff {giver} to {taker}" if giver is not None else f"handoff to {taker}"
-        span = _start(around, context, title, SpanKind.INTERNAL, attributes)
+        span = around.tracer.start_span(title, context, SpanKind.INTERNAL, attributes)
         handle = HandoffHandle(span, set_span_in_context(span, context), around.capture)
         _given(message, handle.message)
         return handle
@@ -304,9 +300,9 @@ def handoff(
 
 
 def current_run() -> RunHandle:
-    """Return the run around the caller, for code deep inside that learns how it went.
+    """Return the enclosing run, for nested code that learns the run's outcome.
 
-    Outside every run it is a handle that records nothing.
+    Outside a run it returns a handle that records nothing.
     """
     return current_run_in(get_current())
 
@@ -317,7 +313,7 @@ def _around(
     tracer_provider: TracerProvider | None = None,
     logger_provider: LoggerProvider | None = None,
 ) -> Surroundings:
-    """Return what an operation in ``context`` inherits, with what it says itself put over it."""
+    """Return the inherited settings in ``context``, overridden by the given ones."""
     outer = surroundings_in(context)
     if outer is None:
         return Surroundings(
@@ -346,24 +342,27 @@ def _logger(provider: LoggerProvider | None) -> Logger:
 def _inside(
     span: Span, context: Context, around: Surroundings, *, agent: str | None, run: RunHandle | None
 ) -> Context:
-    """Return the context for what is inside ``span``."""
+    """Return the context for operations inside ``span``."""
     surroundings = replace(around, agent=agent, run=run)
     return with_surroundings(set_span_in_context(span, context), surroundings)
 
 
-def _start(
-    around: Surroundings, context: Context, name: str, kind: SpanKind, attributes: SpanAttributes
-) -> Span:
-    return around.tracer.start_span(name, context, kind, attributes)
-
-
-def _agent_name(around: Surroundings) -> SpanAttributes:
+def _agent_name(around: Surroundings) -> dict[str, str]:
     return {names.GEN_AI_AGENT_NAME: around.agent} if around.agent is not None else {}
+
+
+def _named(values: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the names and ids that are set, as attributes."""
+    return {key: name_of(value) for key, value in values.items() if value is not None}
 
 
 def _given(value: object, record: Callable[[object], None]) -> None:
     if value is not None:
         record(value)
+
+
+def _answer(handle: RunHandle | AgentHandle | ModelHandle, result: object) -> None:
+    _given(result, handle.output)
 
 
 def _accept_task(handle: RunHandle, arguments: Mapping[str, object]) -> None:
@@ -382,7 +381,7 @@ def _accept_message(handle: HandoffHandle, arguments: Mapping[str, object]) -> N
 
 
 def _only(arguments: Mapping[str, object]) -> object:
-    """Return the argument itself if there is but one."""
+    """Return a sole argument itself, several as a mapping."""
     return next(iter(arguments.values())) if len(arguments) == 1 else arguments
 
 
@@ -395,5 +394,5 @@ def _check_name(name: str, operation: Callable[..., object]) -> None:
 def _version() -> str:
     try:
         return version("blamespan")
-    except PackageNotFoundError:  # run from a copy of the source
+    except PackageNotFoundError:  # run from a source checkout
         return ""

@@ -1,8 +1,8 @@
-"""JSON that strangers wrote: read without surprises further on. Pure.
+"""JSON parser for untrusted text. Pure.
 
-``json.loads`` takes half a surrogate pair (an escaped ``d83d`` alone) for a character,
-which then no UTF-8 can carry: not protobuf, not SQLite, not a terminal. Here it
-becomes U+FFFD, as in Go's parser. Whatever cannot be read is one kind of error.
+``json.loads`` accepts half a surrogate pair (an escaped ``d83d`` alone), which UTF-8 cannot encode:
+protobuf, SQLite and terminals then fail. It is replaced by U+FFFD, as in Go's parser. Every unreadable text
+raises ``ValueError``.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ _BEGINNINGS: Final = ("{", "[", '"')
 
 
 def read_json(text: str) -> Any:
-    """Return what the text says.
+    """Return the value of a JSON text.
 
     Raises:
-        ValueError: it is no JSON (then a ``json.JSONDecodeError``), is nested too deeply,
-            or holds a number of thousands of digits.
+        ValueError: The text is not JSON (a ``json.JSONDecodeError``), is nested too deeply, or
+            holds a number of thousands of digits.
     """
-    text = with_whole_pairs(text)
+    if "\\ud" in text or "\\uD" in text:
+        text = with_whole_pairs(text)
     try:
-        if text.startswith(_BEGINNINGS):  # most does, and ends with its value: no white space to look for
+        if text.startswith(_BEGINNINGS):  # fast path: no surrounding white space
             found, end = _DECODER.raw_decode(text)
             if end == len(text):
                 return found
@@ -38,7 +39,5 @@ def read_json(text: str) -> Any:
 
 
 def with_whole_pairs(text: str) -> str:
-    """Return a text of JSON in which every escaped surrogate is one of a pair."""
-    if "\\ud" in text or "\\uD" in text:
-        return _HALF_PAIR.sub(r"\\ufffd", text)
-    return text
+    """Return the JSON text with unpaired escaped surrogates replaced by U+FFFD."""
+    return _HALF_PAIR.sub(r"\\ufffd", text)

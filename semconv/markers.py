@@ -1,9 +1,8 @@
-"""What gives an agent's spans away in raw OTLP bytes, before anything is decoded.
+"""Markers: byte patterns that identify agents' spans in raw OTLP, before decoding.
 
-The fast lane reads these as bytes: a marked trace is recorded for analysis,
-all else only passes through. A marker too many costs a decode; a marker too
-few costs a verdict. Sources: the captures of each framework, and the semantic
-conventions named beside each entry.
+The fast lane searches for these bytes: a trace with a marker is recorded for analysis, all others only pass
+through. A false match costs one decode; a missed one costs a verdict. Sources: the captures of each
+framework, and the semantic conventions named beside each entry.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Final
 
 ATTRIBUTE_PREFIXES: Final[tuple[str, ...]] = (
     "gen_ai.",  # OpenTelemetry GenAI conventions, and most frameworks beside their own
-    "openinference.",  # openinference.span.kind stands on every OpenInference span
+    "openinference.",  # openinference.span.kind is on every OpenInference span
     "llm.",  # OpenInference model calls; older Traceloop
     "traceloop.",
     "langfuse.",
@@ -25,13 +24,17 @@ ATTRIBUTE_PREFIXES: Final[tuple[str, ...]] = (
     "crewai.",
     "langgraph.",
     "smolagents.",
+    "haystack.",
+    "genkit:",
+    "spring.ai.",
+    "lmnr.",
     "ai.operationId",  # Vercel's AI SDK, on every span
     "blamespan.",
 )
-"""Beginnings of attribute keys of agent spans.
+"""Prefixes of attribute keys of agents' spans.
 
-``logfire.`` is not among them: it stands on every span of a Logfire user, web
-requests too; Logfire's agent spans carry ``gen_ai.`` or a scope below.
+``logfire.`` is left out: it is on every span of a Logfire user, including web requests; Logfire's agent
+spans carry ``gen_ai.`` or a scope below.
 """
 
 SCOPE_PREFIXES: Final[tuple[str, ...]] = (
@@ -47,7 +50,7 @@ SCOPE_PREFIXES: Final[tuple[str, ...]] = (
     "pydantic-ai",
     "pydantic_ai",
     "agent_framework",
-    "autogen",  # autogen-core, autogen SingleThreadedAgentRuntime: most of their spans carry no marked key
+    "autogen",  # autogen-core, autogen SingleThreadedAgentRuntime: most of their spans have no marked key
     "ag2",
     "gcp.vertex.agent",
     "strands",
@@ -57,17 +60,33 @@ SCOPE_PREFIXES: Final[tuple[str, ...]] = (
     "com.anthropic.claude_code",
     "blamespan.",
 )
-"""Beginnings of instrumentation scope names all of whose spans are an agent's."""
+"""Prefixes of the names of instrumentation scopes whose spans all belong to agents."""
+
+MODEL_HINTS: Final[tuple[tuple[str, str], ...]] = (
+    # counts of a model's tokens, in an attribute's key or in JSON: input_tokens, promptTokenCount
+    ("_token", "(?:input|prompt|output|completion)_token"),
+    ("Token", "(?:[iI]nput|[pP]rompt|[oO]utput|[cC]ompletion|[cC]andidates)Token"),
+    # the role of a model's message, in JSON (escaped or not) and as an attribute of its own
+    ('"assistant', r"""[rR]ole[\\"']{1,6}: ?[\\"']{1,6}assistant[\\"']"""),
+    ("\n\tassistant", r"[rR]ole\x12.\n\tassistant"),
+)
+"""Signs of a model call in spans without a marker: a text that a request is searched for first, and the
+pattern that decides.
+
+Traces with one are read by inference (``dialects/generic``), or by a user's mapping. A search for a text
+takes 15 µs for a megabyte; only a request with one is searched for the pattern.
+"""
 
 WORKFLOW_VALUES: Final[tuple[tuple[str, str], ...]] = (
     ("gen_ai.operation.name", "invoke_workflow"),
     ("gen_ai.operation.name", "invoke_swarm"),  # Strands
     ("gen_ai.operation.name", "invoke_graph"),  # Strands
     ("traceloop.span.kind", "workflow"),
+    ("genkit:metadata:subtype", "flow"),
     ("ag2.span.type", "conversation"),
     ("ag2.span.type", "multi_conversation"),
 )
-"""Attributes of a span that encloses a whole run: when it ends, the run has ended."""
+"""Attributes of a span that encloses a whole run: its end is the run's end."""
 
 AGENT_VALUES: Final[tuple[tuple[str, str], ...]] = (
     ("gen_ai.operation.name", "invoke_agent"),
@@ -78,20 +97,22 @@ AGENT_VALUES: Final[tuple[tuple[str, str], ...]] = (
     ("mlflow.spanType", "AGENT"),
     ("mlflow.spanType", '"AGENT"'),  # MLflow writes its values as JSON
     ("ag2.span.type", "agent"),
+    ("spring.ai.kind", "chat_client"),
+    ("genkit:metadata:subtype", "agent"),
+    ("genkit:metadata:subtype", "executable-prompt"),
     ("ai.operationId", "ai.generateText"),
     ("ai.operationId", "ai.streamText"),
 )
 """Attributes of a span that encloses one agent's work."""
 
 CARRIER_SCOPE: Final = "blamespan"
-"""The scope of what the processor itself emits; emitters' scopes are longer (``blamespan.…``)."""
+"""The scope of the processor's own spans and logs; emitters' scopes are longer (``blamespan.…``)."""
 
 CARRIER_KEY: Final = "blamespan.carrier"
-"""A true value marks a carrier, whoever sent it."""
+"""A true value marks a carrier, whatever its sender."""
 
 OWN_CALL_TRACE_PREFIX: Final = "b1a3e5ba9d0c5e1f"
-"""First 16 hex digits of the trace ids that our own model calls send on.
+"""First 16 hex digits of the trace ids that our own model calls propagate; the other 16 are random.
 
-Spans of a traced model proxy that come back under such an id are passed on and
-never analysed. The other 16 digits are random.
+Spans that a traced model proxy sends under such an id are forwarded and never analysed.
 """

@@ -1,8 +1,8 @@
-"""The records every part of blamespan speaks: spans, steps, verdicts.
+"""Records shared by all of blamespan: spans, steps, verdicts.
 
-All are frozen (``record``) and hold tuples, so that a stage can hand them on without
-copying. Times are integer nanoseconds since the epoch (a float loses hundreds
-of them); ids are lower-case hex. Nothing here knows protobuf, clocks or models.
+All are frozen (``record``) and hold tuples, so that stages pass them on without copying. Times are integer
+nanoseconds since the epoch (a float loses hundreds of them); ids are lower-case hex. No dependency on
+protobuf, clocks or language models.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SpanStatus(StrEnum):
 
 @record
 class Resource:
-    """What emitted the span (OTLP ``Resource``)."""
+    """The entity that emitted the span (OTLP ``Resource``)."""
 
     attributes: Attributes = field(default_factory=dict)
     schema_url: str = ""
@@ -41,7 +41,7 @@ class Resource:
 
 @record
 class Scope:
-    """Which instrumentation emitted the span (OTLP ``InstrumentationScope``)."""
+    """The instrumentation that emitted the span (OTLP ``InstrumentationScope``)."""
 
     name: str = ""
     version: str = ""
@@ -51,18 +51,18 @@ class Scope:
 
 @record
 class Event:
-    """A span event, or a log record that was joined to its span."""
+    """A span event, or a log record joined to its span."""
 
     name: str
     time_ns: int = 0
     attributes: Attributes = field(default_factory=dict)
     body: AttributeValue = None
-    """Only log records have one; ``None`` on span events."""
+    """Only on log records; ``None`` on span events."""
 
 
 @record
 class Link:
-    """A reference to another span, perhaps of another trace."""
+    """A reference to another span, possibly in another trace."""
 
     trace_id: TraceId
     span_id: SpanId
@@ -71,7 +71,7 @@ class Link:
 
 @record
 class Span:
-    """One OTLP span with its resource and scope beside it."""
+    """One OTLP span with its resource and scope."""
 
     trace_id: TraceId
     span_id: SpanId
@@ -97,51 +97,51 @@ class Span:
 
 @record
 class LogRecord:
-    """One OTLP log record; ``event.name`` is its event name, if it has one."""
+    """One OTLP log record; ``event.name`` is its event name, empty if it has none."""
 
     trace_id: TraceId | None
     span_id: SpanId | None
     event: Event
     severity: int = 0
-    """OTLP's severity number, 1 to 24; 0 says nothing."""
+    """OTLP's severity number, 1 to 24; 0 if unset."""
     scope: Scope = field(default_factory=Scope)
     resource: Resource = field(default_factory=Resource)
 
 
 class Completion(StrEnum):
-    """Why the spans of a trace were released for analysis."""
+    """The reason why the spans of a trace were released for analysis."""
 
     ROOT_ENDED = "root_ended"
     """The run's top span ended and the grace period was quiet."""
     IDLE = "idle"
-    """A candidate top span ended, and nothing more came for the idle period."""
+    """A candidate top span ended, and no spans came for the idle period."""
     IDLE_OPEN = "idle_open"
-    """Idle while no top span has ended: good for a provisional verdict at most."""
+    """Idle, but no top span has ended; allows only a provisional verdict."""
     MAX_AGE = "max_age"
     SPAN_LIMIT = "span_limit"
     BYTE_LIMIT = "byte_limit"
     EVICTED = "evicted"
     DRAINED = "drained"
     RECORDED = "recorded"
-    """Read whole from a file."""
+    """Read complete from a file."""
 
 
 @record
 class Trace:
-    """The spans of one run (usually one trace id; more where traces were joined)."""
+    """The spans of one run: usually one trace id, several where traces were joined."""
 
     spans: tuple[Span, ...]
     completion: Completion = Completion.RECORDED
     warnings: tuple[str, ...] = ()
     tenant: str = ""
     complete: bool = True
-    """False when parents are missing: part of the run was lost on the way."""
+    """False if parents are missing: part of the run was lost in transit."""
     run_id: str = ""
-    """Set where one trace id holds several runs; else the run is known by its (first) trace id."""
+    """Set if one trace id holds several runs; otherwise the (first) trace id identifies the run."""
 
 
 class StepKind(StrEnum):
-    """What a step was."""
+    """The kind of a step."""
 
     LLM = "llm"
     TOOL = "tool"
@@ -163,7 +163,7 @@ class AgentSource(StrEnum):
 
 
 class ContentState(StrEnum):
-    """Whether a step's texts are what the agent saw and said."""
+    """Whether a step's texts are what the agent received and produced."""
 
     COMPLETE = "complete"
     TRUNCATED = "truncated"
@@ -173,14 +173,14 @@ class ContentState(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Whether the run did its task."""
+    """Whether the run accomplished its task."""
 
     SUCCESS = "success"
     FAILURE = "failure"
 
 
 class OutcomeSource(StrEnum):
-    """Who says whether the run did its task."""
+    """The source of the outcome."""
 
     REFERENCE = "reference"
     EVALUATOR = "evaluator"
@@ -190,6 +190,16 @@ class OutcomeSource(StrEnum):
 
 
 UNKNOWN_AGENT = "unknown"
+_COMMON_NOUNS = frozenset({"agent", "assistant", "ai", "llm", "model", "bot"})
+
+
+def agent_in_prose(agent: str) -> str:
+    """Return an agent's name for a sentence, where ``unknown`` and ``agent`` do not count as names."""
+    if agent == UNKNOWN_AGENT:
+        return "an unnamed agent"
+    if agent.casefold() not in _COMMON_NOUNS:
+        return agent
+    return f"the {agent if agent.isupper() else agent.lower()}"
 
 
 @record
@@ -197,33 +207,33 @@ class Step:
     """One action of one agent."""
 
     index: int
-    """0-based position in the trajectory."""
+    """Position in the trajectory, from 0."""
     agent: str
     kind: StepKind
     agent_source: AgentSource = AgentSource.SPAN
     trace_id: TraceId | None = None
     span_id: SpanId | None = None
     name: str = ""
-    """The span's name; for a tool step the tool's name stands in ``target``."""
+    """The span's name; a tool's name is in ``target``."""
     start_ns: int = 0
     end_ns: int = 0
     status: SpanStatus = SpanStatus.UNSET
     error: str = ""
-    """What went wrong in words, if the span says so (status message, exception, error type)."""
+    """The error's text, from the status message, the exception or the error type."""
     input: str = ""
-    """What is new to this step; history repeated from earlier calls is left out."""
+    """The input that is new to this step, without history repeated from earlier calls."""
     output: str = ""
     target: str | None = None
-    """The tool called, or the agent handed over to."""
+    """The tool called, or the agent that takes over."""
     group: int | None = None
-    """Number of the set of steps that overlap in time, if any; no causality inside."""
+    """Number of the set of steps that overlap in time, if any; no causal order within it."""
     content: ContentState = ContentState.COMPLETE
     instructions: str = ""
-    """The agent's system instructions, where the span carries them."""
+    """The agent's system instructions, if recorded."""
     tools: str = ""
-    """The tools the agent could call, one a line, where the span carries them."""
+    """The agent's available tools, one per line, if recorded."""
     causes: tuple[int, ...] = ()
-    """Earlier steps the spans tie this one to: what encloses it, links to it, or asked for it."""
+    """Earlier steps linked to this one by the spans: enclosing it, linking to it, or requesting it."""
 
 
 @record
@@ -234,26 +244,28 @@ class Trajectory:
     steps: tuple[Step, ...]
     task: str = ""
     output: str = ""
-    """The run's final answer, as far as it is known."""
+    """The run's final answer, if known."""
     reference: str | None = None
-    """The right answer, where somebody knows it."""
+    """The right answer, if known."""
     outcome: Outcome | None = None
-    """As stated by the run itself or an evaluator in it; triage decides the rest."""
+    """Outcome stated by the run or by an evaluator in it; triage decides the rest."""
     outcome_source: OutcomeSource | None = None
     complete: bool = True
-    """False when context was lost (orphans, unjoined traces, cut short)."""
+    """False if context was lost (orphans, unjoined traces, a run cut short)."""
     agents: tuple[str, ...] = ()
-    """In order of first appearance."""
+    """Agents in order of first appearance."""
     dialects: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     root_trace_id: TraceId | None = None
     root_span_id: SpanId | None = None
     root_status: SpanStatus = SpanStatus.UNSET
     root_error: str = ""
-    """What ended the run in error. May be there although the root says OK: an agent or the last
-    step below it failed, and nothing came after."""
+    """The error that ended the run.
+
+    Present even if the root says OK, if an agent or the last step below it failed and no step followed.
+    """
     is_recorded_conversation: bool = False
-    """A conversation log rather than a trace: a failure by definition."""
+    """True for a conversation log instead of a trace: a failure by definition."""
 
 
 @record
@@ -266,11 +278,26 @@ class Evidence:
 
 @record
 class Ranked:
-    """One candidate; probabilities of a ranking sum to at most 1."""
+    """One candidate. The probabilities of a ranking sum to at most 1."""
 
     step: int
     agent: str
     probability: float
+
+
+class Status(StrEnum):
+    """The status of an attribution."""
+
+    ATTRIBUTED = "attributed"
+    SUSPECTED = "suspected"
+    """The run reported no failure, but evidence in it, such as a wrong figure, says that it failed."""
+    NO_FAILURE = "no_failure"
+    UNDETERMINED = "undetermined"
+    """Analysed, but no step could be blamed."""
+    UNREADABLE = "unreadable"
+    """The run's steps could not be read."""
+    ERROR = "error"
+    """The analysis failed."""
 
 
 @record
@@ -288,22 +315,13 @@ class Blame:
     evidence: tuple[Evidence, ...] = ()
     ranking: tuple[Ranked, ...] = ()
     """Best first; the first is the blamed step."""
-
-
-class Status(StrEnum):
-    """How an attribution ended."""
-
-    ATTRIBUTED = "attributed"
-    NO_FAILURE = "no_failure"
-    UNDETERMINED = "undetermined"
-    """We looked and cannot tell."""
-    ERROR = "error"
-    """We could not analyse."""
+    status: Status = Status.ATTRIBUTED
+    """``SUSPECTED`` if only the evidence says that the run failed; ``confidence`` is then its probability."""
 
 
 @record
 class Abstention:
-    """No blame, and why. A result, never an exception and never a guess."""
+    """A verdict without blame, and its reason: a result, never an exception or a guess."""
 
     status: Status
     reason: str
@@ -315,33 +333,61 @@ Verdict: TypeAlias = Blame | Abstention
 
 @record
 class Effort:
-    """What an attribution cost."""
+    """The cost of an attribution."""
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = 0.0
-    """``None`` when the model's price is not known."""
+    """``None`` if the model's price is unknown."""
     duration_s: float = 0.0
+
+
+class ProofDecision(StrEnum):
+    """Decision of an experiment on a step."""
+
+    PROVED = "proved"
+    """The run succeeds more often with another answer of this step: it is the decisive error."""
+    REFUTED = "refuted"
+    """Another answer of this step does not help."""
+
+
+@record
+class Proof:
+    """An experiment's finding about one step, made by running the workflow again."""
+
+    decision: ProofDecision
+    step: int
+    span_id: SpanId | None
+    effect: float
+    """Rise of the rate of success with the change, -1 to 1."""
+    interval: tuple[float, float]
+    """The interval of ``effect``, at the level of the walk."""
+    trials: int
+    """Number of valid trials in both arms."""
+    change: str
+    """Kind of change to the step's answer (``resample``, ``text``, …)."""
 
 
 @record
 class Attribution:
-    """A verdict with how it was come by."""
+    """A verdict with its method, its cost and its basis."""
 
     run_id: str
     verdict: Verdict
     method: str
     model: str | None = None
     fallback: str | None = None
-    """The method that answered in place of the one asked for, and why; ``None`` if it answered itself."""
+    """The method that answered instead of the requested one, and why; ``None`` if there was no fallback."""
     truncated: bool = False
     coverage: float = 1.0
-    """Share of the trajectory's text that the method saw, 0..1."""
+    """Share of the trajectory's text that the method saw, 0 to 1."""
     effort: Effort = field(default_factory=Effort)
     error: str | None = None
+    proof: Proof | None = None
+    """The experiment behind the verdict; ``None`` for an opinion."""
 
     @property
     def status(self) -> Status:
-        """The verdict's status; ``attributed`` for a blame."""
-        return Status.ATTRIBUTED if isinstance(self.verdict, Blame) else self.verdict.status
+        """The verdict's status."""
+        return self.verdict.status

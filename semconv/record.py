@@ -1,20 +1,55 @@
-"""Records that are made by the thousand: frozen for the type checker, plain at run time.
+"""Records created in large numbers: frozen for the type checker, plain at run time.
 
-``dataclass(frozen=True)`` writes each field through ``object.__setattr__``, which makes a record of
-twenty fields three to five times as dear to make; a run of agents makes one for each span, action, message
-and step. ``mypy --strict`` is a gate and refuses to write to these, so the check at run time buys nothing.
-Equality, hash, slots and ``dataclasses.replace`` are those of a frozen dataclass.
+``dataclass(frozen=True)`` sets each field through ``object.__setattr__``, which makes creating a record of
+twenty fields three to five times slower; a run creates one for each span, action, message and step. ``mypy
+--strict``, a required check, rejects assignments to these fields, so no check at run time is needed.
+Equality, hash and slots are those of a frozen dataclass.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TypeVar, dataclass_transform
+import dataclasses
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def record(cls: type[T]) -> type[T]:
-    """Make a class a record: keyword arguments only, slots, compared and hashed by its fields."""
-    return dataclass(slots=True, kw_only=True, unsafe_hash=True)(cls)
+    """Turn a class into a record: slotted, compared and hashed by its fields.
+
+    Keyword-only for the type checker: at run time Python looks up each default of a keyword-only
+    parameter by name, which takes a third of the time of creating an action.
+    """
+    made: Any = dataclass(slots=True, unsafe_hash=True)(cls)
+    names = tuple(each.name for each in fields(made))
+    if len(names) > 1:  # for a single name, ``attrgetter`` returns the bare value
+        made.__record__ = attrgetter(*names)
+    return cast("type[T]", made)
+
+
+if TYPE_CHECKING:  # so that the type checker knows the fields and their types
+    from dataclasses import replace
+else:
+
+    def replace(record: Any, /, **changes: Any) -> Any:
+        """Return a copy of a dataclass with some fields changed, as ``dataclasses.replace`` does.
+
+        That function takes 10 µs for an action, since it visits each field in Python; this one takes 2 µs for
+        a record. For other dataclasses the two are equivalent.
+
+        Raises:
+            AttributeError: the record has no such field.
+        """
+        known = getattr(record, "__record__", None)
+        if known is None:
+            return dataclasses.replace(record, **changes)
+        copied = type(record)(*known(record))
+        for name, value in changes.items():
+            setattr(copied, name, value)
+        return copied
+
+
+__all__ = ["record", "replace"]

@@ -1,6 +1,6 @@
-"""Dialects: how frameworks write spans, one file each.
+"""Dialects: one reader for each way that frameworks write spans.
 
-A further dialect is one file and one line in ``DIALECTS``.
+To add one, write its file and add a line to ``DIALECTS``.
 """
 
 from __future__ import annotations
@@ -8,74 +8,161 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from semconv.dialects.action import Action, ActionKind, Dialect, Judgement, Message, ToolCall
-from semconv.dialects.ag2 import AG2
-from semconv.dialects.agent_framework import AGENT_FRAMEWORK
-from semconv.dialects.autogen import AUTOGEN
-from semconv.dialects.blamespan import BLAMESPAN
-from semconv.dialects.claude_code import CLAUDE_CODE
-from semconv.dialects.google_adk import GOOGLE_ADK
-from semconv.dialects.langfuse import LANGFUSE
-from semconv.dialects.langsmith import LANGSMITH
-from semconv.dialects.litellm import LITELLM
-from semconv.dialects.logfire import LOGFIRE
-from semconv.dialects.mastra import MASTRA
-from semconv.dialects.mlflow import MLFLOW
-from semconv.dialects.openai_agents_v2 import OPENAI_AGENTS_V2
-from semconv.dialects.openinference import OPENINFERENCE
-from semconv.dialects.openlit import OPENLIT
-from semconv.dialects.otel_genai import OTEL_GENAI
-from semconv.dialects.pydantic_ai import PYDANTIC_AI
-from semconv.dialects.strands import STRANDS
-from semconv.dialects.surroundings import Surroundings
-from semconv.dialects.traceloop import TRACELOOP
-from semconv.dialects.vercel_ai import VERCEL_AI
+from semconv.dialects.conventions.blamespan import BLAMESPAN
+from semconv.dialects.conventions.laminar import LAMINAR
+from semconv.dialects.conventions.langfuse import LANGFUSE
+from semconv.dialects.conventions.langsmith import LANGSMITH
+from semconv.dialects.conventions.logfire import LOGFIRE
+from semconv.dialects.conventions.mlflow import MLFLOW
+from semconv.dialects.conventions.openinference import OPENINFERENCE
+from semconv.dialects.conventions.openlit import OPENLIT
+from semconv.dialects.conventions.otel_genai import OTEL_GENAI
+from semconv.dialects.conventions.traceloop import TRACELOOP
+from semconv.dialects.conventions.vercel_ai import VERCEL_AI
+from semconv.dialects.frameworks.ag2 import AG2
+from semconv.dialects.frameworks.agent_framework import AGENT_FRAMEWORK
+from semconv.dialects.frameworks.autogen import AUTOGEN
+from semconv.dialects.frameworks.claude_code import CLAUDE_CODE
+from semconv.dialects.frameworks.genkit import GENKIT
+from semconv.dialects.frameworks.google_adk import GOOGLE_ADK
+from semconv.dialects.frameworks.haystack import HAYSTACK
+from semconv.dialects.frameworks.langchain4j import LANGCHAIN4J
+from semconv.dialects.frameworks.litellm import LITELLM
+from semconv.dialects.frameworks.mastra import MASTRA
+from semconv.dialects.frameworks.openai_agents import OPENAI_AGENTS_V2
+from semconv.dialects.frameworks.pydantic_ai import PYDANTIC_AI
+from semconv.dialects.frameworks.spring_ai import SPRING_AI
+from semconv.dialects.frameworks.strands import STRANDS
+from semconv.dialects.generic.infer import Inferred, infer
+from semconv.dialects.mapped import MAPPED
+from semconv.dialects.reading.action import (
+    Action,
+    ActionKind,
+    Dialect,
+    Judgement,
+    Message,
+    Read,
+    Surroundings,
+    ToolCall,
+    key_of,
+)
 from semconv.model import Span
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
     BLAMESPAN,
     AUTOGEN,
-    OPENINFERENCE,  # before gen_ai: pydantic-ai's and Strands' OpenInference spans carry both
-    GOOGLE_ADK,  # known by their scopes, whatever attributes others add
+    OPENINFERENCE,  # before gen_ai: OpenInference adds to the gen_ai spans of pydantic-ai and Strands
+    GOOGLE_ADK,  # from here to Claude Code: recognised by scope, even if others add attributes
     STRANDS,
     CLAUDE_CODE,
     LANGFUSE,
     LANGSMITH,
     MLFLOW,
     LOGFIRE,
-    LITELLM,  # before Traceloop, one of whose marks it writes too, over the spans of others
-    OPENAI_AGENTS_V2,  # before gen_ai, whose attributes it fills with placeholders
-    TRACELOOP,  # before gen_ai, which its newer versions speak too
+    LITELLM,  # before Traceloop: it writes one of Traceloop's marks, onto other spans too
+    OPENAI_AGENTS_V2,  # before gen_ai: it fills gen_ai attributes with placeholders
+    TRACELOOP,  # before gen_ai: newer Traceloop versions write both
     PYDANTIC_AI,
     AGENT_FRAMEWORK,
     AG2,
     VERCEL_AI,
-    MASTRA,  # before gen_ai, whose messages stand on the span around its calls
-    OPENLIT,  # before gen_ai, whose operations it stretches
+    MASTRA,  # before gen_ai: the messages of its calls are on the enclosing span
+    SPRING_AI,  # before gen_ai: its operation `framework` carries no information
+    GENKIT,
+    LAMINAR,  # after Traceloop, whose instrumentations of model SDKs it bundles
+    OPENLIT,  # before gen_ai: it uses gen_ai operations for other things
     OTEL_GENAI,
+    LANGCHAIN4J,  # last, as the next: known by the span's name alone
+    HAYSTACK,
 )
-"""First match wins."""
+"""The dialects in order of precedence: the first one that reads a span wins."""
 
 
-def read_action(
-    span: Span, surroundings: Surroundings, dialects: Sequence[Dialect] = DIALECTS
-) -> Action | None:
-    """Return what the span stands for, or ``None`` for a span that no dialect knows."""
-    for dialect in dialects:
-        action = dialect.read(span, surroundings)
-        if action is not None:
-            return action
-    return None
+_STEPS: Final = frozenset(ActionKind) - {
+    ActionKind.WORKFLOW,
+    ActionKind.CONTAINER,
+    ActionKind.EVALUATION,
+    ActionKind.SETUP,
+}
+"""Kinds that show that a dialect knows the run."""
+
+
+_SCOPE_CHARS: Final = 100
+"""Characters of a scope's name that are compared; no dialect needs more."""
+_MOST_CANDIDATES: Final = 512
+"""Combinations of scope and marking attributes remembered; a deployment sees a few dozen."""
+
+
+class Reader:
+    """Reads spans through dialects, and a run that none of them knows by inference.
+
+    Args:
+        dialects: in order of precedence; mappings, which users write, come first.
+        infers: whether ``generic`` may read a run in which no dialect sees a step.
+    """
+
+    def __init__(self, dialects: tuple[Dialect, ...] = DIALECTS, *, infers: bool = True) -> None:
+        self.dialects: Final = dialects
+        self._infers: Final = infers
+        self._marks: Final = frozenset[str]().union(*(dialect.keys for dialect in dialects))
+        self._known: Final[dict[tuple[str, frozenset[str]], tuple[Read, ...]]] = {}
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """The attributes by which mappings know their spans: they mark an agent's trace."""
+        return frozenset[str]().union(*(each.keys for each in self.dialects if each.name.startswith(MAPPED)))
+
+    def action(self, span: Span, surroundings: Surroundings) -> Action | None:
+        """Return what the span did, or ``None`` if no dialect knows it."""
+        for read in self._candidates(
+            span.scope.name[:_SCOPE_CHARS], self._marks.intersection(span.attributes)
+        ):
+            action = read(span, surroundings)
+            if action is not None:
+                return action
+        return None
+
+    def actions(self, surroundings: Surroundings) -> tuple[Sequence[Action | None], Inferred | None]:
+        """Return the actions of all spans, parents first, and what was inferred where no dialect reads."""
+        walked = surroundings.walked
+        found = [self.action(span, surroundings) for span in walked]
+        if not self._infers or any(action is not None and action.kind in _STEPS for action in found):
+            return found, None
+        inferred = infer(surroundings, frozenset(key_of(s) for s, a in zip(walked, found, strict=True) if a))
+        if inferred is None:
+            return found, None
+        return [
+            known or inferred.actions.get(key_of(span)) for span, known in zip(walked, found, strict=True)
+        ], inferred
+
+    def _candidates(self, scope: str, marks: frozenset[str]) -> tuple[Read, ...]:
+        """Return the dialects that may read spans of a scope with these marking attributes, in order."""
+        known = self._known.get((scope, marks))
+        if known is not None:
+            return known
+        if len(self._known) >= _MOST_CANDIDATES:
+            self._known.clear()
+        found = tuple(
+            dialect.read
+            for dialect in self.dialects
+            if not (dialect.scopes or dialect.keys)
+            or scope.startswith(dialect.scopes)
+            or not marks.isdisjoint(dialect.keys)
+        )
+        self._known[scope, marks] = found
+        return found
+
+
+USUAL: Final = Reader()
+"""Reads through the dialects alone, then by inference."""
+
+
+def read_action(span: Span, surroundings: Surroundings) -> Action | None:
+    """Return what the span did, or ``None`` if no dialect knows it."""
+    return USUAL.action(span, surroundings)
 
 
 __all__ = [
-    "DIALECTS",
-    "Action",
-    "ActionKind",
-    "Dialect",
-    "Judgement",
-    "Message",
-    "Surroundings",
-    "ToolCall",
-    "read_action",
-]
+    "DIALECTS", "USUAL", "Action", "ActionKind", "Dialect", "Inferred", "Judgement", "Message", "Reader",
+    "Surroundings", "ToolCall", "read_action",
+]  # fmt: skip

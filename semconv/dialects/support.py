@@ -1,86 +1,99 @@
-"""What a dialect is able to tell, declared beside it: the source of ``docs/support.md``.
+"""Typed rows of ``support.toml``: which aspects each dialect records, and which are missing.
 
-One `Support` is one framework as one instrumentation of it writes spans. The declarations are
-checked against recordings (``tests/contract/test_support.py``): what is claimed must be there, and
-what is denied must not be.
+One `Support` describes one framework as one instrumentation writes its spans. The table is TOML because the
+standard library reads it: ``blamespan lint`` needs it at run time. ``docs/support.md`` and
+``docs/frameworks`` are generated from it, and ``tests/contract/test_support.py`` checks it against
+recordings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from importlib.resources import files
+from typing import Any, Final
 
 ASPECTS: Final = ("agent", "text", "tools", "handoff", "task", "errors")
-"""What is declared, in the order of the page's columns; fields of `Support`."""
+"""The aspects declared for each framework, in the order of the page's columns; fields of `Support`."""
+_LISTS: Final = ("scopes", "recordings", "switches")
 
 
 class Level(StrEnum):
-    """How much of something the spans tell."""
+    """Extent to which the spans record an aspect."""
 
     YES = "yes"
-    """All that happened."""
+    """Everything is recorded."""
     PARTLY = "partly"
-    """Some of it, or only with a setting; the note says which."""
+    """Some of it is recorded, or only with a setting; the note says which."""
     NO = "no"
-    """Nothing; the note says what stands in its place."""
+    """Nothing is recorded; the note says what blamespan does instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gift:
-    """What the spans tell of one aspect."""
+class Coverage:
+    """Extent to which the spans record one aspect, and where."""
 
     level: Level
     note: str = ""
-    """Where it stands, or why it is missing and what mends that; one line of Markdown."""
+    """Where the aspect is recorded, or why it is missing and which setting adds it; one line of Markdown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
-    """What one framework's spans tell, as one instrumentation writes them."""
+    """The aspects that the spans of one framework record, as one instrumentation writes them."""
 
     framework: str
-    """As its users call it: ``openai-agents``, ``langgraph``."""
+    """The framework's usual name: ``openai-agents``, ``langgraph``."""
     instrumentation: str
-    """What writes the spans, with the version that was read or recorded."""
+    """The library that writes the spans, with the version that was read or recorded."""
     source: str
     """``recorded`` if spans of a real run were seen, ``source`` if only the code that writes them."""
-    agent: Gift
-    """Whose each step is."""
-    text: Gift
-    """What went into and came out of model calls."""
-    tools: Gift
+    agent: Coverage
+    """The agent of each step."""
+    text: Coverage
+    """The input and output of model calls."""
+    tools: Coverage
     """Tool calls with arguments and results."""
-    handoff: Gift
-    """Who handed over to whom."""
-    task: Gift
-    """What the run was asked, and what it answered."""
-    errors: Gift
-    """What failed, and with which words."""
+    handoff: Coverage
+    """The source and target of each handoff."""
+    task: Coverage
+    """The run's question and its answer."""
+    errors: Coverage
+    """Failures and their messages."""
     scopes: tuple[str, ...] = ()
-    """Beginnings of the scope names its spans carry; tells recordings of one dialect apart."""
+    """Prefixes of the scope names of its spans; they tell recordings of one dialect apart."""
     recordings: tuple[str, ...] = ()
-    """Names, without suffix, of recorded runs that show it (``../shared/captures``, ``tests/fixtures``)."""
+    """Recorded runs that show it, without suffix (``../shared/captures``, ``tests/frameworks/fixtures``)."""
     switches: tuple[str, ...] = ()
-    """Settings that make it tell more, as a user writes them: ``TRACELOOP_TRACE_CONTENT=true``."""
+    """Settings that make it record more, as a user writes them: ``TRACELOOP_TRACE_CONTENT=true``."""
 
-    def gifts(self) -> Iterator[tuple[str, Gift]]:
+    def aspects(self) -> Iterator[tuple[str, Coverage]]:
         """Yield the aspects by name, in the order of ``ASPECTS``."""
         for name in ASPECTS:
             yield name, getattr(self, name)
 
 
-def gives(note: str = "") -> Gift:
-    """Say that spans tell all of it; ``note`` says where it stands."""
-    return Gift(level=Level.YES, note=note)
+@functools.cache
+def support_table() -> Mapping[str, tuple[Support, ...]]:
+    """Return the rows by dialect name, in the file's order; read once per process.
+
+    Raises:
+        ValueError: A row misses an aspect or names an unknown level.
+        TypeError: A row misses another field or has an unknown one.
+    """
+    table = tomllib.loads(files("semconv.dialects").joinpath("support.toml").read_text(encoding="utf-8"))
+    return {dialect: tuple(map(_support, rows)) for dialect, rows in table.items()}
 
 
-def partly(note: str) -> Gift:
-    """Say that spans tell some of it; ``note`` says what is missing, or which setting it needs."""
-    return Gift(level=Level.PARTLY, note=note)
+def _support(row: Mapping[str, Any]) -> Support:
+    aspects = {name: _coverage(row.get(name, {})) for name in ASPECTS}
+    lists = {name: tuple(row.get(name, ())) for name in _LISTS}
+    return Support(**{**row, **aspects, **lists})
 
 
-def lacks(note: str) -> Gift:
-    """Say that spans tell nothing of it; ``note`` says what we do instead."""
-    return Gift(level=Level.NO, note=note)
+def _coverage(cell: Mapping[str, str]) -> Coverage:
+    ((level, note),) = cell.items()
+    return Coverage(level=Level(level), note=note)

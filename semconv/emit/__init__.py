@@ -1,1 +1,1 @@
-"""The machinery under ``semconv.instrument``: content, handles, and operations."""
+"""Implementation of ``semconv.instrument``: content, handles and operations."""

@@ -1,7 +1,7 @@
-"""What an agent said and saw, as attribute values; and whether it may be recorded at all.
+"""Agents' messages and texts as attribute values, and the setting that allows recording them.
 
-The values come from the application and may be anything: huge, circular, not text, or raising when
-asked for their text. Nothing here raises; what cannot be shown is named, and what is too long is cut.
+The application's values may be anything: huge, circular, not text, or raising in ``__str__``. Nothing here
+raises: values that cannot be shown are named, and long ones are cut.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ logger = logging.getLogger(__name__)
 
 CAPTURE_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 MAX_TEXT: Final = 32_768
-"""Characters of one text; a long document fits, a dumped file does not."""
+"""Characters per text; a long document fits, a dumped file does not."""
 MAX_MESSAGES: Final = 262_144
-"""Characters of one attribute of messages: a batch of a few such spans fits gRPC's 4 MiB."""
+"""Characters per attribute that holds messages: a few such spans in a batch fit into gRPC's 4 MiB."""
 
 _MAX_MEDIA: Final = 1_024
-"""Characters of a part that is no text, such as a picture: enough for its address and type."""
+"""Characters per part that is not text, such as an image: enough for its address and type."""
 _MAX_ROLE: Final = 64
 _MAX_ITEMS: Final = 32
-"""Fields of such a part; upstream's largest has six."""
+"""Fields per part that is not text; upstream's largest has six."""
 _PLAIN_KEYS: Final = frozenset({"role", "content"})
 _MESSAGE_KEYS: Final = frozenset({"role", "parts", "content", "tool_calls", "tool_call_id"})
 _MAX_COUNT: Final = 2**63 - 1
-"""OTLP integers have 64 bits; one that does not fit would make the exporter fail."""
+"""OTLP integers have 64 bits; a larger one would make the exporter fail."""
 
 T = TypeVar("T")
 Message = dict[str, Any]
 
 
 class ContentCapture(StrEnum):
-    """Where content is recorded; OpenTelemetry's values."""
+    """Where content is recorded, by OpenTelemetry's values."""
 
     NO_CONTENT = "NO_CONTENT"
     SPAN_ONLY = "SPAN_ONLY"
@@ -58,49 +58,49 @@ class ContentCapture(StrEnum):
 
 
 def capture_mode(wish: str | None = None) -> ContentCapture:
-    """Return what ``wish`` asks for, or else the environment now; by default no content, as upstream."""
+    """Return the mode named by ``wish``, else by the environment; by default no content, as upstream."""
     return _capture_mode(os.environ.get(CAPTURE_VARIABLE, "") if wish is None else wish)
 
 
-@cache  # so that a wrong value is warned of once
+@cache  # warns once of a wrong value
 def _capture_mode(value: str) -> ContentCapture:
     word = value.strip().upper()
-    if word == "TRUE":  # before there were four values; then it meant content wherever there is a place
+    if word == "TRUE":  # the only value in earlier versions: content everywhere
         return ContentCapture.SPAN_AND_EVENT
     if word in ("", "FALSE"):
         return ContentCapture.NO_CONTENT
     if word in set(ContentCapture):
         return ContentCapture(word)
     logger.warning(
-        "capture of content is %r (%s); expected one of %s. None is captured.",
-        value,
+        "%s is %r, expected one of %s: no content is recorded",
         CAPTURE_VARIABLE,
+        value,
         ", ".join(ContentCapture),
     )
     return ContentCapture.NO_CONTENT
 
 
 def name_of(value: object) -> str:
-    """Return a name as the string a span can have; names are short, so cut at 256 characters."""
+    """Return a name as a span attribute, cut at 256 characters."""
     return contained(lambda: _clean(_shown(value)[:256]), lambda: "unknown")
 
 
 def text_of(value: object) -> str:
-    """Return ``value`` as text: a string as it is, all else as JSON, or as its ``repr``."""
+    """Return ``value`` as text: strings unchanged, all else as JSON or ``repr``."""
     return contained(lambda: _clean(_cut(_shown(value), MAX_TEXT)), lambda: _unprintable(value))
 
 
 def count_of(value: object) -> int | None:
-    """Return a number of tokens, or ``None`` for what is not one."""
+    """Return a valid token count, else ``None``."""
     return value if isinstance(value, int) and 0 <= value <= _MAX_COUNT else None
 
 
 def messages_of(value: object, role: str) -> str:
     """Return messages as JSON in upstream's schema of roles and parts.
 
-    Takes a text (one message of ``role``), a message, or a sequence of them, each in upstream's own
-    form or in that of the OpenAI or Anthropic API; iterators are not read, for they are the
-    application's. Over ``MAX_MESSAGES`` the oldest but the first are left out.
+    Takes a text (one message of ``role``), a message, or a sequence of messages, in upstream's format or
+    that of the OpenAI or Anthropic API. Iterators are not consumed, since the application needs them. Over
+    ``MAX_MESSAGES`` the oldest messages are dropped, except the first.
     """
     return contained(
         lambda: _messages(value, role),
@@ -117,10 +117,10 @@ def instructions_of(value: object) -> str:
 
 
 def contained(render: Callable[[], T], otherwise: Callable[[], T]) -> T:
-    """Return what ``render`` returns, or ``otherwise`` does if the application's objects make it fail."""
+    """Return ``render()``, or ``otherwise()`` if the application's objects make it raise."""
     try:
         return render()
-    # The one such place of the package: __str__, __repr__ and __iter__ of strangers may raise anything.
+    # The package's only broad except: the application's __str__ and __iter__ may raise anything.
     except Exception:
         logger.debug("a value could not be recorded", exc_info=True)
         return otherwise()
@@ -128,9 +128,7 @@ def contained(render: Callable[[], T], otherwise: Callable[[], T]) -> T:
 
 def _messages(value: object, role: str) -> str:
     messages: Sequence[object]
-    if (
-        type(value) is list
-    ):  # the usual case is spared the care, here and below: this runs in others' processes
+    if type(value) is list:  # fast path, as below: this runs in the application's process
         messages = value
     else:
         several = isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
@@ -150,7 +148,7 @@ def _messages(value: object, role: str) -> str:
 
 
 def _plain_text(value: object, role: str) -> str:
-    """Return the most frequent message, a text and who says it, encoded; empty for any other."""
+    """Return the encoding of a message that is one text, the most frequent kind; empty for any other."""
     text: object = value
     if type(value) is dict:
         if value.keys() != _PLAIN_KEYS:
@@ -164,19 +162,19 @@ def _plain_text(value: object, role: str) -> str:
 
 
 def _message(value: object, role: str) -> Message:
-    """Return one message in upstream's form."""
+    """Return one message in upstream's format."""
     value = _plain(value)
     if not isinstance(value, Mapping) or not _MESSAGE_KEYS.intersection(value):
         return {"role": role, "parts": [_text_part(value)]}
     said_by = value.get("role")
-    if not isinstance(said_by, str):  # the usual case is spared the care
+    if not isinstance(said_by, str):
         said_by = name_of(said_by) if said_by else role
     said_by = said_by[:_MAX_ROLE]
     named = {"name": name_of(value["name"])} if value.get("name") else {}
     if "parts" in value:
         return {"role": said_by, "parts": _fitting(_parts(value["parts"])), **named}
     content = value.get("content")
-    if "tool_call_id" in value:  # OpenAI's answer of a tool
+    if "tool_call_id" in value:  # OpenAI's tool result
         return {"role": said_by, "parts": [_tool_response(value["tool_call_id"], content)], **named}
     parts = _parts(content) if content not in (None, "") else []
     parts += [_tool_call(_plain(call)) for call in value.get("tool_calls") or ()]
@@ -184,7 +182,7 @@ def _message(value: object, role: str) -> Message:
 
 
 def _fitting(parts: list[Message]) -> list[Message]:
-    """Return as many of the first parts as one attribute has room for."""
+    """Return the leading parts that fit into one attribute."""
     if len(parts) <= MAX_MESSAGES // MAX_TEXT:
         return parts
     room = MAX_MESSAGES
@@ -204,7 +202,7 @@ def _parts(content: object) -> list[Message]:
 
 
 def _part(part: object) -> Message:
-    """Return one part in upstream's form; pictures and the like are named, not dumped."""
+    """Return one part in upstream's format; images and other media are named, not dumped."""
     if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
         return _text_part(part)
     match part["type"]:
@@ -226,7 +224,7 @@ def _bounded_part(part: Mapping[Any, Any], limit: int) -> Message:
 
 
 def _tool_call(call: object) -> Message:
-    """Return a request for a tool; OpenAI nests it under ``function`` with the arguments as JSON text."""
+    """Return a tool call; OpenAI nests it under ``function`` with its arguments as JSON text."""
     if not isinstance(call, Mapping):
         return _text_part(call)
     function = _plain(call.get("function"))
@@ -250,7 +248,7 @@ def _text_part(value: object) -> Message:
 
 
 def _unquoted(value: object) -> object:
-    """Return the value that a JSON text stands for; a model writes what it likes there."""
+    """Return the value of a JSON text; other text, which models also write, unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -260,7 +258,7 @@ def _unquoted(value: object) -> object:
 
 
 def _bounded(value: object, limit: int) -> object:
-    """Return ``value`` if it is short enough and JSON can hold it, else its text, cut."""
+    """Return ``value`` if it is short and valid JSON, else its text, cut."""
     if value is None or isinstance(value, bool):
         return value
     if not isinstance(value, str):
@@ -271,7 +269,7 @@ def _bounded(value: object, limit: int) -> object:
 
 
 def _plain(value: object) -> object:
-    """Return pydantic models, which the vendors' clients answer with, as dictionaries."""
+    """Return pydantic models, the replies of vendors' clients, as dictionaries."""
     if isinstance(value, str | dict):
         return value
     dump = getattr(value, "model_dump", None)
@@ -286,7 +284,7 @@ def _shown(value: object) -> str:
 
 
 def _json(value: object) -> str | None:
-    """Return ``value`` as JSON; ``None`` for odd keys, NaN, circles, and what is nested too deep."""
+    """Return ``value`` as JSON; ``None`` for odd keys, NaN, cycles and deep nesting."""
     try:
         return _JSON.encode(value)
     except (TypeError, ValueError, RecursionError):
@@ -294,7 +292,7 @@ def _json(value: object) -> str | None:
 
 
 def _foreign(value: object) -> object:
-    """Return what JSON can hold in place of ``value``."""
+    """Return a JSON-compatible replacement for ``value``."""
     if isinstance(value, bytes | bytearray | memoryview):
         return f"<{len(value)} bytes>"
     if isinstance(value, set | frozenset):
@@ -311,7 +309,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _clean(text: str) -> str:
-    """Replace lone surrogates: protobuf takes only UTF-8, and would lose the whole batch over one."""
+    """Replace lone surrogates: protobuf accepts only UTF-8, and one of them would cost the whole batch."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 

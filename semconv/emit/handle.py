@@ -1,7 +1,7 @@
-"""Handles: what a running operation lets you add to its span.
+"""Handles: running operations, with methods that add to their spans.
 
-Every handle carries the context in which its span is current, so that work on other threads, or
-started elsewhere, can be hung under it.
+Every handle has the context in which its span is current, so that work on other threads, or started
+elsewhere, can become its child.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-# The logs part of the API; the underscore is OpenTelemetry's mark for "may still change".
+# The logs API; OpenTelemetry marks it by the underscore as subject to change.
 from opentelemetry._logs import Logger, SeverityNumber
 from opentelemetry.context import Context, create_key, get_value, set_value
 from opentelemetry.trace import INVALID_SPAN, Span, StatusCode, Tracer
@@ -39,7 +39,7 @@ _KEY: Final = create_key("blamespan")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What an operation inherits from those around it; travels in OpenTelemetry's context."""
+    """Settings that an operation inherits from the enclosing ones, stored in OpenTelemetry's context."""
 
     tracer: Tracer
     logger: Logger
@@ -49,13 +49,13 @@ class Surroundings:
 
 
 def surroundings_in(context: Context) -> Surroundings | None:
-    """Return what was put into ``context``, or ``None`` outside every operation."""
+    """Return the surroundings in ``context``, or ``None`` outside every operation."""
     found = get_value(_KEY, context)
     return found if isinstance(found, Surroundings) else None
 
 
 def with_surroundings(context: Context, surroundings: Surroundings) -> Context:
-    """Return ``context`` with ``surroundings`` in it."""
+    """Return a copy of ``context`` that holds ``surroundings``."""
     return set_value(_KEY, surroundings, context)
 
 
@@ -66,40 +66,40 @@ class Handle:
 
     def __init__(self, span: Span, context: Context, capture: ContentCapture) -> None:
         self.span: Final = span
-        """The OpenTelemetry span, for whatever this interface has no word for."""
+        """The OpenTelemetry span, for attributes that this API does not cover."""
         self.context = context
-        """The context in which the span is current; give it, or the handle, to ``parent=`` elsewhere."""
+        """The context in which the span is current; pass it, or the handle, as ``parent=`` elsewhere."""
         self._capture: Final = capture if span.is_recording() else ContentCapture.NO_CONTENT
 
     def fail(self, error: BaseException | str) -> None:
-        """Mark the span as failed, for an error that is handled and so does not leave the block."""
+        """Mark the span as failed by an error that is handled inside the block."""
         if not self.span.is_recording():
             return
         if isinstance(error, BaseException):
             kind = _type_name(error)
-            # The SDK asks the exception for its text, which may raise in turn.
+            # The SDK calls the exception's __str__, which may raise.
             contained(lambda: self.span.record_exception(error), lambda: None)
             self.span.set_attribute(names.ERROR_TYPE, kind)
             self.span.set_status(StatusCode.ERROR, contained(lambda: text_of(str(error)), lambda: kind))
         else:
-            # OpenTelemetry's word for an error of no known type.
+            # OpenTelemetry's value for an error of unknown type.
             self.span.set_attribute(names.ERROR_TYPE, "_OTHER")
             self.span.set_status(StatusCode.ERROR, text_of(error))
 
     def close(self, error: BaseException | None) -> None:
-        """End the span; ``error`` is what left the block."""
-        # A generator that its consumer stopped reading has not failed.
+        """End the span; ``error`` is the exception that left the block."""
+        # A generator closed by its consumer has not failed.
         if error is not None and not isinstance(error, GeneratorExit):
             self.fail(error)
         self.span.end()
 
     @property
     def captures(self) -> bool:
-        """Whether content goes anywhere at all; ask before making an expensive text."""
+        """Whether content is recorded anywhere; check it before building expensive text."""
         return self._capture is not ContentCapture.NO_CONTENT
 
     def record(self, key: str, render: Callable[[], str]) -> None:
-        """Put content on the span, where that is wanted."""
+        """Set content on the span, if recording on spans is on."""
         if self._capture.on_spans:
             self.span.set_attribute(key, render())
 
@@ -128,16 +128,16 @@ class RunHandle(Handle):
         self.record(names.TASK_REFERENCE, lambda: text_of(answer))
 
     def outcome(self, outcome: OutcomeWord, *, source: OutcomeSourceWord) -> None:
-        """Say whether the task was done, and who says so."""
+        """Record whether the task was accomplished, and the source of that judgement."""
         if outcome not in tuple(Outcome) or source not in tuple(OutcomeSource):
-            logger.warning("outcome %r by %r is none of the convention's, left out", outcome, source)
+            logger.warning("unknown outcome %r or source %r: not recorded", outcome, source)
             return
         self._has_outcome = True
         self.span.set_attribute(names.TASK_OUTCOME, str(outcome))
         self.span.set_attribute(names.TASK_OUTCOME_SOURCE, str(source))
 
     def close(self, error: BaseException | None) -> None:
-        """End the span; a run that an error ended has failed, unless somebody said otherwise."""
+        """End the span; a run ended by an error has failed, unless an outcome was recorded."""
         if isinstance(error, Exception) and not self._has_outcome:
             self.outcome(Outcome.FAILURE, source=OutcomeSource.ERROR)
         super().close(error)
@@ -153,11 +153,11 @@ class AgentHandle(Handle):
         self.record(names.GEN_AI_SYSTEM_INSTRUCTIONS, lambda: instructions_of(text))
 
     def input(self, message: object) -> None:
-        """Record what the agent was told."""
+        """Record the input to the agent."""
         self.record(names.GEN_AI_INPUT_MESSAGES, lambda: messages_of(message, "user"))
 
     def output(self, message: object) -> None:
-        """Record what the agent answers."""
+        """Record the agent's answer."""
         self.record(names.GEN_AI_OUTPUT_MESSAGES, lambda: messages_of(message, "assistant"))
 
 
@@ -167,12 +167,7 @@ class ModelHandle(Handle):
     __slots__ = ("_content", "_logger", "_what")
 
     def __init__(
-        self,
-        span: Span,
-        context: Context,
-        capture: ContentCapture,
-        logger: Logger,
-        what: Mapping[str, str],
+        self, span: Span, context: Context, capture: ContentCapture, logger: Logger, what: Mapping[str, str]
     ) -> None:
         super().__init__(span, context, capture)
         self._logger: Final = logger
@@ -180,24 +175,24 @@ class ModelHandle(Handle):
         self._content: Final[dict[str, str]] = {}
 
     def instructions(self, text: object) -> None:
-        """Record the system instructions, where they are apart from the messages."""
+        """Record the system instructions, if separate from the messages."""
         self.record(names.GEN_AI_SYSTEM_INSTRUCTIONS, lambda: instructions_of(text))
 
     def input(self, messages: object) -> None:
-        """Record the messages sent: a text, or messages as the vendor's API takes them."""
+        """Record the input: a text, or messages in the format of the vendor's API."""
         self.record(names.GEN_AI_INPUT_MESSAGES, lambda: messages_of(messages, "user"))
 
     def output(self, message: object, *, tool_calls: Sequence[object] = ()) -> None:
-        """Record the answer: a text or a message, and what tools the model asks for.
+        """Record the answer: a text or a message, and the requested tool calls.
 
-        A tool call is a mapping with ``id``, ``name`` and ``arguments``, or as OpenAI gives it.
+        A tool call is a mapping with ``id``, ``name`` and ``arguments``, or in OpenAI's format.
         """
         if tool_calls:
             message = {"role": "assistant", "content": message, "tool_calls": tool_calls}
         self.record(names.GEN_AI_OUTPUT_MESSAGES, lambda: messages_of(message, "assistant"))
 
     def usage(self, *, input_tokens: int | None = None, output_tokens: int | None = None) -> None:
-        """Record how many tokens went in, cached ones included, and came out."""
+        """Record the number of input tokens, including cached ones, and of output tokens."""
         if (count := count_of(input_tokens)) is not None:
             self.span.set_attribute(names.GEN_AI_USAGE_INPUT_TOKENS, count)
         if (count := count_of(output_tokens)) is not None:
@@ -206,7 +201,7 @@ class ModelHandle(Handle):
     def response(
         self, *, model: str | None = None, response_id: str | None = None, finish_reason: str | None = None
     ) -> None:
-        """Record what the provider says of its answer."""
+        """Record the provider's metadata of its answer."""
         if model is not None:
             self.span.set_attribute(names.GEN_AI_RESPONSE_MODEL, name_of(model))
         if response_id is not None:
@@ -215,7 +210,7 @@ class ModelHandle(Handle):
             self.span.set_attribute(names.GEN_AI_RESPONSE_FINISH_REASONS, [name_of(finish_reason)])
 
     def record(self, key: str, render: Callable[[], str]) -> None:
-        """Put content on the span and keep it for the event, where that is wanted."""
+        """Set content on the span and keep it for the event, as the capture mode says."""
         if not self.captures:
             return
         text = render()
@@ -225,10 +220,10 @@ class ModelHandle(Handle):
             self._content[key] = text
 
     def close(self, error: BaseException | None) -> None:
-        """End the span; where content goes into events, emit upstream's event for it."""
+        """End the span; if content goes into events, emit upstream's event."""
         super().close(error)
         if self._content:
-            # Events hold messages in structured form, upstream says.
+            # Upstream requires structured messages in events.
             content = {key: json.loads(text) for key, text in self._content.items()}
             self._logger.emit(
                 context=self.context,
@@ -244,11 +239,11 @@ class ToolHandle(Handle):
     __slots__ = ()
 
     def arguments(self, value: object) -> None:
-        """Record what the tool was called with."""
+        """Record the arguments of the call."""
         self.record(names.GEN_AI_TOOL_CALL_ARGUMENTS, lambda: text_of(value))
 
     def result(self, value: object) -> None:
-        """Record what the tool returned."""
+        """Record the tool's result."""
         self.record(names.GEN_AI_TOOL_CALL_RESULT, lambda: text_of(value))
 
 
@@ -258,16 +253,16 @@ class HandoffHandle(Handle):
     __slots__ = ()
 
     def message(self, value: object) -> None:
-        """Record what the target is told."""
+        """Record the message to the target."""
         self.record(names.GEN_AI_INPUT_MESSAGES, lambda: messages_of(value, "user"))
 
     def result(self, value: object) -> None:
-        """Record what came back, in the mode ``return_to_caller``."""
+        """Record the target's result, in the mode ``return_to_caller``."""
         self.record(names.GEN_AI_OUTPUT_MESSAGES, lambda: messages_of(value, "assistant"))
 
 
 def current_run_in(context: Context) -> RunHandle:
-    """Return the run that ``context`` is inside of, or a handle that records nothing."""
+    """Return the run that encloses ``context``, or a handle that records nothing."""
     surroundings = surroundings_in(context)
     if surroundings is None or surroundings.run is None:
         return RunHandle(INVALID_SPAN, context, ContentCapture.NO_CONTENT)

@@ -1,8 +1,9 @@
-"""Operations: one thing that is a context manager and a decorator, for sync and async code.
+"""Operations: context managers that are also decorators, for sync and async code.
 
-A decorated function has a span for each call. Coroutines are awaited inside it. Generators, sync and
-async, are inside it from their first item to their end; between two items their context is put away,
-so that what the consumer does meanwhile is not taken for theirs.
+A decorated function gets a span per call; coroutines are awaited inside it. For generators, sync and async,
+the span lasts from the first item to the end; between items their context is detached, so that the
+consumer's work is not recorded inside it. Their body runs in a ``contextvars.Context`` of its own, which
+keeps the variables that it set between two items, whichever thread or task requests the next one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from opentelemetry.context import Context, attach, detach, get_current
 
 from semconv.emit.content import contained
 from semconv.emit.handle import Handle
-from semconv.emit.stream import Awaited, Stream, Within
+from semconv.emit.tape import Played, ToolPlayback
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,7 +28,7 @@ H = TypeVar("H", bound=Handle)
 
 
 class _Entry(Generic[H]):
-    """One pass through an operation."""
+    """One entered operation."""
 
     __slots__ = ("_token", "handle")
 
@@ -44,19 +45,23 @@ class _Entry(Generic[H]):
 class Operation(Generic[H]):
     """An operation that is not yet running.
 
-    ``with`` (or ``async with``) runs it and gives its handle; as a decorator it runs once a call.
-    Use one object for one ``with`` at a time; a decorated function may run any number at once.
+    ``with`` (or ``async with``) runs it and yields its handle; as a decorator it runs once per call. Use
+    one object for one ``with`` at a time; calls of a decorated function may overlap.
     """
 
     begin: Callable[[str], H]
-    """Starts the span; is given the decorated function's name, or an empty string."""
+    """Starts the span; receives the decorated function's name, or an empty string."""
     accept: Callable[[H, Mapping[str, object]], None]
     """Records the arguments of a decorated function."""
     answer: Callable[[H, object], None]
-    """Records what a decorated function returned, or yielded."""
+    """Records the return value of a decorated function, or its yielded items."""
+    playback: ToolPlayback | None = None
+    """Tools only: where results come from in the rerun of a recorded run."""
     _entries: list[_Entry[H]] = field(default_factory=list)
 
     def __enter__(self) -> H:
+        if self.playback is not None:
+            self.playback.of_block()
         entry = _Entry(self.begin(""))
         self._entries.append(entry)
         return entry.handle
@@ -75,12 +80,12 @@ class Operation(Generic[H]):
         self.__exit__(kind, error, trace)
 
     def record(self) -> None:
-        """Run it and end it at once, for what has no duration, such as passing control on."""
+        """Start the operation and end it at once, for operations without duration such as a handoff."""
         with self:
             pass
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Return ``function`` with a span around each call; its arguments and result are recorded."""
+        """Return ``function`` with a span around each call, that records its arguments and result."""
         call = _Call(operation=self, function=function, signature=_signature(function))
         kind = next((wrap for applies, wrap in _KINDS if applies(function)), _around_function)
         return cast("Callable[P, R]", kind(call))
@@ -88,7 +93,7 @@ class Operation(Generic[H]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call(Generic[H]):
-    """A decorated function, with what is recorded of its calls."""
+    """A decorated function and its operation."""
 
     operation: Operation[H]
     function: Callable[..., Any]
@@ -100,18 +105,23 @@ class _Call(Generic[H]):
             self.operation.accept(entry.handle, self._arguments(args, kwargs))
         return entry
 
+    def played(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Played | None:
+        """Return the result to use instead of running the function, if there is one."""
+        playback = self.operation.playback
+        return None if playback is None else playback.of_call(self.function, self._arguments(args, kwargs))
+
     def succeed(self, entry: _Entry[H], result: object) -> None:
         if entry.handle.captures:
             self.operation.answer(entry.handle, result)
         entry.leave(None)
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, object]:
-        """Return the arguments by name, without the object whose method it is."""
+        """Return the arguments by name, without ``self`` or ``cls``."""
         if self.signature is None:
             return {"arguments": args, **kwargs}
         try:
             bound = self.signature.bind(*args, **kwargs).arguments
-        except TypeError:  # a wrong call; the function itself will say so
+        except TypeError:  # the call's arguments are wrong; the function itself will raise
             return {"arguments": args, **kwargs}
         return {name: value for name, value in bound.items() if name not in ("self", "cls")}
 
@@ -121,7 +131,8 @@ def _around_function(call: _Call[Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         entry = call.enter(args, kwargs)
         try:
-            result = call.function(*args, **kwargs)
+            played = call.played(args, kwargs)
+            result = call.function(*args, **kwargs) if played is None else played.value
         except BaseException as error:
             entry.leave(error)
             raise
@@ -136,7 +147,8 @@ def _around_coroutine(call: _Call[Any]) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         entry = call.enter(args, kwargs)
         try:
-            result = await call.function(*args, **kwargs)
+            played = call.played(args, kwargs)
+            result = await call.function(*args, **kwargs) if played is None else played.value
         except BaseException as error:
             entry.leave(error)
             raise
@@ -153,7 +165,9 @@ def _around_generator(call: _Call[Any]) -> Callable[..., Any]:
         entry = own.run(call.enter, args, kwargs)
         stream = Stream()
         try:
-            result = yield from Within(call.function(*args, **kwargs), own, stream.see)
+            played = call.played(args, kwargs)
+            source = call.function(*args, **kwargs) if played is None else _items(played)
+            result = yield from Within(source, own, stream.see)
         except BaseException as error:
             own.run(entry.leave, error)
             raise
@@ -169,9 +183,12 @@ def _around_async_generator(call: _Call[Any]) -> Callable[..., Any]:
         own = contextvars.copy_context()
         entry = own.run(call.enter, args, kwargs)
         stream = Stream()
-        source: AsyncGenerator[Any, Any] = call.function(*args, **kwargs)
-        step: Awaitable[Any] = source.asend(None)
         try:
+            played = call.played(args, kwargs)
+            source: AsyncGenerator[Any, Any] = (
+                call.function(*args, **kwargs) if played is None else _async_items(played)
+            )
+            step: Awaitable[Any] = source.asend(None)
             while True:
                 try:
                     item = await Awaited(step, own)
@@ -183,7 +200,7 @@ def _around_async_generator(call: _Call[Any]) -> Callable[..., Any]:
                 except GeneratorExit:
                     await Awaited(source.aclose(), own)
                     raise
-                except BaseException as error:  # noqa: BLE001 - it is the inner function's to handle
+                except BaseException as error:  # noqa: BLE001 - passed to the inner generator
                     step = source.athrow(error)
                 else:
                     step = source.asend(sent)
@@ -195,6 +212,15 @@ def _around_async_generator(call: _Call[Any]) -> Callable[..., Any]:
     return wrapper
 
 
+def _items(played: Played) -> Generator[Any, Any, None]:
+    yield from played.value if isinstance(played.value, list) else (played.value,)
+
+
+async def _async_items(played: Played) -> AsyncGenerator[Any, Any]:
+    for item in _items(played):
+        yield item
+
+
 _KINDS: Final[tuple[tuple[Callable[[Any], bool], Callable[[_Call[Any]], Callable[..., Any]]], ...]] = (
     (inspect.isasyncgenfunction, _around_async_generator),
     (inspect.isgeneratorfunction, _around_generator),
@@ -203,14 +229,14 @@ _KINDS: Final[tuple[tuple[Callable[[Any], bool], Callable[[_Call[Any]], Callable
 
 
 def carry(function: Callable[P, R], parent: Handle | Context | None = None) -> Callable[P, R]:
-    """Return ``function`` bound to the place in the trace where it is now, or to ``parent``.
+    """Return ``function`` bound to the current place in the trace, or to ``parent``.
 
-    New threads start without a context, so spans made on them would begin traces of their own::
+    New threads start without a context, so their spans would begin traces of their own::
 
         with ThreadPoolExecutor() as pool:
             pool.map(carry(research), topics)
 
-    ``asyncio`` tasks need none of this; they copy the context by themselves.
+    ``asyncio`` tasks do not need this; they copy the context themselves.
     """
     context = context_of(parent)
     if inspect.iscoroutinefunction(function):
@@ -228,7 +254,7 @@ def carry(function: Callable[P, R], parent: Handle | Context | None = None) -> C
 
 
 def context_of(parent: Handle | Context | None) -> Context:
-    """Return the context that ``parent`` stands for; the current one for ``None``."""
+    """Return the context of ``parent``; the current one for ``None``."""
     if parent is None:
         return get_current()
     return parent.context if isinstance(parent, Handle) else parent
@@ -247,5 +273,70 @@ def _carried_coroutine(function: Callable[..., Any], context: Context) -> Callab
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    """Return the signature; functions written in C may have none to show."""
+    """Return the signature; ``None`` for functions without one, such as those written in C."""
     return contained(lambda: inspect.signature(function), lambda: None)
+
+
+_MAX_ITEMS: Final = 10_000
+"""Items of a stream kept for its recorded result."""
+
+
+class Stream:
+    """The first items that a generator yielded."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self) -> None:
+        self._items: Final[list[object]] = []
+
+    def see(self, item: object) -> None:
+        """Keep ``item``, if there is room."""
+        if len(self._items) < _MAX_ITEMS:
+            self._items.append(item)
+
+    def result(self) -> object:
+        """Return the items as one result: a text if all are texts."""
+        texts = [item for item in self._items if isinstance(item, str)]
+        return "".join(texts) if len(texts) == len(self._items) else self._items
+
+
+class Within(Generator[Any, Any, Any]):
+    """A generator that runs each step in its own context."""
+
+    __slots__ = ("_context", "_generator", "_see")
+
+    def __init__(
+        self, generator: Generator[Any, Any, Any], context: contextvars.Context, see: Callable[[object], None]
+    ) -> None:
+        self._generator: Final = generator
+        self._context: Final = context
+        self._see: Final = see
+
+    def send(self, value: Any) -> Any:
+        """Run one step, to the next item."""
+        item = self._context.run(self._generator.send, value)
+        self._see(item)
+        return item
+
+    def throw(self, *error: Any) -> Any:
+        """Raise ``error`` at the generator's current yield, and run one step."""
+        item = self._context.run(self._generator.throw, *error)
+        self._see(item)
+        return item
+
+    def close(self) -> None:
+        """Close the generator before its end."""
+        self._context.run(self._generator.close)
+
+
+class Awaited:
+    """An awaitable that runs each step in a given context."""
+
+    __slots__ = ("_awaitable", "_context")
+
+    def __init__(self, awaitable: Awaitable[Any], context: contextvars.Context) -> None:
+        self._awaitable: Final = awaitable
+        self._context: Final = context
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return Within(self._awaitable.__await__(), self._context, lambda _: None)

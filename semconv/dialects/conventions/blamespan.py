@@ -1,17 +1,15 @@
-"""Our own convention: the official ``gen_ai.*`` with ``blamespan.*`` beside it.
+"""blamespan's own convention: ``gen_ai.*`` with ``blamespan.*`` beside it.
 
-Source: ``semconv/registry``. Written by ``semconv.instrument`` (scope
-``blamespan.instrument``) and by anybody who adds our attributes to theirs.
+Source: ``semconv/registry``. Written by ``semconv.instrument`` (scope ``blamespan.instrument``) and by
+other instrumentations that add these attributes to their spans.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from semconv.attributes import (
-    GEN_AI_OPERATION_NAME,
     HANDOFF_SOURCE,
     HANDOFF_TARGET,
     SCOPE_INSTRUMENT,
@@ -21,13 +19,11 @@ from semconv.attributes import (
     TASK_OUTPUT,
     TASK_REFERENCE,
 )
-from semconv.dialects.action import Action, ActionKind, Dialect
-from semconv.dialects.otel_genai import KINDS, read_operation
-from semconv.dialects.reading import text
-from semconv.dialects.support import Support, gives, partly
-from semconv.dialects.surroundings import Surroundings
+from semconv.dialects.conventions.otel_genai import operation_kind, read_operation
+from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
+from semconv.dialects.reading.values import read_outcome, text
 from semconv.model import AgentSource, OutcomeSource, Span
-from semconv.outcomes import read_outcome
+from semconv.record import replace
 
 NAME: Final = "blamespan"
 
@@ -37,8 +33,8 @@ _SOURCES: Final[Mapping[str, OutcomeSource]] = {each.value: each for each in Out
 
 
 def read_blamespan(span: Span, _: Surroundings) -> Action | None:
-    """Read a span of our emitting API, or one that carries our emitters' attributes."""
-    if span.scope.name != SCOPE_INSTRUMENT and span.attributes.keys().isdisjoint(_EMITTED):
+    """Read a span of ``semconv.instrument``, or one that carries its attributes."""
+    if span.scope.name != SCOPE_INSTRUMENT and _EMITTED.isdisjoint(span.attributes):
         return None
     action = read_operation(span, _kind_of(span), NAME)
     if action.kind is ActionKind.HANDOFF:
@@ -47,7 +43,7 @@ def read_blamespan(span: Span, _: Surroundings) -> Action | None:
 
 
 def _kind_of(span: Span) -> ActionKind:
-    kind = KINDS.get(text(span.attributes, GEN_AI_OPERATION_NAME) or "")
+    kind = operation_kind(span)
     if kind is ActionKind.LLM:
         return kind  # a model call that hands over is still a model call
     if HANDOFF_TARGET in span.attributes:
@@ -65,7 +61,7 @@ def _handing_over(span: Span, action: Action) -> Action:
 
 
 def _with_task(span: Span, action: Action) -> Action:
-    if span.attributes.keys().isdisjoint(_TOLD):
+    if _TOLD.isdisjoint(span.attributes):
         return action
     source = text(span.attributes, TASK_OUTCOME_SOURCE)
     return replace(
@@ -78,22 +74,4 @@ def _with_task(span: Span, action: Action) -> Action:
     )
 
 
-BLAMESPAN: Final = Dialect(
-    name=NAME,
-    read=read_blamespan,
-    support=(
-        Support(
-            framework="any Python code",
-            instrumentation="`semconv.instrument`, this version",
-            source="recorded",
-            agent=gives("`gen_ai.agent.name` on agents, calls and tools"),
-            text=partly("off by default, as upstream"),
-            tools=partly("arguments and result with content on"),
-            handoff=gives("`blamespan.handoff.*`"),
-            task=partly("`blamespan.task.*` on the root, with content on; the right answer too"),
-            errors=gives("status, `error.type`, `exception` events; the run's outcome"),
-            scopes=(SCOPE_INSTRUMENT,),
-            switches=("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY",),
-        ),
-    ),
-)
+BLAMESPAN: Final = Dialect(name=NAME, read=read_blamespan, scopes=(SCOPE_INSTRUMENT,), keys=_EMITTED)

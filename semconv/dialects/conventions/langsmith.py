@@ -1,9 +1,9 @@
-"""LangSmith's OpenTelemetry export: of langchain and langgraph, ``@traceable``, its integrations.
+"""LangSmith's OpenTelemetry export: langchain, langgraph, ``@traceable`` and its integrations.
 
 Source: langsmith 0.3 to 0.15, ``langsmith/_internal/otel/_otel_exporter.py`` (2025-2026), seen from
-langgraph 0.6 and 1.2, and from openai-agents 0.24. Input and output stand in ``gen_ai.prompt`` and
-``gen_ai.completion`` as JSON of the run's own; langgraph's metadata under ``langsmith.metadata.``.
-Of openai-agents it loses a handoff's target; the next agent tells.
+langgraph 0.6 and 1.2 and from openai-agents 0.24. Input and output are the run's own JSON in
+``gen_ai.prompt`` and ``gen_ai.completion``; langgraph's metadata is under ``langsmith.metadata.``. Handoffs
+of openai-agents lose their target; the next agent shows it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from semconv.attributes import GEN_AI_TOOL_CALL_ID, GEN_AI_TOOL_NAME
-from semconv.dialects.action import Action, ActionKind, Dialect
-from semconv.dialects.function_names import function_agent
-from semconv.dialects.guardrails import TRIGGERED
-from semconv.dialects.langgraph import Found, graph_agent, prefixed
-from semconv.dialects.observations import Observation, action_of, handoff_of
-from semconv.dialects.reading import EXCEPTION_EVENT, error_of, mapping, text
-from semconv.dialects.support import Support, gives, partly
-from semconv.dialects.surroundings import Surroundings
+from semconv.dialects.reading.action import FUNCTION_KINDS, Action, ActionKind, Dialect, Surroundings
+from semconv.dialects.reading.agent_names import Found, graph_agent, prefixed
+from semconv.dialects.reading.guardrails import TRIGGERED
+from semconv.dialects.reading.observations import Observation, action_of, handoff_of
+from semconv.dialects.reading.values import EXCEPTION_EVENT, error_of, mapping, text
 from semconv.model import AgentSource, AttributeValue, Span
 
 NAME: Final = "langsmith"
@@ -38,12 +35,11 @@ _KINDS: Final[Mapping[str, ActionKind]] = {
     "retriever": ActionKind.TOOL,
     "agent": ActionKind.AGENT,
 }
-"""Run types by name; any other (chain, prompt, parser, embedding) is a container."""
-_LEAVES: Final = frozenset({ActionKind.LLM, ActionKind.TOOL})
+"""Run types; any other (chain, prompt, parser, embedding) is a container."""
 _OPENAI_AGENTS: Final = "openai-agents-sdk"
 _HANDOFF: Final = "Handoff"
 _UNNAMED: Final = frozenset({"Span", "Response", "Generation", _HANDOFF})
-"""What its integration of openai-agents calls spans that have no name: turns, model calls."""
+"""Names that its openai-agents integration gives to unnamed spans: turns, model calls."""
 _metadata: Final = prefixed(METADATA)
 
 
@@ -61,6 +57,7 @@ def read_langsmith(span: Span, surroundings: Surroundings) -> Action | None:
             dialect=NAME,
             kind=kind,
             agent=_agent_of(span, kind, surroundings),
+            function=_function_of(span, kind),
             given=None if given == "{}" else given,
             got=None if got == "{}" else got,
             tool=text(span.attributes, GEN_AI_TOOL_NAME) or "",
@@ -72,7 +69,7 @@ def read_langsmith(span: Span, surroundings: Surroundings) -> Action | None:
 
 
 def _decoded(value: AttributeValue) -> AttributeValue:
-    """Return the text of what versions before 0.4 write as bytes."""
+    """Return the text of a value; LangSmith before 0.4 writes it as bytes."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
@@ -89,16 +86,16 @@ def _kind_of(span: Span, surroundings: Surroundings) -> ActionKind:
 
 
 def _is_shell(span: Span, surroundings: Surroundings) -> bool:
-    """Say whether this is the run that openai-agents' own trace stands for.
+    """Say whether this is the empty run that stands for openai-agents' own trace.
 
-    It is posted late, and what it should enclose is exported as a trace of its own, complete.
+    It is posted late; the run it should enclose is exported as a complete trace of its own.
     """
     is_theirs = span.attributes.get(INTEGRATION) == _OPENAI_AGENTS and OPENAI_TRACE not in span.attributes
     return is_theirs and not surroundings.children(span)
 
 
 def _openai_agents_kind(span: Span, kind: ActionKind, *, is_inner: bool) -> ActionKind:
-    """Tell agents, handoffs and guardrails, which its integration calls chains and tools."""
+    """Return the kind of a span that the openai-agents integration exports as a chain or tool."""
     if kind is ActionKind.TOOL and mapping(span.attributes.get(COMPLETION)).keys() == {TRIGGERED}:
         return ActionKind.GUARDRAIL
     if kind is not ActionKind.CONTAINER:
@@ -112,48 +109,17 @@ def _openai_agents_kind(span: Span, kind: ActionKind, *, is_inner: bool) -> Acti
 def _agent_of(span: Span, kind: ActionKind, surroundings: Surroundings) -> Found:
     if kind is ActionKind.AGENT:
         return Found(span.name, AgentSource.SPAN_NAME)
-    found = graph_agent(span, surroundings, _metadata)
-    if found.name is None and kind in _LEAVES and span.attributes.get(INTEGRATION) != _OPENAI_AGENTS:
-        return function_agent(span, surroundings, is_traced=_is_run, is_agent=_is_agents)
-    return found
+    return graph_agent(span, surroundings, _metadata)
+
+
+def _function_of(span: Span, kind: ActionKind) -> str:
+    """Return the traced function's name; openai-agents' spans are named after the SDK's own concepts."""
+    is_theirs = span.attributes.get(INTEGRATION) == _OPENAI_AGENTS
+    return "" if is_theirs or kind not in FUNCTION_KINDS else span.name
 
 
 def _is_run(span: Span) -> bool:
     return span.scope.name == SCOPE or SPAN_KIND in span.attributes
 
 
-def _is_agents(span: Span) -> bool:
-    return span.attributes.get(SPAN_KIND) == "agent"
-
-
-LANGSMITH: Final = Dialect(
-    name=NAME,
-    read=read_langsmith,
-    support=(
-        Support(
-            framework="langgraph, langchain",
-            instrumentation="langsmith 0.3 to 0.15 with `LANGSMITH_OTEL_ENABLED`",
-            source="recorded",
-            agent=gives("langgraph's metadata: agent, node"),
-            text=gives("`gen_ai.prompt`, `gen_ai.completion` as JSON"),
-            tools=gives("with the call's id"),
-            handoff=partly("transfer tools; a graph's own edges are no steps"),
-            task=gives("the root run"),
-            errors=gives("`exception` event; the status may be OK"),
-            scopes=(SCOPE,),
-            switches=("LANGSMITH_HIDE_INPUTS=false", "LANGSMITH_HIDE_OUTPUTS=false"),
-        ),
-        Support(
-            framework="openai-agents",
-            instrumentation="langsmith 0.15, `OpenAIAgentsTracingProcessor`",
-            source="recorded",
-            agent=gives("the name of an agent's run"),
-            text=gives("`gen_ai.prompt`, `gen_ai.completion` as JSON"),
-            tools=gives("without the call's id"),
-            handoff=partly("the target is lost: the call that asked, and the next agent, tell"),
-            task=partly("first and last model call; nothing on the root"),
-            errors=gives("`exception` event; the status may be OK"),
-            scopes=(SCOPE,),
-        ),
-    ),
-)
+LANGSMITH: Final = Dialect(name=NAME, read=read_langsmith, scopes=(SCOPE,), keys=frozenset({SPAN_KIND}))

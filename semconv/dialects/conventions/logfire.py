@@ -1,10 +1,9 @@
 """Logfire's own instrumentations: openai-agents, OpenAI, Anthropic, Gemini.
 
 Source: logfire 3.0 to 5.2 (2024-2026), ``logfire/_internal/integrations/openai_agents.py`` and
-``…/llm_providers``, seen from openai-agents 0.24. A span's name is a template
-(``Agent run: {name!r}``) and its values stand in plain attributes. What Logfire instruments by
-others' means (pydantic-ai, OpenInference's langchain) comes under their scopes and is read by their
-dialects.
+``…/llm_providers``, seen from openai-agents 0.24. A span's name is a template (``Agent run: {name!r}``),
+and its values are plain attributes. Logfire's other instrumentations (pydantic-ai, OpenInference's
+langchain) keep the scopes of their authors and are read by those dialects.
 """
 
 from __future__ import annotations
@@ -13,24 +12,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from semconv.attributes import GEN_AI_AGENT_NAME, GEN_AI_OPERATION_NAME, GEN_AI_REQUEST_MODEL
-from semconv.dialects.action import Action, ActionKind, Dialect, Message
-from semconv.dialects.function_names import function_agent
-from semconv.dialects.guardrails import TRIGGERED
-from semconv.dialects.langgraph import NOBODY, Found
-from semconv.dialects.messages import message_of
-from semconv.dialects.model_calls import heard_in, said_in
-from semconv.dialects.observations import Observation, action_of, handoff_of
-from semconv.dialects.otel_genai import conversation_of
-from semconv.dialects.reading import items, mapping, structured, text, words
-from semconv.dialects.support import Support, gives, partly
-from semconv.dialects.surroundings import Surroundings
+from semconv.dialects.conventions.otel_genai import conversation_of
+from semconv.dialects.reading.action import Action, ActionKind, Dialect, Message, Surroundings
+from semconv.dialects.reading.agent_names import NO_AGENT, Found
+from semconv.dialects.reading.guardrails import TRIGGERED
+from semconv.dialects.reading.messages import message_of
+from semconv.dialects.reading.observations import Observation, action_of, handoff_of, heard_in, said_in
+from semconv.dialects.reading.values import items, mapping, structured, text, words
 from semconv.model import Span
 
 NAME: Final = "logfire"
 
 OPENAI_AGENTS_SCOPE: Final = "logfire.openai_agents"
 SCOPES: Final = (OPENAI_AGENTS_SCOPE, "logfire.openai", "logfire.anthropic", "logfire.google_genai")
-FUNCTIONS_SCOPE: Final = "logfire"
 TEMPLATE: Final = "logfire.msg_template"
 EVENTS: Final = "events"
 REQUEST: Final = "request_data"
@@ -45,19 +39,19 @@ _TEMPLATES: Final[tuple[tuple[str, ActionKind], ...]] = (
     ("Responses API", ActionKind.LLM),
     ("Chat completion", ActionKind.LLM),
 )
-"""How templates of openai-agents' spans begin; any other (tasks, turns, custom spans) is a container."""
+"""Template prefixes of openai-agents' spans; any other (tasks, turns, custom spans) is a container."""
 _ANSWERS: Final = frozenset({"gen_ai.choice", "gen_ai.assistant.message"})
 
 
-def read_logfire(span: Span, surroundings: Surroundings) -> Action | None:
+def read_logfire(span: Span, _: Surroundings) -> Action | None:
     """Read a span of one of Logfire's own instrumentations."""
     if not span.scope.name.startswith(SCOPES):
         return None
     if span.scope.name != OPENAI_AGENTS_SCOPE:
-        return _read_call(span, surroundings) if _is_call(span) else None
+        return _read_call(span) if _is_call(span) else None
     match _openai_agents_kind(span):
         case ActionKind.LLM:
-            return _read_call(span, surroundings)
+            return _read_call(span)
         case ActionKind.TOOL:
             return _read_function(span)
         case ActionKind.HANDOFF:
@@ -76,7 +70,7 @@ def _openai_agents_kind(span: Span) -> ActionKind:
 
 
 def _observed(span: Span, kind: ActionKind, **more: Any) -> Observation:
-    """Return what every span of it says; ``error`` is JSON with a message and data."""
+    """Return the fields common to all spans; ``error`` is JSON with a message and data."""
     error = structured(span.attributes.get("error"))
     fields = mapping(error)
     said = ": ".join(filter(None, (words(fields.get("message")), words(fields.get("data")))))
@@ -93,7 +87,7 @@ def _agent_of(span: Span, kind: ActionKind) -> Found:
     if kind is ActionKind.AGENT:
         return Found(_name(span))
     name = text(span.attributes, "agent_name")
-    return Found(name) if name is not None else NOBODY
+    return Found(name) if name is not None else NO_AGENT
 
 
 def _read_function(span: Span) -> Action:
@@ -105,30 +99,15 @@ def _is_call(span: Span) -> bool:
     return REQUEST in span.attributes or GEN_AI_REQUEST_MODEL in span.attributes
 
 
-def _read_call(span: Span, surroundings: Surroundings) -> Action:
+def _read_call(span: Span) -> Action:
     heard, said = _conversation(span)
     name = text(span.attributes, GEN_AI_AGENT_NAME)
-    agent = Found(name) if name is not None else _function_around(span, surroundings)
+    agent = Found(name) if name is not None else NO_AGENT
     return action_of(span, _observed(span, ActionKind.LLM, agent=agent, heard=heard, said=said))
 
 
-def _function_around(span: Span, surroundings: Surroundings) -> Found:
-    """Return the function under ``@logfire.instrument`` that makes the call; openai-agents names its own."""
-    if span.scope.name == OPENAI_AGENTS_SCOPE:
-        return NOBODY
-    return function_agent(span, surroundings, is_traced=_is_logfires, is_agent=_is_of_openai_agents)
-
-
-def _is_logfires(span: Span) -> bool:
-    return span.scope.name == FUNCTIONS_SCOPE or span.scope.name.startswith(SCOPES)
-
-
-def _is_of_openai_agents(span: Span) -> bool:
-    return span.scope.name == OPENAI_AGENTS_SCOPE
-
-
 def _conversation(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Return what was heard and said: from the list of events, the official attributes, the raw request."""
+    """Return input and output messages: from the event list, the ``gen_ai`` attributes or the request."""
     events = [mapping(each) for each in items(span.attributes.get(EVENTS))]
     if events:
         return _split(events)
@@ -142,7 +121,7 @@ def _conversation(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...]]
 
 
 def _raw_answer(got: Any) -> Any:
-    """Return the answer without Logfire's own summary of a stream (``combined_chunk_content``)."""
+    """Return the answer out of Logfire's summary of a stream (``combined_chunk_content``)."""
     value = structured(got)
     if isinstance(value, dict) and "combined_chunk_content" in value:
         return value["combined_chunk_content"]
@@ -150,7 +129,7 @@ def _raw_answer(got: Any) -> Any:
 
 
 def _split(events: Sequence[Mapping[str, Any]]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Return the messages heard and said: the last events that are the model's are its answer."""
+    """Return input and output messages: the model's events at the end are its answer."""
     answer = len(events)
     while answer and words(events[answer - 1].get("event.name")) in _ANSWERS:
         answer -= 1
@@ -162,21 +141,4 @@ def _spoken(events: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
     return tuple(message for message in found if message is not None)
 
 
-LOGFIRE: Final = Dialect(
-    name=NAME,
-    read=read_logfire,
-    support=(
-        Support(
-            framework="openai-agents",
-            instrumentation="logfire 5.2, `instrument_openai_agents`",
-            source="recorded",
-            agent=gives("`name` on agents, `agent_name` on turns; calls below inherit it"),
-            text=gives("`events`, else `raw_input` and `response`"),
-            tools=gives("`input`, `output`, no call id"),
-            handoff=gives("`from_agent`, `to_agent`"),
-            task=partly("first and last model call; nothing on the root"),
-            errors=gives("`error` as JSON"),
-            scopes=(OPENAI_AGENTS_SCOPE,),
-        ),
-    ),
-)
+LOGFIRE: Final = Dialect(name=NAME, read=read_logfire, scopes=SCOPES)

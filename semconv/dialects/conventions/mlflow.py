@@ -1,9 +1,9 @@
-"""MLflow Tracing: its autologging of frameworks, ``@mlflow.trace``, exported as OTLP.
+"""MLflow Tracing: autologging of frameworks and ``@mlflow.trace``, exported as OTLP.
 
-Source: mlflow 3.17 (2026), ``mlflow/entities/span.py``, ``mlflow/tracing/constant.py``, ``mlflow/langchain``,
-``mlflow/openai/_agent_tracer.py``; seen from langgraph 1.2 and openai-agents 0.24. Values of ``mlflow.*``
-are JSON, strings too. A framework's class and method (``AgentRunner.run``) as the name of an agent's
-span is no agent's name.
+Source: mlflow 3.17 (2026), ``mlflow/entities/span.py``, ``mlflow/tracing/constant.py``,
+``mlflow/langchain``, ``mlflow/openai/_agent_tracer.py``; seen from langgraph 1.2 and openai-agents 0.24.
+Values of ``mlflow.*`` are JSON, including strings. An agent span named after a framework's class and method
+(``AgentRunner.run``) does not name the agent.
 """
 
 from __future__ import annotations
@@ -12,13 +12,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from semconv.dialects.action import Action, ActionKind, Dialect
-from semconv.dialects.function_names import function_agent
-from semconv.dialects.langgraph import NAMELESS_GRAPHS, Found, graph_agent
-from semconv.dialects.observations import Observation, action_of, handoff_of
-from semconv.dialects.reading import mapping, structured, words
-from semconv.dialects.support import Support, gives, partly
-from semconv.dialects.surroundings import Surroundings
+from semconv.dialects.reading.action import FUNCTION_KINDS, Action, ActionKind, Dialect, Surroundings
+from semconv.dialects.reading.agent_names import NAMELESS_GRAPHS, Found, graph_agent
+from semconv.dialects.reading.observations import Observation, action_of, handoff_of
+from semconv.dialects.reading.values import mapping, structured, words
 from semconv.model import AgentSource, Span
 
 NAME: Final = "mlflow"
@@ -42,11 +39,10 @@ _KINDS: Final[Mapping[str, ActionKind]] = {
     "EVALUATOR": ActionKind.EVALUATION,
     "WORKFLOW": ActionKind.WORKFLOW,
 }
-"""Span types by name; any other (CHAIN, TASK, PARSER, EMBEDDING, MEMORY, UNKNOWN) is a container."""
-_LEAVES: Final = frozenset({ActionKind.LLM, ActionKind.TOOL})
+"""Span types; any other (CHAIN, TASK, PARSER, EMBEDDING, MEMORY, UNKNOWN) is a container."""
 _METHOD: Final = re.compile(r"^\w+\.\w+$")
 _NUMBERED: Final = re.compile(r"_\d+$")
-"""Older versions number spans of one name: ``lookup_1``, ``lookup_2``."""
+"""Older versions number spans that have the same name: ``lookup_1``, ``lookup_2``."""
 
 
 def read_mlflow(span: Span, surroundings: Surroundings) -> Action | None:
@@ -67,6 +63,7 @@ def read_mlflow(span: Span, surroundings: Surroundings) -> Action | None:
             given=given,
             got=None if is_settings else got,
             tool=_NUMBERED.sub("", span.name),
+            function=_NUMBERED.sub("", span.name) if kind in FUNCTION_KINDS else "",
             call_id=words(_value(span, CALL_ID)),
             instructions=words(_value(span, INSTRUCTIONS)),
         ),
@@ -98,8 +95,6 @@ def _agent_of(span: Span, kind: ActionKind, surroundings: Surroundings) -> Found
         name = _NUMBERED.sub("", span.name)
         if name not in NAMELESS_GRAPHS and not _METHOD.match(name):
             return Found(name, AgentSource.SPAN_NAME)
-    if found.name is None and kind in _LEAVES:
-        return function_agent(span, surroundings, is_traced=_is_traced, is_agent=_is_agents)
     return found
 
 
@@ -107,37 +102,4 @@ def _is_traced(span: Span) -> bool:
     return SPAN_TYPE in span.attributes
 
 
-def _is_agents(span: Span) -> bool:
-    return words(_value(span, SPAN_TYPE)) == "AGENT"
-
-
-MLFLOW: Final = Dialect(
-    name=NAME,
-    read=read_mlflow,
-    support=(
-        Support(
-            framework="langgraph, langchain",
-            instrumentation="mlflow 3.17, `mlflow.langchain.autolog`, exported as OTLP",
-            source="recorded",
-            agent=gives("langgraph's metadata: agent, node"),
-            text=gives("`mlflow.spanInputs`, `mlflow.spanOutputs`"),
-            tools=gives("with the call's id"),
-            handoff=partly("transfer tools; a graph's own edges are no steps"),
-            task=gives("the root span"),
-            errors=gives("span status, `exception` event"),
-            scopes=("mlflow.tracing",),
-        ),
-        Support(
-            framework="openai-agents",
-            instrumentation="mlflow 3.17, `mlflow.openai.autolog`, exported as OTLP",
-            source="recorded",
-            agent=gives("the name of an `AGENT` span"),
-            text=gives("`mlflow.spanInputs`, `mlflow.spanOutputs`"),
-            tools=gives("without the call's id"),
-            handoff=gives("inputs `from_agent`, outputs `to_agent`"),
-            task=gives("the root span"),
-            errors=gives("span status"),
-            scopes=("mlflow.tracing",),
-        ),
-    ),
-)
+MLFLOW: Final = Dialect(name=NAME, read=read_mlflow, keys=frozenset({SPAN_TYPE}))

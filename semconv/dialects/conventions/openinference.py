@@ -1,16 +1,14 @@
 """OpenInference, as its instrumentations of fifteen frameworks write it.
 
-Source: Arize-ai/openinference, ``spec/semantic_conventions.md`` and the
-instrumentations of openai-agents 2.6, langchain 0.1.80, crewai 1.1,
-autogen-agentchat 0.1.22, smolagents 0.1.43, agno, google-adk, pydantic-ai,
-strands-agents (2026). The last two add to spans that speak ``gen_ai.*``, which
-is therefore read where OpenInference's own attribute is absent.
+Source: Arize-ai/openinference, ``spec/semantic_conventions.md`` and the instrumentations of openai-agents
+2.6, langchain 0.1.80, crewai 1.1, autogen-agentchat 0.1.22, smolagents 0.1.43, agno, google-adk,
+pydantic-ai, strands-agents (2026). The last two add to spans that already carry ``gen_ai.*``, which is
+therefore read if OpenInference's own attribute is absent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from semconv.attributes import (
@@ -21,34 +19,48 @@ from semconv.attributes import (
     GEN_AI_TOOL_NAME,
     OPENINFERENCE_SPAN_KIND,
 )
-from semconv.dialects.action import Action, ActionKind, Dialect
-from semconv.dialects.ag2_names import is_bookkeeper, said_by_tools
-from semconv.dialects.google_adk import SCOPE as ADK_SCOPE
-from semconv.dialects.guardrails import as_guardrail, stopped_what_it_guards
-from semconv.dialects.judging import read_judgements
-from semconv.dialects.langchain_repr import message_fields
-from semconv.dialects.langgraph import is_function
-from semconv.dialects.messages import messages_of
-from semconv.dialects.openinference_agents import METADATA, agent_name
-from semconv.dialects.openinference_claude import spawned
-from semconv.dialects.openinference_crewai import calls_in, coworker_at_work, crew_task, failure_in
-from semconv.dialects.openinference_dspy import called_tool, is_finish, plain_result
-from semconv.dialects.openinference_llama_index import (
+from semconv.dialects.conventions.openinference_agents import (
+    METADATA,
+    agent_name,
+    called_tool,
+    calls_in,
+    coworker_at_work,
+    crew_task,
+    failure_in,
+    function_of,
+    is_finish,
     is_machinery,
     is_preparation,
+    plain_result,
+    spawned,
     tool_words,
     without_context,
 )
-from semconv.dialects.openinference_messages import flattened
-from semconv.dialects.openinference_support import OPENINFERENCE_SUPPORT
-from semconv.dialects.otel_genai import KINDS, TOOL_STATUS, conversation_of, instructions_of
-from semconv.dialects.payloads import answered, asked, content_of, reported_failure
-from semconv.dialects.reading import below, error_of, is_failed, is_redacted, items, mapping, text, words
-from semconv.dialects.strands import SCOPE as STRANDS_SCOPE
-from semconv.dialects.strands import TEAM_KINDS
-from semconv.dialects.surroundings import Surroundings
-from semconv.dialects.transfers import delegation_target, is_silent_transfer, transfer_target
+from semconv.dialects.conventions.otel_genai import KINDS, TOOL_STATUS, conversation_of, instructions_of
+from semconv.dialects.frameworks.ag2 import is_bookkeeper, said_by_tools
+from semconv.dialects.frameworks.google_adk import SCOPE as ADK_SCOPE
+from semconv.dialects.frameworks.strands import SCOPE as STRANDS_SCOPE
+from semconv.dialects.frameworks.strands import TEAM_KINDS
+from semconv.dialects.reading.action import FUNCTION_KINDS, Action, ActionKind, Dialect, Surroundings
+from semconv.dialects.reading.agent_names import is_function
+from semconv.dialects.reading.flattened import flattened
+from semconv.dialects.reading.guardrails import as_guardrail, read_judgements, stopped_what_it_guards
+from semconv.dialects.reading.messages import messages_of, system_text
+from semconv.dialects.reading.payloads import answered, asked, content_of, reported_failure
+from semconv.dialects.reading.python_repr import message_fields
+from semconv.dialects.reading.tools import delegation_target, is_silent_transfer, transfer_target
+from semconv.dialects.reading.values import (
+    below,
+    error_of,
+    is_failed,
+    is_redacted,
+    items,
+    mapping,
+    text,
+    words,
+)
 from semconv.model import AgentSource, Span
+from semconv.record import replace
 
 NAME: Final = "openinference"
 
@@ -65,7 +77,7 @@ OUTPUT_MESSAGES: Final = "llm.output_messages"
 AG2_RECIPIENT: Final = "ag2.recipient.name"
 
 _ARGUMENTS: Final = (
-    "tool_call.function.arguments",  # AG2, whose input is the whole call
+    "tool_call.function.arguments",  # AG2's input is the whole call
     INPUT_VALUE,
     GEN_AI_TOOL_CALL_ARGUMENTS,
     TOOL_PARAMETERS,
@@ -89,19 +101,19 @@ _LISTS: Final = (
     (f"{INPUT_MESSAGES}.", ActionKind.LLM),
     (f"{DOCUMENTS}.", ActionKind.TOOL),
 )
-"""Flattened lists, and the kind of span that has them."""
+"""Prefixes of flattened lists, with the kind of span that has them."""
 _SCOPES: Final = "openinference.instrumentation."
 _OPENAI_AGENTS: Final = "openinference.instrumentation.openai_agents"
 _LANGCHAIN: Final = "openinference.instrumentation.langchain"
 _HANDOFF_SPAN: Final = "handoff to "
 _NO_MESSAGE: Final = "None"
-"""The input of AG2's agents in a group chat, which are handed no message but the group's history."""
+"""The input of AG2's agents in a group chat: they receive the group's history, not a message."""
 _HAYSTACK_MESSAGE: Final = "ChatMessage(_role=<ChatRole."
-"""A message in the arguments and results of Haystack's pipelines and agents, as Python shows it."""
+"""A ``repr`` of Haystack's messages in the arguments and results of its pipelines and agents."""
 
 
 def read_openinference(span: Span, surroundings: Surroundings) -> Action | None:
-    """Read a span with an ``openinference.span.kind`` that we know."""
+    """Read a span with a known ``openinference.span.kind``."""
     kind = _declared(span) or _evicted(span)
     if kind is None:
         return None
@@ -116,9 +128,9 @@ def _declared(span: Span) -> ActionKind | None:
 
 
 def _evicted(span: Span) -> ActionKind | None:
-    """Return the kind of a span that lost it to a limit: it is set first, and the oldest goes first.
+    """Return the kind of a span that lost it to an attribute limit, which evicts the oldest first.
 
-    Only what has a long list in it has so many attributes: a model call's messages, a search's finds.
+    Only long lists exceed the limit: a model call's messages or a search's documents.
     """
     if not span.dropped_attributes or not span.scope.name.startswith(_SCOPES):
         return None
@@ -128,19 +140,17 @@ def _evicted(span: Span) -> ActionKind | None:
 
 
 def _mended(kind: ActionKind, span: Span, surroundings: Surroundings) -> ActionKind:
-    """Undo what instrumentations get wrong.
+    """Correct kinds that instrumentations get wrong.
 
-    ADK 2.13 under OpenInference 1.0.5 calls an agent an LLM; AG2's chats and Strands' swarms are
-    called agents, and are what the agents speak in; langchain's functions are agents by their names,
-    and LlamaIndex's preparations of a call are calls.
+    ADK 2.13 under OpenInference 1.0.5 marks an agent as LLM; AG2's chats and Strands' swarms are teams, not
+    agents; langchain's functions are marked by their names, LlamaIndex's preparations of a call as calls.
     """
-    is_chain = kind is ActionKind.AGENT and span.scope.name == _LANGCHAIN
-    if (
-        is_preparation(span)
-        or is_finish(span)
-        or (is_chain and is_function(span, mapping(span.attributes.get(METADATA)), surroundings))
-    ):
+    if is_preparation(span) or is_finish(span) or _is_event(span, surroundings):
         return ActionKind.CONTAINER
+    if kind is ActionKind.AGENT and span.scope.name == _LANGCHAIN:
+        metadata, got = mapping(span.attributes.get(METADATA)), span.attributes.get(OUTPUT_VALUE)
+        if is_function(span, metadata, surroundings, got=got):
+            return ActionKind.CONTAINER
     if kind is ActionKind.LLM and span.attributes.get(GEN_AI_OPERATION_NAME) == "invoke_agent":
         return ActionKind.AGENT
     operation = text(span.attributes, GEN_AI_OPERATION_NAME) or ""
@@ -150,8 +160,17 @@ def _mended(kind: ActionKind, span: Span, surroundings: Surroundings) -> ActionK
     return kind
 
 
+def _is_event(span: Span, surroundings: Surroundings) -> bool:
+    """Say whether the span only marks a moment of the span above, as BeeAI's events do."""
+    if span.start_ns != span.end_ns or OUTPUT_VALUE in span.attributes or surroundings.children(span):
+        return False
+    above = surroundings.parent(span)
+    is_same = above is not None and above.scope.name == span.scope.name
+    return is_same and _declared(above or span) is _declared(span)
+
+
 def _is_top(span: Span, surroundings: Surroundings) -> bool:
-    """Say whether nothing of the same instrumentation is above: then a chain is the whole run."""
+    """Say whether no span of the same instrumentation encloses this one; such a chain is the whole run."""
     above = surroundings.parent(span)
     return (
         above is None
@@ -160,9 +179,17 @@ def _is_top(span: Span, surroundings: Surroundings) -> bool:
     )
 
 
-def _about(span: Span, kind: ActionKind, surroundings: Surroundings, **more: Any) -> Action:
+def _about(
+    span: Span,
+    kind: ActionKind,
+    surroundings: Surroundings,
+    *,
+    failed: bool = False,
+    error: str = "",
+    **more: Any,
+) -> Action:
     found = agent_name(span, kind, surroundings)
-    failed = more.pop("failed", False) or is_failed(span)
+    failed = failed or is_failed(span)
     return Action(
         dialect=NAME,
         kind=kind,
@@ -170,8 +197,9 @@ def _about(span: Span, kind: ActionKind, surroundings: Surroundings, **more: Any
         agent_source=found.source,
         pseudo_agent=is_bookkeeper(found.name),
         failed=failed,
-        error=more.pop("error", "") or (error_of(span) if failed else ""),
+        error=error or (error_of(span) if failed else ""),
         judgements=read_judgements(span),
+        function=function_of(span) if kind in FUNCTION_KINDS else "",
         **more,
     )
 
@@ -181,13 +209,13 @@ def _read_llm(span: Span, kind: ActionKind, surroundings: Surroundings) -> Actio
     said = flattened(span, OUTPUT_MESSAGES)
     if not heard and not said:
         heard, said = conversation_of(span)
-    if span.scope.name == STRANDS_SCOPE:  # files the history's assistant messages as output
+    if span.scope.name == STRANDS_SCOPE:  # its output includes the history's assistant messages
         heard, said = (*heard, *said[:-1]), said[-1:]
     given, got = text(span.attributes, INPUT_VALUE) or "", text(span.attributes, OUTPUT_VALUE) or ""
-    if span.scope.name == ADK_SCOPE:  # one call written over another; only this is sure to be the last's
+    if span.scope.name == ADK_SCOPE:  # later calls overwrite earlier ones; only this is the last call's
         said = messages_of(mapping(got).get("content")) or said
     said = said or tuple(calls_in(got))
-    system = "\n".join(message.text for message in heard if message.role == "system")
+    system = system_text(heard)
     return _about(
         span,
         kind,
@@ -235,7 +263,7 @@ def _read_coworker(span: Span, role: str, given: str, got: str, surroundings: Su
 
 
 def _documents(span: Span) -> str:
-    """Return what a retriever found."""
+    """Return a retriever's documents as text."""
     documents = below(span.attributes, DOCUMENTS).values()
     return "\n".join(text(fields, "document.content") or "[document]" for fields in documents)
 
@@ -254,7 +282,7 @@ def _read_openai_handoff(span: Span, surroundings: Surroundings) -> Action:
 
 
 def _call_id(span: Span, result: str) -> str:
-    """Return the id of the call; langchain keeps it only inside the result's tool message."""
+    """Return the call id, which langchain keeps only in the result's tool message."""
     found = text(span.attributes, TOOL_CALL_ID, GEN_AI_TOOL_CALL_ID, STRANDS_CALL_ID, CLAUDE_CALL_ID)
     if found is None and '"tool_call_id"' in result:
         message = mapping(result)
@@ -264,7 +292,7 @@ def _call_id(span: Span, result: str) -> str:
 
 
 def _arguments(given: str) -> str:
-    """Return a tool's arguments without what smolagents wraps around them."""
+    """Return a tool's arguments without smolagents' wrapper."""
     value = mapping(given)
     if "sanitize_inputs_outputs" not in value:
         return given
@@ -275,13 +303,13 @@ def _arguments(given: str) -> str:
 
 
 def _bare(got: str) -> str:
-    """Return a tool's result out of Gemini's function response, in which ADK's is."""
+    """Return a tool's result without Gemini's function response, which ADK wraps around it."""
     value = mapping(got) if '"response"' in got else {}
     return words(value["response"]) if value.keys() >= {"id", "name", "response"} else got
 
 
 def _result(got: str) -> str:
-    """Return a tool's result; out of langchain's tool message, or AG2's pair, where it is in one."""
+    """Return a tool's result without langchain's tool message or AG2's pair around it."""
     pair = items(got)
     if len(pair) == 2 and isinstance(pair[0], bool) and isinstance(pair[1], dict):
         return content_of(pair[1])
@@ -296,20 +324,22 @@ def _result(got: str) -> str:
 def _read_agent(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
     action = _with_what_spawned_it(_read_top(span, kind, surroundings), span, surroundings)
     if action.agent is None and span.scope.name == _OPENAI_AGENTS:
-        # openai-agents marks its trace as an AGENT too, named after the workflow.
+        # openai-agents also marks its trace as an AGENT, named after the workflow.
         return replace(action, kind=ActionKind.WORKFLOW)
     if said_by_tools(text(span.attributes, OUTPUT_VALUE) or ""):
-        return replace(action, output="")  # AG2's user proxies answer with what their tools gave
+        return replace(action, output="")  # AG2's user proxies return their tools' results
     if not surroundings.children(span) and "tool_calls" in (text(span.attributes, OUTPUT_VALUE) or ""):
-        # AG2's replies have no model call below them; the reply says which tools are asked for.
+        # AG2's replies have no model call below them; the reply lists the requested tools.
         said = messages_of(span.attributes[OUTPUT_VALUE])
         return replace(action, said=said) if any(message.calls for message in said) else action
     return action
 
 
 def _with_what_spawned_it(action: Action, span: Span, surroundings: Surroundings) -> Action:
-    """Fill in what Claude's subagents do not say themselves."""
+    """Add what Claude's subagents do not record themselves."""
     call = spawned(span, surroundings)
+    if call.name is None:
+        return action
     return replace(
         action,
         task=action.task or call.task,
@@ -322,7 +352,7 @@ def _with_what_spawned_it(action: Action, span: Span, surroundings: Surroundings
 
 
 def _read_top(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
-    """Read what encloses a run or an agent's part of it: it has a task and an answer."""
+    """Read a span that encloses a run or one agent's part of it, with a task and an answer."""
     given, got = text(span.attributes, INPUT_VALUE) or "", text(span.attributes, OUTPUT_VALUE) or ""
     given = "" if given == _NO_MESSAGE or _is_wiring(given) else given
     got = "" if _is_wiring(got) else got
@@ -341,12 +371,8 @@ def _read_top(span: Span, kind: ActionKind, surroundings: Surroundings) -> Actio
 
 
 def _is_wiring(told: str) -> bool:
-    """Say whether a text is a framework's, not what was asked or answered; model calls tell that then."""
+    """Say whether a text shows a framework's internals; the task is then read from the model calls."""
     return is_machinery(told) or _HAYSTACK_MESSAGE in told
-
-
-def _read_container(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
-    return _about(span, kind, surroundings)
 
 
 def _read_other(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
@@ -366,8 +392,10 @@ _READERS: Final[Mapping[ActionKind, Callable[[Span, ActionKind, Surroundings], A
     ActionKind.TOOL: _read_tool,
     ActionKind.AGENT: _read_agent,
     ActionKind.WORKFLOW: _read_top,
-    ActionKind.CONTAINER: _read_container,
+    ActionKind.CONTAINER: _about,
     ActionKind.GUARDRAIL: _read_guardrail,
 }
 
-OPENINFERENCE: Final = Dialect(name=NAME, read=read_openinference, support=OPENINFERENCE_SUPPORT)
+OPENINFERENCE: Final = Dialect(
+    name=NAME, read=read_openinference, scopes=(_SCOPES,), keys=frozenset({OPENINFERENCE_SPAN_KIND})
+)

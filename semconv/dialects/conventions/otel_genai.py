@@ -1,16 +1,16 @@
-"""OpenTelemetry's own GenAI conventions, from whatever scope.
+"""OpenTelemetry's GenAI conventions, from any scope.
 
-Source: open-telemetry/semantic-conventions-genai as of November 2026 (all in
-*Development*), seen from ``opentelemetry.instrumentation.genai.*`` 1.3b0.
-Several frameworks (Google ADK, agent-framework, AG2) write the
-same with small additions. Content may sit in attributes (JSON or structured),
-in span events (the older ``gen_ai.*.message``) or in joined log events.
+Source: open-telemetry/semantic-conventions-genai as of November 2026 (all in *Development*), seen from
+``opentelemetry.instrumentation.genai.*`` 1.3b0. Several frameworks (Google ADK, agent-framework, AG2) write
+the same with small additions. Content may be in attributes (JSON or structured), in span events (the older
+``gen_ai.*.message``) or in joined log events. Semantic Kernel for .NET (microsoft/semantic-kernel,
+``InternalUtilities/src/Diagnostics/ModelDiagnostics.cs``) has operations of its own, and like Azure's AI
+libraries writes an event's message as JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from semconv.attributes import (
@@ -26,15 +26,26 @@ from semconv.attributes import (
     GEN_AI_TOOL_CALL_RESULT,
     GEN_AI_TOOL_NAME,
 )
-from semconv.dialects.action import Action, ActionKind, Dialect, Message
-from semconv.dialects.conversation import body_of, last_answer, last_request
-from semconv.dialects.guardrails import GUARDRAIL_NAME, GUARDRAIL_TRIGGERED, as_guardrail
-from semconv.dialects.judging import read_judgements
-from semconv.dialects.langgraph import PLUMBING_NODES
-from semconv.dialects.messages import message_of, messages_of
-from semconv.dialects.otel_genai_support import OTEL_GENAI_SUPPORT
-from semconv.dialects.payloads import reported_failure, unwrapped
-from semconv.dialects.reading import (
+from semconv.dialects.reading.action import Action, ActionKind, Dialect, Message, Surroundings
+from semconv.dialects.reading.agent_names import PLUMBING_NODES
+from semconv.dialects.reading.guardrails import (
+    GUARDRAIL_NAME,
+    GUARDRAIL_TRIGGERED,
+    as_guardrail,
+    read_judgements,
+)
+from semconv.dialects.reading.messages import (
+    body_of,
+    last_answer,
+    last_request,
+    message_of,
+    messages_of,
+    system_text,
+)
+from semconv.dialects.reading.payloads import reported_failure, unwrapped
+from semconv.dialects.reading.tools import delegation_target, is_silent_transfer, transfer_target
+from semconv.dialects.reading.values import (
+    EXCEPTION_EVENT,
     error_of,
     events_of,
     is_failed,
@@ -45,18 +56,22 @@ from semconv.dialects.reading import (
     text,
     words,
 )
-from semconv.dialects.surroundings import Surroundings
-from semconv.dialects.transfers import delegation_target, is_silent_transfer, transfer_target
 from semconv.model import AgentSource, Attributes, Event, Span
+from semconv.record import replace
 
 NAME: Final = "otel_genai"
 
 TOOL_STATUS: Final = "gen_ai.tool.status"
 MCP_METHOD: Final = "mcp.method.name"
-"""On spans of the Model Context Protocol itself."""
+"""Attribute of spans of the Model Context Protocol itself."""
 HANDOFF_FROM: Final = "gen_ai.handoff.from_agent"
 HANDOFF_TO: Final = "gen_ai.handoff.to_agent"
 CHOICE_EVENT: Final = "gen_ai.choice"
+PROMPT_TEXT: Final = "gen_ai.content.prompt"
+COMPLETION_TEXT: Final = "gen_ai.content.completion"
+"""All messages as one text: LangChain4j under Quarkus, whose failed calls only record their exception."""
+EVENT_CONTENT: Final = "gen_ai.event.content"
+"""A whole message as JSON: Azure's AI libraries and Semantic Kernel."""
 TOOL_MESSAGE_EVENT: Final = "gen_ai.tool.message"
 MESSAGE_EVENTS: Final[Mapping[str, str]] = {
     "gen_ai.system.message": "system",
@@ -67,6 +82,8 @@ MESSAGE_EVENTS: Final[Mapping[str, str]] = {
 
 KINDS: Final[Mapping[str, ActionKind]] = {
     "chat": ActionKind.LLM,
+    "chat.completions": ActionKind.LLM,  # Semantic Kernel for .NET
+    "text.completions": ActionKind.LLM,
     "text_completion": ActionKind.LLM,
     "generate_content": ActionKind.LLM,
     "execute_tool": ActionKind.TOOL,
@@ -77,12 +94,13 @@ KINDS: Final[Mapping[str, ActionKind]] = {
     "await_human_input": ActionKind.HUMAN,
     "guardrail_check": ActionKind.GUARDRAIL,
     "invoke_agent": ActionKind.AGENT,
+    "agent_invocation": ActionKind.AGENT,  # applications on LangChain4j
     "plan": ActionKind.AGENT,
     "invoke_workflow": ActionKind.WORKFLOW,
     "conversation": ActionKind.WORKFLOW,
     "create_agent": ActionKind.SETUP,
 }
-"""Operations by name; any other is a container (turns, cycles, embeddings)."""
+"""Operations; any other is a container (turns, cycles, embeddings)."""
 
 
 def read_otel_genai(span: Span, _: Surroundings) -> Action | None:
@@ -96,69 +114,59 @@ def read_otel_genai(span: Span, _: Surroundings) -> Action | None:
     return read_operation(span, kind)
 
 
+def operation_kind(span: Span) -> ActionKind | None:
+    """Return the kind of the span's operation; ``None`` if it has none or the operation is a container."""
+    return KINDS.get(text(span.attributes, GEN_AI_OPERATION_NAME) or "")
+
+
 def _is_node(span: Span) -> bool:
-    """Say whether an agent is but a node of one: OpenLIT calls each node of a graph an agent."""
+    """Say whether an agent is only a graph's node: OpenLIT marks each node as an agent."""
     is_graph = span.attributes.get(GEN_AI_PROVIDER_NAME) in {"langgraph", "langchain"}
     return is_graph and text(span.attributes, GEN_AI_AGENT_NAME) in PLUMBING_NODES
 
 
 def read_operation(span: Span, kind: ActionKind, dialect: str = NAME) -> Action:
-    """Read ``gen_ai.*`` as an action of ``kind``; for dialects that add to these conventions."""
-    match kind:
-        case ActionKind.LLM:
-            return _read_llm(span, dialect)
-        case ActionKind.TOOL:
-            return _read_tool(span, dialect)
-        case ActionKind.HANDOFF:
-            return _read_handoff(span, dialect)
-        case ActionKind.AGENT | ActionKind.WORKFLOW:
-            return _read_agent(span, kind, dialect)
-        case ActionKind.GUARDRAIL:
-            name = text(span.attributes, GUARDRAIL_NAME) or span.name
-            return as_guardrail(
-                _about(span, kind, dialect),
-                name=name,
-                tripped=span.attributes.get(GUARDRAIL_TRIGGERED) is True,
-            )
-        case _:
-            return _about(span, kind, dialect)
+    """Read ``gen_ai.*`` as an action of ``kind``; used by dialects that extend these conventions."""
+    reader = _READERS.get(kind)
+    return _about(span, kind, dialect) if reader is None else reader(span, kind, dialect)
 
 
-def _about(span: Span, kind: ActionKind, dialect: str, **more: Any) -> Action:
-    """Return an action with what every kind carries: agent, error, judgements."""
-    name = text(span.attributes, GEN_AI_AGENT_NAME)
-    failed = more.pop("failed", False) or is_failed(span) or span.attributes.get(TOOL_STATUS) == "error"
+def _about(
+    span: Span, kind: ActionKind, dialect: str, *, failed: bool = False, error: str = "", **more: Any
+) -> Action:
+    """Return an action with the fields common to all kinds: agent, error, evaluations."""
+    failed = failed or is_failed(span) or span.attributes.get(TOOL_STATUS) == "error"
     return Action(
         dialect=dialect,
         kind=kind,
-        agent=name,
-        agent_source=AgentSource.SPAN,
+        agent=text(span.attributes, GEN_AI_AGENT_NAME),
         failed=failed,
-        error=more.pop("error", "") or (error_of(span) if failed else ""),
+        error=error or (error_of(span) if failed else ""),
         judgements=read_judgements(span),
         **more,
     )
 
 
-def _read_llm(span: Span, dialect: str) -> Action:
+def _read_llm(span: Span, kind: ActionKind, dialect: str) -> Action:
     heard, said = conversation_of(span)
-    system = "\n".join(message.text for message in heard if message.role == "system")
+    system = system_text(heard)
     return _about(
         span,
-        ActionKind.LLM,
+        kind,
         dialect,
         heard=heard,
         said=said,
-        # JSON that a length limit cut short is still worth reading as it stands.
-        input="" if heard else text(span.attributes, GEN_AI_INPUT_MESSAGES) or "",
-        output="" if said else text(span.attributes, GEN_AI_OUTPUT_MESSAGES) or "",
+        # JSON cut short by a length limit is kept as text.
+        input="" if heard else text(span.attributes, GEN_AI_INPUT_MESSAGES, PROMPT_TEXT) or "",
+        output="" if said else text(span.attributes, GEN_AI_OUTPUT_MESSAGES, COMPLETION_TEXT) or "",
+        failed=not said and any(event.name == EXCEPTION_EVENT for event in span.events),
         instructions=instructions_of(span) or system,
-        redacted=is_redacted(*(message.text for message in (*heard, *said))),
+        redacted=is_redacted(*[message.text for message in (*heard, *said)]),
     )
 
 
-def _read_tool(span: Span, dialect: str) -> Action:
-    name = text(span.attributes, GEN_AI_TOOL_NAME) or _after_operation(span.name)
+def _read_tool(span: Span, kind: ActionKind, dialect: str) -> Action:
+    name = text(span.attributes, GEN_AI_TOOL_NAME) or span.name.partition(" ")[2] or span.name
     arguments = text(span.attributes, GEN_AI_TOOL_CALL_ARGUMENTS) or _event_text(
         span, TOOL_MESSAGE_EVENT, "content"
     )
@@ -169,7 +177,7 @@ def _read_tool(span: Span, dialect: str) -> Action:
     target = transfer_target(name, arguments)
     return _about(
         span,
-        ActionKind.HANDOFF if target or is_silent_transfer(name, arguments) else ActionKind.TOOL,
+        ActionKind.HANDOFF if target or is_silent_transfer(name, arguments) else kind,
         dialect,
         tool=name,
         target=target or delegation_target(name, arguments),
@@ -183,12 +191,10 @@ def _read_tool(span: Span, dialect: str) -> Action:
     )
 
 
-def _read_handoff(span: Span, dialect: str) -> Action:
+def _read_handoff(span: Span, kind: ActionKind, dialect: str) -> Action:
     source, target = text(span.attributes, HANDOFF_FROM), text(span.attributes, HANDOFF_TO)
     heard, said = conversation_of(span)
-    action = _about(
-        span, ActionKind.HANDOFF, dialect, target=target, input=last_request(heard), output=last_answer(said)
-    )
+    action = _about(span, kind, dialect, target=target, input=last_request(heard), output=last_answer(said))
     return action if source is None else replace(action, agent=source, agent_source=AgentSource.HANDOFF)
 
 
@@ -210,7 +216,10 @@ def _read_agent(span: Span, kind: ActionKind, dialect: str) -> Action:
 
 
 def _closing_words(said: Sequence[Message]) -> str:
-    """Return an agent's or team's last words; AG2 files its whole history as output, the last as user's."""
+    """Return the final text of an agent or team.
+
+    AG2 outputs its whole history, with the last message as the user's.
+    """
     last = said[-1] if said else None
     return last.text if last is not None and last.text and last.role != "tool" else last_answer(said)
 
@@ -219,6 +228,8 @@ def instructions_of(span: Span) -> str:
     """Return the system instructions, from attributes or a joined details event."""
     value = span.attributes.get(GEN_AI_SYSTEM_INSTRUCTIONS)
     if not value:
+        if not span.events and not span.logs:
+            return ""
         told = (each.get(GEN_AI_SYSTEM_INSTRUCTIONS) for each in _details(span))
         value = next((each for each in told if each), None)
     parts = items(value)
@@ -229,9 +240,9 @@ def instructions_of(span: Span) -> str:
 
 
 def conversation_of(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Return the messages heard and said: from attributes, else details events, else message events.
+    """Return input and output messages: from attributes, else details events, else message events.
 
-    Details may be told in several events, each with a part of them.
+    Several details events may each carry a part.
     """
     heard = messages_of(span.attributes.get(GEN_AI_INPUT_MESSAGES))
     said = messages_of(span.attributes.get(GEN_AI_OUTPUT_MESSAGES))
@@ -244,7 +255,7 @@ def conversation_of(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...
 
 
 def _details(span: Span) -> Iterator[Attributes]:
-    """Yield what is told of a call in events beside its span's own attributes."""
+    """Yield the contents of a call's details events."""
     for event in events_of(span, EVENT_GEN_AI_CLIENT_INFERENCE_OPERATION_DETAILS):
         yield _fields(event)
 
@@ -259,12 +270,15 @@ def _event_messages(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...
 
 
 def _fields(event: Event) -> Attributes:
-    """Return an event's attributes; a log event may keep them in its body instead."""
-    return {**mapping(event.body), **event.attributes} if event.body is not None else event.attributes
+    """Return an event's attributes, which may also be in a log event's body, or JSON in one attribute."""
+    whole = event.attributes.get(EVENT_CONTENT)
+    if event.body is None and whole is None:
+        return event.attributes
+    return {**mapping(event.body), **mapping(whole), **event.attributes}
 
 
 def _spoken(event: Event) -> dict[str, Any]:
-    """Return what a message event says; a tool's, also which call it answers."""
+    """Return the content of a message event; for a tool's result, also the call it answers."""
     fields = _fields(event)
     answered = {"tool_call_id": fields.get("id")} if event.name == TOOL_MESSAGE_EVENT else {}
     content = structured(fields.get("message", fields.get("content")))
@@ -277,8 +291,21 @@ def _event_text(span: Span, name: str, key: str) -> str:
     return next((words(_fields(event).get(key)) for event in events_of(span, name)), "")
 
 
-def _after_operation(span_name: str) -> str:
-    return span_name.partition(" ")[2] or span_name
+def _read_guardrail(span: Span, kind: ActionKind, dialect: str) -> Action:
+    return as_guardrail(
+        _about(span, kind, dialect),
+        name=text(span.attributes, GUARDRAIL_NAME) or span.name,
+        tripped=span.attributes.get(GUARDRAIL_TRIGGERED) is True,
+    )
 
 
-OTEL_GENAI: Final = Dialect(name=NAME, read=read_otel_genai, support=OTEL_GENAI_SUPPORT)
+_READERS: Final[Mapping[ActionKind, Callable[[Span, ActionKind, str], Action]]] = {
+    ActionKind.LLM: _read_llm,
+    ActionKind.TOOL: _read_tool,
+    ActionKind.HANDOFF: _read_handoff,
+    ActionKind.AGENT: _read_agent,
+    ActionKind.WORKFLOW: _read_agent,
+    ActionKind.GUARDRAIL: _read_guardrail,
+}
+
+OTEL_GENAI: Final = Dialect(name=NAME, read=read_otel_genai, keys=frozenset({GEN_AI_OPERATION_NAME}))

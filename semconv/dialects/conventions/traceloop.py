@@ -1,51 +1,122 @@
 """Traceloop's OpenLLMetry: its decorators, and its instrumentations of frameworks and SDKs.
 
 Source: traceloop/openllmetry 0.40 to 0.62 (2025-2026), ``traceloop-sdk`` and
-``opentelemetry-instrumentation-*``, seen from langchain and langgraph, openai-agents and OpenAI.
-New versions speak the official ``gen_ai.*`` with their own beside it; old ones flatten messages. Its
-scopes are ``opentelemetry.instrumentation.<library>``, as others' are too, so attributes tell it apart.
+``opentelemetry-instrumentation-*``, seen from langchain and langgraph, openai-agents and OpenAI. New
+versions write ``gen_ai.*`` with their own attributes beside it; old ones flatten messages. Its scopes,
+``opentelemetry.instrumentation.<library>``, are not unique to it, so it is recognised by its attributes.
+
+Agno. Source: opentelemetry-instrumentation-agno 0.62 (``_tool_wrappers.py``) and agno 3.1, seen from a
+team. A team's span is a workflow, its leader an agent like any other; model calls have no spans. A tool's
+output is the ``str`` of agno's ``FunctionExecutionResult``. A delegation returns a generator, so its span
+ends before the member's begins beside it.
+
+CrewAI. Source: opentelemetry-instrumentation-crewai 0.62 and crewai 1.15, seen from a sequential crew. The
+crew's span has the plan and the result, without any mark of Traceloop's. A task's span has the texts of the
+agent below it, whose own span has no texts. Tools have no spans.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
 from semconv.attributes import (
     GEN_AI_AGENT_NAME,
     GEN_AI_INPUT_MESSAGES,
-    GEN_AI_OPERATION_NAME,
     GEN_AI_OUTPUT_MESSAGES,
     GEN_AI_TOOL_CALL_ARGUMENTS,
     GEN_AI_TOOL_CALL_ID,
     GEN_AI_TOOL_CALL_RESULT,
     GEN_AI_TOOL_NAME,
 )
-from semconv.dialects.action import Action, ActionKind, Dialect
-from semconv.dialects.conversation import last_answer, last_request
-from semconv.dialects.langgraph import (
+from semconv.dialects.conventions.otel_genai import (
+    TOOL_STATUS,
+    conversation_of,
+    instructions_of,
+    operation_kind,
+    read_operation,
+)
+from semconv.dialects.conventions.traceloop_llama_index import SCOPE as LLAMA_INDEX
+from semconv.dialects.conventions.traceloop_llama_index import read_llama_index
+from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
+from semconv.dialects.reading.agent_names import (
     LANGGRAPH_NODE,
     NAMELESS_GRAPHS,
-    NOBODY,
+    NO_AGENT,
     PLUMBING_NODES,
     Found,
     graph_agent,
     prefixed,
 )
-from semconv.dialects.model_calls import said_in
-from semconv.dialects.observations import Observation, action_of
-from semconv.dialects.otel_genai import KINDS, TOOL_STATUS, conversation_of, instructions_of, read_operation
-from semconv.dialects.reading import items, mapping, structured, text, words
-from semconv.dialects.surroundings import Surroundings
-from semconv.dialects.traceloop_agno import TEAM_NAME, execution_in, team_of
-from semconv.dialects.traceloop_crewai import CREW_RESULT, CREW_TASKS, crew_plan, is_crew, task_words
-from semconv.dialects.traceloop_llama_index import SCOPE as LLAMA_INDEX
-from semconv.dialects.traceloop_llama_index import read_llama_index
-from semconv.dialects.traceloop_messages import COMPLETIONS, PROMPTS, completions_of, prompts_of
-from semconv.dialects.traceloop_support import TRACELOOP_SUPPORT
-from semconv.model import AgentSource, Span
+from semconv.dialects.reading.flattened import COMPLETIONS, PROMPTS, completions_of, prompts_of
+from semconv.dialects.reading.messages import last_answer, last_request
+from semconv.dialects.reading.observations import Observation, action_of, said_in
+from semconv.dialects.reading.python_repr import from_repr
+from semconv.dialects.reading.values import items, mapping, structured, text, words
+from semconv.model import AgentSource, Attributes, Span
+from semconv.record import replace
+
+TEAM_NAME: Final = "agno.team.name"
+CREW_RESULT: Final = "crewai.crew.result"
+CREW_TASKS: Final = "crewai.crew.tasks"
+TASK_DESCRIPTION: Final = "crewai.task.description"
+
+_EXECUTION: Final = re.compile(
+    r"status='(?P<status>success|failure)' result=(?P<result>.*) error=(?P<error>.*) updated_session_state=",
+    re.DOTALL,
+)
+_GENERATOR: Final = re.compile(r"<(?:async_)?generator object ")
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """A tool's result or error."""
+
+    result: Any
+    failed: bool = False
+    error: str = ""
+
+
+def execution_in(got: Any) -> Execution:
+    """Return a tool's result or error from Agno's report; other outputs unchanged."""
+    report = _EXECUTION.match(got) if isinstance(got, str) else None
+    if report is None:
+        return Execution(got)
+    fields: Mapping[str, Any] = {key: _literal(report[key]) for key in ("result", "error")}
+    return Execution(fields["result"], report["status"] == "failure", words(fields["error"]))
+
+
+def _literal(shown: str) -> Any:
+    """Return the value of a ``repr``; ``None`` for a generator, whose results other spans show."""
+    if _GENERATOR.match(shown):
+        return None
+    found = from_repr(f"({shown},)")
+    return found[0] if isinstance(found, tuple) else shown
+
+
+def is_crew(span: Span) -> bool:
+    """Say whether the span is a crew's whole run."""
+    return CREW_TASKS in span.attributes or CREW_RESULT in span.attributes
+
+
+def crew_plan(span: Span) -> str:
+    """Return a crew's tasks in order, each wording once."""
+    planned = (words(mapping(each).get("description")) for each in items(span.attributes.get(CREW_TASKS)))
+    return "\n".join(filter(None, dict.fromkeys(planned)))
+
+
+def task_words(span: Span, surroundings: Surroundings) -> tuple[str, str]:
+    """Return the agent's request and answer, from the task directly above ``span``."""
+    above = surroundings.parent(span)
+    if above is None or TASK_DESCRIPTION not in above.attributes:
+        return "", ""
+    is_alone = len(surroundings.children(above)) == 1
+    answer = text(above.attributes, ENTITY_OUTPUT) if is_alone else None
+    return text(above.attributes, TASK_DESCRIPTION) or "", answer or ""
+
 
 NAME: Final = "traceloop"
 
@@ -78,18 +149,18 @@ _MARKS: Final = ("traceloop.", *(f"{prefix}.0." for prefix in (*PROMPTS, *COMPLE
 _LATER_MARKS: Final = tuple(
     f"{prefix}.{digit}" for prefix in (*PROMPTS, *COMPLETIONS) for digit in range(1, 10)
 )
-"""What is left of flattened messages where limits evicted the first."""
-_MARKING_KEYS: Final = (REQUEST_TYPE, GRAPH_NODES, COMMAND_SOURCE, CREW_TASKS, CREW_RESULT)
+"""Keys left of flattened messages after limits evicted the first ones."""
+_BEGINNINGS: Final = ("traceloop.", *PROMPTS, *COMPLETIONS)
+"""All marks begin with one of these."""
+_MARKING_KEYS: Final = frozenset({REQUEST_TYPE, GRAPH_NODES, COMMAND_SOURCE, CREW_TASKS, CREW_RESULT})
 _properties: Final = prefixed(METADATA)
 
 
 def read_traceloop(span: Span, surroundings: Surroundings) -> Action | None:
-    """Read a span that carries what only OpenLLMetry writes."""
+    """Read a span with attributes that only OpenLLMetry writes."""
     attributes = span.attributes
     marks = _MARKS if not span.dropped_attributes else (*_MARKS, *_LATER_MARKS)
-    if not any(key in attributes for key in _MARKING_KEYS) and not any(
-        key.startswith(marks) for key in attributes
-    ):
+    if _MARKING_KEYS.isdisjoint(attributes) and not _has_name(attributes, marks):
         return None
     if span.scope.name == LLAMA_INDEX and (
         (action := read_llama_index(span, surroundings, NAME)) is not None
@@ -97,8 +168,17 @@ def read_traceloop(span: Span, surroundings: Surroundings) -> Action | None:
         return action
     kind = _kind_of(span, surroundings)
     if kind is None:
-        return None  # another's span, with the association properties of a workflow around it
+        return None  # a foreign span with an enclosing workflow's association properties
     return _action(span, kind, surroundings)
+
+
+def _has_name(attributes: Attributes, beginnings: tuple[str, ...]) -> bool:
+    """Say whether an attribute's name begins with one of ``beginnings``, which are marks."""
+    names = "\n".join(attributes)  # faster to search than the names one at a time; most spans have no mark
+    for beginning in _BEGINNINGS:
+        if beginning in names:
+            return any(name.startswith(beginnings) for name in attributes)
+    return False
 
 
 def _action(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
@@ -120,7 +200,7 @@ def _action(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
 
 def _kind_of(span: Span, surroundings: Surroundings) -> ActionKind | None:
     attributes = span.attributes
-    operation = KINDS.get(text(attributes, GEN_AI_OPERATION_NAME) or "")
+    operation = operation_kind(span)
     if operation in {ActionKind.SETUP, ActionKind.LLM}:
         return operation
     if GRAPH_NODES in attributes or is_crew(span):
@@ -146,7 +226,7 @@ def _says_something(span: Span) -> bool:
 
 
 def _graph_kind(span: Span, surroundings: Surroundings) -> ActionKind:
-    """Tell a graph that is one agent's own from one of several; beside its tasks it is but a mark."""
+    """Return whether a graph is one agent or several; without children it is a marker beside its tasks."""
     if not surroundings.children(span):
         return ActionKind.CONTAINER
     nodes = set(map(words, items(span.attributes[GRAPH_NODES])))
@@ -161,14 +241,14 @@ def _agent_of(span: Span, kind: ActionKind, surroundings: Surroundings) -> Found
     if found.name is not None:
         return found
     if kind is ActionKind.AGENT:
-        own = team_of(span) or text(span.attributes, CREW_ROLE, ENTITY_NAME)
-        return NOBODY if own is None or own in NAMELESS_GRAPHS else Found(own)
+        own = text(span.attributes, TEAM_NAME, CREW_ROLE, ENTITY_NAME)
+        return NO_AGENT if own is None or own in NAMELESS_GRAPHS else Found(own)
     above = islice(surroundings.ancestors(span), _MAX_ANCESTORS)
-    return NOBODY if any(map(_is_agents, above)) else _on_the_path(span)
+    return NO_AGENT if any(map(_is_agents, above)) else _on_the_path(span)
 
 
 def _metadata(span: Span) -> Mapping[str, object]:
-    """Return langgraph's metadata: from association properties; older, from a task's input."""
+    """Return langgraph's metadata: from association properties, in older versions from a task's input."""
     found = _properties(span)
     raw = span.attributes.get(ENTITY_INPUT)
     if not found and isinstance(raw, str) and f'"{LANGGRAPH_NODE}"' in raw:
@@ -181,10 +261,10 @@ def _is_agents(span: Span) -> bool:
 
 
 def _on_the_path(span: Span) -> Found:
-    """Return the outermost task around a call: in a graph the node, else a decorated function."""
+    """Return the outermost task around a call: a graph's node or a decorated function."""
     node = (text(span.attributes, ENTITY_PATH) or "").partition(".")[0]
     is_part = node in PLUMBING_NODES or node in NAMELESS_GRAPHS or node.startswith("Runnable")
-    return NOBODY if is_part or not node else Found(node, AgentSource.METADATA)
+    return NO_AGENT if is_part or not node else Found(node, AgentSource.METADATA)
 
 
 def _call(span: Span, agent: Found) -> Observation:
@@ -211,7 +291,7 @@ def _turn(span: Span, action: Action) -> Action:
 
 
 def _at_task(span: Span, seen: Observation, surroundings: Surroundings) -> Observation:
-    """Return an agent's run with the words of CrewAI's task, where it has none of its own."""
+    """Return an agent's run, with CrewAI's task texts if it has none of its own."""
     asked, answer = task_words(span, surroundings)
     return replace(seen, given=seen.given or asked or None, got=seen.got or answer or None)
 
@@ -235,7 +315,7 @@ def _observed(span: Span, kind: ActionKind, agent: Found) -> Observation:
 
 
 def _result(got: Any) -> Any:
-    """Return a chain's outputs without langchain's keyword arguments beside them."""
+    """Return a chain's outputs without langchain's keyword arguments."""
     value = structured(got)
     return value["outputs"] if isinstance(value, Mapping) and "outputs" in value else value
 
@@ -244,4 +324,4 @@ def _is_marked_failed(span: Span) -> bool:
     return any(text(span.attributes, name) in _FAILED for name in (TASK_STATUS, TOOL_STATUS))
 
 
-TRACELOOP: Final = Dialect(name=NAME, read=read_traceloop, support=TRACELOOP_SUPPORT)
+TRACELOOP: Final = Dialect(name=NAME, read=read_traceloop)

@@ -1,30 +1,28 @@
-"""What is LlamaIndex's own in Traceloop's spans.
+"""LlamaIndex in Traceloop's spans.
 
 Source: opentelemetry-instrumentation-llamaindex 0.62 (``dispatcher_wrapper.py``) and llama-index-core 0.14
-(``agent/workflow``, ``workflows``), seen from an ``AgentWorkflow`` of three function agents, from agents
-as tools and from a query engine. Every method has a span with what it returned, named after its class
-alone; OpenAI's model calls have none, for its own instrumentation to write. An agent's turn is three
-methods: the second returns what the agent is set up with, and what follows that is the agent's call of
-its model. Spans of what failed are never ended, so never sent, nor are those around it.
+(``agent/workflow``, ``workflows``), seen from an ``AgentWorkflow`` of three function agents, from agents as
+tools and from a query engine. Every method has a span with its return value, named only after its class.
+OpenAI's model calls have none here; OpenAI's own instrumentation writes them. An agent's turn is three
+methods: the second returns the agent's setup, and the next one is its model call. Spans of failed methods,
+and those around them, are never ended, so never sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from semconv.attributes import GEN_AI_OPERATION_NAME
-from semconv.dialects.action import Action, ActionKind, Message, ToolCall
-from semconv.dialects.conversation import body_of, last_answer, last_request
-from semconv.dialects.langgraph import NOBODY, Found
-from semconv.dialects.messages import message_of
-from semconv.dialects.observations import Observation, action_of
-from semconv.dialects.payloads import content_of
-from semconv.dialects.reading import items, mapping, text, words
-from semconv.dialects.surroundings import Key, Surroundings, key_of
+from semconv.dialects.reading.action import Action, ActionKind, Key, Message, Surroundings, ToolCall, key_of
+from semconv.dialects.reading.agent_names import NO_AGENT, Found
+from semconv.dialects.reading.messages import body_of, last_answer, last_request, message_of, system_text
+from semconv.dialects.reading.observations import Observation, action_of
+from semconv.dialects.reading.payloads import content_of
+from semconv.dialects.reading.values import items, mapping, text, words
 from semconv.model import AgentSource, Span
+from semconv.record import replace
 
 SCOPE: Final = "opentelemetry.instrumentation.llamaindex"
 SPAN_KIND: Final = "traceloop.span.kind"
@@ -36,33 +34,35 @@ ENTITY_OUTPUT: Final = "traceloop.entity.output"
 
 _SPEAKER: Final = "current_agent_name"
 _SPEAKER_KEY: Final = f'"{_SPEAKER}"'
-"""Stands in all that an agent's methods return; spares parsing what else is returned."""
+"""Present in every return value of an agent's methods; others are not parsed."""
 _INPUT: Final = '{"input":'
 _RESULT: Final = '{"result":'
 _WORDLESS: Final = frozenset({"text", "thinking", "tool_call"})
-"""Kinds of blocks that are not named where they have no text."""
+"""Block types that are left out if they have no text."""
 _RETRIEVERS: Final = ("Retriever.task", "Retriever.workflow")
 
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """One turn of an agent: its call of the model, and what came of it."""
+    """One turn of an agent: its model call and what followed."""
 
     setup: Span
-    """What was called before, and returned what the agent is given."""
+    """The preceding method, which returned the agent's setup."""
     agent: Found
-    """Who that says it is; read once for all its tools, since the whole conversation stands there."""
+    """The agent named by the setup; parsed once for all its tools, since the setup holds the whole
+    conversation.
+    """
     after: list[Span] = field(default_factory=list)
-    """What was called after it, up to the next turn: its tools, and what ends the workflow."""
+    """Methods called after it, up to the next turn: its tools, and the end of the workflow."""
 
 
 def read_llama_index(span: Span, surroundings: Surroundings, dialect: str) -> Action | None:
-    """Read a span of LlamaIndex's methods; ``None`` for what other frameworks have too."""
+    """Read a span of LlamaIndex's methods; ``None`` for operations common to all frameworks."""
     if GEN_AI_OPERATION_NAME in span.attributes:
         return None
-    turn = _turns_of(surroundings).get(key_of(span))
+    turn = surroundings.once_a_run(_turns).get(key_of(span))
     if _is_tool(span):
-        return action_of(span, _tool(span, NOBODY if turn is None else turn.agent, dialect))
+        return action_of(span, _tool(span, NO_AGENT if turn is None else turn.agent, dialect))
     if turn is not None:
         return _read_turn(span, turn, dialect)
     if span.name.endswith(_RETRIEVERS):
@@ -71,23 +71,17 @@ def read_llama_index(span: Span, surroundings: Surroundings, dialect: str) -> Ac
     return _whole(span, got, dialect) if _is_end(got) else None
 
 
-_TURNS: WeakKeyDictionary[Surroundings, Mapping[Key, _Turn]] = WeakKeyDictionary()
-
-
-def _turns_of(surroundings: Surroundings) -> Mapping[Key, _Turn]:
-    """Return the agents' turns by the spans of their calls and tools; looked for once a run."""
-    found = _TURNS.get(surroundings)
-    if found is None:
-        found = _TURNS[surroundings] = dict(_find_turns(surroundings))
-    return found
+def _turns(surroundings: Surroundings) -> Mapping[Key, _Turn]:
+    """Return the agents' turns by the keys of their call and tool spans."""
+    return dict(_find_turns(surroundings))
 
 
 def _find_turns(surroundings: Surroundings) -> Iterator[tuple[Key, _Turn]]:
-    """Yield turns; one whose call was never sent is told by its set-up, if nothing came after that."""
+    """Yield turns; if a call was never sent and nothing followed, its setup stands for it."""
     waiting: dict[tuple[str, str | None], Span] = {}
     current: dict[tuple[str, str | None], _Turn] = {}
     latest = 0
-    for span in surroundings.walk():
+    for span in surroundings.walked:
         latest = max(latest, span.start_ns)
         if span.scope.name != SCOPE:
             continue
@@ -107,13 +101,13 @@ def _find_turns(surroundings: Surroundings) -> Iterator[tuple[Key, _Turn]]:
 
 
 def _is_setup(span: Span) -> bool:
-    """Say whether a method returned what an agent is given: the first of a turn does, and the second."""
+    """Say whether a method returned an agent's setup, as the first and second of a turn do."""
     got = text(span.attributes, ENTITY_OUTPUT) or ""
     return got.startswith(_INPUT) and _SPEAKER_KEY in got and not _is_tool(span)
 
 
 def _is_tool(span: Span) -> bool:
-    """Say whether the span is a tool's call, not an older agent's step that was told of one."""
+    """Say whether the span is a tool's call, not an older agent's step that only mentions one."""
     return TOOL_NAME in span.attributes and TOOL_DESCRIPTION not in span.attributes
 
 
@@ -132,12 +126,12 @@ def _read_turn(span: Span, turn: _Turn, dialect: str) -> Action:
         said=said,
         input=last_request(heard),
         output=body_of(said[-1]) if said else "",
-        instructions="\n".join(message.text for message in heard if message.role == "system"),
+        instructions=system_text(heard),
     )
 
 
 def _said(span: Span, turn: _Turn) -> tuple[Message, ...]:
-    """Return what a model answered; of a stream, whose end no span tells, what came of it."""
+    """Return a model's answer; for a stream, whose end no span records, it is inferred from what followed."""
     told = mapping(span.attributes.get(ENTITY_OUTPUT)).get("response")
     if told:
         return tuple(_messages([told]))
@@ -156,7 +150,7 @@ def _call(span: Span) -> ToolCall:
 
 
 def _answer(got: str) -> str:
-    """Return the words in what ends a workflow: its last agent's turn once more."""
+    """Return the text of a workflow's last event, which repeats the last agent's turn."""
     return last_answer(tuple(_messages([mapping(mapping(got).get("result")).get("response")])))
 
 
@@ -199,7 +193,7 @@ def _search(span: Span, dialect: str) -> Observation:
 
 def _begun(setup: Span) -> _Turn:
     name = text(mapping(setup.attributes.get(ENTITY_OUTPUT)), _SPEAKER)
-    return _Turn(setup, NOBODY if name is None else Found(name, AgentSource.METADATA))
+    return _Turn(setup, NO_AGENT if name is None else Found(name, AgentSource.METADATA))
 
 
 def _messages(values: Any) -> Iterator[Message]:
@@ -209,7 +203,7 @@ def _messages(values: Any) -> Iterator[Message]:
 
 
 def _as_ours(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message with its blocks as the content and the calls that others write."""
+    """Return a message with its blocks converted to content and tool calls."""
     if "blocks" not in message:
         return message
     blocks = list(map(mapping, items(message["blocks"])))

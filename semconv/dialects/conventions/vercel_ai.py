@@ -1,23 +1,21 @@
-"""Vercel's AI SDK for TypeScript, as its own telemetry writes ``ai.*`` spans.
+"""Vercel's AI SDK for TypeScript, whose telemetry writes ``ai.*`` spans.
 
-Source: npm ``ai`` 4 to 6, ``packages/ai/src/telemetry`` and ``generate-text``, and its telemetry
-page; seen from 6.0.326. ``ai.generateText`` (``streamText``, ``generateObject`` …) is one run of a loop
-of model calls and tools; below it ``….doGenerate`` or ``….doStream`` is a model call, ``ai.toolCall`` a
-tool. Nothing is called an agent: ``functionId`` is the name that users give to what they run.
-Version 7 writes the official conventions instead.
+Source: npm ``ai`` 4 to 6, ``packages/ai/src/telemetry`` and ``generate-text``, and its telemetry page; seen
+from 6.0.326. ``ai.generateText`` (``streamText``, ``generateObject`` …) is one run of a loop of model calls
+and tools. Below it, ``….doGenerate`` or ``….doStream`` is a model call, ``ai.toolCall`` a tool. No span is
+marked as an agent; ``functionId`` is the name that users give to a run. Version 7 writes the ``gen_ai``
+conventions instead.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from semconv.dialects.action import Action, ActionKind, Dialect, Message
-from semconv.dialects.langgraph import Found
-from semconv.dialects.messages import messages_of
-from semconv.dialects.observations import Observation, action_of
-from semconv.dialects.reading import items, mapping, text
-from semconv.dialects.support import Support, gives, lacks
-from semconv.dialects.surroundings import Surroundings
+from semconv.dialects.reading.action import Action, ActionKind, Dialect, Message, Surroundings
+from semconv.dialects.reading.agent_names import Found
+from semconv.dialects.reading.messages import messages_of
+from semconv.dialects.reading.observations import Observation, action_of
+from semconv.dialects.reading.values import items, mapping, text
 from semconv.model import Span
 
 NAME: Final = "vercel_ai"
@@ -32,7 +30,7 @@ TOOL_ARGUMENTS: Final = "ai.toolCall.args"
 TOOL_RESULT: Final = "ai.toolCall.result"
 RESPONSE_TEXTS: Final = ("ai.response.text", "ai.response.object", "ai.result.text", "ai.result.object")
 RESPONSE_CALLS: Final = ("ai.response.toolCalls", "ai.result.toolCalls")
-"""Before version 4 a response was called a result."""
+"""``ai.result`` is the name before version 4."""
 
 _TOOL_CALL: Final = "ai.toolCall"
 _MODEL_CALLS: Final = (".doGenerate", ".doStream")
@@ -74,7 +72,7 @@ def _observed(span: Span, kind: ActionKind) -> Observation:
 
 
 def _without_prompt(prompt: Any) -> Any:
-    """Return what a run was given: its question, or the conversation it goes on with."""
+    """Return a run's input: its question, or the conversation up to it."""
     given = mapping(prompt)
     return given.get("prompt") or given.get("messages") or prompt
 
@@ -85,22 +83,4 @@ def _said(span: Span) -> tuple[Message, ...]:
     return tuple(message for message in messages_of(reply) if message.text or message.calls)
 
 
-VERCEL_AI: Final = Dialect(
-    name=NAME,
-    read=read_vercel_ai,
-    support=(
-        Support(
-            framework="Vercel AI SDK",
-            instrumentation="built in, npm `ai` 4 to 6, `experimental_telemetry`",
-            source="recorded",
-            agent=gives("`functionId`, the name given to the run; without it nobody is named"),
-            text=gives("`ai.prompt.messages`, `ai.response.text`, `ai.response.toolCalls`"),
-            tools=gives("`ai.toolCall.*`"),
-            handoff=lacks("there is none; an agent that is asked runs below the tool that asks"),
-            task=gives("`ai.prompt` and `ai.response.text` on the run"),
-            errors=gives("span status, `exception` event"),
-            scopes=("ai",),
-            switches=('experimental_telemetry: { isEnabled: true, functionId: "…" }',),
-        ),
-    ),
-)
+VERCEL_AI: Final = Dialect(name=NAME, read=read_vercel_ai, keys=frozenset({OPERATION_ID}))

@@ -1,13 +1,13 @@
-"""Microsoft's agent-framework: the GenAI conventions for agents, and workflow spans of its own.
+"""Microsoft's agent-framework: the GenAI conventions for agents, and its own workflow spans.
 
-Source: ``agent_framework/observability.py`` and ``agent_framework_orchestrations`` 1.0 to 1.23;
-recorded (handoff, sequential, concurrent, group chat, Magentic-One).
+Source: ``agent_framework/observability.py`` and ``agent_framework_orchestrations`` 1.0 to 1.23; recorded
+(handoff, sequential, concurrent, group chat, Magentic-One).
 
-A workflow is ``workflow.run`` with an ``executor.process X`` for every message that an executor is
-given, broadcasts that only fill its memory included: none is a step. Nor are edge groups, and
-``workflow.build`` is set-up. A transfer has no tool span: the tool is intercepted, and the agent's
-executor then sends a message with a destination, which is the handoff. A group chat's manager sends
-such messages too, but its choice is its model call's answer, so there they are no handoff.
+A workflow is ``workflow.run`` with an ``executor.process X`` for every message to an executor, including
+broadcasts that only fill its memory: these are not steps, nor are edge groups; ``workflow.build`` is setup.
+A transfer has no tool span: the framework intercepts the tool, and the agent's executor then sends a
+message with a destination, which is the handoff. A group chat's manager sends such messages too; there the
+choice is its model call's answer, so they are not handoffs.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from __future__ import annotations
 from typing import Final
 
 from semconv.attributes import GEN_AI_AGENT_NAME, GEN_AI_OPERATION_NAME
-from semconv.dialects.action import Action, ActionKind, Dialect
-from semconv.dialects.otel_genai import KINDS, read_operation
-from semconv.dialects.reading import error_of, is_failed, text
-from semconv.dialects.support import Support, gives, partly
-from semconv.dialects.surroundings import Surroundings
+from semconv.dialects.conventions.otel_genai import KINDS, read_operation
+from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
+from semconv.dialects.reading.values import error_of, is_failed, text
 from semconv.model import AgentSource, Span
 
 NAME: Final = "agent_framework"
@@ -50,7 +48,7 @@ def read_agent_framework(span: Span, surroundings: Surroundings) -> Action | Non
 
 
 def _read_workflow(span: Span) -> Action:
-    """Read what runs agents: an executor is a step only where it fails and nothing in it shows how."""
+    """Read a workflow's own span: an executor is a step only if it fails and no span below shows why."""
     failed = is_failed(span)
     error = error_of(span) if failed else ""
     if span.name == _BUILD:
@@ -86,29 +84,10 @@ def _read_handoff(span: Span, sender: Span, surroundings: Surroundings) -> Actio
 
 
 def _name_of(executor: Span, surroundings: Surroundings) -> str | None:
-    """Return the name of the agent that an executor runs; nameless agents' executors are known by ids."""
+    """Return the name of an executor's agent; the executor's id if the agent has no name."""
     children = surroundings.children(executor)
     named = (text(child.attributes, GEN_AI_AGENT_NAME) for child in children)
     return next(filter(None, named), text(executor.attributes, EXECUTOR_ID))
 
 
-AGENT_FRAMEWORK: Final = Dialect(
-    name=NAME,
-    read=read_agent_framework,
-    support=(
-        Support(
-            framework="agent-framework",
-            instrumentation="built in, 1.23",
-            source="recorded",
-            agent=gives("`gen_ai.agent.name` on `invoke_agent`; an executor's id"),
-            text=partly("off by default; a call that failed has no answer"),
-            tools=partly("arguments and result with content on"),
-            handoff=gives("`message.send` with a destination, content on or off"),
-            task=partly("not on the root: the first and the last model call, with content on"),
-            errors=gives("status and `error.type`"),
-            scopes=(SCOPE,),
-            recordings=("agent_framework-handoff",),
-            switches=("ENABLE_SENSITIVE_DATA=true",),
-        ),
-    ),
-)
+AGENT_FRAMEWORK: Final = Dialect(name=NAME, read=read_agent_framework, scopes=(SCOPE,))

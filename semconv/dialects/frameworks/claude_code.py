@@ -1,28 +1,35 @@
-"""Claude Code, as it traces itself (beta).
+"""Claude Code's own tracing (beta).
 
 Source: runs of Claude Code 2.1.330, and its monitoring documentation (November 2026). Scope
-``com.anthropic.claude_code.tracing``; every span names its kind in ``span.type``. A prompt is a
-``claude_code.interaction``; below it stand model calls and tools, below a tool its execution and the
-wait for permission. The execution of a tool that spawned a subagent encloses the subagent's model calls
-and tools. The subagent's name stands on the tool, as ``subagent_type``, with
-``OTEL_LOG_TOOL_DETAILS=1``, and on its model calls, in ``query_source``, with detailed tracing
-(``ENABLE_BETA_TRACING_DETAILED=1``); without either an ``agent_id`` tells subagents apart. What models
-said stands in log events, or on the span with detailed tracing; that a model asked for tools stands
-nowhere. A report from the background begins an interaction of its own, which is no task. Hidden texts
-are ``<REDACTED>``. A tool may begin before the model call that asked for it ends.
+``com.anthropic.claude_code.tracing``; ``span.type`` gives the kind of span.
+
+- A prompt is a ``claude_code.interaction``. Its children are model calls and tools; a tool's children are its
+  execution and the wait for permission. A tool may begin before the model call that requested it ends.
+- The execution of a tool that starts a subagent encloses the subagent's model calls and tools. The
+  subagent's name is on the tool, as ``subagent_type``, with ``OTEL_LOG_TOOL_DETAILS=1``, and on its model
+  calls, in ``query_source``, with detailed tracing (``ENABLE_BETA_TRACING_DETAILED=1``); without either,
+  only ``agent_id`` distinguishes subagents.
+- Answers are in log events, or on the span with detailed tracing. An event is at the parent of the span it
+  describes: a model's answer (``assistant_response``, with the request's id), a tool's input and result
+  (``tool_result``, with the call's id). An interaction may hold thousands of events; only those within the
+  span's time are searched. That a model requested tools is recorded nowhere. Hidden texts are
+  ``<REDACTED>``.
+- Subagents work in the background by default. A finished one's report begins a new interaction, which is a
+  trace of its own without links and is not a task; its prompt names the call that started the work. The
+  session is no key for joining them: a person asks many things in one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import chain, islice
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice, takewhile
 from typing import Any, Final
 
-from semconv.dialects.action import Action, ActionKind, Dialect
-from semconv.dialects.claude_code_background import reported_call
-from semconv.dialects.claude_code_events import answer_beside, result_beside
-from semconv.dialects.langgraph import Found
-from semconv.dialects.reading import (
+from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
+from semconv.dialects.reading.agent_names import Found
+from semconv.dialects.reading.values import (
     REDACTED,
     error_of,
     events_of,
@@ -32,9 +39,7 @@ from semconv.dialects.reading import (
     text,
     words,
 )
-from semconv.dialects.support import Support, gives, lacks, partly
-from semconv.dialects.surroundings import Surroundings
-from semconv.model import AgentSource, Span
+from semconv.model import AgentSource, Attributes, Span
 
 NAME: Final = "claude_code"
 
@@ -45,37 +50,53 @@ NEW_CONTEXT: Final = "new_context"
 MODEL_OUTPUT: Final = "response.model_output"
 SYSTEM_PROMPT: Final = "system_prompt_preview"
 TOOL_NAME: Final = "tool_name"
-TOOL_CALL_IDS: Final = ("gen_ai.tool.call.id", "tool_use_id")
 TOOL_INPUT: Final = "tool_input"
 TOOL_DETAILS: Final = ("full_command", "file_path", "skill_name")
 TOOL_OUTPUT_EVENT: Final = "tool.output"
 TOOL_RESULT_CONTEXT: Final = "new_context"
-"""On a tool; the same key on a model call is what is new in the conversation."""
+"""On a tool; on a model call the same key holds the new part of the conversation."""
 SUBAGENT_TYPE: Final = "subagent_type"
 AGENT_ID: Final = "agent_id"
 QUERY_SOURCE: Final = "query_source"
 SUCCESS: Final = "success"
 ERROR: Final = "error"
 DECISION: Final = "decision"
+SESSION_ID: Final = "session.id"
+TOOL_USE_ID: Final = "tool_use_id"
+TOOL_CALL_IDS: Final = ("gen_ai.tool.call.id", TOOL_USE_ID)
+ASSISTANT_RESPONSE: Final = "assistant_response"
+RESPONSE: Final = "response"
+REQUEST_ID: Final = "request_id"
+TOOL_RESULT: Final = "tool_result"
 
 _PREFIX: Final = "claude_code."
 _MAIN_AGENT: Final = "claude_code"
-"""Its own agent has no name in the spans; only subagents have."""
+"""Name for the main agent: only subagents are named in spans."""
 _HIDDEN: Final = "<REDACTED>"
 _SUBAGENT_SOURCE: Final = "agent:"
-"""Begins the ``query_source`` of subagents: ``agent:builtin:general-purpose``, ``agent:custom:reviewer``."""
+"""Prefix of subagents' ``query_source``: ``agent:builtin:general-purpose``, ``agent:custom:reviewer``."""
 _OUTPUTS: Final = ("output", "content", "result", "tool_output")
 _INPUTS: Final = ("input", TOOL_INPUT)
 _HEADINGS: Final = ("[TOOL INPUT: ", "[TOOL RESULT: ")
-"""Begin the line that detailed tracing sets before a tool's texts: ``[TOOL INPUT: Bash]``."""
+"""Prefixes of the line that detailed tracing puts before a tool's texts: ``[TOOL INPUT: Bash]``."""
 _FIRST_CALLS: Final = 8
-"""In how many spans below a tool its subagent's name is looked for: its first call is among them."""
+"""Spans below a tool to search for its subagent's name: its first call is among them."""
 _KINDS: Final[Mapping[str, ActionKind]] = {
     "interaction": ActionKind.AGENT,
     "llm_request": ActionKind.LLM,
     "tool": ActionKind.TOOL,
 }
-"""By ``span.type``; any other is a container (executions, waits, hooks)."""
+"""Kinds by ``span.type``; any other type is a container (executions, waits, hooks)."""
+_SPAWNING: Final = frozenset({"Agent", "Task"})
+"""Tools that start a subagent."""
+_REPORT: Final = re.compile(
+    r"\s*<task-notification>\s*<task-id>[^<]{0,80}</task-id>\s*<tool-use-id>(?P<call>[\w-]{1,80})</tool-use-id>"
+)
+"""Start of a report; the rest is the subagent's text and may contain anything."""
+_EARLY_NS: Final = 1_000_000
+"""Events carry whole milliseconds."""
+_LATE_NS: Final = 1_000_000_000
+"""An event is written right after the span that it describes."""
 
 
 def read_claude_code(span: Span, surroundings: Surroundings) -> Action | None:
@@ -144,7 +165,7 @@ def _told(value: str | None) -> str:
 
 
 def _error(span: Span, kind: ActionKind, surroundings: Surroundings) -> str:
-    """Return what went wrong; a tool's span itself always ends without status."""
+    """Return the error; a tool's own span always ends without status."""
     holders = [span]
     if kind is ActionKind.TOOL:
         holders += [each for each in surroundings.children(span) if _is_part_of_tool(each)]
@@ -157,15 +178,11 @@ def _error(span: Span, kind: ActionKind, surroundings: Surroundings) -> str:
 
 
 def _is_part_of_tool(span: Span) -> bool:
-    return _type_of(span).startswith("tool.")
-
-
-def _type_of(span: Span) -> str:
-    return text(span.attributes, SPAN_TYPE) or span.name.removeprefix(_PREFIX)
+    return (text(span.attributes, SPAN_TYPE) or span.name.removeprefix(_PREFIX)).startswith("tool.")
 
 
 def _agent(span: Span, surroundings: Surroundings) -> Found:
-    """Return whose span this is: the nearest enclosing subagent's, else the main agent's."""
+    """Return the span's agent: the nearest enclosing subagent, else the main agent."""
     own = _subagent_in(span)
     if own is not None:
         return Found(own, AgentSource.METADATA)
@@ -194,30 +211,50 @@ def _subagent_in(span: Span) -> str | None:
     return source.rpartition(":")[2] or None if source.startswith(_SUBAGENT_SOURCE) else None
 
 
-CLAUDE_CODE: Final = Dialect(
-    name=NAME,
-    read=read_claude_code,
-    support=(
-        Support(
-            framework="Claude Code",
-            instrumentation="built in, 2.1 (beta)",
-            source="recorded",
-            agent=partly(
-                "subagents by `subagent_type` or `query_source`, else by `agent_id`; the main one has no name"
-            ),
-            text=partly("answers in log events: send logs too; prompts with detailed tracing; calls nowhere"),
-            tools=partly("names always; arguments and results with the switches"),
-            handoff=lacks("the tool that starts a subagent encloses its work"),
-            task=partly("`user_prompt` on the interaction, with the switch"),
-            errors=gives("status and the tool's outcome"),
-            scopes=(SCOPE,),
-            switches=(
-                "OTEL_LOG_USER_PROMPTS=1",
-                "OTEL_LOG_TOOL_DETAILS=1",
-                "OTEL_LOG_TOOL_CONTENT=1",
-                "OTEL_LOGS_EXPORTER=otlp",
-                "ENABLE_BETA_TRACING_DETAILED=1",
-            ),
-        ),
-    ),
-)
+def reported_call(prompt: str) -> str | None:
+    """Return the call that a prompt reports on; ``None`` for a person's prompt."""
+    found = _REPORT.match(prompt)
+    return found["call"] if found else None
+
+
+def background_keys(span: Span) -> Iterator[str]:
+    """Yield the key shared by the traces of a call and of its report: session and call id."""
+    if span.attributes.get(TOOL_NAME) in _SPAWNING:
+        call = text(span.attributes, TOOL_USE_ID)
+    else:
+        call = reported_call(text(span.attributes, USER_PROMPT) or "")
+    if call is not None:
+        yield f"{text(span.attributes, SESSION_ID) or ''}:{call}"
+
+
+def answer_beside(span: Span, surroundings: Surroundings) -> str | None:
+    """Return the model's answer, from the event with the same request id."""
+    told = _event(span, surroundings, ASSISTANT_RESPONSE, REQUEST_ID)
+    return text(told, RESPONSE)
+
+
+def result_beside(span: Span, surroundings: Surroundings) -> Attributes:
+    """Return the attributes of the tool result's event; empty if none was written."""
+    return _event(span, surroundings, TOOL_RESULT, TOOL_USE_ID)
+
+
+def _event(span: Span, surroundings: Surroundings, name: str, key: str) -> Attributes:
+    wanted = text(span.attributes, key)
+    if wanted is None:
+        return {}
+    return next((found for found in _events_beside(span, surroundings, name) if found.get(key) == wanted), {})
+
+
+def _events_beside(span: Span, surroundings: Surroundings, name: str) -> Iterator[Attributes]:
+    above = surroundings.parent(span)
+    if above is None:
+        return
+    first = bisect_left(above.logs, span.start_ns - _EARLY_NS, key=lambda event: event.time_ns)
+    until = span.end_ns + _LATE_NS
+    candidates = (above.logs[index] for index in range(first, len(above.logs)))
+    for event in takewhile(lambda event: event.time_ns <= until, candidates):
+        if event.name == name:
+            yield event.attributes
+
+
+CLAUDE_CODE: Final = Dialect(name=NAME, read=read_claude_code)

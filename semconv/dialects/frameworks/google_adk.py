@@ -1,22 +1,21 @@
-"""Google's Agent Development Kit, as its own tracer writes spans.
+"""Google's Agent Development Kit, by the spans of its own tracer.
 
-Source: google-adk 1.10 (``telemetry.py``) to 2.13 (``telemetry/tracing.py``), seen from runs of 1.10,
-1.14, 1.19, 1.25 and 2.13. Scope ``gcp.vertex.agent`` in all of them. What changed on the way:
+Source: google-adk 1.10 (``telemetry.py``) to 2.13 (``telemetry/tracing.py``), seen from runs of 1.10, 1.14,
+1.19, 1.25 and 2.13. All of them have the scope ``gcp.vertex.agent``. Changes between versions:
 
 - Up to 1.14 an agent is a span ``agent_run [name]`` without attributes, later an ``invoke_agent``.
-- Up to 1.x a model call is a span ``call_llm`` that also encloses the tools it asked for, and the agent
-  it handed over to; from 1.2x a ``generate_content`` is inside it, from 2.x instead of it.
-- Content stood in ``gcp.vertex.agent.*`` on ``call_llm`` and tools; then beside it in the older message
-  log events; since 2.x in attributes or the details log event, if switched on. Switched off it is ``{}``,
-  or ``<elided>`` in log events.
-- Calls at once get one more span, ``(merged tools)``, that is no call.
+- Up to 1.x a model call is a span ``call_llm`` that also encloses the requested tools and the agent handed
+  over to. From 1.2x a ``generate_content`` is inside it; from 2.x it replaces it.
+- Content was first in ``gcp.vertex.agent.*`` on ``call_llm`` and tools, then also in the older message log
+  events; since 2.x it is in attributes or the details log event, if switched on. Content that is switched
+  off is ``{}``, or ``<elided>`` in log events.
+- Parallel calls have one more span, ``(merged tools)``, which is not a call.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from semconv.attributes import (
@@ -29,12 +28,17 @@ from semconv.attributes import (
     GEN_AI_TOOL_DEFINITIONS,
     GEN_AI_TOOL_NAME,
 )
-from semconv.dialects.action import Action, ActionKind, Dialect, Message
-from semconv.dialects.otel_genai import CHOICE_EVENT, KINDS, MESSAGE_EVENTS, read_operation
-from semconv.dialects.reading import REDACTED, events_of, items, mapping, text, words
-from semconv.dialects.support import Support, gives, partly
-from semconv.dialects.surroundings import Surroundings
+from semconv.dialects.conventions.otel_genai import (
+    CHOICE_EVENT,
+    KINDS,
+    MESSAGE_EVENTS,
+    operation_kind,
+    read_operation,
+)
+from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
+from semconv.dialects.reading.values import REDACTED, events_of, items, mapping, text, words
 from semconv.model import AgentSource, Attributes, Event, Span
+from semconv.record import replace
 
 NAME: Final = "google_adk"
 
@@ -75,10 +79,7 @@ def _kind_of(span: Span, surroundings: Surroundings) -> ActionKind:
     if operation is not None:
         return KINDS.get(operation, ActionKind.CONTAINER)
     if span.name == _MODEL_SPAN:
-        inner = any(
-            KINDS.get(text(child.attributes, GEN_AI_OPERATION_NAME) or "") is ActionKind.LLM
-            for child in surroundings.children(span)
-        )
+        inner = any(operation_kind(child) is ActionKind.LLM for child in surroundings.children(span))
         return ActionKind.CONTAINER if inner else ActionKind.LLM
     if span.name == "invocation":
         return ActionKind.WORKFLOW
@@ -92,23 +93,18 @@ def _read_llm(span: Span, surroundings: Surroundings) -> Action:
     response = mapping(_given(holder, LLM_RESPONSE))
     found = {**_from_logs(span), **_from_request(holder), **_from_response(response), **span.attributes}
     action = read_operation(replace(span, attributes=found), ActionKind.LLM, NAME)
-    action = replace(_named(action), said=_whole(action.said))
+    action = replace(_named(action), said=tuple(action.said[-1:]))
     refused = words(response.get("error_message") or response.get("error_code"))
     return replace(action, failed=True, error=action.error or refused) if refused else action
 
 
 def _named(action: Action) -> Action:
-    """Return the action with its agent as ADK itself tells it in each prompt.
+    """Return the action with the agent named in ADK's prompt.
 
-    Up to 1.x spans of parallel agents lose their agent's span, for they share one context.
+    Up to 1.x, spans of parallel agents lose their agent's span, because they share one context.
     """
     told = _OWN_NAME.search(action.instructions) if action.agent is None else None
     return replace(action, agent=told["name"], agent_source=AgentSource.METADATA) if told else action
-
-
-def _whole(said: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the reply without the pieces in which it was streamed; the whole comes last."""
-    return tuple(said[-1:])
 
 
 def _given(span: Span, name: str) -> Any:
@@ -135,7 +131,7 @@ def _from_response(response: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_logs(span: Span) -> dict[str, Any]:
-    """Return the messages in the older log events, whose bodies hold Gemini's contents."""
+    """Return the messages of the older log events, whose bodies hold Gemini's contents."""
     found: dict[str, Any] = {}
     for name, wanted in ((GEN_AI_INPUT_MESSAGES, _SPOKEN), (GEN_AI_OUTPUT_MESSAGES, (CHOICE_EVENT,))):
         if messages := [message for event in events_of(span, *wanted) for message in _message_in(event)]:
@@ -164,7 +160,7 @@ def _contents(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _without_blanks(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return Gemini's content with the keys that are set only; a part names all it might be."""
+    """Return Gemini's content without unset keys; a part lists all it could be."""
     pieces = map(mapping, items(content.get("parts")))
     parts = [{key: value for key, value in piece.items() if value is not None} for piece in pieces]
     return {"role": content.get("role") or "user", "parts": parts}
@@ -184,27 +180,4 @@ def _with_tool_content(span: Span) -> Span:
     return replace(span, attributes={**found, **span.attributes}) if found else span
 
 
-GOOGLE_ADK: Final = Dialect(
-    name=NAME,
-    read=read_google_adk,
-    support=(
-        Support(
-            framework="google-adk",
-            instrumentation="built in, 1.10 to 2.13",
-            source="recorded",
-            agent=gives("`gen_ai.agent.name`; up to 1.14 in the span's name"),
-            text=partly("by default only log events: send logs too; or switch span content on"),
-            tools=partly("`gen_ai.tool.call.*` with span content on; before 2.x `gcp.vertex.agent.*`"),
-            handoff=partly("tool `transfer_to_agent`, whose `agent_name` is content"),
-            task=partly("not on the root: the first and the last model call"),
-            errors=gives("status, `error.type`, and results that report an `error`"),
-            scopes=(SCOPE,),
-            recordings=("google_adk-native-spancontent",),
-            switches=(
-                "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental",
-                "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT",
-                "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS=true",
-            ),
-        ),
-    ),
-)
+GOOGLE_ADK: Final = Dialect(name=NAME, read=read_google_adk, scopes=(SCOPE,))

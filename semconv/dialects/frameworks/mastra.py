@@ -1,24 +1,23 @@
-"""Mastra, the TypeScript framework, as its exporter writes spans: ``mastra.*`` beside the conventions.
+"""Mastra, the TypeScript framework: ``mastra.*`` beside the GenAI conventions.
 
-Source: npm ``@mastra/otel-exporter``, seen from 1.4. Every span has its ``mastra.span.type``. A model
-call (``model_inference``) tells its answer's text alone; what it heard, and the tools it asked for, stand
-on the ``model_step`` around it, as ``mastra.model_step.input`` and ``.output``. The question and the
-answer of an agent or a workflow are ``mastra.agent_run.*`` and ``mastra.workflow_run.*``.
+Source: npm ``@mastra/otel-exporter``, seen from 1.4. Every span has a ``mastra.span.type``. A model call
+(``model_inference``) has only its answer's text; its input and the requested tools are on the enclosing
+``model_step``, as ``mastra.model_step.input`` and ``.output``. The question and answer of an agent or a
+workflow are ``mastra.agent_run.*`` and ``mastra.workflow_run.*``.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
-from semconv.dialects.action import Action, ActionKind, Dialect
-from semconv.dialects.model_calls import heard_in, said_in
-from semconv.dialects.otel_genai import read_operation
-from semconv.dialects.payloads import answered, asked
-from semconv.dialects.reading import is_redacted, mapping, text, words
-from semconv.dialects.support import Support, gives, lacks
-from semconv.dialects.surroundings import Surroundings
+from semconv.dialects.conventions.otel_genai import read_operation
+from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
+from semconv.dialects.reading.messages import system_text
+from semconv.dialects.reading.observations import heard_in, said_in
+from semconv.dialects.reading.payloads import answered, asked
+from semconv.dialects.reading.values import is_redacted, mapping, text, words
 from semconv.model import Span
+from semconv.record import replace
 
 NAME: Final = "mastra"
 
@@ -33,7 +32,7 @@ _KINDS: Final = {
     "agent_run": ActionKind.AGENT,
     "workflow_run": ActionKind.WORKFLOW,
 }
-"""Types by name; any other is a container (a generation and its steps, chunks, a workflow's control flow)."""
+"""Span types; any other is a container (a generation and its steps, chunks, control flow)."""
 
 
 def read_mastra(span: Span, surroundings: Surroundings) -> Action | None:
@@ -52,7 +51,7 @@ def read_mastra(span: Span, surroundings: Surroundings) -> Action | None:
 
 
 def _with_step(action: Action, step: Span) -> Action:
-    """Return a model call with what only the step around it tells."""
+    """Return a model call, completed from the step around it."""
     given, got = _payload(step, _STEP)
     heard = action.heard or heard_in(given)
     said = action.said if action.requested else said_in(_reply(got)) or action.said
@@ -61,14 +60,13 @@ def _with_step(action: Action, step: Span) -> Action:
         heard=heard,
         said=said,
         input="" if heard else words(given),
-        instructions=action.instructions
-        or "\n".join(message.text for message in heard if message.role == "system"),
+        instructions=action.instructions or system_text(heard),
         redacted=is_redacted(words(given), words(got)),
     )
 
 
 def _reply(got: Any) -> Any:
-    """Return an answer of the AI SDK's as a message of the model's."""
+    """Return the AI SDK's answer as a model's message."""
     fields = mapping(got)
     if not fields:
         return got
@@ -91,21 +89,4 @@ def _payload(span: Span, span_type: str) -> tuple[Any, Any]:
     return given, got
 
 
-MASTRA: Final = Dialect(
-    name=NAME,
-    read=read_mastra,
-    support=(
-        Support(
-            framework="Mastra",
-            instrumentation="built in, npm `@mastra/otel-exporter` 1.4",
-            source="recorded",
-            agent=gives("`gen_ai.agent.name` on agents and calls"),
-            text=gives("`mastra.model_step.input`, `.output` around each call"),
-            tools=gives("`gen_ai.tool.call.*`"),
-            handoff=lacks("there is none; an agent that is asked runs below the tool that asks"),
-            task=gives("`mastra.agent_run.*` or `mastra.workflow_run.*` on the root"),
-            errors=gives("span status, `exception` event"),
-            scopes=("@mastra/",),
-        ),
-    ),
-)
+MASTRA: Final = Dialect(name=NAME, read=read_mastra, keys=frozenset({SPAN_TYPE}))

@@ -1,48 +1,40 @@
-"""openai-agents as the OpenTelemetry contrib instrumentation ``openai-agents-v2`` writes it.
+"""openai-agents, as the OpenTelemetry contrib instrumentation ``openai-agents-v2`` writes it.
 
 Source: opentelemetry-instrumentation-openai-agents-v2 0.1.0 (2025), ``span_processor.py``, seen from
-openai-agents 0.24. It shares its scope with Traceloop's instrumentation, which gives a version. The
-official attributes, but: spans that are no agent's are signed ``OpenAI Agent``; a model's tool calls
-are the ``repr`` of the SDK's objects inside a text part; hidden content is ``readacted``; tasks and
-turns are of the operation ``unknown``; the root is an agent without a name.
+openai-agents 0.24. It shares its scope with Traceloop's instrumentation, which sets a scope version. It
+writes the ``gen_ai`` attributes with these deviations: spans without an agent are named ``OpenAI Agent``; a
+model's tool calls are the ``repr`` of the SDK's objects inside a text part; hidden content is
+``readacted``; tasks and turns have the operation ``unknown``; the root is an agent without a name.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
-from semconv.attributes import (
-    GEN_AI_AGENT_NAME,
-    GEN_AI_INPUT_MESSAGES,
-    GEN_AI_OPERATION_NAME,
-    GEN_AI_OUTPUT_MESSAGES,
-)
-from semconv.dialects.action import Action, ActionKind, Dialect
-from semconv.dialects.conversation import last_answer
-from semconv.dialects.otel_genai import KINDS, read_operation
-from semconv.dialects.python_repr import object_in
-from semconv.dialects.reading import REDACTED, items, mapping, text, words
-from semconv.dialects.support import Support, gives, partly
-from semconv.dialects.surroundings import Surroundings
+from semconv.attributes import GEN_AI_AGENT_NAME, GEN_AI_INPUT_MESSAGES, GEN_AI_OUTPUT_MESSAGES
+from semconv.dialects.conventions.otel_genai import operation_kind, read_operation
+from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
+from semconv.dialects.reading.messages import last_answer
+from semconv.dialects.reading.python_repr import object_in
+from semconv.dialects.reading.values import REDACTED, items, mapping, words
 from semconv.model import Span
+from semconv.record import replace
 
 NAME: Final = "openai_agents_v2"
 
 SCOPE: Final = "opentelemetry.instrumentation.openai_agents"
 TRACELOOP_KIND: Final = "traceloop.span.kind"
 _PLACEHOLDER: Final = "OpenAI Agent"
-"""The name it gives to what is no agent's, and to an agent without a name."""
+"""Placeholder for spans without an agent and for agents without a name."""
 _HIDDEN: Final = "readacted"
-"""Its own spelling."""
+"""Spelled like this by the instrumentation."""
 
 
 def read_openai_agents_v2(span: Span, _: Surroundings) -> Action | None:
     """Read a span of the contrib instrumentation."""
     if span.scope.name != SCOPE or span.scope.version or TRACELOOP_KIND in span.attributes:
         return None
-    operation = text(span.attributes, GEN_AI_OPERATION_NAME) or ""
-    kind = KINDS.get(operation, ActionKind.CONTAINER)
+    kind = operation_kind(span) or ActionKind.CONTAINER
     if kind is ActionKind.AGENT and span.attributes.get(GEN_AI_AGENT_NAME) is None:
         kind = ActionKind.WORKFLOW
     action = read_operation(_mended(span), kind, NAME)
@@ -54,7 +46,7 @@ def read_openai_agents_v2(span: Span, _: Surroundings) -> Action | None:
 
 
 def _mended(span: Span) -> Span:
-    """Return the span with messages as the official conventions have them."""
+    """Return the span with its messages in the ``gen_ai`` format."""
     mended: dict[str, Any] = {
         name: [_message(each) for each in items(span.attributes[name])]
         for name in (GEN_AI_INPUT_MESSAGES, GEN_AI_OUTPUT_MESSAGES)
@@ -94,29 +86,4 @@ def _part(value: Any) -> Any:
             return value
 
 
-OPENAI_AGENTS_V2: Final = Dialect(
-    name=NAME,
-    read=read_openai_agents_v2,
-    support=(
-        Support(
-            framework="openai-agents",
-            instrumentation="opentelemetry-instrumentation-openai-agents-v2 0.1.0",
-            source="recorded",
-            agent=gives("`gen_ai.agent.name` on `invoke_agent`; the placeholder `OpenAI Agent` is no name"),
-            text=partly(
-                "needs the switches; no tool results nor earlier answers in a call's input, "
-                "tool calls as the `repr` of objects"
-            ),
-            tools=gives("`gen_ai.tool.*`, no call id"),
-            handoff=gives("`gen_ai.handoff.from_agent`, `.to_agent`"),
-            task=partly("first and last model call; nothing on the root"),
-            errors=gives("span status"),
-            scopes=(SCOPE,),
-            recordings=("openai_agents-otelv2",),
-            switches=(
-                "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental",
-                "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=span_only",
-            ),
-        ),
-    ),
-)
+OPENAI_AGENTS_V2: Final = Dialect(name=NAME, read=read_openai_agents_v2, scopes=(SCOPE,))

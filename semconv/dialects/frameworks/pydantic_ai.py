@@ -1,35 +1,32 @@
-"""Pydantic AI's own spans: the GenAI conventions, and what each format version adds or lacks.
+"""Pydantic AI's own spans: the GenAI conventions, with differences per format version.
 
 Source: ``pydantic_ai/_instrumentation.py`` and ``capabilities/instrumentation.py`` of 2.68
 (``InstrumentationSettings(version=2..6)``), ``models/instrumented.py`` of 0.8 and 1.107; recorded.
 
-- Version 1 (``event_mode``): messages as log events, or as a list of events in ``events`` on the
-  model call and ``all_messages_events`` on the agent.
+- Version 1 (``event_mode``): messages as log events, or as a list of events in ``events`` on the model call
+  and ``all_messages_events`` on the agent.
 - Version 2: spans ``agent run`` and ``running tool``, with ``tool_arguments`` and ``tool_response``.
-- From 3: ``invoke_agent X``, ``execute_tool X``, ``gen_ai.tool.call.*``; from 5 a deferred tool is no
-  error. Before 1.0 an agent has no operation name, and calls and tools no agent: they inherit it.
+- From 3: ``invoke_agent X``, ``execute_tool X``, ``gen_ai.tool.call.*``; from 5 a deferred tool is not an
+  error. Before 1.0 an agent has no operation name, and calls and tools have no agent: they inherit it.
 
-An agent that another agent asks runs below that one's tool, which is then no step. An output
-function (``final_result``) is how an agent gives its answer: none either, unless it fails.
+An agent used as a tool runs below the caller's tool, which is then no step. An output function
+(``final_result``) delivers an agent's answer and is a step only if it fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from semconv.attributes import GEN_AI_OPERATION_NAME, GEN_AI_TOOL_NAME
-from semconv.dialects.action import Action, ActionKind, Dialect, Message
-from semconv.dialects.conversation import last_request
-from semconv.dialects.messages import message_of, messages_of
-from semconv.dialects.otel_genai import KINDS, read_operation
-from semconv.dialects.payloads import answered
-from semconv.dialects.reading import is_redacted, items, mapping, text, words
-from semconv.dialects.support import Support, gives, lacks, partly
-from semconv.dialects.surroundings import Surroundings
-from semconv.dialects.transfers import delegation_target, transfer_target
+from semconv.dialects.conventions.otel_genai import KINDS, read_operation
+from semconv.dialects.reading.action import Action, ActionKind, Dialect, Message, Surroundings
+from semconv.dialects.reading.messages import last_request, message_of, messages_of, system_text
+from semconv.dialects.reading.payloads import answered
+from semconv.dialects.reading.tools import delegation_target, transfer_target
+from semconv.dialects.reading.values import is_redacted, items, mapping, text, words
 from semconv.model import Span
+from semconv.record import replace
 
 NAME: Final = "pydantic_ai"
 
@@ -73,13 +70,13 @@ def read_pydantic_ai(span: Span, _: Surroundings) -> Action | None:
 
 
 def _read_llm(action: Action, span: Span) -> Action:
-    """Add the messages of version 1, which stand in a list of events."""
+    """Add the messages of version 1, stored as a list of events."""
     if action.heard or action.said or EVENTS not in span.attributes:
         return action
     events = [mapping(event) for event in items(span.attributes[EVENTS])]
     heard = _messages(event for event in events if not _is_choice(event))
     said = _messages(event for event in events if _is_choice(event))
-    system = "\n".join(message.text for message in heard if message.role == "system")
+    system = system_text(heard)
     return replace(
         action, heard=heard, said=said, input="", output="", instructions=action.instructions or system
     )
@@ -98,7 +95,7 @@ def _read_tool(action: Action, span: Span) -> Action:
     arguments = action.input or text(span.attributes, TOOL_ARGUMENTS) or ""
     result = action.output or text(span.attributes, TOOL_RESPONSE) or ""
     target = transfer_target(name, arguments)
-    failed = action.failed and DEFERRAL not in span.attributes  # waiting for a person is no failure
+    failed = action.failed and DEFERRAL not in span.attributes  # waiting for a person is not a failure
     cause = text(span.attributes, *RETRY_CAUSES)
     kind = action.kind if target is None else ActionKind.HANDOFF
     return replace(
@@ -135,27 +132,9 @@ def _read_agent(action: Action, span: Span) -> Action:
 
 
 def _whole_conversation(span: Span) -> Sequence[Message]:
-    """Return all that an agent heard and said, its history of earlier runs included."""
+    """Return an agent's whole conversation, including its history of earlier runs."""
     messages = messages_of(span.attributes.get(ALL_MESSAGES))
     return messages or _messages(mapping(event) for event in items(span.attributes.get(ALL_EVENTS)))
 
 
-PYDANTIC_AI: Final = Dialect(
-    name=NAME,
-    read=read_pydantic_ai,
-    support=(
-        Support(
-            framework="pydantic-ai",
-            instrumentation="built in, 1.107 and 2.68, `InstrumentationSettings(version=1..6)`",
-            source="recorded",
-            agent=gives("`gen_ai.agent.name` on every span; before 1.0 `agent_name` on agents"),
-            text=partly("`gen_ai.*.messages`; in version 1 log events; a call that failed has none"),
-            tools=gives("`gen_ai.tool.call.*`; in version 2 `tool_arguments`, `tool_response`"),
-            handoff=lacks("there is none; an agent that is asked runs below the tool that asks"),
-            task=gives("`pydantic_ai.all_messages` and `final_result` on the agent"),
-            errors=gives("status, exception, `pydantic_ai.tool.retry.*`"),
-            scopes=tuple(sorted(SCOPES)),
-            recordings=("pydantic_ai-v5",),
-        ),
-    ),
-)
+PYDANTIC_AI: Final = Dialect(name=NAME, read=read_pydantic_ai, scopes=tuple(SCOPES))

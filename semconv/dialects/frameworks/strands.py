@@ -1,33 +1,27 @@
-"""Strands Agents, as its own tracer writes spans.
+"""Strands Agents, by the spans of its own tracer.
 
-Source: strands-agents 1.5 to 1.62, ``strands/telemetry/tracer.py`` and ``strands/multiagent``, seen
-from runs of 1.5 and 1.62 (one agent, agents as tools, swarm, graph). The official operations, and
-``execute_event_loop_cycle``, ``invoke_swarm``, ``invoke_graph``. Content stands in span events: by
-default the older message events with Bedrock's content blocks; with
-``OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental`` in several details events a span, each with
-a part of it. ``gen_ai_unredacted_attributes=`` hides content as ``[REDACTED]``.
+Source: strands-agents 1.5 to 1.62, ``strands/telemetry/tracer.py`` and ``strands/multiagent``, seen from
+runs of 1.5 and 1.62 (one agent, agents as tools, swarm, graph). It writes the ``gen_ai`` operations and
+``execute_event_loop_cycle``, ``invoke_swarm``, ``invoke_graph``. Content is in span events: by default the
+older message events with Bedrock's content blocks; with
+``OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental`` several details events per span, each with a
+part. ``gen_ai_unredacted_attributes=`` hides content as ``[REDACTED]``.
 
-After a swarm's ``handoff_to_agent`` the loop lets the model speak once more; its words are in the
-swarm's results, and no other agent hears them (``Swarm._build_node_input``).
+After a swarm's ``handoff_to_agent`` the loop calls the model once more; its answer is part of the swarm's
+results, but no other agent receives it (``Swarm._build_node_input``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
-from semconv.attributes import (
-    GEN_AI_INPUT_MESSAGES,
-    GEN_AI_OPERATION_NAME,
-    GEN_AI_OUTPUT_MESSAGES,
-)
-from semconv.dialects.action import Action, ActionKind, Dialect
-from semconv.dialects.otel_genai import KINDS, read_operation
-from semconv.dialects.reading import REDACTED, error_of, text
-from semconv.dialects.support import Support, gives, partly
-from semconv.dialects.surroundings import Surroundings
+from semconv.attributes import GEN_AI_INPUT_MESSAGES, GEN_AI_OPERATION_NAME, GEN_AI_OUTPUT_MESSAGES
+from semconv.dialects.conventions.otel_genai import KINDS, read_operation
+from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
+from semconv.dialects.reading.values import REDACTED, error_of, text
 from semconv.model import Attributes, Span
+from semconv.record import replace
 
 NAME: Final = "strands"
 
@@ -57,7 +51,7 @@ def read_strands(span: Span, _: Surroundings) -> Action | None:
 
 
 def _shown(span: Span) -> Span:
-    """Return the span with hidden content told as such."""
+    """Return the span with hidden content marked as such."""
     hides = any(value == _HIDDEN for value in span.attributes.values())
     if not hides and not any(
         value == _HIDDEN for event in span.events for value in event.attributes.values()
@@ -72,29 +66,11 @@ def _told(attributes: Attributes) -> dict[str, Any]:
 
 
 def _hidden(name: str) -> Any:
-    """Return what stands for hidden content: a message where messages are expected."""
+    """Return the placeholder for hidden content: a message if messages are expected."""
     if name not in _MESSAGES:
         return REDACTED
     role = "user" if name == GEN_AI_INPUT_MESSAGES else "assistant"
     return ({"role": role, "parts": ({"type": "text", "content": REDACTED},)},)
 
 
-STRANDS: Final = Dialect(
-    name=NAME,
-    read=read_strands,
-    support=(
-        Support(
-            framework="strands-agents",
-            instrumentation="built in, 1.5 to 1.62",
-            source="recorded",
-            agent=gives("`gen_ai.agent.name` on `invoke_agent`; calls below inherit it"),
-            text=gives("span events, or the details event with the latest conventions"),
-            tools=gives("span events"),
-            handoff=partly("tool `handoff_to_agent` in a swarm; a graph's edges are no spans"),
-            task=gives("the root's events"),
-            errors=gives("status, `error.type`, and the status of tools"),
-            scopes=(SCOPE,),
-            recordings=("strands-swarm",),
-        ),
-    ),
-)
+STRANDS: Final = Dialect(name=NAME, read=read_strands, scopes=(SCOPE,))

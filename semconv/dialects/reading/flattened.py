@@ -1,7 +1,9 @@
-"""Messages flattened into attributes, as OpenInference writes them.
+"""Messages flattened into attributes, one attribute per field.
 
-Source: ``llm.{input,output}_messages.<n>.message.*`` of the specification, and
-what single instrumentations add to it.
+Sources: OpenInference ``llm.{input,output}_messages.<n>.message.*``, with the additions of single
+instrumentations; Traceloop's OpenLLMetry until 2025 (``opentelemetry-semantic-conventions-ai`` 0.4):
+``gen_ai.prompt.<n>.*`` and ``gen_ai.completion.<n>.*``, before 0.20 ``llm.prompts`` and
+``llm.completions``, calls in ``tool_calls.<m>.{id,name,arguments}``.
 """
 
 from __future__ import annotations
@@ -9,20 +11,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from semconv.dialects.action import Message, ToolCall
-from semconv.dialects.messages import message_of
-from semconv.dialects.reading import below, mapping, text, words
+from semconv.dialects.reading.action import Message, ToolCall
+from semconv.dialects.reading.messages import message_of
+from semconv.dialects.reading.values import below, mapping, text, words
 from semconv.model import AttributeValue, Span
+
+PROMPTS: Final = ("gen_ai.prompt", "llm.prompts")
+COMPLETIONS: Final = ("gen_ai.completion", "llm.completions")
 
 _PLAIN_ROLES: Final = ("user", "assistant", "system", "tool")
 _STRUCTURED: Final = "[{"
-"""Begins content that is a list of parts."""
+"""Start of content that is a list of parts."""
 
 
 def flattened(span: Span, prefix: str) -> tuple[Message, ...]:
-    """Return ``<prefix>.<index>.message.*`` as messages, in index order, gaps closed.
+    """Return OpenInference's ``<prefix>.<index>.message.*`` as messages, in index order, with gaps closed.
 
-    Where attributes were evicted, oldest first, a message whose role is gone is not whole and left out.
+    If attributes were evicted (oldest first), a message without a role is incomplete and left out.
     """
     pieces = below(span.attributes, prefix).values()
     return tuple(
@@ -39,7 +44,7 @@ def _unflatten(fields: Mapping[str, AttributeValue]) -> Message | None:
 
 
 def _plain_text(fields: Mapping[str, AttributeValue]) -> Message | None:
-    """Return a message that is one text, as most are; long runs repeat them by the ten thousand."""
+    """Return a message of one text, the most frequent kind: a fast path, since long runs repeat thousands."""
     if len(fields) != 2:
         return None
     role, content = fields.get("message.role"), fields.get("message.content")
@@ -83,7 +88,7 @@ def _unflatten_any(fields: Mapping[str, AttributeValue]) -> Message | None:
 def _content_part(piece: Mapping[str, AttributeValue]) -> str:
     said = text(piece, "message_content.text")
     kind = text(piece, "message_content.type") or "content"
-    return said or ("" if kind == "text" else f"[{kind}]")  # a streamed call comes with an empty text
+    return said or ("" if kind == "text" else f"[{kind}]")  # a streamed call has an empty text
 
 
 def _call(piece: Mapping[str, AttributeValue]) -> ToolCall:
@@ -92,3 +97,50 @@ def _call(piece: Mapping[str, AttributeValue]) -> ToolCall:
         arguments=text(piece, "tool_call.function.arguments", "tool_call.function.arguments_json") or "",
         call_id=text(piece, "tool_call.id") or "",
     )
+
+
+def prompts_of(span: Span) -> tuple[Message, ...]:
+    """Return the input messages of one of Traceloop's model calls, in index order, with gaps closed."""
+    return _flattened(span, PROMPTS, "user")
+
+
+def completions_of(span: Span) -> tuple[Message, ...]:
+    """Return the output messages of one of Traceloop's model calls."""
+    return _flattened(span, COMPLETIONS, "assistant")
+
+
+def _flattened(span: Span, prefixes: tuple[str, ...], speaker: str) -> tuple[Message, ...]:
+    for prefix in prefixes:
+        found = [
+            _message(fields, speaker)
+            for fields in below(span.attributes, prefix).values()
+            if "role" in fields or not span.dropped_attributes  # else it is incomplete
+        ]
+        messages = tuple(message for message in found if message is not None)
+        if messages:
+            return messages
+    return ()
+
+
+def _message(fields: Mapping[str, AttributeValue], speaker: str) -> Message | None:
+    if "role" not in fields and "content" not in fields and not _has_calls(fields):
+        return None
+    calls = [
+        {"name": text(each, "name"), "arguments": text(each, "arguments"), "id": text(each, "id")}
+        for each in below(fields, "tool_calls").values()
+    ]
+    single = text(fields, "function_call.name")
+    if single:
+        calls.append({"name": single, "arguments": text(fields, "function_call.arguments"), "id": None})
+    return message_of(
+        {
+            "role": text(fields, "role") or speaker,
+            "content": None if fields.get("content") == '""' else fields.get("content"),
+            "tool_calls": calls,
+            "tool_call_id": text(fields, "tool_call_id"),
+        }
+    )
+
+
+def _has_calls(fields: Mapping[str, AttributeValue]) -> bool:
+    return any(name.startswith(("tool_calls.", "function_call.")) for name in fields)

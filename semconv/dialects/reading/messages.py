@@ -1,20 +1,19 @@
-"""Messages to and from models, in all the shapes that frameworks write them.
+"""Messages to and from models: read from every shape that frameworks write, and written as text.
 
-One shape in, ours out: OpenTelemetry's ``parts``, OpenAI chat and responses
-items, Anthropic blocks, Bedrock ``toolUse``, Gemini ``functionCall``, Vercel's ``toolName``,
-langchain's serialised messages, AutoGen's ``source``. Images and files are
-named, never dumped.
+Reads OpenTelemetry's ``parts``, OpenAI chat and responses items, Anthropic blocks, Bedrock ``toolUse``,
+Gemini ``functionCall``, Vercel's ``toolName``, langchain's serialised messages, AutoGen's ``source``.
+Images and files are named, never dumped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from semconv.dialects.action import Message, ToolCall
-from semconv.dialects.langchain_repr import message_fields
-from semconv.dialects.reading import items, structured, words
+from semconv.dialects.reading.action import Message, ToolCall
+from semconv.dialects.reading.python_repr import message_fields
+from semconv.dialects.reading.values import items, structured, words
 
 _ROLES: Final[Mapping[str, str]] = {
     "human": "user",
@@ -27,7 +26,7 @@ _ROLES: Final[Mapping[str, str]] = {
     "tool-call": "assistant",
 }
 _WRAPPERS: Final = ("data", "kwargs", "message")
-"""Keys under which serialised messages keep the message proper."""
+"""Keys under which serialised messages nest the message itself."""
 _TEXT_KEYS: Final = ("text", "content", "thinking", "reasoning", "summary", "refusal", "output")
 _MEDIA: Final[frozenset[str]] = frozenset(
     {"image", "image_url", "input_image", "audio", "input_audio", "file", "blob", "uri", "video", "document"}
@@ -47,14 +46,14 @@ _PART_KEYS: Final = frozenset({*_CALL_KEYS, *_RESULT_KEYS, "inline_data", "file_
 _PART_PAIRS: Final = ({"name", "arguments"}, {"call_id", "content"})
 """AutoGen's function calls and results."""
 _RESULT_IDS: Final = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "toolCallId", "id")
-_CALL_IDS: Final = ("id", "call_id", "toolUseId", "toolCallId", "tool_call_id")
+_MORE_ARGUMENTS: Final = ("args", "input", "arguments_json")
+_MORE_CALL_IDS: Final = ("call_id", "toolUseId", "toolCallId", "tool_call_id")
 _CONTENT_OFF: Final = frozenset({"type", "part_kind"})
-"""All that is left of a part whose content the emitter was told to leave out."""
+"""The only keys left of a part whose content was switched off."""
 _MAX_WRAPPERS: Final = 4
-_PLAIN_KEYS: Final = frozenset({"type", "content"})
 _PLAIN_ROLES: Final = ("user", "assistant", "system")
 _SPEAKERS: Final = frozenset({*_PLAIN_ROLES, "human", "ai", "developer"})
-"""Roles that stand first in a pair of role and text."""
+"""Roles that may come first in a pair of role and text."""
 
 
 @dataclass(slots=True)
@@ -62,11 +61,11 @@ class _Draft:
     texts: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     answers_tool: bool = False
-    """Holds a tool's result, whatever role it was filed under."""
+    """True if it holds a tool's result, regardless of its role."""
     answers: list[str] = field(default_factory=list)
 
     def answer(self, item: Mapping[str, Any]) -> None:
-        """Note that ``item`` is a tool's result, and of which call."""
+        """Record ``item`` as a tool's result, with the id of its call."""
         self.answers_tool = True
         call_id = next((item[key] for key in _RESULT_IDS if item.get(key)), None)
         if call_id is not None:
@@ -74,7 +73,7 @@ class _Draft:
 
 
 def messages_of(value: Any) -> tuple[Message, ...]:
-    """Return the messages in ``value``: a list or JSON of one, perhaps under ``messages``, or one message."""
+    """Return the messages in ``value``: a list (also as JSON or under ``messages``), or one message."""
     if value is None:
         return ()
     value = structured(value)
@@ -90,17 +89,14 @@ def messages_of(value: Any) -> tuple[Message, ...]:
 
 
 def message_of(value: Any) -> Message | None:
-    """Return one message, or ``None`` where ``value`` is not one."""
-    if isinstance(value, dict) and (plain := _plain_text(value)) is not None:
-        return plain
-    value = structured(value)
-    if isinstance(value, str):
-        value = message_fields(value)
-    elif is_pair(value):
-        value = {"role": value[0], "content": value[1]}
+    """Return one message, or ``None`` if ``value`` is not one."""
     if not isinstance(value, dict):
-        return None
-    if "parts" in value and "role" in value:  # OpenTelemetry's own shape, by far the most frequent
+        value = _as_object(value)
+        if value is None:
+            return None
+    if (plain := _plain_text(value)) is not None:
+        return plain
+    if "parts" in value and "role" in value:  # OpenTelemetry's shape, the most frequent
         draft = _Draft()
         for part in items(value["parts"]):
             _read_part(draft, part)
@@ -122,8 +118,17 @@ def message_of(value: Any) -> Message | None:
     return _finish(draft, words(role), name)
 
 
+def _as_object(value: Any) -> dict[str, Any] | None:
+    value = structured(value)
+    if isinstance(value, str):
+        return message_fields(value)
+    if is_pair(value):
+        return {"role": value[0], "content": value[1]}
+    return value if isinstance(value, dict) else None
+
+
 def is_pair(value: Any) -> bool:
-    """Say whether ``value`` is a message as langchain takes it for short: ``["user", "Hello"]``."""
+    """Say whether ``value`` is langchain's short form of a message: ``["user", "Hello"]``."""
     return (
         isinstance(value, (list, tuple))
         and len(value) == len(("role", "content"))
@@ -133,26 +138,27 @@ def is_pair(value: Any) -> bool:
 
 
 def _plain_text(value: Mapping[str, Any]) -> Message | None:
-    """Return a message that is one text, as most are; long runs repeat them by the ten thousand."""
-    parts, role = value.get("parts"), value.get("role")
-    if not isinstance(parts, (list, tuple)) or len(parts) != 1 or role not in _PLAIN_ROLES:
+    """Return a message of one text, the most frequent kind: a fast path, since long runs repeat thousands."""
+    parts = value.get("parts")
+    if not isinstance(parts, (list, tuple)) or len(parts) != 1:
         return None
-    part = parts[0]
-    if not isinstance(part, dict) or len(part) != len(_PLAIN_KEYS) or part.get("type") != "text":
+    part, role = parts[0], value.get("role")
+    if not isinstance(part, dict) or len(part) != 2 or role not in _PLAIN_ROLES:
         return None
     said, name = part.get("content"), value.get("name")
-    if not isinstance(said, str):
+    if part.get("type") != "text" or not isinstance(said, str):
         return None
     return Message(role=role, text=said, name="" if name is None else words(name))
 
 
 def _finish(draft: _Draft, role: str, name: str) -> Message:
-    role = _ROLES.get(role.lower(), role.lower())
+    role = role.lower()
+    role = _ROLES.get(role, role)
     if draft.answers_tool and not draft.calls:
         role = "tool"
     elif role not in {"user", "assistant", "system", "tool"}:
         role = "assistant" if draft.calls else (role or "user")
-    body = "\n".join(each for each in draft.texts if each)
+    body = "\n".join(filter(None, draft.texts))
     return Message(role=role, text=body, calls=tuple(draft.calls), name=name, answers=tuple(draft.answers))
 
 
@@ -163,7 +169,7 @@ def _role_of(speaker: Any, value: Mapping[str, Any]) -> str:
 
 
 def _is_item(value: Mapping[str, Any]) -> bool:
-    """Say whether a list entry is a bare OpenAI responses item rather than a message with a body."""
+    """Say whether a list entry is a bare item of OpenAI's responses API, not a message with a body."""
     return value.get("type") in _ITEM_TYPES and "role" not in value
 
 
@@ -184,7 +190,7 @@ def _read_body(draft: _Draft, value: Mapping[str, Any]) -> None:
     else:
         _read_content(draft, value.get("content", value.get("contents", value.get("text"))))
     known = {call.call_id for call in draft.calls if call.call_id}
-    more = value.get("additional_kwargs")  # langchain's messages as Langfuse 3 keeps them
+    more = value.get("additional_kwargs")  # langchain's messages as stored by Langfuse 3
     given = value.get("tool_calls") or (more.get("tool_calls") if isinstance(more, dict) else None)
     for each in items(given):
         if isinstance(each, dict):
@@ -212,7 +218,7 @@ def _read_content(draft: _Draft, content: Any) -> None:
 
 
 def _is_part(value: Any) -> bool:
-    """Tell a part of a message's content from content that is JSON itself, such as a tool's result."""
+    """Say whether ``value`` is a part of a message, not JSON content such as a tool's result."""
     if not isinstance(value, dict):
         return isinstance(value, str)
     keys = value.keys()
@@ -270,7 +276,7 @@ def _text_of(part: Mapping[str, Any]) -> str:
 
 
 def _plain(parts: Iterable[Any]) -> list[str]:
-    """Return the texts of parts one level down; deeper nesting is shown as JSON."""
+    """Return the texts of parts, one level down; deeper nesting stays JSON."""
     return [
         words(next((part[key] for key in _TEXT_KEYS if isinstance(part.get(key), str)), part))
         if isinstance(part, dict)
@@ -291,10 +297,61 @@ def _result_of(part: Mapping[str, Any]) -> str:
 def _call_of(value: Mapping[str, Any]) -> ToolCall:
     inner = value.get("function")
     spec: Mapping[str, Any] = inner if isinstance(inner, dict) else value
-    arguments = next(
-        (spec[key] for key in ("arguments", "args", "input", "arguments_json") if spec.get(key) is not None),
-        "",
-    )
-    call_id = next((value[key] for key in _CALL_IDS if value.get(key)), "")
+    arguments = spec.get("arguments")
+    if arguments is None:
+        arguments = next((spec[key] for key in _MORE_ARGUMENTS if spec.get(key) is not None), "")
+    call_id = value.get("id") or next((value[key] for key in _MORE_CALL_IDS if value.get(key)), "")
     name = words(spec.get("name") or spec.get("toolName"))
     return ToolCall(name=name, arguments=words(arguments), call_id=words(call_id))
+
+
+def render_call(call: ToolCall) -> str:
+    """Return a requested tool call on one line."""
+    return f"call {call.name}({call.arguments})"
+
+
+def render(messages: Iterable[Message]) -> str:
+    """Return messages as text, each under its role (and name); empty messages are left out."""
+    return "\n".join(
+        f"{message.role}{f' ({message.name})' if message.name else ''}: {body}"
+        for message in messages
+        if (body := body_of(message))
+    )
+
+
+def body_of(message: Message) -> str:
+    """Return a message's text and calls, without its role."""
+    if not message.calls:
+        return message.text
+    return "\n".join(filter(None, (message.text, *(render_call(call) for call in message.calls))))
+
+
+def system_text(messages: Iterable[Message]) -> str:
+    """Return the system messages' texts."""
+    return "\n".join([message.text for message in messages if message.role == "system"])
+
+
+def last_request(messages: Sequence[Message]) -> str:
+    """Return the user's request: the first user message after the last plain answer.
+
+    Frameworks append context as further user messages, and a session's earlier turns come first.
+    """
+    request = ""
+    for message in reversed(messages):
+        if message.role == "user" and message.text:
+            request = message.text
+        elif request and message.role == "assistant" and message.text and not message.calls:
+            break
+    return request
+
+
+def last_answer(messages: Sequence[Message]) -> str:
+    """Return the text of the agent's last message that has text."""
+    return next(
+        (
+            message.text
+            for message in reversed(messages)
+            if message.role not in {"user", "system", "tool"} and message.text
+        ),
+        "",
+    )

@@ -1,7 +1,7 @@
-"""What a whole run, agent or tool was given and gave back, in the words of a person.
+"""Questions and answers inside the input and output of runs, agents and tools.
 
-Frameworks hand over their call's arguments or state as JSON; the question and
-the answer are somewhere inside. Looked for by the keys that frameworks use.
+Frameworks record their call's arguments or state as JSON. The question and the answer are looked up under the
+keys that frameworks use.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from semconv.dialects.action import Message
-from semconv.dialects.conversation import last_answer, last_request
-from semconv.dialects.langchain_repr import message_fields
-from semconv.dialects.messages import is_pair, message_of, messages_of
-from semconv.dialects.reading import structured, words
+from semconv.dialects.reading.action import Message
+from semconv.dialects.reading.messages import is_pair, last_answer, last_request, message_of, messages_of
+from semconv.dialects.reading.python_repr import message_fields
+from semconv.dialects.reading.values import structured, words
 
 _ASK_KEYS: Final = (
     *("task", "query", "question", "user_input", "user_query", "prompt", "goal", "request", "topic"),
@@ -21,38 +20,27 @@ _ASK_KEYS: Final = (
 )
 _ANSWER_KEYS: Final = (
     *("final_output", "final_answer", "raw", "answer", "output", "result", "response", "return_value"),
-    *(
-        "messages",
-        "message",
-        "chat_message",
-        "parts",
-        "content",
-        "text",
-        "generations",
-        "data",
-        "kwargs",
-        "value",
-    ),
-    *("update", "outputs"),
+    *("messages", "message", "chat_message", "parts", "content", "text", "generations", "data", "kwargs"),
+    *("value", "update", "outputs"),
 )
 _ROLE_MARKS: Final = frozenset({"role", "source", "lc", "tool_calls"})
 _FAILURE_MARKS: Final = ('"error"', '"is_error"', '"isError"', "[false,")
-"""Spares parsing what cannot report a failure."""
+"""Texts without one of these report no failure and are not parsed."""
 _MAX_LEVELS: Final = 8
 
 
 def asked(value: Any) -> str:
-    """Return the request in an input value; the value itself as text where none is recognised."""
+    """Return the request in an input value; the whole value as text if no request is recognised."""
     return _inside(value, _ASK_KEYS, last_request)
 
 
 def answered(value: Any) -> str:
-    """Return the answer in an output value; the value itself as text where none is recognised."""
+    """Return the answer in an output value; the whole value as text if no answer is recognised."""
     return _inside(value, _ANSWER_KEYS, last_answer)
 
 
 def content_of(value: Any) -> str:
-    """Return the text of a message, whoever's it is; the value itself as text if it is none."""
+    """Return a message's text; the value itself as text if it is not a message."""
     message = message_of(value)
     return message.text if message is not None else words(value)
 
@@ -98,7 +86,7 @@ def _is_message(value: Any) -> bool:
 
 
 def unwrapped(result: Any) -> str:
-    """Return a tool's result as text: ADK writes ``{"result": …}``, Bedrock ``[{"text": …}]``."""
+    """Return a tool's result as text, without ADK's ``{"result": …}`` or Bedrock's ``[{"text": …}]``."""
     value = structured(result)
     if isinstance(value, Mapping) and value.keys() <= {"result", "error", "output"}:
         return words(value.get("result") or value.get("output") or value.get("error"))
@@ -108,16 +96,16 @@ def unwrapped(result: Any) -> str:
 
 
 def reported_failure(value: Any) -> str:
-    """Return the error a tool's result reports about itself, or nothing.
+    """Return the error that a tool's result reports, or an empty string.
 
-    A handled error often looks like success: langgraph's tool message has ``"status": "error"``
-    under a span that is OK; ADK's result is ``{"error": …}``.
+    A handled error often looks like success: langgraph's tool message has ``"status": "error"`` under a
+    span that is OK; ADK's result is ``{"error": …}``.
     """
     if isinstance(value, str) and not any(mark in value for mark in _FAILURE_MARKS):
         return ""
     value = structured(value)
     if isinstance(value, list) and len(value) == 2 and value[0] is False:
-        return content_of(value[1])  # AG2 answers (succeeded, message)
+        return content_of(value[1])  # AG2 returns (succeeded, message)
     for _ in range(2):
         if not isinstance(value, Mapping):
             return ""

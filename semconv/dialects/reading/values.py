@@ -1,7 +1,7 @@
-"""Reading attributes that may be absent, of another type, or JSON inside a string.
+"""Typed reads of attributes that may be absent, of another type, or JSON inside a string.
 
-Everything here is total: odd content gives less, never an exception. JSON is
-parsed with bounds, because what arrives was written by strangers.
+Every function is total: unexpected content yields less, never an exception. JSON is untrusted and parsed
+within bounds.
 """
 
 from __future__ import annotations
@@ -11,24 +11,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from semconv.json_text import read_json
-from semconv.model import Attributes, AttributeValue, Event, Span, SpanStatus
+from semconv.model import Attributes, AttributeValue, Event, Outcome, Span, SpanStatus
 
 REDACTED: Final = "__REDACTED__"
-"""What OpenInference writes in place of hidden content (``OPENINFERENCE_HIDE_*``)."""
+"""OpenInference's placeholder for hidden content (``OPENINFERENCE_HIDE_*``)."""
 
 ERROR_TYPE: Final = "error.type"
 EXCEPTION_EVENT: Final = "exception"
 EXCEPTION_TYPE: Final = "exception.type"
 EXCEPTION_MESSAGE: Final = "exception.message"
 
+_ERROR: Final = SpanStatus.ERROR
 _MAX_JSON_CHARS: Final = 4_000_000
-"""Beyond this a string is taken as it stands: parsing 50 MB takes seconds and gives no better text."""
+"""Longer strings stay strings: parsing 50 MB takes seconds and gives no better text."""
 _OPENING: Final = ("{", "[", '"')
 _TRACEBACK: Final = "Traceback (most recent call last)"
+_OUTCOMES: Final[Mapping[str, Outcome]] = {
+    **dict.fromkeys(("success", "succeeded", "successful", "pass", "passed", "ok"), Outcome.SUCCESS),
+    **dict.fromkeys(("failure", "failed", "fail", "unsuccessful", "error"), Outcome.FAILURE),
+}
+"""Words used for a run's outcome."""
 
 
 def words(value: Any) -> str:
-    """Return ``value`` as text: strings as they are, nothing as empty, all else as JSON."""
+    """Return ``value`` as text: strings unchanged, ``None`` as empty, all else as JSON."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -47,11 +53,11 @@ def _unserialisable(value: object) -> object:
     return f"[{len(value)} bytes]" if isinstance(value, bytes) else str(value)
 
 
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, default=_unserialisable)
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, default=_unserialisable, check_circular=False)
 
 
 def structured(value: Any) -> Any:
-    """Return what a JSON string holds; anything else, and what is no JSON after all, as it is."""
+    """Return the value of a JSON string; anything else, and invalid JSON, unchanged."""
     if not isinstance(value, str) or len(value) > _MAX_JSON_CHARS:
         return value
     first = value[:1]
@@ -64,7 +70,7 @@ def structured(value: Any) -> Any:
 
 
 def text(attributes: Attributes, *names: str) -> str | None:
-    """Return the first of ``names`` that is there and not empty, as text."""
+    """Return the first non-empty attribute of ``names``, as text."""
     for name in names:
         value = attributes.get(name)
         if value is not None and value != "":
@@ -75,7 +81,7 @@ def text(attributes: Attributes, *names: str) -> str | None:
 def mapping(value: AttributeValue | Any) -> Mapping[str, Any]:
     """Return the object that ``value`` is or holds as JSON, else an empty one."""
     value = structured(value)
-    if value is None or isinstance(value, str):  # before asking the abstract class, which takes its time
+    if value is None or isinstance(value, str):  # the check against the abstract class is slow
         return {}
     return value if isinstance(value, (dict, Mapping)) else {}
 
@@ -87,9 +93,9 @@ def items(value: AttributeValue | Any) -> Sequence[Any]:
 
 
 def below(attributes: Attributes, prefix: str) -> dict[int, dict[str, AttributeValue]]:
-    """Return flattened list entries, ``<prefix>.<index>.<rest>``, as index → rest → value.
+    """Return flattened list entries, ``<prefix>.<index>.<rest>``, as index → rest → value, in index order.
 
-    Indices may have gaps, since span limits evict the oldest attributes; they are kept, in order.
+    Indices may have gaps, because span limits evict the oldest attributes.
     """
     found: dict[int, dict[str, AttributeValue]] = {}
     start = len(prefix) + 1
@@ -102,7 +108,7 @@ def below(attributes: Attributes, prefix: str) -> dict[int, dict[str, AttributeV
 
 
 def events_of(span: Span, *names: str) -> list[Event]:
-    """Return the span's own events and joined log events called one of ``names``, in time order."""
+    """Return the span's events and joined log events named one of ``names``, in time order."""
     if not span.events and not span.logs:
         return []
     found = [event for event in (*span.events, *span.logs) if event.name in names]
@@ -110,14 +116,14 @@ def events_of(span: Span, *names: str) -> list[Event]:
 
 
 def is_failed(span: Span) -> bool:
-    """Say whether status or ``error.type`` call the span failed (AG2 sets only the latter)."""
-    return span.status is SpanStatus.ERROR or bool(span.attributes.get(ERROR_TYPE))
+    """Say whether the status or ``error.type`` marks a failure (AG2 sets only the latter)."""
+    return span.status is _ERROR or bool(span.attributes.get(ERROR_TYPE))
 
 
 def error_of(span: Span) -> str:
-    """Return what went wrong in words: exception, else status message, else ``error.type``.
+    """Return the error as text: exception, else status message, else ``error.type``.
 
-    Langchain and LangSmith put the whole traceback into the message; it is cut off.
+    Langchain and LangSmith append the whole traceback to the message; it is cut off.
     """
     for event in span.events:
         if event.name == EXCEPTION_EVENT:
@@ -131,4 +137,9 @@ def error_of(span: Span) -> str:
 
 def is_redacted(*texts: str) -> bool:
     """Say whether any of ``texts`` was hidden by the emitter."""
-    return any(REDACTED in each for each in texts)
+    return REDACTED in "\n".join(texts)  # one search is cheaper than a loop
+
+
+def read_outcome(value: AttributeValue) -> Outcome | None:
+    """Return the outcome that a word stands for, ignoring case; ``None`` for any other word."""
+    return _OUTCOMES.get(value.strip().casefold()) if isinstance(value, str) else None

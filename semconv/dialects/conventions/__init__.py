@@ -1,0 +1,1 @@
+"""Dialects of conventions and observability SDKs, which many frameworks write."""

@@ -1,0 +1,1 @@
+"""Dialects of frameworks that write spans of their own."""

@@ -1,1 +1,0 @@
-"""The convention's source of truth: definitions in YAML, and what is generated from them."""
