@@ -1,1 +1,1 @@
-"""The processor: OTLP in, durable, passed on; runs rebuilt as ordered steps; blame written back."""
+"""The processor: receives OTLP, stores and forwards it, rebuilds runs as ordered steps, writes blame back."""

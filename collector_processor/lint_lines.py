@@ -1,13 +1,14 @@
-"""The line that mends a lack, for the framework that wrote the spans.
+"""Lines that add what a trace lacks: settings and code, by framework and language of the spans.
 
-What a dialect declares (``Support.switches``) comes first. The tables below are for the settings
-that several frameworks share, told by the beginning of the scope's name; the last entry of each is
-for all others.
+What ``support.toml`` declares (``Support.switches``) comes first. The tables are for settings that several
+frameworks share, by prefix of the scope's name; the empty prefix is for all others. They are Python's; for
+spans of another language's SDK, Python's settings and code are left out or translated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from semconv.attributes import (
@@ -17,11 +18,15 @@ from semconv.attributes import (
     TASK_INPUT,
     TASK_OUTCOME,
 )
-from semconv.dialects import DIALECTS
 from semconv.emit.content import CAPTURE_VARIABLE
 from semconv.model import Span
 
 Lines: TypeAlias = tuple[str, ...]
+
+
+def _everywhere(*lines: str) -> Mapping[str, Lines]:
+    return {"": lines}
+
 
 _ON_SPANS: Final = f"{CAPTURE_VARIABLE}=SPAN_ONLY"
 _OPT_IN: Final = "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental"
@@ -52,42 +57,68 @@ TASK: Final[Mapping[str, Lines]] = {
     ),
     "": (f'root.set_attribute("{TASK_INPUT}", question)',),
 }
-ROOT: Final[Lines] = (
+ROOT: Final = _everywhere(
     "from semconv.instrument import run",
     'with run("trip", task=question) as attempt:  # around all agents of one attempt',
 )
-CALL_ID: Final[Lines] = (f'span.set_attribute("{GEN_AI_TOOL_CALL_ID}", call.id)',)
-TARGET: Final[Lines] = (f'span.set_attribute("{HANDOFF_TARGET}", "writer")',)
-OUTCOME: Final[Lines] = (f'root.set_attribute("{TASK_OUTCOME}", "failure")  # or "success"',)
-CONTEXT: Final[Lines] = (
+CALL_ID: Final = _everywhere(f'span.set_attribute("{GEN_AI_TOOL_CALL_ID}", call.id)')
+TARGET: Final = _everywhere(f'span.set_attribute("{HANDOFF_TARGET}", "writer")')
+OUTCOME: Final = _everywhere(f'root.set_attribute("{TASK_OUTCOME}", "failure")  # or "success"')
+CONTEXT: Final = _everywhere(
     "pool.submit(carry(research), topic)  # semconv.instrument.carry, for threads",
     "propagate.inject(headers)  # opentelemetry.propagate, for calls to other services",
 )
-CLOCK: Final[Lines] = ("chronyc tracking  # on the hosts named; mend their time service",)
-DOUBLED: Final[Lines] = ("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=<one of the two>",)
-UNKNOWN: Final[Lines] = (
-    f'span.set_attribute("{GEN_AI_AGENT_NAME}", …)  # and gen_ai.operation.name: docs/convention.md',
+CLOCK: Final = _everywhere("chronyc tracking  # on the hosts named; mend their time service")
+DOUBLED: Final = _everywhere("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=<one of the two>")
+UNKNOWN: Final = _everywhere(
+    f'span.set_attribute("{GEN_AI_AGENT_NAME}", …)  # and gen_ai.operation.name: docs/convention.md'
+)
+
+MAPPING: Final = _everywhere(
+    "blamespan map FILE  # writes blamespan.mapping.yaml: correct it, then …",
+    "BLAMESPAN_MAPPINGS=blamespan.mapping.yaml",
 )
 
 
-def limit_of(spans: Sequence[Span]) -> Lines:
-    """Return the limit that would have kept every attribute, a power of two."""
-    needed = max(len(span.attributes) + span.dropped_attributes for span in spans)
-    return (f"OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT={1 << max(needed - 1, 1).bit_length()}",)
-
-
 def for_scope(lines: Mapping[str, Lines], scope: str) -> Lines:
-    """Return the lines under the longest beginning of ``scope``."""
+    """Return the lines of the longest prefix of ``scope``."""
     return lines[max((prefix for prefix in lines if scope.startswith(prefix)), key=len)]
 
 
-def for_content(dialect: str, scope: str) -> Lines:
-    """Return what turns content on: as the dialect declares it for this scope, else by the table."""
-    declared = (
-        support.switches
-        for each in DIALECTS
-        if each.name == dialect
-        for support in each.support
-        if support.switches and support.scopes and scope.startswith(support.scopes)
-    )
-    return next(declared, for_scope(CONTENT, scope))
+SDK_LANGUAGE: Final = "telemetry.sdk.language"
+
+_SETTING: Final = re.compile(r"\w+\.set_attribute\((?P<key>[^,]+), (?P<value>[^)]+)\)(?:  # (?P<note>.*))?")
+_VARIABLE: Final = re.compile(r"(?!OTEL_PYTHON_|OTEL_SEMCONV_)[A-Z][A-Z0-9_]+=")
+_ANYWHERE: Final = ("chronyc", "export span events")
+_SETTERS: Final = {
+    "java": "span.setAttribute({key}, {value});",
+    "dotnet": "activity?.SetTag({key}, {value});",
+    "go": "span.SetAttributes(attribute.String({key}, {value}))",
+    "nodejs": "span.setAttribute({key}, {value});",
+    "webjs": "span.setAttribute({key}, {value});",
+}
+"""Code that sets an attribute, by language of the SDK."""
+_ELSEWHERE: Final = "the attributes in docs/convention.md, set in your language"
+
+
+def language_of(span: Span) -> str:
+    """Return the language of the SDK that wrote the span, ``python`` if it is not recorded."""
+    said = span.resource.attributes.get(SDK_LANGUAGE)
+    return said if isinstance(said, str) and said else "python"
+
+
+def in_language(lines: Lines, language: str) -> Lines:
+    """Translate Python lines into another language; lines without a counterpart are left out."""
+    if language == "python":
+        return lines
+    found = tuple(filter(None, (_translated(line, language) for line in lines)))
+    return found or (_ELSEWHERE,)
+
+
+def _translated(line: str, language: str) -> str:
+    setting = _SETTING.match(line)
+    if setting is None:
+        return line if _VARIABLE.match(line) or line.startswith(_ANYWHERE) else ""
+    setter = _SETTERS.get(language, "span attribute {key} = {value}")
+    note = f"  // {setting['note']}" if setting["note"] else ""
+    return setter.format(key=setting["key"], value=setting["value"]) + note

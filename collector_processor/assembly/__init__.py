@@ -1,1 +1,1 @@
-"""State for deciding when a trace is complete: open traces, and what earlier traces taught."""
+"""State for deciding when a trace is complete: open traces, and facts learned from earlier traces."""

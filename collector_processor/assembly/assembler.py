@@ -1,31 +1,34 @@
-"""When is a run's trace complete? Pure: no clock, socket, thread or task.
+"""Decides when a run's trace is complete. Pure: no clock, socket, thread or task.
 
 The caller owns time: it passes ``now`` (seconds, any monotonic clock) and
 sleeps until ``next_deadline``. Only facts come in, never spans: the journal
 keeps the bytes.
 
-Spans are sent when they *end*, so silence alone proves nothing: during a slow model call,
-a human approval or an hour of coding a healthy run is silent. What the spans themselves
-say decides how long a trace must be quiet before it is released for a final verdict:
+Spans are sent when they *end*, so silence alone proves nothing: a healthy run is silent during a slow model
+call, a human approval or an hour of coding. The spans themselves decide how long a trace must be quiet before
+it is released for a final verdict:
 
 =====================================================  =======================================
 the trace                                              is quiet for
 =====================================================  =======================================
 its root ended, and no parent is missing               the *grace*: ``root_grace_s``, or as long as
                                                        its services' spans have come late
-                                                       (``assembly.lateness``)
+                                                       (``assembly.learned``)
 what is missing is known never to arrive               the grace under a workflow or a remote
-(``assembly.absent``)                                  parent, else ``idle_close_s``
+(``assembly.learned``)                                 parent, else ``idle_close_s``
 its root ended, and other parents are missing; or      ``absent_idle_s``
-agents and workflows ended under missing parents
-that were never seen to arrive
-anything else                                          it is not released before ``max_age_s``
+workflows ended under missing parents, or agents
+under remote ones, that were never seen to arrive; or
+agents under others, for which several runs have
+waited in silence
+anything else: it is still running                     ``max_silence_s``
 =====================================================  =======================================
 
 Linked open traces are released together. A link to a trace that has not arrived delays the release (by
 ``idle_close_s``) only if such a link has led to a later trace before: most links lead to traces without
 agents' spans, which never arrive here. Caps on age, spans and bytes release a trace at once. A trace that
-is quiet for ``idle_close_s`` without a release comes out once as ``IDLE_OPEN``, for a provisional verdict.
+is quiet for ``idle_close_s``, or goes on for ``max_silence_s``, without a release comes out as ``IDLE_OPEN``,
+for a provisional verdict.
 
 A span that arrives after the release opens the trace again; the wait doubles with each analysis. The two
 timers come from Honeycomb Refinery (``collect/collect.go``), which does not track missing parents and
@@ -34,29 +37,30 @@ therefore cuts long agent runs in two.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from collector_processor.assembly.groups import LinkedTraces
 from collector_processor.assembly.learned import Learned
-from collector_processor.assembly.open_trace import Absence, OpenTrace
-from collector_processor.notes import SpanNote, TraceKey
-from collector_processor.otlp import Tenant
+from collector_processor.assembly.open_trace import Absence, ClosedTraces, LinkedTraces, OpenTrace
+from collector_processor.otlp import Tenant, TraceKey
+from collector_processor.wire.facts import SpanNote
 from semconv.model import Completion
 
-__all__ = ["Assembler", "AssemblerLimits", "Released", "TraceKey"]
+__all__ = ["Assembler", "AssemblerLimits", "Released"]
 
 _SPARE_TIMERS: Final = 1_000
-"""How many may be of traces that are not open any more, beside as many as are."""
+"""Stale timers kept in addition to one for each open trace; beyond that they are swept."""
+_POSTPONED_S: Final = 1.0
+"""Seconds until the next check of a trace whose tenant has unread arrivals."""
 _MOST_DOUBLINGS: Final = 16
-"""Upper bound of the backoff exponent: beyond it every wait exceeds ``max_age_s``."""
-_MAX_CLOSED: Final = 4_000
-"""Released traces kept, so that a late span finds its trace; older ones are dropped."""
-_MAX_CLOSED_SPANS: Final = 50_000
-"""Spans of all released traces kept; about 4 MB."""
+"""Upper bound of the backoff exponent: beyond it every wait exceeds ``max_silence_s``."""
+_PROMPT: Final = 0.6
+"""Part of the grace (6 of 10 s) within which spans from SDKs with the default 5 s batch delay arrive."""
+_UNFAMILIAR: Final = 4
+"""Graces (40 s) that an unfamiliar kind of run waits if spans arrive later: some SDKs batch for 30 s."""
 _CAPS: Final = frozenset({Completion.MAX_AGE, Completion.SPAN_LIMIT, Completion.BYTE_LIMIT})
 
 
@@ -68,18 +72,21 @@ class AssemblerLimits:
     """Twice the 5 s for which SDKs' batch processors hold spans back."""
     idle_close_s: float = 60.0
     absent_idle_s: float = 600.0
-    max_age_s: float = 3600.0
+    max_silence_s: float = 4500.0
+    """The longest wait after a span: an hour, for which a run may be silent, plus a margin."""
+    max_age_s: float = 12 * 3600.0
+    """Longest wait since a trace's first span, even if more spans arrive."""
     max_spans: int = 100_000
     max_bytes: int = 256 << 20
     max_traces: int = 50_000
-    """Open at once; the longest silent are released first (``EVICTED``)."""
+    """Most open traces; beyond it the traces that have been silent longest are released (``EVICTED``)."""
     max_open_spans: int = 500_000
-    """Of all open traces; a missing parent or a link counts as six. Each takes about 70 bytes."""
+    """Most spans of all open traces; a missing parent or a link counts as six. Each takes about 70 bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """A trace to analyse, and why now."""
+    """A trace to analyse, and the reason for its release."""
 
     key: TraceKey
     completion: Completion
@@ -92,27 +99,26 @@ class Released:
 
 
 class Assembler:
-    """Knows the open traces; every one comes out exactly once per analysis it needs."""
+    """Tracks the open traces; every trace comes out exactly once per analysis it needs."""
 
     def __init__(self, limits: AssemblerLimits) -> None:
         self._limits: Final = limits
         self._open: Final[dict[TraceKey, OpenTrace]] = {}
         self._open_spans = 0
-        self._closed: Final[OrderedDict[TraceKey, OpenTrace]] = OrderedDict()
-        self._closed_spans = 0
+        self._closed: Final = ClosedTraces()
         self._timers: list[tuple[float, TraceKey]] = []
         self._ready: list[Released] = []
         self._links: Final = LinkedTraces()
         self.learned: Final = Learned(limits.idle_close_s)
-        """The caller saves and restores it across restarts."""
-        self._soonest_s: Final = min(limits.root_grace_s, limits.idle_close_s)
+        """The caller saves it and restores it after a restart."""
+        self._soonest_s: Final = min(limits.root_grace_s, limits.idle_close_s, limits.max_silence_s)
 
     def __len__(self) -> int:
-        """Traces open now."""
+        """Number of open traces."""
         return len(self._open)
 
     def is_open(self, key: TraceKey) -> bool:
-        """Whether the trace is held now."""
+        """Return whether the trace is open."""
         return key in self._open
 
     def receive(
@@ -129,20 +135,21 @@ class Assembler:
 
         Args:
             key: the trace.
-            notes: the spans; none for log records, which only keep the trace awake.
+            notes: the spans; empty for log records, which only postpone the trace's release.
             byte_count: their size on the wire.
             now: seconds; never runs backwards.
-            analyses: how often the trace was analysed before, when it is not open: it
-                waits longer each time.
-            received_ns: wall clock at which the spans came; 0 learns nothing of their lateness.
+            analyses: how often the trace was analysed before, if it is not open; it waits longer each time.
+            received_ns: wall-clock time at which the spans arrived; with 0, nothing is learned about their
+            lateness.
         """
         trace = self._open.pop(key, None) or self._begin(key, now, analyses)
-        self._open[key] = trace  # last in, last to be evicted
+        self._open[key] = trace  # newest, so evicted last
         trace.bytes += byte_count
         if notes:
             self._note(key, trace, notes, now)
             if received_ns:
-                self.learned.observe(key.tenant, notes, received_ns, now)
+                late_s = self.learned.observe(key.tenant, notes, received_ns, now)
+                trace.late_s = max(trace.late_s, late_s)
         trace.last, trace.is_ready = now, False
         trace.is_glanced = trace.is_glanced and trace.analyses > 0
         is_capped = trace.spans >= self._limits.max_spans or trace.bytes >= self._limits.max_bytes
@@ -151,39 +158,51 @@ class Assembler:
             self._evict(next(iter(self._open)))
 
     def remember(self, key: TraceKey, notes: Sequence[SpanNote], now: float) -> None:
-        """Learn of spans that were analysed before a restart, for those that may come late."""
-        trace = self._closed.pop(key, None) or OpenTrace(opened=now, last=now)
-        self._closed_spans -= trace.size
-        trace.note(notes)
-        self._close(key, trace)
+        """Learn of spans that were analysed before a restart, so that late spans find their trace."""
+        trace = self._closed.take(key) or OpenTrace(opened=now, last=now)
+        trace.note(notes, now)
+        self._closed.put(key, trace)
 
     def forget(self, key: TraceKey) -> None:
-        """Drop a trace; it does not come out."""
+        """Drop a trace without releasing it."""
         trace = self._open.pop(key, None)
         if trace is not None:
             self._open_spans -= trace.size
             self._rearm_company(key)
             self._links.closed(key)
 
-    def take_ready(self, now: float) -> list[Released]:
-        """Remove and return the traces whose deadline is at or before ``now``."""
-        while self._timers and self._timers[0][0] <= now:
+    def take_ready(self, now: float, most: int = sys.maxsize, but: Container[Tenant] = ()) -> list[Released]:
+        """Remove and return traces whose deadline is at or before ``now``; checks ``most`` timers at most.
+
+        Traces of the tenants in ``but`` are checked again later: more of their spans have arrived.
+        """
+        looked = 0
+        while self._timers and self._timers[0][0] <= now and looked < most:
+            looked += 1
             fired, key = heappop(self._timers)
             trace = self._open.get(key)
-            if trace is not None and trace.timer == fired:  # else a stale timer
+            if trace is not None and trace.timer == fired:  # else the timer is stale
                 trace.timer = None
-                self._look_at(key, trace, now)
+                if key.tenant in but:
+                    self._arm(key, trace, now + _POSTPONED_S)
+                else:
+                    self._look_at(key, trace, now)
         ready, self._ready = self._ready, []
         return ready
 
+    def is_due(self, now: float) -> bool:
+        """Return whether ``take_ready`` has timers to check."""
+        deadline = self.next_deadline()
+        return deadline is not None and deadline <= now
+
     def next_deadline(self) -> float | None:
-        """When ``take_ready`` may next return something; perhaps too early, never too late."""
+        """Earliest time at which ``take_ready`` may return traces; it may be too early, never too late."""
         if self._ready:
             return float("-inf")
         return self._timers[0][0] if self._timers else None
 
     def drain(self) -> list[Released]:
-        """Remove and return all that is open."""
+        """Remove and return all open traces."""
         for key in tuple(self._open):
             if key in self._open:
                 self._release(key, Completion.DRAINED)
@@ -191,25 +210,27 @@ class Assembler:
         return ready
 
     def _begin(self, key: TraceKey, now: float, analyses: int) -> OpenTrace:
-        trace = self._closed.pop(key, None)
+        trace = self._closed.take(key)
         if trace is None:
-            trace = OpenTrace(opened=now, last=now, is_partial=analyses > 0)
+            trace = OpenTrace(opened=now, last=now, looked=now, is_partial=analyses > 0)
         else:
-            self._closed_spans -= trace.size
             self._open_spans += trace.size
             trace.opened, trace.timer = now, None
             trace.spans = trace.bytes = 0
         trace.analyses = analyses
-        trace.is_glanced = analyses > 0  # it has a verdict that stands
+        trace.is_glanced = analyses > 0  # its verdict is kept
         sources = [self._open[source] for source in self._links.opened(key)]
         self.learned.link_arrived(key.tenant, sources, key.trace_id)
         self.learned.opened(key)
         return trace
 
     def _note(self, key: TraceKey, trace: OpenTrace, notes: Sequence[SpanNote], now: float) -> None:
-        """Learn from the spans what is missing, what is linked, and what came late."""
+        """Learn from the spans about missing parents, links and late arrivals."""
+        if trace.is_silent:
+            trace.is_silent = False
+            self.learned.went_on(key.tenant, trace)
         had_ended, known, targets, size = trace.top_ended, len(trace.seen), len(trace.targets), trace.size
-        for absence in trace.note(notes):
+        for absence in trace.note(notes, now):
             self.learned.parent_arrived(key.tenant, absence)
         self._open_spans += trace.size - size
         if had_ended and len(trace.seen) > known:
@@ -224,16 +245,17 @@ class Assembler:
         closed = self._closed.get(target)
         if closed is None:
             self._links.link(key, target, is_open=target in self._open)
-        elif closed.top_ended:  # it should have waited for this one
+        elif closed.top_ended:  # the released trace should have waited for this one
             self.learned.observe_tail(key.tenant, closed, now - closed.last)
 
     def _look_at(self, key: TraceKey, trace: OpenTrace, now: float) -> None:
+        self._note_silence(key, trace, now)
         due, completion = self._due(key, trace, now)
         if due > now:
-            self._arm(key, trace, due)
+            self._arm(key, trace, min(due, self._next_look(trace, now)))
         elif completion is Completion.IDLE_OPEN:
-            self._glance_at(key, trace)
-            self._arm(key, trace, self._due(key, trace, now)[0])
+            self._glance_at(key, trace, now)
+            self._arm(key, trace, min(self._due(key, trace, now)[0], self._next_look(trace, now)))
         elif completion in _CAPS or all(self._open[one].is_ready for one in self._links.company(key)):
             self._release(key, completion)
         elif now >= trace.opened + self._limits.max_age_s:
@@ -242,19 +264,34 @@ class Assembler:
             trace.is_ready = True
             self._wait_for_company(key, trace, now)
 
+    def _next_look(self, trace: OpenTrace, now: float) -> float:
+        """Return when to check a trace that is not due: meanwhile, missing parents may be given up."""
+        silent = trace.last + self._limits.absent_idle_s
+        return silent if silent > now else now + self._limits.absent_idle_s
+
     def _wait_for_company(self, key: TraceKey, trace: OpenTrace, now: float) -> None:
         glance = trace.last + self._limits.idle_close_s
         if glance <= now and not trace.is_glanced:
-            self._glance_at(key, trace)
+            self._glance_at(key, trace, now)
         oldest = trace.opened + self._limits.max_age_s
         self._arm(key, trace, oldest if trace.is_glanced else min(glance, oldest))
 
-    def _glance_at(self, key: TraceKey, trace: OpenTrace) -> None:
-        trace.is_glanced = True
+    def _note_silence(self, key: TraceKey, trace: OpenTrace, now: float) -> None:
+        """Learn, once, that the trace has been silent for long, and record that for its missing parents."""
+        if trace.is_silent or now < trace.last + self._limits.absent_idle_s:
+            return
+        trace.is_silent = True
+        for absence in trace.absences():
+            if absence.is_candidate:
+                self.learned.fell_silent(key.tenant, absence, trace)
+
+    def _glance_at(self, key: TraceKey, trace: OpenTrace, now: float) -> None:
+        for one in (trace, *(self._open[other] for other in self._links.company(key))):
+            one.is_glanced, one.looked = True, now  # they form one run and are checked together
         self._ready.append(Released(key=key, completion=Completion.IDLE_OPEN, analyses=trace.analyses))
 
     def _due(self, key: TraceKey, trace: OpenTrace, now: float) -> tuple[float, Completion]:
-        """Return when the trace comes out next, and as what."""
+        """Return when the trace is released next, and with which completion."""
         limits = self._limits
         if trace.spans >= limits.max_spans:
             return trace.last, Completion.SPAN_LIMIT
@@ -262,18 +299,18 @@ class Assembler:
             return trace.last, Completion.BYTE_LIMIT
         wait, completion = self._patience(key, trace)
         due = trace.last + wait * 2 ** min(trace.analyses, _MOST_DOUBLINGS)
-        oldest = trace.opened + limits.max_age_s
-        if oldest <= due:
-            due, completion = oldest, Completion.MAX_AGE
-        glance = trace.last + limits.idle_close_s
+        latest = min(trace.last + limits.max_silence_s, trace.opened + limits.max_age_s)
+        if latest <= due:
+            due, completion = latest, Completion.MAX_AGE
+        glance = min(trace.last + limits.idle_close_s, trace.looked + limits.max_silence_s)
         if glance < due and now < due and not trace.is_glanced:
             return glance, Completion.IDLE_OPEN
         return due, completion
 
     def _patience(self, key: TraceKey, trace: OpenTrace) -> tuple[float, Completion]:
-        """Return how long the trace must be quiet, for the reasons of the module docstring."""
+        """Return how long the trace must be quiet, as the module docstring explains."""
         limits, missing = self._limits, trace.absences()
-        until_cap = limits.max_age_s, Completion.MAX_AGE
+        until_cap = limits.max_silence_s, Completion.MAX_AGE
         grace = self._grace(key, trace)
         awaited = [absence for absence in missing if not self.learned.is_given_up(key.tenant, absence)]
         if awaited:
@@ -289,13 +326,19 @@ class Assembler:
         """Return how long this trace's services may hold spans back after its top has ended."""
         limits = self._limits
         wait = self.learned.lateness_s(key.tenant, trace)
+        if trace.late_s > _PROMPT * limits.root_grace_s and not self.learned.is_familiar(key.tenant, trace):
+            wait = max(wait, _UNFAMILIAR * limits.root_grace_s)
         if any(self.learned.hopes_for(target, trace) for target in self._links.awaits(key)):
             wait = limits.idle_close_s
         return max(limits.root_grace_s, min(wait, limits.idle_close_s))
 
     def _is_hopeless(self, tenant: Tenant, missing: Iterable[Absence]) -> bool:
-        """Whether whole agents ended under each missing parent, and none of its kind ever arrived."""
-        return all(absence.is_candidate and not self.learned.has_hope(tenant, absence) for absence in missing)
+        """Return whether no such parent ever arrived, and each is outside the run or silent runs waited."""
+        return all(
+            not self.learned.has_hope(tenant, absence)
+            and (absence.is_outside or self.learned.is_silent(tenant, absence))
+            for absence in missing
+        )
 
     def _arm(self, key: TraceKey, trace: OpenTrace, at: float) -> None:
         if trace.timer is None or at < trace.timer:
@@ -305,7 +348,7 @@ class Assembler:
                 self._sweep_timers()
 
     def _sweep_timers(self) -> None:
-        """Drop what the released have left: each that ends early leaves a timer for a minute or an hour."""
+        """Drop timers of released traces: a trace that ends early leaves a timer of a minute or an hour."""
         live = self._open.items()
         self._timers = [(trace.timer, key) for key, trace in live if trace.timer is not None]
         heapify(self._timers)
@@ -338,10 +381,10 @@ class Assembler:
             for target in self._links.awaits(one):
                 self.learned.link_missed(target, trace)
             self._links.closed(one)
-            self._close(one, trace)
+            self._closed.put(one, trace)
 
     def _learned(self, key: TraceKey, trace: OpenTrace, completion: Completion) -> frozenset[int]:
-        """Learn whose parents never arrive, where they were waited for as long as can be."""
+        """Learn which parents never arrive, from traces that waited for them for the longest time."""
         if completion not in {Completion.IDLE, Completion.MAX_AGE}:
             return frozenset()
         found: set[int] = set()
@@ -351,15 +394,7 @@ class Assembler:
         return frozenset(found)
 
     def _rearm_company(self, key: TraceKey) -> None:
-        """Have those that wait for a trace looked at: they may have waited for it alone."""
+        """Schedule a check of the other traces that wait for this one: they may have waited for it alone."""
         for other in self._links.company(key):
             if (trace := self._open[other]).is_ready:
                 self._arm(other, trace, float("-inf"))
-
-    def _close(self, key: TraceKey, trace: OpenTrace) -> None:
-        trace.timer = None
-        self._closed[key] = trace
-        self._closed_spans += trace.size
-        while len(self._closed) > _MAX_CLOSED or self._closed_spans > _MAX_CLOSED_SPANS:
-            _, forgotten = self._closed.popitem(last=False)
-            self._closed_spans -= forgotten.size

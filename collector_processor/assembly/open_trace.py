@@ -1,39 +1,72 @@
-"""State of one open trace: what its spans say about its end. Pure.
+"""Open traces: which spans show that they have ended, and which traces form one run because of links. Pure.
 
 Children end before their parents and are sent before them, so a running trace has spans whose
 parents have not arrived. The trace's *top* is its root or, if the root never arrives, a workflow
 or agent span below the missing parent.
+
+A link joins two traces into one run, in whichever order they arrive; they are released together. A trace
+may link to one that has not arrived yet, or to one that never arrives here: the trace of a queue's producer
+or a cron job holds no agents' spans. Traces that link to the same such trace are separate runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Final
 
-from collector_processor.notes import SpanNote
+from collector_processor.otlp import TraceKey
+from collector_processor.wire.facts import SpanNote
 from semconv.model import TraceId
 
 _MAX_KINDS: Final = 8
-"""Most kinds of children kept for one missing parent."""
+"""Bound on kinds of children kept for one missing parent."""
 _MAX_SOURCES: Final = 64
-"""Most processes kept for one trace; it does not wait for further ones."""
+"""Bound on processes kept for one trace; it does not wait for further processes."""
 _MAX_TARGETS: Final = 256
-"""Most linked traces kept for one trace."""
+"""Bound on linked traces kept for one trace."""
+_MAX_CLOSED: Final = 4_000
+"""Bound on traces in ``ClosedTraces``."""
+_MAX_CLOSED_SPANS: Final = 50_000
+"""Bound on spans of these traces; about 4 MB."""
 _HEAVY: Final = 6
-"""Weight of a missing parent or link: about 450 bytes, where a span id takes 70."""
+"""Weight of a missing parent or link in spans: it takes about 450 bytes, a span id 70."""
+
+
+class Ended(IntEnum):
+    """Largest unit that ended directly below a missing parent."""
+
+    CALLS = 0
+    """Single calls, such as a model's or a tool's."""
+    AGENT = 1
+    """A whole agent; the next one may be running under the same parent."""
+    WORKFLOW = 2
+    """A whole workflow."""
 
 
 @dataclass(slots=True)
 class Absence:
-    """A missing parent, as described by its children."""
+    """A missing parent, known only by its children."""
 
     kinds: set[int]
     """``SpanNote.kind`` of its children."""
     is_remote: bool
-    """Whether the children say that it is in another process."""
-    is_candidate: bool
-    """Whether a whole agent or workflow ended directly below it."""
+    """Whether the children's flags say that it is in another process."""
+    ended: Ended
+    since: float
+    """Arrival time of its first child."""
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether a whole agent or workflow ended directly below it."""
+        return self.ended is not Ended.CALLS
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether it seems to enclose a whole run: a gateway, or a request that started a workflow."""
+        return self.is_candidate and (self.is_remote or self.ended is Ended.WORKFLOW)
 
 
 @dataclass(slots=True)
@@ -42,14 +75,14 @@ class OpenTrace:
 
     opened: float
     last: float
-    """When spans or log records last arrived."""
+    """Arrival time of its newest spans or log records."""
     analyses: int = 0
     spans: int = 0
     bytes: int = 0
     root_ended: bool = False
     workflow_ended: bool = False
     is_partial: bool = False
-    """Its earlier spans have been dropped here, so missing parents cannot be determined."""
+    """The ids of its earlier spans have been dropped, so missing parents cannot be determined."""
     top_kind: int = 0
     """``SpanNote.kind`` of its root, or of its topmost workflow."""
     top_source: int = 0
@@ -63,16 +96,22 @@ class OpenTrace:
     """Missing parents, by span id."""
     targets: dict[TraceId, int] = field(default_factory=dict)
     """Linked traces, each with the kind of a span that links to it."""
+    late_s: float = 0.0
+    """Longest time in seconds from a span's end to its arrival, if both clocks are right."""
+    looked: float = 0.0
+    """Time of the last provisional verdict; before the first one, the time at which the trace was opened."""
     is_glanced: bool = False
-    """A provisional verdict was given, and no span has arrived since."""
+    """Whether no span has arrived since the last provisional verdict."""
+    is_silent: bool = False
+    """Whether its silence has been counted (``Learned.fell_silent``); reset by the next span."""
     is_ready: bool = False
-    """Its own wait is over; it waits for the traces of its group."""
+    """Its own wait is over; it waits for the other traces of its group."""
     timer: float | None = None
     """Time of its next check: the only valid entry in the heap."""
 
     @property
     def size(self) -> int:
-        """Memory that it takes, in spans; a missing parent or a linked trace counts as six."""
+        """Memory it takes, in spans; a missing parent or a linked trace counts as six."""
         return len(self.seen) + _HEAVY * (len(self.missing) + len(self.targets))
 
     @property
@@ -80,24 +119,28 @@ class OpenTrace:
         """Whether a span that encloses the whole run has ended."""
         return self.root_ended or self.workflow_ended
 
-    def note(self, spans: Sequence[SpanNote]) -> list[Absence]:
-        """Add ended spans; return the absences resolved by them."""
+    def note(self, spans: Sequence[SpanNote], now: float) -> list[Absence]:
+        """Add ended spans; return the absences, recorded before ``now``, that they resolve.
+
+        Many spans of one request are added in pieces, at one time: a parent that came with its children was
+        never missing.
+        """
         self.spans += len(spans)
-        inherited: set[int] = set()
+        inherited: dict[int, Ended] = {}
         ended: list[Absence] = []
         for span in spans:
             number = int(span.span_id, 16)
             self.seen.add(number)
             absence = self.missing.pop(number, None)
             if absence is not None:
-                ended.append(absence)
-                if absence.is_candidate and not span.is_marked:
-                    inherited.add(number)
+                ended += [absence] if absence.since < now else []
+                if not span.is_marked:
+                    inherited[number] = absence.ended
         for span in spans:
-            self._note_one(span, inherits=int(span.span_id, 16) in inherited)
+            self._note_one(span, inherited.get(int(span.span_id, 16), Ended.CALLS), now)
         return ended
 
-    def _note_one(self, span: SpanNote, *, inherits: bool) -> None:
+    def _note_one(self, span: SpanNote, below: Ended, now: float) -> None:
         if len(self.sources) < _MAX_SOURCES:
             self.sources.add(span.source)
         if len(self.targets) < _MAX_TARGETS:
@@ -109,19 +152,109 @@ class OpenTrace:
         if span.parent_id is None or (span.is_top_kind and not self.root_ended):
             self.top_kind, self.top_source = span.kind, span.source
         if span.parent_id is not None and (parent := int(span.parent_id, 16)) not in self.seen:
-            is_candidate = span.is_agent_kind or span.is_top_kind or inherits
-            self._miss(parent, span, is_candidate=is_candidate)
+            own = Ended.WORKFLOW if span.is_top_kind else Ended.AGENT if span.is_agent_kind else Ended.CALLS
+            self._miss(parent, span, max(own, below), now)
 
-    def _miss(self, parent: int, span: SpanNote, *, is_candidate: bool) -> None:
+    def _miss(self, parent: int, span: SpanNote, ended: Ended, now: float) -> None:
         absence = self.missing.get(parent)
         if absence is None:
-            self.missing[parent] = Absence({span.kind}, span.parent_is_remote, is_candidate)
+            self.missing[parent] = Absence({span.kind}, span.parent_is_remote, ended, now)
             return
         absence.is_remote = absence.is_remote or span.parent_is_remote
-        absence.is_candidate = absence.is_candidate or is_candidate
+        absence.ended = max(absence.ended, ended)
         if len(absence.kinds) < _MAX_KINDS:
             absence.kinds.add(span.kind)
 
     def absences(self) -> Iterable[Absence]:
         """Return the parents that are known to be missing."""
         return () if self.is_partial else self.missing.values()
+
+
+class ClosedTraces:
+    """Traces that were released recently, so that a late span finds its trace; bounded."""
+
+    def __init__(self) -> None:
+        self._traces: Final[OrderedDict[TraceKey, OpenTrace]] = OrderedDict()
+        self._spans = 0
+
+    def get(self, key: TraceKey) -> OpenTrace | None:
+        """Return a trace."""
+        return self._traces.get(key)
+
+    def take(self, key: TraceKey) -> OpenTrace | None:
+        """Remove and return a trace."""
+        trace = self._traces.pop(key, None)
+        if trace is not None:
+            self._spans -= trace.size
+        return trace
+
+    def put(self, key: TraceKey, trace: OpenTrace) -> None:
+        """Add a trace; drop the oldest ones if there are too many."""
+        trace.timer = None
+        self._traces[key] = trace
+        self._spans += trace.size
+        while len(self._traces) > _MAX_CLOSED or self._spans > _MAX_CLOSED_SPANS:
+            _, dropped = self._traces.popitem(last=False)
+            self._spans -= dropped.size
+
+
+MAX_GROUP: Final = 256
+"""Most traces in a group; further ones are treated as separate runs."""
+
+
+class LinkedTraces:
+    """Tracks which open traces belong together."""
+
+    def __init__(self) -> None:
+        self._groups: Final[dict[TraceKey, set[TraceKey]]] = {}
+        """The group of each trace; members share one set, and a trace without links has none."""
+        self._awaited: Final[defaultdict[TraceKey, set[TraceKey]]] = defaultdict(set)
+        """For each trace that is not open, the open traces that link to it and wait for it; bounded."""
+        self._awaits: Final[defaultdict[TraceKey, set[TraceKey]]] = defaultdict(set)
+        """For each open trace, the traces that it links to and that are not open."""
+
+    def link(self, key: TraceKey, target: TraceKey, *, is_open: bool) -> None:
+        """Record a link from an open trace to another, open or not."""
+        if is_open:
+            self._union(key, target)
+        elif len(self._awaited[target]) < MAX_GROUP:
+            self._awaited[target].add(key)
+            self._awaits[key].add(target)
+
+    def opened(self, key: TraceKey) -> Iterable[TraceKey]:
+        """Join a newly opened trace with the traces that wait for it, and return them."""
+        sources = self._awaited.pop(key, set())
+        for source in sources:
+            self._awaits[source].discard(key)
+            self._union(source, key)
+        return sources
+
+    def company(self, key: TraceKey) -> Iterator[TraceKey]:
+        """Iterate over the other open traces of its group."""
+        return (other for other in self._groups.get(key, ()) if other != key)
+
+    def awaits(self, key: TraceKey) -> Iterable[TraceKey]:
+        """Return the linked traces that have not arrived."""
+        return self._awaits.get(key, ())
+
+    def closed(self, key: TraceKey) -> None:
+        """Forget a trace."""
+        group = self._groups.pop(key, None)
+        if group is not None:
+            group.discard(key)
+        for target in self._awaits.pop(key, ()):
+            sources = self._awaited[target]
+            sources.discard(key)
+            if not sources:
+                del self._awaited[target]
+
+    def _union(self, one: TraceKey, other: TraceKey) -> None:
+        small, large = sorted((self._group(one), self._group(other)), key=len)
+        if small is large or len(small) + len(large) > MAX_GROUP:
+            return
+        large |= small
+        for key in small:
+            self._groups[key] = large
+
+    def _group(self, key: TraceKey) -> set[TraceKey]:
+        return self._groups.setdefault(key, {key})

@@ -1,48 +1,48 @@
-"""OTLP going on to a backend: gRPC, HTTP, memory."""
+"""OTLP exporters to a backend: gRPC, HTTP, in memory; and the router of signals to them."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 
-from collector_processor.destination import (
-    GRPC_MAX_BYTES,
-    HTTP_MAX_BYTES,
-    Compression,
-    Destination,
-    DestinationError,
-    Protocol,
-)
 from collector_processor.exporters.grpc_exporter import GrpcExporter
-from collector_processor.exporters.http_exporter import HttpExporter
-from collector_processor.exporters.json_exporter import JsonExporter
+from collector_processor.exporters.http_exporter import HttpExporter, JsonExporter
 from collector_processor.exporters.memory import MemoryExporter, SentRequest
-from collector_processor.exporters.router import SignalRouter
-from collector_processor.otlp import Exporter, Signal
+from collector_processor.otlp import Exporter, NoSuchService, SendOutcome, Signal, Tenant
+from collector_processor.otlp.destination import Destination, Protocol
 
 __all__ = [
-    "GRPC_MAX_BYTES",
-    "HTTP_MAX_BYTES",
-    "Compression",
-    "Destination",
-    "DestinationError",
-    "GrpcExporter",
-    "HttpExporter",
-    "JsonExporter",
-    "MemoryExporter",
-    "SentRequest",
-    "SignalRouter",
-    "open_exporter",
-    "open_exporters",
-]
+    "GrpcExporter", "HttpExporter", "JsonExporter", "MemoryExporter", "SentRequest", "SignalRouter",
+    "open_exporter", "open_exporters",
+]  # fmt: skip
+
+
+class SignalRouter:
+    """An ``Exporter`` that routes each signal to its own exporter, or returns ``NoSuchService``."""
+
+    def __init__(self, routes: Mapping[Signal, Exporter]) -> None:
+        """Route by ``routes``; an exporter that serves several signals is closed once."""
+        self.routes = dict(routes)
+        # The smallest limit; each route has its own.
+        self.max_bytes = min((exporter.max_bytes for exporter in routes.values()), default=0)
+
+    async def send(self, signal: Signal, body: bytes, tenant: Tenant, hops: tuple[str, ...]) -> SendOutcome:
+        """Send ``body`` by the signal's exporter."""
+        exporter = self.routes.get(signal)
+        if exporter is None:
+            return NoSuchService(reason=f"no endpoint is set for {signal.value}")
+        return await exporter.send(signal, body, tenant, hops)
+
+    async def close(self) -> None:
+        """Close every exporter once."""
+        for exporter in {id(exporter): exporter for exporter in self.routes.values()}.values():
+            await exporter.close()
 
 
 def open_exporter(destination: Destination, instance_id: str) -> Exporter:
-    """Return the exporter to ``destination``; call it inside the running loop, and close what it returns.
-
-    Args:
-        destination: where to.
-        instance_id: ours, which goes on in the hop header.
+    """Return an exporter to ``destination``, to be closed by the caller; call it inside the running loop.
 
     Raises:
-        DestinationError: the endpoint is no URL, or the certificate cannot be read.
+        DestinationError: the endpoint is not a URL, or the certificate cannot be read.
     """
     match destination.protocol:
         case Protocol.GRPC:
@@ -52,7 +52,7 @@ def open_exporter(destination: Destination, instance_id: str) -> Exporter:
 
 
 def open_exporters(destinations: Mapping[Signal, Destination], instance_id: str) -> SignalRouter:
-    """Return a router with an exporter for each signal; signals with equal destinations share one.
+    """Return a router to all destinations; signals with equal destinations share an exporter.
 
     Raises:
         DestinationError: as ``open_exporter``.

@@ -1,4 +1,4 @@
-"""OTLP out over gRPC: raw request bytes, one attempt."""
+"""OTLP exporter over gRPC: raw request bytes, one attempt."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from urllib.parse import SplitResult, urlsplit
 import grpc
 import grpc.aio
 
-from collector_processor.destination import (
-    Compression,
-    Destination,
-    DestinationError,
-    outgoing_headers,
+from collector_processor.exporters.backend import (
+    GrpcFailure,
+    delivered,
+    grpc_outcome,
+    hide_credentials,
+    open_tls,
+    untraced,
 )
-from collector_processor.exporters.outcomes import GrpcFailure, delivered, grpc_outcome, hidden
-from collector_processor.exporters.trust import open_tls
-from collector_processor.exporters.untraced import untraced
-from collector_processor.otlp import SendOutcome, Signal, Tenant
+from collector_processor.otlp import FRAME_BYTES, SendOutcome, Signal, Tenant, grpc_path
 from collector_processor.otlp.answers import read_success
-from collector_processor.otlp.services import FRAME_BYTES, grpc_path
+from collector_processor.otlp.destination import Compression, Destination, DestinationError, outgoing_headers
 
 _COMPRESSION: Final[Mapping[Compression, grpc.Compression]] = {
     Compression.NONE: grpc.Compression.NoCompression,
@@ -29,11 +28,11 @@ _COMPRESSION: Final[Mapping[Compression, grpc.Compression]] = {
 }
 
 _OPTIONS: Final = (
-    # The forwarder splits to the backend's limit; a second one here could only be wrong.
+    # Unlimited: the forwarder splits requests to the backend's limit.
     ("grpc.max_send_message_length", -1),
-    # gRPC's default of 2 minutes would keep spans waiting long after the backend is back.
+    # gRPC's default of 2 minutes would delay spans long after the backend is back.
     ("grpc.max_reconnect_backoff_ms", 5_000),
-    # Retrying is the forwarder's, who counts it.
+    # Off: the forwarder retries, and counts it.
     ("grpc.enable_retries", 0),
     ("grpc.http2.max_frame_size", FRAME_BYTES),
     ("grpc.primary_user_agent", "blamespan"),
@@ -41,7 +40,7 @@ _OPTIONS: Final = (
 
 
 class GrpcExporter:
-    """Sends to one gRPC backend. Made inside the running loop."""
+    """Exporter to one gRPC backend; create it inside the running loop."""
 
     def __init__(self, destination: Destination, instance_id: str) -> None:
         self.max_bytes = destination.max_bytes
@@ -55,7 +54,7 @@ class GrpcExporter:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def send(self, signal: Signal, body: bytes, tenant: Tenant, hops: tuple[str, ...]) -> SendOutcome:
-        """Send ``body`` and return what the backend said."""
+        """Send ``body`` once and return the outcome."""
         headers = outgoing_headers(self._destination, self._instance_id, tenant, hops)
         self._renew()
         try:
@@ -65,11 +64,11 @@ class GrpcExporter:
                 )
         except grpc.aio.AioRpcError as error:
             outcome = grpc_outcome(_failure(error), self._url.netloc, self._destination.timeout_s)
-            return hidden(outcome, self._destination.hide)
-        return hidden(delivered(read_success(signal, answer)), self._destination.hide)
+            return hide_credentials(outcome, self._destination.hide)
+        return hide_credentials(delivered(read_success(signal, answer)), self._destination.hide)
 
     async def close(self) -> None:
-        """Release the connection; what is under way ends as cancelled."""
+        """Close the connection; running requests are cancelled."""
         await asyncio.gather(self._channel.close(None), *self._closing)
 
     def _open(self) -> grpc.aio.Channel:
@@ -80,7 +79,7 @@ class GrpcExporter:
         return grpc.aio.secure_channel(netloc, credentials, options=_OPTIONS, compression=compression)
 
     def _renew(self) -> None:
-        """Connect anew where the certificates have changed; what is under way ends on the old connection."""
+        """Reconnect if the certificates have changed; running requests finish on the old connection."""
         newest = self._tls.identity() if self._tls else None
         if newest is self._identity:
             return
@@ -93,7 +92,7 @@ class GrpcExporter:
 
 
 def _calls(channel: grpc.aio.Channel) -> Mapping[Signal, Any]:
-    make: Any = channel.unary_unary  # the stubs want serializers; bytes need none
+    make: Any = channel.unary_unary  # the stubs require serializers; bytes need none
     return {signal: make(grpc_path(signal)) for signal in Signal}
 
 

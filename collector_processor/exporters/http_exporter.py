@@ -1,4 +1,7 @@
-"""OTLP out over HTTP: raw request bytes, one attempt."""
+"""OTLP exporters over HTTP: protobuf unchanged, or converted to JSON; one attempt.
+
+``JsonExporter`` is for replaying recordings and for trying out a receiver; it is slower.
+"""
 
 from __future__ import annotations
 
@@ -12,36 +15,31 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
-from collector_processor.destination import (
-    Compression,
-    Destination,
-    DestinationError,
-    outgoing_headers,
-)
-from collector_processor.exporters.outcomes import (
+from collector_processor.exporters.backend import (
     HttpAnswer,
-    hidden,
+    hide_credentials,
     http_outcome,
+    open_tls,
     unanswered,
     unreached,
+    untraced,
 )
-from collector_processor.exporters.trust import open_tls
-from collector_processor.exporters.untraced import untraced
-from collector_processor.otlp import SendOutcome, Signal, Tenant
+from collector_processor.otlp import MalformedRequestError, Rejected, SendOutcome, Signal, Tenant, http_path
 from collector_processor.otlp.answers import MediaType
-from collector_processor.otlp.services import http_path
+from collector_processor.otlp.destination import Compression, Destination, DestinationError, outgoing_headers
+from collector_processor.otlp.otlp_json import to_json
 
-# Answers are tens of bytes; the rest of a longer one is not waited for.
+# Responses have tens of bytes; a longer one is not read to its end.
 _MAX_ANSWER_BYTES: Final = 64 << 10
-# zlib's fastest: 3.5 times the speed of its default 6, for a third more bytes (512 spans of 1.4 KB).
+# zlib's fastest level: 3.5 times as fast as its default 6, with a third more bytes (512 spans of 1.4 KB).
 _GZIP_LEVEL: Final = 1
 _INLINE_BYTES: Final = 64 << 10
-# aiohttp writes bytes at once, whatever their size, and warns above this; a BytesIO it writes in pieces.
+# aiohttp writes bytes in one piece and warns above this size; a BytesIO is written in pieces.
 _ONE_WRITE_BYTES: Final = 1 << 20
 
 
 class HttpExporter:
-    """Sends to one HTTP backend. Made inside the running loop."""
+    """Exporter to one HTTP backend; create it inside the running loop."""
 
     def __init__(
         self,
@@ -51,16 +49,16 @@ class HttpExporter:
         clock: Callable[[], float] = time.time,
         media: MediaType = MediaType.PROTOBUF,
     ) -> None:
-        """Prepare connections; none is opened yet.
+        """Create it; connections are opened when needed.
 
         Args:
-            destination: where to.
-            instance_id: ours, which goes on in the hop header.
-            clock: Unix seconds, against which a ``Retry-After`` date is read.
-            media: what the bodies given to ``send`` are.
+            destination: the backend.
+            instance_id: our id, added to the hop header.
+            clock: Unix seconds, to convert a ``Retry-After`` date.
+            media: media type of the bodies given to ``send``.
 
         Raises:
-            DestinationError: the endpoint is no URL, or the certificate cannot be read.
+            DestinationError: the endpoint is not a URL, or the certificate cannot be read.
         """
         self.max_bytes = destination.max_bytes
         self._destination = destination
@@ -75,7 +73,7 @@ class HttpExporter:
         )
 
     async def send(self, signal: Signal, body: bytes, tenant: Tenant, hops: tuple[str, ...]) -> SendOutcome:
-        """Send ``body`` and return what the backend said."""
+        """Send ``body`` once and return the outcome."""
         headers = outgoing_headers(self._destination, self._instance_id, tenant, hops)
         if self._destination.compression is Compression.GZIP:
             headers["content-encoding"] = "gzip"
@@ -87,8 +85,8 @@ class HttpExporter:
             return unanswered(self._place(signal), self._destination.timeout_s)
         except (aiohttp.ClientError, OSError) as error:
             outcome = unreached(self._place(signal), f"{type(error).__name__}: {error}")
-            return hidden(outcome, self._destination.hide)
-        return hidden(http_outcome(signal, answer, self._clock()), self._destination.hide)
+            return hide_credentials(outcome, self._destination.hide)
+        return hide_credentials(http_outcome(signal, answer, self._clock()), self._destination.hide)
 
     async def close(self) -> None:
         """Release the connections."""
@@ -100,8 +98,8 @@ class HttpExporter:
 
     async def _post(self, url: URL, body: bytes, headers: dict[str, str]) -> HttpAnswer:
         data = BytesIO(body) if len(body) > _ONE_WRITE_BYTES else body
-        # A redirected POST may arrive as a GET, or take credentials elsewhere.
-        # Connections are kept by their context, so a renewed certificate means new ones.
+        # No redirects: a POST may become a GET, or send credentials to another host.
+        # aiohttp pools connections by TLS context, so a renewed certificate opens new ones.
         trust = self._tls.identity().context
         async with self._session.post(
             url, data=data, headers=headers, ssl=trust, allow_redirects=False
@@ -140,3 +138,23 @@ def _url(destination: Destination, signal: Signal) -> URL:
     if url.scheme not in {"http", "https"} or not url.host:
         raise DestinationError(f"endpoint {destination.shown!r}: expected http://… or https://…")
     return url
+
+
+class JsonExporter:
+    """Exporter that converts requests to JSON; create it inside the running loop."""
+
+    def __init__(self, destination: Destination, instance_id: str) -> None:
+        self.max_bytes = destination.max_bytes
+        self._http = HttpExporter(destination, instance_id, media=MediaType.JSON)
+
+    async def send(self, signal: Signal, body: bytes, tenant: Tenant, hops: tuple[str, ...]) -> SendOutcome:
+        """Send ``body`` as JSON and return the outcome; ``Rejected`` if it cannot be converted."""
+        try:
+            text = await asyncio.to_thread(to_json, signal, body)
+        except MalformedRequestError as error:
+            return Rejected(reason=f"not sent: {error}")
+        return await self._http.send(signal, text, tenant, hops)
+
+    async def close(self) -> None:
+        """Release the connections."""
+        await self._http.close()

@@ -1,4 +1,4 @@
-"""A backend in memory: keeps what it is sent, and answers as it is told."""
+"""In-memory exporter: records requests and returns scripted outcomes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from collector_processor.destination import GRPC_MAX_BYTES
 from collector_processor.otlp import Delivered, SendOutcome, Signal, Tenant
+from collector_processor.otlp.destination import GRPC_MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentRequest:
-    """One request as the backend saw it, with the outcome it gave."""
+    """A recorded request and its outcome."""
 
     signal: Signal
     body: bytes
@@ -23,7 +23,7 @@ class SentRequest:
 
 
 class MemoryExporter:
-    """An ``Exporter`` for tests and for running with no backend."""
+    """An ``Exporter`` for tests and for running without a backend."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class MemoryExporter:
         otherwise: SendOutcome | None = None,
         max_bytes: int = GRPC_MAX_BYTES,
     ) -> None:
-        """Answer with ``outcomes`` in order, then always with ``otherwise`` (default: delivered)."""
+        """Return ``outcomes`` in order, then always ``otherwise`` (default: delivered)."""
         self.max_bytes = max_bytes
         self.requests: list[SentRequest] = []
         self.is_closed = False
@@ -42,15 +42,15 @@ class MemoryExporter:
 
     @property
     def delivered(self) -> list[SentRequest]:
-        """The requests that were answered with success, in order."""
+        """The successful requests, in order."""
         return [request for request in self.requests if isinstance(request.outcome, Delivered)]
 
     def answer_next(self, *outcomes: SendOutcome) -> None:
-        """Add to the outcomes still to be given in order."""
+        """Append outcomes for the next requests."""
         self._outcomes.extend(outcomes)
 
     async def send(self, signal: Signal, body: bytes, tenant: Tenant, hops: tuple[str, ...]) -> SendOutcome:
-        """Keep ``body`` and answer what is next."""
+        """Record the request and return the next outcome."""
         outcome = self._outcomes.popleft() if self._outcomes else self._otherwise
         sent = SentRequest(signal=signal, body=body, tenant=tenant, hops=hops, outcome=outcome)
         async with self._arrived:
@@ -59,10 +59,10 @@ class MemoryExporter:
         return outcome
 
     async def wait_for_requests(self, count: int) -> None:
-        """Return once ``count`` requests have been sent in all."""
+        """Wait until ``count`` requests were sent in all."""
         async with self._arrived:
             await self._arrived.wait_for(lambda: len(self.requests) >= count)
 
     async def close(self) -> None:
-        """Remember that it was closed."""
+        """Record that it was closed."""
         self.is_closed = True

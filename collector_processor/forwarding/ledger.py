@@ -1,11 +1,10 @@
-"""Where every span, log record and data point is: the conservation law as numbers. Pure.
+"""Ledger of every span, log record and data point: the conservation law as counters. Pure.
 
     received     = refused + acknowledged
     acknowledged = forwarded + rejected + unsupported + lost + kept + held
 
-``held`` is the journal's own count, all else is counted here as it happens; so
-the law is a check and not a definition. Both change together on one event loop,
-and a snapshot reads them together.
+``held`` is the journal's own count, and everything else is counted here as it happens, so the law is a real
+check, not a definition. Both change together on one event loop, and a snapshot reads them together.
 """
 
 from __future__ import annotations
@@ -21,30 +20,30 @@ from collector_processor.otlp import Setback, Signal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """One signal's items since the start."""
+    """Counts of one signal's items since the start of the process."""
 
     received: int = 0
-    """Of requests that could be read; with those found in the journal at the start."""
+    """Items of readable requests, plus those found in the journal at the start."""
     refused: int = 0
-    """Never acknowledged: we were full, or they were invalid, too large, or came round a loop."""
+    """Not acknowledged: we were full, or they were invalid, too large, or in a forwarding loop."""
     acknowledged: int = 0
-    """With those found in the journal at the start."""
+    """Acknowledged items, plus those found in the journal at the start."""
     forwarded: int = 0
     """Accepted by the backend."""
     rejected: int = 0
-    """Refused by the backend for good."""
+    """Permanently refused by the backend."""
     unsupported: int = 0
     """Acknowledged items dropped because the backend has no service for their signal."""
     lost: int = 0
-    """Acknowledged, and damaged in the journal, or gone from it."""
+    """Acknowledged, but damaged in or missing from the journal."""
     kept: int = 0
-    """Acknowledged, with no backend to send them to."""
+    """Acknowledged, but not forwarded because no endpoint is set for their signal."""
     held: int = 0
-    """In the journal, to be forwarded."""
+    """Items in the journal that are not forwarded yet."""
 
     @property
     def is_balanced(self) -> bool:
-        """Whether every item is somewhere, once."""
+        """Whether every item is counted exactly once."""
         settled = self.forwarded + self.rejected + self.unsupported + self.lost + self.kept
         return self.received == self.refused + self.acknowledged and self.acknowledged == settled + self.held
 
@@ -55,21 +54,21 @@ class Ledger:
     def __init__(
         self, held: Callable[[Signal], int], lost: Mapping[Signal, int] = MappingProxyType({})
     ) -> None:
-        """Start with what the journal holds already.
+        """Start with the items that the journal already holds.
 
         Args:
-            held: the journal's count of a signal's items that are not forwarded yet.
-            lost: what it should hold too, and does not.
+            held: returns the journal's count of a signal's items not forwarded yet.
+            lost: acknowledged items that are missing from it.
         """
         self._held: Final = held
         self._counts: Final = {signal: _found(held(signal), lost.get(signal, 0)) for signal in Signal}
         self.malformed_requests: int = 0
-        """Requests that could not be read; nobody knows what was in them."""
+        """Unreadable requests; the items in them cannot be counted."""
         self.setbacks: Final[Counter[tuple[Signal, Setback]]] = Counter()
-        """Failed sends, counting every try, by cause."""
+        """Failed sends, including retries, by cause."""
 
     def refuse(self, signal: Signal, items: int) -> None:
-        """Count items that were received and not taken."""
+        """Count items that were received and refused."""
         counts = self._counts[signal]
         self._counts[signal] = replace(
             counts, received=counts.received + items, refused=counts.refused + items
@@ -92,7 +91,7 @@ class Ledger:
         lost: int = 0,
         kept: int = 0,
     ) -> None:
-        """Count items that the journal no longer holds."""
+        """Count items that left the journal."""
         counts = self._counts[signal]
         self._counts[signal] = replace(
             counts,
@@ -104,10 +103,10 @@ class Ledger:
         )
 
     def snapshot(self) -> Mapping[Signal, Counts]:
-        """Return all counts of one moment."""
+        """Return the current counts."""
         return {signal: replace(counts, held=self._held(signal)) for signal, counts in self._counts.items()}
 
 
 def _found(held: int, lost: int) -> Counts:
-    """Return the counts of a start."""
+    """Return the counts at the start."""
     return Counts(received=held + lost, acknowledged=held + lost, lost=lost)

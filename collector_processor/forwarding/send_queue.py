@@ -1,4 +1,4 @@
-"""What waits for the backend: one lane a signal and tenant, and how hard is tried. Pure."""
+"""Send queue of one signal and tenant, and the limits of forwarding. Pure."""
 
 from __future__ import annotations
 
@@ -11,75 +11,75 @@ from collector_processor.otlp import Setback
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwarderLimits:
-    """How hard it tries."""
+    """Limits and waits of the forwarder."""
 
     max_in_flight: int = 8
-    """Requests of one lane at once."""
+    """Concurrent requests of one send queue."""
     eager_in_flight: int = 1
-    """From then on a request is started only when there is enough for a full one."""
+    """With this many requests in flight, another one starts only when it would be full."""
     batch_bytes: int = MEBIBYTE
-    """Neighbouring rows go in one request up to this size."""
-    lane_memory_bytes: int = 32 * MEBIBYTE
-    """Bodies one lane keeps in memory before it relies on the journal."""
+    """Neighbouring rows are sent in one request up to this size."""
+    queue_memory_bytes: int = 32 * MEBIBYTE
+    """Bytes of bodies kept in memory for one queue; rows beyond it are read back from the journal."""
     memory_bytes: int = 128 * MEBIBYTE
-    """The same for all lanes; beyond it each still has one request's worth."""
+    """The same bound for all queues together; each queue may always hold one request."""
     first_wait_s: float = 0.5
     longest_wait_s: float = 30.0
     no_service_s: float = 300.0
-    """How long a signal that the backend does not take is dropped before it is tried once more."""
+    """Seconds for which items of a signal that the backend does not take are dropped before a retry."""
     futile_sends: int = 48
-    """Refusals of one request's parts, without a single success, after which the rest is not tried."""
+    """Refusals while bisecting a request, without a success, after which the rest is rejected."""
 
 
 @dataclass(slots=True)
-class Lane:
-    """One signal of one tenant on its way to the backend; changed by the forwarder."""
+class SendQueue:
+    """Rows of one signal and tenant on their way to the backend; modified by the forwarder."""
 
-    queue: Queue
+    key: Queue
     memory: deque[Chunk] = field(default_factory=deque)
     """Rows to be sent next."""
     queued_bytes: int = 0
-    """Of ``memory``."""
+    """Bytes of ``memory``."""
     memory_bytes: int = 0
-    """Of ``memory`` and of what is in flight."""
+    """Bytes of ``memory`` and of requests in flight."""
     known: set[int] = field(default_factory=set)
-    """Rows in memory or in flight."""
+    """Seqs of rows in memory or in flight."""
     is_due: bool = False
-    """Will be looked at as soon as everything that is there now was offered."""
+    """Whether a call of ``_pump`` is scheduled."""
     in_flight: int = 0
     waiting: int = 0
-    """Requests in flight whose next try is later."""
+    """Requests in flight that wait for their retry."""
     is_behind: bool = False
-    """There are rows in the journal, after ``cursor``, that are not known here."""
+    """Whether the journal has rows after ``cursor`` that are not in memory."""
     cursor: int = 0
     is_reading: bool = False
     missed: int | None = None
-    """The lowest row that was said to be in the journal while it was being read."""
+    """The lowest row that was added to the backlog while it was being read."""
     failures: int = 0
-    """Rounds of tries that failed since the last success."""
-    told: Setback | None = None
+    """Failures since the last success; concurrent ones count as one."""
+    logged: Setback | None = None
     """The cause logged last for a backend that accepts nothing; ``None`` while it accepts."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing left to send, here or in the journal."""
+        """Whether memory and journal hold nothing more to send."""
         return not (self.memory or self.in_flight or self.is_behind or self.is_reading)
 
     def may_send(self, limits: ForwarderLimits) -> bool:
-        """Whether to start a request; while one is under way, small rows wait for company."""
+        """Return whether to start a request; while one is in flight, small rows wait to be sent together."""
         if not self.memory or self.waiting or self.in_flight >= limits.max_in_flight:
             return False
         return self.in_flight < limits.eager_in_flight or self.queued_bytes >= limits.batch_bytes
 
     def fall_behind(self, seq: int) -> None:
-        """Rely on the journal from row ``seq`` on."""
+        """Mark rows from ``seq`` onwards to be read back from the journal."""
         self.cursor = min(self.cursor, seq - 1) if self.is_behind else seq - 1
         self.is_behind = True
         if self.is_reading:
             self.missed = seq if self.missed is None else min(self.missed, seq)
 
     def has_read(self, upto_seq: int, *, is_more: bool) -> None:
-        """Go on behind what was read, unless more was said to be there meanwhile."""
+        """Continue after the rows just read, or earlier if rows were added meanwhile."""
         missed, self.missed, self.is_reading = self.missed, None, False
         if missed is not None and missed <= upto_seq:
             self.cursor = missed - 1

@@ -1,18 +1,20 @@
-"""What the journal knows without reading: which bytes wait where, and for whom. Pure.
+"""In-memory accounts of the journal: the bytes that wait, by queue and by trace. Pure.
 
-Lives on the event loop. A row is *open* until it was forwarded, and *retained*
-while an agent trace in it may still be analysed.
+Used on the event loop. A row is *open* until it was forwarded, and *retained* while an agent trace in it may
+still be analysed.
+
+The age of a queue's oldest row is found without storing a time for each row: rows leave roughly in the order
+in which they came, so the bytes that have left show which of the remaining rows is the oldest. Arrival times
+are stored as marks, at most one a second; in a queue that grows for hours the marks are thinned out.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from collector_processor.assembler import TraceKey
-from collector_processor.journal.ages import QueueAge
 from collector_processor.journal.chunks import (
     ROW_OVERHEAD_BYTES,
     Chunk,
@@ -28,17 +30,20 @@ from collector_processor.journal.chunks import (
     segment_of,
 )
 from collector_processor.journal.segment_accounts import SegmentAccounts
-from collector_processor.otlp import RefusedError, Signal
+from collector_processor.otlp import RefusedError, Signal, TraceKey
 
 _FULL_RETRY_S: Final = 10.0
-"""What we ask of clients when the backend is behind by all that we may store."""
+"""Retry delay sent to clients when the journal is full and the backend must catch up first."""
 _BUSY_RETRY_S: Final = 1.0
-"""What we ask of clients when the disk is behind."""
+"""Retry delay sent to clients when requests arrive faster than the disk can write."""
+MAX_MARKS: Final = 1024
+"""Bound on the marks of one queue; beyond it every second mark is dropped and their spacing doubles."""
+_STEP_NS: Final = 1_000_000_000
 
 
 @dataclass(slots=True)
 class TraceRows:
-    """Where an agent trace's spans and log records lie; which rows of it are held stands in ``Accounts``."""
+    """Rows that hold an agent trace's spans and log records; ``Accounts`` records which of them are held."""
 
     key: TraceKey
     rows: dict[int, int] = field(default_factory=dict)
@@ -46,11 +51,11 @@ class TraceRows:
     logs: dict[int, int] = field(default_factory=dict)
     """Rows with log records: seq → bytes of this trace."""
     last_ns: int = 0
-    """When something of it last arrived."""
+    """Arrival time of its newest row, Unix ns."""
 
     @property
     def size(self) -> int:
-        """Bytes it counts for against the quota of analysis."""
+        """Bytes counted against ``max_retained_bytes``."""
         own = sum(self.rows.values()) + sum(self.logs.values())
         return own + ROW_OVERHEAD_BYTES * (len(self.rows) + len(self.logs))
 
@@ -61,46 +66,52 @@ class TraceRows:
 
 
 class Accounts:
-    """Sums and indexes over all rows; every method is quick and none touches a file."""
+    """Sums and indexes over all rows; no method reads or writes a file."""
 
     def __init__(self, limits: JournalLimits) -> None:
         self._limits: Final = limits
         self.segments: Final = SegmentAccounts(limits.rest_s)
         self.traces: Final[OrderedDict[TraceKey, TraceRows]] = OrderedDict()
-        """Agent traces, the longest silent first."""
+        """Agent traces, ordered by the arrival of their newest row, oldest first."""
         self._held: Final[defaultdict[TraceKey, set[int]]] = defaultdict(set)
-        """Rows that wait for a verdict; a trace without any is not there."""
+        """Rows that wait for a verdict, by trace; traces without such rows are absent."""
         self.waiting: Final[defaultdict[Queue, Totals]] = defaultdict(Totals)
-        """Open rows of each queue; ``bytes`` with those on their way to the disk."""
+        """Open rows of each queue; ``bytes`` includes rows not committed yet."""
         self._ages: Final[defaultdict[Queue, QueueAge]] = defaultdict(QueueAge)
         self.last_seq = 0
-        """The highest row known to be durable."""
+        """The highest seq known to be durable."""
         self.open_bytes = 0
         self.uncommitted_bytes = 0
         self.retained_bytes = 0
 
-    # Rows come.
+    # Adding rows.
 
     def admit(self, entries: Iterable[Entry]) -> None:
-        """Make room for rows.
+        """Reserve space for rows.
 
         Raises:
-            RefusedError: there is none; nothing has changed then.
+            RefusedError: a limit would be exceeded; nothing has changed.
         """
         sizes: defaultdict[Queue, int] = defaultdict(int)
         for entry in entries:
             sizes[entry.queue] += entry.size
         total = sum(sizes.values())
         if self.uncommitted_bytes and self.uncommitted_bytes + total > self._limits.max_uncommitted_bytes:
-            raise RefusedError("the disk is slower than what arrives", retry_after_s=_BUSY_RETRY_S)
+            raise RefusedError(
+                "requests arrive faster than the disk can store them: retry, or use a faster disk",
+                retry_after_s=_BUSY_RETRY_S,
+            )
         if self.open_bytes + total > self._limits.max_pending_bytes:
-            raise RefusedError("the journal is full: the backend is behind", retry_after_s=_FULL_RETRY_S)
+            raise RefusedError(
+                "the journal is full: the backend accepts spans more slowly than they arrive",
+                retry_after_s=_FULL_RETRY_S,
+            )
         share = self._limits.max_pending_bytes * self._limits.max_queue_share
         for queue, size in sizes.items():
             waiting = self.waiting.get(queue)
             if (waiting.bytes if waiting else 0) + size > share:
                 raise RefusedError(
-                    f"this tenant's share of the journal is full of {queue.signal.value}",
+                    f"this tenant's share of the journal is full ({queue.signal.value} not forwarded yet)",
                     retry_after_s=_FULL_RETRY_S,
                 )
         self.uncommitted_bytes += total
@@ -108,17 +119,22 @@ class Accounts:
             self._open(entry.queue, 0, entry.size, entry.received_ns)
 
     def cancel(self, entries: Iterable[Entry]) -> None:
-        """Take back ``admit``: the rows were not stored."""
+        """Undo ``admit``: the rows were not stored."""
         for entry in entries:
             self.uncommitted_bytes -= entry.size
             self._ages[entry.queue].take_back(entry.size)
             self._close(entry.queue, 0, entry.size)
 
-    def stored(self, entries: Iterable[Entry], seqs: Iterable[int]) -> tuple[Chunk, ...]:
-        """Note that admitted rows are durable."""
-        return tuple(self._stored(entry, seq) for entry, seq in zip(entries, seqs, strict=True))
+    def stored(
+        self, entries: Iterable[Entry], seqs: Iterable[int]
+    ) -> Generator[None, None, tuple[Chunk, ...]]:
+        """Record that admitted rows are durable; return them. Yields once for each trace in them."""
+        chunks: list[Chunk] = []
+        for entry, seq in zip(entries, seqs, strict=True):
+            chunks.append((yield from self._stored(entry, seq)))
+        return tuple(chunks)
 
-    def _stored(self, entry: Entry, seq: int) -> Chunk:
+    def _stored(self, entry: Entry, seq: int) -> Generator[None, None, Chunk]:
         self.uncommitted_bytes -= entry.size
         self.waiting[entry.queue].items += entry.items
         self.last_seq = max(self.last_seq, seq)
@@ -127,6 +143,7 @@ class Accounts:
         segment.open_rows += 1
         segment.open_bytes += entry.size
         for note in entry.traces:
+            yield
             self._index(
                 IndexEntry(
                     tenant=entry.tenant,
@@ -169,12 +186,12 @@ class Accounts:
             self._held[trace.key].add(entry.seq)
         trace.last_ns = max(trace.last_ns, entry.received_ns)
         segment = self.segments.at(segment_of(entry.seq))
-        segment.index.add(entry.seq, trace.key)  # not its equal: each would take memory
+        segment.index.add(entry.seq, trace.key)  # the stored key, not an equal copy, to save memory
         segment.retained_bytes += size + ROW_OVERHEAD_BYTES
         self.retained_bytes += size + ROW_OVERHEAD_BYTES
 
     def restore(self, summary: SegmentSummary) -> None:
-        """Take over a segment of an earlier process."""
+        """Add a segment that an earlier process wrote."""
         segment = self.segments.at(summary.number)
         segment.is_active = False
         self.last_seq = max(self.last_seq, first_seq(summary.number + 1) - 1)
@@ -187,7 +204,7 @@ class Accounts:
             self._index(entry)
 
     def look(self, signal: Signal) -> QueueLook:
-        """Return the queue of one signal: bytes waiting, and the age of the oldest."""
+        """Return the state of one signal's queue: bytes waiting and the arrival time of its oldest row."""
         limits = self._limits
         mine = [queue for queue in self.waiting if queue.signal is signal]
         sizes = [self.waiting[queue].bytes for queue in mine]
@@ -200,10 +217,10 @@ class Accounts:
             oldest_ns=min((age for age in ages if age is not None), default=None),
         )
 
-    # Rows go.
+    # Removing rows.
 
     def settled(self, chunk: Chunk) -> None:
-        """Note that a row needs no forwarding any more."""
+        """Record that a row was forwarded or permanently rejected."""
         self._ages[chunk.queue].remove(chunk.size)
         self._close(chunk.queue, chunk.items, chunk.size)
         segment = self.segments.at(segment_of(chunk.seq))
@@ -211,7 +228,7 @@ class Accounts:
         segment.open_bytes -= chunk.size
 
     def forget(self, key: TraceKey) -> TraceRows:
-        """Strike a trace out; its rows may still have to be forwarded."""
+        """Remove a trace from the index and return its rows, which may still have to be forwarded."""
         self._held.pop(key, None)
         trace = self.traces.pop(key, None) or TraceRows(key=key)
         for seq, size in (*trace.rows.items(), *trace.logs.items()):
@@ -222,16 +239,16 @@ class Accounts:
         return trace
 
     def holder(self, seq: int) -> TraceKey | None:
-        """Return the trace that a held row belongs to; ``None`` if it is not held."""
+        """Return the trace that a held row belongs to; ``None`` if the row is not held."""
         keys = self.segments.traces_in(seq)
         return next((key for key in keys if seq in self._held.get(key, ())), None)
 
     def held(self, key: TraceKey) -> frozenset[int]:
-        """Return the trace's rows that are held."""
+        """Return the trace's held rows."""
         return frozenset(self._held.get(key, ()))
 
-    def let_go(self, key: TraceKey, seqs: Iterable[int]) -> None:
-        """Note that rows of a trace are held no more."""
+    def release(self, key: TraceKey, seqs: Iterable[int]) -> None:
+        """Record that rows of a trace have been released."""
         held = self._held.get(key, set())
         held.difference_update(seqs)
         if not held:
@@ -239,13 +256,13 @@ class Accounts:
 
     @property
     def is_over_quota(self) -> bool:
-        """Whether more is kept for analysis than may be."""
+        """Whether the retained traces exceed their limits."""
         limits = self._limits
         too_many = len(self.traces) > limits.max_retained_traces
         return too_many or self.retained_bytes > limits.max_retained_bytes
 
     def overdue(self, now_ns: int) -> list[TraceKey]:
-        """Return the traces to evict: silent for too long, or too many, the longest silent first."""
+        """Return the traces to evict, oldest first: those too old or over the limits on count and bytes."""
         limits = self._limits
         oldest_ns = now_ns - int(limits.max_retained_age_s * 1e9)
         too_many = len(self.traces) - limits.max_retained_traces
@@ -258,3 +275,43 @@ class Accounts:
             too_many -= 1
             too_much -= trace.size
         return found
+
+
+@dataclass(slots=True)
+class QueueAge:
+    """Marks of one queue; positions are counted in bytes, not rows."""
+
+    came: int = 0
+    went: int = 0
+    step_ns: int = _STEP_NS
+    marks: deque[tuple[int, int]] = field(default_factory=deque)
+    """Arrival time in Unix ns, and the bytes that had arrived before it."""
+
+    def add(self, size: int, received_ns: int) -> None:
+        """Record that ``size`` bytes arrived."""
+        if not self.marks or received_ns - self.marks[-1][0] >= self.step_ns:
+            self.marks.append((received_ns, self.came))
+            if len(self.marks) > MAX_MARKS:
+                self._thin()
+        self.came += size
+
+    def take_back(self, size: int) -> None:
+        """Undo the newest ``add``: the bytes were not stored."""
+        self.came -= size
+
+    def remove(self, size: int) -> None:
+        """Record that ``size`` bytes left."""
+        self.went += size
+        while len(self.marks) > 1 and self.marks[1][1] <= self.went:
+            self.marks.popleft()
+        if self.went >= self.came:
+            self.marks.clear()
+
+    @property
+    def oldest_ns(self) -> int | None:
+        """Arrival time of the oldest remaining row, as precise as the marks; ``None`` for an empty queue."""
+        return self.marks[0][0] if self.marks and self.came > self.went else None
+
+    def _thin(self) -> None:
+        self.marks = deque(mark for place, mark in enumerate(self.marks) if place % 2 == 0)
+        self.step_ns *= 2

@@ -1,9 +1,9 @@
-"""What the journal stores and gives back, and how a body looks on disk. Pure."""
+"""Records and limits of the journal, and the packed form of a body on disk. Pure."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -11,35 +11,39 @@ from zlib import crc32
 
 import lz4.block
 
-from collector_processor.notes import TraceNote
-from collector_processor.otlp import CollectorError, Signal, Tenant
+from collector_processor.otlp import CollectorError, RefusedError, Signal, Tenant
+from collector_processor.wire.facts import TraceNote
 
 MEBIBYTE: Final = 1 << 20
 ROW_OVERHEAD_BYTES: Final = 256
-"""Counted for each row beside its body, so that a flood of tiny requests is bounded too."""
+"""Bytes counted for each row besides its body, so that the limits also bound many tiny requests."""
 
 
 class JournalError(CollectorError):
     """The journal cannot be opened; the message says why and what to do."""
 
 
+class DiskFullError(RefusedError):
+    """The disk has no room: space must be freed first."""
+
+
 class CorruptBodyError(CollectorError):
-    """A stored body is not what was written."""
+    """The stored bytes of a body are damaged."""
 
 
 class State(IntEnum):
-    """What still has to happen to a row. It only ever goes up."""
+    """State of a row; it never decreases."""
 
     HELD = 0
     """Waits for a verdict before it is forwarded (hold mode)."""
     PENDING = 1
-    """To be forwarded."""
+    """Waits to be forwarded."""
     DONE = 2
-    """Forwarded, or rejected for good: kept at most for analysis."""
+    """Forwarded, or permanently rejected; kept only while a trace in it may be analysed."""
 
 
 class Queue(NamedTuple):
-    """What is forwarded apart from all else."""
+    """A signal of a tenant; queues are forwarded independently."""
 
     signal: Signal
     tenant: Tenant
@@ -47,7 +51,7 @@ class Queue(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One row to be."""
+    """A row to be stored."""
 
     signal: Signal
     tenant: Tenant
@@ -58,61 +62,61 @@ class Entry:
     body: bytes = field(repr=False)
     state: State = State.PENDING
     traces: tuple[TraceNote, ...] = ()
-    """The agent traces in it, to be found again by id."""
+    """The agent traces in it, indexed by trace id."""
 
     @property
     def queue(self) -> Queue:
-        """Where it is forwarded."""
+        """The queue that forwards it."""
         return Queue(self.signal, self.tenant)
 
     @property
     def size(self) -> int:
-        """Bytes it counts for against limits."""
+        """Bytes counted against the limits."""
         return len(self.body) + ROW_OVERHEAD_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """One row as it is stored, with its body in memory."""
+    """A stored row, with its body in memory."""
 
     seq: int
-    """Ascending over the journal's whole life; the upper half is the segment's number."""
+    """Ascending over the lifetime of the journal; the upper 32 bits are the segment's number."""
     queue: Queue
     hops: tuple[str, ...]
     items: int
     size: int
-    """Bytes it counts for against limits."""
+    """Bytes counted against the limits."""
     body: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which pending rows to read back."""
+    """Pending rows to read back."""
 
     queue: Queue
     after_seq: int
     upto_seq: int
     max_bytes: int
-    """At least one row comes, if there is one."""
+    """At least one row is read, if there is one."""
     skip: Container[int] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """Rows read back for forwarding, and what could not be read."""
+    """Rows read back for forwarding, and rows that could not be read."""
 
     chunks: tuple[Chunk, ...] = ()
     lost: tuple[Chunk, ...] = ()
     """Rows whose bytes are damaged; their ``body`` is empty."""
     upto_seq: int = 0
-    """The highest row looked at."""
+    """The highest seq that was examined."""
     is_more: bool = False
-    """Whether there may be rows behind it."""
+    """Whether there may be further rows."""
 
 
 @dataclass(slots=True)
 class Totals:
-    """What waits in the journal."""
+    """Items and bytes of a queue's open rows."""
 
     items: int = 0
     bytes: int = 0
@@ -122,10 +126,10 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLook:
-    """The current queue of one signal."""
+    """Current state of one signal's queue."""
 
     size_bytes: int
-    """Of all tenants."""
+    """Bytes waiting, of all tenants."""
     capacity_bytes: int
     """Bytes for all signals together; beyond it requests are refused."""
     fullness: float
@@ -136,7 +140,7 @@ class QueueLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexEntry:
-    """One row's part of one agent trace, as the journal keeps it."""
+    """One row's part of one agent trace."""
 
     tenant: Tenant
     note: TraceNote
@@ -148,14 +152,14 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSummary:
-    """What a segment holds when it is opened again."""
+    """Contents of a reopened segment."""
 
     number: int
     stored_bytes: int
     open_rows: int
     open_bytes: int
     waiting: Mapping[Queue, Totals]
-    """Pending and held, for each queue."""
+    """Pending and held rows, by queue."""
     index: tuple[IndexEntry, ...]
 
 
@@ -164,22 +168,22 @@ class JournalLimits:
     """Bounds, in bytes before compression unless said otherwise."""
 
     max_pending_bytes: int = 2048 * MEBIBYTE
-    """Not yet forwarded, over all queues; beyond it requests are refused."""
+    """Bytes not forwarded yet, over all queues; requests beyond it are refused."""
     max_queue_share: float = 0.5
-    """Of ``max_pending_bytes``, what one signal of one tenant may take: it fills only its own."""
+    """Share of ``max_pending_bytes`` for one signal of one tenant; a slow tenant cannot fill the journal."""
     max_uncommitted_bytes: int = 128 * MEBIBYTE
-    """In memory on the way to the disk."""
+    """Bytes in memory that wait for a commit."""
     max_retained_bytes: int = 1024 * MEBIBYTE
-    """Of agent traces kept for analysis; beyond it the oldest are evicted."""
+    """Bytes of agent traces kept for analysis; beyond it the oldest traces are evicted."""
     max_retained_traces: int = 200_000
     max_retained_age_s: float = 86_400.0
     segment_bytes: int = 64 * MEBIBYTE
-    """On disk, after compression; a segment is deleted whole."""
+    """Size on disk, after compression, at which a new segment is begun; segments are deleted whole."""
     segment_age_s: float = 300.0
     rest_s: float = 5.0
-    """How long a segment that takes no more rows is left alone before it is compacted."""
+    """Seconds between a segment's last row and its compaction: it may be deleted as a whole first."""
     group_bytes: int = 16 * MEBIBYTE
-    """Most that one commit takes along."""
+    """Bound on the total size of the bodies in one commit."""
 
 
 def segment_of(seq: int) -> int:
@@ -188,11 +192,24 @@ def segment_of(seq: int) -> int:
 
 
 def by_segment(seqs: Iterable[int]) -> dict[int, tuple[int, ...]]:
-    """Return rows by the number of their segment, each in the order in which they came."""
+    """Return rows by the number of their segment, in the given order."""
     found: defaultdict[int, list[int]] = defaultdict(list)
     for seq in seqs:
         found[segment_of(seq)].append(seq)
     return {number: tuple(those) for number, those in found.items()}
+
+
+def ranges(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield ascending positions as ranges: the first position, and the one after the last."""
+    first = behind = -1
+    for position in positions:
+        if position != behind:
+            if first >= 0:
+                yield first, behind
+            first = position
+        behind = position + 1
+    if first >= 0:
+        yield first, behind
 
 
 def first_seq(segment: int) -> int:
@@ -201,7 +218,7 @@ def first_seq(segment: int) -> int:
 
 
 def pack_body(body: bytes) -> tuple[int, bytes]:
-    """Return the checksum and the compressed bytes that are stored for ``body``."""
+    """Return the checksum and the compressed bytes to store for ``body``."""
     packed = lz4.block.compress(body)
     return crc32(packed), packed
 
@@ -210,7 +227,7 @@ def unpack_body(checksum: int, packed: bytes) -> bytes:
     """Return the body that ``pack_body`` packed.
 
     Raises:
-        CorruptBodyError: the bytes are not those that were stored.
+        CorruptBodyError: the bytes differ from those that were stored.
     """
     if crc32(packed) != checksum:
         raise CorruptBodyError("the checksum does not match")

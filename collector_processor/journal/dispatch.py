@@ -1,98 +1,273 @@
-"""How the event loop tells the journal's writer what to do, and who waits for it. A shell.
+"""Commands to the writer thread, sent from the event loop, and the release of held rows.
 
-To wake the writer's thread costs more than most of its work, so what can wait goes with the next request.
-Nobody waits for a writer that has ended.
+Waking the writer's thread costs more than most of its work, so a command that can wait is sent with the next
+request. When the writer ends, everything that waits for it is resolved.
+
+Releasing a held row is durable before the forwarder is told: a row must not be sent twice in different forms.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Final
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any, Final, TypeAlias
 
-from collector_processor.journal.commands import Command
-from collector_processor.otlp import RefusedError
+from collector_processor.journal.accounts import Accounts
+from collector_processor.journal.chunks import Entry, Queue, State, by_segment
+from collector_processor.journal.segments import SegmentFile
+from collector_processor.otlp import RefusedError, Signal, TraceKey
+from semconv.model import TraceId
 
-_NUDGE_S: Final = 0.05
-"""How long a command may wait, if no request comes meanwhile."""
-_FAILED: Final = "the journal's writer has failed"
+_BATCH_DELAY_S: Final = 0.05
+"""Seconds a command may wait to be sent together with another one."""
+_STEPS_AT_ONCE: Final = 128
+"""Rows or traces handled before other tasks get the event loop: some milliseconds."""
+_FAILED: Final = "the journal's writer has failed: restart blamespan; its log says why"
 ENDED_RETRY_S: Final = 60.0
-"""What we ask of clients when only a restart helps."""
+"""Retry delay sent to clients when blamespan must be restarted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """Store these rows in one commit."""
+
+    entries: tuple[Entry, ...]
+    done: Callable[[tuple[int, ...] | RefusedError], Iterator[None]]
+    """Called with the rows' seqs once they are durable, or with the error; done in steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Set the state of rows of one segment; written with the next commit or after a delay."""
+
+    segment: int
+    seqs: tuple[int, ...]
+    state: State
+    done: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """Replace a held row's body and release it, in a transaction of its own."""
+
+    seq: int
+    body: bytes
+    done: Callable[[RefusedError | None], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forget:
+    """Remove a trace from the index of rows of one segment; written as ``Mark`` is."""
+
+    segment: int
+    seqs: tuple[int, ...]
+    trace_id: TraceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detach:
+    """Stop using a segment that is about to be deleted, and return its connection."""
+
+    segment: int
+    done: Callable[[SegmentFile | None], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flush:
+    """Write the collected changes of state of a segment at once."""
+
+    segment: int
+    done: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenBack:
+    """Record that a segment's WAL was copied to its file."""
+
+    segment: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Finish the queued commands and end the thread."""
+
+
+Command: TypeAlias = Append | Mark | Rewrite | Forget | Flush | Detach | WrittenBack | Stop
+
+
+Step: TypeAlias = Callable[[], Iterator[None] | None]
+"""Work for the event loop. If it takes long it is an iterator, which yields between its steps."""
+
+
+class Deliveries:
+    """Runs the writer's callbacks on the event loop, in order, and yields to other tasks every few steps."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Create it for the event loop that runs the callbacks."""
+        self._loop: Final = loop
+        self._waiting: Final[deque[Iterator[None]]] = deque()
+
+    def post(self, work: Step) -> None:
+        """Run this after all callbacks posted before; called from other threads."""
+        self._loop.call_soon_threadsafe(self._take, work)
+
+    def _take(self, work: Step) -> None:
+        self._waiting.append(_steps(work))
+        if len(self._waiting) == 1:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        left = _STEPS_AT_ONCE
+        while self._waiting:
+            try:
+                taken = sum(1 for _ in islice(self._waiting[0], left))
+            except BaseException:  # the loop logs it; callbacks posted later still run
+                self._waiting.popleft()
+                self._loop.call_soon(self._go_on)
+                raise
+            if taken == left:
+                self._loop.call_soon(self._go_on)
+                return
+            left -= taken
+            self._waiting.popleft()
+
+    async def finish(self) -> None:
+        """Run all posted callbacks without yielding to other tasks; used at the end."""
+        await asyncio.sleep(0)  # so that the last posted callbacks are taken
+        while self._waiting:
+            for _ in self._waiting[0]:
+                pass
+            self._waiting.popleft()
+
+
+def _steps(work: Step) -> Iterator[None]:
+    yield from work() or ()
 
 
 class Dispatch:
-    """Lives on one event loop."""
+    """Sends commands to the writer and tracks the futures that wait for it; used on one event loop."""
 
     def __init__(self, submit: Callable[[Command], None]) -> None:
-        """Begin with nothing to tell.
-
-        Args:
-            submit: gives the writer a command.
-        """
+        """Create it inside the running loop."""
         self._loop: Final = asyncio.get_running_loop()
         self._submit: Final = submit
         self._waiting: list[Command] = []
-        self._nudge: asyncio.TimerHandle | None = None
-        self._asking: Final[set[asyncio.Future[Any]]] = set()
-        """Who is told if the writer ends before it answers."""
-        self._awaiting: Final[set[asyncio.Future[None]]] = set()
-        """Who just goes on then: the next start does what the writer was to do."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._answers: Final[set[asyncio.Future[Any]]] = set()
+        """Futures that fail if the writer ends before it answers."""
+        self._completions: Final[set[asyncio.Future[None]]] = set()
+        """Futures that simply complete in that case: the next start repeats the work."""
         self._is_closed = False
         self.has_ended = False
 
     def now(self, *commands: Command) -> None:
-        """Give the writer commands, and before them those that waited for company."""
-        if self._nudge is not None:
-            self._nudge.cancel()
-            self._nudge = None
+        """Send commands, after the delayed ones."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         waiting, self._waiting = self._waiting, []
         for command in (*waiting, *commands):
             self._submit(command)
 
     def soon(self, command: Command) -> None:
-        """Let a command wait for company."""
+        """Send a command together with the next one, or after a short delay."""
         self._waiting.append(command)
-        if self._nudge is None and not self._is_closed:
-            self._nudge = self._loop.call_later(_NUDGE_S, self.now)
+        if self._timer is None and not self._is_closed:
+            self._timer = self._loop.call_later(_BATCH_DELAY_S, self.now)
 
     def close(self) -> None:
-        """Tell nothing any more unless asked to."""
+        """Stop sending delayed commands by timer; ``now`` still sends them."""
         self._is_closed = True
 
-    # Who waits for the writer.
+    # Waiting for the writer.
 
     def answer(self) -> asyncio.Future[Any]:
-        """Return what is to be resolved with the writer's answer; it raises if the writer ends before.
+        """Return a future for the writer's answer; it raises if the writer ends first.
 
         Raises:
-            RefusedError: it has ended already.
+            RefusedError: the writer has ended already.
         """
         if self.has_ended:
             raise _refused()
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._asking.add(future)
-        future.add_done_callback(self._asking.discard)
+        self._answers.add(future)
+        future.add_done_callback(self._answers.discard)
         return future
 
-    def word(self) -> asyncio.Future[None]:
-        """Return what is to be resolved when the writer is through with something, or ends."""
+    def completion(self) -> asyncio.Future[None]:
+        """Return a future for the completion of a command; it also completes if the writer ends."""
         future: asyncio.Future[None] = self._loop.create_future()
         if self.has_ended:
             future.set_result(None)
-        self._awaiting.add(future)
-        future.add_done_callback(self._awaiting.discard)
+        self._completions.add(future)
+        future.add_done_callback(self._completions.discard)
         return future
 
     def ended(self) -> None:
-        """Let nobody wait any more: the writer has ended, by a fault of ours or since it was told to."""
+        """Resolve every waiting future: the writer was stopped, or ended because of a bug."""
         self.has_ended = True
-        for asking in tuple(self._asking):
+        for asking in tuple(self._answers):
             if not asking.done():
                 asking.set_exception(_refused())
-        for waiting in tuple(self._awaiting):
+        for waiting in tuple(self._completions):
             if not waiting.done():
                 waiting.set_result(None)
 
 
 def _refused() -> RefusedError:
     return RefusedError(_FAILED, retry_after_s=ENDED_RETRY_S)
+
+
+class HeldRows:
+    """Releases rows that wait for a verdict, unchanged or rewritten; used on one event loop."""
+
+    def __init__(
+        self, accounts: Accounts, dispatch: Dispatch, on_released: Callable[[Queue, int], None]
+    ) -> None:
+        """Create it."""
+        self._accounts: Final = accounts
+        self._dispatch: Final = dispatch
+        self._on_released: Final = on_released
+
+    def release(self, key: TraceKey) -> list[asyncio.Future[None]]:
+        """Release the trace's held rows unchanged; one future for each segment, completed when durable."""
+        held = self._accounts.held(key)
+        self._accounts.release(key, held)
+        queue = Queue(Signal.TRACES, key.tenant)
+        futures: list[asyncio.Future[None]] = []
+        for number, seqs in by_segment(sorted(held)).items():
+            futures.append(self._dispatch.completion())
+            done = partial(self._released, futures[-1], queue, seqs[0])
+            self._dispatch.now(Mark(segment=number, seqs=seqs, state=State.PENDING, done=done))
+        return futures
+
+    async def rewrite(self, seq: int, body: bytes) -> None:
+        """Release one held row with ``body`` as its new body; no effect if the row is gone or was released.
+
+        Raises:
+            RefusedError: the disk refuses, or the writer has ended; the row is still held.
+        """
+        key = self._accounts.holder(seq)
+        if key is None:
+            return
+        future = self._dispatch.answer()
+
+        def done(refused: RefusedError | None) -> None:
+            if refused is not None:
+                if not future.done():
+                    future.set_exception(refused)
+                return
+            self._accounts.release(key, (seq,))
+            self._released(future, Queue(Signal.TRACES, key.tenant), seq)
+
+        self._dispatch.now(Rewrite(seq=seq, body=body, done=done))
+        await future
+
+    def _released(self, future: asyncio.Future[None], queue: Queue, seq: int) -> None:
+        self._on_released(queue, seq)
+        if not future.done():
+            future.set_result(None)

@@ -1,10 +1,9 @@
-"""The durable buffer between acknowledging and forwarding.
+"""Durable buffer between acknowledging and forwarding: the journal and how it is opened.
 
-Who does what: the event loop keeps the accounts and decides; the writer's
-thread commits; the keeper's thread reads, compacts and deletes. Segments are
-written in order; how they go says ``reclaiming``. Only rows not yet forwarded
-may cause a refusal; what is kept for analysis is evicted instead, the longest
-silent trace first, and where the disk is full, whatever keeps the oldest segment.
+The event loop keeps the accounts and decides; the writer's thread commits; the keeper's thread reads,
+compacts and deletes. Segments are written in order; see ``reclaiming`` for how they are deleted. Requests are
+refused only because of rows not forwarded yet. Traces kept for analysis are evicted instead: the oldest
+first, and on a full disk those that keep the oldest segment.
 
 Durable means: committed with ``synchronous=FULL`` before ``append`` returns.
 """
@@ -12,17 +11,19 @@ Durable means: committed with ``synchronous=FULL`` before ``append`` returns.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
-from collector_processor.assembler import TraceKey
 from collector_processor.journal.accounts import Accounts, TraceRows
 from collector_processor.journal.chunks import (
     Backlog,
     Chunk,
+    DiskFullError,
     Entry,
+    JournalError,
     JournalLimits,
     Queue,
     QueueLook,
@@ -32,21 +33,28 @@ from collector_processor.journal.chunks import (
     Wanted,
     by_segment,
 )
-from collector_processor.journal.commands import Append, Forget, Mark, Stop
-from collector_processor.journal.directory import SegmentDirectory
-from collector_processor.journal.dispatch import ENDED_RETRY_S, Dispatch
-from collector_processor.journal.held import HeldRows
-from collector_processor.journal.keeper import DirectoryLock, JournalKeeper
-from collector_processor.journal.reads import Reads
+from collector_processor.journal.directory import DirectoryLock, Measure, SegmentDirectory, measure_space
+from collector_processor.journal.dispatch import (
+    ENDED_RETRY_S,
+    Append,
+    Deliveries,
+    Dispatch,
+    Forget,
+    HeldRows,
+    Mark,
+    Stop,
+)
+from collector_processor.journal.keeper import JournalKeeper, Reads
 from collector_processor.journal.reclaiming import Reclaimer
+from collector_processor.journal.segments import SegmentFile
 from collector_processor.journal.writer import JournalWriter, WriterEvents
-from collector_processor.notes import TraceArrival
-from collector_processor.otlp import RefusedError, Signal, Tenant
+from collector_processor.otlp import RefusedError, Signal, Tenant, TraceKey
+from collector_processor.wire.facts import TraceArrival
 from semconv.model import TraceId
 
 
 class Journal:
-    """Lives on one event loop; ``open_journal`` makes it."""
+    """Journal in one directory; used on one event loop, created by ``open_journal``."""
 
     def __init__(
         self,
@@ -63,11 +71,12 @@ class Journal:
         self._lock: Final = lock
         self._accounts: Final = Accounts(limits)
         self._reads: Final = Reads()
+        self._deliveries: Final = Deliveries(loop)
         self._writer: Final = JournalWriter(
             directory,
             next_segment,
             limits,
-            self._post,
+            self._deliveries.post,
             WriterEvents(rotated=self._retired, failed=self._failed),
         )
         self._dispatch: Final = Dispatch(self._writer.submit)
@@ -76,11 +85,11 @@ class Journal:
         self._recovered: tuple[TraceArrival, ...] = ()
         self._is_closed = False
         self.failure: Final[asyncio.Future[None]] = loop.create_future()
-        """Raises, to whoever awaits it, if the writer fails by a fault of ours; cancelled by ``close``."""
-        self.on_released: Callable[[Queue, int], None] = _ignore_released
-        """Told that held rows of a queue, from a seq on, are pending now."""
-        self.on_evicted: Callable[[tuple[TraceKey, ...]], None] = _ignore_evicted
-        """Told which traces lost their spans before they were analysed."""
+        """Raises the error if the writer fails because of a bug; cancelled by ``close``."""
+        self.on_released: Callable[[Queue, int], None] = _ignore_release
+        """Called when held rows of a queue have become pending, with the first seq."""
+        self.on_evicted: Callable[[tuple[TraceKey, ...]], None] = _ignore_eviction
+        """Called with traces that were evicted before they were analysed."""
         self._restore(summaries)
         self._writer.start()
 
@@ -104,10 +113,6 @@ class Journal:
         self._recovered = tuple(arrivals)
         self._reclaimer.soon()
 
-    def _post(self, callback: Callable[[], None]) -> None:
-        """Run something on the event loop; called from other threads."""
-        self._loop.call_soon_threadsafe(callback)
-
     def _retired(self, number: int) -> None:
         self._reclaimer.retired(number)
 
@@ -117,34 +122,35 @@ class Journal:
     # Writing.
 
     async def append(
-        self, entries: Sequence[Entry], then: Callable[[tuple[Chunk, ...]], None] | None = None
+        self, entries: Sequence[Entry], then: Callable[[tuple[Chunk, ...]], Iterator[None]] | None = None
     ) -> tuple[Chunk, ...]:
         """Store rows in one commit; return them once they are durable.
 
         Args:
             entries: the rows of one request.
             then: called with the rows as soon as they are durable, in the order of
-                commits, even if the caller was cancelled meanwhile.
+                commits, even if the caller was cancelled meanwhile; it yields between its steps.
 
         Raises:
-            RefusedError: there is no room, or the disk refuses; nothing was stored.
+            RefusedError: the journal is full, or the disk refuses; nothing was stored.
         """
         if self._is_closed or self._dispatch.has_ended:
-            raise RefusedError("the journal takes nothing any more", retry_after_s=ENDED_RETRY_S)
+            raise RefusedError("the journal is closed", retry_after_s=ENDED_RETRY_S)
         rows = tuple(entries)
         self._accounts.admit(rows)
         future: asyncio.Future[tuple[Chunk, ...]] = self._dispatch.answer()
 
-        def done(answer: tuple[int, ...] | RefusedError) -> None:
+        def done(answer: tuple[int, ...] | RefusedError) -> Iterator[None]:
             if isinstance(answer, RefusedError):
                 self._accounts.cancel(rows)
                 if not future.done():
                     future.set_exception(answer)
-                self._make_room()
+                if isinstance(answer, DiskFullError):
+                    self._make_room()
                 return
-            chunks = self._accounts.stored(rows, answer)
+            chunks = yield from self._accounts.stored(rows, answer)
             if then is not None:
-                then(chunks)
+                yield from then(chunks)
             if not future.done():
                 future.set_result(chunks)
             self._evict_over_quota()
@@ -157,12 +163,12 @@ class Journal:
             self._evict(self._accounts.overdue(0))
 
     def _make_room(self) -> None:
-        """The disk refuses: what is kept for analysis goes, a segment's worth at a time, and a WAL."""
-        self._evict(self._accounts.segments.in_the_way())
+        """Free disk space: evict the traces that keep the oldest segment, and copy back one WAL."""
+        self._evict(self._accounts.segments.blocking_traces())
         self._reclaimer.make_room()
 
     def mark_done(self, chunks: Iterable[Chunk]) -> None:
-        """Note that rows need no forwarding any more. Written soon, not at once."""
+        """Record that rows were forwarded or permanently rejected; written to disk after a short delay."""
         seqs: list[int] = []
         for chunk in chunks:
             self._accounts.settled(chunk)
@@ -177,12 +183,12 @@ class Journal:
 
     @property
     def waiting(self) -> Mapping[Queue, Totals]:
-        """What is not forwarded yet, pending and held, for each queue."""
+        """Pending and held rows, by queue."""
         return self._accounts.waiting
 
     @property
     def lost(self) -> Mapping[Signal, int]:
-        """Items that an earlier process acknowledged, and of which there is only a note."""
+        """Items that an earlier process acknowledged and that are missing from their segment."""
         return self._keeper.lost
 
     def held_items(self, signal: Signal) -> int:
@@ -190,7 +196,7 @@ class Journal:
         return sum(totals.items for queue, totals in self.waiting.items() if queue.signal is signal)
 
     def look(self, signal: Signal) -> QueueLook:
-        """Return the queue of one signal: size, capacity and age."""
+        """Return the state of one signal's queue: size, capacity and age."""
         return self._accounts.look(signal)
 
     async def read_pending(
@@ -199,15 +205,15 @@ class Journal:
         """Read a queue's pending rows in order.
 
         Args:
-            queue: whose.
-            after_seq: where to go on.
-            max_bytes: how much to read; at least one row comes, if there is one.
-            skip: rows that the caller has already.
+            queue: the signal and tenant.
+            after_seq: the last seq that was read.
+            max_bytes: bytes to read; at least one row is read, if there is one.
+            skip: rows that the caller already has.
         """
         wanted = Wanted(
             queue=queue,
             after_seq=after_seq,
-            upto_seq=self._accounts.last_seq,  # a row is read only once its writer knows of it
+            upto_seq=self._accounts.last_seq,  # never a row whose seq its writer does not have yet
             max_bytes=max_bytes,
             skip=frozenset((*self._reads.done, *skip)),
         )
@@ -223,51 +229,35 @@ class Journal:
     # Agent traces.
 
     def knows(self, tenant: Tenant) -> Container[TraceId]:
-        """Return the tenant's agent traces, to be asked whether a trace id is among them."""
-        return _Known(self._accounts.traces, tenant)
+        """Return a container of the trace ids of the tenant's agent traces."""
+        return _KnownTraces(self._accounts.traces, tenant)
 
     def agent_traces(self) -> tuple[TraceArrival, ...]:
-        """Return, once, what an earlier process recorded of agent traces, in order."""
+        """Return the agent traces that an earlier process recorded, in order; empty when called again."""
         recovered, self._recovered = self._recovered, ()
         return recovered
-
-    async def read_trace(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
-        """Return the trace's rows, each with only that trace's spans; empty once reclaimed."""
-        return await self._fragments(Signal.TRACES, key, self._rows(key).rows)
-
-    async def read_logs(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
-        """Return the trace's rows of log requests, each with only that trace's records."""
-        return await self._fragments(Signal.LOGS, key, self._rows(key).logs)
 
     async def read_whole(
         self, keys: Sequence[TraceKey]
     ) -> Sequence[tuple[tuple[tuple[int, bytes], ...], tuple[tuple[int, bytes], ...]]]:
-        """Return, for each trace, what ``read_trace`` and ``read_logs`` return; read in one go."""
-        found = [(key.trace_id, self._rows(key)) for key in keys]
+        """Return, in one read, each trace's rows with spans and rows with logs."""
+        found = [(key.trace_id, self._accounts.traces.get(key) or TraceRows(key=key)) for key in keys]
         wanted = [(trace_id, tuple(rows.rows), tuple(rows.logs)) for trace_id, rows in found]
         return await self._reads.run(partial(self._keeper.whole, wanted))
 
     async def held_rows(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
         """Return the trace's rows that wait for a verdict."""
-        return await self._fragments(Signal.TRACES, key, self._accounts.held(key))
-
-    def _rows(self, key: TraceKey) -> TraceRows:
-        return self._accounts.traces.get(key) or TraceRows(key=key)
-
-    async def _fragments(
-        self, signal: Signal, key: TraceKey, seqs: Iterable[int]
-    ) -> tuple[tuple[int, bytes], ...]:
-        wanted = tuple(seqs)
-        if not wanted:
+        held = tuple(self._accounts.held(key))
+        if not held:
             return ()
-        return await self._reads.run(partial(self._keeper.fragments, signal, key.trace_id, wanted))
+        return await self._reads.run(partial(self._keeper.fragments, Signal.TRACES, key.trace_id, held))
 
     async def release_held(self, key: TraceKey) -> None:
-        """Let the trace's held rows go on as they are."""
+        """Release the trace's held rows unchanged; return when that is durable."""
         await asyncio.gather(*self._held.release(key))
 
     async def rewrite_held(self, seq: int, body: bytes) -> None:
-        """Let one held row go on as ``body``; nothing happens if it is gone, or went on already.
+        """Release one held row with ``body`` as its new body; no effect if the row is gone or was released.
 
         Raises:
             RefusedError: the disk refuses; the row is still held.
@@ -275,7 +265,7 @@ class Journal:
         await self._held.rewrite(seq, body)
 
     def forget(self, key: TraceKey) -> None:
-        """Stop keeping a trace for analysis; what of it is not forwarded yet still goes on."""
+        """Stop keeping a trace for analysis; its rows not forwarded yet are still forwarded."""
         self._held.release(key)
         trace = self._accounts.forget(key)
         for number, seqs in by_segment(trace.seqs()).items():
@@ -283,7 +273,7 @@ class Journal:
         self._reclaimer.soon()
 
     def expire(self, now_ns: int) -> None:
-        """Evict traces that were silent for too long; to be called now and then."""
+        """Evict traces beyond the age limit; call it periodically."""
         self._evict(self._accounts.overdue(now_ns))
 
     def _evict(self, keys: Sequence[TraceKey]) -> None:
@@ -293,10 +283,10 @@ class Journal:
             self.on_evicted(tuple(keys))
 
     def tidy(self) -> None:
-        """Start deleting what nobody needs and compacting what few need, which comes by itself, now."""
+        """Start deleting and compacting segments now, without waiting for the timer."""
         self._reclaimer.tidy()
 
-    # The end.
+    # Closing.
 
     @property
     def commits(self) -> int:
@@ -309,16 +299,16 @@ class Journal:
             self.failure.set_exception(error)
 
     async def close(self) -> None:
-        """Write what is queued, close the files, let others in."""
+        """Write the queued commands, close the files, release the lock."""
         if self._is_closed:
             return
         self._is_closed = True
         self._reclaimer.close()
         self._dispatch.close()
-        await self._reclaimer.finish()  # its chores wait for the writer: before that stops
+        await self._reclaimer.finish()  # its tasks wait for the writer, so close it before the writer stops
         self._dispatch.now(Stop())
         await self._loop.run_in_executor(None, self._writer.join)
-        await asyncio.sleep(0)  # what the writer had to say
+        await self._deliveries.finish()
         await self._reclaimer.finish()
         self._dispatch.ended()
         await self._reads.run(self._keeper.close)
@@ -327,8 +317,8 @@ class Journal:
         self.failure.cancel()
 
 
-class _Known:
-    """The trace ids of one tenant that are known as agents'."""
+class _KnownTraces:
+    """Trace ids of one tenant's agent traces."""
 
     def __init__(self, traces: Container[TraceKey], tenant: Tenant) -> None:
         self._traces: Final = traces
@@ -338,9 +328,49 @@ class _Known:
         return (self._tenant, trace_id) in self._traces
 
 
-def _ignore_released(queue: Queue, seq: int) -> None:
-    """Nobody forwards yet."""
+def _ignore_release(queue: Queue, seq: int) -> None:
+    """Do nothing: no forwarder is attached yet."""
 
 
-def _ignore_evicted(keys: tuple[TraceKey, ...]) -> None:
-    """Nobody analyses yet."""
+def _ignore_eviction(keys: tuple[TraceKey, ...]) -> None:
+    """Do nothing: no analysis is attached yet."""
+
+
+async def open_journal(
+    path: Path,
+    limits: JournalLimits | None = None,
+    make_segment: Callable[[Path, int], SegmentFile] = SegmentFile,
+    measure: Measure = measure_space,
+) -> Journal:
+    """Open or create the journal in a directory of its own, with all rows acknowledged earlier.
+
+    Raises:
+        JournalError: another process uses it, a newer version wrote it, or it cannot be created.
+    """
+    directory = SegmentDirectory(path=path, make=make_segment, measure=measure)
+    loop = asyncio.get_running_loop()
+    lock = await loop.run_in_executor(None, _lock, path)
+    keeper = JournalKeeper(directory)
+    recovering = loop.run_in_executor(None, keeper.recover)
+    try:
+        summaries = await asyncio.shield(recovering)
+    except BaseException:
+        # Cancelled: the thread still runs, and holds the lock until it is done.
+        await asyncio.wait((recovering,))
+        keeper.close()
+        lock.release()
+        raise
+    return Journal(directory, keeper, lock, summaries, limits or JournalLimits())
+
+
+def _lock(path: Path) -> DirectoryLock:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        return DirectoryLock(path)
+    except OSError as error:
+        raise JournalError(f"cannot open the journal in {path}: {error.strerror}") from error
+
+
+def is_in_use(path: Path) -> bool:
+    """Return whether a running process has the journal in this directory."""
+    return DirectoryLock.is_taken(path)

@@ -1,8 +1,8 @@
-"""Giving the disk back what of the journal nobody needs: whole segments, parts of them, WALs. A shell.
+"""Reclaims disk space of the journal: deletes and compacts segments, copies back WALs.
 
-Segments are deleted whole once nothing in them is needed; one in which little is needed (a throttled
-tenant's rows, a few agent traces) is compacted first, and the WAL of one that stays is copied to its file.
-What the disk refuses is said once, and tried again later.
+A segment is deleted once none of its rows is needed. A segment with few needed rows (a throttled tenant's, a
+few agent traces) is compacted first, and the WAL of a segment that stays is copied to its file. Failures are
+logged once and retried.
 """
 
 from __future__ import annotations
@@ -14,54 +14,52 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Final
 
-from collector_processor.journal.commands import Detach, Relieve, Settle
-from collector_processor.journal.dispatch import Dispatch
-from collector_processor.journal.keeper import JournalKeeper
-from collector_processor.journal.reads import Reads
+from collector_processor.journal.dispatch import Detach, Dispatch, Flush, WrittenBack
+from collector_processor.journal.keeper import JournalKeeper, Reads
 from collector_processor.journal.segment_accounts import SegmentAccounts
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import CollectorError
-from collector_processor.stores import is_refusal
+from collector_processor.store.connection import is_refusal
 from semconv.model import TraceId
 
 logger = logging.getLogger(__name__)
 
 _DELAY_S: Final = 0.2
-"""How long deletions and compactions may wait for company."""
+"""Seconds between a change and the next search for segments to delete or compact."""
 _REFUSALS: Final = (sqlite3.Error, OSError, CollectorError)
-"""The disk refuses, no file can be opened, or a row is no request of OTLP."""
+"""Raised if the disk refuses, a file cannot be opened, or a row is not an OTLP request."""
 
 
 class Reclaimer:
-    """Lives on one event loop; the keeper's thread does the work."""
+    """Decides on the event loop; the keeper's thread does the work."""
 
     def __init__(
         self, segments: SegmentAccounts, dispatch: Dispatch, reads: Reads, keeper: JournalKeeper
     ) -> None:
-        """Begin with nothing to do."""
+        """Create it inside the running loop."""
         self._loop: Final = asyncio.get_running_loop()
         self._segments: Final = segments
         self._dispatch: Final = dispatch
         self._reads: Final = reads
         self._keeper: Final = keeper
         self._timer: asyncio.TimerHandle | None = None
-        self._chores: Final[set[asyncio.Task[None]]] = set()
+        self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._is_refused = False
-        """Whether the last of them was refused; that is said once."""
+        """Whether the last task failed; consecutive failures are logged once."""
         self._is_closed = False
 
     def soon(self) -> None:
-        """Tidy in a moment."""
+        """Call ``tidy`` after a short delay."""
         if self._timer is None and not self._is_closed:
             self._timer = self._loop.call_later(_DELAY_S, self.tidy)
 
     def retired(self, number: int) -> None:
-        """Note that a segment takes no more rows."""
+        """Record that a segment accepts no more rows."""
         self._segments.retired(number, self._loop.time())
         self.soon()
 
     def tidy(self) -> None:
-        """Start deleting what nobody needs and compacting what few need."""
+        """Start deleting unneeded segments; then compact, or copy back the WAL of, at most one."""
         self._timer = None
         for number in self._segments.take_deletable():
             self._dispatch.now(Detach(segment=number, done=partial(self._detached, number)))
@@ -73,7 +71,7 @@ class Reclaimer:
             self.soon()
 
     def make_room(self) -> None:
-        """Start copying a WAL at once: the disk is full, and it takes its space twice."""
+        """Start copying back a WAL: on a full disk its pages take space twice."""
         self._write_back_one(self._segments.take_retired(self._loop.time()))
 
     def _write_back_one(self, number: int | None) -> bool:
@@ -83,8 +81,8 @@ class Reclaimer:
 
     def _start(self, chore: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(chore)
-        self._chores.add(task)
-        task.add_done_callback(self._chores.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _detached(self, number: int, writers: SegmentFile | None) -> None:
         self._start(self._delete(number, writers))
@@ -94,42 +92,42 @@ class Reclaimer:
             await self._reads.run(partial(self._keeper.delete, number, writers))
         except _REFUSALS as error:
             self._warn("deleted", error)
-            self._segments.undeleted(number)
+            self._segments.deletion_failed(number)
             return
         self._is_refused = False
         self._segments.deleted(number)
         self._reads.deleted(number)
 
     async def _compact(self, number: int, retained: Mapping[int, frozenset[TraceId]]) -> None:
-        written = self._dispatch.word()
-        self._dispatch.now(Settle(segment=number, done=partial(written.set_result, None)))
+        written = self._dispatch.completion()
+        self._dispatch.now(Flush(segment=number, done=partial(written.set_result, None)))
         await written
         try:
             stored = await self._reads.run(partial(self._keeper.compact, number, retained))
-        except _REFUSALS as error:  # its WAL stays for now, and so does what is owed
-            self._refused(number, "compacted", error, give_up=self._segments.uncompacted)
+        except _REFUSALS as error:  # the WAL stays for now, and so do the bytes owed
+            self._refused(number, "compacted", error, give_up=self._segments.compaction_failed)
         else:
             self._is_refused = False
             self._segments.compacted(number, stored)
-            self._dispatch.soon(Relieve(segment=number))
+            self._dispatch.soon(WrittenBack(segment=number))
         self.soon()
 
     async def _write_back(self, number: int) -> None:
         try:
             await self._reads.run(partial(self._keeper.write_back, number))
-        except _REFUSALS as error:  # the WAL stays, and so does what is owed
+        except _REFUSALS as error:  # the WAL stays, and so do the bytes owed
             self._refused(number, "written back", error, give_up=self._segments.written_back)
         else:
             self._is_refused = False
-            self._dispatch.soon(Relieve(segment=number))
+            self._dispatch.soon(WrittenBack(segment=number))
             self._segments.written_back(number)
         self.soon()
 
     def _refused(self, number: int, done: str, error: Exception, give_up: Callable[[int], None]) -> None:
-        """Have it done later, unless no time mends what is the matter."""
+        """Postpone the task, or give up if retrying cannot help."""
         self._warn(done, error)
         if is_refusal(error):
-            self._segments.put_off(number, self._loop.time())
+            self._segments.postpone(number, self._loop.time())
         else:
             give_up(number)
 
@@ -139,12 +137,12 @@ class Reclaimer:
         self._is_refused = True
 
     def close(self) -> None:
-        """Begin nothing any more."""
+        """Stop starting tasks."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
 
     async def finish(self) -> None:
-        """Wait for what is under way."""
-        while self._chores:
-            await asyncio.gather(*self._chores)
+        """Wait for the running tasks."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks)

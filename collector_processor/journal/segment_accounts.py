@@ -1,27 +1,69 @@
-"""What of each segment is in use, and so which of them go, shrink or give their WAL back. Pure.
+"""Accounts of each segment: bytes in use, and which segments to delete, compact or write back. Pure.
 
-A segment in which no row is open or retained can be deleted, one with little of either is worth compacting.
+A segment without open or retained rows can be deleted; one with few is worth compacting.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from collector_processor.assembler import TraceKey
 from collector_processor.journal.chunks import segment_of
-from collector_processor.journal.row_index import RowIndex
+from collector_processor.otlp import TraceKey
 from semconv.model import TraceId
 
 _WORTH_COMPACTING: Final = 4 << 20
 """Bytes; smaller segments are left alone."""
 
 
+class RowIndex:
+    """Agent traces by row, in the order in which rows were added; rows without traces are absent.
+
+    Held for as long as a trace may be analysed, so it is compact: a row's only trace, the usual case, is
+    stored without a set.
+    """
+
+    def __init__(self) -> None:
+        """Create an empty index."""
+        self._keys: Final[dict[int, TraceKey | set[TraceKey]]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the rows."""
+        return iter(self._keys)
+
+    def at(self, seq: int) -> Collection[TraceKey]:
+        """Return a row's traces, in no order."""
+        found = self._keys.get(seq, ())
+        return (found,) if isinstance(found, TraceKey) else found
+
+    def add(self, seq: int, key: TraceKey) -> None:
+        """Record that a trace is in a row."""
+        found = self._keys.get(seq)
+        if found is None:
+            self._keys[seq] = key
+        elif isinstance(found, TraceKey):
+            self._keys[seq] = {found, key}
+        else:
+            found.add(key)
+
+    def discard(self, seq: int, key: TraceKey) -> None:
+        """Remove a trace from a row, if it is there."""
+        found = self._keys.get(seq)
+        if isinstance(found, set):
+            found.discard(key)
+        if not found or found == key:
+            self._keys.pop(seq, None)
+
+
 @dataclass(slots=True)
 class SegmentAccount:
-    """What of a segment is in use."""
+    """Usage of one segment."""
 
     stored_bytes: int = 0
     open_rows: int = 0
@@ -30,45 +72,45 @@ class SegmentAccount:
     index: RowIndex = field(default_factory=RowIndex)
     is_active: bool = True
     retired_at: float = float("-inf")
-    """When it took its last row, in seconds of the event loop's clock; later where it was put off."""
+    """Time of its last row, in seconds of the event loop's clock; later if its cleanup was postponed."""
     is_busy: bool = False
-    """Being compacted or deleted."""
+    """Whether it is being compacted or deleted."""
     compacted_at: int | None = None
-    """Bytes in use when it was last compacted."""
+    """Bytes in use after its last compaction."""
     has_wal: bool = True
-    """Its rows are in its WAL, in part: read at each start, and space taken twice."""
+    """Whether some of its rows are in its WAL, which takes space twice and is read at each start."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether it cannot be deleted."""
+        """Whether its rows are needed, so that it cannot be deleted."""
         return self.is_active or self.open_rows > 0 or bool(self.index)
 
     @property
     def live_bytes(self) -> int:
-        """What is in use, or a little more: a row that is open and retained counts twice."""
+        """Bytes in use, or slightly more: rows that are both open and retained count twice."""
         return self.open_bytes + self.retained_bytes
 
     @property
     def is_mostly_dead(self) -> bool:
-        """Whether it is worth compacting, and was not compacted to much less before."""
+        """Whether it is worth compacting: less than half is in use, of its size or last compacted size."""
         before = self.stored_bytes if self.compacted_at is None else self.compacted_at
         return not self.is_active and self.stored_bytes > _WORTH_COMPACTING and self.live_bytes < before // 2
 
 
 class SegmentAccounts:
-    """All segments, in order."""
+    """Accounts of all segments, in order."""
 
     def __init__(self, rest_s: float) -> None:
-        """Begin with none.
+        """Create empty accounts.
 
         Args:
-            rest_s: how long a segment that takes no more rows is left alone.
+            rest_s: seconds after its last row before a segment is compacted.
         """
         self._rest_s: Final = rest_s
         self._segments: Final[defaultdict[int, SegmentAccount]] = defaultdict(SegmentAccount)
 
     def at(self, number: int) -> SegmentAccount:
-        """Return a segment's account; a new one where there is none."""
+        """Return a segment's account, creating it if needed."""
         return self._segments[number]
 
     def traces_in(self, seq: int) -> Collection[TraceKey]:
@@ -77,25 +119,25 @@ class SegmentAccounts:
         return segment.index.at(seq) if segment else ()
 
     def retired(self, number: int, now: float) -> None:
-        """Note that a segment takes no more rows.
+        """Record that a segment takes no more rows.
 
         Args:
-            number: the segment's.
-            now: seconds of the clock that ``take_compactable`` is told.
+            number: the segment's number.
+            now: seconds, by the same clock as for ``take_compactable``.
         """
         segment = self._segments[number]
         segment.is_active = False
         segment.retired_at = now
 
-    def in_the_way(self) -> list[TraceKey]:
-        """Return the traces without which the oldest segment that is all forwarded could be deleted."""
+    def blocking_traces(self) -> list[TraceKey]:
+        """Return the traces that keep the oldest fully forwarded segment from being deleted."""
         for segment in self._segments.values():
             if segment.is_needed and not (segment.is_active or segment.open_rows or segment.is_busy):
                 return list(dict.fromkeys(key for seq in segment.index for key in segment.index.at(seq)))
         return []
 
     def take_deletable(self) -> list[int]:
-        """Return segments that nobody needs, each once."""
+        """Return the unneeded segments, and mark them as in progress."""
         found = [
             number
             for number, segment in self._segments.items()
@@ -106,17 +148,17 @@ class SegmentAccounts:
         return found
 
     def deleted(self, number: int) -> None:
-        """Note that a segment is gone."""
+        """Record that a segment was deleted."""
         del self._segments[number]
 
-    def undeleted(self, number: int) -> None:
-        """Note that a segment could not be deleted: it is to be taken again."""
+    def deletion_failed(self, number: int) -> None:
+        """Record that a segment could not be deleted; ``take_deletable`` returns it again."""
         self._segments[number].is_busy = False
 
     def take_compactable(self, now: float) -> tuple[int, Mapping[int, frozenset[TraceId]]] | None:
-        """Return a segment worth compacting and the traces to keep in its rows, if there is one.
+        """Return a segment worth compacting and the traces to keep in its rows; ``None`` if there is none.
 
-        One that has only just taken its last row is left alone: a moment later it may be deleted whole.
+        A segment is left alone for ``rest_s`` after its last row, since it may soon be deleted as a whole.
         """
         for number, segment in self._segments.items():
             if segment.is_mostly_dead and not segment.is_busy and segment.retired_at <= now - self._rest_s:
@@ -126,11 +168,11 @@ class SegmentAccounts:
         return None
 
     def take_unwritten(self, now: float) -> int | None:
-        """Return a segment whose WAL is worth copying, if there is one: it was not deleted soon."""
+        """Return an idle segment whose WAL is to be copied to its file; ``None`` if there is none."""
         return self._take_with_wal(now - self._rest_s)
 
     def take_retired(self, now: float) -> int | None:
-        """Return a segment whose WAL can be copied, however lately it took its last row."""
+        """Return a segment whose WAL can be copied to its file, idle or not."""
         return self._take_with_wal(now)
 
     def _take_with_wal(self, retired_until: float) -> int | None:
@@ -142,33 +184,33 @@ class SegmentAccounts:
         return None
 
     def written_back(self, number: int) -> None:
-        """Note that a segment's WAL was copied."""
+        """Record that a segment's WAL was copied to its file."""
         segment = self._segments[number]
         segment.has_wal = segment.is_busy = False
 
     @property
     def may_tidy_later(self) -> bool:
-        """Whether there is a segment that is worth compacting or writing back once it has rested."""
+        """Return whether a segment will be worth compacting or writing back after its idle time."""
         return any(
             (segment.is_mostly_dead or segment.has_wal) and not (segment.is_busy or segment.is_active)
             for segment in self._segments.values()
         )
 
     def compacted(self, number: int, stored_bytes: int) -> None:
-        """Note what a compacted segment still holds."""
+        """Record the counted bytes of a compacted segment."""
         segment = self._segments[number]
         segment.stored_bytes = stored_bytes
         segment.compacted_at = segment.live_bytes
         segment.has_wal = segment.is_busy = False
 
-    def put_off(self, number: int, now: float) -> None:
-        """Note that the disk refuses to have a segment compacted or written back: it rests anew, longer."""
+    def postpone(self, number: int, now: float) -> None:
+        """Postpone a segment's cleanup: the disk refused its compaction or write-back."""
         segment = self._segments[number]
         segment.retired_at = now + self._rest_s
         segment.is_busy = False
 
-    def uncompacted(self, number: int) -> None:
-        """Note that a segment could not be compacted: not tried again, but its WAL is still to be copied."""
+    def compaction_failed(self, number: int) -> None:
+        """Record that a segment cannot be compacted: not retried, but its WAL is still copied back."""
         segment = self._segments[number]
         segment.stored_bytes = 0
         segment.is_busy = False

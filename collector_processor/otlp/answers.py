@@ -1,7 +1,6 @@
-"""What an OTLP server says back, as bytes: written by the receivers, read by the exporters.
+"""Bytes of an OTLP server's responses: written by the receivers, read by the exporters.
 
-Knows the protobuf messages of answers and nothing of transports. Answers are
-small; a request's body never passes through here.
+Knows the protobuf messages of responses, nothing of transports or of requests.
 
 Sources: opentelemetry-proto ``collector/*/v1`` (partial success), googleapis
 ``google/rpc/status.proto`` and ``error_details.proto`` (errors).
@@ -47,7 +46,7 @@ _REJECTED: Final[Mapping[Signal, str]] = {
 
 
 class MediaType(StrEnum):
-    """The two shapes an OTLP/HTTP message can have; an answer has its request's."""
+    """The encodings of OTLP/HTTP; a response uses that of its request."""
 
     PROTOBUF = "application/x-protobuf"
     JSON = "application/json"
@@ -76,7 +75,7 @@ class RpcCode(IntEnum):
 
 
 def success(signal: Signal, receipt: Receipt, media: MediaType = MediaType.PROTOBUF) -> bytes:
-    """Return the ``Export…ServiceResponse`` that tells ``receipt``; empty when all was taken."""
+    """Return the ``Export…ServiceResponse`` for ``receipt``; empty if everything was accepted."""
     if not receipt.rejected and not receipt.message:
         return b"{}" if media is MediaType.JSON else b""
     response = _RESPONSES[signal]()
@@ -88,7 +87,7 @@ def success(signal: Signal, receipt: Receipt, media: MediaType = MediaType.PROTO
 def failure(
     code: RpcCode, reason: str, *, retry_after_s: float | None = None, media: MediaType = MediaType.PROTOBUF
 ) -> bytes:
-    """Return a ``google.rpc.Status``, with ``RetryInfo`` where there is a time to come back after."""
+    """Return a ``google.rpc.Status``, with ``RetryInfo`` if ``retry_after_s`` is given."""
     status = Status(code=code, message=reason)
     if retry_after_s is not None:
         status.details.add().Pack(_retry_info(retry_after_s))
@@ -101,28 +100,28 @@ def retry_info(retry_after_s: float) -> bytes:
 
 
 def read_success(signal: Signal, body: bytes, media: MediaType = MediaType.PROTOBUF) -> Receipt:
-    """Return what a backend took, by the body of its success.
+    """Return a backend's receipt from the body of its successful response.
 
-    A success with a body that cannot be read is a success all the same, and says so.
+    An unreadable body is still a success; the receipt's message says so.
     """
     if not body:
         return Receipt()
     response = _RESPONSES[signal]()
     if not _parse(response, body, media):
-        return Receipt(message="the backend answered success with a body that is no OTLP response")
+        return Receipt(message="the backend reported success with a body that is not an OTLP response")
     partial = response.partial_success
     rejected: int = getattr(partial, _REJECTED[signal])
     return Receipt(rejected=max(0, rejected), message=partial.error_message)
 
 
 def read_reason(body: bytes, media: MediaType = MediaType.PROTOBUF) -> str:
-    """Return the message of a ``google.rpc.Status``; empty if ``body`` is none."""
+    """Return the message of a ``google.rpc.Status``; empty if ``body`` is not one."""
     status = Status()
     return str(status.message) if _parse(status, body, media) else ""
 
 
 def read_retry_delay(trailers: Mapping[str, bytes]) -> float | None:
-    """Return the seconds that gRPC trailing metadata asks a client to wait; ``None`` if it asks nothing."""
+    """Return the retry delay of gRPC trailing metadata, in seconds; ``None`` if there is none."""
     found = RetryInfo()
     if RETRY_INFO_KEY in trailers and _parse(found, trailers[RETRY_INFO_KEY], MediaType.PROTOBUF):
         return _seconds(found)
@@ -151,7 +150,7 @@ def _unpack(detail: Any, into: RetryInfo) -> bool:
 
 
 def _parse(message: Message, body: bytes, media: MediaType) -> bool:
-    """Fill ``message`` from ``body``; whether it could be read."""
+    """Fill ``message`` from ``body``; return whether it could be parsed."""
     try:
         if media is MediaType.JSON:
             json_format.Parse(body, message, ignore_unknown_fields=True)

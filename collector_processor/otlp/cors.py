@@ -1,6 +1,6 @@
-"""CORS: which web pages may send spans. Headers in, headers out. Pure.
+"""CORS: the web pages that may send spans. Headers in, headers out. Pure.
 
-By default no page may: the browser's preflight request (``OPTIONS``) is not granted, so
+By default no page may send: the browser's preflight request (``OPTIONS``) is not granted, so
 it sends nothing. Cookies are never used, so a page has only the rights of its headers:
 its requests need the token like any other.
 """
@@ -16,7 +16,7 @@ from collector_processor.otlp import TOKEN_HEADER
 
 ANY: Final = "*"
 _REMEMBERED_S: Final = 7200
-"""Seconds for which a browser may cache a preflight answer; Chromium's maximum."""
+"""Seconds for which browsers may cache a preflight answer; Chromium's maximum."""
 _HEADERS: Final = ("authorization", "content-encoding", "content-type", TOKEN_HEADER)
 """Request headers that a page may send, besides the tenant headers."""
 
@@ -46,7 +46,7 @@ class Cors:
     tenant_headers: Iterable[str] = ()
 
     def answer(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return the CORS headers of an answer; none unless the request comes from an allowed page."""
+        """Return the CORS headers of an answer; empty unless the request comes from an allowed page."""
         if not self.origins:
             return {}
         vary = {"Vary": "Origin"}
@@ -54,10 +54,7 @@ class Cors:
         if not self._allows(origin):
             return vary
         allowed = ANY if ANY in self.origins else origin
-        return vary | {
-            "Access-Control-Allow-Origin": allowed,
-            "Access-Control-Expose-Headers": "Retry-After",
-        }
+        return vary | {"Access-Control-Allow-Origin": allowed, "Access-Control-Expose-Headers": "Retry-After"}
 
     def preflight(self, method: str, headers: Mapping[str, str]) -> dict[str, str] | None:
         """Return the headers that grant a preflight request; ``None`` if it is not one or not granted."""

@@ -1,37 +1,41 @@
-"""OTLP/JSON → protobuf, once, at the door; everything behind it knows one shape.
+"""Conversion of whole OTLP requests: between OTLP/JSON and protobuf, and to other times.
 
-OTLP/JSON is protobuf's JSON mapping with three differences: ids are hex, not
-base64; enums are numbers (names are tolerated); unknown fields are ignored.
-Source: opentelemetry-proto, ``docs/specification.md``, "JSON Protobuf Encoding".
+Received JSON is converted to protobuf once, in the receiver. The other direction, and shifting all times so
+that a recorded run is sent as if it happened now, are for ``replay`` and are never used for forwarding.
+
+OTLP/JSON is protobuf's JSON mapping with three differences: ids are hex, not base64; enums are numbers (names
+are accepted); unknown fields are ignored. 64-bit integers are strings in both.
+Source: opentelemetry.io/docs/specs/otlp, "JSON Protobuf Encoding".
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
-from google.protobuf.json_format import ParseDict, ParseError
-from google.protobuf.message import EncodeError, Message
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.message import DecodeError, EncodeError, Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collector_processor.otlp import MalformedRequestError, Signal
 
-_REQUESTS: Final[Mapping[Signal, type[Message]]] = {
+ExportRequest: TypeAlias = ExportTraceServiceRequest | ExportLogsServiceRequest | ExportMetricsServiceRequest
+REQUESTS: Final[Mapping[Signal, Callable[[], ExportRequest]]] = {
     Signal.TRACES: ExportTraceServiceRequest,
     Signal.LOGS: ExportLogsServiceRequest,
     Signal.METRICS: ExportMetricsServiceRequest,
 }
 _MAX_DEPTH: Final = 100
-"""Messages in messages; protobuf's own parsers, behind us, take no more."""
+"""Levels of nested messages; protobuf's parsers, used later, take no more."""
 _MAX_REASON: Final = 200
 _LONE_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
-
-# Each name is accepted as the specification writes it and as the .proto file does.
+# Names are accepted in the spelling of the specification and in that of the .proto files.
 _SPANS: Final = (("resourceSpans", "resource_spans"), ("scopeSpans", "scope_spans"), ("spans",))
 _RECORDS: Final = (
     ("resourceLogs", "resource_logs"),
@@ -46,16 +50,18 @@ _EXEMPLARS: Final = (
     ("exemplars",),
 )
 _IDS: Final = ("traceId", "trace_id", "spanId", "span_id", "parentSpanId", "parent_span_id")
+# Attributes never clash with these: their names are values of "key", not keys.
+_HEX_FIELDS: Final = ("traceId", "spanId", "parentSpanId")
 
 
 def to_protobuf(signal: Signal, body: bytes) -> bytes:
-    """Return an OTLP/JSON request (or ``TracesData`` and its like: the same shape) as protobuf.
+    """Return an OTLP/JSON request (or ``TracesData`` and the like, which have the same form) as protobuf.
 
-    A span with an id that is no hex, its own or a link's, comes out with no ids at
-    all, so that it alone is rejected.
+    If an id of a span or of its links is not hex, all ids of the span are dropped, so that only this span is
+    rejected later.
 
     Raises:
-        MalformedRequestError: it is no such request; the message says what was expected.
+        MalformedRequestError: it is not such a request; the message says what was expected.
     """
     document = _load(body)
     if signal is Signal.TRACES:
@@ -64,7 +70,7 @@ def to_protobuf(signal: Signal, body: bytes) -> bytes:
         records = _RECORDS if signal is Signal.LOGS else (*_METRICS, *_EXEMPLARS)
         for record in _nodes(document, records):
             _convert_ids(record)
-    message = _REQUESTS[signal]()
+    message = REQUESTS[signal]()
     try:
         ParseDict(document, message, ignore_unknown_fields=True, max_recursion_depth=_MAX_DEPTH)
         return message.SerializeToString()
@@ -89,7 +95,7 @@ def _load(body: bytes) -> dict[str, Any]:
 
 
 def _mend_surrogates(document: dict[str, Any]) -> None:
-    """Replace half surrogate pairs, which no UTF-8 can carry, as Go's parser does."""
+    """Replace lone surrogates, which UTF-8 cannot encode, as Go's parser does."""
     stack: list[Any] = [document]
     while stack:
         node = stack.pop()
@@ -118,10 +124,10 @@ def _convert_spans(document: dict[str, Any]) -> None:
 
 
 def _nodes(root: dict[str, Any], path: tuple[tuple[str, ...], ...]) -> Iterator[dict[str, Any]]:
-    """Iterate over the objects at ``path``; each of its steps is a set of names.
+    """Iterate over the objects at ``path``, whose steps are alternative names.
 
     Raises:
-        MalformedRequestError: there is something else.
+        MalformedRequestError: a value on the path is not an object.
     """
     nodes = [root]
     for names in path:
@@ -133,7 +139,7 @@ def _objects(value: object) -> Iterator[dict[str, Any]]:
     for child in value if isinstance(value, list) else (value,):
         if isinstance(child, dict):
             yield child
-        elif child is not None:  # protobuf's parser takes text for an object without fields
+        elif child is not None:  # protobuf's parser would accept text as an object without fields
             raise MalformedRequestError(f"expected an object, not {type(child).__name__}, in the request")
 
 
@@ -141,7 +147,7 @@ def _convert_ids(node: dict[str, Any]) -> None:
     """Turn hex ids into the base64 that protobuf's JSON mapping expects.
 
     Raises:
-        MalformedRequestError: an id is no hex; those before it are converted.
+        MalformedRequestError: an id is not hex; the ids before it are already converted.
     """
     for name in _IDS:
         value = node.get(name)
@@ -151,3 +157,74 @@ def _convert_ids(node: dict[str, Any]) -> None:
             node[name] = b64encode(bytes.fromhex(value)).decode("ascii")
         except (ValueError, TypeError):
             raise MalformedRequestError(f"expected {name} to be hex, such as 5b8efff798038103") from None
+
+
+def to_json(signal: Signal, body: bytes) -> bytes:
+    """Return the request as OTLP/JSON, in UTF-8.
+
+    Raises:
+        MalformedRequestError: ``body`` is not such a request.
+    """
+    request = REQUESTS[signal]()
+    try:
+        request.ParseFromString(body)
+    except DecodeError as error:
+        raise MalformedRequestError(str(error)) from error
+    document = MessageToDict(request, use_integers_for_enums=True)
+    _ids_to_hex(document)
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _ids_to_hex(document: dict[str, Any]) -> None:
+    todo: list[Any] = [document]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, dict):
+            node.update({name: base64.b64decode(node[name]).hex() for name in _HEX_FIELDS if name in node})
+            todo.extend(node.values())
+        elif isinstance(node, list):
+            todo.extend(node)
+
+
+_TIME: Final = "time_unix_nano"
+"""Suffix of every time field's name, in spans, events, records, points and exemplars."""
+_VALUES: Final = frozenset({"KeyValue", "AnyValue"})
+"""Attributes and bodies are skipped: they have no time fields and may be deeply nested."""
+_LATEST_NS: Final = 2**64 - 1
+
+
+def newest_ns(signal: Signal, body: bytes) -> int:
+    """Return the latest time in a request, Unix ns; 0 if it has none or the request cannot be read."""
+    request = _read(signal, body)
+    return max((value for _, _, value in _times(request)), default=0) if request is not None else 0
+
+
+def shift_times(signal: Signal, body: bytes, by_ns: int) -> bytes:
+    """Return the request with every set time shifted by ``by_ns``; unchanged if it cannot be read."""
+    request = _read(signal, body)
+    if request is None:
+        return body
+    for message, name, value in list(_times(request)):
+        setattr(message, name, min(max(value + by_ns, 1), _LATEST_NS))
+    return request.SerializeToString()
+
+
+def _read(signal: Signal, body: bytes) -> ExportRequest | None:
+    request = REQUESTS[signal]()
+    try:
+        request.ParseFromString(body)
+    except DecodeError:
+        return None
+    return request
+
+
+def _times(request: Message) -> Iterator[tuple[Any, str, int]]:
+    """Yield every set time: its message, field name and value."""
+    todo: list[Message] = [request]
+    while todo:
+        message = todo.pop()
+        for descriptor, value in message.ListFields():
+            if descriptor.name.endswith(_TIME):
+                yield message, descriptor.name, value
+            elif descriptor.message_type is not None and descriptor.message_type.name not in _VALUES:
+                todo.extend([value] if isinstance(value, Message) else value)

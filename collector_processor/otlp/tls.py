@@ -1,11 +1,10 @@
-"""TLS identities that follow their files: certificates are renewed while we run, not by a restart.
+"""TLS identities that follow their files: certificates are renewed without a restart.
 
-A shell: it reads files and a clock. Whoever renews a certificate writes several
-files, one after another, and a reader may come between: what is half written, or
-does not fit together, is not used. The identity before stays, the log says so, and
-the files are looked at again once they change.
+Reads files and a clock. A renewal writes several files one after another, and a read may fall in between:
+incomplete or mismatched files are not used. The previous identity stays in use, the log says so,
+and the files are read again once they change.
 
-Used by the doors (``ServerTls``) and on the way to backends (``ClientTls``).
+Used by our servers (``ServerTls``) and for connections to backends (``ClientTls``).
 """
 
 from __future__ import annotations
@@ -21,47 +20,45 @@ from typing import Any, Final, Generic, TypeVar
 
 import grpc
 
+from collector_processor.otlp import CollectorError
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 LOOK_EVERY_S: Final = 1.0
-"""The files are not looked at more often than this, however many shake hands."""
+"""Seconds between checks of the files, at least."""
 
 
 class Renewals:
-    """How often changed files could not be used, and the certificate before stayed."""
+    """Counter of failed renewals; after each, the previous certificate stays in use."""
 
     def __init__(self) -> None:
-        self._lock: Final = threading.Lock()  # gRPC asks from threads of its own
+        self._lock: Final = threading.Lock()  # gRPC calls from threads of its own
         self.failed = 0
 
     def fail(self) -> None:
-        """Count one."""
+        """Count a failed renewal."""
         with self._lock:
             self.failed += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """A server's identity, PEM."""
+    """PEM files of a server's identity."""
 
     certificate: Path
-    """The chain, leaf first."""
+    """Certificate chain, leaf first."""
     key: Path
     client_ca: Path | None = None
-    """Authorities of which clients must have a certificate; ``None`` asks for none."""
+    """Authorities that must have signed clients' certificates; ``None`` if clients need none."""
     renewals: Renewals = field(default_factory=Renewals, compare=False, repr=False)
-    """Each door that has these files counts for itself."""
-
-    def ssl_context(self) -> ssl.SSLContext:
-        """Return the context for an asyncio server; raises ``OSError`` where a file is none such."""
-        return _server_identity(self).context
+    """Shared by all servers with these files; each counts its own renewals in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFiles:
-    """Whom a client trusts and what it shows, PEM; ``None`` is the system's, or nothing."""
+    """PEM files of a client: trusted authorities (``None``: the system's), certificate and key."""
 
     authorities: Path | None = None
     certificate: Path | None = None
@@ -69,7 +66,7 @@ class ClientFiles:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files there are."""
+        """The files that are set."""
         return tuple(path for path in (self.authorities, self.certificate, self.key) if path)
 
 
@@ -81,14 +78,14 @@ class _ServerIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientIdentity:
-    """What goes into connections to a backend, in both libraries' words."""
+    """TLS identity for connections to a backend, for aiohttp and for gRPC."""
 
     context: ssl.SSLContext
     credentials: grpc.ChannelCredentials
 
 
 class Renewed(Generic[T]):
-    """A value made from files, and made anew when they change."""
+    """A value built from files, rebuilt when they change."""
 
     def __init__(
         self,
@@ -97,22 +94,22 @@ class Renewed(Generic[T]):
         clock: Callable[[], float] = time.monotonic,
         renewals: Renewals | None = None,
     ) -> None:
-        """Make the first value.
+        """Build the first value.
 
         Raises:
-            OSError: the files are none such; ``ssl.SSLError`` is one.
+            OSError: a file is invalid; includes ``ssl.SSLError``.
         """
         self._paths: Final = paths
         self._make: Final = make
         self._clock: Final = clock
         self._renewals: Final = renewals or Renewals()
-        self._lock: Final = threading.Lock()  # gRPC asks from threads of its own
+        self._lock: Final = threading.Lock()  # gRPC calls from threads of its own
         self._seen = self._signature()
         self._looked_at = clock()
         self._value = make()
 
     def get(self) -> T:
-        """Return the value of the files as they are, or as they last were sound."""
+        """Return the value of the current files, or of the last valid ones."""
         with self._lock:
             now = self._clock()
             if now - self._looked_at >= LOOK_EVERY_S:
@@ -130,8 +127,10 @@ class Renewed(Generic[T]):
             self._value = self._make()
         except (OSError, ValueError) as error:
             self._renewals.fail()
-            said = {"files": names, "reason": reason_of(error)}
-            logger.warning("TLS files cannot be used; the certificate before stays", extra=said)
+            details = {"files": names, "reason": reason_of(error)}
+            logger.warning(
+                "cannot use the changed TLS files: the previous certificate stays in use", extra=details
+            )
         else:
             logger.info("TLS certificate renewed", extra={"files": names})
 
@@ -140,7 +139,7 @@ class Renewed(Generic[T]):
 
 
 class ServerTls:
-    """A door's certificate, always the newest that is sound."""
+    """A server's certificate, always the newest valid one."""
 
     def __init__(
         self,
@@ -152,12 +151,12 @@ class ServerTls:
         """Read the files.
 
         Args:
-            files: where the identity is.
-            clients: what is asked of clients where ``files.client_ca`` is set.
+            files: the PEM files.
+            clients: whether clients need a certificate, if ``files.client_ca`` is set.
             clock: seconds, monotonic.
 
         Raises:
-            OSError: a file cannot be read, or is none such.
+            OSError: a file cannot be read, or is invalid.
         """
         self._files: Final = files
         paths = (files.certificate, files.key, *((files.client_ca,) if files.client_ca else ()))
@@ -166,10 +165,10 @@ class ServerTls:
         )
 
     def context(self) -> ssl.SSLContext:
-        """Return a context for an asyncio server; each handshake is done with the newest certificate."""
+        """Return a context for an asyncio server; each handshake uses the newest certificate."""
         context = self._identity.get().context
 
-        # Called for every handshake, whether the client names a server or not.
+        # Called at every handshake, with or without a server name.
         def renew(connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
             connection.context = self._identity.get().context
 
@@ -177,7 +176,7 @@ class ServerTls:
         return context
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return gRPC's credentials; each handshake is done with the newest certificate."""
+        """Return gRPC's credentials; each handshake uses the newest certificate."""
         given = self._identity.get().for_grpc
 
         def newest() -> grpc.ServerCertificateConfiguration | None:
@@ -188,26 +187,35 @@ class ServerTls:
             given = found
             return found
 
-        ask: Any = newest  # the stubs do not know that nothing new is said by ``None``
+        ask: Any = newest  # the stubs lack that ``None`` means unchanged
         return grpc.dynamic_ssl_server_credentials(
             given, ask, require_client_authentication=self._files.client_ca is not None
         )
 
 
 class ClientTls:
-    """What we trust and show on the way to one backend, always the newest that is sound."""
+    """TLS identity for one backend, always the newest valid one."""
 
     def __init__(self, files: ClientFiles, clock: Callable[[], float] = time.monotonic) -> None:
-        """Read the files; raises ``OSError`` where one cannot be read or is none such."""
+        """Read the files; raises ``OSError`` if one cannot be read or is invalid."""
         self._identity: Final = Renewed(files.paths, lambda: _client_identity(files), clock)
 
     def identity(self) -> ClientIdentity:
-        """Return the newest; another object means that connections are to be made anew."""
+        """Return the newest identity; callers reconnect if it is a different object than before."""
         return self._identity.get()
 
 
+def open_client_tls(files: ClientFiles, refusal: type[CollectorError]) -> ClientTls:
+    """Return the identity of these files; raises ``refusal`` if one cannot be read or is invalid."""
+    try:
+        return ClientTls(files)
+    except (OSError, ValueError) as error:
+        shown = ", ".join(map(str, files.paths))
+        raise refusal(f"certificate {shown}: {reason_of(error)}") from error
+
+
 def reason_of(error: Exception) -> str:
-    """Say in a few words what is wrong with a file, without anything that stands in it."""
+    """Return a short reason why a file is unusable, without quoting the file."""
     if isinstance(error, ssl.SSLError):
         return (error.reason or "not PEM").replace("_", " ").lower()
     if isinstance(error, OSError) and error.strerror:
@@ -215,7 +223,7 @@ def reason_of(error: Exception) -> str:
     return str(error)
 
 
-def _server_identity(files: TlsFiles, clients: ssl.VerifyMode = ssl.CERT_REQUIRED) -> _ServerIdentity:
+def _server_identity(files: TlsFiles, clients: ssl.VerifyMode) -> _ServerIdentity:
     key, chain = files.key.read_bytes(), files.certificate.read_bytes()
     authorities = files.client_ca.read_bytes() if files.client_ca else None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -243,14 +251,14 @@ def _client_identity(files: ClientFiles) -> ClientIdentity:
 
 
 def _require_unchanged(read: dict[Path, bytes]) -> None:
-    """Make sure that what OpenSSL found sound is what gRPC is given: it checks nothing before it is used."""
+    """Require that gRPC, which checks nothing itself, gets the same bytes that OpenSSL accepted."""
     if any(path.read_bytes() != content for path, content in read.items()):
-        raise OSError("it changed while it was read")
+        raise OSError("the file changed while it was read")
 
 
 def _no_password() -> str:
-    """Without this, OpenSSL would ask on the terminal and wait."""
-    raise ValueError("the key has a password: expected one without")
+    """Raise, because OpenSSL would otherwise prompt on the terminal and wait."""
+    raise ValueError("the key has a password: use a key without one")
 
 
 def _file_signature(path: Path) -> tuple[int, int, int] | None:

@@ -1,7 +1,6 @@
-"""Calls that come together are made together: one way to a thread, one commit, for many. A shell.
+"""Batched calls: items that arrive while a call is running are passed to the next call together.
 
-Nothing waits for company: what comes while a call is under way goes with the next. So calls
-that come singly are as quick as alone, and the more there are the less each costs.
+An item never waits for further items, so single calls are as quick as without batching.
 """
 
 from __future__ import annotations
@@ -15,57 +14,73 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-class Together(Generic[Item, Answer]):
-    """Makes calls for several items at once, one call after the other; lives on one event loop."""
+class Batcher(Generic[Item, Answer]):
+    """Groups items into calls, by default one call at a time; used on one event loop."""
 
-    def __init__(self, call: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], *, most: int) -> None:
-        """Begin with none.
+    def __init__(
+        self,
+        call: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
+        *,
+        most: int,
+        at_once: Callable[[], int] = lambda: 1,
+    ) -> None:
+        """Create an empty batcher.
 
         Args:
-            call: given one to ``most`` items, returns an answer to each, in order; what it
-                raises is raised to all who asked.
-            most: items of one call.
+            call: returns an answer for each of 1 to ``most`` items, in order. If it raises, it is called
+            again
+                for each item alone, so that one bad item fails alone.
+            most: maximum number of items in one call.
+            at_once: returns how many calls may run at once; at least 1.
         """
         self._call: Final = call
         self._most: Final = most
+        self._at_once: Final = at_once
         self._waiting: Final[deque[tuple[Item, asyncio.Future[Answer]]]] = deque()
-        self._working: asyncio.Task[None] | None = None
+        self._working: Final[set[asyncio.Task[None]]] = set()
 
     async def __call__(self, item: Item) -> Answer:
-        """Return the answer to one item; one that nobody waits for any more is left out."""
+        """Return the answer for one item; the item of a cancelled caller is skipped."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
-        if self._working is None:
-            self._working = asyncio.create_task(self._work())
+        if len(self._working) < self._at_once():
+            self._working.add(asyncio.create_task(self._work()))
         return await future
 
     async def _work(self) -> None:
         try:
             while batch := self._next():
                 await self._make(batch)
-        finally:  # before anything else happens: who comes after the last look begins anew
-            self._working = None
+        finally:  # without awaiting anything in between: an item that arrives now starts a new task
+            task = asyncio.current_task()
+            assert task is not None
+            self._working.discard(task)
 
     async def _make(self, batch: Sequence[tuple[Item, asyncio.Future[Answer]]]) -> None:
         futures = [future for _, future in batch]
         try:
             answers = await self._call([item for item, _ in batch])
-        except asyncio.CancelledError:  # the loop ends
+        except asyncio.CancelledError:  # the event loop is closing
             for future in futures:
                 future.cancel()
             raise
-        except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
-            for future in futures:
-                if not future.done():
-                    future.set_exception(error)
+        except Exception as error:  # noqa: BLE001 - it is raised in the caller
+            if len(batch) > 1:
+                for one in batch:
+                    await self._make([one])
+            elif not futures[0].done():
+                futures[0].set_exception(error)
         else:
             for future, answer in zip(futures, answers, strict=True):
                 if not future.done():
                     future.set_result(answer)
 
     def _next(self) -> list[tuple[Item, asyncio.Future[Answer]]]:
+        if len(self._working) > self._at_once():
+            return []
+        share = -(-len(self._waiting) // self._at_once())
         batch: list[tuple[Item, asyncio.Future[Answer]]] = []
-        while self._waiting and len(batch) < self._most:
+        while self._waiting and len(batch) < min(self._most, share):
             item, future = self._waiting.popleft()
             if not future.done():
                 batch.append((item, future))

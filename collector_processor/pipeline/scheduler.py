@@ -1,63 +1,62 @@
-"""The slow lane: arrivals in, verdicts committed. The shell around the pure stages.
+"""The slow lane: takes arrivals and commits verdicts, by running the pure stages and their side effects.
 
-One task owns the assembler and the hold deadlines; examinations run beside it,
-a bounded number at once, one at a time for each trace. Whatever goes wrong
-here, the fast lane has acknowledged and forwarded: telemetry never waits for it
-in late mode, and at most ``hold_max`` in hold mode.
+One task owns the assembler and the hold deadlines (``holds``); examinations run concurrently, up to a bound,
+and one at a time for each trace. Errors here do not affect the fast lane, which acknowledges and forwards:
+telemetry never waits for the slow lane in late mode, and at most ``hold_max`` in hold mode.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
-from collector_processor.assembler import Assembler, AssemblerLimits, Released, TraceKey
-from collector_processor.examine import MAX_ANALYSES, Examined, Examiner
-from collector_processor.inbox import Inbox, key_of
-from collector_processor.notes import TraceArrival
-from collector_processor.store_thread import STORE_RETRY_S, patiently
-from collector_processor.stores import StoreError, is_refusal
+from collector_processor.assembly.assembler import Assembler, AssemblerLimits, Released
+from collector_processor.otlp import Tenant, TraceKey
+from collector_processor.pipeline.evictions import Evictions
+from collector_processor.pipeline.examine import MAX_ANALYSES, Examined, Examiner
+from collector_processor.pipeline.holds import Holds
+from collector_processor.pipeline.queues import FairQueue, Inbox, Places, key_of
+from collector_processor.store.connection import StoreError, is_refusal
+from collector_processor.store.thread import STORE_RETRY_S, patiently
+from collector_processor.wire.facts import TraceArrival
 
 logger = logging.getLogger(__name__)
 
-_MAX_GIVEN_UP: Final = 500
-"""Evicted traces of which one transaction says so."""
-_MAX_LOST: Final = 100_000
-"""Those beyond get no verdict where no disk takes one; they are counted like all."""
 _BATCH: Final = 500
-"""Arrivals that are taken up with one question to the store."""
+"""Arrivals looked up with one query to the store."""
+_AT_ONCE: Final = 64
+"""Arrivals, due traces or releases handled before other tasks get the event loop: some milliseconds."""
+_NOTES_AT_ONCE: Final = 1_000
+"""The same for notes of spans."""
 _COMPANY_S: Final = 0.02
-"""Between two looks at what came and what is due: traces that end together are examined together."""
-_MAX_LET_GO: Final = 100_000
-"""Traces remembered as no longer held; a forgotten one would be held once more, to no harm."""
+"""Seconds between checks for arrivals and due traces: traces that complete together are examined together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineLimits:
-    """How the slow lane behaves."""
+    """Parameters of the slow lane."""
 
     assembler: AssemblerLimits
     hold_max_s: float | None = None
-    """Seconds an agent trace may wait for its verdict; ``None`` is late mode."""
+    """Seconds an agent trace may wait for its verdict; ``None`` means late mode."""
     concurrency: int = 16
     rewrites_max_s: float = 2.0
-    """What a shutdown may take beyond its deadline for committed replacements: disk, and no model."""
+    """Extra seconds at shutdown for committed replacements, which need the disk but no model."""
     releases_max_s: float = 10.0
-    """The same, for all else that is held: a disk that takes nothing may never let it go."""
+    """The same for all other held rows, because on a full disk their release might never end."""
     max_inbox_bytes: int = 64 << 20
-    """Of notes that are not looked up yet: a quarter of a million spans."""
+    """Bound on notes not looked up yet; enough for 250,000 spans."""
 
 
 class Pipeline:
-    """The slow lane of one process; lives on one event loop."""
+    """The slow lane of one process; used on one event loop."""
 
     def __init__(
         self,
@@ -74,72 +73,73 @@ class Pipeline:
         self._inbox: Final = Inbox(limits.max_inbox_bytes)
         self._wake: Final = asyncio.Event()
         self._busy: set[TraceKey] = set()
-        self._queue: Final[OrderedDict[TraceKey, Released]] = OrderedDict()
-        """Those of ``_busy`` that wait for a free place: only while the journal keeps their spans."""
-        self._examined_now = 0
-        self._lost: Final[dict[TraceKey, None]] = {}
-        """Evicted, and no verdict says so yet."""
-        self.evictions = 0
-        """Traces that were evicted before they were analysed."""
-        self._is_giving_up = False
+        self._queue: Final[FairQueue[Tenant, TraceKey, Released]] = FairQueue()
+        """Traces of ``_busy`` that wait for a free slot; dropped if the journal evicts their spans."""
+        self._places: Final[Places[Tenant]] = Places(limits.concurrency)
         self._waiting: dict[TraceKey, frozenset[TraceKey]] = {}
-        """Complete traces whose run has other traces that are still open, and these."""
+        """Complete traces whose run has other open traces, and these open traces."""
+        self._waiters: Final[defaultdict[TraceKey, set[TraceKey]]] = defaultdict(set)
+        """Traces of ``_waiting``, by the traces that they wait for."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._holds: dict[TraceKey, float] = {}
-        self._hold_timers: list[tuple[float, TraceKey]] = []
-        self._claimed: Final[set[TraceKey]] = set()
-        """Held for a verdict that is being committed; no deadline lets go of them."""
-        self._let_go: OrderedDict[TraceKey, None] = OrderedDict()
-        self._releases: Final[set[asyncio.Task[None]]] = set()
-        """Held rows on their way to the forwarder, whoever waits for that."""
+        self._holds: Final = Holds(limits.hold_max_s, examiner.let_go)
+        self._evictions: Final = Evictions(self._record_evicted, self._start)
+
+    @property
+    def evictions(self) -> int:
+        """Number of traces evicted before they were analysed."""
+        return self._evictions.count
 
     @property
     def open_traces(self) -> int:
-        """Traces that wait for their completion."""
+        """Number of traces that are not complete yet."""
         return len(self._assembler)
 
     @property
     def under_way(self) -> int:
-        """Traces being examined, or waiting for a free place."""
+        """Number of traces that are being examined, or wait for a free slot."""
         return len(self._busy)
 
     def holds(self, key: TraceKey) -> bool:
-        """Whether spans of this trace must wait for a verdict (asked by the fast lane)."""
-        return self._limits.hold_max_s is not None and key not in self._let_go
+        """Return whether spans of this trace must wait for a verdict; called by the fast lane."""
+        return self._holds.holds(key)
 
     def feed(self, arrival: TraceArrival) -> None:
-        """Take note of spans that are durable now. Called on the event loop; never blocks."""
-        if arrival.is_held:  # at once: a shutdown lets go of what this has not looked up yet, too
-            self._hold(key_of(arrival), self._monotonic())
+        """Record spans that are durable now. Called on the event loop; never blocks."""
+        if arrival.is_held:  # at once: a shutdown also releases traces that have not been looked up yet
+            self._holds.hold(key_of(arrival), self._monotonic())
         for oldest in self._inbox.put(arrival):
-            # As if it were new: how often it was analysed, its examination will see (``too_early``).
-            self._open_or_add(oldest, 0)
+            # Treated as new: its examination finds out how often it was analysed (``too_early``).
+            for _ in self._open_or_add(oldest, 0):
+                pass
         self._wake.set()
 
     def evicted(self, keys: Iterable[TraceKey]) -> None:
-        """Take note that traces lost their spans to the retention quota. Called on the event loop."""
+        """Record that traces lost their spans to the retention quota. Called on the event loop."""
         gone = frozenset(keys)
         unanalysed = {key for key in gone if self._assembler.is_open(key) or key in self._waiting}
-        for key in unanalysed:  # the others have their verdict, or are at it
+        for key in unanalysed:  # the others have a verdict, or are being examined
             self._assembler.forget(key)
-            self._waiting.pop(key, None)
-        for key in gone & self._queue.keys():  # analyses may be slower than runs for days
-            along = self._queue.pop(key).along
+            self._stop_waiting(key)
+        for key in gone:  # analysis may lag behind for days
+            queued = self._queue.discard(key.tenant, key)
+            if queued is None:
+                continue
+            along = queued.along
             self._busy.difference_update((key, *along))
-            unanalysed.add(key)  # perhaps open as well: a glance at it was due
-            for left in along:  # runs by themselves now; those evicted too say so at their turn
+            unanalysed.add(key)  # it may also be open, waiting for a provisional verdict
+            for left in along:  # separate runs from now on; evicted ones get their own error verdict
                 self._assembler.receive(left, (), 0, self._monotonic())
                 self._wake.set()
         if unanalysed:
             logger.warning("traces evicted before their analysis", extra={"traces": len(unanalysed)})
-            self._lose(unanalysed)
+            self._evictions.add(unanalysed)
         self._look_again(gone)
 
     async def recover(self, arrivals: Iterable[TraceArrival]) -> None:
         """Resume where the last process stopped.
 
         Args:
-            arrivals: what the journal still knows of agent traces, oldest first.
+            arrivals: agent traces that are still in the journal, oldest first.
         """
         await self._examiner.finish_rewrites()
         absent = await self._examiner.absent_parents()
@@ -155,36 +155,41 @@ class Pipeline:
                     self._assembler.remember(key_of(arrival), arrival.notes, self._monotonic())
                 else:
                     self.feed(arrival)
-                # Killed before it could be let go, or held by a process that ran in hold mode.
-                if arrival.is_held and (is_decided or self._limits.hold_max_s is None):
+                # Killed before it was released, or held by a process that ran in hold mode.
+                if arrival.is_held and (is_decided or self._holds.is_off):
                     freed.add(key_of(arrival))
             await asyncio.gather(*map(self._examiner.let_go, freed))
-            await self._absorb()  # all that is kept for analysis would be more than may wait
+            await self._absorb()  # the inbox cannot hold all traces that are kept for analysis
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run until cancelled."""
         while True:
             await self._sleep()
             await self.turn()
             await asyncio.sleep(_COMPANY_S)
 
     async def turn(self) -> None:
-        """Do what is due now, without waiting for the examinations that it starts."""
-        await self._absorb()
-        now = self._monotonic()
+        """Do all work that is due now, without waiting for the examinations that it starts."""
+        await self._absorb(releases=True)
         if arrived := self._assembler.learned.take_arrived():
             self._start(self._examiner.parents_arrived(arrived))
-        for released in self._assembler.take_ready(now):
-            self._begin(released)
-        await self._release_overdue(now)
+        await self._release_due()
+        await self._holds.release_overdue(self._monotonic())
+
+    async def _release_due(self, but: Container[Tenant] = ()) -> None:
+        now = self._monotonic()
+        while self._assembler.is_due(now):
+            for released in self._assembler.take_ready(now, most=_AT_ONCE, but=but):
+                self._begin(released)
+            await asyncio.sleep(0)
 
     async def settle(self) -> None:
-        """Wait until no examination is under way."""
+        """Wait until no examination is running."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def drain(self, deadline_s: float) -> None:
-        """Wait for examinations under way, until the deadline; then let go of what is held.
+        """Wait for running examinations until the deadline; then release all held rows.
 
         Traces that are not complete stay in the journal: the next start resumes them.
         """
@@ -198,21 +203,22 @@ class Pipeline:
         await self._finish_rewrites()
         try:
             async with asyncio.timeout(self._limits.releases_max_s):
-                await self._let_go_of_all(self._holds)
-                await asyncio.gather(*self._releases)  # those too for which nobody waits any more
+                await self._holds.release_everything()
         except TimeoutError:
-            logger.warning("stopped before all that was held could go on: the next start takes it up")
+            logger.warning("stopped before all held spans were released: the next start releases them")
 
     async def _finish_rewrites(self) -> None:
-        """Let go of what a verdict is being committed for, as what was committed; if need be that waits."""
-        if self._claimed:
+        """Release rows whose verdict is being committed, in their committed form; waits if necessary."""
+        if self._holds.claimed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._limits.rewrites_max_s):
                     await patiently(self._examiner.finish_rewrites, self._pause)
-                    await self._let_go_of_all(self._claimed)
+                    await self._holds.release_all(self._holds.claimed)
 
     async def _sleep(self) -> None:
-        deadlines = [at for at in (self._assembler.next_deadline(), self._next_hold()) if at is not None]
+        deadlines = [
+            at for at in (self._assembler.next_deadline(), self._holds.next_deadline) if at is not None
+        ]
         wait = max(0.0, min(deadlines) - self._monotonic()) if deadlines else None
         try:
             async with asyncio.timeout(wait):
@@ -221,70 +227,72 @@ class Pipeline:
             return
         self._wake.clear()
 
-    def _next_hold(self) -> float | None:
-        return self._hold_timers[0][0] if self._hold_timers else None
-
-    async def _absorb(self) -> None:
-        for _ in range(0, len(self._inbox), _BATCH):  # and not what comes meanwhile: timers are due too
+    async def _absorb(self, *, releases: bool = False) -> None:
+        """Process arrivals, and release due traces of tenants without further arrivals."""
+        for at in range(0, len(self._inbox), _BATCH):  # not those that arrive meanwhile: timers are due
+            if at and releases:
+                await self._release_due(but=self._inbox.tenants)
             batch = self._inbox.take(_BATCH)
             analyses = await self._analyses(map(key_of, batch))
-            for arrival in batch:
+            for number, arrival in enumerate(batch, start=1):
                 await self._take_up(arrival, analyses)
+                if number % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
 
     async def _take_up(self, arrival: TraceArrival, before: Mapping[TraceKey, int]) -> None:
         key = key_of(arrival)
         analyses = 0 if self._assembler.is_open(key) else before.get(key, 0)
         if analyses < MAX_ANALYSES:
-            self._open_or_add(arrival, analyses)
+            for _ in self._open_or_add(arrival, analyses):
+                await asyncio.sleep(0)
         elif arrival.is_held:
-            await self._let_go_of(key)
+            await self._holds.release(key)
 
-    def _open_or_add(self, arrival: TraceArrival, analyses: int) -> None:
-        key, now = key_of(arrival), self._monotonic()
-        self._assembler.receive(
-            key,
-            arrival.notes,
-            arrival.byte_count,
-            now,
-            analyses=analyses,
-            received_ns=arrival.received_ns,
-        )
+    def _open_or_add(self, arrival: TraceArrival, analyses: int) -> Iterator[None]:
+        """Add the spans of an arrival to its trace; yields after each thousand."""
+        key, now, notes = key_of(arrival), self._monotonic(), arrival.notes
         if arrival.is_held:
-            self._hold(key, now)
+            self._holds.hold(key, now)
+        byte_count = arrival.byte_count
+        for at in range(0, max(1, len(notes)), _NOTES_AT_ONCE):
+            self._assembler.receive(
+                key,
+                notes[at : at + _NOTES_AT_ONCE],
+                byte_count,
+                now,
+                analyses=analyses,
+                received_ns=arrival.received_ns,
+            )
+            byte_count = 0
+            if at + _NOTES_AT_ONCE < len(notes):
+                yield
 
     async def _analyses(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, int]:
-        """Return how often traces were analysed before; one under way or put off counts as a first."""
+        """Return each trace's number of analyses; one that is running or postponed counts as the first."""
         closed = {key: key in self._busy or key in self._waiting for key in keys if not self._is_open(key)}
         if not closed:
             return {}
         try:
             known = await self._examiner.analyses_of(closed)
-        except StoreError as error:  # timers wait for no disk, and an examination sees it
+        except StoreError as error:  # timers do not wait for the disk, and an examination checks it again
             logger.warning("earlier analyses cannot be looked up", extra={"reason": str(error)})
             return closed
         return {key: max(known[key][0], was_complete) for key, was_complete in closed.items()}
-
-    def _hold(self, key: TraceKey, now: float) -> None:
-        if self._limits.hold_max_s is not None and key not in self._holds:
-            self._holds[key] = now + self._limits.hold_max_s
-            heappush(self._hold_timers, (self._holds[key], key))
 
     def _begin(self, released: Released) -> None:
         keys = (released.key, *released.along)
         if not self._busy.isdisjoint(
             keys
-        ):  # more spans came during its analysis: wait for the analysis to end
+        ):  # more spans arrived during its analysis: wait for the analysis to end
             for key in keys:
                 self._assembler.receive(key, (), 0, self._monotonic(), analyses=1)
             return
         self._busy.update(keys)
-        self._queue[released.key] = released
+        self._queue.put(released.key.tenant, released.key, released)
         self._fill_places()
 
     def _fill_places(self) -> None:
-        while self._queue and self._examined_now < self._limits.concurrency:
-            _, released = self._queue.popitem(last=False)
-            self._examined_now += 1
+        while (released := self._places.take_from(self._queue)) is not None:
             self._start(self._contain(released))
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
@@ -298,26 +306,31 @@ class Pipeline:
             logger.error("slow lane cannot record a verdict", exc_info=task.exception())
 
     async def _contain(self, released: Released) -> None:
-        """The containment line: one trace's examination fails alone, and is said."""
+        """Contain a failure: if the examination of one trace fails, log it and continue with the others."""
         try:
             while not await self._is_through(released):
                 await self._pause(STORE_RETRY_S)
         finally:
             self._busy.difference_update((released.key, *released.along))
-            self._examined_now -= 1
+            self._places.leave(released.key.tenant)
             self._fill_places()
 
     async def _is_through(self, released: Released) -> bool:
-        """Examine a trace; ``False`` where the disk refused, and it is to be examined anew."""
+        """Examine a trace; return ``False`` if the disk refused and the trace must be examined again."""
         key, claimed = released.key, {released.key}
+
+        def claim(held: TraceKey) -> bool:
+            is_held = self._holds.claim(held)
+            if is_held:
+                claimed.add(held)
+            return is_held
+
         try:
-            examined = await self._examiner.examine(
-                released, is_open=self._is_open, claim=lambda held: self._claim(held, claimed)
-            )
+            examined = await self._examiner.examine(released, is_open=self._is_open, claim=claim)
             await self._note(released, examined)
         except Exception as error:
-            for held in claimed:  # telemetry waits for no disk of ours
-                await self._let_go_of(held)
+            for held in claimed:  # telemetry does not wait for our disk
+                await self._holds.release(held)
             if is_refusal(error):
                 told = {"trace_id": key.trace_id, "reason": str(error)}
                 logger.warning("examination waits for the disk", extra=told)
@@ -329,33 +342,18 @@ class Pipeline:
             self._look_again(frozenset((key, *released.along)))
         return True
 
-    def _lose(self, keys: Collection[TraceKey]) -> None:
-        """Have it said that traces were evicted; as much as may be remembered of that."""
-        self.evictions += len(keys)
-        self._lost.update(dict.fromkeys(keys))
-        while len(self._lost) > _MAX_LOST:
-            del self._lost[next(iter(self._lost))]
-        if not self._is_giving_up:
-            self._is_giving_up = True
-            self._start(self._give_up_lost())
-
-    async def _give_up_lost(self) -> None:
-        """Say so of many at a time: a flood is evicted quicker than single verdicts are on the disk."""
-        try:
-            while self._lost:
-                lost = tuple(islice(self._lost, _MAX_GIVEN_UP))
-                for key in lost:
-                    del self._lost[key]
-                await patiently(partial(self._examiner.give_up_evicted, lost), self._pause)
-                for key in lost:
-                    await self._let_go_of(key)
-        finally:
-            self._is_giving_up = False
+    async def _record_evicted(self, keys: Collection[TraceKey]) -> None:
+        await patiently(partial(self._examiner.give_up_evicted, keys), self._pause)
+        await self._holds.release_all(keys)
 
     async def _note(self, released: Released, examined: Examined) -> None:
         key = released.key
         if examined.awaited:
-            self._waiting.update(dict.fromkeys((key, *released.along), examined.awaited))
+            for waiter in (key, *released.along):
+                self._stop_waiting(waiter)
+                self._waiting[waiter] = examined.awaited
+                for one in examined.awaited:
+                    self._waiters[one].add(waiter)
             self._put_off(examined.awaited)
         if examined.too_early:
             for one in (key, *released.along):
@@ -367,58 +365,28 @@ class Pipeline:
             )  # not part of this analysis: treat it as a separate run
             self._wake.set()
         for done in examined.done:
-            self._waiting.pop(done, None)
-            await self._let_go_of(done)
+            self._stop_waiting(done)
+            await self._holds.release(done)
         self._look_again(examined.done)
 
     def _put_off(self, awaited: frozenset[TraceKey]) -> None:
-        """Have a run's open traces wait anew: another of its traces came, and perhaps more do."""
+        """Restart the wait of a run's open traces: another trace of the run arrived, and more may follow."""
         for key in awaited:
             if self._assembler.is_open(key):
                 self._assembler.receive(key, (), 0, self._monotonic())
 
     def _look_again(self, settled: frozenset[TraceKey]) -> None:
-        """Take up the traces that waited for these, and were not examined along with them."""
-        for key, awaited in tuple(self._waiting.items()):
-            if awaited & settled:
-                del self._waiting[key]
-                self._assembler.receive(key, (), 0, self._monotonic(), analyses=1)
-                self._wake.set()
+        """Resume traces that waited for these and were not examined together with them."""
+        for key in {key for one in settled for key in self._waiters.get(one, ())}:
+            self._stop_waiting(key)
+            self._assembler.receive(key, (), 0, self._monotonic(), analyses=1)
+            self._wake.set()
+
+    def _stop_waiting(self, key: TraceKey) -> None:
+        for one in self._waiting.pop(key, ()):
+            self._waiters[one].discard(key)
+            if not self._waiters[one]:
+                del self._waiters[one]
 
     def _is_open(self, key: TraceKey) -> bool:
         return self._assembler.is_open(key)
-
-    def _claim(self, key: TraceKey, claimed: set[TraceKey]) -> bool:
-        """Stop the hold deadline of a trace whose verdict is there; ``False`` if it was let go already."""
-        if self._holds.pop(key, None) is None:
-            return False
-        claimed.add(key)
-        self._claimed.add(key)
-        return True
-
-    async def _release_overdue(self, now: float) -> None:
-        overdue: list[TraceKey] = []
-        while self._hold_timers and self._hold_timers[0][0] <= now:
-            deadline, key = heappop(self._hold_timers)
-            if self._holds.get(key) == deadline:
-                logger.warning("held trace let go without a verdict", extra={"trace_id": key.trace_id})
-                overdue.append(key)
-        await self._let_go_of_all(overdue)
-
-    async def _let_go_of_all(self, keys: Iterable[TraceKey]) -> None:
-        """Let go of many together: they share a commit, and do not wait for one another's."""
-        await asyncio.gather(*map(self._let_go_of, tuple(keys)))
-
-    async def _let_go_of(self, key: TraceKey) -> None:
-        """Later spans of the trace pass straight through; those held go on now."""
-        if self._limits.hold_max_s is None:
-            return
-        self._let_go[key] = None
-        while len(self._let_go) > _MAX_LET_GO:
-            self._let_go.popitem(last=False)
-        self._holds.pop(key, None)
-        self._claimed.discard(key)
-        release = asyncio.create_task(self._examiner.let_go(key))
-        self._releases.add(release)
-        release.add_done_callback(self._releases.discard)
-        await asyncio.shield(release)

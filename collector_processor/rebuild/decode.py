@@ -1,6 +1,6 @@
-"""OTLP protobuf → our records. With ``encode`` the only reader of protobuf messages.
+"""OTLP protobuf → our records. Only this module and ``encode`` use protobuf messages of spans and logs.
 
-Most requests parse at once; one that does not is mended first (``salvage``).
+A request that protobuf cannot parse is repaired first (``wire.salvage``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collector_processor.otlp import MalformedRequestError
-from collector_processor.salvage import LOGS, MAX_NESTING, TOO_DEEP, TRACES, Mended, mend
+from collector_processor.wire.salvage import LOGS, MAX_NESTING, TOO_DEEP, TRACES, Mended, mend
 from semconv.model import (
     Attributes,
     AttributeValue,
@@ -33,7 +33,7 @@ from semconv.model import (
 TRACE_ID_BYTES: Final = 16
 SPAN_ID_BYTES: Final = 8
 EVENT_NAME: Final = "event.name"
-"""Where SDKs before OTLP 1.5 put a log record's event name."""
+"""Attribute with the event name of a log record, in SDKs before OTLP 1.5."""
 
 _STATUS: Final = (SpanStatus.UNSET, SpanStatus.OK, SpanStatus.ERROR)
 _SCALARS: Final = frozenset({"string_value", "int_value", "bool_value", "double_value", "bytes_value"})
@@ -49,9 +49,9 @@ class Decoded:
 
     spans: tuple[Span, ...]
     rejected: int = 0
-    """Spans that are none: ids of a wrong length, or unreadable."""
+    """Number of spans left out: unreadable, or with ids of a wrong length."""
     was_mended: bool = False
-    """Text that is no UTF-8, or nested too deep, was replaced."""
+    """Whether the request was repaired: invalid UTF-8, or values nested too deeply."""
 
 
 def decode(body: bytes) -> Decoded:
@@ -60,7 +60,7 @@ def decode(body: bytes) -> Decoded:
     Spans of one resource or scope share its record.
 
     Raises:
-        MalformedRequestError: the bytes are no such request.
+        MalformedRequestError: the bytes are not such a request.
     """
     request, mended = _parse(body, ExportTraceServiceRequest, TRACES)
     rejected = mended.rejected if mended else 0
@@ -81,14 +81,32 @@ def decode_logs(body: bytes) -> tuple[LogRecord, ...]:
     """Read an ``ExportLogsServiceRequest``; unreadable records are left out.
 
     Raises:
-        MalformedRequestError: the bytes are no such request.
+        MalformedRequestError: the bytes are not such a request.
     """
     request, _ = _parse(body, ExportLogsServiceRequest, LOGS)
     return tuple(_log_records(request))
 
 
+def parse_traces(body: bytes) -> Any:
+    """Return an ``ExportTraceServiceRequest`` as a protobuf message.
+
+    Raises:
+        MalformedRequestError: the bytes are not such a request.
+    """
+    return _parse(body, ExportTraceServiceRequest, TRACES)[0]
+
+
+def parse_logs(body: bytes) -> Any:
+    """Return an ``ExportLogsServiceRequest`` as a protobuf message.
+
+    Raises:
+        MalformedRequestError: the bytes are not such a request.
+    """
+    return _parse(body, ExportLogsServiceRequest, LOGS)[0]
+
+
 def _parse(body: bytes, kind: type[M], name: str) -> tuple[M, Mended | None]:
-    """Return the request, and what had to be mended before it could be read."""
+    """Return the request, and the repaired bytes if it had to be repaired."""
     try:
         return kind.FromString(body), None
     except DecodeError:
@@ -183,7 +201,7 @@ def _attributes(raw: Sequence[Any]) -> Attributes:
     found: dict[str, AttributeValue] = {}
     for pair in raw:
         value = pair.value
-        # Most are texts: to ask which of its kinds a value is costs as much as to read it.
+        # Most values are texts, and querying a value's kind costs as much as reading it.
         found[intern(pair.key)] = value.string_value or _value(value, 0)
     return found
 

@@ -1,4 +1,4 @@
-"""Our records → OTLP protobuf. With ``decode`` the only writer of protobuf messages."""
+"""Our records → OTLP protobuf; the inverse of ``decode``."""
 
 from __future__ import annotations
 
@@ -31,68 +31,54 @@ T = TypeVar("T", Span, LogRecord)
 
 
 def encode(spans: Iterable[Span]) -> bytes:
-    """Return an ``ExportTraceServiceRequest``; neighbours of one resource and scope share a group.
+    """Return an ``ExportTraceServiceRequest``; neighbours with equal resource and scope share a group.
 
-    Joined ``logs`` are not spans' and are left out.
+    Log records joined to spans (``Span.logs``) are not written.
     """
     request = ExportTraceServiceRequest()
-    for resource, by_scope in _grouped(spans):
-        group = request.resource_spans.add(schema_url=resource.schema_url)
-        _write(group.resource.attributes, resource.attributes)
-        for scope, members in by_scope:
-            inner = group.scope_spans.add(schema_url=scope.schema_url)
-            _write_scope(inner.scope, scope)
-            for span in members:
-                _write_span(inner.spans.add(), span)
+    for members, span in _placed(spans, request.resource_spans, "scope_spans"):
+        _write_span(members.spans.add(), span)
     return request.SerializeToString()
 
 
 def encode_logs(records: Iterable[LogRecord]) -> bytes:
-    """Return an ``ExportLogsServiceRequest``; observed when they happened."""
+    """Return an ``ExportLogsServiceRequest``; the observed time is the event's time."""
     request = ExportLogsServiceRequest()
-    for resource, by_scope in _grouped(records):
-        group = request.resource_logs.add(schema_url=resource.schema_url)
-        _write(group.resource.attributes, resource.attributes)
-        for scope, members in by_scope:
-            inner = group.scope_logs.add(schema_url=scope.schema_url)
-            _write_scope(inner.scope, scope)
-            for record in members:
-                _write_record(inner.log_records.add(), record)
+    for members, record in _placed(records, request.resource_logs, "scope_logs"):
+        _write_record(members.log_records.add(), record)
     return request.SerializeToString()
 
 
 def encode_attributes(attributes: Attributes) -> bytes:
     """Return ``attributes`` as the bytes of repeated ``Span.attributes`` (field 9).
 
-    Appended to a span's message they add to its attributes, as protobuf concatenates repeated fields.
+    Appended to a span's bytes, they extend its attributes: protobuf concatenates repeated fields.
     """
     message = SpanMessage()
     _write(message.attributes, attributes)
     return message.SerializeToString()
 
 
-def _grouped(items: Iterable[T]) -> Iterator[tuple[Resource, list[tuple[Scope, list[T]]]]]:
-    """Yield neighbours that share resource and scope, without changing their order."""
-    resource: Resource | None = None
-    groups: list[tuple[Scope, list[T]]] = []
-    for item in items:
-        if resource is None or (item.resource is not resource and item.resource != resource):
-            if resource is not None:
-                yield resource, groups
-            resource, groups = item.resource, []
-        if not groups or (groups[-1][0] is not item.scope and groups[-1][0] != item.scope):
-            groups.append((item.scope, []))
-        groups[-1][1].append(item)
-    if resource is not None:
-        yield resource, groups
-
-
 # ``raw`` below are protobuf messages; their generated types would not make this safer to read.
 
 
-def _write_scope(raw: Any, scope: Scope) -> None:
-    raw.name, raw.version = scope.name, scope.version
-    _write(raw.attributes, scope.attributes)
+def _placed(items: Iterable[T], raw: Any, scopes: str) -> Iterator[tuple[Any, T]]:
+    """Yield each item with the message of its scope; neighbours share the messages of resource and scope."""
+    resource: Resource | None = None
+    scope: Scope | None = None
+    by_scope = members = None
+    for item in items:
+        if resource is None or (item.resource is not resource and item.resource != resource):
+            resource, scope = item.resource, None
+            group = raw.add(schema_url=resource.schema_url)
+            _write(group.resource.attributes, resource.attributes)
+            by_scope = getattr(group, scopes)
+        if by_scope is not None and (scope is None or (item.scope is not scope and item.scope != scope)):
+            scope = item.scope
+            members = by_scope.add(schema_url=scope.schema_url)
+            members.scope.name, members.scope.version = scope.name, scope.version
+            _write(members.scope.attributes, scope.attributes)
+        yield members, item
 
 
 def _write_span(raw: Any, span: Span) -> None:
@@ -152,7 +138,7 @@ def _write(raw: Any, attributes: Attributes) -> None:
 
 
 def _write_value(raw: AnyValue, value: AttributeValue) -> None:
-    """Fill an ``AnyValue``. As deep as ``value``, which is our own or was cut by ``decode``."""
+    """Fill an ``AnyValue``; recursion is as deep as ``value``, whose depth ``decode`` has bounded."""
     match value:
         case None:
             raw.SetInParent()

@@ -1,64 +1,72 @@
-"""A run without its secrets: every text of it goes through one redactor, and what went is counted.
+"""Redaction of a run: all its texts pass through one redactor, and replacements are counted.
 
-Names (agents, tools, spans) stay: they are what a verdict is about, and what is
-looked for in the trace. Ids and times stay too.
+Names of agents and tools are kept: verdicts refer to them, and people must find them in the trace. Ids and
+times are kept too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from operator import attrgetter
 from threading import Lock
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from collector_processor.redaction import Redactor, RunRedactor, describe
+from collector_processor.rebuild.redaction import Redactor, RunRedactor, describe
 from semconv.model import Step, Trajectory
+from semconv.record import replace
+
+_STEP_TEXTS: Final = ("name", "instructions", "tools", "input", "output", "error")
+_texts_of_step: Final[Callable[[Step], tuple[str, ...]]] = attrgetter(*_STEP_TEXTS)
 
 CleanRun: TypeAlias = Callable[[Trajectory], Trajectory]
 
 
-def as_it_is(trajectory: Trajectory) -> Trajectory:
-    """Return the run unchanged."""
-    return trajectory
-
-
 class Cleaner:
-    """Cleans runs, and keeps count over all of them."""
+    """Redacts runs, and counts the replacements over all of them."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor: Final = redactor
         self._counts: Final[Counter[str]] = Counter()
-        self._lock: Final = Lock()  # runs are cleaned on several threads
+        self._lock: Final = Lock()  # runs are redacted in several threads
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds that are looked for, each once."""
+        """The kinds of secrets to redact, each once."""
         return tuple(dict.fromkeys(rule.kind for rule in self._redactor.rules))
 
     def count(self, kind: str) -> int:
-        """Return how often something of a kind was taken out so far."""
+        """Return the number of replacements of a kind so far."""
         return self._counts[kind]
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How often something of each kind was taken out so far."""
+        """Replacements so far, by kind."""
         return dict(self._counts)
 
-    def alike(self) -> Cleaner:
-        """Return one with the same rules that has counted nothing."""
+    def empty_copy(self) -> Cleaner:
+        """Return a cleaner with the same rules and empty counts."""
         return Cleaner(self._redactor)
 
     def add(self, counts: Mapping[str, int]) -> None:
-        """Count what another took out."""
+        """Add the counts of another cleaner."""
         if counts:
             with self._lock:
                 self._counts.update(counts)
 
-    def __call__(self, trajectory: Trajectory) -> Trajectory:
-        """Return the run without what the rules find; a warning on it says how much that was."""
-        redact = self._redactor.for_run()
-        if redact.look_over(_texts_of(trajectory)):
+    def for_run(self) -> RunRedactor:
+        """Return a redactor for all texts of one run."""
+        return self._redactor.for_run()
+
+    def __call__(self, trajectory: Trajectory, redact: RunRedactor | None = None) -> Trajectory:
+        """Return the redacted run, with a warning that states the replacements by kind.
+
+        Args:
+            trajectory: the run.
+            redact: redacts its texts; if given, it is also used for the run's spans.
+        """
+        redact = redact or self.for_run()
+        if redact.find_clean(_texts_of(trajectory)):
             return trajectory
         cleaned = _cleaned(trajectory, redact)
         if not redact.counts:
@@ -68,7 +76,7 @@ class Cleaner:
 
 
 def _cleaned(trajectory: Trajectory, redact: RunRedactor) -> Trajectory:
-    # The task first: secrets are numbered in the order in which a reader meets them.
+    # The task first: secrets are numbered in reading order.
     task = redact(trajectory.task)
     return replace(
         trajectory,
@@ -82,18 +90,15 @@ def _cleaned(trajectory: Trajectory, redact: RunRedactor) -> Trajectory:
 
 def _clean_steps(steps: Iterable[Step], redact: RunRedactor) -> Iterable[Step]:
     for step in steps:
-        before = (step.instructions, step.tools, step.input, step.output, step.error)
-        instructions, tools, heard, said, error = after = tuple(map(redact, before))
-        is_clean = after == before  # as most are
-        yield (
-            step
-            if is_clean
-            else replace(step, instructions=instructions, tools=tools, input=heard, output=said, error=error)
-        )
+        before = _texts_of_step(step)
+        after = tuple(map(redact, before))
+        is_clean = after == before  # the usual case
+        changes: Any = {} if is_clean else dict(zip(_STEP_TEXTS, after, strict=True))
+        yield step if is_clean else replace(step, **changes)
 
 
 def _texts_of(trajectory: Trajectory) -> Iterable[str]:
     yield trajectory.task
     for step in trajectory.steps:
-        yield from (step.instructions, step.tools, step.input, step.output, step.error)
+        yield from _texts_of_step(step)
     yield from (trajectory.output, trajectory.reference or "", trajectory.root_error)

@@ -1,14 +1,14 @@
-"""Which traces are one run, and which parts of a trace are runs of their own.
+"""Grouping of traces into runs, and splitting of a trace that holds several.
 
-Traces belong together if a span of one links to the other and both hold agents' spans (traces that only
-link to the same cron job's or queue's trace are separate runs), or, where there are
-no links, where a framework's own id says so (AutoGen's team uuid in the
-``gen_ai.agent.id`` of a root; a team is asked many times, so its id joins only
-turns that have neither links nor anything above them; the call that Claude Code's
-background work reports on). A conversation id is no such key: pydantic-ai has one
-per agent, and a chat has many runs. Traces that only build agents are no runs. A
-run is not complete where a message of AutoGen's was sent in a trace that is not
-here.
+Two traces form one run if a span of one links to the other and both hold agents' spans; traces that only link
+to the same cron job's or queue's trace are separate runs. Without links, a framework's own id joins them:
+AutoGen's team uuid in the ``gen_ai.agent.id`` of a root (a team gets many requests, so its id joins only
+turns without links or parents), the call that Claude Code's background work reports on, or the session that a
+caller of LiteLLM's proxy sends along with each call's agent. Conversation ids are not used: pydantic-ai has
+one for each agent, and one chat has many runs.
+
+Traces that only create agents are not runs. A run is incomplete if an AutoGen message was sent in a trace
+that is not here.
 """
 
 from __future__ import annotations
@@ -16,56 +16,61 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
 
 from semconv.attributes import GEN_AI_AGENT_ID, GEN_AI_OPERATION_NAME, GEN_AI_RESPONSE_ID
-from semconv.dialects import ActionKind, Surroundings, read_action
-from semconv.dialects.autogen_messages import RUNTIME_SCOPE
-from semconv.dialects.claude_code import SCOPE as CLAUDE_CODE_SCOPE
-from semconv.dialects.claude_code_background import background_keys
-from semconv.dialects.langsmith import OPENAI_TRACE
-from semconv.dialects.reading import text
+from semconv.dialects import DIALECTS, ActionKind, Surroundings, read_action
+from semconv.dialects.conventions.langsmith import OPENAI_TRACE
+from semconv.dialects.conventions.otel_genai import MCP_METHOD
+from semconv.dialects.frameworks.autogen import RUNTIME_SCOPE
+from semconv.dialects.frameworks.claude_code import SCOPE as CLAUDE_CODE_SCOPE
+from semconv.dialects.frameworks.claude_code import background_keys
+from semconv.dialects.frameworks.litellm import REQUESTER, session_of
+from semconv.dialects.reading.values import text
 from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
 from semconv.model import Event, LogRecord, Span, SpanId, Trace, TraceId
+from semconv.record import replace
 
 _WORD: Final = re.compile(r"[\w-]{8,}")
-"""What an id of a provider's is, inside JSON."""
+"""A provider's response id within JSON."""
 TRACE_KEY: Final = "trace:"
-"""Begins the run keys that are trace ids."""
+"""Prefix of run keys that are trace ids."""
 MAX_KEY_CHARS: Final = 200
-"""Of a run key; a longer one stands by its digest."""
+"""Longest run key in characters; a longer one is replaced by its digest."""
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _AUTOGEN_AGENT: Final = re.compile(rf"_(?P<team>{_UUID})/{_UUID}$")
-"""AutoGen's agent id: ``<name>_<team uuid>/<run uuid>``. Other frameworks' ids outlive the run."""
+"""AutoGen's agent id, ``<name>_<team uuid>/<run uuid>``; other frameworks' ids outlive the run."""
 _SETUP_OPERATIONS: Final = frozenset({"create_agent"})
 _LOOKED_THROUGH: Final = frozenset({ActionKind.CONTAINER, ActionKind.SETUP, ActionKind.EVALUATION})
 _SETUP_SPANS: Final = frozenset({"workflow.build"})
+_KNOWN_SCOPES: Final = tuple(scope for dialect in DIALECTS for scope in dialect.scopes)
+_MCP_SCOPE: Final = "mcp"
+_MCP_CALL: Final = "tools/call"
 
 
 def run_keys(trace: Trace) -> frozenset[str]:
-    """Return what joins ``trace`` to others: traces that share a key are one run.
+    """Return the keys of ``trace``: traces that share a key are one run.
 
-    Its own trace ids, those its spans link to, and without links framework ids of the run.
+    The keys are its own trace ids, those its spans link to, and, without links, framework ids of the run.
     """
-    links = [link for span in trace.spans for link in span.links]
-    here = {span.trace_id for span in trace.spans}
-    linked = frozenset(f"{TRACE_KEY}{trace_id}" for trace_id in here.union(link.trace_id for link in links))
-    if links:
-        return linked
-    return linked.union(*(map(_short, _framework_ids(span)) for span in trace.spans))
+    links = [link for span in trace.spans if span.links for link in span.links]
+    traces = {span.trace_id for span in trace.spans}.union(link.trace_id for link in links)
+    keys = {f"{TRACE_KEY}{trace_id}" for trace_id in traces}
+    if not links:
+        keys.update(_short(key) for span in trace.spans for key in _framework_ids(span))
+    return frozenset(keys)
 
 
-def steady_ids(runs: Sequence[Trace], given: Mapping[str, frozenset[TraceId]]) -> tuple[str, ...]:
-    """Return each run's id: one that its traces were given before, else its own.
+def keep_run_ids(runs: Sequence[Trace], given: Mapping[str, frozenset[TraceId]]) -> tuple[str, ...]:
+    """Return each run's id: the id that its traces had before, else its own.
 
-    A trace that comes late may begin before the others, or turn a trace into several runs; what
-    was said of the run until then stays where people found it.
+    A late trace may begin before the others, or turn one run into several; the earlier verdict then keeps the
+    id under which people found it.
 
     Args:
         runs: in the order of their first spans.
-        given: the ids given before, each with traces of that run.
+        given: ids assigned before, each with the traces of its run.
     """
     own = [run.run_id or run.spans[0].trace_id for run in runs]
     taken = set(own)
@@ -80,8 +85,10 @@ def steady_ids(runs: Sequence[Trace], given: Mapping[str, frozenset[TraceId]]) -
 
 def _framework_ids(span: Span) -> Iterator[str]:
     workflow = span.attributes.get(OPENAI_TRACE)
-    if isinstance(workflow, str) and workflow:  # LangSmith: agents asked as tools are traces of their own
+    if isinstance(workflow, str) and workflow:  # LangSmith: agents called as tools have traces of their own
         yield f"openai:{workflow}"
+    if REQUESTER in span.attributes and (session := session_of(span)):
+        yield f"litellm:{session}"
     if span.scope.name.startswith(CLAUDE_CODE_SCOPE):
         yield from (f"claude_code:{key}" for key in background_keys(span))
     agent_id = span.attributes.get(GEN_AI_AGENT_ID) if span.parent_id is None else None
@@ -90,7 +97,7 @@ def _framework_ids(span: Span) -> Iterator[str]:
 
 
 def _short(key: str) -> str:
-    """Return a key that is remembered in a few bytes: whoever sends ids makes them as long as they like."""
+    """Return a key of bounded length: senders choose the length of their ids."""
     if len(key) <= MAX_KEY_CHARS:
         return key
     kind, _, _ = key.partition(":")
@@ -98,32 +105,32 @@ def _short(key: str) -> str:
 
 
 def group_runs(traces: Sequence[Trace]) -> tuple[Trace, ...]:
-    """Return the runs that ``traces`` are, in the order of their first spans.
+    """Return ``traces`` grouped into runs, in the order of their first spans.
 
-    Joins traces that share a run key, leaves out those that only set agents up, and splits a
-    trace that holds nothing but several workflows side by side. That is all the splitting there
-    is: agents side by side under a user's own span may well be one run.
+    Joins traces that share a run key, drops those that only set up agents, and splits a trace that consists
+    of several workflows side by side. Agents side by side under a user's own span are not split: they may be
+    one run.
     """
     running = [trace for trace in traces if trace.spans and not _only_sets_up(trace)]
-    joined = [_with_losses(_join(members)) for members in _components(_without_echoes(running))]
+    joined = [_with_completeness(_join(members)) for members in _components(_without_duplicates(running))]
     runs = [run for trace in joined for run in _split(trace)]
     return tuple(sorted(runs, key=lambda run: (_start_ns(run), run.run_id or run.spans[0].trace_id)))
 
 
-def _without_echoes(traces: Sequence[Trace]) -> Sequence[Trace]:
-    """Leave out traces that are one model call which another of the traces shows too.
+def _without_duplicates(traces: Sequence[Trace]) -> Sequence[Trace]:
+    """Drop traces of a single model call that another of the traces contains too.
 
-    Doubled instrumentation: OpenInference's of langchain sets no context, so what the SDK of the
-    model emits about the same calls are traces of their own. Told by the provider's id of the answer.
+    They come from double instrumentation: OpenInference's for langchain sets no context, so the model SDK's
+    spans of the same calls are traces of their own. Recognised by the provider's response id.
     """
-    echoes = {
-        said: trace
+    duplicates = {
+        response_id: trace
         for trace in traces
         if len(trace.spans) == 1
-        and isinstance(said := trace.spans[0].attributes.get(GEN_AI_RESPONSE_ID), str)
+        and isinstance(response_id := trace.spans[0].attributes.get(GEN_AI_RESPONSE_ID), str)
     }
     others = [trace for trace in traces if len(trace.spans) > 1]
-    if not echoes or not others:
+    if not duplicates or not others:
         return traces
     shown = {
         found
@@ -132,14 +139,14 @@ def _without_echoes(traces: Sequence[Trace]) -> Sequence[Trace]:
         for value in span.attributes.values()
         if isinstance(value, str)
         for found in _WORD.findall(value)
-        if found in echoes
+        if found in duplicates
     }
-    left_out = {id(echoes[said]) for said in shown}
+    left_out = {id(duplicates[response_id]) for response_id in shown}
     return [trace for trace in traces if id(trace) not in left_out]
 
 
 def _only_sets_up(trace: Trace) -> bool:
-    """Say whether the trace holds no run; a single span's dialect is asked too."""
+    """Return whether the trace only sets up agents; for a single span, its dialect decides too."""
     if all(map(_is_setup, trace.spans)):
         return True
     if len(trace.spans) > 1:
@@ -150,6 +157,43 @@ def _only_sets_up(trace: Trace) -> bool:
 
 def _is_setup(span: Span) -> bool:
     return text(span.attributes, GEN_AI_OPERATION_NAME) in _SETUP_OPERATIONS or span.name in _SETUP_SPANS
+
+
+def is_stray(trace: Trace, *, beside_runs: bool) -> bool:
+    """Say whether a trace without steps is a runtime's own work (a session, a start-up) and not a run.
+
+    That is so if no dialect reads its spans, and no span has an agent's attributes unknown to the dialects,
+    which would make it an unreadable run. Alone, only sessions and spans of known instrumentations are
+    strays: others, including containers, may be the first part of a run.
+    """
+    forest = Surroundings(trace.spans)
+    is_plain = not any(span.links or span.logs or read_action(span, forest) for span in trace.spans)
+    if is_plain and not _is_agents(trace):
+        return True  # only a hint at a model call brought it here (``MODEL_HINTS``), and there is none
+    if not beside_runs and (any(span.links for span in trace.spans) or not any(map(_is_known, trace.spans))):
+        return False
+    looked_through = _LOOKED_THROUGH if beside_runs else frozenset()
+    for span in forest.walked:
+        action = read_action(span, forest)
+        is_run = _is_strange(span) if action is None else action.kind not in looked_through
+        if is_run and not _is_session(span):
+            return False
+    return True
+
+
+def _is_session(span: Span) -> bool:
+    """Say whether a span of the Model Context Protocol is not a tool call."""
+    is_mcp = MCP_METHOD in span.attributes or span.scope.name.endswith(_MCP_SCOPE)
+    return is_mcp and span.attributes.get(MCP_METHOD) != _MCP_CALL and not span.name.startswith(_MCP_CALL)
+
+
+def _is_known(span: Span) -> bool:
+    return _is_session(span) or span.scope.name.startswith(_KNOWN_SCOPES)
+
+
+def _is_strange(span: Span) -> bool:
+    """Say whether an unread span has an agent's attributes, and belongs to no known instrumentation."""
+    return not _is_known(span) and any(key.startswith(ATTRIBUTE_PREFIXES) for key in span.attributes)
 
 
 def _start_ns(trace: Trace) -> int:
@@ -166,7 +210,8 @@ def _components(traces: Sequence[Trace]) -> list[list[Trace]]:
             key = leader[key]
         return key
 
-    here = {f"{TRACE_KEY}{span.trace_id}" for trace in traces if _is_agents(trace) for span in trace.spans}
+    agents = {span.trace_id for trace in traces if _is_agents(trace) for span in trace.spans}
+    here = {f"{TRACE_KEY}{trace_id}" for trace_id in agents}
     keys_of = [_joining(trace, here) for trace in traces]
     for keys in keys_of:
         for key in keys[1:]:
@@ -178,14 +223,14 @@ def _components(traces: Sequence[Trace]) -> list[list[Trace]]:
 
 
 def _joining(trace: Trace, agents: Container[str]) -> list[str]:
-    """Return a trace's run keys, its own first, without links to traces that hold no agents' spans."""
+    """Return a trace's run keys, its own first, leaving out links to traces that have no agents' spans."""
     own = f"{TRACE_KEY}{trace.spans[0].trace_id}"
     others = (key for key in run_keys(trace) if key in agents or not key.startswith(TRACE_KEY))
     return [own, *sorted(key for key in others if key != own)]
 
 
 def _is_agents(trace: Trace) -> bool:
-    """Whether the fast lane would treat the trace as an agent's (``semconv.markers``)."""
+    """Return whether the fast lane would treat the trace as an agent's (``semconv.markers``)."""
     return any(
         span.scope.name.startswith(SCOPE_PREFIXES)
         or any(key.startswith(ATTRIBUTE_PREFIXES) for key in span.attributes)
@@ -205,8 +250,8 @@ def _join(traces: Sequence[Trace]) -> Trace:
     )
 
 
-def _with_losses(trace: Trace) -> Trace:
-    """Say that ``trace`` is not complete where a message was sent in a trace that is not here."""
+def _with_completeness(trace: Trace) -> Trace:
+    """Mark ``trace`` as incomplete if an AutoGen message was sent in a trace that is not here."""
     here = {span.trace_id for span in trace.spans}
     lost = any(
         link.trace_id not in here
@@ -218,7 +263,7 @@ def _with_losses(trace: Trace) -> Trace:
 
 
 def _split(trace: Trace) -> list[Trace]:
-    """Return the workflows of ``trace`` as runs, if it is several and nothing else, and was not joined."""
+    """Return the workflows of ``trace`` as runs, if it consists of several and was not joined."""
     named = [span for span in trace.spans if GEN_AI_OPERATION_NAME in span.attributes]
     if len(named) < 2 or len({span.trace_id for span in trace.spans}) > 1:
         return [trace]
@@ -237,7 +282,7 @@ def _split(trace: Trace) -> list[Trace]:
 
 
 def _workflows(forest: Surroundings) -> list[Span]:
-    """Return the topmost spans that are declared to be whole runs; none where an agent stands beside them."""
+    """Return the topmost spans declared as workflows; none if an agent is beside them."""
     heads: list[Span] = []
     stack = list(reversed(forest.roots))
     while stack:
@@ -261,7 +306,7 @@ def _below(forest: Surroundings, head: Span) -> Iterator[Span]:
 
 
 def join_logs(trace: Trace, logs: Sequence[LogRecord]) -> Trace:
-    """Return ``trace`` with each log record at its span, in time order; others' records are ignored."""
+    """Return ``trace`` with log records added to their spans, in time order; other records are ignored."""
     found: defaultdict[tuple[str, SpanId], list[Event]] = defaultdict(list)
     for record in logs:
         if record.trace_id is not None and record.span_id is not None:

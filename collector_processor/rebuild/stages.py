@@ -1,6 +1,6 @@
-"""Export requests → runs as ordered steps: the slow lane's stages 1 to 4 in one place.
+"""Rebuilds runs as ordered steps from export requests: decode, repair, group, order. Pure.
 
-Pure. Files and live traces take the same way.
+Used for live traces and for files.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from collector_processor.decode import decode, decode_logs
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.repair import repair
-from collector_processor.runs import group_runs, join_logs
+from collector_processor.rebuild.decode import decode, decode_logs
+from collector_processor.rebuild.repair import repair
+from collector_processor.rebuild.runs import group_runs, is_stray, join_logs
 from collector_processor.trajectory import order
+from semconv.dialects import USUAL, Reader
 from semconv.model import Completion, LogRecord, Span, Trace, TraceId, Trajectory
 
 MENDED: Final = "text that is no UTF-8, or values nested too deep, replaced"
@@ -22,7 +23,7 @@ MENDED: Final = "text that is no UTF-8, or values nested too deep, replaced"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run: its sound spans, and its steps."""
+    """One run: its repaired spans and its steps."""
 
     trace: Trace
     trajectory: Trajectory
@@ -34,27 +35,39 @@ def rebuild(
     *,
     completion: Completion = Completion.RECORDED,
     tenant: Tenant = NO_TENANT,
+    reader: Reader = USUAL,
 ) -> tuple[Run, ...]:
     """Rebuild the runs in these requests, in the order of their first spans.
 
     Args:
         requests: ``ExportTraceServiceRequest`` bodies, in any order.
         logs: ``ExportLogsServiceRequest`` bodies whose records may carry the spans' content.
-        completion: why the spans were released.
-        tenant: whose they are.
+        completion: why the traces were released.
+        tenant: the tenant of the requests.
+        reader: the reader of the spans; with a user's mappings, it reads spans that no dialect knows.
 
     Raises:
-        MalformedRequestError: a body is no such request.
+        MalformedRequestError: a body is not such a request.
     """
     traces = _traces(requests, completion, tenant)
     records = tuple(record for body in logs for record in decode_logs(body))
     joined = _with_logs(traces, records)
-    return tuple(_run(trace) for trace in group_runs(joined))
+    return _without_strays([_run(trace, reader) for trace in group_runs(joined)], completion)
 
 
-def _run(trace: Trace) -> Run:
+def _without_strays(runs: Sequence[Run], completion: Completion) -> tuple[Run, ...]:
+    """Drop traces that are not runs; keep them if a file has nothing else, to explain the result."""
+    has_steps = any(run.trajectory.steps for run in runs)
+    if not has_steps and completion is Completion.RECORDED:
+        return tuple(runs)
+    return tuple(
+        run for run in runs if run.trajectory.steps or not is_stray(run.trace, beside_runs=has_steps)
+    )
+
+
+def _run(trace: Trace, reader: Reader) -> Run:
     sound = repair(trace)
-    return Run(trace=sound, trajectory=order(sound))
+    return Run(trace=sound, trajectory=order(sound, reader))
 
 
 def _traces(requests: Iterable[bytes], completion: Completion, tenant: Tenant) -> list[Trace]:

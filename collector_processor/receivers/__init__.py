@@ -1,20 +1,12 @@
-"""OTLP at the door: gRPC and HTTP."""
+"""OTLP receivers over gRPC and HTTP: admission, limits, decompression, intake."""
 
-from collector_processor.receivers.admission import DoorRules
+from collector_processor.otlp.tls import TlsFiles
+from collector_processor.receivers.admission import AdmissionRules, ListenError, Receiver
 from collector_processor.receivers.grpc_receiver import GrpcReceiver
-from collector_processor.receivers.http_receiver import HttpPatience, HttpReceiver, HttpRoom
-from collector_processor.receivers.listening import ListenError, Receiver
-from collector_processor.receivers.trimming import Trimmer
-from collector_processor.tls import TlsFiles
+from collector_processor.receivers.http_receiver import HttpLimits, HttpReceiver, HttpTimeouts
+from collector_processor.receivers.overload import Trimmer
 
 __all__ = [
-    "DoorRules",
-    "GrpcReceiver",
-    "HttpPatience",
-    "HttpReceiver",
-    "HttpRoom",
-    "ListenError",
-    "Receiver",
-    "TlsFiles",
-    "Trimmer",
-]
+    "AdmissionRules", "GrpcReceiver", "HttpLimits", "HttpReceiver", "HttpTimeouts", "ListenError", "Receiver",
+    "TlsFiles", "Trimmer",
+]  # fmt: skip

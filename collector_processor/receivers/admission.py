@@ -1,114 +1,263 @@
-"""Who may come in, for whom, and by which way it came: read from a request's headers.
+"""Admission of requests, for both receivers: token, tenant, hops and Host header, and refusals. Pure.
 
-Shared by both receivers. Pure: headers in, a caller or a refusal out.
+Both transports share one table of refusals, so that they refuse the same request in the same way.
+
+The Host header is checked against DNS rebinding: a web page can point its own name to 127.0.0.1 and then
+send requests to us as if we were its server, but the Host header still has the page's name. Where no token is
+required, only names of this machine are accepted.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import Final, Protocol
 
-from collector_processor.origins import Cors
 from collector_processor.otlp import (
     HOP_HEADER,
     NO_TENANT,
     TOKEN_HEADER,
+    Address,
     Arrival,
     Cause,
+    CollectorError,
     MalformedRequestError,
     Receipt,
+    RefusedError,
     Signal,
     Sink,
     Tenant,
     tenant_of,
 )
-from collector_processor.receivers.hosts import names_this_machine
-from collector_processor.receivers.refusal import not_local, unauthorized
+from collector_processor.otlp.answers import RpcCode
+from collector_processor.otlp.cors import Cors
 
-DEFAULT_MAX_BYTES: Final = 20 << 20
-"""The OpenTelemetry Collector's HTTP limit (``max_request_body_size``)."""
+# OTLP lets clients retry after 429 and 503, but earlier Python SDKs treated 429
+# as permanent (opentelemetry-python#5460).
+_BUSY: Final = 503
 
-_BEARER: Final = "bearer "
 
-
-def _count_nothing(cause: Cause) -> None:
-    """Nobody counts refusals."""
+_CAUSES: Final[Mapping[int, Cause]] = {
+    400: Cause.MALFORMED,
+    401: Cause.UNAUTHORIZED,
+    403: Cause.UNAUTHORIZED,
+    404: Cause.UNSUPPORTED,
+    405: Cause.UNSUPPORTED,
+    408: Cause.SLOW,
+    413: Cause.TOO_LARGE,
+    415: Cause.UNSUPPORTED,
+    _BUSY: Cause.FULL,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoorRules:
-    """What both receivers ask of a request."""
+class Refusal:
+    """One unsuccessful response."""
+
+    code: RpcCode
+    http_status: int
+    reason: str
+    retry_after_s: float | None = None
+    """Seconds after which to retry; ``None`` tells the client not to retry."""
+    http_headers: Mapping[str, str] = field(default_factory=dict)
+    is_loop: bool = False
+
+    @property
+    def cause(self) -> Cause:
+        """The cause by which the refusal is counted."""
+        return Cause.LOOP if self.is_loop else _CAUSES.get(self.http_status, Cause.BROKEN)
+
+    @property
+    def retry_after_header(self) -> dict[str, str]:
+        """The ``Retry-After`` header, in whole seconds: rounded up, at least 1."""
+        if self.retry_after_s is None:
+            return {}
+        return {"Retry-After": str(max(1, math.ceil(self.retry_after_s)))}
+
+
+class TurnedAwayError(CollectorError):
+    """The receiver refuses the request; nothing reached the sink."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.reason)
+        self.refusal: Final = refusal
+
+
+BROKEN: Final = Refusal(
+    code=RpcCode.INTERNAL,
+    http_status=500,
+    reason="internal error of the receiver: nothing was stored; its log says why",
+)
+"""An internal error; it omits the exception's text, which may quote the request."""
+
+
+def refusal_of(error: CollectorError) -> Refusal:
+    """Return the refusal for an error of the receiver or the sink."""
+    match error:
+        case TurnedAwayError():
+            return error.refusal
+        case RefusedError():
+            return Refusal(
+                code=RpcCode.RESOURCE_EXHAUSTED,
+                http_status=_BUSY,
+                reason=error.reason,
+                retry_after_s=error.retry_after_s,
+                is_loop=error.is_loop,
+            )
+        case MalformedRequestError():
+            return Refusal(code=RpcCode.INVALID_ARGUMENT, http_status=400, reason=str(error))
+        case _:
+            return BROKEN
+
+
+def unauthorized() -> TurnedAwayError:
+    """Return the error for a missing or wrong token; it does not say which."""
+    return TurnedAwayError(
+        Refusal(
+            code=RpcCode.UNAUTHENTICATED,
+            http_status=401,
+            reason="missing or wrong token: send it as 'Authorization: Bearer …' or 'x-blamespan-token'",
+            http_headers={"WWW-Authenticate": "Bearer"},
+        )
+    )
+
+
+def not_local() -> TurnedAwayError:
+    """Return the error for a Host header that does not name this machine."""
+    return TurnedAwayError(
+        Refusal(
+            code=RpcCode.PERMISSION_DENIED,
+            http_status=403,
+            reason="expected a Host header that names this machine, such as localhost"
+            " (or the host of BLAMESPAN_WEB_URL), or a token",
+        )
+    )
+
+
+def too_large(limit: int) -> TurnedAwayError:
+    """Return the error for a body of more than ``limit`` bytes, compressed or not."""
+    return TurnedAwayError(
+        Refusal(
+            code=RpcCode.RESOURCE_EXHAUSTED,
+            http_status=413,
+            reason=f"expected a request of at most {limit} bytes, before compression",
+        )
+    )
+
+
+DEFAULT_MAX_BYTES: Final = 20 << 20
+"""The OpenTelemetry Collector's HTTP limit (``max_request_body_size``)."""
+_BEARER: Final = "bearer "
+
+
+class ListenError(CollectorError):
+    """The address cannot be listened on; the message names it."""
+
+    def __init__(self, address: Address, why: str) -> None:
+        super().__init__(f"cannot listen on {address}: {why}")
+        self.address = address
+
+
+class Receiver(Protocol):
+    """Receives OTLP requests from the network into a sink."""
+
+    async def start(self) -> int:
+        """Listen, and return the bound port.
+
+        Raises:
+            ListenError: the address is in use or not this machine's.
+        """
+        ...
+
+    async def stop(self, grace_s: float) -> None:
+        """Accept no more requests; running requests have ``grace_s`` seconds to end."""
+        ...
+
+
+def _count_nothing(cause: Cause) -> None:
+    """Do nothing: refusals are not counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionRules:
+    """Conditions that both receivers set for requests."""
 
     token: str | None = field(default=None, repr=False)
-    """Wanted of every request, if set; an empty one is a ``ValueError``: every request would bear it."""
+    """Required in every request, if set; empty is a ``ValueError``, as every request would match."""
     tenant_header_names: tuple[str, ...] = ("x-scope-orgid",)
-    """Lower case."""
+    """Headers that identify a tenant, in lower case."""
     max_bytes: int = DEFAULT_MAX_BYTES
-    """The largest request taken, decompressed."""
+    """Largest request accepted, after decompression."""
     local_names: tuple[str, ...] | None = None
-    """Where set and no token is asked for, a Host header must name this machine, or be one of these."""
+    """If set and no token is required, the Host header must name this machine or be one of these."""
 
     cors: Cors = field(default_factory=Cors)
-    """Which web pages may send, over HTTP."""
+    """Web pages that may send over HTTP."""
     refused: Callable[[Cause], None] = _count_nothing
     """Called for each refused request."""
 
     def __post_init__(self) -> None:
         if self.token == "":
-            raise ValueError("the token is empty; None asks for none")
+            raise ValueError("the token is empty: use None to require none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Whom a request is for and through whom it came."""
+    """Tenant of a request and the instances it went through."""
 
     tenant: Tenant = NO_TENANT
     hops: tuple[str, ...] = ()
+    client: str = ""
+    """Its address, without the port."""
 
 
-def admit(headers: Iterable[tuple[str, str | bytes]], rules: DoorRules) -> Caller:
-    """Return the caller that a request's headers speak of.
+def admit(headers: Iterable[tuple[str, str | bytes]], rules: AdmissionRules, client: str = "") -> Caller:
+    """Return the caller named by a request's headers.
 
     Raises:
-        TurnedAwayError: the token is not ours.
-        MalformedRequestError: a tenant or hop header could not go on as a header.
+        TurnedAwayError: the token is missing or wrong.
+        MalformedRequestError: a tenant or hop header cannot be forwarded as a header.
     """
     folded = _fold(headers)
     if rules.token is not None and not _holds(folded, rules.token):
         raise unauthorized()
     for name in (*rules.tenant_header_names, HOP_HEADER):
-        # gRPC metadata, by which they may have to go on, is printable ASCII.
+        # They may be forwarded as gRPC metadata, which is printable ASCII.
         if (value := folded.get(name)) is not None and not (value.isascii() and value.isprintable()):
             raise MalformedRequestError(f"expected printable ASCII in header {name}")
     hops = tuple(hop for part in folded.get(HOP_HEADER, "").split(",") if (hop := part.strip()))
-    return Caller(tenant=tenant_of(folded, rules.tenant_header_names), hops=hops)
+    return Caller(tenant=tenant_of(folded, rules.tenant_header_names), hops=hops, client=client)
 
 
 async def hand_over(sink: Sink, signal: Signal, body: bytes, caller: Caller) -> Receipt:
-    """Give a request to the sink; an empty one, which OTLP allows, holds nothing to keep."""
+    """Pass a request to the sink; an empty request, which OTLP allows, succeeds without it."""
     if not body:
         return Receipt()
-    return await sink.accept(Arrival(signal=signal, body=body, tenant=caller.tenant, hops=caller.hops))
+    return await sink.accept(
+        Arrival(signal=signal, body=body, tenant=caller.tenant, hops=caller.hops, client=caller.client)
+    )
 
 
 def _fold(headers: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
-    """Lower-case the names; join what came under one name, as RFC 9110 5.3 does."""
+    """Return the headers with names in lower case; repeated ones are joined (RFC 9110 5.3)."""
     folded: dict[str, str] = {}
     for name, value in headers:
-        if isinstance(value, bytes):  # gRPC's "-bin" metadata, none of ours
+        if isinstance(value, bytes):  # gRPC's "-bin" metadata; we use none
             continue
         key = name.lower()
         folded[key] = f"{folded[key]}, {value}" if key in folded else value
     return folded
 
 
-def require_local(host: str, rules: DoorRules) -> None:
-    """Turn a browser away that was tricked into calling us by another site's name.
+def require_local(host: str, rules: AdmissionRules) -> None:
+    """Check the Host header against DNS rebinding.
 
     Raises:
-        TurnedAwayError: the Host header does not name this machine.
+        TurnedAwayError: the header does not name this machine.
     """
     if rules.token is not None or rules.local_names is None:
         return
@@ -117,18 +266,43 @@ def require_local(host: str, rules: DoorRules) -> None:
 
 
 def bears(headers: Iterable[tuple[str, str | bytes]], token: str) -> bool:
-    """Tell whether a request's headers hold ``token``; the same rule for every door."""
+    """Return whether a request's headers hold ``token``; the rule for all our servers."""
     return _holds(_fold(headers), token)
 
 
 def _holds(headers: dict[str, str], token: str) -> bool:
-    """Whether either header holds ``token``; agents may need ``Authorization`` for something else."""
+    """Return whether either header holds ``token``; clients may need ``Authorization`` for another use."""
     scheme = headers.get("authorization", "")
     bearer = scheme[len(_BEARER) :].strip() if scheme[: len(_BEARER)].lower() == _BEARER else ""
     wanted = token.encode()
-    # Both are compared, whatever the first says: time must not tell which header was right.
+    # Both are always compared: the time taken must not reveal which header was right.
     matches = [
         hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted)
         for given in (bearer, headers.get(TOKEN_HEADER, ""))
     ]
     return any(matches)
+
+
+def names_this_machine(host: str, allowed: Container[str] = ()) -> bool:
+    """Return whether a Host header (with or without port) can only mean this machine.
+
+    IP addresses are accepted, since rebinding needs a name; so is a missing header, since browsers always
+    send one. ``allowed`` holds further names, in lower case.
+    """
+    name = _without_port(host.strip().lower()).removesuffix(".")
+    return not name or name == "localhost" or name.endswith(".localhost") or name in allowed or _is_ip(name)
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+@lru_cache(maxsize=256)  # a client sends the same header each time
+def _is_ip(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

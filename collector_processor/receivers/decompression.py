@@ -1,7 +1,7 @@
-"""Undoing ``Content-Encoding`` without letting a small body become a large one.
+"""Decompression of request bodies with a bound on the output, against decompression bombs.
 
-Never holds more than ``limit`` bytes of output and one more, whatever the input
-promises. Supports gzip (required by OTLP) and everything the Collector's exporter can
+Never holds more than ``limit`` + 1 bytes of output, whatever size the input
+claims. Supports gzip (required by OTLP) and everything the Collector's exporter can
 send: zstd, deflate and zlib (the same), lz4 (frames), and snappy (raw or framed: Collector
 versions use the same name for both).
 """
@@ -19,15 +19,15 @@ import zstandard
 
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.otlp.answers import RpcCode
-from collector_processor.receivers.refusal import Refusal, TurnedAwayError, too_large
+from collector_processor.receivers.admission import Refusal, TurnedAwayError, too_large
 
 IDENTITY: Final = "identity"
 
 _GZIP_WINDOW: Final = 31  # zlib's 15 bits of window and 16 for "with a gzip header"
 _ZLIB_WINDOW: Final = 15
 _RAW_WINDOW: Final = -15
-# A gzip body may be several members. Each costs a copy of the rest, so that
-# thousands of empty ones would be a bomb of their own; encoders write one.
+# A gzip body may have several members. Each costs a copy of the rest, so thousands
+# of empty ones would be a bomb too; encoders write one.
 _MAX_MEMBERS: Final = 16
 _SNAPPY_FRAMED: Final = b"\xff\x06\x00\x00sNaPpY"
 """Start of a framed stream; a raw stream cannot start so, as that would mean a length over 2^32."""
@@ -39,16 +39,11 @@ _SNAPPY_CHECKSUM: Final = 4
 
 
 def decompress(body: bytes, encoding: str, limit: int) -> bytes:
-    """Return ``body`` without its ``encoding``; an empty body is empty in any.
-
-    Args:
-        body: as it came.
-        encoding: the ``Content-Encoding`` header; empty for none.
-        limit: the most bytes that may come out.
+    """Return ``body`` decompressed; an empty body is empty in any encoding.
 
     Raises:
-        TurnedAwayError: more would come out, or the encoding is not one of ours.
-        MalformedRequestError: the body is not what its encoding says, or cut short.
+        TurnedAwayError: the output would be larger, or the encoding is not supported.
+        MalformedRequestError: the body does not match its encoding, or is cut short.
     """
     name = encoding.strip().lower() or IDENTITY
     decoder = _DECODERS.get(name)
@@ -100,7 +95,7 @@ def _deflate(body: bytes, limit: int) -> bytes:
 
 
 def _inflate(stream: zlib._Decompress, body: bytes, limit: int) -> bytes:
-    """Return all of one stream: one byte over ``limit`` is asked for, to see whether it comes."""
+    """Return the output of one stream; reads up to one byte over ``limit`` to detect an excess."""
     try:
         inflated = stream.decompress(body, limit + 1)
     except zlib.error as error:
@@ -113,18 +108,18 @@ def _inflate(stream: zlib._Decompress, body: bytes, limit: int) -> bytes:
 
 
 def _zstd(body: bytes, limit: int) -> bytes:
-    # The window is allocated before the first byte comes out. RFC 9659 grants 8 MiB;
-    # a frame in one segment has a window of its whole size.
+    # The window is allocated before the first byte of output. RFC 9659 allows 8 MiB;
+    # a single-segment frame has a window of its whole size.
     decompressor = zstandard.ZstdDecompressor(max_window_size=max(limit, 8 << 20))
     try:
         promised = zstandard.frame_content_size(body)
         if promised > limit:
             raise too_large(limit)
-        if promised == 0 and _zstd_exceeds(decompressor, body, 0):  # the library looks no further then
+        if promised == 0 and _zstd_exceeds(decompressor, body, 0):  # the library stops there
             raise MalformedRequestError("expected nothing after the empty zstd frame")
         return decompressor.decompress(body, max_output_size=limit, allow_extra_data=False)
     except zstandard.ZstdError as error:
-        # The library has one error for "cut short" and for "more than max_output_size".
+        # The library has the same error for "cut short" and "more than max_output_size".
         if _zstd_exceeds(decompressor, body, limit):
             raise too_large(limit) from error
         raise MalformedRequestError(f"the compressed body cannot be read: {error}") from error
@@ -176,7 +171,7 @@ def _bare_snappy(body: bytes, limit: int) -> bytes:
 
 
 def _framed_snappy(body: bytes, limit: int) -> bytes:
-    """Add up the sizes stated by the chunks before unpacking; the library verifies sizes and checksums."""
+    """Check the sizes stated by the chunks before unpacking; the library verifies sizes and checksums."""
     if sum(_chunk_sizes(body)) > limit:
         raise too_large(limit)
     try:

@@ -1,10 +1,9 @@
-"""OTLP over gRPC: raw request bytes in, answer bytes out; no request is parsed here.
+"""OTLP receiver over gRPC: raw request bytes in, response bytes out; requests are not parsed here.
 
-Callers without the token are turned away by their headers alone. A request's size
-limit is gRPC core's own: it stops reading, or inflating, at the limit and answers
-``RESOURCE_EXHAUSTED`` without ``RetryInfo`` before our code runs. What all requests
-take together is ours: each call is handled as a stream of one message, of which
-nothing is read before it is asked for (``reading.py``).
+Callers without the token are refused by their headers alone. gRPC's core enforces the size limit of one
+request: it stops reading or inflating at the limit and answers ``RESOURCE_EXHAUSTED`` without ``RetryInfo``
+before our code runs. We bound all requests together: each call is handled as a stream of one message, which
+is not read before we ask for it (``read_limits``).
 """
 
 from __future__ import annotations
@@ -18,6 +17,10 @@ import grpc
 import grpc.aio
 
 from collector_processor.otlp import (
+    EXPORT,
+    FRAME_BYTES,
+    SERVICES,
+    Address,
     CollectorError,
     MalformedRequestError,
     Receipt,
@@ -32,15 +35,26 @@ from collector_processor.otlp.answers import (
     retry_info,
     success,
 )
-from collector_processor.otlp.services import EXPORT, FRAME_BYTES, SERVICES
-from collector_processor.receivers.admission import DoorRules, admit, hand_over
-from collector_processor.receivers.listening import ListenError
-from collector_processor.receivers.reading import ReadingRoom, ReadingRules
-from collector_processor.receivers.refusal import BROKEN, Refusal, TurnedAwayError, refusal_of, unauthorized
-from collector_processor.receivers.room import DEFAULT_ROOM_BYTES, Room
-from collector_processor.receivers.trimming import AfterRefusal, leave_memory
-from collector_processor.settings import Address
-from collector_processor.tls import ServerTls, TlsFiles, reason_of
+from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
+from collector_processor.receivers.admission import (
+    BROKEN,
+    AdmissionRules,
+    ListenError,
+    Refusal,
+    TurnedAwayError,
+    admit,
+    hand_over,
+    refusal_of,
+    unauthorized,
+)
+from collector_processor.receivers.overload import (
+    DEFAULT_BUFFER_BYTES,
+    AfterRefusal,
+    BufferBudget,
+    MessageReads,
+    ReadLimits,
+    keep_memory,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -50,22 +64,22 @@ Handler: TypeAlias = Callable[[Any, Context], Awaitable[bytes]]
 _STATUS: Final[Mapping[int, grpc.StatusCode]] = {code.value[0]: code for code in grpc.StatusCode}
 
 _OPTIONS: Final = (
-    # A second process on our port would silently take half of the requests.
+    # With it, a second process on our port would silently receive half of the requests.
     ("grpc.so_reuseport", 0),
-    # Dead peers are found in about 80 s; gRPC's default is two hours.
+    # Detects dead peers in about 80 s; gRPC's default is two hours.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # SDKs and Collectors may ping as often as this; the default would hang up on them after 5 minutes.
+    # Lets SDKs and Collectors ping this often; by default they would be disconnected after 5 minutes.
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     # Each stream may hold a whole request; HTTP/2 (RFC 9113 6.5.2) advises at least 100.
     ("grpc.max_concurrent_streams", 100),
-    # Else the core lets clients send ahead, on fast lines megabytes that nobody has asked for.
+    # Off: it would let clients on fast networks send megabytes ahead that we did not ask for.
     ("grpc.http2.bdp_probe", 0),
-    # What each call may send before its message is asked for; SDKs' batches of a few spans fit.
+    # Bytes each call may send before its message is read; SDKs' batches of a few spans fit.
     ("grpc.http2.lookahead_bytes", 32 << 10),
     ("grpc.http2.max_frame_size", FRAME_BYTES),
-    # Else the core takes up to 4 MiB for what a connection may send next, and keeps it while that is silent.
+    # By default the core allocates up to 4 MiB for a connection's next read, and keeps it while idle.
     ("grpc.experimental.tcp_max_read_chunk_size", 64 << 10),
 )
 
@@ -77,38 +91,38 @@ class GrpcReceiver:
         self,
         sink: Sink,
         listen: Address,
-        rules: DoorRules,
+        rules: AdmissionRules,
         tls: TlsFiles | None = None,
         *,
-        room_bytes: int = DEFAULT_ROOM_BYTES,
-        after_refusal: AfterRefusal = leave_memory,
+        buffer_bytes: int = DEFAULT_BUFFER_BYTES,
+        after_refusal: AfterRefusal = keep_memory,
     ) -> None:
-        """Make it.
+        """Create it; ``start`` listens.
 
         Args:
             sink: takes the requests.
-            listen: where.
-            rules: who may come in.
-            tls: its identity; by default it speaks plainly.
-            room_bytes: what requests that were read may take, and at most once more those being read.
-            after_refusal: told of each request that we are too full for.
+            listen: the address to listen on.
+            rules: conditions for requests.
+            tls: server certificate; without it the connection is not encrypted.
+            buffer_bytes: budget for buffered requests; requests being read may use the same again.
+            after_refusal: called for each request refused because we are full.
         """
-        self._room = Room(room_bytes)
+        self._budget = BufferBudget(buffer_bytes)
         self._after_refusal = after_refusal
-        self._reading = ReadingRoom(ReadingRules(slow=max(2, room_bytes // rules.max_bytes)))
+        self._reading = MessageReads(ReadLimits(slow=max(2, buffer_bytes // rules.max_bytes)))
         self._sink = sink
         self._listen = listen
         self._rules = rules
         self._tls = tls
         self._server: grpc.aio.Server | None = None
         self._credentials: grpc.ServerCredentials | None = None
-        """Kept: gRPC's core calls back into it at every handshake."""
+        """Kept alive: gRPC's core calls it at every handshake."""
 
     async def start(self) -> int:
         """Listen, and return the bound port; inside the running loop.
 
         Raises:
-            ListenError: the address is taken or not ours, or a TLS file cannot be read.
+            ListenError: the address is in use or not this machine's, or a TLS file cannot be read.
         """
         server = grpc.aio.server(
             handlers=[self._service(signal) for signal in Signal],
@@ -125,7 +139,7 @@ class GrpcReceiver:
         return port
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more requests; those under way have ``grace_s`` seconds to end."""
+        """Accept no more requests; running requests have ``grace_s`` seconds to end."""
         if self._server is not None:
             await self._server.stop(grace_s)
             self._server = None
@@ -145,8 +159,8 @@ class GrpcReceiver:
         answer = await self._take(signal, context)
         if isinstance(answer, Receipt):
             return success(signal, answer)
-        # Not by ``abort``: its exception keeps the call, with all that gRPC's core has read of it, in a
-        # cycle until the garbage collector comes by, which bytes do not call.
+        # Not by ``abort``: its exception keeps the call, with everything that gRPC's core has read, in a
+        # reference cycle until the garbage collector runs, which large byte strings do not trigger.
         context.set_code(_STATUS[answer.code])
         context.set_details(answer.reason)
         context.set_trailing_metadata(_trailers(answer))
@@ -154,9 +168,10 @@ class GrpcReceiver:
 
     async def _take(self, signal: Signal, context: Context) -> Receipt | Refusal:
         try:
-            caller = admit(context.invocation_metadata(), self._rules)
+            client = context.peer().rpartition(":")[0]
+            caller = admit(context.invocation_metadata(), self._rules, client)
             body = _message(await self._reading.read(context.read))
-            with self._room.lease() as lease:
+            with self._budget.lease(client) as lease:
                 lease.hold(len(body))
                 return await hand_over(self._sink, signal, body, caller)
         except CollectorError as error:
@@ -166,39 +181,41 @@ class GrpcReceiver:
             logger.debug("request refused", extra={"signal": signal.value, "code": refusal.code.name})
             self._rules.refused(refusal.cause)
             return refusal
-        except Exception:  # one work item: the request; the service lives on
-            logger.exception("receiver failed", extra={"signal": signal.value})
+        except Exception:  # the error is contained in one request; the service lives on
+            logger.exception(
+                "internal error: the request was answered with INTERNAL", extra={"signal": signal.value}
+            )
             self._rules.refused(BROKEN.cause)
             return BROKEN
 
 
-def interceptors(rules: DoorRules) -> Sequence[grpc.aio.ServerInterceptor]:  # type: ignore[type-arg] # as below
-    """Return who stands before the services: nobody where no token is asked for, so that it costs nothing."""
-    return () if rules.token is None else (_Doorkeeper(rules),)
+def interceptors(rules: AdmissionRules) -> Sequence[grpc.aio.ServerInterceptor]:  # type: ignore[type-arg] # as below
+    """Return the server interceptors: none if no token is required, as each costs time."""
+    return () if rules.token is None else (_TokenInterceptor(rules),)
 
 
-class _Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[type-arg] # generic in the stubs only
-    """Turns callers without the token away before a byte of their message is read."""
+class _TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg] # generic in the stubs only
+    """Refuses callers without the token before any byte of their message is read."""
 
-    def __init__(self, rules: DoorRules) -> None:
+    def __init__(self, rules: AdmissionRules) -> None:
         self._rules = rules
-        # Of a stream, unlike of a single message, nothing is read before the handler asks for it.
+        # As a stream: gRPC reads a single message before it calls the handler.
         self._refusal = grpc.stream_unary_rpc_method_handler(_turn_away)
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
-        """Return who handles the call; its headers alone have arrived."""
+        """Return the handler of the call; only its headers have arrived."""
         try:
             admit(details.invocation_metadata, self._rules)
         except TurnedAwayError as error:
             self._rules.refused(error.refusal.cause)
             return self._refusal
         except CollectorError:
-            pass  # malformed, not unknown: it is answered where the words for it are
+            pass  # malformed headers: the handler answers them
         return await continuation(details)
 
 
 def _message(read: Any) -> bytes:
-    """Return what was read; a call may end without any message."""
+    """Require a message; a call may end without one."""
     if not isinstance(read, bytes):
         raise MalformedRequestError("expected a message")
     return read
@@ -219,7 +236,7 @@ def _trailers(refusal: Refusal) -> tuple[tuple[str, bytes], ...]:
 
 
 def _why(error: Exception) -> str:
-    # gRPC says no more than "Failed to bind to address …; set GRPC_VERBOSITY=debug …".
+    # gRPC only says "Failed to bind to address …; set GRPC_VERBOSITY=debug …".
     return (
         reason_of(error)
         if isinstance(error, OSError | ValueError)

@@ -1,7 +1,7 @@
-"""OTLP over HTTP: protobuf and JSON, compressed or not, as protobuf to the sink.
+"""OTLP receiver over HTTP: protobuf or JSON, compressed or not; the sink gets protobuf.
 
-Stands on aiohttp's low-level server: three fixed paths need no router, and the
-bodies are decompressed here, with a limit.
+Uses aiohttp's low-level server: three fixed paths need no router, and bodies are decompressed here, with a
+limit. A protocol error of a client is logged in one line, without the bytes it sent.
 """
 
 from __future__ import annotations
@@ -9,61 +9,78 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import HttpVersion11, web
+from aiohttp.http_exceptions import HttpProcessingError
 
-from collector_processor.otlp import CollectorError, MalformedRequestError, RefusedError, Signal, Sink
-from collector_processor.otlp.answers import MediaType, RpcCode, failure, success
-from collector_processor.otlp.from_json import to_protobuf
-from collector_processor.otlp.services import http_path
-from collector_processor.receivers.admission import DoorRules, admit, hand_over, require_local
-from collector_processor.receivers.decompression import IDENTITY, decompress
-from collector_processor.receivers.listening import ListenError
-from collector_processor.receivers.protocol_log import ProtocolLogger
-from collector_processor.receivers.refusal import BROKEN, Refusal, TurnedAwayError, refusal_of, too_large
-from collector_processor.receivers.room import (
-    DEFAULT_CONNECTIONS,
-    DEFAULT_ROOM_BYTES,
-    Lease,
-    Room,
-    with_room,
+from collector_processor.otlp import (
+    Address,
+    CollectorError,
+    MalformedRequestError,
+    RefusedError,
+    Signal,
+    Sink,
+    http_path,
 )
-from collector_processor.receivers.trimming import AfterRefusal, leave_memory
-from collector_processor.settings import Address
-from collector_processor.tls import ServerTls, TlsFiles, reason_of
+from collector_processor.otlp.answers import MediaType, RpcCode, failure, success
+from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
+from collector_processor.receivers.admission import (
+    BROKEN,
+    AdmissionRules,
+    ListenError,
+    Refusal,
+    TurnedAwayError,
+    admit,
+    hand_over,
+    refusal_of,
+    require_local,
+    too_large,
+)
+from collector_processor.receivers.decompression import IDENTITY
+from collector_processor.receivers.overload import (
+    DEFAULT_BUFFER_BYTES,
+    DEFAULT_CONNECTIONS,
+    AfterRefusal,
+    BufferBudget,
+    Lease,
+    keep_memory,
+    limit_connections,
+)
+from collector_processor.receivers.unpacking import Unpacking
 
 logger = logging.getLogger(__name__)
-
 _SIGNALS: Final[Mapping[str, Signal]] = {http_path(signal): signal for signal in Signal}
 _PATHS: Final = ", ".join(_SIGNALS)
 _CHARSETS: Final = frozenset({"", "utf-8", "utf8", "us-ascii"})
-# Below this, decompressing or converting takes less time than a thread's hand-over.
-_INLINE_BYTES: Final = 64 << 10
-# Large bodies being unpacked or converted at once: each may take several times its size meanwhile.
-_UNPACKING: Final = 2
+_PREFACE: Final = "PRI/Upgrade"
+"""Part of aiohttp's message about HTTP/2's first line, ``PRI * HTTP/2.0``."""
+_GRPC_MEND: Final = (
+    "gRPC goes to BLAMESPAN_OTLP_GRPC_LISTEN (port 4317 by default);"
+    " or let the sender speak HTTP: OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpPatience:
-    """How long a client may take, in seconds."""
+class HttpTimeouts:
+    """Timeouts for clients, in seconds."""
 
     body_s: float = 60.0
-    """For a whole body: 20 MiB at 3 Mbit/s."""
+    """Time limit for the whole body: allows 20 MiB at 3 Mbit/s."""
     idle_s: float = 120.0
-    """Between requests, and for a request's head. Longer than Go's client keeps connections (90 s)."""
+    """Between requests, and for a request's head; longer than Go's client keeps connections (90 s)."""
     lingering_s: float = 5.0
-    """Reading on after a refusal, so that the client gets to read the answer."""
+    """Time to keep reading after a refusal, so that the client can read the response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpRoom:
-    """How much is taken at once, of all clients together."""
+class HttpLimits:
+    """Limits over all clients together."""
 
-    bytes: int = DEFAULT_ROOM_BYTES
-    """Of bodies, as they come and unpacked."""
+    bytes: int = DEFAULT_BUFFER_BYTES
+    """Bytes of buffered bodies, compressed and decompressed."""
     connections: int = DEFAULT_CONNECTIONS
 
 
@@ -74,33 +91,33 @@ class HttpReceiver:
         self,
         sink: Sink,
         listen: Address,
-        rules: DoorRules,
+        rules: AdmissionRules,
         tls: TlsFiles | None = None,
         *,
-        patience: HttpPatience | None = None,
-        room: HttpRoom | None = None,
-        after_refusal: AfterRefusal = leave_memory,
+        timeouts: HttpTimeouts | None = None,
+        limits: HttpLimits | None = None,
+        after_refusal: AfterRefusal = keep_memory,
     ) -> None:
-        """Make it.
+        """Create it; ``start`` listens.
 
         Args:
             sink: takes the requests.
-            listen: where.
-            rules: who may come in.
-            tls: its identity; by default it speaks plainly.
-            patience: how long a client may take.
-            room: how much is taken at once.
-            after_refusal: told of each request that we are too full for.
+            listen: the address to listen on.
+            rules: conditions for requests.
+            tls: server certificate; without it the connection is not encrypted.
+            timeouts: for slow clients.
+            limits: over all clients together.
+            after_refusal: called for each request refused because we are full.
         """
         self._sink = sink
         self._listen = listen
         self._rules = rules
         self._tls = tls
-        self._patience = patience or HttpPatience()
-        self._most_connections = (room or HttpRoom()).connections
-        self._room = Room((room or HttpRoom()).bytes)
+        self._timeouts = timeouts or HttpTimeouts()
+        self._max_connections = (limits or HttpLimits()).connections
+        self._budget = BufferBudget((limits or HttpLimits()).bytes)
         self._after_refusal = after_refusal
-        self._unpacking = asyncio.Semaphore(_UNPACKING)
+        self._unpacking = Unpacking(rules.max_bytes)
         self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
 
@@ -108,19 +125,19 @@ class HttpReceiver:
         """Listen, and return the bound port; inside the running loop.
 
         Raises:
-            ListenError: the address is taken or not ours, or a TLS file cannot be read.
+            ListenError: the address is in use or not this machine's, or a TLS file cannot be read.
         """
         server = web.Server(
             self._answer,
             auto_decompress=False,
             access_log=None,
             logger=ProtocolLogger(f"{__name__}.protocol"),
-            keepalive_timeout=self._patience.idle_s,
-            lingering_time=self._patience.lingering_s,
+            keepalive_timeout=self._timeouts.idle_s,
+            lingering_time=self._timeouts.lingering_s,
         )
         try:
             self._listener = await asyncio.get_running_loop().create_server(
-                with_room(server, self._most_connections),
+                limit_connections(server, self._max_connections),
                 self._listen.host,
                 self._listen.port,
                 ssl=self._ssl_context(),
@@ -132,12 +149,12 @@ class HttpReceiver:
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more requests; those under way have ``grace_s`` seconds to end."""
+        """Accept no more requests; running requests have ``grace_s`` seconds to end."""
         if self._listener is None or self._server is None:
             return
         self._listener.close()
         self._server.pre_shutdown()
-        # aiohttp waits this long twice, for the handler and then for its connection; 0 would be for ever.
+        # aiohttp waits this long twice, for the handler and then its connection; 0 would mean forever.
         await self._server.shutdown(max(grace_s / 2, 0.01))
         self._listener = self._server = None
 
@@ -145,19 +162,21 @@ class HttpReceiver:
         return None if self._tls is None else ServerTls(self._tls).context()
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
-        response = await self._answer_anybody(request)
+        response = await self._answer_without_cors(request)
         response.headers.update(self._rules.cors.answer(request.headers))
         return response
 
-    async def _answer_anybody(self, request: web.BaseRequest) -> web.Response:
+    async def _answer_without_cors(self, request: web.BaseRequest) -> web.Response:
         try:
             return await self._take(request)
         except CollectorError as error:
             refusal = refusal_of(error)
             if isinstance(error, RefusedError):
                 self._after_refusal()
-        except Exception:  # one work item: the request; the service lives on
-            logger.exception("receiver failed", extra={"path": request.path[:40]})
+        except Exception:  # the error is contained in one request; the service lives on
+            logger.exception(
+                "internal error: the request was answered with 500", extra={"path": request.path[:40]}
+            )
             refusal = BROKEN
         logger.debug("request refused", extra={"path": request.path[:40], "status": refusal.http_status})
         self._rules.refused(refusal.cause)
@@ -165,15 +184,15 @@ class HttpReceiver:
 
     async def _take(self, request: web.BaseRequest) -> web.Response:
         require_local(request.headers.get("Host", ""), self._rules)
-        leave = self._rules.cors.preflight(request.method, request.headers)
-        if leave is not None and request.path in _SIGNALS:
-            return web.Response(status=204, headers=leave)
+        preflight = self._rules.cors.preflight(request.method, request.headers)
+        if preflight is not None and request.path in _SIGNALS:
+            return web.Response(status=204, headers=preflight)
         signal = _signal(request)
-        caller = admit(request.headers.items(), self._rules)
+        caller = admit(request.headers.items(), self._rules, request.remote or "")
         media = _media_type(request)
         if media is None:
             raise _unsupported_type(request)
-        with self._room.lease() as lease:
+        with self._budget.lease(caller.client) as lease:
             body = await self._protobuf(request, signal, media, lease)
             receipt = await hand_over(self._sink, signal, body, caller)
         return web.Response(body=success(signal, receipt, media), content_type=media.value)
@@ -185,19 +204,11 @@ class HttpReceiver:
         body = await self._read(request, lease)
         encoding = request.headers.get("Content-Encoding", "")
         if encoding.strip().lower() not in {"", IDENTITY}:
-            body = await self._apart(body, lambda: decompress(body, encoding, self._rules.max_bytes))
+            body = await self._unpacking.decompress(body, encoding, request.remote or "")
             lease.hold(len(body))
         if media is MediaType.JSON and body:
-            plain = body
-            body = await self._apart(plain, lambda: to_protobuf(signal, plain))
+            body = await self._unpacking.convert(signal, body, request.remote or "")
         return body
-
-    async def _apart(self, body: bytes, work: Callable[[], bytes]) -> bytes:
-        """Do what takes long for large bodies beside the event loop, few at once."""
-        if len(body) < _INLINE_BYTES:
-            return work()
-        async with self._unpacking:
-            return await asyncio.to_thread(work)
 
     async def _read(self, request: web.BaseRequest, lease: Lease) -> bytes:
         limit = self._rules.max_bytes
@@ -205,15 +216,15 @@ class HttpReceiver:
             raise too_large(limit)
         if request.version == HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            request.writer.output_size = 0  # what aiohttp's own handler does: the answer is still to come
+            request.writer.output_size = 0  # as aiohttp's own handler does: the response has not begun
         try:
-            async with asyncio.timeout(self._patience.body_s):
+            async with asyncio.timeout(self._timeouts.body_s):
                 return await _read_bounded(request, limit, lease)
         except TimeoutError as error:
-            raise _too_slow(self._patience.body_s) from error
+            raise _too_slow(self._timeouts.body_s) from error
         except (ConnectionError, web.RequestPayloadError) as error:
-            # The client is gone, or broke its own framing; the answer is for the latter.
-            raise MalformedRequestError(f"the body broke off: {type(error).__name__}") from error
+            # The client disconnected or sent invalid HTTP; the response is for the latter.
+            raise MalformedRequestError(f"the body is incomplete: {type(error).__name__}") from error
 
 
 async def _read_bounded(request: web.BaseRequest, limit: int, lease: Lease) -> bytes:
@@ -246,7 +257,7 @@ def _signal(request: web.BaseRequest) -> Signal:
 
 
 def _media_type(request: web.BaseRequest) -> MediaType | None:
-    """Return the request's type, which is the answer's too; ``None`` if it is not OTLP's."""
+    """Return the media type of the request and its response; ``None`` if it is not one of OTLP's."""
     try:
         media = MediaType(request.content_type)
     except ValueError:
@@ -283,3 +294,23 @@ def _refused(refusal: Refusal, media: MediaType) -> web.Response:
     body = failure(refusal.code, refusal.reason, retry_after_s=refusal.retry_after_s, media=media)
     headers = {**refusal.http_headers, **refusal.retry_after_header}
     return web.Response(status=refusal.http_status, body=body, content_type=media.value, headers=headers)
+
+
+class ProtocolLogger(logging.Logger):
+    """Logger for aiohttp that omits the bytes of bad requests; our own errors keep their traceback."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._logged_grpc = False
+
+    def exception(self, msg: object, *args: object, exc_info: Any = True, **_: Any) -> None:
+        """Log why a connection ended."""
+        if isinstance(exc_info, Exception) and not isinstance(exc_info, HttpProcessingError):
+            logger.error(str(msg), *args, exc_info=exc_info)
+            return
+        if _PREFACE in str(exc_info) and not self._logged_grpc:  # once: such a sender keeps retrying
+            self._logged_grpc = True
+            logger.warning("gRPC was sent to an HTTP port", extra={"mend": _GRPC_MEND})
+            return
+        kind = type(exc_info).__name__ if isinstance(exc_info, BaseException) else "unknown"
+        logger.info("connection ended by a protocol error", extra={"error": kind})

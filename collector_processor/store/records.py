@@ -1,6 +1,6 @@
-"""What an analysis leaves behind: verdicts, what must leave because of them, what is remembered of the runs.
+"""Results of an analysis: verdicts, the bytes to send because of them, and stored facts about the runs.
 
-Records alone, for whoever makes or reads them; how they are kept, ``runstore.py`` knows.
+This module only defines the records; ``verdicts.py`` stores them.
 """
 
 from __future__ import annotations
@@ -10,24 +10,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from collector_processor.assembler import TraceKey
-from collector_processor.otlp import NO_TENANT, Signal, Tenant
-from semconv.model import SpanId, TraceId
+from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
+from semconv.model import ProofDecision, SpanId, TraceId
 
 PERSON: Final = "person"
-"""Method of a verdict that a person's label made."""
+"""Method of verdicts made by a person's label."""
+EXPERIMENT: Final = "experiment"
+"""Method of verdicts made by an experiment."""
 CONFIRMED: Final = "confirmed_by_person"
 """Key in a verdict's document: true if a person confirmed it. Used in the store only."""
+
+SECOND_OPINION: Final = "is_second_opinion"
+"""Key in a verdict's document: true if a person asked for this analysis. Used in the store only."""
+PROOF: Final = "proof"
+"""Key in a verdict's document: the result of the experiment that made it. Absent from opinions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """Bytes that must leave: an export request of carriers or of evaluation logs."""
+    """Bytes to send: an export request of carriers or of evaluation logs."""
 
     signal: Signal
     body: bytes
     id: int = 0
-    """Given by the store."""
+    """Assigned by the store."""
     tenant: Tenant = NO_TENANT
     ended_ns: int = 0
     """End of the run in Unix ns, for its first verdict; 0 for all other entries."""
@@ -48,15 +54,15 @@ class StoredVerdict:
     trace_id: TraceId | None
     service: str
     is_provisional: bool
-    """Given while nothing on top had ended: for the page only, replaced by the real one."""
+    """True if the run had not ended: shown on the page only, and replaced by the final verdict."""
     decided_ns: int
     document: str
     """The attribution as JSON, as the command line prints it."""
 
     def says_the_same_as(self, other: StoredVerdict) -> bool:
-        """Whether status, agent and step agree; confidence and prose alone change nothing.
+        """Return whether status, agent and step agree; confidence and prose alone change nothing.
 
-        A step is its span: late spans give it another number and make it no other step.
+        A step is identified by its span: late spans may change its number, but it remains the same step.
         """
         return (self.status, self.agent, self.span_id) == (other.status, other.agent, other.span_id)
 
@@ -67,8 +73,23 @@ class StoredVerdict:
 
     @property
     def is_persons_word(self) -> bool:
-        """Whether a person made or confirmed it; no analysis supersedes it."""
+        """Whether a person made or confirmed it; then no analysis supersedes it."""
         return self.is_by_person or self.told.get(CONFIRMED) is True
+
+    @property
+    def proof(self) -> Mapping[str, Any]:
+        """The result of the experiment that made it; empty for opinions."""
+        proof = self.told.get(PROOF)
+        return proof if isinstance(proof, dict) else {}
+
+    def stands_against(self, span_id: SpanId | None) -> bool:
+        """Return whether an opinion that blames this span must give way to an experiment.
+
+        A proof stands against every opinion, a refutation only against those that blame the refuted step.
+        """
+        decision = self.proof.get("decision")
+        is_refuted_again = decision == ProofDecision.REFUTED and self.proof.get("span_id") == span_id
+        return decision == ProofDecision.PROVED or (is_refuted_again and span_id is not None)
 
     @property
     def confidence(self) -> float:
@@ -97,7 +118,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldRun:
-    """A run that was analysed: the traces it was made of, and the digest of what was read of them."""
+    """A run that was analysed: its traces, and the digest of their content."""
 
     run_id: str
     trace_ids: frozenset[TraceId]
@@ -106,11 +127,11 @@ class ToldRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbsentParent:
-    """A kind of span whose parent never arrives (``assembly.absent``), with readable names."""
+    """A kind of span whose parent never arrives (``assembly.learned``), with readable names."""
 
     tenant: Tenant
     kind: int
-    """``notes.kind_of`` the three names."""
+    """Checksum (``facts.kind_of``) of the three names."""
     service: str
     scope: str
     """The instrumentation scope."""
@@ -121,20 +142,20 @@ class AbsentParent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What one analysis leaves behind, all or nothing."""
+    """The result of one analysis, stored completely or not at all."""
 
     analysed: tuple[tuple[TraceKey, int], ...]
-    """The traces it read, each with the highest journal row it saw."""
+    """The traces that were read, each with the highest journal row it saw."""
     times: int = 1
-    """How often these traces were analysed by now: what is joined to a run counts as often as the run."""
+    """Analyses of these traces so far; a trace that is joined to a run takes the run's number."""
     told: tuple[ToldRun, ...] = ()
-    """The runs that ``analysed`` are, in place of those they were before; empty leaves those."""
+    """The runs of the traces ``analysed``, replacing the earlier ones; if empty, these stay."""
     verdicts: tuple[StoredVerdict, ...] = ()
     outgoing: tuple[Outgoing, ...] = ()
     rewrites: tuple[tuple[int, bytes], ...] = ()
-    """Held journal rows and the bytes that leave in their place (hold mode)."""
+    """Held journal rows and their replacement bytes (hold mode)."""
     late: tuple[tuple[int, Outgoing], ...] = ()
-    """The same rows, and what goes after them where the disk refuses the replacement."""
+    """The same rows, and the bytes to send after them if the disk refuses the replacement."""
     places: tuple[Place, ...] = ()
     """New span positions of the runs; they replace the stored ones."""
     heeded: int | None = None
@@ -143,9 +164,9 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What is known of traces and runs."""
+    """Stored facts about traces and runs."""
 
     seen: Mapping[TraceKey, tuple[int, int]]
-    """How often each trace was analysed, and up to which row."""
+    """Each trace's number of analyses, and the last row they covered."""
     verdicts: Mapping[str, StoredVerdict]
-    """The current ones of runs that have any."""
+    """The current verdicts of runs that have one."""

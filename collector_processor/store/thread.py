@@ -1,7 +1,7 @@
-"""A store on a thread of its own: SQLite wants one at a time, and what runs there is short. A shell.
+"""Runs a store on its own thread: SQLite allows one user at a time, and the calls are short. Not pure.
 
-Every run passes here a dozen times, so that the way over and back must cost little: one queue
-and one future a call, where an executor makes two futures and chains them.
+Every run makes a dozen calls here, so each thread switch must be cheap: this uses one queue and one future
+per call; an executor makes two futures and chains them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
-from collector_processor.stores import StoreError, is_refusal
+from collector_processor.store.connection import in_our_words, is_refusal
 
 logger = logging.getLogger(__name__)
 
@@ -22,13 +22,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 STORE_RETRY_S: Final = 2.0
-"""How long what is to be written waits before it is tried again where the disk refuses."""
+"""Seconds between attempts to write while the disk refuses."""
 
 _Asked: TypeAlias = tuple[asyncio.AbstractEventLoop, asyncio.Future[Any], Callable[[], Any]]
 
 
 class StoreThread:
-    """Where calls on a store are made, one after the other."""
+    """Makes calls on a store, one at a time."""
 
     def __init__(
         self, pause: Callable[[float], Awaitable[None]] = asyncio.sleep, *, name: str = "runstore"
@@ -40,7 +40,7 @@ class StoreThread:
         self._thread.start()
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run one call; one that nobody waits for any more when its turn comes is left out.
+        """Run one call; skip it if its caller has stopped waiting.
 
         Raises:
             StoreError: the disk refuses.
@@ -53,15 +53,15 @@ class StoreThread:
         return await future
 
     async def insist(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a call again and again while the disk refuses."""
+        """Run a call; repeat it while the disk refuses."""
         return await self.patiently(lambda: self.run(call, *args, **kwargs))
 
     async def patiently(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something else that needs the disk, in the same way."""
+        """Run other work that needs the disk; repeat it while the disk refuses."""
         return await patiently(work, self._pause)
 
     def close(self) -> None:
-        """End the thread when all is done that was asked for; the store itself is its owner's."""
+        """End the thread after all requested calls; the owner closes the store."""
         if not self._is_closed:
             self._is_closed = True
             self._asked.put(None)
@@ -74,21 +74,21 @@ class StoreThread:
                 continue
             try:
                 answer = partial(_answer, future, call())
-            except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
-                answer = partial(_fail, future, _in_our_words(error))
+            except BaseException as error:  # noqa: BLE001 - it is raised in the caller
+                answer = partial(_fail, future, in_our_words(error))
             try:
                 loop.call_soon_threadsafe(answer)
-            except RuntimeError:  # the loop has ended, and with it whoever waited
-                logger.debug("nobody waits for the store any more")
-            del asked, future, call, answer  # what was read is not kept until the next call
+            except RuntimeError:  # the loop has ended, and with it the caller
+                logger.debug("the caller of the store has ended")
+            del asked, future, call, answer  # drop references before waiting for the next call
 
 
 async def patiently(work: Callable[[], Awaitable[T]], pause: Callable[[float], Awaitable[None]]) -> T:
-    """Do something that needs the disk, again and again while that refuses.
+    """Run work that needs the disk; repeat it while the disk refuses.
 
     Args:
-        work: done from its beginning each time.
-        pause: waits so many seconds.
+        work: restarted from its beginning each time.
+        pause: sleeps for the given seconds.
     """
     while True:
         try:
@@ -98,15 +98,6 @@ async def patiently(work: Callable[[], Awaitable[T]], pause: Callable[[float], A
                 raise
             logger.warning("waiting for the disk", extra={"reason": str(error)})
         await pause(STORE_RETRY_S)
-
-
-def _in_our_words(error: BaseException) -> BaseException:
-    """Return what is raised for it: callers know of disks that refuse, and not of SQLite."""
-    if isinstance(error, StoreError) or not is_refusal(error):
-        return error
-    refused = StoreError(f"the store cannot be used: {error}")
-    refused.__cause__ = error
-    return refused
 
 
 def _answer(future: asyncio.Future[Any], answer: Any) -> None:

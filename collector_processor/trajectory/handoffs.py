@@ -1,176 +1,182 @@
-"""Which steps hand over, to whom, and the handoffs that have no span of their own.
+"""Handoffs: which steps hand over and to which agent, even if no span shows it.
 
-Knows the run's agents, so that a target spelled in a tool's name is recognised
-as the agent it means.
+Works after all agents are known, so that a target spelled in a tool's name is recognised.
 """
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from collector_processor.trajectory.acts import MODEL_KINDS, Act, Stage
+from collector_processor.trajectory.acts import HANDOFF, LLM, MODEL_KINDS, TOOL, TOOL_KINDS, Act, Ordering
+from collector_processor.trajectory.agent_names import Agents, agents_of, plain
 from semconv.dialects import Action, ActionKind, ToolCall
-from semconv.dialects.transfers import is_plain_transfer, transfer_target
+from semconv.dialects.reading.messages import last_answer
+from semconv.dialects.reading.tools import is_plain_transfer, transfer_target
+from semconv.record import record, replace
 
-_NUMBER: Final = re.compile(r"_\d+$")
-
-
-_LONGEST_NAME: Final = 100
-"""Letters of a tool's name that are looked at; APIs take 64."""
-
-
-def plain(name: str) -> str:
-    """Return a name without case, spaces and punctuation: ``Research Agent`` is ``research_agent``."""
-    lowered = name.lower()
-    return lowered if lowered.isalnum() else "".join(filter(str.isalnum, lowered))
+_MOST_BETWEEN: Final = 100
+"""Steps examined after a handoff; bounds the cost of a hostile trace."""
 
 
-def _ascii(name: str) -> str:
-    """Return what is left of a name in the name of a tool, of which APIs take only ASCII letters."""
-    stem = plain(name)
-    return stem if stem.isascii() else "".join(filter(str.isascii, stem))
+def drop_trailing_summaries(ordering: Ordering) -> Ordering:
+    """Drop an agent's closing words after its handoff: no other agent receives them.
+
+    Strands' loop lets the model speak once more after ``handoff_to_agent``: the swarm passes on the handoff's
+    message, the task and the agents so far, not these words (``Swarm._build_node_input``, 1.62). The last
+    call of the agent's run is dropped if it requests no tool, did not fail, came when only tools had run
+    since the handoff, and is not quoted by the agent that took over.
+    """
+    steps = ordering.chosen()
+    dropped = {
+        found
+        for place, act in enumerate(steps)
+        if act.action.kind is HANDOFF and (found := _summary_after(steps, place)) is not None
+    }
+    if not dropped:
+        return ordering
+    kept = tuple(index for place, index in enumerate(ordering.steps) if place not in dropped)
+    return replace(ordering, steps=kept)
 
 
-class Agents:
-    """The names of a run's agents, found again however they are spelled."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        own = dict.fromkeys(names)
-        self._plain = {key: name for name in own if (key := plain(name))}
-        self._spelled: defaultdict[str, list[str]] = defaultdict(list)
-        for name in own:
-            for spelling in dict.fromkeys((name, plain(name), _ascii(name))):
-                self._spelled[spelling].append(name)
-
-    def find(self, name: str, likely: str | None = None) -> str | None:
-        """Return the agent called ``name``, or ``None``.
-
-        A tool's name has only ASCII letters: ``transfer_to__v_nements`` means ``Événements``. Where
-        several agents are spelled alike it is ``likely``, if that is one of them. AG2 numbers the
-        transfers of an agent: ``transfer_to_analyst_1``.
-        """
-        if not name:
-            return None
-        unnumbered = _NUMBER.sub("", name)
-        for spelling in (name, plain(name), _ascii(name), unnumbered, plain(unnumbered)):
-            found = self._spelled.get(spelling) or []
-            if len(found) == 1 or likely in found:
-                return likely if likely in found else found[0]
+def _summary_after(steps: Sequence[Act], place: int) -> int | None:
+    """Return the position of the closing words after the handoff at ``place``, if there are any."""
+    handoff = steps[place]
+    if handoff.action.failed or handoff.runner is None:
         return None
-
-    def named_at_the_end_of(self, tool: str) -> str | None:
-        """Return the agent that a tool like ``go_researcher`` or ``call-analyst`` is named after."""
-        stem = plain(tool[-_LONGEST_NAME:])
-        ends = (stem[start:] for start in range(1, len(stem)))  # the longest first
-        return next((self._plain[end] for end in ends if end in self._plain), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What kind of step an act is in the end."""
-
-    kind: ActionKind
-    target: str | None = None
-    """The tool called, or the agent handed over to."""
+    closing, following = _after(steps, place, handoff.runner)
+    if closing is None or following is None:
+        return None
+    act, taking_over = steps[closing], steps[following]
+    is_last = act.action.kind is LLM and not act.action.requested and not act.action.failed
+    if is_last and _takes_over(taking_over, handoff, act) and not _quotes(taking_over, act):
+        return closing
+    return None
 
 
-def settle(act: Act, following: Act | None, agents: Agents) -> Settled:
-    """Return kind and target of a step, now that the run's agents are known.
+def _after(steps: Sequence[Act], handoff: int, runner: int) -> tuple[int | None, int | None]:
+    """Return the positions of the first call after a handoff in the same run, and of the next run."""
+    closing: int | None = None
+    for place in range(handoff + 1, min(len(steps), handoff + _MOST_BETWEEN)):
+        act = steps[place]
+        if act.runner != runner:
+            return closing, place
+        if closing is not None:
+            return None, None  # the run continued
+        if act.action.kind not in TOOL_KINDS:
+            closing = place
+    return None, None
 
-    A tool named after an agent that speaks next is a handoff (AG2's are plain tools); a tool named
-    like a transfer, to nobody who is known, with arguments of its own is not.
+
+def _takes_over(act: Act, handoff: Act, closing: Act) -> bool:
+    target = handoff.action.target
+    is_target = target is None or (act.agent is not None and plain(act.agent) == plain(target))
+    return is_target and act.agent != handoff.agent and act.span.start_ns >= closing.span.end_ns
+
+
+def _quotes(act: Act, closing: Act) -> bool:
+    said = last_answer(closing.action.said) or closing.action.output
+    heard = (act.action.input, *(message.text for message in act.action.heard))
+    return bool(said) and any(said in text for text in heard)
+
+
+def add_unseen_handoffs(ordering: Ordering) -> Ordering:
+    """Add handoffs that happened but that no span shows.
+
+    The official conventions have no span for them. A transfer that the model requested happened if a later
+    call received its result; a transfer that a graph uses only as a routing hint (langgraph's ``goto``) never
+    gets one. It is placed right after the call that requested it, on that call's span.
     """
-    action = act.action
-    if action.kind is ActionKind.HANDOFF:
-        known = agents.find(action.target or "", following.agent if following is not None else None)
-        target, is_known = known or action.target, known is not None
-        if target is None and following is not None and following.agent != act.agent:
-            target = following.agent  # hidden arguments: who speaks next was handed over to
-        if action.tool is None or is_known or is_plain_transfer(action.input):
-            return Settled(ActionKind.HANDOFF, target)
-        return Settled(ActionKind.TOOL, action.tool)
-    if action.kind is ActionKind.TOOL:
-        if action.target is not None:  # delegated, and nothing shows the delegate at work
-            return Settled(ActionKind.HANDOFF, agents.find(action.target) or action.target)
-        named = agents.named_at_the_end_of(action.tool or "")
-        if named is not None and named != act.agent and following is not None and following.agent == named:
-            return Settled(ActionKind.HANDOFF, named)
-    return Settled(action.kind, action.tool)
+    calls = [call for act in ordering.chosen() for call in act.action.requested]
+    if not any(transfer_target(call.name, call.arguments) for call in calls):
+        return ordering
+    return _Unseen(ordering).added()
 
 
-def with_unseen_handoffs(stage: Stage, acts: Sequence[Act], agents: Agents) -> list[Act]:
-    """Return the steps with the handoffs that happened and that no span shows.
+class _Unseen:
+    """Walks the steps in order, and looks for the transfers that each step requests."""
 
-    The official conventions have no span for them. A transfer that the model asked for happened if
-    a later call has heard its result; one that a graph takes only as a hint where to go (langgraph's
-    ``goto``) never gets one. It stands right after the call that asked, on that call's span.
-    """
-    results = {
+    def __init__(self, ordering: Ordering) -> None:
+        self._ordering = ordering
+        self._agents = agents_of(ordering)
+        self._results = _answered_calls(ordering)
+        self._acts = list(ordering.acts)
+
+    def added(self) -> Ordering:
+        """Return the run with the handoffs."""
+        speakers = _next_speakers(self._ordering.chosen())
+        steps: list[int] = []
+        for place, index in enumerate(self._ordering.steps):
+            steps.append(index)
+            for call in self._acts[index].action.requested:
+                named = transfer_target(call.name, call.arguments)
+                target = self._agents.find(named, speakers[place]) if named else None
+                if target is None or self._is_shown(call, target, place):
+                    continue
+                if call.call_id in self._results or self._took_over(target, speakers[place]):
+                    steps.append(len(self._acts))
+                    self._acts.append(_handoff(len(self._acts), self._acts[index], call, target))
+        return replace(self._ordering, acts=tuple(self._acts), steps=tuple(steps))
+
+    def _took_over(self, target: str, speaker: str | None) -> bool:
+        """Return whether the target speaks next; enough only where nothing but order says what happened."""
+        return self._ordering.inferred is not None and target == speaker
+
+    def _is_shown(self, call: ToolCall, target: str, place: int) -> bool:
+        """Return whether a step before the next model call is the transfer; add its target if missing.
+
+        Traceloop's handoff spans from openai-agents have no target.
+        """
+        for act in self._until_next_call(place):
+            action = act.action
+            meant = self._agents.find(action.target or "")
+            if action.kind is HANDOFF and meant is None:
+                self._acts[act.index] = replace(act, action=replace(action, target=target))
+                return True
+            is_same_call = bool(call.call_id) and action.call_id == call.call_id
+            if meant == target or action.tool == call.name or is_same_call:
+                return True
+        return False
+
+    def _until_next_call(self, place: int) -> Iterator[Act]:
+        steps = self._ordering.steps
+        for following in range(place + 1, len(steps)):
+            act = self._acts[steps[following]]
+            if act.action.kind in MODEL_KINDS:
+                return
+            yield act
+
+
+def _answered_calls(ordering: Ordering) -> frozenset[str]:
+    """Return the ids of tool calls whose results are in some message."""
+    return frozenset(
         call_id
-        for action in stage.actions
+        for action in ordering.actions
         if action is not None
         for message in (*action.heard, *action.said)
         for call_id in message.answers
-    }
-    speakers = _next_speakers(acts)
-    found: list[Act] = []
-    for index, act in enumerate(acts):
-        found.append(act)
-        for call in act.action.requested:
-            target = agents.find(transfer_target(call.name, call.arguments) or "", speakers[index])
-            if target is None or _is_shown(call, target, _until_next_call(acts, index), agents):
-                continue
-            if call.call_id in results:
-                found.append(_handoff(act, call, target))
-    return found
+    )
 
 
-def _next_speakers(acts: Sequence[Act]) -> list[str | None]:
-    """Return, for each step, whose the next model call is."""
+def _next_speakers(steps: Sequence[Act]) -> list[str | None]:
+    """Return, for each step, the agent of the next model call."""
     speakers: list[str | None] = []
     speaker: str | None = None
-    for act in reversed(acts):
+    for act in reversed(steps):
         speakers.append(speaker)
         if act.action.kind in MODEL_KINDS:
             speaker = act.agent
     return speakers[::-1]
 
 
-def _until_next_call(acts: Sequence[Act], index: int) -> Iterator[Act]:
-    """Yield the steps up to the next model call."""
-    for following in range(index + 1, len(acts)):
-        if acts[following].action.kind in MODEL_KINDS:
-            return
-        yield acts[following]
-
-
-def _is_shown(call: ToolCall, target: str, following: Iterable[Act], agents: Agents) -> bool:
-    """Say whether one of the steps that follow is the transfer, and tell it its target if it lost it.
-
-    Traceloop's handoff spans from openai-agents have no target.
-    """
-    for act in following:
-        action = act.action
-        meant = agents.find(action.target or "")
-        if action.kind is ActionKind.HANDOFF and meant is None:
-            act.action = replace(action, target=target)
-            return True
-        if meant == target or action.tool == call.name or (call.call_id and action.call_id == call.call_id):
-            return True
-    return False
-
-
-def _handoff(asking: Act, call: ToolCall, target: str) -> Act:
+def _handoff(index: int, asking: Act, call: ToolCall, target: str) -> Act:
     span = asking.span
     return Act(
+        index=index,
         span=replace(span, start_ns=span.end_ns, name=call.name),
         action=Action(
             dialect=asking.action.dialect,
-            kind=ActionKind.HANDOFF,
+            kind=HANDOFF,
             tool=call.name,
             target=target,
             call_id=call.call_id,
@@ -180,3 +186,38 @@ def _handoff(asking: Act, call: ToolCall, target: str) -> Act:
         agent=asking.agent,
         agent_source=asking.agent_source,
     )
+
+
+@record
+class Settled:
+    """Final kind and target of an act's step."""
+
+    kind: ActionKind
+    target: str | None = None
+    """The tool called, or the agent handed over to."""
+
+
+def settle(act: Act, following: Act | None, agents: Agents) -> Settled:
+    """Return kind and target of a step, once the run's agents are known.
+
+    A tool named after the agent that speaks next is a handoff (AG2's are plain tools). A tool named like a
+    transfer, with arguments of its own and to an agent that is not in the run, is not.
+    """
+    action = act.action
+    if action.kind is HANDOFF:
+        known = agents.find(action.target or "", following.agent if following is not None else None)
+        target, is_known = known or action.target, known is not None
+        if target is None and following is not None and following.agent != act.agent:
+            target = following.agent  # hidden arguments: the next speaker is the target
+        if action.tool is None or is_known or is_plain_transfer(action.input):
+            return Settled(kind=HANDOFF, target=target)
+        return Settled(kind=TOOL, target=action.tool)
+    if action.kind is TOOL:
+        if action.target is not None:  # delegated, and nothing shows the delegate at work
+            return Settled(kind=HANDOFF, target=agents.find(action.target) or action.target)
+        follower = following.agent if following is not None else None
+        if follower is not None and follower != act.agent:
+            named = agents.named_at_the_end_of(action.tool or "")
+            if named == follower:
+                return Settled(kind=HANDOFF, target=named)
+    return Settled(kind=action.kind, target=action.tool)

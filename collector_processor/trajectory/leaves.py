@@ -1,45 +1,58 @@
-"""Which acts are steps.
+"""Decides which acts are steps.
 
-Steps are the leaves: model calls, tools, handoffs; an agent only where nothing
-below shows what it did. Not steps: final-answer tools, tools that only enclose
-an agent, doubled spans, guardrails that stopped nothing. Source: the ordering
-rules of the convention, each from traces that frameworks emit.
+Steps are the leaves: model calls, tools, handoffs; an agent only if no span below shows what it did. Not
+steps: final-answer tools, tools that only enclose an agent, duplicate spans, guardrails that stopped nothing.
+Source: the ordering rules of the convention, each from traces that frameworks emit.
 
-Decided from the leaves upwards; an act asks only what is directly below it.
+Decided from the leaves upwards; the decision on an act depends only on the acts directly below it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
-from collector_processor.trajectory.acts import MODEL_KINDS, Act, Stage
-from collector_processor.trajectory.delegates import Delegates
-from collector_processor.trajectory.deliveries import Deliveries, bare
-from collector_processor.trajectory.doubles import fold_doubles
-from collector_processor.trajectory.handoffs import plain
-from semconv.dialects import ActionKind
-from semconv.dialects.conversation import last_answer
-from semconv.dialects.reading import words
+from collector_processor.trajectory.acts import (
+    AGENT,
+    GUARDRAIL,
+    HANDOFF,
+    LLM,
+    MODEL_KINDS,
+    TOOL_KINDS,
+    Act,
+    Ordering,
+    merge,
+)
+from collector_processor.trajectory.agent_names import bare, plain
+from collector_processor.trajectory.siblings import Delegates, Deliveries
+from semconv.dialects.reading.messages import last_answer
+from semconv.record import replace
 
 FINAL_ANSWER_TOOLS: Final = frozenset({"final_answer", "FinalAnswerTool", "finalanswer"})
-_TOOLS: Final = frozenset({ActionKind.TOOL, ActionKind.HANDOFF})
+
+_Place: TypeAlias = tuple[int, bool, int, int]
+"""Sort key of a step: closing steps before what starts as they end, inner before outer, then tree order."""
+
+
+def choose_steps(ordering: Ordering) -> Ordering:
+    """Find the steps among the acts, in order; two spans of one act become one."""
+    return _Choice(ordering).made()
 
 
 @dataclass(slots=True)
 class _Shown:
-    """What the steps at and below an act show."""
+    """Contents of the steps at and below an act."""
 
     count: int = 0
-    only: Act | None = None
-    """The step, where there is exactly one."""
+    only: int | None = None
+    """The step, if there is exactly one."""
     has_agent: bool = False
-    """An agent's run with steps is at or below."""
+    """Whether an agent's run with steps is at or below it."""
     has_call: bool = False
-    """A model call is at or below."""
-    latest: Act | None = None
+    """Whether a model call is at or below it."""
+    latest: int | None = None
     latest_ns: int = 0
-    """The latest step, and its place in time."""
+    """The latest step, and its sort key."""
 
     def add(self, other: _Shown) -> None:
         self.only = other.only if self.count == 0 else (self.only if other.count == 0 else None)
@@ -50,198 +63,186 @@ class _Shown:
             self.latest, self.latest_ns = other.latest, other.latest_ns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
-    """An act that is a step, and its place in time."""
+class _Choice:
+    """Walks the acts, children first, and keeps the steps."""
 
-    act: Act
-    at_ns: int
-    """Where it stands: its start; its end if what it says belongs after the steps it encloses."""
-    is_closing: bool = False
-    """It stands at its end."""
-
-    @property
-    def place(self) -> tuple[int, bool, int, int]:
-        """Sort key: closing steps before what starts as they end, inner before outer; ties by the walk."""
-        position = self.act.position
-        return (
-            self.at_ns,
-            not self.is_closing,
-            self.act.span.end_ns,
-            -position if self.is_closing else position,
-        )
-
-
-class _Sieve:
-    """Goes through the acts, children first, and keeps the steps."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._acts = stage.acts
-        self._leaves: dict[int, Leaf] = {}
+    def __init__(self, ordering: Ordering) -> None:
+        self._ordering = ordering
+        self._acts = list(ordering.acts)
+        self._places: dict[int, _Place] = {}
+        """The steps so far."""
+        self._closing_ns: dict[int, int] = {}
         self._shown: dict[int, _Shown] = {}
         self._has_own_words: set[int] = set()
-        """Agents (by position) below which a model call of theirs is a step."""
-        self._delegates = Delegates(stage)
-        self._deliveries = Deliveries(stage.acts)
-        self._doubled = fold_doubles(stage)
+        """Agents that have a model call of their own as a step below them."""
+        self._delegates = Delegates(ordering)
+        self._deliveries = Deliveries(ordering.acts)
 
-    def sift(self) -> list[Leaf]:
-        for act in reversed(self._acts):
-            shown = _Shown()
-            for child in act.below:
-                shown.add(self._shown[child.position])
+    def made(self) -> Ordering:
+        """Return the run with its steps chosen."""
+        below = self._ordering.below
+        for act in reversed(self._ordering.acts):
+            shown = self._shown[act.index] = _Shown()
+            for child in below.get(act.index, ()):
+                shown.add(self._shown[child])
             self._decide(act, shown)
-            self._shown[act.position] = shown
-        return sorted(self._leaves.values(), key=lambda leaf: leaf.place)
+        return replace(
+            self._ordering,
+            acts=tuple(self._acts),
+            steps=tuple(sorted(self._places, key=self._places.__getitem__)),
+            closing_ns={index: at for index, at in self._closing_ns.items() if index in self._places},
+        )
 
     def _decide(self, act: Act, shown: _Shown) -> None:
-        match act.action.kind:
-            case ActionKind.LLM if act.position in self._doubled:
-                pass
-            case ActionKind.LLM:
+        kind = act.action.kind  # compared in turn: patterns would look up each enum member again
+        if kind is LLM:
+            if not act.is_duplicate:
                 self._decide_llm(act, shown)
-            case ActionKind.TOOL | ActionKind.HANDOFF:
-                self._decide_tool(act, shown)
-            case ActionKind.AGENT:
-                self._decide_agent(act, shown)
-            case ActionKind.GUARDRAIL:
-                if act.action.failed:
-                    self._keep(act, shown, closing=shown.count > 0)
-            case _ if shown.count == 0:
+        elif kind in TOOL_KINDS:
+            self._decide_tool(act, shown)
+        elif kind is AGENT:
+            self._decide_agent(act, shown)
+        elif kind is not GUARDRAIL:
+            if shown.count == 0:
                 self._keep(act, shown)
+        elif act.action.failed and shown.count > 0:
+            self._close(act, shown)
+        elif act.action.failed:
+            self._keep(act, shown)
 
-    def _keep(self, act: Act, shown: _Shown, *, closing: bool = False, before: Act | None = None) -> None:
-        """Make ``act`` a step; a closing one stands after all that it encloses, or right before one of it."""
-        at_ns = max(_end(act), shown.latest_ns + 1) if closing else act.span.start_ns
-        at_ns = before.span.start_ns if before is not None else at_ns
-        self._leaves[act.position] = Leaf(act=act, at_ns=at_ns, is_closing=closing)
-        shown.only = act if shown.count == 0 else None
+    def _keep(self, act: Act, shown: _Shown) -> None:
+        """Make ``act`` a step, placed at its start."""
+        start_ns = act.span.start_ns
+        self._closing_ns.pop(act.index, None)
+        self._places[act.index] = (start_ns, True, act.span.end_ns, act.index)
+        self._show(act, shown, start_ns)
+
+    def _close(self, act: Act, shown: _Shown, before: Act | None = None) -> None:
+        """Make ``act`` a step, placed after all steps that it encloses, or right before one of them."""
+        at_ns = max(self._end_ns(act), shown.latest_ns + 1) if before is None else before.span.start_ns
+        self._closing_ns[act.index] = at_ns
+        self._places[act.index] = (at_ns, False, act.span.end_ns, -act.index)
+        self._show(act, shown, at_ns)
+
+    def _show(self, act: Act, shown: _Shown, at_ns: int) -> None:
+        kind = act.action.kind
+        shown.only = act.index if shown.count == 0 else None
         shown.count += 1
-        shown.has_call = shown.has_call or act.action.kind is ActionKind.LLM
         if at_ns >= shown.latest_ns:
-            shown.latest, shown.latest_ns = act, at_ns
-        if act.action.kind in MODEL_KINDS:
-            owner = act if act.action.kind is ActionKind.AGENT else act.runner
+            shown.latest, shown.latest_ns = act.index, at_ns
+        if kind is LLM:
+            shown.has_call = True
+        if kind in MODEL_KINDS:
+            owner = act.index if kind is AGENT else act.runner
             if owner is not None:
-                self._has_own_words.add(owner.position)
+                self._has_own_words.add(owner)
 
     def _decide_llm(self, act: Act, shown: _Shown) -> None:
-        if not act.below:  # as most are
+        enclosed = [self._acts[index] for index in self._ordering.below.get(act.index, ())]
+        if not enclosed:
             self._keep(act, shown)
             return
-        models = [each for each in act.below if each.action.kind is ActionKind.LLM]
-        if not models and _is_several(act):
-            self._keep(act, shown, closing=True, before=_asked_below(act))
-        elif not models:
+        has_models = any(each.action.kind is LLM for each in enclosed)
+        if not has_models and _is_several(act, enclosed):
+            self._close(act, shown, before=_asked_below(act, enclosed))
+        elif not has_models:
             self._keep(act, shown)
-        elif len(act.below) == 1 and shown.only is not None and shown.only.action.kind is ActionKind.LLM:
-            self._merge(act, shown.only, shown)
-        # else it is a loop of calls (an SDK's generate with its tools), a container
+        elif len(enclosed) == 1 and shown.only is not None:
+            inner = self._acts[shown.only]
+            if inner.action.kind is LLM:
+                self._merge(act, inner, shown)
+        # otherwise it is a loop of calls (an SDK's generate with its tools), a container
 
     def _decide_tool(self, act: Act, shown: _Shown) -> None:
-        action = act.action
-        inner = shown.only
-        if action.kind is ActionKind.HANDOFF and shown.has_agent:
+        inner = self._acts[shown.only] if shown.only is not None else None
+        if act.action.kind is HANDOFF and shown.has_agent:
             self._keep(act, shown)
         elif shown.count == 0:
             if not self._is_told_elsewhere(act):
                 self._keep(act, shown)
-        elif inner is not None and inner.action.kind in _TOOLS and _same_tool(act, inner):
+        elif inner is not None and inner.action.kind in TOOL_KINDS and _same_tool(act, inner):
             self._merge(act, inner, shown)
-        elif not shown.has_agent and not _others_work(act):
-            self._keep(act, shown, closing=True)
+        elif not shown.has_agent and not self._is_others_work(act):
+            self._close(act, shown)
 
     def _is_told_elsewhere(self, act: Act) -> bool:
         return (
-            self._is_answer(act)
+            (act.action.tool in FINAL_ANSWER_TOOLS and not act.action.failed)
             or self._delegates.work_beside(act)
             or self._deliveries.is_shown_by_another(act)
         )
 
-    def _is_answer(self, act: Act) -> bool:
-        return act.action.tool in FINAL_ANSWER_TOOLS and not act.action.failed
+    def _is_others_work(self, act: Act) -> bool:
+        """Say whether the tool encloses another agent's work (an agent as a tool, without a span)."""
+        enclosed = (self._acts[index].agent for index in self._ordering.below.get(act.index, ()))
+        return any(agent is not None and agent != act.agent for agent in enclosed)
 
     def _decide_agent(self, act: Act, shown: _Shown) -> None:
-        is_covered = act.position in self._has_own_words
+        is_covered = act.index in self._has_own_words
         if shown.count == 0:
             if not act.action.pseudo_agent:
                 self._keep(act, shown)
                 is_covered = True
         elif not is_covered and self._adds_words(act, shown):
-            self._keep(act, shown, closing=True)
+            self._close(act, shown)
             is_covered = True
         shown.has_agent = shown.count > 0 or shown.has_agent
-        outer = act.runner
-        if is_covered and outer is not None and outer.agent in {None, act.agent}:
-            self._has_own_words.add(outer.position)  # the same agent twice: doubled instrumentation
+        if is_covered and act.runner is not None and self._acts[act.runner].agent in {None, act.agent}:
+            self._has_own_words.add(act.runner)  # the same agent twice: double instrumentation
 
     def _adds_words(self, act: Act, shown: _Shown) -> bool:
-        """Say whether the agent's answer or error is shown by no model call below.
+        """Say whether the agent's answer or error is in no model call below.
 
-        Where model calls of the agents below are shown, its own would be too: it only wraps them.
+        If model calls of the agents below are recorded, its own would be too: then it only wraps them.
         """
         if act.action.pseudo_agent or not (act.action.output or act.action.failed):
             return False
         if shown.has_call and not act.action.failed:
             return False
-        last = shown.latest
-        return last is None or last.action.kind not in MODEL_KINDS or _words_of(last) != act.action.output
+        if shown.latest is None:
+            return True
+        last = self._acts[shown.latest].action
+        return last.kind not in MODEL_KINDS or (last_answer(last.said) or last.output) != act.action.output
 
     def _merge(self, outer: Act, inner: Act, shown: _Shown) -> None:
-        """Keep one of two spans of the same act: the one that tells more, else the outer."""
+        """Keep one of two spans of the same act: the one with more content, else the outer one."""
         if inner.richness > outer.richness:
-            inner.absorb(outer)
+            self._acts[inner.index] = merge(inner, outer)
             return
-        outer.absorb(inner)
-        del self._leaves[inner.position]
+        self._acts[outer.index] = merge(outer, inner)
+        del self._places[inner.index]
         shown.count, shown.only = 0, None
         self._keep(outer, shown)
 
+    def _end_ns(self, act: Act) -> int:
+        """Return when an act ended: for an agent run by a tool, no later than the tool.
 
-def leaves(stage: Stage) -> list[Leaf]:
-    """Return the steps among the acts, in order."""
-    return _Sieve(stage).sift()
+        The Claude Agent SDK's subagents end with the whole run (OpenInference 0.1.22).
+        """
+        above = self._acts[act.above] if act.above is not None else None
+        if act.action.kind is AGENT and above is not None and above.action.kind in TOOL_KINDS:
+            return min(act.span.end_ns, above.span.end_ns)
+        return act.span.end_ns
 
 
-def _is_several(act: Act) -> bool:
-    """Say whether a model's span encloses tool calls it did not ask for: then it stands for several calls.
+def _is_several(act: Act, enclosed: list[Act]) -> bool:
+    """Say whether a model's span encloses tool calls it did not request; it then represents several calls.
 
-    It tells the last of them (ADK 2 under OpenInference 1.0.5 writes each over the agent's span; Google's
-    client calls functions by itself, and has one span for all, whose answer asks for nothing).
+    Its texts are those of the last call (ADK 2 under OpenInference 1.0.5 overwrites the agent's span with
+    each; Google's client calls functions by itself, and has one span for all, whose answer requests nothing).
     """
     asked = {call.call_id for call in act.action.requested}
-    called = {each.action.call_id for each in act.below if each.action.kind in _TOOLS}
+    called = {each.action.call_id for each in enclosed if each.action.kind in TOOL_KINDS}
     if called and not asked:
         return bool(last_answer(act.action.said))
     return bool(act.action.said) and "" not in called | asked and not called <= asked
 
 
-def _asked_below(act: Act) -> Act | None:
+def _asked_below(act: Act, enclosed: list[Act]) -> Act | None:
     asked = {call.call_id for call in act.action.requested}
-    return next((each for each in act.below if each.action.call_id and each.action.call_id in asked), None)
-
-
-def _end(act: Act) -> int:
-    """Return when an act ended: an agent that a tool runs, at the latest with the tool.
-
-    The Claude Agent SDK's subagents end with the whole run (OpenInference 0.1.22).
-    """
-    above = act.above
-    is_run_by_tool = act.action.kind is ActionKind.AGENT and above is not None and above.action.kind in _TOOLS
-    return (
-        min(act.span.end_ns, above.span.end_ns) if above is not None and is_run_by_tool else act.span.end_ns
-    )
+    return next((each for each in enclosed if each.action.call_id and each.action.call_id in asked), None)
 
 
 def _same_tool(outer: Act, inner: Act) -> bool:
     name = bare if inner.action.is_delivery else plain
     return name(outer.action.tool or "") == name(inner.action.tool or "")
-
-
-def _others_work(act: Act) -> bool:
-    """Say whether what the tool encloses is another agent's work (an agent as a tool, without agent span)."""
-    return any(child.agent is not None and child.agent != act.agent for child in act.below)
-
-
-def _words_of(act: Act) -> str:
-    return last_answer(act.action.said) or words(act.action.output)

@@ -1,10 +1,9 @@
-"""Mend a request that protobuf refuses as a whole, so that one span does not cost its neighbours.
+"""Repair a request that protobuf cannot parse, so that one bad span does not cost the others.
 
-Protobuf refuses a request for a single string that is no UTF-8, or a value
-nested too deep. Here the request is copied field by field on the wire format:
-bytes that are no UTF-8 become U+FFFD, what is nested too deep becomes a text
-that says so, and a span or log record that is no protobuf is left out and
-counted. Only a broken envelope makes the request malformed.
+Protobuf refuses a whole request for a single string that is not UTF-8 or a value nested too deeply. Here the
+request is copied field by field: invalid UTF-8 becomes U+FFFD, values nested too deeply become a text that
+says so, and a span or log record that is not valid protobuf is left out and counted. Only a broken envelope
+makes the request malformed.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from collector_processor.framing import Field, fields, write_varint
 from collector_processor.otlp import MalformedRequestError
+from collector_processor.wire.protobuf import LENGTH_DELIMITED, Field, fields, write_varint
 
 MAX_NESTING: Final = 24
-"""Levels of lists and maps in one attribute. Each is three messages, of which protobuf takes 100."""
+"""Most levels of lists and maps in an attribute; each is three messages, and protobuf takes 100."""
 TOO_DEEP: Final = f"[nested deeper than {MAX_NESTING} levels]"
 
 TRACES: Final = "traces"
@@ -43,28 +42,27 @@ _MESSAGES: Final[Mapping[str, Mapping[int, str]]] = {
     "list": {1: "value"},
     "map": {1: "pair"},
 }
-"""Each message's fields that are text, or messages that hold text. Source: opentelemetry-proto 1.x."""
+"""Fields of each message that are text, or messages with text in them. Source: opentelemetry-proto 1.x."""
 _LEAVES: Final = frozenset({"span", "record"})
 _NESTING: Final = frozenset({"list", "map"})
-_LENGTH_DELIMITED: Final = 2
 _STRING_VALUE_TAG: Final = 0x0A
 """Field 1 of a value, length-delimited."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """A request that can be parsed."""
+    """A repaired request, which protobuf can parse."""
 
     body: bytes
     rejected: int
-    """Spans or log records that had to be left out."""
+    """Spans or log records left out."""
 
 
 def mend(body: bytes, request: str) -> Mended:
-    """Return ``body``, a request of kind ``TRACES`` or ``LOGS``, without what protobuf refuses.
+    """Return ``body``, a request of kind ``TRACES`` or ``LOGS``, repaired so that protobuf can parse it.
 
     Raises:
-        MalformedRequestError: its envelope is no protobuf.
+        MalformedRequestError: its envelope is not valid protobuf.
     """
     mender = _Mender(body)
     return Mended(body=mender.copy(request, 0, len(body), 0), rejected=mender.rejected)
@@ -76,21 +74,21 @@ class _Mender:
         self.rejected = 0
 
     def copy(self, message: str, start: int, end: int, nesting: int) -> bytes:
-        """Return the message between ``start`` and ``end``, mended. Depth is bounded by ``MAX_NESTING``."""
+        """Return a repaired message; its depth is bounded by ``MAX_NESTING``."""
         kinds = _MESSAGES[message]
         out = bytearray()
         for field in fields(self._body, start, end):
-            kind = kinds.get(field.number) if field.wire_type == _LENGTH_DELIMITED else None
+            kind = kinds.get(field.number) if field.wire_type == LENGTH_DELIMITED else None
             if kind is None:
                 out += self._body[field.at : field.end]
             elif kind in _NESTING and nesting >= MAX_NESTING:
                 out += _field(bytes((_STRING_VALUE_TAG,)), TOO_DEEP.encode())
             elif (content := self._content(kind, field, nesting)) is not None:
-                out += _field(write_varint(field.number << 3 | _LENGTH_DELIMITED), content)
+                out += _field(write_varint(field.number << 3 | LENGTH_DELIMITED), content)
         return bytes(out)
 
     def _content(self, kind: str, field: Field, nesting: int) -> bytes | None:
-        """Return a field's content, mended; ``None`` for a leaf that is to be left out."""
+        """Return a field's repaired content; ``None`` for a span or log record to leave out."""
         if kind == _TEXT:
             return self._body[field.start : field.end].decode(errors="replace").encode()
         if kind not in _LEAVES:

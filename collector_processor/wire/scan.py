@@ -1,16 +1,15 @@
-"""What a trace request holds, without decoding it. Pure.
+"""Scan raw requests without decoding them: number of items, and the agents' traces among them. Pure.
 
-The hot path of all traffic: one pass over the framing finds each span and its trace id,
-one search over all bytes finds those that are marked. Only spans of traces with a marker are
-looked at more closely, for the assembler, which decides across requests when a run has ended; of all
-others nothing is told but how many items they are.
+The hot path of all traffic. In a trace request, one pass over the protobuf fields finds each span and its
+trace id; one search over all bytes finds the marked ones. Only spans of traces with a marker are examined
+further, for the assembler, which decides across requests when a run has ended. Other spans are only counted.
+Log records belong to traces as spans do; metrics belong to none, and are counted by their data points.
 
-Most encoders write fields in the order of their numbers, so a span begins with
-its trace id and span id. The Collector writes them from its buffer's end, so
-all stands in the opposite order: a value before its key, a span's ids last, the
-scope behind its spans. Both are read quickly; any other order field by field.
-What stands behind the ids of an unmarked span is not looked at: a backend that
-refuses it has its request bisected.
+Most encoders write fields in the order of their numbers, so a span begins with its trace id and span id. The
+Collector writes its buffer backwards, so everything is in the opposite order: a value before its key, a
+span's ids last, the scope after its spans. Both are read quickly; any other order is read field by field.
+Bytes after the ids of an unmarked span are not checked: if the backend refuses them, the forwarder bisects
+the request.
 """
 
 from __future__ import annotations
@@ -20,68 +19,100 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from collector_processor.framing import GROUP_TAG, fields, read_varint, require_message
-from collector_processor.notes import MARKED_BIT, REMOTE_BIT, SpanNote, TraceNote, make_note
-from collector_processor.otlp import MalformedRequestError
-from collector_processor.raw_ids import (
-    SHORTEST_SPAN,
-    SPAN_ID_BYTES,
-    TRACE_ID_BYTES,
-    has_usual_head,
-    parent_id_of,
-    span_ids,
+from collector_processor.otlp import MalformedRequestError, Signal
+from collector_processor.wire.agent_markers import (
+    ANY_ORDER,
+    CARRIER_BIT,
+    MARKED,
+    OUR_TRACES,
+    OURS,
+    PADDED,
+    PLAIN,
+    USUAL,
+    USUAL_HINTS,
+    Hints,
+    Layout,
+    SpanPlace,
+    facts_of,
+    hinted_spans,
+    marked_spans,
+    scope_kind,
 )
-from collector_processor.survey.facts import (
+from collector_processor.wire.facts import (
+    FLAGS_TAG,
+    MARKED_BIT,
+    REMOTE_BIT,
     Origin,
     Process,
+    ScanResult,
+    SpanNote,
+    TraceNote,
     kind_from,
     linked_traces,
+    make_note,
     read_facts,
     read_origin,
     read_process,
 )
-from collector_processor.survey.found import Survey
-from collector_processor.survey.marks import (
-    ANY_ORDER,
-    CARRIER_BIT,
-    MARKED,
-    OURS,
-    PLAIN,
-    ROOMY,
-    USUAL,
-    Manner,
-    Place,
-    facts_of,
-    marked_spans,
-    scope_kind,
+from collector_processor.wire.protobuf import (
+    GROUP_TAG,
+    SHORTEST_SPAN,
+    SPAN_ID_BYTES,
+    TRACE_ID_BYTES,
+    fields,
+    has_usual_head,
+    most_fields,
+    parent_id_of,
+    read_varint,
+    require_message,
+    skip_short,
+    span_ids,
+    too_many,
 )
-from semconv.markers import OWN_CALL_TRACE_PREFIX
+from collector_processor.wire.scan_records import scan_logs, scan_metrics
+from collector_processor.wire.split import member_count
 from semconv.model import TraceId
 
-OUR_TRACES: Final = bytes.fromhex(OWN_CALL_TRACE_PREFIX)
-"""How the ids of traces of our own model calls begin."""
 _NO_TRACE: Final = bytes(TRACE_ID_BYTES)
-_FLAGS_TAG: Final = b"\x85\x01"
 _ROOM: Final = 4
-"""The most bytes of a tag and a length below 2 MiB, where that is written no longer than it must be."""
+"""Bound on the bytes of a tag and an unpadded length below 2 MiB."""
 _BEYOND: Final = 1 << 62
 """Past every offset in a request."""
 _BEHIND_PARENT: Final = SHORTEST_SPAN + 2 + SPAN_ID_BYTES
-"""Where a field stands that follows the parent, in a span that begins with its ids."""
+"""Offset of the field after the parent, in a span that begins with its ids."""
+_GROUP_STEPS: Final = 4
+"""Steps for a group of spans, or for another field instead."""
+_NOTE_STEPS: Final = 16
+"""Steps for a span's note."""
+_NOTE_BYTES: Final = 8
+"""Bytes of a request that count as one more step: a span's fields may have to be read one at a time."""
 
 
-def survey(body: bytes, known: Container[TraceId] = ()) -> Survey:
-    """Look through a trace request.
+class TooCostlyError(Exception):
+    """The scan takes more steps than the caller allows."""
+
+
+def scan_traces(
+    body: bytes,
+    known: Container[TraceId] = (),
+    most_steps: int = _BEYOND,
+    hints: Hints = USUAL_HINTS,
+) -> ScanResult:
+    """Scan a trace request.
 
     Args:
         body: an ``ExportTraceServiceRequest``.
-        known: agent traces seen before; theirs get span notes though no marker is here.
+        known: agent traces seen before; their spans get notes even without a marker in this request.
+        most_steps: bound on slow work: groups, spans in an unusual field order, notes. A step takes a
+        microsecond.
+        hints: what makes a span without a marker an agent's.
 
     Raises:
-        MalformedRequestError: the framing is broken.
+        MalformedRequestError: the bytes are not valid protobuf.
+        TooCostlyError: the scan takes more steps.
     """
     try:
-        found = _find_spans(body)
+        found = _find_spans(body, _Found(steps_left=most_steps, fields_left=most_fields(len(body))))
     except IndexError:
         raise MalformedRequestError("the request is cut short") from None
     places = found.places
@@ -90,15 +121,20 @@ def survey(body: bytes, known: Container[TraceId] = ()) -> Survey:
     if _NO_TRACE in traces:
         del traces[_NO_TRACE]
         invalid = sum(place[3] == _NO_TRACE for place in places)
-    marked = marked_spans(body, places, found.manner)
+    marked = marked_spans(body, places, found.layout)
     agents = {places[index][3] for index in marked}
     if found.has_marked_scope:
         agents.update(place[3] for place in places if place[2] != PLAIN)
-    told = [trace_id for trace_id in traces if trace_id in agents or trace_id.hex() in known]
-    return Survey(
+    if hinted := hinted_spans(body, places, hints):  # in traces with a marker they say nothing new
+        marked |= {index for index in hinted if places[index][3] not in agents and places[index][2] == PLAIN}
+        agents.update(places[index][3] for index in marked)
+    reported = [trace_id for trace_id in traces if trace_id in agents or trace_id.hex() in known]
+    if reported:
+        found.take_steps(_NOTE_STEPS * len(places) + len(body) // _NOTE_BYTES)
+    return ScanResult(
         item_count=len(places) - invalid,
-        traces=tuple(_notes(body, found, told, marked)) if told else (),
-        invalid=found.strays + invalid,
+        traces=tuple(_notes(body, found, reported, marked)) if reported else (),
+        invalid=found.invalid + invalid,
         max_item_bytes=found.largest,
     )
 
@@ -109,32 +145,51 @@ _Group: TypeAlias = tuple[int, int, int, int, int]
 
 @dataclass(slots=True)
 class _Found:
-    """A request's spans."""
+    """The spans found in a request."""
 
-    places: list[Place] = field(default_factory=list)
-    """In the order in which they stand in it."""
-    strays: int = 0
-    """Those with ids that are invalid; they have no place."""
+    places: list[SpanPlace] = field(default_factory=list)
+    """Spans, in their order in the request."""
+    invalid: int = 0
+    """Number of spans with ids of a wrong length; they are left out of ``places``."""
     largest: int = 0
-    """Bytes of the largest."""
-    manner: Manner = USUAL
+    """Size of the largest span in bytes."""
+    layout: Layout = USUAL
     has_marked_scope: bool = False
-    """Some stand in a scope of an agent's, or of ours."""
+    """Whether any span is in a scope of an agent framework or of ours."""
     groups: list[_Group] = field(default_factory=list)
     """One entry per scope, in the order of ``places``."""
+    steps_left: int = _BEYOND
+    fields_left: int = _BEYOND
+    """Number of groups and other non-span fields that may still follow."""
+
+    def take_field(self, steps: int) -> None:
+        """Count a group or another field, and its steps; raise if there are too many."""
+        self.fields_left -= 1
+        self.steps_left -= steps  # without a call, which would be more expensive
+        if self.fields_left < 0:
+            raise too_many(0)
+        if self.steps_left < 0:
+            raise TooCostlyError
+
+    def take_steps(self, count: int) -> None:
+        """Count slow steps; raise if there are too many."""
+        self.steps_left -= count
+        if self.steps_left < 0:
+            raise TooCostlyError
 
 
-def _find_spans(body: bytes) -> _Found:
-    found = _Found()
+def _find_spans(body: bytes, found: _Found) -> _Found:
     for resource in fields(body, 0, len(body)):
+        found.take_field(_GROUP_STEPS)
         if resource.number != 1:
             continue
         require_message(resource)
         if resource.start < resource.end and body[resource.start] != GROUP_TAG:
-            found.manner = ANY_ORDER  # the Resource, field 1, is not first
-        elif resource.start - resource.at > _ROOM and found.manner is USUAL:
-            found.manner = ROOMY
+            found.layout = ANY_ORDER  # the Resource, field 1, is not first
+        elif resource.start - resource.at > _ROOM and found.layout is USUAL:
+            found.layout = PADDED
         for scope in fields(body, resource.start, resource.end):
+            found.take_field(_GROUP_STEPS)
             if scope.number == 2:
                 require_message(scope)
                 found.groups.append((len(found.places), resource.start, resource.end, scope.start, scope.end))
@@ -145,15 +200,16 @@ def _find_spans(body: bytes) -> _Found:
 def _find_in_scope(body: bytes, at: int, end: int, found: _Found) -> None:  # noqa: C901, PLR0912 - hot
     """Add the spans of one scope.
 
-    This loop is where the survey's time goes: hence inlined lengths and no calls.
+    Most of the scan's time is spent in this loop: hence inlined lengths and no calls.
     """
-    kind = scope_kind(body, at, end)
+    kind = scope_kind(body, at, end, found.take_field)
     if kind != PLAIN:
-        found.has_marked_scope = True  # or ours: looked at closely all the same
+        found.has_marked_scope = True  # or one of our own, which is examined too
     add, largest = found.places.append, found.largest
     while at < end:
         tag = body[at]
         if tag != 0x12:
+            found.take_field(1)
             at = _skip(body, at, end)
             continue
         length = body[at + 1]
@@ -188,26 +244,30 @@ def _find_in_scope(body: bytes, at: int, end: int, found: _Found) -> None:  # no
         ):
             add((start, at, kind, body[at - 16 : at]))
         else:
+            found.take_steps(1 + (length >> 1))  # as many fields as there may be
             trace_id, span_id = span_ids(body, start, at)
             if len(trace_id) != TRACE_ID_BYTES or len(span_id) != SPAN_ID_BYTES:
-                found.strays += 1
+                at, skipped = skip_short(body, at, end)
+                found.invalid += 1 + skipped
             else:
                 add((start, at, kind, trace_id))
     found.largest = largest
 
 
 def _skip(body: bytes, at: int, end: int) -> int:
-    """Return where the field at ``at`` ends; a span that is no message is malformed."""
+    """Return the end of the field at ``at``; a span that is not length-delimited is malformed."""
     found = next(fields(body, at, end))
     if found.number == 2:
         require_message(found)
-        raise MalformedRequestError("a span's tag is written in more bytes than it needs")
+        raise MalformedRequestError("a span's tag is longer than one byte: expected the shortest form")
     return found.end
 
 
-def _notes(body: bytes, found: _Found, told: Iterable[bytes], marked: frozenset[int]) -> Iterator[TraceNote]:
-    """Yield a note of each trace in ``told``, in that order."""
-    own: dict[bytes, list[int]] = {trace_id: [] for trace_id in told}
+def _notes(
+    body: bytes, found: _Found, wanted: Iterable[bytes], marked: frozenset[int]
+) -> Iterator[TraceNote]:
+    """Yield a note of each trace in ``wanted``, in that order."""
+    own: dict[bytes, list[int]] = {trace_id: [] for trace_id in wanted}
     for index, place in enumerate(found.places):
         if place[3] in own:
             own[place[3]].append(index)
@@ -237,21 +297,16 @@ class _Origins:
         return self._known[number]
 
 
-def _trace_note(  # noqa: PLR0917 - what one request shows of one trace
-    body: bytes,
-    trace_id: bytes,
-    indexes: list[int],
-    found: _Found,
-    marked: frozenset[int],
-    origins: _Origins,
+def _trace_note(  # noqa: PLR0917 - the parts of one request and one trace
+    body: bytes, trace_id: bytes, indexes: list[int], found: _Found, marked: frozenset[int], origins: _Origins
 ) -> TraceNote:
-    """Look at each span; spans of our own model calls count as carriers."""
+    """Return the note of one trace; spans of our own model calls count as carriers."""
     places = found.places
     seen = () if trace_id.startswith(OUR_TRACES) else indexes
     noted = tuple(
         note
         for index in seen
-        if (note := _span_note(body, places[index], found.manner, origins.of(index), index in marked))
+        if (note := _span_note(body, places[index], found.layout, origins.of(index), index in marked))
     )
     return TraceNote(
         trace_id=TraceId(trace_id.hex()),
@@ -266,15 +321,15 @@ def _trace_note(  # noqa: PLR0917 - what one request shows of one trace
 
 def _span_note(
     body: bytes,
-    place: Place,
-    manner: Manner,
+    place: SpanPlace,
+    layout: Layout,
     origin: Origin,
     is_marked: bool,  # noqa: FBT001 - a fact
 ) -> SpanNote | None:
-    """Return the span's note, ``None`` for a carrier."""
+    """Return the span's note; ``None`` for a carrier."""
     start, end, kind, trace_id = place
-    # What is a fact stands in a marked attribute.
-    bits = MARKED_BIT | facts_of(body, start, end, manner) if is_marked else MARKED_BIT * (kind == MARKED)
+    # Facts are stated only in marker attributes.
+    bits = MARKED_BIT | facts_of(body, start, end, layout) if is_marked else MARKED_BIT * (kind == MARKED)
     if kind == OURS or bits & CARRIER_BIT:
         return None
     if _flags_say_remote(body, start, end):
@@ -292,15 +347,42 @@ def _span_note(
 
 
 def _flags_say_remote(body: bytes, at: int, end: int) -> bool:
-    """Whether the span's flags say that its parent is in another process.
+    """Return whether the span's flags say that its parent is in another process.
 
-    They are the last field, in the Collector's order stand before the parent, and .NET writes them
-    behind it: a tag of two bytes, then four, of which the second holds the two bits.
+    Flags are the last field; in the Collector's order they come before the parent, and .NET writes them after
+    it. They are a tag of two bytes and a value of four, and the second byte of the value holds the two bits.
     """
     if has_usual_head(body, at, end):
         flags = end - 6
-        if not body.startswith(_FLAGS_TAG, flags):
+        if not body.startswith(FLAGS_TAG, flags):
             flags = min(flags, at + _BEHIND_PARENT)
     else:
         flags = end - 44
-    return flags > at and body.startswith(_FLAGS_TAG, flags) and body[flags + 3] & 3 == 3
+    return flags > at and body.startswith(FLAGS_TAG, flags) and body[flags + 3] & 3 == 3
+
+
+def scan_request(
+    signal: Signal,
+    body: bytes,
+    known: Container[TraceId] = (),
+    most_steps: int = _BEYOND,
+    hints: Hints = USUAL_HINTS,
+) -> ScanResult:
+    """Scan a request of any signal; ``most_steps`` and ``hints`` are for spans.
+
+    Raises:
+        MalformedRequestError: the bytes are not valid protobuf.
+        TooCostlyError: the scan takes more steps.
+    """
+    if signal is Signal.TRACES:
+        return scan_traces(body, known, most_steps, hints)
+    return scan_logs(body, known) if signal is Signal.LOGS else scan_metrics(body)
+
+
+def item_count(signal: Signal, body: bytes) -> int:
+    """Return the number of spans, log records or data points in a request.
+
+    Raises:
+        MalformedRequestError: the bytes are not valid protobuf.
+    """
+    return scan_metrics(body).item_count if signal is Signal.METRICS else member_count(body)

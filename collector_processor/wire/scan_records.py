@@ -1,37 +1,46 @@
-"""What log and metric requests hold, without decoding them. Pure.
+"""Scan raw log and metric requests without decoding them: number of items, and the agents' traces. Pure.
 
-A log record belongs to a trace as a span does, and is told to the slow lane with it; a metric
-belongs to none, and is counted by its data points.
+Log records belong to traces as spans do; metrics belong to none, and are counted by their data points.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from itertools import islice
 from typing import Final
 
-from collector_processor.framing import fields
-from collector_processor.notes import TraceNote
 from collector_processor.otlp import MalformedRequestError
-from collector_processor.raw_ids import TRACE_ID_BYTES, record_trace_id
-from collector_processor.survey.found import Survey
-from collector_processor.survey.marks import MARKED, OURS, is_marked_record, scope_kind
-from collector_processor.survey.spans import OUR_TRACES
-from collector_processor.wire import parse
+from collector_processor.wire.agent_markers import MARKED, OUR_TRACES, OURS, is_marked_record, scope_kind
+from collector_processor.wire.facts import ScanResult, TraceNote
+from collector_processor.wire.protobuf import (
+    LENGTH_DELIMITED,
+    TRACE_ID_BYTES,
+    Field,
+    fields,
+    most_fields,
+    record_trace_id,
+    some_fields,
+    too_many,
+)
+from collector_processor.wire.split import parse
 from semconv.model import TraceId
 
+_FEW_BYTES: Final = 64 << 10
+"""Requests up to this size cannot hold too many items."""
 _POINT_FIELDS: Final = frozenset({5, 7, 9, 10, 11})
-"""Metric.gauge, sum, histogram, exponential_histogram, summary; each holds its points in field 1."""
+"""Fields of ``Metric``: gauge, sum, histogram, exponential_histogram, summary; points are their field 1."""
 
 
-def survey_logs(body: bytes, known: Container[TraceId] = ()) -> Survey:
-    """Look through a log request; a trace is an agent's if a record of it carries a marker.
+def scan_logs(body: bytes, known: Container[TraceId] = ()) -> ScanResult:
+    """Scan a log request; a trace is an agent's if one of its records has a marker.
 
     Raises:
-        MalformedRequestError: the framing is broken.
+        MalformedRequestError: the bytes are not valid protobuf.
     """
     found: dict[bytes, list[tuple[int, int]]] = {}
     count = largest = 0
     marked: set[bytes] = set()
+    _require_few(body)
     request = parse(body)
     for resource in request.resources:
         for scope in resource.scopes:
@@ -46,7 +55,27 @@ def survey_logs(body: bytes, known: Container[TraceId] = ()) -> Survey:
                         marked.add(trace_id)
     notes = (_log_note(body, trace_id, records, marked) for trace_id, records in found.items())
     traces = tuple(note for note in notes if note.is_agent or note.trace_id in known)
-    return Survey(item_count=count, traces=traces, max_item_bytes=largest)
+    return ScanResult(item_count=count, traces=traces, max_item_bytes=largest)
+
+
+def _require_few(body: bytes) -> None:
+    """Refuse requests of millions of empty items: ten million fit into a request and take gigabytes.
+
+    Raises:
+        MalformedRequestError: there are more than ``most_fields``, or the bytes are not valid protobuf.
+    """
+    if len(body) > _FEW_BYTES:
+        beyond = islice(_members(body, 0, len(body), (1, 2, 2)), most_fields(len(body)), None)
+        if next(beyond, None):
+            raise too_many(0)
+
+
+def _members(body: bytes, at: int, end: int, path: tuple[int, ...]) -> Iterator[Field]:
+    """Iterate over all fields of a request down to its items."""
+    for found in fields(body, at, end):
+        yield found
+        if path[1:] and found.number == path[0] and found.wire_type == LENGTH_DELIMITED:
+            yield from _members(body, found.start, found.end, path[1:])
 
 
 def _log_note(body: bytes, trace_id: bytes, records: list[tuple[int, int]], marked: set[bytes]) -> TraceNote:
@@ -59,14 +88,15 @@ def _log_note(body: bytes, trace_id: bytes, records: list[tuple[int, int]], mark
     )
 
 
-def survey_metrics(body: bytes) -> Survey:
-    """Look through a metric request: how many data points, and the largest metric.
+def scan_metrics(body: bytes) -> ScanResult:
+    """Scan a metric request: number of data points, size of the largest metric.
 
     Raises:
-        MalformedRequestError: the framing is broken.
+        MalformedRequestError: the bytes are not valid protobuf.
     """
+    _require_few(body)
     items = tuple(parse(body).items())
-    return Survey(
+    return ScanResult(
         item_count=sum(_points(body, item.start, item.end) for item in items),
         max_item_bytes=max((item.end - item.start for item in items), default=0),
     )
@@ -75,9 +105,10 @@ def survey_metrics(body: bytes) -> Survey:
 def _points(body: bytes, at: int, end: int) -> int:
     count = 0
     try:
-        for data in fields(body, at, end):
+        for data in some_fields(body, at, end):
             if data.number in _POINT_FIELDS and data.wire_type == 2:
-                count += sum(point.number == 1 for point in fields(body, data.start, data.end))
+                for point in some_fields(body, data.start, data.end):
+                    count += point.number == 1
     except MalformedRequestError:
         return count
     return count

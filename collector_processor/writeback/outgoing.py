@@ -1,9 +1,8 @@
-"""Verdict → the exact bytes that leave, and the record beside them. Pure.
+"""From verdict to the bytes to send and the record to store. Pure.
 
-Decides the version: a verdict that says the same as the one before (status,
-agent, step) is not written again; one that differs supersedes it, and the old
-blame is withdrawn beside it, because backends keep old spans. A person's verdict
-is superseded only by another person's.
+Decides the version: a verdict equal to the previous one (status, agent, step) is not written again. One that
+differs supersedes it and also withdraws the old blame, because backends keep old spans. A person's verdict is
+superseded only by another person's, and an experiment's only by a person's or another experiment's.
 """
 
 from __future__ import annotations
@@ -14,50 +13,49 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from collector_processor.annotate import (
+from collector_processor.otlp import Signal, Tenant
+from collector_processor.rebuild.encode import encode, encode_attributes, encode_logs
+from collector_processor.rebuild.stages import Run
+from collector_processor.store.records import PERSON, Outgoing, Place, StoredVerdict
+from collector_processor.wire.split import append_attributes
+from collector_processor.writeback.annotate import (
     CarrierPolicy,
     Carriers,
     Judgement,
     Withdrawn,
-    carriers,
     decisive_attributes,
-    evaluation_log,
     root_attributes,
-    withdrawal,
 )
-from collector_processor.encode import encode, encode_attributes, encode_logs
-from collector_processor.otlp import Signal, Tenant
-from collector_processor.places import pack_place
-from collector_processor.rebuild import Run
-from collector_processor.stored import PERSON, Outgoing, Place, StoredVerdict
-from collector_processor.wire import append_attributes
+from collector_processor.writeback.carriers import carriers, evaluation_log, withdrawal
+from collector_processor.writeback.places import pack_place
 from semconv.attributes import ERROR
 from semconv.model import AttributeValue, Attribution, Blame, Effort, Span, SpanId, Status, TraceId
 
 SERVICE_NAME: Final = "service.name"
 
+_NO_FAILURES: Final = frozenset({Status.NO_FAILURE, Status.UNREADABLE})
 _LATEST_NS: Final = 2**63 - 1
-"""The year 2262; SQLite's integers end there."""
+"""Largest integer of SQLite; as a time in ns it is in the year 2262."""
 SpanKey = tuple[TraceId, SpanId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBack:
-    """What one verdict leaves behind."""
+    """Everything that one verdict writes."""
 
     verdict: StoredVerdict
     outgoing: tuple[Outgoing, ...] = ()
     rewrites: tuple[tuple[int, bytes], ...] = ()
-    """Held journal rows and the bytes that leave in their place."""
+    """Held journal rows, and their replacement bytes."""
     late: tuple[tuple[int, Outgoing], ...] = ()
-    """The same rows, and the carriers that follow the originals where those bytes cannot be stored."""
+    """The same rows, and the carriers to send if those bytes cannot be stored."""
     place: Place | None = None
     """Stored span positions of the run, for later labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A run, what was found, and when."""
+    """A run and its attribution, at a time."""
 
     run: Run
     attribution: Attribution
@@ -67,40 +65,42 @@ class Decision:
     tenant: Tenant
     now_ns: int
     names_step: bool = True
-    """False where a person named an agent and no step."""
+    """False if a person named an agent but no step."""
+    place: Place | None = None
+    """Stored span positions of the run, if they were packed before."""
 
     @property
-    def told(self) -> StoredVerdict | None:
+    def published(self) -> StoredVerdict | None:
         """The previous verdict, unless it was provisional."""
         return None if self.previous is None or self.previous.is_provisional else self.previous
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gist:
-    """What a verdict adds to counts, without the run."""
+class VerdictSummary:
+    """The parts of a verdict that metrics count, without the run."""
 
     acting: tuple[str, ...]
     """Agents of the run, each once."""
     ended_ns: int
-    """When its last span ended; 0 where it has none."""
+    """End of its last span, Unix ns; 0 without spans."""
     decided_ns: int
     blamed: str | None = None
-    """The agent."""
+    """The blamed agent, if any; empty for a suspected failure."""
     mode: str = ""
     confidence: float = 0.0
     effort: Effort = field(default_factory=Effort)
     model: str | None = None
     previous: StoredVerdict | None = None
     is_carried: bool = False
-    """Whether a carrier takes it to the backend; if so, its lag is counted on delivery."""
+    """Whether a carrier is sent; if so, the verdict's delay is measured on delivery."""
 
 
-def gist_of(decision: Decision, back: WriteBack | None = None) -> Gist:
-    """Return the counted parts of a decision, and whether ``back`` sends it on."""
+def summary_of(decision: Decision, back: WriteBack | None = None) -> VerdictSummary:
+    """Return the counted parts of a decision; ``back`` tells whether a carrier is sent."""
     attribution, trajectory = decision.attribution, decision.run.trajectory
     verdict = attribution.verdict
-    blame = verdict if isinstance(verdict, Blame) else None
-    return Gist(
+    blame = verdict if isinstance(verdict, Blame) and verdict.status is Status.ATTRIBUTED else None
+    return VerdictSummary(
         acting=tuple(dict.fromkeys((*trajectory.agents, *(step.agent for step in trajectory.steps)))),
         ended_ns=_ended_ns(decision.run),
         decided_ns=decision.now_ns,
@@ -117,18 +117,18 @@ def gist_of(decision: Decision, back: WriteBack | None = None) -> Gist:
 def write_back(
     decision: Decision, policy: CarrierPolicy, held: Mapping[int, bytes] | None = None
 ) -> WriteBack:
-    """Return the bytes that carry the verdict into the trace.
+    """Return everything that the verdict writes.
 
     Args:
-        decision: the verdict and what was said before.
+        decision: the verdict and the previous one.
         policy: how carriers are written.
-        held: journal rows of this run still held back (hold mode): what can go onto
-            the originals in them goes there, the rest the late way.
+        held: held journal rows of this run (hold mode): attributes are added to the spans in
+            them; for other spans carriers are written.
     """
     judgement = _judgement(decision)
     verdict = _stored(decision, judgement)
-    place = pack_place(decision.run, decision.tenant, (verdict.trace_id, verdict.span_id))
-    before = _stands(decision, verdict, policy)
+    place = decision.place or pack_place(decision.run, decision.tenant, (verdict.trace_id, verdict.span_id))
+    before = _unchanged(decision, verdict, policy)
     if before is not None:
         return WriteBack(verdict=before, place=place)
     made: tuple[Span, ...] = ()
@@ -140,7 +140,9 @@ def write_back(
     spans = [span for span in made if _parent(span) not in written]
     spans += _withdrawn(judgement, decision, policy)
     logs = evaluation_log(judgement, decision.run.trace, policy, decision.now_ns)
-    outgoing = [replace(_carrying(spans, decision), ended_ns=_timed(decision))] if spans else []
+    outgoing = (
+        [replace(_outgoing_spans(spans, decision), ended_ns=_measured_end_ns(decision))] if spans else []
+    )
     if logs:
         outgoing.append(Outgoing(signal=Signal.LOGS, body=encode_logs(logs), tenant=decision.tenant))
     late = {seq: [span for span in made if _parent(span) in keys] for seq, keys in reached.items()}
@@ -148,62 +150,69 @@ def write_back(
         verdict=verdict,
         outgoing=tuple(outgoing),
         rewrites=tuple(rewrites.items()),
-        late=tuple((seq, _carrying(spans, decision)) for seq, spans in late.items()),
+        late=tuple((seq, _outgoing_spans(spans, decision)) for seq, spans in late.items()),
         place=place,
     )
 
 
-def _stands(decision: Decision, verdict: StoredVerdict, policy: CarrierPolicy) -> StoredVerdict | None:
+def _unchanged(decision: Decision, verdict: StoredVerdict, policy: CarrierPolicy) -> StoredVerdict | None:
     """Return the previous verdict, brought up to date, if the new one writes nothing into the trace."""
-    told = decision.told
-    if told is None:
+    published = decision.published
+    if published is None:
         return None
     is_persons = decision.attribution.method == PERSON
-    if told.is_persons_word and not is_persons:
-        return _still_said(told, decision.run)
-    if not verdict.says_the_same_as(told):
+    if _outranks(published, decision, verdict):
+        return _with_current_step(published, decision.run)
+    is_proved_now = decision.attribution.proof is not None and not published.proof
+    if is_proved_now or not verdict.says_the_same_as(published):
         return None
-    if is_persons and verdict.agent and not policy.marks(told.confidence):
-        return None  # confirmed: the span that was too uncertain to be marked gets its mark
-    return _told_again(told, verdict)
+    if is_persons and verdict.agent and not policy.marks(published.confidence):
+        return None  # confirmed by a person: the span, too uncertain to be marked before, is marked now
+    return _updated(published, verdict)
+
+
+def _outranks(published: StoredVerdict, decision: Decision, verdict: StoredVerdict) -> bool:
+    """Return whether the previous verdict stands: persons outrank experiments, which outrank opinions."""
+    attribution = decision.attribution
+    if attribution.method == PERSON:
+        return False
+    is_opinion = attribution.proof is None
+    return published.is_persons_word or (is_opinion and published.stands_against(verdict.span_id))
 
 
 def _is_written(decision: Decision, policy: CarrierPolicy) -> bool:
-    """Whether this verdict is written into the run's trace."""
+    """Return whether this verdict is written into the run's trace."""
     if policy.carriers is not Carriers.FAILURES:
         return policy.carriers is Carriers.ALL
-    was_failure = decision.told is not None and decision.told.status != Status.NO_FAILURE
-    return was_failure or decision.attribution.status is not Status.NO_FAILURE
+    was_failure = decision.published is not None and decision.published.status not in _NO_FAILURES
+    return was_failure or decision.attribution.status not in _NO_FAILURES
 
 
-def _timed(decision: Decision) -> int:
-    """Return the end of the run for its first verdict, whose lag is measured; else 0."""
+def _measured_end_ns(decision: Decision) -> int:
+    """Return the end of the run for its first verdict, whose delay is measured; else 0."""
     ended_ns = _ended_ns(decision.run)
-    # Some hosts send absurd times that the store cannot hold.
-    return ended_ns if decision.told is None and ended_ns <= _LATEST_NS else 0
+    # Some hosts send times that the store cannot hold.
+    return ended_ns if decision.published is None and ended_ns <= _LATEST_NS else 0
 
 
-def _carrying(spans: Sequence[Span], decision: Decision) -> Outgoing:
+def _outgoing_spans(spans: Sequence[Span], decision: Decision) -> Outgoing:
     return Outgoing(signal=Signal.TRACES, body=encode(spans), tenant=decision.tenant)
 
 
-def _told_again(previous: StoredVerdict, verdict: StoredVerdict) -> StoredVerdict:
+def _updated(previous: StoredVerdict, verdict: StoredVerdict) -> StoredVerdict:
     """Return the stored verdict on an unchanged step, with its current number and service.
 
-    Late spans may change the step's number, or bring the root with another service. Backends show the
-    carrier under its span in any case; the page and labels use the number, so it must be the current one.
+    Late spans may change the step's number, or bring a root with another service. Backends show the carrier
+    under its span anyway; pages and labels use the number, so it must be current.
     """
     if (verdict.step, verdict.service) == (previous.step, previous.service):
         return previous
     return replace(
-        verdict,
-        version=previous.version,
-        failure_id=previous.failure_id,
-        decided_ns=previous.decided_ns,
+        verdict, version=previous.version, failure_id=previous.failure_id, decided_ns=previous.decided_ns
     )
 
 
-def _still_said(previous: StoredVerdict, run: Run) -> StoredVerdict:
+def _with_current_step(previous: StoredVerdict, run: Run) -> StoredVerdict:
     """Return a person's verdict with the current number of its step."""
     places = [step.index for step in run.trajectory.steps if step.span_id == previous.span_id]
     if previous.span_id is None or previous.step in places or not places:
@@ -213,17 +222,17 @@ def _still_said(previous: StoredVerdict, run: Run) -> StoredVerdict:
 
 
 def provisional(decision: Decision) -> StoredVerdict:
-    """Return the record of a verdict on a run that still goes on: for the page only."""
+    """Return the record of a verdict on an unfinished run, shown on its page only."""
     return _stored(decision, _judgement(decision), is_provisional=True)
 
 
 def _judgement(decision: Decision) -> Judgement:
-    told = decision.told
+    published = decision.published
     return Judgement(
         trajectory=decision.run.trajectory,
         attribution=decision.attribution,
-        version=told.version + 1 if told else 1,
-        supersedes=told.failure_id if told else None,
+        version=published.version + 1 if published else 1,
+        supersedes=published.failure_id if published else None,
         names_step=decision.names_step,
     )
 
@@ -261,24 +270,26 @@ def _service(run: Run) -> str:
 
 
 def _withdrawn(judgement: Judgement, decision: Decision, policy: CarrierPolicy) -> Iterable[Span]:
-    """Return the spans that withdraw the previous blame; none if the blame is unchanged."""
-    told, step = decision.told, judgement.decisive
-    if told is None or told.agent is None or policy.carriers is Carriers.NONE:
+    """Return the spans that withdraw the previous blame; empty if the blame is unchanged."""
+    published, step = decision.published, judgement.decisive
+    if published is None or published.agent is None or policy.carriers is Carriers.NONE:
         return ()
     verdict = decision.attribution.verdict
     agent = verdict.agent if isinstance(verdict, Blame) else None
-    if told.agent == agent and (told.span_id is None or (step and told.span_id == step.span_id)):
+    if published.agent == agent and (
+        published.span_id is None or (step and published.span_id == step.span_id)
+    ):
         return ()
-    is_marked = told.trace_id and told.span_id and policy.marks(told.confidence)
-    marked = (told.trace_id, told.span_id) if is_marked else None
-    withdrawn = Withdrawn(agent=told.agent, version=told.version, marked=marked)  # type: ignore[arg-type]
+    is_marked = published.trace_id and published.span_id and policy.marks(published.confidence)
+    marked = (published.trace_id, published.span_id) if is_marked else None
+    withdrawn = Withdrawn(agent=published.agent, version=published.version, marked=marked)  # type: ignore[arg-type]
     return withdrawal(judgement, withdrawn, decision.run.trace, policy)
 
 
 def _onto_originals(
     judgement: Judgement, decision: Decision, policy: CarrierPolicy, held: Mapping[int, bytes]
 ) -> tuple[dict[int, bytes], dict[int, set[SpanKey]]]:
-    """Append the attributes to the held originals; say which spans were reached, in which rows."""
+    """Append attributes to held spans; return the changed rows, with the spans changed in each."""
     additions: dict[SpanKey, dict[str, AttributeValue]] = {}
     trajectory, step = decision.run.trajectory, judgement.decisive
     if trajectory.root_trace_id and trajectory.root_span_id:
@@ -286,7 +297,7 @@ def _onto_originals(
         additions[root] = root_attributes(judgement, policy)
     if step is not None and step.trace_id and step.span_id:
         key = (step.trace_id, step.span_id)
-        additions[key] = additions.get(key, {}) | _new_to(
+        additions[key] = additions.get(key, {}) | _without_taken_error(
             key, decisive_attributes(judgement, policy), decision
         )
     rewrites, reached = dict[int, bytes](), defaultdict[int, set[SpanKey]](set)
@@ -294,13 +305,15 @@ def _onto_originals(
         for (trace_id, span_id), attributes in additions.items():
             before = rewrites.get(seq, body)
             changed = append_attributes(before, trace_id, span_id, encode_attributes(attributes))
-            if changed is not before:  # else it stands in another row, or went on before the verdict
+            if changed is not before:  # else the span is in another row, or was released before
                 rewrites[seq] = changed
                 reached[seq].add((trace_id, span_id))
     return rewrites, reached
 
 
-def _new_to(key: SpanKey, added: dict[str, AttributeValue], decision: Decision) -> dict[str, AttributeValue]:
+def _without_taken_error(
+    key: SpanKey, added: dict[str, AttributeValue], decision: Decision
+) -> dict[str, AttributeValue]:
     """Leave out Jaeger's error mark if the original has an attribute of that name."""
     spans = (span for span in decision.run.trace.spans if (span.trace_id, span.span_id) == key)
     if any(ERROR in span.attributes for span in spans):

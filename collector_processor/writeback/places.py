@@ -1,8 +1,8 @@
 """Stored positions of a run's spans, so that a later label can still write carriers into its trace. Pure.
 
 A carrier needs its parent's ids, start, Resource, trace state and flags. These are stored for the root and
-for each step's span, with the step's agent, and without names, texts or attributes of spans. If a run
-exceeds the size bound, only its root and blamed span are stored, or nothing.
+for each step's span, with the step's agent, and without names, texts or attributes of spans. If a run exceeds
+the size bound, only its root and blamed span are stored, or nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import zlib
 from collections.abc import Iterable
 from typing import Any, Final
 
-from collector_processor.decode import decode
-from collector_processor.encode import encode
 from collector_processor.otlp import Tenant
-from collector_processor.rebuild import Run
-from collector_processor.stored import Place
+from collector_processor.rebuild.decode import decode
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.stages import Run
+from collector_processor.store.records import Place
 from semconv.model import AgentSource, ContentState, Span, SpanId, Step, StepKind, Trace, TraceId, Trajectory
 
 MAX_PLACE_BYTES: Final = 64 << 10
@@ -33,29 +33,36 @@ def pack_place(run: Run, tenant: Tenant, blamed: _SpanKey) -> Place | None:
 
     Args:
         run: the run, with its spans.
-        tenant: whose it is.
+        tenant: the run's tenant.
         blamed: the span that the verdict marks, if it marks one.
     """
+    packed = pack_steps(run) or _pack(run, (), [blamed])
+    return None if packed is None else Place(tenant=tenant, run_id=run.trajectory.run_id, packed=packed)
+
+
+def pack_steps(run: Run) -> bytes | None:
+    """Return the stored form with all steps, independent of the verdict; ``None`` as for ``pack_place``."""
+    steps = run.trajectory.steps
+    return _pack(run, steps, [(step.trace_id, step.span_id) for step in steps])
+
+
+def _pack(run: Run, steps: Iterable[Step], keys: Iterable[_SpanKey]) -> bytes | None:
     spans: dict[_SpanKey, Span] = {(span.trace_id, span.span_id): span for span in run.trace.spans}
     if not spans:
         return None
-    steps = run.trajectory.steps
     first = min(run.trace.spans, key=lambda span: (span.start_ns, span.span_id))
     root = (run.trajectory.root_trace_id, run.trajectory.root_span_id)
-    top: list[_SpanKey] = [root if root in spans else (first.trace_id, first.span_id)]
-    for keys, kept in (([*top, *((s.trace_id, s.span_id) for s in steps)], steps), ([*top, blamed], ())):
-        bare = _bare(span for key in dict.fromkeys(keys) if (span := spans.get(key)))
-        packed = _packed(run.trajectory, kept, bare)
-        if len(packed) <= MAX_PLACE_BYTES:
-            return Place(tenant=tenant, run_id=run.trajectory.run_id, packed=packed)
-    return None
+    top: _SpanKey = root if root in spans else (first.trace_id, first.span_id)
+    bare = _bare(span for key in dict.fromkeys([top, *keys]) if (span := spans.get(key)))
+    packed = _packed(run.trajectory, steps, bare)
+    return packed if len(packed) <= MAX_PLACE_BYTES else None
 
 
 def unpack_place(packed: bytes) -> Run:
     """Return the stored part of the run: bare spans, and steps without texts.
 
     Raises:
-        ValueError: it is damaged, or of a newer version.
+        ValueError: it is damaged, or from a newer version.
     """
     try:
         content = zlib.decompress(packed)
@@ -63,7 +70,7 @@ def unpack_place(packed: bytes) -> Run:
         document = json.loads(content[_LENGTH : _LENGTH + length])
         trajectory = _trajectory(document)
     except (zlib.error, KeyError, TypeError) as error:
-        raise ValueError(f"a kept place cannot be read: {error!r}") from error
+        raise ValueError(f"a stored place of a run cannot be read: {error!r}") from error
     spans = decode(content[_LENGTH + length :]).spans
     return Run(trace=Trace(spans=tuple(spans), run_id=trajectory.run_id), trajectory=trajectory)
 

@@ -1,0 +1,1 @@
+"""The slow lane: schedules and loads complete traces, runs their analysis, commits verdicts."""

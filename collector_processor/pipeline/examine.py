@@ -1,0 +1,252 @@
+"""Examination of one complete trace: load it, analyse its runs, commit.
+
+The order guarantees consistency: verdict, version and bytes are committed to the outbox first; only then are
+held originals rewritten and carriers sent, and both can be repeated after a crash with the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar
+
+from collector_processor.assembly.assembler import Released
+from collector_processor.otlp import Tenant, TraceKey
+from collector_processor.pipeline.analyst import Analysis, AnalysisLostError, Analyst
+from collector_processor.pipeline.commit import EVICTED, Claim, Committer, ErrorVerdicts, HeldRows, Leaving
+from collector_processor.pipeline.decide import AnalysedTraces, decide_provisionally
+from collector_processor.pipeline.load import MAX_JOINS, Loaded, Loader, Prepare, TraceSource, absent_parents
+from collector_processor.pipeline.prepare import KeepRun, KeptRun, PreparedRun
+from collector_processor.store.records import AbsentParent
+from collector_processor.store.thread import StoreThread
+from collector_processor.store.verdicts import RunStore
+from semconv.model import Completion
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAX_ANALYSES: Final = 32
+"""Maximum number of analyses of a run that keeps changing.
+
+The wait doubles each time, up to ``max_silence_s``: at its default of 75 min, late spans count for a day.
+"""
+
+Finding: TypeAlias = tuple[Analysis, KeptRun]
+Findings: TypeAlias = dict[bytes, Finding]
+"""Findings by the digest of the analysed content."""
+
+
+class HeldTraces(TraceSource, HeldRows, Protocol):
+    """Source of the bytes of agent traces, some of them held back: the journal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """Outcome of an examination; if the trace stays open, none of the three is set."""
+
+    done: frozenset[TraceKey] = frozenset()
+    """The traces that are finished."""
+    awaited: frozenset[TraceKey] = frozenset()
+    """Open traces of the same run that must be complete first."""
+    too_early: int = 0
+    """Earlier analyses of the run, if the trace must wait longer because of them; else 0."""
+
+
+class Examiner:
+    """Turns released traces into committed verdicts."""
+
+    def __init__(
+        self,
+        *,
+        source: HeldTraces,
+        store: RunStore,
+        prepare: Prepare,
+        analyst: Analyst,
+        kept: KeepRun,
+        leaving: Leaving,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Create an examiner from its parts.
+
+        Args:
+            source: reads traces.
+            store: where verdicts are committed.
+            prepare: runs step 1.
+            analyst: runs step 2, for runs that step 1 does not decide.
+            kept: returns the stored form of those runs.
+            leaving: actions around a commit.
+            pause: sleeps for the given seconds.
+        """
+        self._source: Final = source
+        self._store: Final = store
+        self._analyst: Final = analyst
+        self._kept: Final = kept
+        self._wall_ns: Final = leaving.wall_ns
+        thread = self._thread = StoreThread(pause)
+        committer = self._committer = Committer(
+            held=source, store=store, thread=thread, leaving=leaving, pause=pause
+        )
+        errors = ErrorVerdicts(
+            source=source, store=store, thread=thread, analyst=analyst, committer=committer, leaving=leaving
+        )
+        self._loader: Final = Loader(
+            source=source, store=store, thread=thread, prepare=prepare, wall_ns=leaving.wall_ns
+        )
+        self.committed: Final = leaving.committed
+        """Report verdicts that were committed through ``in_turn``, and start sending their spans."""
+        self.let_go: Final = source.release_held
+        """Release the rest of a trace's held rows unchanged."""
+        self.finish_rewrites: Final = committer.finish_rewrites
+        """Apply rewrites that were committed but perhaps not carried out."""
+        self.give_up: Final = errors.record
+        """Record an ``error`` verdict for a trace that cannot be analysed, unless it has a verdict."""
+        self.give_up_evicted: Final = errors.record_evicted
+        """The same for traces whose spans are gone and were never analysed."""
+
+    async def analyses_of(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, tuple[int, int]]:
+        """Return each trace's number of analyses and the highest journal row seen; (0, -1) if never."""
+        return await self._thread.run(self._store.seen, tuple(keys))
+
+    async def examine(
+        self,
+        released: Released,
+        *,
+        is_open: Callable[[TraceKey], bool],
+        claim: Callable[[TraceKey], bool],
+    ) -> Examined:
+        """Give every run of the trace a verdict.
+
+        Args:
+            released: the trace and the reason for its release.
+            is_open: whether another trace is still open: a run of several traces is examined when the
+                last of them is complete.
+            claim: stops the hold deadline of a trace; returns whether it has held rows.
+        """
+        try:
+            return await self._examine(released, is_open, claim)
+        except AnalysisLostError as error:
+            await self.give_up(released.key, str(error))
+            return Examined(done=frozenset((released.key,)))
+
+    async def _examine(
+        self, released: Released, is_open: Callable[[TraceKey], bool], claim: Claim
+    ) -> Examined:
+        findings: Findings = {}
+        analysed: Loaded | None = None
+        while True:  # repeated if another examination of the same run, or the disk, interfered
+            loaded = await self._loader.load(released, is_open)
+            await self._note_absent(absent_parents(loaded, self._wall_ns()))
+            if analysed is not None and not loaded.upto:  # evicted while its verdict waited for the disk
+                loaded = analysed
+            ended = await self._without_analysis(released, loaded)
+            if ended is not None:
+                return ended
+            news = loaded.news
+            if news and loaded.analyses >= MAX_ANALYSES:
+                logger.info("run changes after its last analysis", extra={"trace_id": released.key.trace_id})
+                news = ()
+            findings, analysed = await self._findings(news, findings), loaded
+            kept = [found for _, found in findings.values()]
+            proposed = _proposed(released.key.tenant, loaded, news, findings)
+            if await self._committer.commit_if_unchanged(proposed, kept, claim):
+                return Examined(done=frozenset(loaded.upto))
+
+    async def _note_absent(self, absent: Sequence[AbsentParent]) -> None:
+        for one in absent:
+            told = {"service": one.service, "scope": one.scope, "span": one.name}
+            logger.info("parent span never arrived: similar traces no longer wait for it", extra=told)
+        if absent:
+            await self._thread.run(self._store.absent.add, absent)
+
+    async def absent_parents(self) -> Sequence[AbsentParent]:
+        """Return the kinds of spans whose parents are known never to arrive."""
+        return await self._thread.run(self._store.absent.all)
+
+    async def arriving_parents(self) -> Sequence[tuple[Tenant, int]]:
+        """Return the kinds of spans whose parents have arrived before."""
+        return await self._thread.run(self._store.absent.arriving)
+
+    async def parents_arrived(self, kinds: Iterable[tuple[Tenant, int]]) -> None:
+        """Record the kinds of spans whose parents arrived."""
+        await self._thread.insist(self._store.absent.arrived, tuple(kinds), self._wall_ns())
+
+    async def _without_analysis(self, released: Released, loaded: Loaded) -> Examined | None:
+        """Return the outcome if there is nothing to analyse now; ``None`` if the trace must be analysed."""
+        if loaded.awaited:
+            return Examined(awaited=loaded.awaited)
+        if released.completion is Completion.IDLE_OPEN:
+            runs = [run for run in loaded.prepared.runs if not run.is_trial]
+            await self._commit_provisionally(released.key.tenant, runs)
+            return Examined()
+        if released.key not in loaded.upto:
+            return await self._nothing_left(released.key)
+        if loaded.prepared.fault:
+            await self.give_up(released.key, loaded.prepared.fault)
+        if loaded.prepared.fault or await self._is_settled(loaded):
+            return Examined(done=frozenset(loaded.upto))
+        is_last = loaded.analyses >= MAX_ANALYSES
+        is_early = loaded.news and not is_last and released.analyses < loaded.analyses
+        return Examined(too_early=loaded.analyses) if is_early else None
+
+    async def _findings(self, news: Sequence[PreparedRun], known: Findings) -> Findings:
+        """Return the analysis (step 2) of each run; an unchanged run is not analysed again."""
+        return {run.told.digest: known.get(run.told.digest) or await self._finding(run) for run in news}
+
+    async def _finding(self, run: PreparedRun) -> Finding:
+        analysis, kept = run.analysis, run.kept
+        if analysis is None or kept is None:
+            analysis = await self._analyst.analyse(run.trajectory)
+            kept = await asyncio.to_thread(self._kept, run.trajectory, analysis)
+        return analysis, replace(kept, spans=run.kept_spans)
+
+    async def in_db(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Make one call on the store's thread."""
+        return await self._thread.run(call, *args, **kwargs)
+
+    async def in_turn(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Make a call that may commit verdicts on the store's thread; meanwhile no analysis commits."""
+        async with self._committer.turn:
+            return await self._thread.run(call, *args, **kwargs)
+
+    def close(self) -> None:
+        """End the store's thread; the owner closes the store itself."""
+        self._thread.close()
+
+    async def _nothing_left(self, key: TraceKey) -> Examined:
+        """Record that a trace's spans are gone before any analysis; log records alone are not a run."""
+        analyses, _ = (await self.analyses_of([key]))[key]
+        if not analyses and not (await self._source.read_whole([key]))[0][1]:
+            await self.give_up(key, EVICTED)
+        return Examined(done=frozenset((key,)))
+
+    async def _is_settled(self, loaded: Loaded) -> bool:
+        """Return whether another examination of the same run covered this trace and has committed."""
+        async with self._committer.turn:
+            return loaded.is_covered
+
+    async def _commit_provisionally(self, tenant: Tenant, runs: Sequence[PreparedRun]) -> None:
+        async with self._committer.turn:
+            run_ids = [run.told.run_id for run in runs]
+            known = await self._thread.run(self._store.standing, (), tenant, run_ids)
+            commit = await asyncio.to_thread(
+                decide_provisionally, tenant, runs, known.verdicts, self._wall_ns()
+            )
+            await self._thread.insist(self._store.commit, commit)
+
+
+def _proposed(
+    tenant: Tenant, loaded: Loaded, news: Sequence[PreparedRun], findings: Findings
+) -> AnalysedTraces:
+    return AnalysedTraces(
+        tenant=tenant,
+        seen=loaded.seen,
+        upto=loaded.upto,
+        times=max(loaded.analyses + bool(news or loaded.is_experiment), MAX_JOINS if loaded.is_full else 0),
+        told=tuple(run.told for run in loaded.prepared.runs),
+        runs=tuple((run, findings[run.told.digest][0]) for run in news),
+        redacted=loaded.prepared.redacted,
+    )

@@ -1,0 +1,301 @@
+"""Step 1 of a verdict: prepares runs from the bytes of a trace. Pure.
+
+Step 1 computes everything that depends on the bytes alone: the runs, their steps, triage and, if no model is
+needed, the analysis. An executor decides where that happens: in a thread, in a worker process or on another
+machine. Step 2 is an ``Analyst``, step 3 ``decide``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+from collector_processor.otlp import MalformedRequestError, TraceKey
+from collector_processor.pipeline.analyst import Analysis
+from collector_processor.rebuild.decode import decode
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.kept_spans import SpanKeeper
+from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.rebuild.redaction import redact
+from collector_processor.rebuild.runs import TRACE_KEY, keep_run_ids, run_keys
+from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.store.records import AbsentParent, ToldRun
+from collector_processor.store.small_tables import MAX_TRIAL_CHARS
+from collector_processor.store.verdicts import MAX_JOINED
+from collector_processor.wire.facts import kind_of
+from collector_processor.writeback.outgoing import SERVICE_NAME
+from collector_processor.writeback.places import pack_steps
+from semconv.attributes import ERROR, TRIAL
+from semconv.dialects import USUAL, Reader
+from semconv.model import Completion, Span, Status, Step, Trace, TraceId, Trajectory
+
+MAX_KEYS: Final = 4 * MAX_JOINED
+"""Bound on the stored run keys of one trace, because a span may link to any number of others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceBytes:
+    """A complete trace and the traces joined to it, as read from the journal."""
+
+    key: TraceKey
+    completion: Completion
+    bodies: tuple[bytes, ...]
+    """Export requests that hold its spans."""
+    logs: tuple[bytes, ...] = ()
+    before: tuple[ToldRun, ...] = ()
+    """The runs that these traces formed when last analysed."""
+    given_up: frozenset[int] = frozenset()
+    """Kinds of spans whose parents the assembler no longer expects."""
+
+    @property
+    def byte_count(self) -> int:
+        """Total bytes of all requests."""
+        return sum(map(len, (*self.bodies, *self.logs)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRun:
+    """Data of a run that is stored beside its verdict. Opaque to this package."""
+
+    run_id: str
+    is_failure: bool
+    packed: bytes | None
+    """Its steps as JSON; ``None`` if they are too large."""
+    noted: str
+    """Its data for counting issues."""
+    spans: bytes | None = None
+    """Its spans and logs, packed by ``kept_spans.py``; ``None`` if they are not kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRun:
+    """One run of the trace, prepared."""
+
+    told: ToldRun
+    is_news: bool
+    """Whether it changed since it was last analysed."""
+    trajectory: Trajectory
+    """The steps; without texts if ``analysis`` is set."""
+    spans: bytes
+    """An export request of the run's spans, reduced to what carriers and records need."""
+    place: bytes | None = None
+    """Packed span positions, for later labels; ``None`` if that depends on the verdict."""
+    analysis: Analysis | None = None
+    """The analysis; ``None`` if the analyst must be asked or the run has not changed."""
+    kept: KeptRun | None = None
+    """The kept form of ``analysis``."""
+    kept_spans: bytes | None = None
+    """The spans and logs as received, packed for storage; ``None`` if they are not kept."""
+    trials: frozenset[str] = frozenset()
+    """Ids of trials that its traces claim to belong to; empty if one of its traces carries none."""
+    is_trial: bool = False
+    """Whether the store issued these ids: such a run is part of an experiment and gets no verdict."""
+
+    def unpacked(self) -> Run:
+        """Return the run, with its reduced spans unpacked."""
+        run_id = self.trajectory.run_id
+        return Run(trace=Trace(spans=decode(self.spans).spans, run_id=run_id), trajectory=self.trajectory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """The result of step 1 for one trace."""
+
+    names: tuple[str, ...] = ()
+    """Its run keys; the first is its own trace id."""
+    runs: tuple[PreparedRun, ...] = ()
+    absent: tuple[AbsentParent, ...] = ()
+    """Kinds of spans whose parents never arrive; ``since_ns`` is 0."""
+    redacted: Mapping[str, int] = field(default_factory=dict)
+    """Number of secrets redacted, by kind."""
+    fault: str = ""
+    """Reason why the bytes cannot be read; if set, all other fields are empty."""
+
+
+Look: TypeAlias = Callable[[Trajectory], Analysis | None]
+KeepRun: TypeAlias = Callable[[Trajectory, Analysis], KeptRun]
+"""Returns the stored form of an analysed run. Pure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparer:
+    """Prepares traces; keeps no state between calls."""
+
+    unasked: Look
+    """Analyses a run; ``None`` if a model or another process must be asked."""
+    glance: Look
+    """Analyses a run that has not ended, without a model."""
+    kept: KeepRun
+    cleaner: Cleaner
+    """Redacts; only its rules are used, and its counts do not change."""
+    spans: SpanKeeper = field(default_factory=lambda: SpanKeeper(redactor=None))
+    """Packs the spans of runs that are kept."""
+    reader: Reader = USUAL
+    """Reads the spans; with the user's mappings."""
+
+    def __call__(self, trace: TraceBytes) -> Prepared:
+        """Prepare the runs of a trace, in the order of their first spans."""
+        cleaner, tenant = self.cleaner.empty_copy(), trace.key.tenant
+        try:
+            found = rebuild(
+                trace.bodies, trace.logs, completion=trace.completion, tenant=tenant, reader=self.reader
+            )
+        except MalformedRequestError as error:
+            return Prepared(fault=f"the spans cannot be read: {error}")
+        named = _named(found, trace.before)
+        # From here on, texts contain no secrets.
+        redactors = [cleaner.for_run() for _ in named]
+        runs = [
+            replace(run, trajectory=cleaner(run.trajectory, redact))
+            for run, redact in zip(named, redactors, strict=True)
+        ]
+        prepared = [self._prepared(run, trace) for run in runs]
+        parts = [(run.trace.spans, redact) for run, redact in zip(runs, redactors, strict=True)]
+        spans = self.spans.pack(
+            trace.bodies, trace.logs, parts, [self._keeps(one, trace) for one in prepared]
+        )
+        return Prepared(
+            names=tuple(key_names(trace.key.trace_id, found)),
+            runs=tuple(
+                replace(one, kept_spans=packed) if packed else one
+                for one, packed in zip(prepared, spans, strict=True)
+            ),
+            absent=_absent_parents(found, trace),
+            redacted=cleaner.counts,
+        )
+
+    def _keeps(self, run: PreparedRun, trace: TraceBytes) -> bool:
+        """Return whether the run's spans are kept with its verdict."""
+        if not run.is_news or trace.completion is Completion.IDLE_OPEN:
+            return False
+        status = None if run.analysis is None else run.analysis.attribution.status
+        return self.spans.wants(is_failure=None if status is None else status is not Status.NO_FAILURE)
+
+    def _prepared(self, run: Run, trace: TraceBytes) -> PreparedRun:
+        told = ToldRun(
+            run_id=run.trajectory.run_id,
+            trace_ids=frozenset(span.trace_id for span in run.trace.spans),
+            digest=_digest(run.trajectory),
+        )
+        is_news = all((told.run_id, told.digest) != (one.run_id, one.digest) for one in trace.before)
+        analysis: Analysis | None = None
+        if trace.completion is Completion.IDLE_OPEN:
+            analysis = self.glance(run.trajectory)
+        elif is_news:
+            analysis = self.unasked(run.trajectory)
+        return PreparedRun(
+            told=told,
+            is_news=is_news,
+            trajectory=run.trajectory if analysis is None else _without_texts(run.trajectory),
+            spans=encode(_bare(run.trace.spans)),
+            place=pack_steps(run) if is_news else None,
+            analysis=analysis,
+            kept=None if analysis is None else self.kept(run.trajectory, analysis),
+            trials=claimed_trials(run.trace.spans),
+        )
+
+
+def key_names(trace_id: TraceId, runs: Iterable[Run]) -> list[str]:
+    """Return the run keys of a trace's runs, its own ids first, up to the bound."""
+    found = {name for run in runs for name in run_keys(run.trace)}
+    return sorted(found, key=lambda name: (name != f"{TRACE_KEY}{trace_id}", name))[:MAX_KEYS]
+
+
+def claimed_trials(spans: Sequence[Span]) -> frozenset[str]:
+    """Return the trial ids in a run's spans or resources, one for each trace.
+
+    Empty if one of the traces carries none: a trial that links to a production run does not hide it.
+    """
+    found: dict[TraceId, str] = {}
+    for span in spans:
+        claimed = span.attributes.get(TRIAL) or span.resource.attributes.get(TRIAL)
+        if isinstance(claimed, str) and len(claimed) <= MAX_TRIAL_CHARS:
+            found.setdefault(span.trace_id, claimed)
+    is_whole = bool(found) and all(span.trace_id in found for span in spans)
+    return frozenset(found.values()) if is_whole else frozenset()
+
+
+def _named(runs: Sequence[Run], before: Iterable[ToldRun]) -> list[Run]:
+    """Return the runs under their previous ids: a run keeps its first id when traces are added."""
+    run_ids = keep_run_ids([run.trace for run in runs], {told.run_id: told.trace_ids for told in before})
+    return [
+        run
+        if run.trajectory.run_id == run_id
+        else Run(trace=replace(run.trace, run_id=run_id), trajectory=replace(run.trajectory, run_id=run_id))
+        for run, run_id in zip(runs, run_ids, strict=True)
+    ]
+
+
+def _digest(trajectory: Trajectory) -> bytes:
+    """Return a digest of everything an analyst sees; warnings are left out, since they are for people."""
+    return hashlib.blake2b(repr(replace(trajectory, warnings=())).encode(), digest_size=16).digest()
+
+
+def _absent_parents(runs: Iterable[Run], trace: TraceBytes) -> tuple[AbsentParent, ...]:
+    """Return the kinds of spans, with names, whose parents are no longer expected after this trace.
+
+    Names appear in logs and in ``doctor``, so secrets in them (a request's query) are redacted.
+    """
+    found: dict[int, AbsentParent] = {}
+    for run in runs if trace.given_up else ():  # most traces have none: no span is read
+        for span in run.trace.spans:
+            service = str(span.resource.attributes.get(SERVICE_NAME, ""))
+            kind = kind_of(service.encode(), span.scope.name.encode(), span.name.encode())
+            if kind in trace.given_up:
+                found[kind] = AbsentParent(
+                    tenant=trace.key.tenant,
+                    kind=kind,
+                    service=service,
+                    scope=span.scope.name,
+                    name=redact(span.name),
+                    since_ns=0,
+                )
+    return tuple(found.values())
+
+
+def _without_texts(trajectory: Trajectory) -> Trajectory:
+    """Return the parts of a trajectory that ``decide`` reads."""
+    return Trajectory(
+        run_id=trajectory.run_id,
+        steps=tuple(map(_bare_step, trajectory.steps)),
+        complete=trajectory.complete,
+        agents=trajectory.agents,
+        dialects=trajectory.dialects,
+        root_trace_id=trajectory.root_trace_id,
+        root_span_id=trajectory.root_span_id,
+    )
+
+
+def _bare_step(step: Step) -> Step:
+    return Step(
+        index=step.index,
+        agent=step.agent,
+        kind=step.kind,
+        agent_source=step.agent_source,
+        content=step.content,
+        group=step.group,
+        trace_id=step.trace_id,
+        span_id=step.span_id,
+    )
+
+
+def _bare(spans: Sequence[Span]) -> list[Span]:
+    """Return the parts of spans that ``decide`` reads, grouped to write each Resource once."""
+    order: dict[int, int] = {}
+    for span in spans:
+        order.setdefault(id(span.resource), len(order))
+    return [
+        Span(
+            trace_id=span.trace_id,
+            span_id=span.span_id,
+            start_ns=span.start_ns,
+            end_ns=span.end_ns,
+            attributes={ERROR: True} if ERROR in span.attributes else {},
+            resource=span.resource,
+            trace_state=span.trace_state,
+            flags=span.flags,
+        )
+        for span in sorted(spans, key=lambda span: order[id(span.resource)])
+    ]

@@ -1,0 +1,160 @@
+"""Queues of the slow lane: arrivals not looked up yet, and work shared fairly between tenants. Pure.
+
+Acknowledgements do not wait for the slow lane, so its backlog of arrivals must be bounded: when it is full,
+the oldest are removed and treated as arrivals of new traces.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Container, Hashable
+from itertools import count, islice
+from typing import Final, Generic, TypeVar
+
+from collector_processor.otlp import Tenant, TraceKey
+from collector_processor.wire.facts import TraceArrival
+
+ARRIVAL_BYTES: Final = 320
+"""Memory of an arrival without its notes; measured, and rounded up."""
+NOTE_BYTES: Final = 256
+"""Memory of a span's note; measured, and rounded up."""
+
+
+Owner = TypeVar("Owner", bound=Hashable)
+Key = TypeVar("Key", bound=Hashable)
+Item = TypeVar("Item")
+
+
+class FairQueue(Generic[Owner, Key, Item]):
+    """Items by key: each owner's in order of arrival, and owners served in turn."""
+
+    def __init__(self) -> None:
+        self._owners: Final[OrderedDict[Owner, OrderedDict[Key, Item]]] = OrderedDict()
+
+    def put(self, owner: Owner, key: Key, item: Item) -> None:
+        """Add an item behind all others of its owner."""
+        self._owners.setdefault(owner, OrderedDict())[key] = item
+
+    def take(self, skip: Container[Owner] = ()) -> tuple[Owner, Key, Item] | None:
+        """Remove and return the first item of the owner whose turn it is; ``None`` if there is none."""
+        owner = next((owner for owner in self._owners if owner not in skip), None)
+        if owner is None:
+            return None
+        self._owners.move_to_end(owner)
+        items = self._owners[owner]
+        key, item = items.popitem(last=False)
+        if not items:
+            del self._owners[owner]
+        return owner, key, item
+
+    def discard(self, owner: Owner, key: Key) -> Item | None:
+        """Remove and return an item; ``None`` if it is not there."""
+        items = self._owners.get(owner)
+        item = items.pop(key, None) if items is not None else None
+        if items is not None and not items:
+            del self._owners[owner]
+        return item
+
+    @property
+    def owners(self) -> Collection[Owner]:
+        """Owners that have items, in turn."""
+        return self._owners
+
+    def clear(self) -> None:
+        """Remove all items."""
+        self._owners.clear()
+
+
+class Places(Generic[Owner]):
+    """Slots for concurrent work, shared between its owners.
+
+    As soon as there are two owners, an owner with half of the slots gets none of the last quarter: those stay
+    free for the others, even if its own work takes long.
+    """
+
+    def __init__(self, count: int) -> None:
+        """Create this many free slots."""
+        self._count: Final = count
+        self._held: Final[Counter[Owner]] = Counter()
+        self._known: Final[set[Owner]] = set()
+
+    def take_from(self, queue: FairQueue[Owner, Key, Item]) -> Item | None:
+        """Take the next item in turn and a slot for it; ``None`` if there is no item or no slot."""
+        if len(self._known) < 2:
+            self._known.update(islice(queue.owners, 2))
+        free = self._count - self._held.total()
+        skip = self._greedy() if free <= self._count // 4 else frozenset[Owner]()
+        taken = queue.take(skip) if free else None
+        if taken is None:
+            return None
+        owner, _, item = taken
+        self._held[owner] += 1
+        return item
+
+    def leave(self, owner: Owner) -> None:
+        """Return a slot."""
+        self._held[owner] -= 1
+        if not self._held[owner]:
+            del self._held[owner]
+
+    def _greedy(self) -> frozenset[Owner]:
+        if len(self._known) < 2:
+            return frozenset()
+        return frozenset(owner for owner, held in self._held.items() if held >= self._count // 2)
+
+
+class Inbox:
+    """Queue of arrivals: in order within a tenant, round-robin between tenants."""
+
+    def __init__(self, max_bytes: int) -> None:
+        """Create an empty inbox.
+
+        Args:
+            max_bytes: bound on estimated memory; the newest arrival is kept regardless of its size.
+        """
+        self._max_bytes: Final = max_bytes
+        self._arrivals: Final[FairQueue[Tenant, int, TraceArrival]] = FairQueue()
+        self._numbers: Final = count()
+        self._waiting = 0
+        self.bytes = 0
+        """Memory of the arrivals, in bytes."""
+
+    def __len__(self) -> int:
+        """Return the number of waiting arrivals."""
+        return self._waiting
+
+    @property
+    def tenants(self) -> Collection[Tenant]:
+        """Tenants that have waiting arrivals, at any time."""
+        return self._arrivals.owners
+
+    def put(self, arrival: TraceArrival) -> tuple[TraceArrival, ...]:
+        """Add an arrival; return those that no longer fit: the oldest, from each tenant in turn."""
+        gone: list[TraceArrival] = []
+        size = _size(arrival)
+        while self._waiting and self.bytes + size > self._max_bytes:
+            gone += self.take(1)
+        self._arrivals.put(arrival.tenant, next(self._numbers), arrival)
+        self._waiting += 1
+        self.bytes += size
+        return tuple(gone)
+
+    def take(self, most: int) -> tuple[TraceArrival, ...]:
+        """Remove and return at most ``most`` arrivals."""
+        return tuple(self._next() for _ in range(min(most, self._waiting)))
+
+    def _next(self) -> TraceArrival:
+        taken = self._arrivals.take()
+        assert taken is not None
+        self._waiting -= 1
+        self.bytes -= _size(taken[2])
+        return taken[2]
+
+
+def key_of(arrival: TraceArrival) -> TraceKey:
+    """Return the trace that an arrival belongs to."""
+    return TraceKey(arrival.tenant, arrival.trace_id)
+
+
+def _size(arrival: TraceArrival) -> int:
+    return ARRIVAL_BYTES + NOTE_BYTES * len(arrival.notes)

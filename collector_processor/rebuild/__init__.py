@@ -1,0 +1,1 @@
+"""Raw bytes to sound traces: decode, repair, correct clock skew, group into runs, redact."""

@@ -1,0 +1,399 @@
+"""Rules that find secrets in a decoded text. Pure, except that it reads a data file once.
+
+Rules for vendors' keys come from gitleaks and CredSweeper, as data (``secret_rules.json``, renewed by
+``python -m tools.secret_rules``). This module has the rules for formats that are defined by standards or
+long-standing custom: PEM, JWT, ``Authorization``, passwords in URLs, ``.netrc`` and assignments, e-mail
+addresses, payment cards.
+
+As in gitleaks, one search for all keywords tells which rules can match at all. All patterns run on RE2, in
+time linear in the text.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
+
+import re2
+
+from collector_processor.rebuild.unescape import BASE64, HEX
+
+DATA: Final = files("collector_processor.rebuild").joinpath("secret_rules.json")
+KEYS, TOKENS, SECRETS, CARDS, EMAILS = "keys", "tokens", "secrets", "cards", "emails"
+ALL_KINDS: Final = (KEYS, TOKENS, SECRETS, CARDS, EMAILS)
+OWN: Final = "own"
+"""Kind of the user's patterns."""
+_RE2_MEMORY: Final = 8 << 20
+"""Bytes that RE2 may take for one pattern and its states; its default."""
+_PLACEHOLDER: Final = re.compile(
+    r"\[(?:key|token|secret|password|private key|card number|e-mail|redacted)(?: \d+)?\]"
+)
+
+
+_MOST_OF_LINE: Final = 200
+"""Characters of a line before and after a match that may show that it is not a secret."""
+_SHORTEST_KEYWORD: Final = 4
+"""In characters; shorter keywords occur in many words."""
+
+
+class Allowed(NamedTuple):
+    """Exceptions to a rule: matches that are not secrets."""
+
+    target: str
+    """``secret``, ``match`` or ``line``."""
+    patterns: tuple[str, ...]
+    words: frozenset[str]
+
+    def holds(self, targets: Mapping[str, str]) -> bool:
+        """Return whether a match is an exception."""
+        text, secret = targets[self.target], targets["secret"].lower()
+        return any(compile_rule(pattern).search(text) is not None for pattern in self.patterns) or any(
+            word in secret for word in self.words
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Pattern of one kind of secret, and the word for its placeholder."""
+
+    kind: str
+    word: str
+    pattern: str
+    """The secret is the first group that matched, else the whole match."""
+    keywords: tuple[str, ...] = ()
+    """In lower case; a text with none of them, in any case, cannot match. Empty: search every text."""
+    entropy: float = 0
+    """Entropy that the secret must exceed, in bits a character."""
+    group: int = 0
+    allowed: tuple[Allowed, ...] = ()
+    spans: Callable[[str, int, int], Iterable[tuple[int, int]]] | None = None
+    """Returns the secrets within a match, for conditions that a pattern cannot express."""
+
+
+class Found(NamedTuple):
+    """A secret in a decoded text."""
+
+    start: int
+    end: int
+    rule: Rule
+
+
+@functools.cache
+def compile_rule(pattern: str) -> Any:
+    """Compile a pattern with RE2.
+
+    Raises:
+        ValueError: RE2 does not accept it.
+    """
+    try:
+        return re2.compile(pattern, _options())
+    except re2.error as error:
+        said = error.args[0] if error.args else error
+        reason = said.decode(errors="replace") if isinstance(said, bytes) else said
+        raise ValueError(f"expected a regular expression in RE2 syntax: {reason}") from None
+
+
+def _options(*, case_sensitive: bool = True) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _RE2_MEMORY
+    options.case_sensitive = case_sensitive
+    return options
+
+
+class Finder:
+    """Finds secrets by a set of rules."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules: Final = rules
+        by_hint: dict[str, list[int]] = {}
+        for number, rule in enumerate(rules):
+            for word in rule.keywords:
+                by_hint.setdefault(_hint(rule, word), []).append(number)
+        self._numbers: Final = tuple(by_hint.values())
+        self._always: Final = frozenset(number for number, rule in enumerate(rules) if not rule.keywords)
+        self._hints: Final = re2.Set.SearchSet(_options(case_sensitive=False))
+        for hint in by_hint:
+            self._hints.Add(hint)
+        self._hints.Compile()
+
+    def find(self, text: str) -> Iterator[Found]:
+        """Yield the secrets in ``text``, rule by rule; they may overlap."""
+        raw = text.encode()  # encoded once: RE2 searches bytes
+        for number in self._candidates(raw):
+            if compile_rule(self._rules[number].pattern).search(raw) is not None:
+                yield from _matches(self._rules[number], text)
+
+    def _candidates(self, raw: bytes) -> Iterable[int]:
+        hits = self._hints.Match(raw) if self._numbers else ()
+        return sorted(self._always.union(*(self._numbers[hit] for hit in hits or ())))
+
+
+def _hint(rule: Rule, word: str) -> str:
+    """Return a pattern for the keyword; short keywords match only at the start of a token."""
+    escaped = re2.escape(word)
+    is_beginning = len(word) < _SHORTEST_KEYWORD and word[0].isalnum() and not rule.pattern.startswith("(?i)")
+    return rf"(?:^|[^A-Za-z0-9]){escaped}[\w.-]{{8}}" if is_beginning and "~" not in word else escaped
+
+
+def _matches(rule: Rule, text: str) -> Iterator[Found]:
+    for match in compile_rule(rule.pattern).finditer(text):
+        if rule.spans is not None:
+            for start, end in rule.spans(text, *match.span()):
+                if not _PLACEHOLDER.search(text, start, end):
+                    yield Found(start, end, rule)
+            continue
+        groups = range(1, (match.re.groups or 0) + 1)
+        group = rule.group or next((each for each in groups if match.group(each)), 0)
+        start, end = match.span(group)
+        if start < end and _is_secret(rule, text, match, text[start:end]):
+            yield Found(start, end, rule)
+
+
+def _is_secret(rule: Rule, text: str, match: Any, secret: str) -> bool:
+    if _PLACEHOLDER.search(secret) or (rule.entropy and _entropy(secret) <= rule.entropy):
+        return False
+    if not rule.allowed:
+        return True
+    before, after = (
+        text[max(0, match.start() - _MOST_OF_LINE) : match.start()],
+        text[match.end() : match.end() + _MOST_OF_LINE],
+    )
+    line = before.rpartition("\n")[2] + match.group() + after.partition("\n")[0]
+    targets = {"secret": secret, "match": match.group(), "line": line}
+    return not any(allowed.holds(targets) for allowed in rule.allowed)
+
+
+def _entropy(secret: str) -> float:
+    """Return Shannon's entropy in bits a character, as gitleaks does."""
+    size = len(secret)
+    return -sum(count / size * math.log2(count / size) for count in Counter(secret).values())
+
+
+def _cards_in(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the payment cards in a run of digits with separators.
+
+    A card is one group of digits, or several, as printed on cards; fractions, hashes and long tables of
+    numbers hold none.
+    """
+    groups = [(found.start(), found.end()) for found in re.finditer(r"[0-9]+", text[start:end])]
+    last = -1
+    for first in range(len(groups)):
+        for stop in range(first, first + (5 if len(groups) <= _MOST_GROUPS else 1)):
+            if first <= last or stop >= len(groups):
+                break
+            begin, until = start + groups[first][0], start + groups[stop][1]
+            if _is_card(text, begin, until):
+                yield begin, until
+                last = stop
+                break
+
+
+_MOST_GROUPS: Final = 7
+_CARD: Final = re.compile(
+    r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]\d{2}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720))\d{12}"
+    r"|3[47]\d{13}|3(?:0[0-5]|[689]\d)\d{11}|(?:6011|64[4-9]\d|65\d\d|352[89]|35[3-8]\d|62\d\d|220[0-4])\d{12,15}"
+    r"|(?:5018|50[23]8|5893|6304|67(?:59|6[1-3]))\d{8,15}"
+)
+"""Visa; Mastercard; American Express; Diners; Discover, JCB, UnionPay, Mir; Maestro (ISO/IEC 7812 ranges)."""
+_GROUPED: Final = re.compile(r"\d{4}([ ._-])(?:\d{4}\1\d{4}(?:\1?\d{1,4}){1,2}|\d{6}\1\d{4,5})")
+"""Printed groups: four digits each, or four, six and the rest."""
+
+
+def _is_card(text: str, start: int, end: int) -> bool:
+    shown = text[start:end]
+    digits = re.sub(r"[ ._-]", "", shown)
+    if digits != shown and not _GROUPED.fullmatch(shown):
+        return False
+    return bool(_CARD.fullmatch(digits)) and _luhn(digits) and _stands_alone(text, start, end)
+
+
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    """Return whether digits are part of neither a fraction nor a hash nor an id."""
+    around = text[max(0, start - 2) : start], text[end : end + 2]
+    if re.fullmatch(r"[0-9][.,]", around[0]) or re.fullmatch(r"[.][0-9]", around[1]):
+        return False
+    before = re.search(r"[0-9A-Za-z]*$", text[max(0, start - 40) : start])
+    after = re.match(r"[0-9A-Za-z]*", text[end : end + 40])
+    words = (before.group() if before else "", after.group() if after else "")
+    return all(not word or (word.isalpha() and re.search(r"[g-zG-Z]", word)) for word in words)
+
+
+def _luhn(digits: str) -> bool:
+    doubled = [
+        sum(divmod(2 * int(digit), 10)) if place % 2 else int(digit)
+        for place, digit in enumerate(digits[::-1])
+    ]
+    return sum(doubled) % 10 == 0
+
+
+_LOCAL_PART: Final = re.compile(r"""(?:"[^"\n@]{1,64}"|[\w+][\w.+%&'-]{0,63})$""")
+
+
+def _address(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the e-mail address whose ``@`` is at ``start``."""
+    begin = max(0, start - 66)
+    local = _LOCAL_PART.search(text[begin:start])
+    if local:
+        yield begin + local.start(), end
+
+
+def _random_token(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield a token of mixed characters; lower-case ids and words are not tokens."""
+    found = re.search(r"[A-Za-z][A-Za-z0-9]{1,9}[_-]([A-Za-z0-9]{32,})$", text[start:end])
+    if found and all(re.search(each, found[1]) for each in ("[a-z]", "[A-Z]", "[0-9]")):
+        yield start + found.start(), end
+
+
+_ARMOR: Final = r"""[\s>|#*"',+\\]*"""
+_NAMES: Final = (
+    r"pass(?:word|wd|phrase)|pwd|secret|api[_.-]?key|account[_.-]?key|access[_.-]?key|private[_.-]?key"
+    r"|(?:access|refresh|private|auth|bearer|bot|id)[_.-]?token|client[_.-]?secret|signing[_.-]?secret"
+    r"|secret[_.-]?key|secret[_.-]?access[_.-]?key"
+)
+_NO_VALUE: Final = (
+    r"(?i)^(?:true|false|null|none|undefined)\b|^(?:os|process|self|config|settings)\.|^your[_-]"
+)
+"""Placeholder values in source code and examples."""
+_NAME_WORDS: Final = ("pass", "pwd", "secret", "key", "token")
+
+FORMATS: Final[tuple[Rule, ...]] = (
+    Rule(
+        kind=KEYS,
+        word="private key",
+        keywords=("private key",),
+        # Only the key's own lines: the first line alone must not cause the text after it to be removed.
+        pattern=(
+            r"-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----"
+            rf"(?:{_ARMOR}(?:(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): ?[^\n]{{0,120}}"
+            r"|[A-Za-z0-9+/=]{16,}))*"
+            rf"(?:{_ARMOR}[A-Za-z0-9+/=]{{0,76}}{_ARMOR}(?:=[A-Za-z0-9+/]{{4}}{_ARMOR})?"
+            r"-----END[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----)?"
+        ),
+    ),
+    Rule(
+        kind=KEYS,
+        word="private key",
+        keywords=("private-lines",),
+        pattern=r"Private-Lines: \d{1,3}\s((?:[A-Za-z0-9+/=]{1,80}\s{1,2})+)",
+    ),
+    Rule(kind=TOKENS, word="token", keywords=("eyj",), pattern=r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
+    Rule(
+        kind=KEYS,
+        word="key",
+        keywords=("sk-", "sk_", "pk-", "pk_", "rk-", "rk_"),  # secret, public and restricted keys
+        pattern=r"\b(?:sk|pk|rk)[-_][\w-]{16,}",
+    ),
+    Rule(
+        kind=TOKENS,
+        word="token",
+        keywords=("bearer",),
+        pattern=r"(?i)\bbearer\s+([\w.~+/=-]{12,})",
+        allowed=(Allowed("secret", ("^[a-z]+[.]?$",), frozenset()),),
+    ),
+    Rule(
+        kind=TOKENS,
+        word="token",
+        keywords=("basic",),
+        pattern=r"""(?i)authorization["']?\s{0,3}[:=]\s{0,3}["']?basic\s+([\w+/=-]{8,})""",
+    ),
+    Rule(
+        kind=SECRETS,
+        word="password",
+        keywords=("://",),
+        pattern=r"""://([^\s/:@\[\]"'<>]{0,100}:[^\s/@\[\]"'<>]{1,200})@""",
+    ),
+    Rule(
+        kind=SECRETS,
+        word="password",
+        keywords=("login",),  # .netrc
+        pattern=r"(?i)(?:\bmachine\s+\S{1,200}|\bdefault)\s+login\s+\S{1,200}\s+password\s+(\S{3,200})",
+    ),
+    Rule(
+        kind=SECRETS,
+        word="secret",
+        keywords=("auth",),  # Docker's config.json, .npmrc
+        pattern=r"""(?i)["']?\b_?auth["']?\s{0,3}[:=]\s{0,3}["']?([A-Za-z0-9+/]{12,}={0,2})(?:["'\s]|$)""",
+        entropy=3,
+    ),
+    Rule(
+        kind=SECRETS,
+        word="secret",
+        keywords=_NAME_WORDS,
+        pattern=rf"""(?i)(?:{_NAMES})["']?\s{{0,3}}[:=]\s{{0,3}}["']?([^\s"',;&\[{{(<][^\s"',;&]{{5,}})""",
+        allowed=(Allowed("secret", (_NO_VALUE,), frozenset()),),
+    ),
+    Rule(
+        kind=EMAILS,
+        word="e-mail",
+        keywords=("@",),
+        # Begins with its keyword, for speed; the text before it is read backwards.
+        pattern=r"@[\pL\pN_-]+(?:\.[\pL\pN_-]+)*\.\pL[\pL\pN-]+",
+        spans=_address,
+    ),
+    Rule(
+        kind=CARDS, word="card number", pattern=r"[0-9](?:[ ._-]?[0-9]){12,}", spans=_cards_in
+    ),
+    Rule(
+        kind=KEYS,
+        word="key",
+        pattern=r"(?:^|[^\w+/-])[A-Za-z][A-Za-z0-9]{1,9}[_-][A-Za-z0-9]{32,}",
+        spans=_random_token,
+    ),
+)  # fmt: skip
+"""Private keys come first: of overlapping secrets the longer one wins, then the earlier rule."""
+
+
+@functools.cache
+def all_rules() -> tuple[Rule, ...]:
+    """Return the rules of formats and of vendors."""
+    document = json.loads(DATA.read_text(encoding="utf-8"))
+    everywhere = tuple(_allowed(source["allowed"]) for source in document["sources"])
+    prefixes = document["prefixes"]
+    cut = Rule(  # tokens that were cut, or whose format is newer than the rules
+        kind=KEYS,
+        word="key",
+        keywords=tuple(prefixes),
+        pattern=rf"(?i:\b(?:{'|'.join(map(re.escape, prefixes))}))[A-Za-z0-9]{{20,}}[\w-]*",
+    )
+    return (*FORMATS, *(_vendor_rule(raw, everywhere) for raw in document["rules"]), cut)
+
+
+def _vendor_rule(raw: Mapping[str, Any], everywhere: tuple[Allowed, ...]) -> Rule:
+    kind, word = next(
+        (kind, word)
+        for part, kind, word in (
+            ("jwt", TOKENS, "token"),
+            ("json-web", TOKENS, "token"),
+            ("generic", SECRETS, "secret"),
+            ("password", SECRETS, "secret"),
+            ("kubernetes", SECRETS, "secret"),
+            ("curl-auth", SECRETS, "secret"),
+            ("", KEYS, "key"),
+        )
+        if part in raw["id"]
+    )
+    return Rule(
+        kind=kind,
+        word=word,
+        pattern=raw["pattern"],
+        keywords=tuple(raw["keywords"]),
+        entropy=raw["entropy"],
+        group=raw["group"],
+        allowed=(*map(_allowed, raw["allowed"]), *everywhere),
+    )
+
+
+def _allowed(raw: Mapping[str, Any]) -> Allowed:
+    return Allowed(raw["target"], tuple(raw["patterns"]), frozenset(raw["words"]))
+
+
+ENCODED: Final = rf"(?:^|[^\w+/-])({BASE64}|{HEX})"
+"""Finds runs of base64 and hex whose content is text."""

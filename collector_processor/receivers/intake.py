@@ -1,0 +1,305 @@
+"""Intake of received requests: check, store in the journal, acknowledge, hand on.
+
+Nothing is decoded, and requests wait only for the disk. Agent traces are reported to the slow lane; in hold
+mode their spans are stored in rows of their own, which wait for a verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from collector_processor.forwarding.ledger import Ledger
+from collector_processor.journal import Journal
+from collector_processor.journal.chunks import Chunk, Entry, State
+from collector_processor.otlp import Arrival, MalformedRequestError, Receipt, RefusedError, Signal, TraceKey
+from collector_processor.receivers.overload import Turns
+from collector_processor.wire.agent_markers import USUAL_HINTS, Hints
+from collector_processor.wire.facts import ScanResult, TraceArrival, TraceNote
+from collector_processor.wire.scan import TooCostlyError, scan_request
+from collector_processor.wire.split import TraceIndex, drop_invalid, drop_oversize, exclude, split_for_reading
+from semconv.model import TraceId
+from semconv.record import replace
+
+logger = logging.getLogger(__name__)
+
+_INLINE_BYTES: Final[Mapping[Signal, int]] = {
+    Signal.TRACES: 96 << 10,
+    Signal.LOGS: 24 << 10,
+    Signal.METRICS: 24 << 10,
+}
+"""Larger requests are checked in a thread: if all of their fields have two bytes, checking takes 30 ms."""
+_INLINE_STEPS: Final = 5_000
+"""The same for trace requests whose scan takes more steps, of a few microseconds each."""
+_ANY_STEPS: Final = sys.maxsize
+_LARGE_AT_ONCE: Final = 4
+"""Large requests checked concurrently, one for each client; the event loop shares its core with them."""
+_MOST_HELD: Final = 4_096
+"""Bound on the traces of one request that are held: each is a row of the journal."""
+_MOST_COPIES: Final = 16
+_LEAST_CUT_BYTES: Final = 4 << 20
+"""Bound in bytes on the held traces of a request: 4 MiB, or 16 times the request."""
+_LOOP_RETRY_S: Final = 60.0
+"""Retry delay for looped requests: a person must correct the endpoint."""
+
+
+class LoopError(RefusedError):
+    """The request went through this process before.
+
+    Retryable: the sender keeps it, so that nothing is lost until the endpoint is corrected. A permanent
+    error would make it drop spans that no backend has received.
+    """
+
+    is_loop = True
+
+
+class Offer(Protocol):
+    """Receives durable rows that may be forwarded."""
+
+    def offer(self, chunk: Chunk) -> None:
+        """Take a row; never blocks."""
+        ...
+
+
+def holds_nothing(key: TraceKey) -> bool:
+    """Return false: in late mode, no trace waits for its verdict."""
+    del key
+    return False
+
+
+def _tell_nobody(arrival: TraceArrival) -> None:
+    """Do nothing: no slow lane is attached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntakeRules:
+    """Callbacks and limits of the intake."""
+
+    instance_id: str
+    """Our id in the hop header, by which loops are recognised."""
+    now_ns: Callable[[], int]
+    """Returns Unix ns."""
+    holds: Callable[[TraceKey], bool] = holds_nothing
+    """Returns whether spans of an agent trace must wait for a verdict."""
+    feed: Callable[[TraceArrival], None] = _tell_nobody
+    """Called with agent traces' spans and log records once they are durable."""
+    hints: Hints = USUAL_HINTS
+    """What makes a span without a marker an agent's; with users' mappings, their attributes too."""
+    max_item_bytes: Mapping[Signal, int] = field(default_factory=dict)
+    """Largest request that the backend takes, by signal; a larger item is rejected."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sound:
+    """A request without its rejected items."""
+
+    body: bytes
+    survey: ScanResult
+    rejected: int = 0
+    message: str = ""
+
+
+class Intake:
+    """The ``Sink`` of the receivers."""
+
+    def __init__(self, journal: Journal, ledger: Ledger, forwarder: Offer, rules: IntakeRules) -> None:
+        self._journal: Final = journal
+        self._ledger: Final = ledger
+        self._forwarder: Final = forwarder
+        self._rules: Final = rules
+        self._logged_loop = False
+        self._turns: Final = Turns(_LARGE_AT_ONCE)
+
+    async def accept(self, arrival: Arrival) -> Receipt:
+        """Return once the arrival is durable.
+
+        Raises:
+            MalformedRequestError: the body is not an OTLP request of its signal.
+            RefusedError: it cannot be stored now, or it went through a forwarding loop.
+        """
+        try:
+            sound, entries = await self._look(arrival)
+        except MalformedRequestError:
+            self._ledger.malformed_requests += 1
+            raise
+        self._refuse_loop(arrival, sound)
+        if sound.survey.item_count or sound.survey.max_item_bytes:
+            await self._store(arrival, sound, entries)
+        if sound.rejected:
+            self._ledger.refuse(arrival.signal, sound.rejected)
+        return Receipt(rejected=sound.rejected, message=sound.message)
+
+    async def _look(self, arrival: Arrival) -> tuple[_Sound, tuple[Entry, ...]]:
+        """Check a request; costly ones in a thread, which yields to others between its steps."""
+        if len(arrival.body) <= _INLINE_BYTES[arrival.signal]:
+            with suppress(TooCostlyError):
+                return self._look_at(arrival, _INLINE_STEPS)
+        async with self._turns.turn(arrival.client):
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(None, self._look_at, arrival, _ANY_STEPS)
+
+    def _look_at(self, arrival: Arrival, most_steps: int) -> tuple[_Sound, tuple[Entry, ...]]:
+        """Return the acceptable part of a request, and its rows; may be called in a thread."""
+        known = self._journal.knows(arrival.tenant)
+        sound = _sift(arrival, known, self._rules, most_steps)
+        return sound, self._entries(arrival, sound, known)
+
+    def _refuse_loop(self, arrival: Arrival, sound: _Sound) -> None:
+        if self._rules.instance_id in arrival.hops:
+            self._ledger.refuse(arrival.signal, sound.survey.item_count + sound.rejected)
+            reason = (
+                f"this request already went through this blamespan ({self._rules.instance_id}): "
+                "correct the endpoint it forwards to, which leads back to it"
+            )
+            if not self._logged_loop:
+                self._logged_loop = True
+                logger.error(
+                    "forwarding loop: requests are refused until the endpoint is corrected",
+                    extra={"reason": reason, "hops": arrival.hops},
+                )
+            raise LoopError(reason, retry_after_s=_LOOP_RETRY_S)
+
+    async def _store(self, arrival: Arrival, sound: _Sound, entries: tuple[Entry, ...]) -> None:
+        def stored(chunks: tuple[Chunk, ...]) -> Iterator[None]:
+            self._ledger.acknowledge(arrival.signal, sound.survey.item_count)
+            for chunk, entry in zip(chunks, entries, strict=True):
+                yield from self._hand_on(chunk, entry)
+
+        try:
+            await self._journal.append(entries, stored)
+        except RefusedError:
+            self._ledger.refuse(arrival.signal, sound.survey.item_count + sound.rejected)
+            raise
+
+    def _hand_on(self, chunk: Chunk, entry: Entry) -> Iterator[None]:
+        for note in entry.traces:
+            yield
+            self._rules.feed(
+                TraceArrival(
+                    seq=chunk.seq,
+                    signal=entry.signal,
+                    tenant=entry.tenant,
+                    trace_id=note.trace_id,
+                    received_ns=entry.received_ns,
+                    byte_count=note.byte_count,
+                    notes=note.spans,
+                    is_held=entry.state is State.HELD,
+                )
+            )
+        if entry.state is State.PENDING:
+            self._forwarder.offer(chunk)
+
+    def _entries(self, arrival: Arrival, sound: _Sound, known: Container[TraceId]) -> tuple[Entry, ...]:
+        """Return one row for the request, and in hold mode another for each held trace."""
+        notes = [
+            note
+            for note in sound.survey.traces
+            if not note.is_only_carriers and (note.is_agent or note.trace_id in known)
+        ]
+        held, pieces, body = self._hold(arrival, sound.body, notes)
+        received_ns = self._rules.now_ns()
+
+        def row(body: bytes, items: int, notes: Sequence[TraceNote], state: State) -> Entry:
+            return Entry(
+                signal=arrival.signal,
+                tenant=arrival.tenant,
+                hops=arrival.hops,
+                received_ns=received_ns,
+                items=items,
+                body=body,
+                state=state,
+                traces=tuple(notes),
+            )
+
+        entries = [
+            row(piece, note.span_count, (note,), State.HELD) for note, piece in zip(held, pieces, strict=True)
+        ]
+        rest = sound.survey.item_count - sum(note.span_count for note in held)
+        if rest or not held:
+            waiting = {note.trace_id for note in held}
+            passing = [note for note in notes if note.trace_id not in waiting]
+            entries += [
+                row(piece, items, some, State.PENDING)
+                for piece, items, some in _pieces(arrival.signal, body, rest, passing)
+            ]
+        return tuple(entries)
+
+    def _hold(
+        self, arrival: Arrival, body: bytes, notes: Sequence[TraceNote]
+    ) -> tuple[Sequence[TraceNote], Sequence[bytes], bytes]:
+        """Return the traces to hold, a request for each, and the request without them."""
+        if arrival.signal is not Signal.TRACES:
+            return (), (), body
+        held = [note for note in notes if self._rules.holds(TraceKey(arrival.tenant, note.trace_id))]
+        pieces, rest = _cut(arrival.signal, body, held) if held else ((), body)
+        return held[: len(pieces)], pieces, rest
+
+
+def _sift(arrival: Arrival, known: Container[TraceId], rules: IntakeRules, most_steps: int) -> _Sound:
+    """Scan a request and drop items that cannot be accepted.
+
+    Args:
+        arrival: the request.
+        known: agent traces seen before.
+        rules: what marks agents, and the largest request that the backend takes.
+        most_steps: bound on the scan.
+
+    Raises:
+        MalformedRequestError: the body is not an OTLP request of its signal.
+        TooCostlyError: the scan takes more steps.
+    """
+    signal, messages = arrival.signal, list[str]()
+    limit = rules.max_item_bytes.get(signal)
+    found = scan_request(signal, arrival.body, known, most_steps, rules.hints)
+    sound = _Sound(arrival.body, found)
+    if found.invalid:
+        body, _ = drop_invalid(sound.body)
+        messages.append(f"{found.invalid} with invalid trace or span ids")
+        sound = _Sound(body, scan_request(signal, body, known, hints=rules.hints))
+    if limit is not None and len(sound.body) > limit:
+        body, dropped = drop_oversize(sound.body, limit)
+        if dropped:
+            messages.append(f"{dropped} larger than the backend's limit of {limit} bytes")
+            sound = _Sound(body, scan_request(signal, body, known, hints=rules.hints))
+    rejected = found.item_count + found.invalid - sound.survey.item_count
+    return _Sound(sound.body, sound.survey, rejected, "rejected " + "; ".join(messages) if messages else "")
+
+
+def _pieces(
+    signal: Signal, body: bytes, items: int, notes: Sequence[TraceNote]
+) -> Iterator[tuple[bytes, int, Sequence[TraceNote]]]:
+    """Yield a request's rows, each with its number of items and its notes.
+
+    Traces are read separately, and a large row shared by many traces would be parsed for each of them.
+    """
+    pieces = split_for_reading(body) if len(notes) > 1 else (body,)
+    if len(pieces) == 1:
+        yield body, items, notes
+        return
+    whole = {note.trace_id: note for note in notes}
+    for piece in pieces:
+        index = TraceIndex(signal, piece)
+        own = [whole[trace_id] for trace_id in index.trace_ids if trace_id in whole]
+        yield piece, index.item_count, own
+        # A trace's notes go with its first row: its spans arrived together.
+        whole |= {note.trace_id: replace(note, span_count=0, byte_count=0, spans=()) for note in own}
+
+
+def _cut(signal: Signal, body: bytes, held: Sequence[TraceNote]) -> tuple[Sequence[bytes], bytes]:
+    """Return a request for each held trace, and the request without them.
+
+    Each has a copy of its Resource and scope. If that would take far more than the request, or there are very
+    many traces, no trace is held: the verdicts come late.
+    """
+    index = TraceIndex(signal, body)
+    trace_ids = [note.trace_id for note in held]
+    most = max(_MOST_COPIES * len(body), _LEAST_CUT_BYTES)
+    if len(held) > _MOST_HELD or index.copied_bytes(trace_ids) > most:
+        logger.warning("traces of one request are not held: too many share it", extra={"traces": len(held)})
+        return (), body
+    return [index.extract(trace_id) for trace_id in trace_ids], exclude(signal, body, trace_ids)

@@ -1,0 +1,180 @@
+"""Settings: overrides, then the environment, then ``blamespan.toml``, then defaults; read once.
+
+If OpenTelemetry has a variable of its own, it applies, with OpenTelemetry's rules: empty means unset,
+durations are integer milliseconds, booleans only ``true``. Nothing else in the project reads the environment
+for settings.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from collector_processor.otlp import CollectorError, Signal
+from collector_processor.otlp.destination import destination_of
+from collector_processor.settings.model import Settings
+from collector_processor.settings.values import ExportText, WriteBack
+
+__all__ = [
+    "CONFIG_FILE", "PREFIX", "RETIRED", "ExportText", "Settings", "SettingsError", "WriteBack",
+    "load_settings", "own_metrics_interval", "require_token", "retired_settings", "unknown_variables",
+]  # fmt: skip
+
+CONFIG_FILE: Final = "blamespan.toml"
+PREFIX: Final = "BLAMESPAN_"
+_OF_KUBERNETES: Final = re.compile(
+    r"_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_\d+_[A-Z]+(_[A-Z]+)?)?$"
+)
+"""Variables that Kubernetes sets in every pod for a service named ``blamespan``."""
+_OTEL_INSTEAD: Final = "set OTEL_EXPORTER_OTLP_"
+_FIXED: Final = "unset it: the value is fixed now, "
+RETIRED: Final[Mapping[str, str]] = {
+    "allowed_hosts": "set BLAMESPAN_WEB_URL: its host may stand in Host headers",
+    "analysis_process": "set BLAMESPAN_ANALYSIS_PROCESSES; 0 analyses in the service itself, as never did",
+    "analyzer_timeout": "set BLAMESPAN_MODEL_TIMEOUT: a run may take 2.5 times that",
+    "forward_certificate": f"{_OTEL_INSTEAD}CERTIFICATE",
+    "forward_client_certificate": f"{_OTEL_INSTEAD}CLIENT_CERTIFICATE",
+    "forward_client_key": f"{_OTEL_INSTEAD}CLIENT_KEY",
+    "grafana_tempo_uid": "set BLAMESPAN_TRACE_URL",
+    "grafana_url": "set BLAMESPAN_TRACE_URL",
+    "jaeger_url": "set BLAMESPAN_TRACE_URL=http://jaeger:16686/trace/{trace_id}?uiFind={span_id}",
+    "max_connections": f"{_FIXED}4096 connections at once over HTTP",
+    "max_receiving_bytes": f"{_FIXED}256 MiB of requests at once, or an eighth of a smaller memory",
+    "max_request_bytes": f"{_FIXED}20 MiB a request, decompressed",
+    "metrics_interval": "set OTEL_METRICS_EXPORTER=otlp and OTEL_METRIC_EXPORT_INTERVAL",
+    "metrics_settle": f"{_FIXED}35 s at zero; scrape /metrics every 30 s or more often",
+    "notify_alertmanager": "let Prometheus evaluate deploy/prometheus/rules/blamespan.yaml instead",
+    "notify_per_hour": f"{_FIXED}20 notices an hour",
+    "page_models": "list the models in BLAMESPAN_MODEL, after the first",
+    "shutdown_max": f"{_FIXED}20 s; unfinished work resumes at the next start",
+}
+"""Fields of the previous version and their replacements: a value only causes a warning."""
+_SECRET: Final = frozenset(
+    {
+        "token",
+        "metrics_token",
+        "forward_headers",
+        "notify_webhook",
+        "notify_slack",
+        "notify_secret",
+        "store_url",
+    }
+)
+"""Fields whose values are never shown."""
+
+
+_READ: Final = tuple(name for name, field in Settings.model_fields.items() if field.description)
+"""Fields that are settings; the others are derived from OpenTelemetry's variables."""
+
+
+class SettingsError(CollectorError):
+    """Invalid setting; the message names the variable, its value and what was expected."""
+
+
+def load_settings(environ: Mapping[str, str], *, directory: Path | None = None, **overrides: Any) -> Settings:
+    """Read settings: overrides, then the environment, then ``blamespan.toml``, then defaults.
+
+    Args:
+        environ: the process's environment.
+        directory: folder of ``blamespan.toml``; ``None`` for no file.
+        overrides: fields set on the command line; ``None`` means not set.
+
+    Raises:
+        SettingsError: a value is invalid; the message names the setting.
+    """
+    values = _from_file(directory) | _from_environment(environ)
+    values |= {key: value for key, value in overrides.items() if value is not None}
+    values = {key: value for key, value in values.items() if key not in RETIRED}
+    try:
+        settings = Settings.model_validate(values)
+        every_ms = own_metrics_interval(environ)
+        found = {signal: destination_of(settings.forwarding, environ, signal) for signal in Signal}
+    except ValidationError as error:
+        raise SettingsError(_first_sentence(error)) from error
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+    endpoints = {signal: endpoint for signal, endpoint in found.items() if endpoint}
+    return settings.model_copy(update={"endpoints": endpoints, "export_metrics_ms": every_ms})
+
+
+def own_metrics_interval(environ: Mapping[str, str]) -> int:
+    """Return the milliseconds between exports of our own metrics (OpenTelemetry's variables); 0 for none.
+
+    Raises:
+        ValueError: the interval is not a whole number above 0.
+    """
+    if "otlp" not in (name.strip() for name in environ.get("OTEL_METRICS_EXPORTER", "").split(",")):
+        return 0
+    text = environ.get("OTEL_METRIC_EXPORT_INTERVAL", "").strip() or "60000"
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise ValueError(f"OTEL_METRIC_EXPORT_INTERVAL={text}: expected whole milliseconds above 0")
+    return int(text)
+
+
+def _from_file(directory: Path | None) -> dict[str, Any]:
+    path = directory / CONFIG_FILE if directory else None
+    if path is None or not path.is_file():
+        return {}
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{CONFIG_FILE}: expected TOML: {error}") from error
+    if unknown := values.keys() - {*_READ, *RETIRED}:
+        raise SettingsError(f"{CONFIG_FILE}: unknown setting {min(unknown)!r}")
+    return values
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        name: value
+        for name in (*_READ, *RETIRED)
+        if (value := environ.get(PREFIX + name.upper(), "").strip())
+    }
+
+
+def unknown_variables(environ: Mapping[str, str]) -> Mapping[str, str | None]:
+    """Return variables that look like ours but are unknown, each with the most similar known one."""
+    known = [PREFIX + name.upper() for name in _READ]
+    passed_over = {*known, *(PREFIX + name.upper() for name in RETIRED)}
+    unknown = (name for name in sorted(environ) if name.startswith(PREFIX) and name not in passed_over)
+    return {
+        name: next(iter(get_close_matches(name, known, n=1, cutoff=0.8)), None)
+        for name in unknown
+        if not _OF_KUBERNETES.search(name)
+    }
+
+
+def retired_settings(environ: Mapping[str, str], directory: Path | None = None) -> Mapping[str, str]:
+    """Return settings that are set but no longer read, each with its replacement.
+
+    Raises:
+        SettingsError: ``blamespan.toml`` cannot be read.
+    """
+    in_file = _from_file(directory)
+    found = {name: advice for name, advice in RETIRED.items() if name in in_file}
+    variables = {PREFIX + name.upper(): advice for name, advice in RETIRED.items()}
+    return found | {name: advice for name, advice in variables.items() if environ.get(name, "").strip()}
+
+
+def require_token(settings: Settings) -> None:
+    """Refuse to listen beyond this machine without a token; raises ``SettingsError``."""
+    beyond = [str(listener) for listener in settings.listeners if not listener.is_loopback]
+    if beyond and not settings.token:
+        raise SettingsError(
+            f"listening on {beyond[0]} lets other machines in: set BLAMESPAN_TOKEN, or listen on 127.0.0.1"
+        )
+
+
+def _first_sentence(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    name = ".".join(str(part) for part in first["loc"])
+    if not name:  # settings that contradict each other; the message names them
+        return first["msg"].removeprefix("Value error, ")
+    shown = "…" if name in _SECRET else repr(first["input"])
+    return f"{PREFIX}{name.upper()}={shown}: {first['msg'][0].lower()}{first['msg'][1:]}"

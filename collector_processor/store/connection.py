@@ -1,0 +1,271 @@
+"""One connection to the store, for one thread: its statements, transactions and refusals.
+
+The statements are SQL that SQLite and PostgreSQL both understand, with ``?`` for values. They run on the
+driver's own connection, which SQLAlchemy's engine opened: a verdict takes about twenty statements, and each
+costs four times as much through SQLAlchemy's ``Connection``.
+"""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any, Final, Protocol, TypeVar
+
+from collector_processor.otlp import CollectorError
+
+T = TypeVar("T")
+
+_MAY_PASS: Final = frozenset(
+    {
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.EROFS,
+        errno.ESTALE,
+    }
+)
+"""Error numbers of a disk or system that refuses, perhaps temporarily."""
+_SQLITE_MAY_PASS: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,  # a process without free descriptors may recover too
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+_PRIMARY: Final = 0xFF
+"""Mask for the primary code in SQLite's extended error codes."""
+
+
+_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+MEND: Final = "stop blamespan and put the file of a backup in its place"
+
+
+class StoreError(CollectorError):
+    """The store refuses (disk full, server away); nothing was written, and the call may be retried."""
+
+
+class Flush(StrEnum):
+    """Time at which a transaction reaches the disk."""
+
+    AT_ONCE = "FULL"
+    LATER = "NORMAL"
+    """With the next transaction that is flushed at once: a power cut may lose it, our crash does not."""
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether the disk or the system refused for a reason that may pass.
+
+    True for a full disk or too many open files; false for a permanent fault: a missing or
+    damaged file, or a bug of ours.
+    """
+    if isinstance(error, sqlite3.OperationalError):
+        # Errors that Python's module itself raises have no code.
+        return getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _SQLITE_MAY_PASS
+    if isinstance(error, OSError):
+        return error.errno in _MAY_PASS
+    return isinstance(error, StoreError)
+
+
+def in_our_words(error: BaseException) -> BaseException:
+    """Return the error to raise instead: callers handle a refusing store without knowing SQLite.
+
+    A damaged file counts as a refusal too: spans are still forwarded, and work that needs the store waits
+    until a person repairs it.
+    """
+    is_damaged = getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _DAMAGED
+    is_damaged |= isinstance(error, UnicodeDecodeError)  # SQLite quotes damaged bytes
+    if isinstance(error, StoreError) or not (is_damaged or is_refusal(error)):
+        return error
+    refused = StoreError(f"the store cannot be used: {error}" + f"; unless this passes, {MEND}" * is_damaged)
+    refused.__cause__ = error
+    return refused
+
+
+def refusing(read: Callable[[], T]) -> T:
+    """Read; raise ``StoreError`` if the store refuses."""
+    try:
+        return read()
+    except Exception as error:  # noqa: BLE001 - it is raised again
+        raise in_our_words(error) from None
+
+
+_MOST_ROWS: Final = 64
+"""Rows of values in one statement; both databases accept 32,000 values."""
+
+
+def upsert(table: str, columns: str, keys: int) -> str:
+    """Return a statement for ``write_rows`` that replaces rows with equal first ``keys`` columns."""
+    names = columns.split(", ")
+    changes = ", ".join(f"{name} = excluded.{name}" for name in names[keys:])
+    return (
+        f"INSERT INTO {table} ({columns}) VALUES {{rows}}"  # noqa: S608 - our own words
+        f" ON CONFLICT ({', '.join(names[:keys])}) DO UPDATE SET {changes}"
+    )
+
+
+class Rows(Protocol):
+    """The result of a statement."""
+
+    def fetchone(self) -> Any:
+        """Return the next row; ``None`` after the last."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """Return the remaining rows."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Driver(Protocol):
+    """A database's own way to run statements; raises ``StoreError`` if it refuses temporarily."""
+
+    @property
+    def is_postgresql(self) -> bool:
+        """Whether the database is PostgreSQL, for the few statements that differ."""
+        ...
+
+    def execute(self, sql: str, values: Sequence[Any] = ..., /) -> Rows:
+        """Run one statement."""
+        ...
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> object:
+        """Run one statement for each row of values."""
+        ...
+
+    def begin(self, flush: Flush) -> None:
+        """Begin a transaction; no other connection writes until it ends."""
+        ...
+
+    def commit(self) -> None:
+        """Commit the transaction durably."""
+        ...
+
+    def rollback(self) -> None:
+        """Roll the transaction back, if that has not happened already; never raises."""
+        ...
+
+    def refusal(self, error: BaseException) -> StoreError | None:
+        """Return the exception to raise for a temporary error; ``None`` for any other error."""
+        ...
+
+    def give_back(self) -> int:
+        """Return some of the file's free space to the disk; return the number of bytes."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+class StoreConnection:
+    """Runs statements and transactions. One thread at a time."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver: Final = driver
+        self._is_writing = False
+        self._after_commit: Final[list[Callable[[], None]]] = []
+        self.is_postgresql: Final = driver.is_postgresql
+        self.execute: Final = driver.execute
+        """Run one statement; outside a transaction, it is a transaction of its own."""
+        self.executemany: Final = driver.executemany
+        self.give_back: Final = driver.give_back
+        self.close: Final = driver.close
+
+    @contextmanager
+    def transaction(self, flush: Flush = Flush.AT_ONCE) -> Iterator[None]:
+        """Write all changes made inside, or none; joins the open transaction, if there is one.
+
+        Args:
+            flush: when the changes are sure to survive a power cut; the outermost transaction decides.
+
+        Raises:
+            StoreError: the database refuses, and nothing is written.
+        """
+        if self._is_writing:
+            yield
+            return
+        self._is_writing = True
+        try:
+            self._driver.begin(flush)
+            yield
+            self._driver.commit()
+        except BaseException as error:
+            self._after_commit.clear()
+            # A full disk shows at COMMIT too, and SQLite may have rolled back by itself: a transaction left
+            # open would make every later one fail until a restart.
+            self._driver.rollback()
+            refusal = self._driver.refusal(error)
+            if refusal is not None:
+                raise refusal from error
+            raise
+        finally:
+            self._is_writing = False
+        done, self._after_commit[:] = tuple(self._after_commit), ()
+        for call in done:
+            call()
+
+    def write_rows(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run ``INSERT … VALUES {rows} …`` on many rows at once.
+
+        A statement for each row would release the interpreter's lock each time and wait behind the event loop
+        to get it back: under load that takes far longer than the statement.
+        """
+        for marks, values in _slices(rows):
+            self.execute(sql.replace("{rows}", marks), values)
+
+    def read_rows(
+        self, columns: str, table: str, keys: str, rows: Sequence[Sequence[Any]], rest: str = "", *values: Any
+    ) -> list[Any]:
+        """Return, with one statement, the rows of a table that have one of several keys.
+
+        Args:
+            columns: the columns to read.
+            table: its name.
+            keys: the first columns of an index, with commas between.
+            rows: values of ``keys``.
+            rest: further conditions, beginning with ``AND``, and the rest of the statement.
+            values: the values for ``rest``.
+        """
+        names = keys.split(", ")
+        asked = ", ".join(f"asked_{name}" for name in names)
+        alike = " AND ".join(f"{name} = asked_{name}" for name in names)
+        # With a cross join, SQLite looks up each key; for ``(…) IN (VALUES …)`` it reads the whole table.
+        found: list[Any] = []
+        for marks, keyed in _slices(rows):
+            sql = (
+                f"WITH asked ({asked}) AS (VALUES {marks})"  # noqa: S608 - our own words
+                f" SELECT {columns} FROM asked CROSS JOIN {table} WHERE {alike} {rest}"
+            )
+            found += self.execute(sql, (*keyed, *values)).fetchall()
+        return found
+
+    def damage(self) -> str | None:
+        """Read the whole file; return SQLite's report of damage, ``None`` if intact or PostgreSQL."""
+        if self.is_postgresql:
+            return None
+        try:
+            (said,) = self.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.DatabaseError as error:
+            return str(error)
+        return None if said == "ok" else str(said)
+
+    def after_commit(self, call: Callable[[], None]) -> None:
+        """Schedule a call for when the open transaction is durable; it is dropped on rollback."""
+        self._after_commit.append(call)
+
+
+def _slices(rows: Sequence[Sequence[Any]]) -> Iterator[tuple[str, list[Any]]]:
+    for start in range(0, len(rows), _MOST_ROWS):
+        some = rows[start : start + _MOST_ROWS]
+        marks = f"({', '.join('?' * len(some[0]))})"
+        yield ", ".join([marks] * len(some)), [value for row in some for value in row]

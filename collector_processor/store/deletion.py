@@ -1,0 +1,68 @@
+"""Deletion of runs from the store: everything stored about one run, or about all of a tenant's runs.
+
+Counts stay: issues, shares of agents, spending. The ids of analysed traces stay too, so that a late span
+alone does not bring a deleted run back.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from collector_processor.otlp import Tenant
+from collector_processor.store.connection import StoreConnection
+
+_TABLES: Final = ("verdict", "opinion", "experiment", "kept_spans", "kept_run", "place")
+
+
+def delete_run(db: StoreConnection, tenant: Tenant, run_id: str) -> bool:
+    """Delete a run; return whether there was one.
+
+    Raises:
+        StoreError: the store refuses, and nothing is deleted.
+    """
+    return _delete(db, "tenant = ? AND run_id = ?", (tenant, run_id)) > 0
+
+
+def delete_tenant(db: StoreConnection, tenant: Tenant) -> int:
+    """Delete all runs of a tenant; return their number.
+
+    Raises:
+        StoreError: the store refuses, and nothing is deleted.
+    """
+    return _delete(db, "tenant = ?", (tenant,))
+
+
+def _delete(db: StoreConnection, where: str, values: tuple[str, ...]) -> int:
+    with _overwriting(db), db.transaction():
+        count: int = db.execute(
+            f"SELECT count(DISTINCT run_id) FROM verdict WHERE {where}",  # noqa: S608 - our own words
+            values,
+        ).fetchone()[0]
+        for table in _TABLES:
+            db.execute(f"DELETE FROM {table} WHERE {where}", values)  # noqa: S608 - as above
+        # Readers of labels continue after the last number, which SQLite would otherwise reuse.
+        db.execute(
+            f"DELETE FROM label WHERE {where} AND id < (SELECT max(id) FROM label)",  # noqa: S608 - as above
+            values,
+        )
+    return count
+
+
+@contextmanager
+def _overwriting(db: StoreConnection) -> Iterator[None]:
+    """Make SQLite overwrite deleted data, in the file and in its WAL."""
+    if db.is_postgresql:  # PostgreSQL's VACUUM does so in its own time
+        yield
+        return
+    db.execute("PRAGMA secure_delete = ON")
+    try:
+        yield
+    finally:
+        db.execute("PRAGMA secure_delete = OFF")
+    try:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    except sqlite3.OperationalError:  # other connections are reading: the next checkpoint does it
+        return

@@ -1,0 +1,247 @@
+"""PostgreSQL driver of the store, through psycopg 3.
+
+As with SQLite, one process writes at a time: a transaction begins by taking a lock of the database, so that
+what it reads stays true until it has written. A connection that breaks is replaced at the next statement;
+while the server is down, each statement is refused with ``StoreError``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, Final, cast
+
+import psycopg
+from psycopg.types.string import StrDumper
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from collector_processor.otlp import CollectorError
+from collector_processor.store.connection import Flush, Rows, StoreConnection, StoreError
+from collector_processor.store.upgrade import SCHEMA, reason_of, schema_of, upgrade
+
+_WRITERS: Final = 0x626C616D65
+"""Number of the advisory lock that a transaction holds while it writes."""
+_OWNER: Final = _WRITERS + 1
+"""Number of the advisory lock that the service holds: a database belongs to one journal."""
+_STATEMENT_MS: Final = 30_000
+"""Time limit of a statement; pruning the largest table takes a few seconds."""
+_SERVER_KEEPALIVES: Final = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
+"""A connection lost by the network holds its service's lock until the server notices: 25 s."""
+_CONNECT_S: Final = 5
+_POOL: Final = 8
+"""Connections: verdicts, issues, pages and totals each use one."""
+_FIRST_WAIT_S: Final = 0.25
+_LONGEST_WAIT_S: Final = 2.0
+"""Seconds between attempts to connect; doubled after each."""
+_BEGIN: Final = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITERS})"
+_MAY_PASS: Final = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.ReadOnlySqlTransaction,
+    psycopg.errors.DataCorrupted,  # a bad disk: someone must mend it, as with a damaged SQLite file
+    psycopg.errors.IndexCorrupted,
+)
+"""Errors after which the same statement may succeed later."""
+_LATER: Final = "; SET LOCAL synchronous_commit TO off"
+
+
+class _TextDumper(StrDumper):
+    """Replaces NUL, which span names may contain and PostgreSQL's text may not."""
+
+    def dump(self, obj: str) -> Any:
+        return super().dump(obj.replace("\0", "\ufffd"))
+
+
+def open_engine(url: str) -> Engine:
+    """Return an engine for the connections of one process; it does not connect yet.
+
+    Raises:
+        CollectorError: the URL is not for PostgreSQL through psycopg.
+    """
+    arguments = {
+        "autocommit": True,
+        "connect_timeout": _CONNECT_S,
+        "options": f"-c statement_timeout={_STATEMENT_MS} {_SERVER_KEEPALIVES}",
+        "application_name": "blamespan",
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+    }
+    try:
+        return create_engine(
+            make_url(url),
+            connect_args=arguments,
+            pool_size=_POOL,
+            pool_pre_ping=True,
+            pool_reset_on_return=None,
+        )
+    except (SQLAlchemyError, ImportError) as error:
+        raise CollectorError(f"BLAMESPAN_STORE_URL cannot be used: {error}") from error
+
+
+class PostgresDriver:
+    """One connection, opened at the first statement and again after it breaks."""
+
+    is_postgresql: Final = True
+
+    def __init__(self, engine: Engine, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._engine: Final = engine
+        self._monotonic: Final = monotonic
+        self._pooled: PoolProxiedConnection | None = None
+        self._db: psycopg.Connection[Any] | None = None
+        self._is_owner = False
+        self._wait_s = 0.0
+        self._not_before = 0.0
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Rows:
+        """Run one statement."""
+        db = self._connected()
+        try:
+            return cast("Rows", db.execute(_translated(sql), values or None))
+        except psycopg.Error as error:
+            raise self._failed(error) from error
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run one statement for each row."""
+        several = tuple(rows)
+        if not several:
+            return
+        db = self._connected()
+        try:
+            with db.cursor() as cursor:
+                cursor.executemany(_translated(sql), several)
+        except psycopg.Error as error:
+            raise self._failed(error) from error
+
+    def begin(self, flush: Flush) -> None:
+        """Begin to write, once all other writers have finished."""
+        db = self._connected()
+        try:  # several statements in one call cannot be prepared
+            db.execute(_BEGIN + _LATER * (flush is Flush.LATER), prepare=False)
+        except psycopg.Error as error:
+            raise self._failed(error) from error
+
+    def commit(self) -> None:
+        """Commit; if the connection breaks meanwhile, the transaction may be committed despite the error."""
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Roll back, unless the connection is broken."""
+        if self._db is not None and self._db.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            try:
+                self._db.execute("ROLLBACK")
+            except psycopg.Error:
+                self._drop()
+
+    def refusal(self, error: BaseException) -> None:
+        """Return ``None``: statements already raise ``StoreError``."""
+        del error
+
+    def give_back(self) -> int:
+        """Do nothing: the server's autovacuum does it."""
+        return 0
+
+    def own(self) -> None:
+        """Reserve the database for this process while it is connected.
+
+        Raises: CollectorError: another process has it. StoreError: the server cannot be reached.
+        """
+        self._is_owner = True
+        self._take()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._drop()
+
+    def _take(self) -> None:
+        taken = self.execute(f"SELECT pg_try_advisory_lock({_OWNER})").fetchone()
+        if not taken[0]:
+            self._drop()
+            raise StoreError("another blamespan uses the store: each needs a database of its own")
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        if self._db is not None:
+            return self._db
+        if self._monotonic() < self._not_before:
+            raise StoreError("the store cannot be reached: waiting to connect again")
+        try:
+            self._pooled = self._engine.raw_connection()
+        except (SQLAlchemyError, psycopg.Error) as error:
+            self._wait_s = min(max(2 * self._wait_s, _FIRST_WAIT_S), _LONGEST_WAIT_S)
+            self._not_before = self._monotonic() + self._wait_s
+            raise StoreError(f"the store cannot be reached: {reason_of(error)}") from error
+        self._wait_s = 0.0
+        self._db = cast("psycopg.Connection[Any]", self._pooled.driver_connection)
+        self._db.adapters.register_dumper(str, _TextDumper)
+        if self._is_owner:
+            self._take()
+        return self._db
+
+    def _failed(self, error: psycopg.Error) -> Exception:
+        """Return the error to raise; a connection that is no longer usable is dropped."""
+        if self._db is None or self._db.broken or self._db.closed:
+            self._drop()
+        return StoreError(f"the store refuses: {reason_of(error)}") if isinstance(error, _MAY_PASS) else error
+
+    def _drop(self) -> None:
+        pooled, self._pooled, self._db = self._pooled, None, None
+        if pooled is not None:
+            pooled.invalidate()
+            pooled.close()
+
+
+def schema_connection(engine: Engine) -> Connection:
+    """Return an SQLAlchemy connection in a transaction, for schema migrations."""
+    connection = engine.connect()
+    connection.exec_driver_sql("BEGIN")
+    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITERS})")
+    return connection
+
+
+class PostgresDatabase:
+    """A PostgreSQL database; thread-safe."""
+
+    def __init__(self, url: str) -> None:
+        """Store its location; it does not connect yet.
+
+        Raises:
+            CollectorError: the URL cannot be used.
+        """
+        self._engine: Final = open_engine(url)
+
+    def connect(self) -> StoreConnection:
+        """Bring the schema up to date and return a connection.
+
+        Raises:
+            CollectorError: the server cannot be reached, or a newer version wrote to the database.
+        """
+        return StoreConnection(self._ready())
+
+    def own(self) -> StoreConnection:
+        """Return a connection that keeps other services out: two would send the same verdicts.
+
+        Raises:
+            CollectorError: as for ``connect``; or another service uses the database.
+        """
+        driver = self._ready()
+        driver.own()
+        return StoreConnection(driver)
+
+    def close(self) -> None:
+        """Close the idle connections of the pool."""
+        self._engine.dispose()
+
+    def _ready(self) -> PostgresDriver:
+        driver = PostgresDriver(self._engine)
+        schema = schema_of(driver)
+        if schema != SCHEMA:
+            upgrade(lambda: schema_connection(self._engine), schema, "the store")
+        return driver
+
+
+@cache
+def _translated(sql: str) -> str:
+    """Return a statement with psycopg's marks for values; there are few statements, all our own."""
+    return sql.replace("%", "%%").replace("?", "%s") if "?" in sql else sql

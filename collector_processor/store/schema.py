@@ -1,0 +1,183 @@
+"""Tables of the store: verdicts and their outbox, labels and kept runs, issues, spending.
+
+SQLAlchemy metadata, the same for SQLite and PostgreSQL. ``migrations/`` creates this schema, and a
+test compares the two. Times are nanoseconds since the Unix epoch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import Column, Double, Index, MetaData, Table, text
+
+from collector_processor.store.columns import (
+    blob,
+    flag,
+    has_rowid,
+    id_,
+    int_,
+    ints,
+    key,
+    key_int,
+    text_,
+    texts,
+)
+
+METADATA: Final = MetaData()
+
+
+def _table(name: str, *columns: Column[Any] | Index, **options: Any) -> None:
+    Table(name, METADATA, *columns, sqlite_with_rowid=has_rowid(*columns), **options)
+
+
+_table(
+    "verdict",
+    *key("tenant", "run_id"),
+    key_int("version"),
+    *texts("failure_id", "status"),
+    text_("agent", nullable=True),
+    int_("step", nullable=True),
+    *texts("span_id", "trace_id", nullable=True),
+    text_("service"),
+    flag("is_provisional"),
+    int_("decided_ns"),
+    text_("document"),
+    Index("verdict_by_time", "decided_ns"),
+    Index("verdict_by_run", "run_id"),  # runs are looked up by id or by its beginning, for all tenants
+)
+_table(
+    "analysed",
+    *key("tenant", "trace_id"),
+    *ints("analyses", "upto_seq"),
+    Index("analysed_by_seq", "upto_seq"),
+)
+_table("run_key", *key("tenant", "key", "trace_id"), Index("run_key_by_trace", "tenant", "trace_id"))
+_table("run_part", *key("tenant", "trace_id", "run_id"), blob("digest"))
+_table(
+    "outbox",
+    id_(),
+    *texts("tenant", "signal"),
+    blob("body"),
+    int_("ended_ns", server_default=text("0")),  # a verdict's lag is measured on delivery
+    Index("outbox_by_signal", "signal", "id"),
+)
+_table(
+    "rewrite", key_int("seq"), blob("body"), text_("tenant", server_default=""), blob("late", nullable=True)
+)
+_table(
+    "place",
+    id_(),
+    *texts("tenant", "run_id"),
+    int_("size"),
+    blob("packed"),
+    Index("place_by_run", "tenant", "run_id", unique=True),
+    Index("place_by_age", "id", "size"),
+)
+_table("heeded", int_("label"))
+_table("spending", id_(), int_("at_ns"), Column("usd", Double, nullable=False))
+_table(
+    "absent_parent",
+    *key("tenant"),
+    key_int("kind"),
+    *texts("service", "scope", "name"),
+    int_("since_ns"),
+    flag("has_arrived"),
+)
+_table("trial", *key("tenant", "id"), int_("expires_ns"))
+_table(
+    "kept_run",
+    id_(),
+    *texts("tenant", "run_id"),
+    flag("is_failure"),
+    flag("is_labelled"),
+    *ints("kept_ns", "size"),
+    blob("packed"),
+    Index("kept_run_by_id", "tenant", "run_id", unique=True),
+    Index("kept_run_by_age", "is_labelled", "is_failure", "kept_ns", "size"),
+)
+_table(
+    "kept_spans",
+    id_(),
+    *texts("tenant", "run_id"),
+    flag("is_failure"),
+    *ints("kept_ns", "size"),
+    blob("packed"),
+    Index("kept_spans_by_id", "tenant", "run_id", unique=True),
+    Index("kept_spans_by_age", "is_failure", "kept_ns", "size"),
+)
+_table(
+    "opinion",
+    id_(),
+    *texts("tenant", "run_id", "method", "model", "run_digest"),
+    int_("given_ns"),
+    text_("document"),
+    Index("opinion_by_run", "tenant", "run_id", "id"),
+    Index("opinion_by_time", "given_ns"),
+)
+_table(
+    "experiment",
+    id_(),
+    *texts("tenant", "run_id"),
+    int_("given_ns"),
+    text_("document"),
+    Index("experiment_by_run", "tenant", "run_id"),
+)
+_table(
+    "label",
+    id_(),
+    *texts("tenant", "run_id", "kind"),
+    int_("version"),
+    text_("service"),
+    int_("labelled_ns"),
+    text_("agent", nullable=True),
+    int_("step", nullable=True),
+    text_("span_id", nullable=True),
+    Index("label_by_run", "tenant", "run_id", "id"),
+)
+_table(
+    "issue",
+    *key("tenant", "id"),
+    *texts("mark", "state"),
+    *ints("since_ns", "first_ns", "last_ns", "count"),
+    text_("runs"),
+    int_("muted_until_ns"),
+    Index("issue_by_time", "last_ns"),
+)
+_table("pending", *key("tenant", "run_id"), int_("noted_ns"), text_("document"))
+_table(
+    "counted_run",
+    *key("tenant", "run_id"),
+    *texts("service", "agents"),
+    text_("blamed", nullable=True),
+    int_("step", nullable=True),
+    *texts("mark", "issue", nullable=True),
+    int_("decided_ns"),
+    *texts("label", "label_agent", nullable=True),
+    int_("label_step", nullable=True),
+    text_("status", server_default=""),
+    int_("settled_ns", server_default=text("0")),
+    Index("counted_run_by_issue", "tenant", "issue", "decided_ns"),
+    Index("counted_run_by_time", "decided_ns"),
+    Index("counted_run_by_label", "tenant", "service", "label"),
+)
+_table("agent_day", *key("tenant", "service", "agent"), key_int("day"), *ints("took_part", "blamed"))
+_table(
+    "watch",
+    *key("tenant", "service", "agent"),
+    *ints("begun_day", "last_day", "hits", "n"),
+    text_("sums"),
+    flag("is_alarm"),
+    *ints("calm_runs", "alarm_ns"),
+    text_("run_id"),
+)
+_table(
+    "notice",
+    id_(),
+    *texts("target", "issue"),
+    int_("noted_ns"),
+    text_("document"),
+    sqlite_autoincrement=True,  # receivers tell notices apart by number
+)
+_table("target", *key("name"), *ints("attempts", "next_ns"))
+_table("told", text_("target"), int_("at_ns"))
+_table("cursor", *key("name"), int_("value"))

@@ -1,0 +1,140 @@
+"""Small tables of the store: spending on models, kinds of spans whose parents never arrive, issued trials.
+
+A model call is recorded before it is made. The collector half uses no model; the table is here because the
+store is. Synchronous; on the store's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from collector_processor.otlp import Tenant
+from collector_processor.store.connection import Flush, StoreConnection
+from collector_processor.store.records import AbsentParent
+
+MAX_ABSENT: Final = 2_000
+"""Bound on each of the two kinds of rows; the oldest are dropped and learned again if needed."""
+MAX_TRIAL_CHARS: Final = 64
+"""Longest id of a trial that is looked up; issued ones have 32 characters."""
+_WRITE: Final = (
+    "INSERT INTO absent_parent (tenant, kind, service, scope, name, since_ns, has_arrived)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind) DO UPDATE SET service = excluded.service,"
+    " scope = excluded.scope, name = excluded.name, since_ns = excluded.since_ns,"
+    " has_arrived = excluded.has_arrived"
+)
+
+
+class AbsentRows:
+    """Rows of ``absent_parent``; on the store's thread."""
+
+    def __init__(self, db: StoreConnection) -> None:
+        self._db: Final = db
+
+    def add(self, absent: Iterable[AbsentParent]) -> None:
+        """Store kinds of spans whose parents did not arrive during the wait."""
+        with self._db.transaction():
+            self._db.executemany(
+                _WRITE,
+                [
+                    (one.tenant, one.kind, one.service, one.scope, one.name, one.since_ns, False)
+                    for one in absent
+                ],
+            )
+            self._prune(has_arrived=False)
+
+    def arrived(self, kinds: Iterable[tuple[Tenant, int]], now_ns: int) -> None:
+        """Store kinds of spans whose parents arrived, late or for the first time."""
+        with self._db.transaction(Flush.LATER):
+            self._db.executemany(_WRITE, [(tenant, kind, "", "", "", now_ns, True) for tenant, kind in kinds])
+            self._prune(has_arrived=True)
+
+    def arriving(self) -> list[tuple[Tenant, int]]:
+        """Return the kinds of spans whose parents have arrived before."""
+        rows = self._db.execute("SELECT tenant, kind FROM absent_parent WHERE has_arrived")
+        return [(Tenant(tenant), kind) for tenant, kind in rows]
+
+    def _prune(self, *, has_arrived: bool) -> None:
+        self._db.execute(
+            "DELETE FROM absent_parent WHERE has_arrived = ? AND since_ns < (SELECT since_ns"
+            " FROM absent_parent WHERE has_arrived = ? ORDER BY since_ns DESC LIMIT 1 OFFSET ?)",
+            (has_arrived, has_arrived, MAX_ABSENT - 1),
+        )
+
+    def all(self) -> list[AbsentParent]:
+        """Return the kinds of spans whose parents never arrive, newest first."""
+        rows = self._db.execute(
+            "SELECT tenant, kind, service, scope, name, since_ns FROM absent_parent"
+            " WHERE NOT has_arrived ORDER BY since_ns DESC"
+        )
+        return [
+            AbsentParent(
+                tenant=Tenant(row[0]), kind=row[1], service=row[2], scope=row[3], name=row[4], since_ns=row[5]
+            )
+            for row in rows
+        ]
+
+
+class SpendingRows:
+    """Rows of the table of spending; times are nanoseconds of the wall clock."""
+
+    def __init__(self, db: StoreConnection) -> None:
+        self._db: Final = db
+
+    def reserve(self, at_ns: int, usd: float, forget_before_ns: int) -> int:
+        """Record the maximum cost of a model call before it is made; return the entry's id.
+
+        Raises:
+            StoreError: the disk refuses.
+        """
+        with self._db.transaction():
+            self._db.execute("DELETE FROM spending WHERE at_ns < ?", (forget_before_ns,))
+            insert = "INSERT INTO spending (at_ns, usd) VALUES (?, ?) RETURNING id"
+            entry: int = self._db.execute(insert, (at_ns, usd)).fetchone()[0]
+        return entry
+
+    def settle(self, entry: int, usd: float) -> None:
+        """Record the actual cost of a call; does nothing if the entry has been deleted.
+
+        Raises:
+            StoreError: the disk refuses.
+        """
+        with self._db.transaction():
+            self._db.execute("UPDATE spending SET usd = ? WHERE id = ?", (usd, entry))
+
+    def spent(self, since_ns: int, now_ns: int) -> list[tuple[int, float]]:
+        """Return time and maximum cost (USD) of each model call since ``since_ns``.
+
+        A call recorded in the future, before the clock was set back, counts as made now.
+        """
+        with self._db.transaction():
+            self._db.execute("UPDATE spending SET at_ns = ? WHERE at_ns > ?", (now_ns, now_ns))
+        return self._db.execute(
+            "SELECT at_ns, usd FROM spending WHERE at_ns >= ? ORDER BY at_ns", (since_ns,)
+        ).fetchall()
+
+
+class TrialRows:
+    """Ids of trials that experiments issued, each for one tenant and a limited time."""
+
+    def __init__(self, db: StoreConnection) -> None:
+        self._db: Final = db
+
+    def issue(self, tenant: Tenant, trial: str, expires_ns: int, now_ns: int) -> None:
+        """Store the id of a trial that is about to begin; expired ones are deleted.
+
+        Raises:
+            StoreError: the store refuses.
+        """
+        with self._db.transaction():
+            self._db.execute("DELETE FROM trial WHERE expires_ns <= ?", (now_ns,))
+            self._db.execute(
+                "INSERT INTO trial (tenant, id, expires_ns) VALUES (?, ?, ?)", (tenant, trial, expires_ns)
+            )
+
+    def issued(self, tenant: Tenant, claimed: Iterable[str], now_ns: int) -> frozenset[str]:
+        """Return which of these ids were issued for the tenant and have not expired."""
+        read = "SELECT 1 FROM trial WHERE tenant = ? AND id = ? AND expires_ns > ?"
+        return frozenset(
+            trial for trial in claimed if self._db.execute(read, (tenant, trial, now_ns)).fetchone()
+        )

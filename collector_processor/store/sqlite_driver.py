@@ -1,0 +1,187 @@
+"""SQLite under the store: one file, opened by any number of processes.
+
+Deleted rows leave free space in the file, which is used again. If there is far more of it
+than new rows need, it is returned to the disk, a little at a time (``give_back``).
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from sqlalchemy import URL, Connection, NullPool, create_engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from collector_processor.otlp import CollectorError
+from collector_processor.store.connection import Flush, StoreConnection, StoreError
+from collector_processor.store.upgrade import SCHEMA, schema_of, upgrade
+
+logger = logging.getLogger(__name__)
+
+_INCREMENTAL: Final = 2
+"""Value of SQLite's ``auto_vacuum`` for a file that can give pages back."""
+_ROOM_BYTES: Final = 4 << 20
+"""Free bytes always left in a file for the next rows."""
+_ROOM_SHARE: Final = 1 / 8
+"""Share of the file that is always left free, for the same reason."""
+MOST_GIVEN_BACK: Final = 4 << 20
+"""Bytes returned at a time: takes some tens of milliseconds."""
+_MOST_WAL_BYTES: Final = 16 << 20
+"""Largest size of the WAL once nothing in it is needed."""
+
+
+class SqliteDriver:
+    """An SQLite file that other processes may have open too; one of them writes at a time (WAL)."""
+
+    is_postgresql: Final = False
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file, in autocommit mode, flushed to the disk at each commit.
+
+        Raises:
+            CollectorError: it is not an SQLite file, or the disk refuses.
+        """
+        self._engine: Final = create_engine(
+            URL.create("sqlite", database=str(path)),
+            poolclass=NullPool,
+            connect_args={"isolation_level": None, "check_same_thread": False},
+        )
+        try:
+            if not path.exists():
+                path.touch(mode=0o600)  # SQLite gives the WAL the same mode
+            elif not path.stat().st_size:
+                logger.warning("the store's file is empty: its contents are lost", extra={"store": path.name})
+            self._pooled: Final = self._engine.raw_connection()
+            self._db: Final = cast("sqlite3.Connection", self._pooled.driver_connection)
+            self._db.execute(f"PRAGMA auto_vacuum={_INCREMENTAL}")  # affects new files only
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute(f"PRAGMA journal_size_limit={_MOST_WAL_BYTES}")
+            self._db.execute("PRAGMA synchronous=FULL")
+        except (SQLAlchemyError, sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            self._engine.dispose()
+            raise CollectorError(f"{path}: cannot be used as a store: {error}; move it away") from error
+        self.execute: Final = self._db.execute
+        self.executemany: Final = self._db.executemany
+
+    def begin(self, flush: Flush) -> None:
+        """Begin to write; waits up to 5 s for other processes to finish writing."""
+        self._db.execute(f"PRAGMA synchronous={flush}")
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+        self._db.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Roll back, unless SQLite has already done so."""
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def refusal(self, error: BaseException) -> StoreError | None:
+        """Return the exception to raise for an SQLite error."""
+        if isinstance(error, sqlite3.OperationalError):
+            return StoreError(f"the store cannot write: {error}")
+        return None
+
+    def give_back(self, most_bytes: int = MOST_GIVEN_BACK) -> int:
+        """Return free space that will not be needed soon to the disk; return the number of bytes.
+
+        Args:
+            most_bytes: limit for this call; nothing else can be written meanwhile.
+
+        Raises:
+            StoreError: the disk refuses.
+        """
+        space = _space(self._db)
+        room = max(_ROOM_BYTES, int(space.bytes * _ROOM_SHARE))
+        pages = min(most_bytes, space.free_bytes - room) // space.page_bytes
+        if pages <= 0:
+            return 0
+        try:
+            self._db.execute(f"PRAGMA synchronous={Flush.LATER}")
+            # Each step frees a page, and ``execute`` makes one step only. Alone, the statement is a
+            # transaction.
+            self._db.executescript(f"PRAGMA incremental_vacuum({pages})")
+            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")  # the file shrinks only at a checkpoint
+        except sqlite3.OperationalError as error:
+            raise StoreError(f"the store cannot write: {error}") from error
+        return pages * space.page_bytes
+
+    def schema_connection(self) -> Connection:
+        """Return an SQLAlchemy connection in a transaction, for schema migrations."""
+        connection = self._engine.connect()
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        return connection
+
+    def close(self) -> None:
+        """Close the file; everything committed stays."""
+        self._pooled.close()
+        self._engine.dispose()
+
+
+class SqliteDatabase:
+    """An SQLite database file; thread-safe."""
+
+    def __init__(self, path: Path) -> None:
+        self._path: Final = path
+
+    def connect(self) -> StoreConnection:
+        """Bring the schema up to date and open a connection.
+
+        Raises: CollectorError: the file cannot be used, or another version wrote it; the message says so.
+        """
+        driver = SqliteDriver(self._path)
+        try:
+            schema = schema_of(driver)
+            if schema != SCHEMA:
+                self._refuse_older_files(driver, schema)
+                upgrade(driver.schema_connection, schema, self._path.name)
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes damaged bytes
+            driver.close()
+            message = f"{self._path}: cannot be used as a store: {error}; move it away"
+            raise CollectorError(message) from error
+        except BaseException:
+            driver.close()
+            raise
+        return StoreConnection(driver)
+
+    def own(self) -> StoreConnection:
+        """Open a connection; the lock of the journal in the same folder keeps other services out."""
+        return self.connect()
+
+    def close(self) -> None:
+        """Do nothing: connections close their own resources."""
+
+    def _refuse_older_files(self, driver: SqliteDriver, schema: str | None) -> None:
+        tables = driver.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if tables and schema is None:
+            raise CollectorError(f"{self._path.name} is not a store of this version")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Space:
+    page_bytes: int
+    pages: int
+    free: int
+
+    @property
+    def bytes(self) -> int:
+        return self.page_bytes * self.pages
+
+    @property
+    def free_bytes(self) -> int:
+        return self.page_bytes * self.free
+
+
+def _space(db: sqlite3.Connection) -> _Space:
+    return _Space(
+        page_bytes=_of(db, "page_size"), pages=_of(db, "page_count"), free=_of(db, "freelist_count")
+    )
+
+
+def _of(db: sqlite3.Connection, pragma: str) -> int:
+    value: int = db.execute(f"PRAGMA {pragma}").fetchone()[0]
+    return value

@@ -1,0 +1,63 @@
+"""Upgrade of the store's schema by Alembic's migrations (``migrations/``), in one transaction.
+
+A schema that this version does not know comes from a newer one, and is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.util import CommandError
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from collector_processor.otlp import CollectorError
+from collector_processor.store.connection import Driver, StoreError
+
+logger = logging.getLogger(__name__)
+
+SCHEMA: Final = "0005"
+"""Revision that this version reads and writes: the last migration."""
+STEPS: Final = Path(__file__).parent / "migrations"
+_READ_SCHEMA: Final = "SELECT version_num FROM alembic_version"
+
+
+def schema_of(driver: Driver) -> str | None:
+    """Return the revision of the schema; ``None`` if there is none."""
+    try:
+        found = driver.execute(_READ_SCHEMA).fetchone()
+    except StoreError:
+        raise
+    except Exception as error:
+        if "alembic_version" in str(error):  # there is no such table
+            return None
+        raise
+    return None if found is None else str(found[0])
+
+
+def upgrade(connect: Callable[[], Connection], schema: str | None, name: str) -> None:
+    """Run the missing migrations, all or none; another process may already have done so."""
+    config = Config()
+    config.set_main_option("script_location", str(STEPS).replace("%", "%%"))
+    try:
+        with closing(connect()) as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+            connection.exec_driver_sql("COMMIT")
+        logger.info("store schema is up to date", extra={"store": name, "schema": SCHEMA})
+    except CommandError as error:
+        raise CollectorError(f"{name} was written by a newer blamespan (schema {schema})") from error
+    except SQLAlchemyError as error:
+        raise CollectorError(f"{name} cannot be made a store: {reason_of(error)}") from error
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the first line of a server's or driver's error message; it holds no password."""
+    said = str(getattr(error, "orig", None) or error).strip()
+    return said.splitlines()[0] if said else type(error).__name__

@@ -1,0 +1,368 @@
+"""Verdicts and their outbox: tables of the store beside the journal.
+
+The outbox law: a verdict, its version and the exact bytes to send are committed
+in one transaction before the first byte leaves; retries send those bytes. So a
+crash, or a model that answers differently the second time, never gives a run
+two verdicts under one version.
+
+Kept apart from the journal's files so that an analysis never delays an acknowledgement. Synchronous; the
+caller runs it off the event loop.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Final
+
+from collector_processor.otlp import Signal, Tenant, TraceKey
+from collector_processor.rebuild.runs import TRACE_KEY
+from collector_processor.store.connection import Flush, upsert
+from collector_processor.store.kept_spans import KeepLimits, KeptSpansRows
+from collector_processor.store.places import RUNS, StorePlace, connected
+from collector_processor.store.records import Commit, Outgoing, Standing, StoredVerdict, ToldRun
+from collector_processor.store.small_tables import AbsentRows, SpendingRows, TrialRows
+from semconv.model import TraceId
+
+__all__ = ["IS_CURRENT", "MAX_JOINED", "RUNS", "RunStore"]
+
+MAX_RUN_KEYS: Final = 2_000_000
+"""Bound on run keys, some hundreds of MB: twenty for each trace with a verdict; most have one or two."""
+MAX_JOINED: Final = 256
+"""Bound on the traces of one run; a key shared by more traces is common to many runs and joins none."""
+_MAX_COMMON: Final = 10_000
+MAX_PLACES_BYTES: Final = 128 << 20
+"""Bound in bytes on span positions stored for later labels, about 100,000 runs; the oldest are dropped."""
+OUTBOX_BATCH: Final = 64
+"""Entries of the outbox read at once."""
+_WRITE_ANALYSED: Final = (
+    "INSERT INTO analysed (tenant, trace_id, analyses, upto_seq) VALUES {rows}"
+    " ON CONFLICT (tenant, trace_id) DO UPDATE SET"
+    " analyses = CASE WHEN excluded.analyses > analysed.analyses"
+    " THEN excluded.analyses ELSE analysed.analyses END,"
+    " upto_seq = CASE WHEN excluded.upto_seq > analysed.upto_seq"
+    " THEN excluded.upto_seq ELSE analysed.upto_seq END"
+)
+_WRITE_PART: Final = upsert("run_part", "tenant, trace_id, run_id, digest", keys=3)
+_WRITE_REWRITE: Final = upsert("rewrite", "seq, body, tenant, late", keys=1)
+_COLUMNS: Final = tuple(StoredVerdict.__dataclass_fields__)
+_ALL_COLUMNS: Final = ", ".join(_COLUMNS)
+_WRITE_VERDICT: Final = upsert("verdict", _ALL_COLUMNS, keys=3)
+_WRITE_KEY: Final = "INSERT INTO run_key (tenant, key, trace_id) VALUES {rows} ON CONFLICT DO NOTHING"
+_READ_KEY: Final = f"SELECT trace_id FROM run_key WHERE tenant = ? AND key = ? LIMIT {MAX_JOINED + 1}"  # noqa: S608
+_LAST: Final = "\U0010ffff"
+"""A character that sorts after all others."""
+IS_CURRENT: Final = """NOT EXISTS (
+  SELECT 1 FROM verdict AS later
+  WHERE later.tenant = verdict.tenant AND later.run_id = verdict.run_id AND later.version > verdict.version
+)"""
+"""Condition on a row of ``verdict``: no later version supersedes it."""
+
+
+class RunStore:
+    """Verdicts and outbox. One owner, one thread at a time."""
+
+    def __init__(self, place: StorePlace, limits: KeepLimits | None = None) -> None:
+        """Open the tables; ``limits`` are the quotas of kept spans.
+
+        Raises:
+            CollectorError: as ``connected``.
+        """
+        self._db: Final = connected(place)
+        self._common: Final[OrderedDict[tuple[Tenant, str], None]] = OrderedDict()
+        """Keys shared by more traces than a run may have: neither read nor written again."""
+        self.also: Callable[[Sequence[Commit]], None] | None = None
+        """Called in the transaction of each commit, to write further consequences of it."""
+        self.spending: Final = SpendingRows(self._db)
+        """Spending on models."""
+        self.spans: Final = KeptSpansRows(self._db, limits)
+        """Kept spans and logs of runs."""
+        self.absent: Final = AbsentRows(self._db)
+        """Kinds of spans whose parents never arrive."""
+        self.trials: Final = TrialRows(self._db)
+        """Trials of experiments, which are not production runs."""
+
+    def close(self) -> None:
+        """Close the connection; everything committed stays."""
+        self._db.close()
+
+    def transaction(self, flush: Flush = Flush.AT_ONCE) -> AbstractContextManager[None]:
+        """Write all changes made inside, or none; raises ``StoreError`` if the store refuses."""
+        return self._db.transaction(flush)
+
+    def commit(self, commit: Commit) -> None:
+        """Write one analysis durably, completely or not at all."""
+        self.commit_all((commit,))
+
+    def commit_all(self, commits: Iterable[Commit]) -> None:
+        """Write several analyses durably, all or none, in one transaction."""
+        several = tuple(commits)
+        with self.transaction():
+            for commit in several:
+                self._write(commit)
+            if self.also is not None:
+                self.also(several)
+
+    def _write(self, commit: Commit) -> None:
+        write, late = self._db.write_rows, dict(commit.late)
+        write(_WRITE_ANALYSED, [(*key, commit.times, upto_seq) for key, upto_seq in commit.analysed])
+        self._write_parts(commit)
+        write(_WRITE_VERDICT, [[getattr(verdict, name) for name in _COLUMNS] for verdict in commit.verdicts])
+        write(
+            "INSERT INTO outbox (tenant, signal, body, ended_ns) VALUES {rows}",
+            [(out.tenant, out.signal, out.body, out.ended_ns) for out in commit.outgoing],
+        )
+        # Delete first: the new row gets a new id, and the oldest ids are dropped.
+        for place in commit.places:
+            key = (place.tenant, place.run_id)
+            self._db.execute("DELETE FROM place WHERE tenant = ? AND run_id = ?", key)
+        write(
+            "INSERT INTO place (tenant, run_id, size, packed) VALUES {rows}",
+            [(place.tenant, place.run_id, len(place.packed), place.packed) for place in commit.places],
+        )
+        if commit.heeded is not None:
+            self._db.execute("DELETE FROM heeded")
+            self._db.execute("INSERT INTO heeded (label) VALUES (?)", (commit.heeded,))
+        write(
+            _WRITE_REWRITE,
+            [
+                (seq, body, out.tenant if (out := late.get(seq)) else "", out.body if out else None)
+                for seq, body in commit.rewrites
+            ],
+        )
+
+    def _write_parts(self, commit: Commit) -> None:
+        """Store which runs the traces now form."""
+        tenants = {key.trace_id: key.tenant for key, _ in commit.analysed} if commit.told else {}
+        for trace_id, tenant in tenants.items():
+            self._db.execute("DELETE FROM run_part WHERE tenant = ? AND trace_id = ?", (tenant, trace_id))
+        self._db.write_rows(
+            _WRITE_PART,
+            [
+                (tenants[trace_id], trace_id, run.run_id, run.digest)
+                for run in commit.told
+                for trace_id in run.trace_ids & tenants.keys()
+            ],
+        )
+
+    def told(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, tuple[ToldRun, ...]]:
+        """Return the runs that each trace was part of when last analysed, without their other traces."""
+        found: dict[TraceKey, tuple[ToldRun, ...]] = dict.fromkeys(keys, ())
+        columns = "tenant, trace_id, run_id, digest"
+        for tenant, trace_id, run_id, digest in self._db.read_rows(
+            columns, "run_part", "tenant, trace_id", list(found)
+        ):
+            run = ToldRun(run_id=run_id, digest=digest, trace_ids=frozenset((trace_id,)))
+            found[TraceKey(tenant, trace_id)] += (run,)
+        return found
+
+    def join_all(
+        self, traces: Sequence[tuple[TraceKey, Sequence[str], Sequence[TraceId]]]
+    ) -> list[frozenset[TraceId]]:
+        """Store the run keys of traces; return, for each, the other traces of its run.
+
+        Args:
+            traces: each with its run keys, and with the other traces known to belong to its run. All are
+            stored, or none.
+        """
+        # Replaced each time the trace is read, until its verdict is committed.
+        noted = [
+            (key.tenant, name, key.trace_id)
+            for key, names, _ in traces
+            for name in names
+            if (key.tenant, name) not in self._common
+        ]
+        # Each trace finds the others, whichever is looked up next.
+        noted += [
+            (key.tenant, f"{TRACE_KEY}{key.trace_id}", trace_id) for key, _, own in traces for trace_id in own
+        ]
+        with self.transaction(Flush.LATER):
+            self._db.write_rows(_WRITE_KEY, noted)
+        return [self._siblings(key, names, {key.trace_id, *own}) for key, names, own in traces]
+
+    def _siblings(self, key: TraceKey, names: Iterable[str], own: Container[TraceId]) -> frozenset[TraceId]:
+        """Return the traces linked to or from these, and those that share another key.
+
+        A link to the same third trace does not join two traces: the third may be a cron job's. A key
+        shared by more traces than a run may have joins none.
+        """
+        found: set[TraceId] = set()
+        for name in names:
+            if (key.tenant, name) in self._common:
+                continue
+            rows = self._db.execute(_READ_KEY, (key.tenant, name)).fetchall()
+            target = TraceId(name.removeprefix(TRACE_KEY))
+            if len(rows) > MAX_JOINED:
+                self._common[key.tenant, name] = None
+                if len(self._common) > _MAX_COMMON:
+                    self._common.popitem(last=False)
+                continue
+            if name.startswith(TRACE_KEY) and target not in own:
+                found.add(target)
+            else:
+                found.update(TraceId(trace_id) for (trace_id,) in rows)
+        return frozenset(found - {key.trace_id})
+
+    def seen(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, tuple[int, int]]:
+        """Return each trace's number of final analyses and the highest row seen; (0, -1) if never."""
+        found = dict.fromkeys(keys, (0, -1))
+        columns = "tenant, trace_id, analyses, upto_seq"
+        for tenant, trace_id, analyses, upto in self._db.read_rows(
+            columns, "analysed", "tenant, trace_id", list(found)
+        ):
+            found[TraceKey(tenant, trace_id)] = (analyses, upto)
+        return found
+
+    def standing(self, keys: Iterable[TraceKey], tenant: Tenant, run_ids: Iterable[str]) -> Standing:
+        """Return the stored facts about these traces and runs, read together."""
+        found = ((run_id, self.current(tenant, run_id)) for run_id in run_ids)
+        return Standing(
+            seen=self.seen(keys),
+            verdicts={run_id: verdict for run_id, verdict in found if verdict is not None},
+        )
+
+    def current(self, tenant: Tenant, run_id: str) -> StoredVerdict | None:
+        """Return the run's highest version, if there is one."""
+        found = self._select(
+            "WHERE tenant = ? AND run_id = ? ORDER BY version DESC LIMIT 1", (tenant, run_id)
+        )
+        return found[0] if found else None
+
+    def place(self, tenant: Tenant, run_id: str) -> bytes | None:
+        """Return the stored span positions of a run, packed."""
+        row = self._db.execute(
+            "SELECT packed FROM place WHERE tenant = ? AND run_id = ?", (tenant, run_id)
+        ).fetchone()
+        return row[0] if row else None
+
+    def heeded(self) -> int:
+        """Return the number of the last label applied to the verdicts; 0 if there was none."""
+        row = self._db.execute("SELECT label FROM heeded").fetchone()
+        return row[0] if row else 0
+
+    def recent(self, limit: int) -> list[StoredVerdict]:
+        """Return the newest verdicts, one for each run, newest first."""
+        return self._select(f"WHERE {IS_CURRENT} ORDER BY decided_ns DESC LIMIT ?", (limit,))
+
+    def find(self, run_id: str) -> list[StoredVerdict]:
+        """Return the current verdict of a run, one for each tenant with a run of this id."""
+        return self._select(f"WHERE run_id = ? AND {IS_CURRENT} ORDER BY tenant", (run_id,))
+
+    def starting_with(self, prefix: str, tenant: Tenant | None, limit: int) -> list[StoredVerdict]:
+        """Return the current verdicts of runs whose ids begin with ``prefix``, for one tenant or all."""
+        return self._select(
+            "WHERE run_id BETWEEN ? AND ? AND (CAST(? AS TEXT) IS NULL OR tenant = ?)"
+            f" AND {IS_CURRENT} ORDER BY run_id, tenant LIMIT ?",
+            (prefix, prefix + _LAST, tenant, tenant, limit),
+        )
+
+    def prune(
+        self, keep: int, most_keys: int = MAX_RUN_KEYS, most_place_bytes: int = MAX_PLACES_BYTES
+    ) -> None:
+        """Delete the oldest verdicts beyond ``keep``, and the oldest analysed traces beyond four times that.
+
+        That is far more than the journal keeps spans of, so deleted traces cannot be analysed again. Some of
+        the space is returned to the disk.
+        """
+        self._common.clear()
+        with self.transaction():
+            self._db.execute(
+                "DELETE FROM verdict WHERE decided_ns <"
+                " (SELECT decided_ns FROM verdict ORDER BY decided_ns DESC LIMIT 1 OFFSET ?)",
+                (keep - 1,),
+            )
+            oldest = self._db.execute(
+                "SELECT upto_seq FROM analysed ORDER BY upto_seq DESC LIMIT 1 OFFSET ?", (4 * keep - 1,)
+            ).fetchone()
+            if oldest is not None:
+                for table in ("run_key", "run_part"):
+                    self._db.execute(
+                        f"DELETE FROM {table} WHERE (tenant, trace_id) IN"  # noqa: S608 - our own words
+                        " (SELECT tenant, trace_id FROM analysed WHERE upto_seq < ?)",
+                        oldest,
+                    )
+                self._db.execute("DELETE FROM analysed WHERE upto_seq < ?", oldest)
+            self._forget_keys(most_keys)
+            self._forget_places(keep, most_place_bytes)
+        self._db.give_back()
+
+    def _forget_keys(self, most: int) -> None:
+        """Delete the run keys of the traces that were analysed first, down to the bound."""
+        excess = self._db.execute("SELECT count(*) FROM run_key").fetchone()[0] - most
+        if excess > 0:
+            self._db.execute(
+                "DELETE FROM run_key WHERE (tenant, trace_id) IN (SELECT tenant, trace_id FROM"
+                " (SELECT tenant, trace_id,"
+                " sum(keys) OVER (ORDER BY upto_seq, tenant, trace_id) - keys AS gone FROM analysed"
+                " JOIN (SELECT tenant, trace_id, count(*) AS keys FROM run_key GROUP BY 1, 2) AS counted"
+                " USING (tenant, trace_id)) AS oldest WHERE gone < ?)",
+                (excess,),
+            )
+
+    def _forget_places(self, keep: int, most_bytes: int) -> None:
+        """Delete the span positions of the oldest runs beyond the bounds on runs and bytes."""
+        self._db.execute(
+            "DELETE FROM place WHERE id <= (SELECT id FROM place ORDER BY id DESC LIMIT 1 OFFSET ?)", (keep,)
+        )
+        taken = self._db.execute("SELECT coalesce(sum(size), 0) FROM place").fetchone()[0]
+        if taken > most_bytes:
+            self._db.execute(
+                "DELETE FROM place WHERE id IN (SELECT id FROM"
+                " (SELECT id, sum(size) OVER (ORDER BY id DESC) AS taken FROM place) AS sized"
+                " WHERE taken > ?)",
+                (most_bytes,),
+            )
+
+    def outbox(
+        self, signal: Signal, skip: Iterable[Tenant] = (), *, limit: int = OUTBOX_BATCH
+    ) -> list[Outgoing]:
+        """Return the undelivered entries of one signal, oldest first, leaving out some tenants."""
+        skipped = tuple(skip)
+        but = f" AND tenant NOT IN ({', '.join('?' * len(skipped))})" if skipped else ""
+        rows = self._db.execute(
+            "SELECT id, tenant, signal, body, ended_ns FROM outbox"  # noqa: S608 - our own words
+            f" WHERE signal = ?{but} ORDER BY id LIMIT ?",
+            (signal, *skipped, limit),
+        )
+        return [
+            Outgoing(id=row[0], tenant=Tenant(row[1]), signal=Signal(row[2]), body=row[3], ended_ns=row[4])
+            for row in rows
+        ]
+
+    def outbox_size(self) -> int:
+        """Return the number of undelivered entries."""
+        count: int = self._db.execute("SELECT count(*) FROM outbox").fetchone()[0]
+        return count
+
+    def delivered(self, ids: Sequence[int]) -> None:
+        """Delete entries that the backend has accepted, or permanently refused."""
+        with self.transaction(Flush.LATER):  # after a power cut, sent again: the same bytes
+            self._db.executemany("DELETE FROM outbox WHERE id = ?", [(id_,) for id_ in ids])
+
+    def rewrites(self) -> list[tuple[int, bytes]]:
+        """Return the held rows whose replacement was decided but perhaps not yet applied."""
+        return self._db.execute("SELECT seq, body FROM rewrite ORDER BY seq").fetchall()
+
+    def rewritten(self, seqs: Iterable[int]) -> None:
+        """Delete replacements that the journal has applied."""
+        with self.transaction():
+            self._db.executemany("DELETE FROM rewrite WHERE seq = ?", [(seq,) for seq in seqs])
+
+    def rewrites_refused(self, seqs: Iterable[int]) -> None:
+        """Give up replacements that the journal cannot apply: their carriers are sent after the originals."""
+        with self.transaction():
+            for seq in seqs:
+                self._db.execute(
+                    "INSERT INTO outbox (tenant, signal, body)"
+                    " SELECT tenant, ?, late FROM rewrite WHERE seq = ? AND late IS NOT NULL",
+                    (Signal.TRACES, seq),
+                )
+                self._db.execute("DELETE FROM rewrite WHERE seq = ?", (seq,))
+
+    def _select(self, where: str, values: tuple[object, ...]) -> list[StoredVerdict]:
+        rows = self._db.execute(f"SELECT {_ALL_COLUMNS} FROM verdict {where}", values)  # noqa: S608
+        return [
+            StoredVerdict(**(dict(zip(_COLUMNS, row, strict=True)) | {"is_provisional": bool(row[10])}))
+            for row in rows
+        ]

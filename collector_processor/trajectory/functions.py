@@ -1,0 +1,170 @@
+"""Names agents after the functions around their calls, if no attribute names them.
+
+Users trace functions by hand (``logfire.instrument``, ``@observe``, ``openlit.trace``, a tracer's spans), and
+an instrumentation of the model's SDK writes the calls below.
+
+A nameless call belongs to one of the functions around it. Instructions tell which one: a function is an agent
+if all of its calls have the same instructions and no other function's calls have them; an orchestrator's
+calls have several. Without instructions, the agent is the innermost function. Helpers that all calls of
+several functions go through (``ask_model``) are not agents, nor is the run's own function, unless it calls a
+model itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from collector_processor.trajectory.acts import AGENT, LLM, Act, Ordering
+from semconv.dialects import Action
+from semconv.dialects.reading.agent_names import names_an_agent
+from semconv.model import AgentSource, Span
+from semconv.record import replace
+
+_Path: TypeAlias = tuple[str, ...]
+"""Names of the functions around a span, the innermost first."""
+
+_INTERNAL: Final = (0, 1)
+_OPENLIT: Final = "openlit"
+"""Scope of ``openlit.trace``, which marks functions as clients."""
+_LIBRARIES: Final = (
+    "opentelemetry.instrumentation.",
+    "@opentelemetry/",
+    "io.opentelemetry.",
+    "go.opentelemetry.io/",
+)
+"""Scopes of instrumentations: an unread span of theirs is a library's work, not the user's function."""
+_CALLING: Final = "Calling "
+"""Begins the name that ``logfire.instrument`` gives: ``Calling module.function``."""
+_LOCALS: Final = "<locals>"
+_NAME: Final = re.compile(r"^[^\W\d][\w .:()-]{0,79}$")
+_AGENT_WORD: Final = re.compile(r"agent|assistant|specialist|expert", re.IGNORECASE)
+_DEEPEST: Final = 64
+"""Bound on the functions examined around a call."""
+_INSTRUCTIONS: Final = 160
+"""Characters of instructions that are compared: what varies from call to call tends to come later."""
+
+
+def function_name(name: str) -> str:
+    """Return a function's own name: ``Calling office.Purser.run`` is ``Purser``.
+
+    Empty for a name that is not a function's (a route, a template) or is too general (``run``).
+    """
+    name = name.removeprefix(_CALLING)
+    if _LOCALS in name:
+        name = name.rpartition(f"{_LOCALS}.")[2]
+    if not _NAME.match(name):
+        return ""
+    parts = [name] if " " in name else name.split(".")
+    return next((part for part in reversed(parts) if part and names_an_agent(part)), "")
+
+
+def name_by_function(ordering: Ordering) -> Ordering:
+    """Name calls without an agent after the functions around them."""
+    nameless = [act for act in ordering.acts if act.agent is None and not act.action.pseudo_agent]
+    if not nameless or any(act.action.kind is AGENT and act.agent for act in ordering.acts):
+        return ordering  # where spans name agents, functions are only the way to them
+    paths = _paths(ordering)
+    around = [(act, path) for act in nameless if (path := paths.get(act.position))]
+    if not around:
+        return ordering
+    chosen = _Functions([(act, path) for act, path in around if act.action.kind is LLM])
+    named = [(act, chosen.agent_of(act, path)) for act, path in around]
+    return ordering.with_acts(
+        replace(act, agent=name, agent_source=AgentSource.SPAN_NAME) for act, name in named if name
+    )
+
+
+def _paths(ordering: Ordering) -> Mapping[int, _Path]:
+    """Return the functions around each span that has any; those inside an agent are parts of it."""
+    paths: dict[int, _Path] = {}
+    inside: set[int] = set()
+    for position, action in enumerate(ordering.actions):
+        parent = ordering.parents[position]
+        path = paths.get(parent, ())
+        if parent in inside or (action is not None and action.kind is AGENT):
+            inside.add(position)
+        elif name := _function(ordering.spans[position], action):
+            path = (name, *path[: _DEEPEST - 1])
+        if path:
+            paths[position] = path
+    return paths
+
+
+def _function(span: Span, action: Action | None) -> str:
+    if action is not None:
+        return function_name(action.function) if action.function else ""
+    is_users = span.kind in _INTERNAL and not span.scope.name.startswith(_LIBRARIES)
+    return function_name(span.name) if is_users or span.scope.name == _OPENLIT else ""
+
+
+class _Functions:
+    """The functions around a run's model calls, and which of them are agents."""
+
+    def __init__(self, calls: Sequence[tuple[Act, _Path]]) -> None:
+        paths = [path for _, path in calls]
+        self._own = frozenset(path[0] for path in paths)
+        """Functions that call a model with no other function between, helpers included."""
+        helpers = _helpers(paths)
+        self._instructions: defaultdict[str, set[str]] = defaultdict(set)
+        self._calls: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._total: defaultdict[str, int] = defaultdict(int)
+        self._helpers = helpers
+        for act, path in calls:
+            told = _told(act)
+            self._total[told] += 1
+            for name in dict.fromkeys(path):
+                self._instructions[name].add(told)
+                self._calls[name, told] += 1
+        self._agents = {self._choose(_told(act), self._candidates(path)) for act, path in calls}
+
+    def agent_of(self, act: Act, path: _Path) -> str | None:
+        """Return the function that is the agent of ``act``, whose functions are ``path``."""
+        candidates = self._candidates(path)
+        if act.action.kind is LLM:
+            return self._choose(_told(act), candidates)
+        known = (name for name in candidates if name in self._agents)
+        return next(known, candidates[0] if len(path) > 1 and candidates else None)
+
+    def _candidates(self, path: _Path) -> Sequence[str]:
+        """Return the functions that may be the agent: the run's own only if no other is left."""
+        found = [name for name in path if name not in self._helpers]
+        below = found[:-1] if found and found[-1] == path[-1] else found
+        return below or found[-1:]
+
+    def _choose(self, told: str, candidates: Sequence[str]) -> str | None:
+        if not candidates:
+            return None
+        if told and len(self._total) > 1:
+            own = [name for name in candidates if self._instructions[name] == {told}]
+            whole = [name for name in own if self._calls[name, told] == self._total[told]]
+            if own:
+                return (whole or own)[0]
+        return next(filter(_AGENT_WORD.search, candidates), candidates[0])
+
+
+def _told(act: Act) -> str:
+    return act.action.instructions[:_INSTRUCTIONS]
+
+
+def _helpers(paths: Sequence[_Path]) -> frozenset[str]:
+    """Return the functions that all calls of several others go through."""
+    through: defaultdict[str, set[str]] = defaultdict(set)
+    inner: defaultdict[str, set[str]] = defaultdict(set)
+    for path in paths:
+        for name, caller in _pairs(path):
+            through[name].add(caller)
+            inner[caller].add(name)
+        inner[path[0]].add("")
+    return frozenset(
+        name
+        for name, callers in through.items()
+        if len(callers) > 1 and all(inner[caller] == {name} for caller in callers)
+    )
+
+
+def _pairs(path: _Path) -> Iterator[tuple[str, str]]:
+    return ((name, caller) for name, caller in pairwise(path) if name != caller)

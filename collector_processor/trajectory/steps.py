@@ -1,0 +1,345 @@
+"""Trajectory of a run whose steps are known: each step's texts, kind and relations, and the run's outline.
+
+The outline is the run's task, answer, outcome and root, and whether its spans are complete. Frameworks put
+these in different places, or leave them out; each is searched for from the top of the run down to its first
+and last steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
+from operator import attrgetter
+from typing import Final
+
+from collector_processor.trajectory.acts import AGENT, HANDOFF, LLM, MODEL_KINDS, TOOL, Act, Ordering
+from collector_processor.trajectory.agent_names import agents_of
+from collector_processor.trajectory.content import NewMessages, said_in_words, shortened
+from collector_processor.trajectory.handoffs import Settled, settle
+from collector_processor.trajectory.relations import causes_of
+from semconv.dialects import Action, ActionKind
+from semconv.dialects.reading.messages import last_answer, last_request
+from semconv.dialects.reading.tools import Lists, listing_tools, tools_in
+from semconv.dialects.reading.values import error_of
+from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
+from semconv.model import (
+    UNKNOWN_AGENT,
+    AgentSource,
+    Completion,
+    ContentState,
+    Outcome,
+    OutcomeSource,
+    Span,
+    SpanStatus,
+    Step,
+    StepKind,
+    Trace,
+    Trajectory,
+)
+from semconv.record import record, replace
+
+_WHOLE: Final = frozenset({Completion.ROOT_ENDED, Completion.IDLE, Completion.RECORDED})
+"""Completions after which no more of the run is expected."""
+_OUTCOME_WORDS: Final = ("correct", "success", "outcome", "task", "accuracy", "goal", "resolv", "answer")
+"""An evaluation whose name contains one of these judges the run, whichever span it is on."""
+
+
+@record
+class Ending:
+    """Status of the run's root at its end."""
+
+    root: Span | None
+    status: SpanStatus = SpanStatus.UNSET
+    error: str = ""
+    """Set even if the root says OK but something below ended the run in error."""
+
+
+@record
+class Stated:
+    """The outcome that the run, or an evaluator in it, states."""
+
+    outcome: Outcome | None = None
+    source: OutcomeSource | None = None
+    reference: str | None = None
+
+
+def task_of(ordering: Ordering, steps: Sequence[Act]) -> str:
+    """Return the run's task: from its top, else its first model call, else any agent."""
+    return next(filter(None, _tasks(ordering, steps)), "")
+
+
+def _tasks(ordering: Ordering, steps: Sequence[Act]) -> Iterator[str]:
+    for _, action in ordering.tops:
+        yield action.task
+    first = next((act for act in steps if act.action.kind is LLM), None)
+    if first is not None:
+        yield last_request(first.action.heard) or first.action.input
+    for action in filter(None, ordering.actions):
+        yield action.task
+    yield from (act.action.input for act in steps[:1] if act.action.tool is None)
+
+
+def output_of(ordering: Ordering, steps: Sequence[Act]) -> str:
+    """Return the run's answer: from the top span that ended last, else the last model call's words.
+
+    Empty if the run's last step failed; text from before a top span's failure is not an answer.
+    """
+    tops = sorted(ordering.tops, key=lambda top: (top[0].end_ns, top[0].span_id))
+    unfailed = takewhile(lambda top: not top[1].failed, reversed(tops))
+    stated = next((action.answer for _, action in unfailed if action.answer), "")
+    if stated or not steps or steps[-1].action.failed:
+        return stated
+    for act in reversed(steps):
+        said = last_answer(act.action.said) or (act.action.output if not act.action.said else "")
+        if said and act.action.kind in MODEL_KINDS:
+            return said
+    return ""
+
+
+def stated_outcome(ordering: Ordering) -> Stated:
+    """Return the outcome that the run states, else the outcome by evaluators in it."""
+    actions = [action for action in ordering.actions if action is not None]
+    reference = next((action.reference for action in actions if action.reference is not None), None)
+    stating = next((action for action in actions if action.outcome is not None), None)
+    if stating is not None:
+        return Stated(outcome=stating.outcome, source=stating.outcome_source, reference=reference)
+    verdicts = {outcome for action in actions if action.judgements for outcome in _judged(action)}
+    if not verdicts:
+        return Stated(reference=reference)
+    outcome = Outcome.FAILURE if Outcome.FAILURE in verdicts else Outcome.SUCCESS
+    return Stated(outcome=outcome, source=OutcomeSource.EVALUATOR, reference=reference)
+
+
+def _judged(action: Action) -> Iterator[Outcome]:
+    """Yield evaluations of the run: all on a workflow, elsewhere those whose name says so."""
+    for judgement in action.judgements:
+        name = judgement.name.lower()
+        is_on_run = action.kind is ActionKind.WORKFLOW or any(word in name for word in _OUTCOME_WORDS)
+        if judgement.outcome is not None and is_on_run:
+            yield judgement.outcome
+
+
+def ending_of(ordering: Ordering, steps: Sequence[Act]) -> Ending:
+    """Return the root's status, and the error that ended the run, wherever it is recorded.
+
+    openai-agents' root says OK after HTTP 500 and MaxTurnsExceeded; the agent below has the error.
+    An error counts as the end if no step begins after the failed span ended.
+    """
+    top = next(iter(ordering.tops), None)
+    root = _root_of(ordering, top[0] if top else (steps[0].span if steps else None))
+    if root is None:
+        return Ending(root=None)
+    heads = [root] if top is None or top[0] is root else [root, top[0]]
+    failed = [span for span in heads if span.status is SpanStatus.ERROR]
+    if failed:
+        error = next(filter(None, map(error_of, failed)), "")
+        return Ending(root=root, status=SpanStatus.ERROR, error=error or _fatal_error(ordering, steps))
+    return Ending(root=root, status=root.status, error=_fatal_error(ordering, steps))
+
+
+def _root_of(ordering: Ordering, span: Span | None) -> Span | None:
+    if span is None:
+        return ordering.spans[0] if ordering.spans else None
+    root = span
+    for above in ordering.surroundings.ancestors(span):
+        root = above
+    return root
+
+
+def _fatal_error(ordering: Ordering, steps: Sequence[Act]) -> str:
+    last_start_ns = max((act.span.start_ns for act in steps), default=0)
+    fatal = [
+        (act.span.end_ns, -act.index, act.action.error)
+        for act in ordering.acts
+        if act.action.failed
+        and act.span.end_ns >= last_start_ns
+        and (act.action.kind is AGENT or (bool(steps) and act.index == steps[-1].index))
+    ]
+    if not fatal:
+        return ""
+    return max(fatal)[2] or "unspecified error"
+
+
+def is_whole(trace: Trace, steps: Sequence[Act]) -> bool:
+    """Say whether the run is complete, as far as its spans show.
+
+    A tool in a trace without model calls has lost its context on the way (with threads, for example).
+    """
+    models = any(act.action.kind in MODEL_KINDS for act in steps)
+    tools = any(act.action.kind is TOOL and act.agent is None for act in steps)
+    return trace.complete and trace.completion in _WHOLE and (models or not tools)
+
+
+_LOSSES: Final = frozenset({ContentState.DROPPED, ContentState.TRUNCATED})
+_STEP_KINDS: Final[Mapping[ActionKind, StepKind]] = {
+    ActionKind.LLM: StepKind.LLM,
+    ActionKind.TOOL: StepKind.TOOL,
+    ActionKind.HANDOFF: StepKind.HANDOFF,
+    ActionKind.HUMAN: StepKind.HUMAN,
+    ActionKind.OTHER: StepKind.OTHER,
+    ActionKind.GUARDRAIL: StepKind.OTHER,
+    ActionKind.AGENT: StepKind.LLM,  # represents model calls that have no spans
+}
+
+
+def trajectory_of(trace: Trace, ordering: Ordering) -> Trajectory:
+    """Return the trajectory of ``trace``, which all passes have ordered.
+
+    A trace without steps gives an empty trajectory with a warning that says why.
+    """
+    acts = ordering.chosen()
+    steps = _steps(ordering, acts)
+    stated, ending = stated_outcome(ordering), ending_of(ordering, acts)
+    return Trajectory(
+        run_id=trace.run_id or _run_id(trace.spans),
+        steps=steps,
+        task=shortened(task_of(ordering, acts)),
+        output=shortened(output_of(ordering, acts)),
+        reference=stated.reference,
+        outcome=stated.outcome,
+        outcome_source=stated.source,
+        complete=is_whole(trace, acts),
+        agents=_unique(step.agent for step in steps if step.agent != UNKNOWN_AGENT),
+        dialects=_unique(action.dialect for action in ordering.actions if action is not None),
+        warnings=(*trace.warnings, *_warnings(ordering, steps)),
+        root_trace_id=ending.root.trace_id if ending.root else None,
+        root_span_id=ending.root.span_id if ending.root else None,
+        root_status=ending.status,
+        root_error=shortened(ending.error),
+    )
+
+
+def _run_id(spans: Sequence[Span]) -> str:
+    """Return the trace id; if there are several, that of the earliest span."""
+    return min(spans, key=attrgetter("start_ns", "trace_id")).trace_id if spans else ""
+
+
+def _steps(ordering: Ordering, acts: Sequence[Act]) -> tuple[Step, ...]:
+    agents, causes = agents_of(ordering), causes_of(ordering, acts)
+    new_messages, toolbox = NewMessages(), _Toolbox(ordering.acts)
+    steps: list[Step] = []
+    following: Sequence[Act | None] = [*acts[1:], None]
+    for index, (act, after) in enumerate(zip(acts, following, strict=False)):
+        heard = new_messages.take(act) if act.action.heard else act.action.input
+        settled, group = settle(act, after, agents), ordering.groups.get(act.position)
+        step = _step(act, settled, heard, toolbox.of(act), index=index, group=group, causes=causes[index])
+        steps.append(step)
+    new_messages.recover_answers(ordering)
+    for index, act in enumerate(acts):
+        if act.action.kind is LLM and act.index in new_messages.recovered:
+            steps[index] = _recovered(steps[index], new_messages.recovered[act.index])
+    return tuple(steps)
+
+
+class _Toolbox:
+    """The tools that agents could call; a list is parsed once, even if many steps carry it."""
+
+    def __init__(self, acts: Sequence[Act]) -> None:
+        self._acts = acts
+        self._of_turn: dict[int, str] = {}
+        self._known: dict[Lists, str] = {(): ""}
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
+        """Names of attributes that list tools, by a span's set of attribute names: few such sets recur."""
+
+    def of(self, act: Act) -> str:
+        own = self._read(act.span)
+        if own or act.runner is None:
+            return own
+        if act.runner not in self._of_turn:
+            self._of_turn[act.runner] = self._read(self._acts[act.runner].span)
+        return self._of_turn[act.runner]
+
+    def _read(self, span: Span) -> str:
+        names = tuple(span.attributes)
+        listing = self._names.get(names)
+        if listing is None:
+            listing = self._names[names] = listing_tools(names)
+        lists = tuple([(name, span.attributes[name]) for name in listing])
+        try:
+            known = self._known.get(lists)
+        except TypeError:  # objects instead of JSON text cannot be a cache key
+            return tools_in(lists)
+        if known is None:
+            known = self._known[lists] = tools_in(lists)
+        return known
+
+
+def _step(
+    act: Act,
+    settled: Settled,
+    heard: str,
+    tools: str,
+    *,
+    index: int,
+    group: int | None,
+    causes: tuple[int, ...],
+) -> Step:
+    action, span = act.action, act.span
+    said = said_in_words(action.said) if action.said else action.output
+    kept_heard, kept_said = shortened(heard), shortened(said)
+    is_cut = kept_heard is not heard or kept_said is not said
+    return Step(
+        index=index,
+        agent=act.agent or UNKNOWN_AGENT,
+        kind=_STEP_KINDS[settled.kind],
+        agent_source=act.agent_source if act.agent is not None else AgentSource.UNKNOWN,
+        trace_id=span.trace_id,
+        span_id=span.span_id,
+        name=span.name,
+        start_ns=span.start_ns,
+        end_ns=span.end_ns,
+        status=act.status,
+        error=shortened(action.error),
+        input=kept_heard,
+        output=kept_said,
+        target=settled.target,
+        content=_content(act, has_words=bool(heard or said), has_said=bool(said), is_cut=is_cut),
+        instructions=shortened(action.instructions),
+        tools=tools,
+        group=group,
+        causes=causes,
+    )
+
+
+def _content(act: Act, *, has_words: bool, has_said: bool, is_cut: bool) -> ContentState:
+    if act.action.redacted:
+        return ContentState.REDACTED
+    if act.span.dropped_attributes:
+        return ContentState.TRUNCATED if has_said or act.action.failed else ContentState.DROPPED
+    if not has_words and not act.action.failed and act.action.kind is not HANDOFF:
+        return ContentState.ABSENT
+    return ContentState.TRUNCATED if is_cut else ContentState.COMPLETE
+
+
+def _recovered(step: Step, said: str) -> Step:
+    is_cut = step.content is ContentState.DROPPED or shortened(said) is not said
+    return replace(step, output=shortened(said), content=ContentState.TRUNCATED if is_cut else step.content)
+
+
+def _warnings(ordering: Ordering, steps: Sequence[Step]) -> tuple[str, ...]:
+    inferred = () if ordering.inferred is None else (ordering.inferred.summary,)
+    return (*inferred, *_shortcomings(ordering, steps))
+
+
+def _shortcomings(ordering: Ordering, steps: Sequence[Step]) -> tuple[str, ...]:
+    if not steps:
+        if any(action is not None for action in ordering.actions):
+            return ("no steps: the agent spans enclose no model call, tool or handoff",)
+        strange = sorted(
+            {span.scope.name or "no scope" for span in ordering.spans if _looks_like_an_agents(span)}
+        )
+        if strange:
+            return (f"no steps: agent spans of a dialect that is not known ({', '.join(strange[:5])})",)
+        return ("no steps: no agent span among these",)
+    dropped = sum(1 for step in steps if step.content in _LOSSES)
+    return (f"{dropped} of {len(steps)} steps lost content to limits",) if dropped else ()
+
+
+def _looks_like_an_agents(span: Span) -> bool:
+    return span.scope.name.startswith(SCOPE_PREFIXES) or any(
+        name.startswith(ATTRIBUTE_PREFIXES) for name in span.attributes
+    )
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

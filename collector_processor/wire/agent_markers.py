@@ -1,0 +1,243 @@
+"""Search raw request bytes for the markers of agents' spans and log records. Pure.
+
+``semconv/markers.py`` defines the keys, values and scopes; this module knows how they are encoded. One
+search over all bytes goes from one marked span to the next, so unmarked spans are never examined one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import re2
+
+from collector_processor.wire.facts import AGENT_BIT, TOP_BIT
+from collector_processor.wire.protobuf import (
+    SHORTEST_SPAN,
+    fields,
+    require_message,
+    skip_short,
+    some_fields,
+    write_varint,
+)
+from semconv.markers import (
+    AGENT_VALUES,
+    ATTRIBUTE_PREFIXES,
+    CARRIER_KEY,
+    CARRIER_SCOPE,
+    MODEL_HINTS,
+    OWN_CALL_TRACE_PREFIX,
+    SCOPE_PREFIXES,
+    WORKFLOW_VALUES,
+)
+
+SpanPlace: TypeAlias = tuple[int, int, int, bytes]
+"""Start and end of a span's bytes, the kind of its scope, and its trace id.
+
+A tuple, not a class, for speed: one is created for every span received.
+"""
+
+PLAIN, MARKED, OURS = 0, 1, 2
+"""Kinds of scopes: unknown, of an agent framework, our own."""
+CARRIER_BIT: Final = 16
+"""Used with the bits of ``facts``, but never stored: carriers get no note."""
+
+
+class Hints(NamedTuple):
+    """What hints at a model call in spans that have no marker."""
+
+    texts: tuple[Any, ...]
+    """A request without any of these is not searched further (RE2, ten times as fast as ``in``)."""
+    pattern: Any
+    """Decides, in time linear in the request."""
+
+
+_KEYS: Final = b"|".join(re.escape(prefix.encode()) for prefix in ATTRIBUTE_PREFIXES)
+_ATTRIBUTE, _PADDED_ATTRIBUTE = rb"J.", rb"J[\x80-\xff]{0,3}."
+"""Beginning of a ``Span.attributes`` field, ``4a <length>``: for up to 127 bytes, or for any length.
+
+The short form is enough: each marked span also has a short attribute (its kind, its operation), and a single
+rare first byte makes the search fast.
+"""
+_MARKED: Final = rb"\n.(?:" + _KEYS + rb")"
+"""Pattern of a marker key: ``0a <length> key``."""
+_MARKER_ANYWHERE: Final = re.compile(rb"\n(?<!\x12[^\x00]\n).(?:" + _KEYS + rb")", re.DOTALL)
+"""A marker key in any field order, for requests not written in the order of field numbers.
+
+The look-behind excludes a text value that starts like a key: it follows the ``12 <length>`` of its value.
+Slower, since ``0a`` is a frequent byte.
+"""
+_BYTES: Final = re2.Options()
+_BYTES.encoding = re2.Options.Encoding.LATIN1
+_BYTES.dot_nl = True
+_NEAR: Final = 2
+"""Number of spans after a marked one to examine individually: marked spans usually come together."""
+_RECORD_MARKER: Final = re.compile(rb"(?:\n|b).(?:" + _KEYS + rb")", re.DOTALL)
+"""Pattern of an attribute key (``0a``) or an event name (``62``) that marks a log record."""
+_SCOPES: Final = tuple(prefix.encode() for prefix in SCOPE_PREFIXES)
+_OUR_SCOPE: Final = CARRIER_SCOPE.encode()
+OUR_TRACES: Final = bytes.fromhex(OWN_CALL_TRACE_PREFIX)
+"""Prefix of the trace ids of our own model calls."""
+
+
+def _key_value(key: str, value: bytes) -> bytes:
+    """Return a ``KeyValue`` in field order, as most encoders write it."""
+    return _text(b"\x0a", key.encode()) + _text(b"\x12", value)
+
+
+def _value_key(key: str, value: bytes) -> bytes:
+    """Return a ``KeyValue`` in reverse order, as the Collector writes it."""
+    return _text(b"\x12", value) + _text(b"\x0a", key.encode())
+
+
+def _text(tag: bytes, raw: bytes) -> bytes:
+    return tag + write_varint(len(raw)) + raw
+
+
+_BITS: Final[dict[bytes, int]] = {
+    write(key, value): bit
+    for write in (_key_value, _value_key)
+    for key, value, bit in (
+        *((key, _text(b"\x0a", value.encode()), AGENT_BIT) for key, value in AGENT_VALUES),
+        *((key, _text(b"\x0a", value.encode()), TOP_BIT) for key, value in WORKFLOW_VALUES),
+        (CARRIER_KEY, b"\x10\x01", CARRIER_BIT),
+    )
+}
+_FACTS: Final = b"|".join(
+    # The common first byte precedes the alternatives, so that ``re`` does not try each at every attribute.
+    re.escape(first)
+    + b"(?:"
+    + b"|".join(re.escape(written[1:]) for written in _BITS if written.startswith(first))
+    + b")"
+    for first in (b"\x0a", b"\x12")
+)
+
+
+class Layout(NamedTuple):
+    """Patterns that find the markers in requests of one byte layout."""
+
+    hint: Any
+    """Searches the rest of a request: RE2 skips to the first byte eight times as fast as ``re``.
+
+    Each call costs more, though, and RE2 has no look-behind, so it also matches text values.
+    """
+    marker: re.Pattern[bytes]
+    """Searches one span."""
+    fact: re.Pattern[bytes]
+
+
+def _layout(attribute: bytes) -> Layout:
+    return Layout(
+        hint=re2.compile(attribute + _MARKED, _BYTES),
+        marker=re.compile(attribute + _MARKED, re.DOTALL),
+        fact=re.compile(attribute + b"(" + _FACTS + b")", re.DOTALL),
+    )
+
+
+USUAL: Final = _layout(_ATTRIBUTE)
+"""Fields in the order of their numbers, lengths in as few bytes as possible."""
+PADDED: Final = _layout(_PADDED_ATTRIBUTE)
+"""The same order with padded lengths: .NET's exporter reserves four bytes for each length."""
+ANY_ORDER: Final = USUAL._replace(hint=re2.compile(_MARKED, _BYTES), marker=_MARKER_ANYWHERE)
+"""Fields in any other order, such as the Collector's."""
+
+
+def hints_of(attributes: Iterable[str] = ()) -> Hints:
+    """Return the usual hints, and those of attributes that mark a user's own spans.
+
+    An attribute is looked for with the length that stands before a key: ``kind`` is not ``span.kind``.
+    """
+    keys = [_text(b"\x0a", attribute.encode()) for attribute in sorted({*attributes})]
+    texts = (*(text.encode() for text, _ in MODEL_HINTS), *keys)
+    patterns = (*(pattern.encode() for _, pattern in MODEL_HINTS), *map(re.escape, keys))
+    found = tuple(re2.compile(re.escape(text), _BYTES) for text in texts)
+    return Hints(texts=found, pattern=re2.compile(b"|".join(patterns), _BYTES))
+
+
+def hinted_spans(body: bytes, places: Sequence[SpanPlace], hints: Hints) -> frozenset[int]:
+    """Return the positions of the spans that hint at a model call; each is searched up to its first hint."""
+    if not any(text.search(body) for text in hints.texts):
+        return frozenset()
+    found: list[int] = []
+    index = 0
+    while index < len(places) and (hit := hints.pattern.search(body, places[index][0])) is not None:
+        index = max(index, bisect_right(places, (hit.start() + 1,)) - 1)
+        if hit.start() < places[index][1]:
+            found.append(index)
+        index += 1
+    return frozenset(found)
+
+
+def _count_nothing(_steps: int) -> None:
+    """Do nothing: the default if the caller sets no bound."""
+
+
+def scope_kind(body: bytes, at: int, end: int, take_steps: Callable[[int], None] = _count_nothing) -> int:
+    """Return the kind of a scope group, by the name of its scope.
+
+    Args:
+        body: the request.
+        at: where the group begins.
+        end: where it ends.
+        take_steps: called for each field that is read and no span; may raise.
+
+    Raises:
+        MalformedRequestError: the bytes are not valid protobuf.
+    """
+    while at < end:
+        for found in fields(body, at, end):
+            at = found.end
+            if found.number == 2 and at - found.start >= SHORTEST_SPAN:
+                continue
+            take_steps(1)
+            if found.number == 1:
+                require_message(found)
+                for inner in some_fields(body, found.start, found.end):
+                    if inner.number == 1:
+                        name = body[inner.start : inner.end]
+                        return OURS if name == _OUR_SCOPE else MARKED if name.startswith(_SCOPES) else PLAIN
+            elif found.number == 2:
+                at = skip_short(body, at, end)[0]  # there may be millions before the scope
+                break
+    return PLAIN
+
+
+def marked_spans(body: bytes, places: Sequence[SpanPlace], layout: Layout) -> frozenset[int]:
+    """Return the positions of the spans that have a marker attribute.
+
+    Args:
+        body: the request.
+        places: its spans, in their order in the body.
+        layout: the byte layout of the request.
+    """
+    hint, marker, _ = layout
+    marked: list[int] = []
+    index = 0
+    while index < len(places) and (hit := hint.search(body, places[index][0])) is not None:
+        # A match between two spans is not a marker: the span before it is then examined needlessly.
+        index = max(index, bisect_right(places, (hit.start() + 1,)) - 1)
+        until = index + 1
+        while index < min(until, len(places)):
+            if marker.search(body, *places[index][:2]):
+                marked.append(index)
+                until = index + 1 + _NEAR
+            index += 1
+    return frozenset(marked)
+
+
+def facts_of(body: bytes, start: int, end: int, layout: Layout) -> int:
+    """Return the facts stated by a marked span's attributes, as bits."""
+    bits = 0
+    for fact in layout.fact.findall(body, start, end):
+        bits |= _BITS[fact]
+    return bits
+
+
+USUAL_HINTS: Final = hints_of()
+
+
+def is_marked_record(body: bytes, start: int, end: int) -> bool:
+    """Return whether a log record has a marker attribute, or an event name that is a marker."""
+    return _RECORD_MARKER.search(body, start, end) is not None

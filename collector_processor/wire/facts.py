@@ -1,0 +1,395 @@
+"""Facts about spans that the fast lane reads from raw bytes for the slow lane, and their packed form. Pure.
+
+The facts are a span's ids, end time, the process and line of code that sent it, and the traces it links to;
+the assembler uses them to decide whether more spans of the trace are coming. Reading them raises nothing: a
+span that is malformed after its ids has no facts, and the backend decides whether to accept it. The journal
+stores the packed form, so that a restart need not read every body again.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from collector_processor.otlp import MalformedRequestError, Signal, Tenant
+from collector_processor.wire.protobuf import (
+    LENGTH_DELIMITED,
+    NO_PARENT,
+    PARENT_HEAD,
+    SHORTEST_SPAN,
+    TRACE_ID_BYTES,
+    TRACE_ID_HEAD,
+    has_usual_head,
+    has_usual_tail,
+    messages,
+    read_varint,
+    some_fields,
+)
+from semconv.model import SpanId, TraceId
+from semconv.record import record
+
+TOP_BIT, AGENT_BIT, MARKED_BIT, REMOTE_BIT = 1, 2, 4, 8
+"""Bits of a note's flags in the packed form."""
+MAX_NOTE_LINKS: Final = 32
+"""Most links of one span kept in a note; further links are ignored."""
+_FIRST: Final = struct.Struct(">8s8sB")
+"""The packed form up to version 0.3: ids and flag bits only."""
+_NOTE: Final = struct.Struct(">8s8sBQIIB")
+_COUNT: Final = struct.Struct(">I")
+_NO_PARENT_ID: Final = bytes(8)
+_MAX_NS: Final = 2**64 - 1
+
+
+@record
+class SpanNote:
+    """One ended span of an agent trace."""
+
+    span_id: SpanId
+    parent_id: SpanId | None = None
+    """``None`` for the trace's root."""
+    is_top_kind: bool = False
+    """Whether it encloses a whole run (``invoke_workflow`` and the like)."""
+    is_agent_kind: bool = False
+    """Whether it encloses one agent's work (``invoke_agent`` and the like)."""
+    is_marked: bool = False
+    """Whether it or its scope carries an agent marker."""
+    parent_is_remote: bool = False
+    """Whether its flags say that its parent is in another process."""
+    end_ns: int = 0
+    """End time in Unix ns, by its host's clock; 0 if unreadable."""
+    source: int = 0
+    """Checksum of its Resource; equal for all spans of one process."""
+    kind: int = 0
+    """``kind_of`` its service, scope and name; equal for spans made by the same line of code."""
+    links: tuple[TraceId, ...] = ()
+    """Other traces that it links to, without duplicates."""
+
+
+@record
+class TraceNote:
+    """One request's part of one trace."""
+
+    trace_id: TraceId
+    span_count: int
+    """Spans, or log records in a log request; includes carriers and our own spans."""
+    byte_count: int
+    is_agent: bool = False
+    """Whether a span that is not a carrier has an agent marker."""
+    root_ended: bool = False
+    carrier_count: int = 0
+    """Carriers and other spans of our own; they never open or reopen a trace."""
+    spans: tuple[SpanNote, ...] = ()
+    """All spans except carriers; filled for agent traces and known traces."""
+
+    @property
+    def is_only_carriers(self) -> bool:
+        """Whether there is nothing to analyse."""
+        return self.carrier_count == self.span_count
+
+
+@record
+class TraceArrival:
+    """Spans (or log records) of one agent trace that are durable now."""
+
+    seq: int
+    """The journal row that holds them."""
+    signal: Signal
+    tenant: Tenant
+    trace_id: TraceId
+    received_ns: int
+    byte_count: int
+    notes: tuple[SpanNote, ...] = ()
+    """The ended spans; empty for log records."""
+    is_held: bool = False
+    """Whether the row waits for a verdict (hold mode)."""
+
+
+@record
+class ScanResult:
+    """Contents of a raw request, found without decoding it."""
+
+    item_count: int
+    """Valid spans, log records or data points: the unit of OTLP's ``partial_success``."""
+    traces: tuple[TraceNote, ...] = ()
+    """Traces with a marker of an agent or of our own, and known ones, in order of first appearance."""
+    invalid: int = 0
+    """Spans whose ids are invalid by OTLP; not in ``item_count``, and in no trace."""
+    max_item_bytes: int = 0
+    """Size of the largest span, log record or metric."""
+
+
+def kind_of(service: bytes, scope: bytes, name: bytes) -> int:
+    """Return a checksum that spans of one service, instrumentation scope and name share."""
+    return zlib.crc32(b"\0".join((service, scope, name)))
+
+
+def pack_notes(notes: Iterable[SpanNote]) -> bytes:
+    """Return the notes as 34 bytes each, and 16 more for each link.
+
+    The first version's length is a multiple of 17 bytes; zero padding makes sure that this form's is not.
+    """
+    entries = [_pack(note) for note in notes]
+    packed = _COUNT.pack(len(entries)) + b"".join(entries)
+    return packed + bytes((1 - len(packed)) % _FIRST.size)
+
+
+def _pack(note: SpanNote) -> bytes:
+    head = _NOTE.pack(
+        bytes.fromhex(note.span_id),
+        bytes.fromhex(note.parent_id) if note.parent_id else _NO_PARENT_ID,
+        TOP_BIT * note.is_top_kind
+        | AGENT_BIT * note.is_agent_kind
+        | MARKED_BIT * note.is_marked
+        | REMOTE_BIT * note.parent_is_remote,
+        min(note.end_ns, _MAX_NS),
+        note.source,
+        note.kind,
+        len(note.links),
+    )
+    return head + b"".join(map(bytes.fromhex, note.links))
+
+
+def unpack_notes(packed: bytes) -> tuple[SpanNote, ...]:
+    """Return the notes that ``pack_notes`` packed, in this version or the first."""
+    if len(packed) % _FIRST.size == 0:
+        return tuple(make_note(*entry) for entry in _FIRST.iter_unpack(packed))
+    return tuple(_unpack(packed))
+
+
+def _unpack(packed: bytes) -> Iterator[SpanNote]:
+    (count,) = _COUNT.unpack_from(packed)
+    at = _COUNT.size
+    for _ in range(count):
+        span_id, parent_id, bits, end_ns, source, kind, links = _NOTE.unpack_from(packed, at)
+        at += _NOTE.size
+        linked = tuple(packed[begin : begin + 16] for begin in range(at, at + 16 * links, 16))
+        at += 16 * links
+        yield make_note(span_id, parent_id, bits, end_ns=end_ns, source=source, kind=kind, links=linked)
+
+
+def make_note(
+    span_id: bytes,
+    parent_id: bytes,
+    bits: int,
+    *,
+    end_ns: int = 0,
+    source: int = 0,
+    kind: int = 0,
+    links: Iterable[bytes] = (),
+) -> SpanNote:
+    """Return a note from raw ids (no parent: empty or zeros) and the packed form's bits."""
+    return SpanNote(
+        span_id=SpanId(span_id.hex()),
+        parent_id=SpanId(parent_id.hex()) if parent_id.strip(b"\0") else None,
+        is_top_kind=bool(bits & TOP_BIT),
+        is_agent_kind=bool(bits & AGENT_BIT),
+        is_marked=bool(bits & MARKED_BIT),
+        parent_is_remote=bool(bits & REMOTE_BIT),
+        end_ns=end_ns,
+        source=source,
+        kind=kind,
+        links=tuple(TraceId(link.hex()) for link in links),
+    )
+
+
+_SERVICE: Final = b"\x0a\x0cservice.name"
+"""The encoded key of the resource attribute."""
+_TRACE_STATE, _PARENT, _NAME, _KIND, _START, _END = 0x1A, 0x22, 0x2A, 0x30, 0x39, 0x41
+"""Tags of ``Span``'s fields 3 to 8, in the order of most encoders."""
+_LINKS: Final = 13
+_LINK_TAG: Final = 0x6A
+_LINK_HEAD: Final = re.compile(rb"j.{1,4}\n\x10|\x12\x08.{8}\n\x10", re.DOTALL)
+"""A link's tag, length and trace id; or, as the Collector writes it, its span id before its trace id."""
+FLAGS_TAG: Final = b"\x85\x01"
+
+
+class Process(NamedTuple):
+    """The Resource that spans of several groups share."""
+
+    source: int
+    """Checksum of the Resource."""
+    service: bytes
+
+
+class Origin(NamedTuple):
+    """The Resource and scope that spans of one group share."""
+
+    source: int
+    """Checksum of the Resource."""
+    names: int
+    """Checksum of the service's and the scope's names, the first part of ``kind_of``."""
+
+
+class SpanFacts(NamedTuple):
+    """End time and name of a span."""
+
+    end_ns: int
+    name: bytes
+
+
+def read_process(body: bytes, at: int, end: int) -> Process:
+    """Return the process of a ``ResourceSpans`` message; read once for all its scopes."""
+    resource = _first_message(body, at, end)
+    return Process(zlib.crc32(resource), _service_of(resource))
+
+
+def read_origin(body: bytes, process: Process, scope_at: int, scope_end: int) -> Origin:
+    """Return the origin of the spans of the ``ScopeSpans`` between two offsets."""
+    scope = _name_of(_first_message(body, scope_at, scope_end))
+    return Origin(process.source, zlib.crc32(b"\0".join((process.service, scope, b""))))
+
+
+def kind_from(origin: Origin, name: bytes) -> int:
+    """Return ``kind_of`` for a span of this origin."""
+    return zlib.crc32(name, origin.names)
+
+
+def read_facts(body: bytes, start: int, end: int) -> SpanFacts:
+    """Return the end time and name of a span; 0 and empty if unreadable."""
+    try:
+        found = None
+        if has_usual_head(body, start, end):
+            at = start + SHORTEST_SPAN
+            found = _read_at_once(body, at, end) or _read_in_order(body, at, end)
+        elif has_usual_tail(body, start, end):
+            found = _read_from_tail(body, start, end - SHORTEST_SPAN)
+        return found or _read_any_order(body, start, end)
+    except (MalformedRequestError, IndexError):
+        return SpanFacts(0, b"")
+
+
+def linked_traces(body: bytes, start: int, end: int, own: bytes) -> tuple[bytes, ...]:
+    """Return the other traces that a span links to, without duplicates, up to ``MAX_NOTE_LINKS``.
+
+    Most spans have no link; a byte search for the start of a link's trace id rules them out quickly.
+    """
+    if not _may_have_links(body, start, end):
+        return ()
+    try:
+        found = {
+            body[one.start : one.end]: None
+            for link in messages(body, start, end, _LINKS)
+            for one in messages(body, link.start, link.end, 1)
+            if one.end - one.start == TRACE_ID_BYTES
+        }
+    except MalformedRequestError:
+        return ()
+    found.pop(own, None)
+    return tuple(found)[:MAX_NOTE_LINKS]
+
+
+def _may_have_links(body: bytes, start: int, end: int) -> bool:
+    """Return whether a trace id, or (from the Collector) a span id, follows a link's tag and length."""
+    at = body.find(TRACE_ID_HEAD, start + 2, end - 18)
+    if at < 0:
+        return False
+    first = max(start, at - 10)
+    if first == start and body[start] != _LINK_TAG:
+        first += 1  # a span id at the very start is the span's own
+    return _LINK_HEAD.search(body, first, end - TRACE_ID_BYTES) is not None
+
+
+def _read_at_once(body: bytes, at: int, end: int) -> SpanFacts | None:
+    """Read a span in the field order of most SDKs: parent, short name, kind, start, end; else ``None``."""
+    if body[at] == _PARENT and body[at + 1] == 8:
+        at += 10
+    length = body[at + 1]
+    name_at, at = at + 2, at + 2 + length
+    if body[name_at - 2] != _NAME or length > 0x7F or at + 20 > end:
+        return None
+    name = body[name_at:at]
+    if body[at] == _KIND:
+        at += 2
+    if body[at] != _START or body[at + 9] != _END or at + 18 > end:
+        return None
+    return SpanFacts(int.from_bytes(body[at + 10 : at + 18], "little"), name)
+
+
+def _read_from_tail(body: bytes, start: int, end: int) -> SpanFacts | None:
+    """Read a span in the Collector's field order: end, start, kind, short name, flags, parent, ids."""
+    if body.startswith(NO_PARENT, end - 2):
+        end -= 2
+    elif body.startswith(PARENT_HEAD, end - 10):
+        end -= 10
+    if body.startswith(FLAGS_TAG, end - 6):
+        end -= 6
+    first = max(start + 20, end - 0x7F - 2)
+    at = body.rfind(_NAME, first, end)
+    while at >= 0:
+        kind_at = at - 2 if body[at - 2] == _KIND else at
+        if (
+            at + 2 + body[at + 1] == end
+            and kind_at - 18 >= start
+            and body[kind_at - 9] == _START
+            and body[kind_at - 18] == _END
+        ):
+            return SpanFacts(int.from_bytes(body[kind_at - 17 : kind_at - 9], "little"), body[at + 2 : end])
+        at = body.rfind(_NAME, first, at)
+    return None
+
+
+def _read_in_order(body: bytes, at: int, end: int) -> SpanFacts | None:
+    """Read fields 3 to 8 if they are in the order of their numbers, each once; else ``None``."""
+    name = b""
+    before = 0
+    while at < end and body[at] > before:
+        before = tag = body[at]
+        if tag == _END:
+            return SpanFacts(int.from_bytes(body[at + 1 : at + 9], "little"), name)
+        if tag == _START:
+            at += 9
+        elif tag == _KIND:
+            at = read_varint(body, at + 1, end)[1]
+        elif tag in {_TRACE_STATE, _PARENT, _NAME}:
+            length, begin = read_varint(body, at + 1, end)
+            at = begin + length
+            if at > end:  # checked before slicing, which would copy the rest
+                return None
+            if tag == _NAME:
+                name = body[begin:at]
+        else:
+            return None
+    return None
+
+
+def _read_any_order(body: bytes, start: int, end: int) -> SpanFacts:
+    name, end_ns = b"", 0
+    for found in some_fields(body, start, end):
+        if found.number == 5 and found.wire_type == LENGTH_DELIMITED:
+            name = body[found.start : found.end]
+        elif found.number == 8 and found.end - found.start == 8:
+            end_ns = int.from_bytes(body[found.start : found.end], "little")
+    return SpanFacts(end_ns, name)
+
+
+def _first_message(body: bytes, at: int, end: int) -> bytes:
+    """Return field 1 of a group: its Resource, or its scope; the Collector writes it last."""
+    try:
+        found = next(messages(body, at, end, 1), None)
+    except MalformedRequestError:
+        return b""
+    return body[found.start : found.end] if found else b""
+
+
+def _service_of(resource: bytes) -> bytes:
+    """Return the value of ``service.name``, as the bytes of its ``AnyValue``; empty if missing."""
+    try:
+        for attribute in messages(resource, 0, len(resource), 1):
+            if _SERVICE in resource[attribute.start : attribute.end]:
+                for value in messages(resource, attribute.start, attribute.end, 2):
+                    text = next(messages(resource, value.start, value.end, 1), None)
+                    return resource[text.start : text.end] if text else b""
+    except MalformedRequestError:
+        return b""
+    return b""
+
+
+def _name_of(scope: bytes) -> bytes:
+    try:
+        found = next(messages(scope, 0, len(scope), 1), None)
+    except MalformedRequestError:
+        return b""
+    return scope[found.start : found.end] if found else b""

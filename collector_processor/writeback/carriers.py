@@ -1,0 +1,271 @@
+"""Carriers and evaluation log: the spans and the log record that carry a verdict into a trace. Pure.
+
+Spans are immutable once exported: no backend adds attributes to a span it already has (Tempo keeps the first
+copy, Jaeger and Elasticsearch show two). So in *late* mode each verdict becomes *carriers*: one under the
+decisive span, one under the root. A carrier copies its parent's Resource, because Jaeger searches service and
+tag together. It starts with its parent and lasts 1 µs, because a longer span would become part of the
+critical path, and a zero-length span is drawn with a warning. It has no link to its parent, because Jaeger
+would turn CHILD_OF into FOLLOWS_FROM.
+
+Carriers' names are short, with the most important word first: Jaeger's column shows the service name and
+then as much of the span name as fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from collector_processor.writeback.annotate import (
+    EVALUATION_NAME,
+    CarrierPolicy,
+    Judgement,
+    Withdrawn,
+    decisive_attributes,
+    digest,
+    evaluator,
+    finish,
+    root_attributes,
+    shorten,
+)
+from semconv import attributes as names
+from semconv.model import (
+    UNKNOWN_AGENT,
+    Abstention,
+    Attributes,
+    AttributeValue,
+    Blame,
+    Event,
+    Link,
+    LogRecord,
+    Scope,
+    Span,
+    SpanId,
+    Status,
+    Trace,
+    TraceId,
+    Trajectory,
+    agent_in_prose,
+)
+
+CARRIER_NS: Final = 1000
+_LATEST_NS: Final = 2**64 - 1
+"""Largest OTLP time, a fixed64."""
+SAMPLED: Final = 1
+INTERNAL: Final = 1
+SCOPE: Final = Scope(name=names.SCOPE_ANALYZER)
+_UNBLAMED: Final = {
+    Status.NO_FAILURE: "no failure found",
+    Status.UNDETERMINED: "failure: undetermined",
+    Status.UNREADABLE: "steps unreadable",
+    Status.ERROR: "not analysed",
+}
+"""Names of the root's carrier when no agent is blamed."""
+INFO: Final = 9
+WARN: Final = 13
+"""OTLP severity numbers."""
+EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
+MAX_NAME: Final = 44
+"""Most characters of a carrier's name; agent names are truncated to fit, attributes have them in full."""
+_LEAST_AGENT: Final = 12
+"""Fewest characters kept of an agent's name; the failure mode is dropped before it gets shorter."""
+
+
+def carriers(judgement: Judgement, trace: Trace, policy: CarrierPolicy) -> tuple[Span, ...]:
+    """Return the carriers of this verdict: under the decisive span first, then under the root."""
+    spans = {(span.trace_id, span.span_id): span for span in trace.spans}
+    made: list[Span] = []
+    step, blame = judgement.marked(policy), judgement.attribution.verdict
+    decisive = find_span(spans, step.trace_id, step.span_id) if step else None
+    if decisive is not None and isinstance(blame, Blame):
+        attributes = decisive_attributes(judgement, policy) | evaluator(judgement, policy)
+        carrier = _carrier(_decisive_name(blame), decisive, judgement, attributes)
+        made.append(replace(carrier, status=policy.status if judgement.is_error(policy) else carrier.status))
+    root = _root(spans, judgement.trajectory, trace)
+    if root is not None:
+        mark: dict[str, AttributeValue] = {names.ERROR: True} if judgement.is_error(policy) else {}
+        carrier = _carrier(
+            _root_name(judgement, policy), root, judgement, mark | root_attributes(judgement, policy)
+        )
+        made.append(_linked(carrier, decisive))
+    return tuple(made)
+
+
+def withdrawal(
+    judgement: Judgement, withdrawn: Withdrawn, trace: Trace, policy: CarrierPolicy
+) -> tuple[Span, ...]:
+    """Return the carriers that withdraw an earlier blame.
+
+    The first is beside the old decisive carrier (if there was one), the second beside the old root carrier.
+    """
+    spans = {(span.trace_id, span.span_id): span for span in trace.spans}
+    verdict = judgement.attribution.verdict
+    agent = verdict.agent if isinstance(verdict, Blame) else None
+    attributes: dict[str, AttributeValue] = {
+        names.RUN_ID: judgement.trajectory.run_id,
+        names.RUN_URL: policy.run_url(judgement.trajectory.run_id),
+        names.FAILURE_ID: judgement.failure_id,
+        names.FAILURE_VERSION: judgement.version,
+        names.FAILURE_STATUS: names.FailureStatus.WITHDRAWN.value,
+        names.FAILURE_SUPERSEDES: judgement.supersedes,
+        names.FAILURE_WITHDRAWN_AGENT_NAME: withdrawn.agent,
+        names.FAILURE_WITHDRAWN_VERSION: withdrawn.version,
+        names.FAILURE_AGENT_NAME: agent,
+        names.FAILURE_METHOD: judgement.attribution.method,
+    }
+    marked = find_span(spans, *withdrawn.marked) if withdrawn.marked else None
+    parents = dict.fromkeys(
+        (span.trace_id, span.span_id)
+        for span in (marked, _root(spans, judgement.trajectory, trace))
+        if span is not None
+    )
+    name = withdrawal_name(withdrawn.agent, agent)
+    return tuple(_carrier(name, spans[key], judgement, finish(attributes, policy)) for key in parents)
+
+
+def evaluation_log(
+    judgement: Judgement, trace: Trace, policy: CarrierPolicy, now_ns: int
+) -> tuple[LogRecord, ...]:
+    """Return the ``gen_ai.evaluation.result`` event, parented to the decisive span; none without blame.
+
+    Its body is one sentence with agent, step, mode and confidence. Its severity is WARN, or INFO for a
+    suspected failure: ERROR is left to the run's own records.
+    """
+    step, blame = judgement.decisive, judgement.attribution.verdict
+    if not policy.logs or step is None or step.span_id is None or not isinstance(blame, Blame):
+        return ()
+    spans = {(span.trace_id, span.span_id): span for span in trace.spans}
+    span = find_span(spans, step.trace_id, step.span_id)
+    if span is None:
+        return ()
+    attributes: dict[str, AttributeValue] = {
+        names.GEN_AI_EVALUATION_NAME: EVALUATION_NAME,
+        names.GEN_AI_EVALUATION_SCORE_VALUE: blame.confidence,
+        names.GEN_AI_EVALUATION_SCORE_LABEL: blame.agent,
+        names.GEN_AI_EVALUATION_EXPLANATION: blame.reason,
+        names.FAILURE_ID: judgement.failure_id,
+        names.FAILURE_VERSION: judgement.version,
+        names.STEP_INDEX: step.index,
+    }
+    event = Event(
+        name=EVALUATION_EVENT,
+        time_ns=now_ns,
+        attributes=finish(attributes, policy),
+        body=shorten(_sentence(blame)),
+    )
+    return (
+        LogRecord(
+            trace_id=span.trace_id,
+            span_id=span.span_id,
+            event=event,
+            severity=INFO if blame.status is Status.SUSPECTED else WARN,
+            scope=SCOPE,
+            resource=span.resource,
+        ),
+    )
+
+
+def _sentence(blame: Blame) -> str:
+    """Return the body of the evaluation log: one line that log viewers show."""
+    mode = f" ({blame.mode.replace('_', ' ')})" if blame.mode else ""
+    agent = agent_in_prose(blame.agent)
+    if blame.status is Status.SUSPECTED:
+        return f"suspected failure: {agent} at step {blame.step}{mode}, confidence {blame.confidence:.2f}"
+    return f"{agent} broke the run at step {blame.step}{mode}, confidence {blame.confidence:.2f}"
+
+
+def _decisive_name(blame: Blame) -> str:
+    if blame.status is Status.SUSPECTED:
+        return suspected_name(blame.agent, blame.mode)
+    return decisive_name(blame.agent, blame.mode)
+
+
+def _root_name(judgement: Judgement, policy: CarrierPolicy) -> str:
+    verdict = judgement.attribution.verdict
+    if isinstance(verdict, Abstention):
+        return _UNBLAMED[verdict.status]
+    if verdict.status is Status.SUSPECTED:
+        return suspected_name(verdict.agent, verdict.mode)
+    return root_name(verdict.agent, verdict.mode if policy.marks(verdict.confidence) else "low confidence")
+
+
+def _carrier(name: str, parent: Span, judgement: Judgement, attributes: Attributes) -> Span:
+    start_ns = min(parent.start_ns, _LATEST_NS - CARRIER_NS)
+    return Span(
+        trace_id=parent.trace_id,
+        span_id=SpanId(digest(parent.trace_id, parent.span_id, name, judgement.failure_id, size=8)),
+        parent_id=parent.span_id,
+        name=name,
+        kind=INTERNAL,
+        start_ns=start_ns,
+        end_ns=start_ns + CARRIER_NS,
+        attributes={names.CARRIER: True, **attributes},
+        scope=SCOPE,
+        resource=parent.resource,
+        trace_state=parent.trace_state,
+        flags=(parent.flags & 0xFF) | SAMPLED,
+    )
+
+
+def _linked(carrier: Span, decisive: Span | None) -> Span:
+    """Link the root's carrier to the decisive span, unless that is its own parent."""
+    if decisive is None or decisive.span_id == carrier.parent_id:
+        return carrier
+    link = Link(trace_id=decisive.trace_id, span_id=decisive.span_id)
+    return replace(carrier, links=(link,))
+
+
+def find_span(
+    spans: Mapping[tuple[TraceId, SpanId], Span], trace_id: TraceId | None, span_id: SpanId | None
+) -> Span | None:
+    """Return a span by its ids; ``None`` if it is not there."""
+    return spans.get((trace_id, span_id)) if trace_id and span_id else None
+
+
+def _root(spans: Mapping[tuple[TraceId, SpanId], Span], trajectory: Trajectory, trace: Trace) -> Span | None:
+    """Return the run's root, or its earliest span if the root never arrived."""
+    found = find_span(spans, trajectory.root_trace_id, trajectory.root_span_id)
+    return found or min(trace.spans, key=lambda span: (span.start_ns, span.span_id), default=None)
+
+
+def decisive_name(agent: str, mode: str) -> str:
+    """Return the name of the carrier under the decisive span, such as ``calculator: wrong computation``."""
+    return _fitted("", agent, f": {_words(mode) or 'decisive error'}")
+
+
+def root_name(agent: str, mode: str) -> str:
+    """Return the name of the root's carrier, such as ``failure: calculator (wrong computation)``."""
+    return _fitted("failure: ", agent, f" ({_words(mode)})" if mode else "")
+
+
+def suspected_name(agent: str, mode: str) -> str:
+    """Return the name of a suspected failure's carriers, such as ``suspected: analyst (…)``."""
+    return _fitted("suspected: ", agent, f" ({_words(mode)})" if mode else "")
+
+
+def withdrawal_name(old: str, new: str | None) -> str:
+    """Return the name of a withdrawal, such as ``withdrawn: researcher → calculator``."""
+    if new is None:
+        return _fitted("withdrawn: ", old, "")
+    if new == old:
+        return _fitted("withdrawn: ", old, " (another step)")
+    room = (MAX_NAME - len("withdrawn:  → ")) // 2
+    return f"withdrawn: {_cut(old, room)} → {_cut(new, room)}"
+
+
+def _words(mode: str) -> str:
+    return mode.replace("_", " ")
+
+
+def _fitted(before: str, agent: str, after: str) -> str:
+    """Return a name of at most ``MAX_NAME`` characters: truncate the agent's name, or drop ``after``."""
+    room = MAX_NAME - len(before) - len(after)
+    if room < _LEAST_AGENT:
+        room, after = MAX_NAME - len(before), ""
+    return f"{before}{_cut(agent, room)}{after}"
+
+
+def _cut(agent: str, room: int) -> str:
+    agent = "unnamed agent" if agent == UNKNOWN_AGENT else " ".join(agent.split())
+    return agent if len(agent) <= room else f"{agent[: room - 1]}…"
