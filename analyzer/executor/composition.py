@@ -1,68 +1,66 @@
-"""Settings → the objects that do the work. Called by commands only."""
+"""Builds the objects that do the work from the settings. Called by commands only."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Final
 
-from analyzer.analyst import RunAnalyst
-from analyzer.attribution import Attributor
-from analyzer.budget import HourlyBudget
-from analyzer.completion import LiteLLM, Patience
-from analyzer.errors import UnreadableInput
+from analyzer.executor.analyst import LocalOpinions, RunAnalyst
+from analyzer.inquiry.errors import UnreadableInput
+from analyzer.inquiry.method import Model
 from analyzer.learning.model_file import read_model
 from analyzer.learning.ranker import Ranker
-from analyzer.measuring.reliability import least_confidence
-from analyzer.method import Model
-from analyzer.opinion import LocalOpinions
-from analyzer.rotation import Rotation
+from analyzer.methods.attribution import Attributor
+from analyzer.models.budget import HourlyBudget
+from analyzer.models.completion import LiteLLM, Patience
+from analyzer.signals.suspicion.weigh import least_suspicion
 from analyzer.triage import Claim, output_matching
-from collector_processor.analyst import Analyst
-from collector_processor.annotate import CarrierPolicy
-from collector_processor.cleaning import Cleaner
 from collector_processor.otlp import Signal
-from collector_processor.redaction import ALL_KINDS, Redact, keep, make_redactor, omit, read_kinds
+from collector_processor.pipeline.analyst import Analyst
+from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.rebuild.redaction import ALL_KINDS, Redact, keep, make_redactor, omit, read_kinds
 from collector_processor.settings import ExportText, Settings, SettingsError
+from collector_processor.writeback.annotate import CarrierPolicy
 from semconv.model import SpanStatus
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from collector_processor.tls import Renewals, TlsFiles
+    from collector_processor.otlp.tls import Renewals, TlsFiles
+    from collector_processor.rebuild.kept_spans import SpanKeeper
 
 _LARGEST_RANKER: Final = 64 << 20
-"""Bytes; one of ours has some hundred thousand, and what is no ranker at all may have no end."""
-_BEYOND_ALL: Final = 1.01
-"""A confidence that no verdict has: where the precision was never reached, all is undetermined."""
+"""Bound in bytes: rankers have some hundred thousand, and other files may be endless."""
 
 
 def open_analyst(settings: Settings, *, with_reference: bool = False) -> RunAnalyst:
-    """Return the analyst that the settings ask for.
+    """Return the analyst that the settings describe.
 
     Raises:
-        SettingsError: the failure pattern is no regular expression, or the ranker no ranker.
-        UnknownMethod: the method's name is none.
-        ModelNeeded: the method needs a model and none is set.
+        SettingsError: the failure pattern is not a regular expression, or the ranker is invalid.
+        UnknownMethod: no method has that name.
+        ModelNeeded: the method needs a model and no model is set.
     """
-    ranker = open_ranker(settings)
     return RunAnalyst(
         attributor=Attributor(
             method=settings.method,
             model=open_model(settings),
-            ranker=ranker,
-            least_confidence=_least_confidence(settings.precision, ranker),
+            ranker=open_ranker(settings),
+            least_confidence=settings.precision,
             with_reference=with_reference,
             budget_usd=settings.budget_usd_per_run,
+            clean=make_redactor(read_kinds(settings.redact), settings.redact_patterns).redact,
         ),
         rules=_rules(settings),
+        least_suspicion=least_suspicion(settings.suspect_false_alarms),
     )
 
 
 def open_ranker(settings: Settings) -> Ranker | None:
-    """Return the trained ranker, or ``None`` where none is set.
+    """Return the trained ranker, or ``None`` if none is set.
 
     Raises:
-        SettingsError: the file cannot be read, or is no ranker.
+        SettingsError: the file cannot be read, or is not a ranker.
     """
     if settings.ranker is None:
         return None
@@ -85,19 +83,15 @@ def _content(path: Path) -> str:
 
 
 def model_names(settings: Settings) -> tuple[str, ...]:
-    """Return the models that are set; several, with commas between, take turns in votes."""
-    return _names(settings.model)
-
-
-def _names(listed: str | None) -> tuple[str, ...]:
-    return tuple(name for part in (listed or "").split(",") if (name := part.strip()))
+    """Return the models of ``BLAMESPAN_MODEL``: the first analyses, pages offer the others."""
+    return tuple(name for part in (settings.model or "").split(",") if (name := part.strip()))
 
 
 def open_opinions(settings: Settings, analyst: RunAnalyst) -> LocalOpinions:
-    """Return who answers people, with the models that may be chosen; all spend the same hour's money."""
+    """Return the source of second opinions, with the offered models; all share one hourly budget."""
     patience, budget = Patience(timeout_s=settings.model_timeout / 1000), budget_of(analyst)
     models: dict[str, Model] = {}
-    for name in _names(settings.page_models):
+    for name in model_names(settings)[1:]:
         model = LiteLLM(name=name, patience=patience)
         if budget is None:
             budget = HourlyBudget(model=model, usd=settings.budget_usd_per_hour, clock=time.monotonic)
@@ -106,30 +100,29 @@ def open_opinions(settings: Settings, analyst: RunAnalyst) -> LocalOpinions:
 
 
 def open_model(settings: Settings) -> HourlyBudget | None:
-    """Return the model, or several as one, within its hourly budget; ``None`` where none is set."""
-    patience = Patience(timeout_s=settings.model_timeout / 1000)
-    models = [LiteLLM(name=name, patience=patience) for name in model_names(settings)]
-    if not models:
+    """Return the first model within its hourly budget; ``None`` if none is set."""
+    names = model_names(settings)
+    if not names:
         return None
-    model = models[0] if len(models) == 1 else Rotation(models=models)
+    model = LiteLLM(name=names[0], patience=Patience(timeout_s=settings.model_timeout / 1000))
     return HourlyBudget(model=model, usd=settings.budget_usd_per_hour, clock=time.monotonic)
 
 
 def budget_of(analyst: Analyst) -> HourlyBudget | None:
-    """Return the hourly budget that an analyst's model has, if there is one."""
+    """Return the hourly budget of an analyst's model, if there is one."""
     model = analyst.attributor.model if isinstance(analyst, RunAnalyst) else None
     return model if isinstance(model, HourlyBudget) else None
 
 
 async def prepare_model(settings: Settings) -> None:
-    """Import what models need beside the event loop: it takes seconds, and no span may wait for it."""
-    for name in model_names(settings)[:1]:  # the import is the same for all
+    """Import what models need in a thread: it takes seconds, and no span may wait for it."""
+    for name in model_names(settings)[:1]:  # the import is the same for all models
         await LiteLLM(name=name).prepare()
 
 
 def tls_files(settings: Settings, renewals: Renewals | None = None) -> TlsFiles | None:
-    """Return the identity of our doors, or ``None`` where they speak plainly; failed renewals are counted."""
-    from collector_processor.tls import Renewals, TlsFiles  # noqa: PLC0415 - gRPC, which only the service needs
+    """Return the TLS files of our listeners, or ``None`` without TLS; failed renewals are counted."""
+    from collector_processor.otlp.tls import Renewals, TlsFiles  # noqa: PLC0415 - gRPC, which only the service needs
 
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
@@ -142,32 +135,40 @@ def tls_files(settings: Settings, renewals: Renewals | None = None) -> TlsFiles 
 
 
 def open_cleaner(settings: Settings) -> Cleaner:
-    """Return what takes secrets out of runs before anything else sees them."""
+    """Return the cleaner that removes secrets from runs before anything else sees them."""
     return Cleaner(make_redactor(read_kinds(settings.redact), settings.redact_patterns))
 
 
+def open_span_keeper(settings: Settings) -> SpanKeeper:
+    """Return the keeper that packs runs' spans for the store, without secrets."""
+    from collector_processor.rebuild.kept_spans import SpanKeeper  # noqa: PLC0415 - protobuf; not for `bench`
+
+    kinds = ALL_KINDS if settings.export_text is ExportText.REDACTED else read_kinds(settings.redact)
+    is_kept = settings.export_text is not ExportText.NONE
+    return SpanKeeper(
+        redactor=make_redactor(kinds, settings.redact_patterns) if is_kept else None,
+        keeps_failed=settings.keep_failed_bytes > 0,
+        keeps_passed=settings.keep_passed_bytes > 0,
+    )
+
+
 def carrier_policy(settings: Settings) -> CarrierPolicy:
-    """Return how verdicts are written into traces."""
-    redact = make_redactor(ALL_KINDS, settings.redact_patterns).plainly
-    clean = {ExportText.NONE: omit, ExportText.REDACTED: redact, ExportText.FULL: keep}[settings.export_text]
+    """Return the policy for writing verdicts into traces."""
     status = SpanStatus.ERROR if settings.carrier_status == "error" else SpanStatus.UNSET
     return CarrierPolicy(
-        clean=clean,
+        clean=_cleaning(settings, settings.export_text),
         status=status,
         carriers=settings.carriers,
         min_confidence=settings.carrier_min_confidence,
-        logs=_logs_go_somewhere(settings),
+        # Evaluation logs are written unless traces are forwarded and logs are not.
+        logs=not settings.endpoints or Signal.LOGS in settings.endpoints,
+        marks_suspected=settings.suspect_mark == "error",
         web_url=(settings.web_url or "").rstrip("/"),
     )
 
 
-def _logs_go_somewhere(settings: Settings) -> bool:
-    """Whether to write evaluation logs: not if traces are forwarded and logs are not."""
-    return not settings.endpoints or Signal.LOGS in settings.endpoints
-
-
 def kept_texts(settings: Settings) -> Redact:
-    """Return what of runs' texts is kept for labels: what may leave, of runs without their secrets."""
+    """Return the function that prepares runs' texts to be kept for labels, by the export setting."""
     is_clean_already = set(read_kinds(settings.redact)) >= set(ALL_KINDS)
     if settings.export_text is ExportText.REDACTED and is_clean_already:
         return keep
@@ -175,30 +176,13 @@ def kept_texts(settings: Settings) -> Redact:
 
 
 def notice_text(settings: Settings) -> Redact:
-    """Return what of a verdict's prose receivers may read."""
-    redact = make_redactor(ALL_KINDS, settings.redact_patterns).plainly
-    return {ExportText.NONE: omit, ExportText.REDACTED: redact, ExportText.FULL: keep}[settings.notify_text]
+    """Return the function that yields the part of a verdict's prose that receivers may see."""
+    return _cleaning(settings, settings.notify_text)
 
 
-def _least_confidence(precision: float | None, ranker: Ranker | None) -> float:
-    """Return the confidence from which the ranker's verdicts on unseen runs were right that often.
-
-    Raises:
-        SettingsError: there is no ranker, or its card does not know.
-    """
-    if precision is None:
-        return 0.0
-    if ranker is None:
-        expected = "expected BLAMESPAN_RANKER, a model that `blamespan train` made"
-        raise SettingsError(f"BLAMESPAN_PRECISION={precision:g} without a ranker: {expected}")
-    told = ranker.card.get("confidences")
-    if not told:
-        raise SettingsError(
-            f"BLAMESPAN_PRECISION={precision:g}: the card of BLAMESPAN_RANKER does not say how confident"
-            " it was of runs it had not seen, and whether it was right: train it again with `blamespan train`"
-        )
-    least = least_confidence([(float(confidence), bool(right)) for confidence, right in told], precision)
-    return _BEYOND_ALL if least is None else least
+def _cleaning(settings: Settings, text: ExportText) -> Redact:
+    redact = make_redactor(ALL_KINDS, settings.redact_patterns).redact
+    return {ExportText.NONE: omit, ExportText.REDACTED: redact, ExportText.FULL: keep}[text]
 
 
 def _rules(settings: Settings) -> tuple[Claim, ...]:

@@ -1,12 +1,4 @@
-"""An analyst that asks another process, and answers by itself where that fails. A shell.
-
-A run is triaged here first: one that went well is not sent at all. Signals, which cost
-milliseconds, are looked at in any case; where no analyzer can be had in time they are the
-verdict, and it says so. Nobody but this run's verdict waits for an analyzer.
-
-The same bytes are sent at each try, so that an analyzer that answered once, and whose
-answer got lost, need not analyse again (``answers.py``).
-"""
+"""Client of remote analyzers, and the reader of bounded HTTP bodies."""
 
 from __future__ import annotations
 
@@ -18,15 +10,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from io import BytesIO
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import aiohttp
+from aiohttp import StreamReader
 
-from analyzer.analyst import analysis_of
-from analyzer.errors import AnalyzerError, UnreadableInput
-from analyzer.opinion import Choice, Offer
-from analyzer.remote.bodies import TooLargeError, read_bounded
-from analyzer.remote.codec import (
+from analyzer.executor.analyst import Choice, Offer, analysis_of
+from analyzer.executor.codec import (
+    BEAT_S,
     MAX_ANSWER_BYTES,
     OFFER_PATH,
     PATH,
@@ -35,23 +26,52 @@ from analyzer.remote.codec import (
     write_choice,
     write_run,
 )
-from analyzer.remote.server import BEAT_S
-from collector_processor.analyst import Analysis, Analyst
-from collector_processor.exporters.untraced import untraced
+from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
+from collector_processor.exporters.backend import untraced
 from collector_processor.otlp import TOKEN_HEADER
-from collector_processor.tls import ClientTls
+from collector_processor.otlp.tls import ClientTls
+from collector_processor.pipeline.analyst import Analysis, Analyst
 from semconv.model import Attribution, Status, Trajectory
+
+
+class TooLargeError(Exception):
+    """A body exceeds the limit."""
+
+
+async def read_bounded(
+    content: StreamReader, limit: int, hold: Callable[[int], None] = lambda _size: None
+) -> bytes:
+    """Return a whole body.
+
+    Args:
+        content: the stream of the body.
+        limit: largest body in bytes.
+        hold: called with the number of bytes so far; may raise to refuse.
+
+    Raises:
+        TooLargeError: the body is larger than ``limit``.
+    """
+    pieces: list[bytes] = []
+    size = 0
+    while piece := await content.readany():
+        size += len(piece)
+        if size > limit:
+            raise TooLargeError
+        hold(size)
+        pieces.append(piece)
+    return b"".join(pieces)
+
 
 logger = logging.getLogger(__name__)
 
 TRIES: Final = 5
-"""With a second, two, four and eight between them: a pod that is being replaced is waited for."""
+"""Number of attempts, with pauses of 1, 2, 4 and 8 s: long enough for a pod to be replaced."""
 _FIRST_PAUSE_S: Final = 1.0
 _CONNECT_S: Final = 5.0
 _LEAST_S: Final = 0.001
-"""None at all would mean no limit to aiohttp."""
+"""Smallest timeout in seconds: aiohttp takes 0 as no limit."""
 _SILENCE_S: Final = 4 * BEAT_S
-"""An analyzer that thinks is heard of every ``BEAT_S``; one that is silent this long is gone."""
+"""Seconds of silence after which an analyzer counts as gone; a busy one sends a byte every ``BEAT_S``."""
 _LONGEST_PAUSE_S: Final = 30.0
 _OFFER_S: Final = 2.0
 MAX_OFFER_BYTES: Final = 64 << 10
@@ -61,41 +81,37 @@ _OK: Final = 200
 
 
 class AwayError(AnalyzerError):
-    """No analyzer gave an answer; the message says why in a few words of ours."""
+    """No analyzer gave an answer; the message gives a short reason."""
 
 
 class _LaterError(Exception):
-    """This try failed; the next may not."""
+    """This attempt failed; the next may succeed."""
 
 
 class _BusyError(Exception):
-    """The analyzer is well, and has no room at the moment."""
+    """The analyzer is healthy but has no capacity at the moment."""
 
     def __init__(self, pause_s: float) -> None:
         super().__init__()
         self.pause_s: Final = pause_s
 
 
-class Ask(Protocol):
-    """Gets one run attributed elsewhere; raises ``AnalyzerError`` where it cannot be."""
-
-    async def __call__(self, trajectory: Trajectory) -> Attribution:
-        """Return the attribution."""
-        ...
+Ask: TypeAlias = Callable[[Trajectory], Awaitable[Attribution]]
+"""Attributes one run elsewhere; raises ``AnalyzerError`` if that is impossible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteAnalyst:
-    """Analyses by asking; see the file's docstring."""
+    """Analyst that asks remote analyzers."""
 
     ask: Ask
     local: Analyst
-    """Knows no model: triage and signals."""
+    """Analyst without a model: triage and signals."""
 
     async def analyse(self, trajectory: Trajectory) -> Analysis:
-        """Triage here, attribute there; by signals where nobody answers in time."""
+        """Triage here and attribute remotely; by signals if no analyzer answers in time."""
         own = await self.local.analyse(trajectory)
-        if own.attribution.status is Status.NO_FAILURE:
+        if own.attribution.status in {Status.NO_FAILURE, Status.UNREADABLE}:
             return own
         try:
             attribution = await self.ask(trajectory)
@@ -106,7 +122,7 @@ class RemoteAnalyst:
         return analysis_of(attribution, trajectory)
 
     def glance(self, trajectory: Trajectory) -> Analysis:
-        """Triage and attribute with no model, at once."""
+        """Triage and attribute at once, without a model."""
         return self.local.glance(trajectory)
 
     def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
@@ -115,7 +131,7 @@ class RemoteAnalyst:
 
 
 class HttpAsk:
-    """Asks the analyzers behind one address. Made inside the running loop."""
+    """Asks the analyzers behind one address. Create it inside the running loop."""
 
     def __init__(
         self,
@@ -126,23 +142,24 @@ class HttpAsk:
         tls: ClientTls | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Prepare; no connection is opened yet.
+        """Create a client; no connection is opened yet.
 
         Args:
-            endpoint: ``http://host:port`` or ``https://…``, without a slash at its end.
-            timeout_s: for one run, with all tries.
-            token: what the analyzer asks for.
-            tls: whom we trust and what we show, where the endpoint speaks TLS.
-            pause: waits so many seconds.
+            endpoint: ``http://host:port`` or ``https://…``, without a trailing slash.
+            timeout_s: time limit for one run, all attempts included.
+            token: the token that the analyzer requires.
+            tls: trusted authorities and our certificate, if the endpoint uses TLS.
+            pause: sleeps for the given seconds.
         """
         self._endpoint: Final = endpoint
         self._timeout_s: Final = timeout_s
         self._tls: Final = tls
         self._pause: Final = pause
         self._is_away = False
-        """Nobody answered the last question: until somebody does, each has one try, lest a queue forms."""
+        """Whether the last request got no answer; until one does, requests are tried once, to avoid a
+        queue."""
         self._session: Final = aiohttp.ClientSession(
-            # A connection a question: those kept would all lead to the analyzers that were there first.
+            # One connection per request: pooled ones would all lead to the analyzers that were there first.
             connector=aiohttp.TCPConnector(force_close=True, limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": "blamespan", "Content-Type": "application/json"}
@@ -154,11 +171,11 @@ class HttpAsk:
         await self._session.close()
 
     async def offer(self) -> Offer:
-        """Return what can be chosen there; asked once, for somebody looks at a page meanwhile.
+        """Return the other process's offer; requested only once, because a page waits for it.
 
         Raises:
-            AwayError: none answers, or it is of a version that has nothing to choose.
-            UnreadableInput: what came back says nothing of the kind.
+            AwayError: no analyzer answers, or the version it runs has no offer.
+            UnreadableInput: the reply is not an offer.
         """
         timeout = aiohttp.ClientTimeout(total=_OFFER_S)
         try:
@@ -175,11 +192,11 @@ class HttpAsk:
             raise AwayError("timeout" if isinstance(error, TimeoutError) else type(error).__name__) from error
 
     async def __call__(self, trajectory: Trajectory, choice: Choice | None = None) -> Attribution:
-        """Return what an analyzer says of a run, by its settings or by a person's choice.
+        """Return an analyzer's attribution of a run, by its settings or by a person's choice.
 
         Raises:
-            AwayError: none could be had in time, or it refused.
-            UnreadableInput: the run cannot be sent, or what came back is no attribution of it.
+            AwayError: no analyzer was available in time, or it refused.
+            UnreadableInput: the run cannot be sent, or the reply is not an attribution of it.
         """
         body = await asyncio.to_thread(write_run, trajectory)
         ends_at = time.monotonic() + self._timeout_s
@@ -209,7 +226,7 @@ class HttpAsk:
         )
         try:
             with untraced():
-                # A redirected POST may take run and token elsewhere.
+                # A redirect could send the run and the token elsewhere.
                 async with self._session.post(
                     self._endpoint + PATH,
                     params=query,

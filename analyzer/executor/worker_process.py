@@ -1,7 +1,7 @@
-"""A process that drafts, as the service holds it: started, asked, ended. A shell.
+"""The service's side of worker processes. Not pure.
 
-Started by ``subprocess``, which neither copies our memory nor asks gRPC to make ready for that
-(``vfork``), and asked on a thread: an exchange is one write, and a read for each answer.
+They are started by ``subprocess``, which with ``vfork`` neither copies our memory nor runs gRPC's fork
+handlers, and are used from a thread: an exchange is one write, and one read for each answer.
 """
 
 from __future__ import annotations
@@ -13,54 +13,53 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import IO, Final, Self
 
-from analyzer.drafting.messages import LENGTH_BYTES, length_of, read_draft, with_length, write_traces
-from collector_processor.draft import Draft, LoneTrace
+from analyzer.executor.codec import LENGTH_BYTES, length_of, read_prepared, with_length, write_traces
 from collector_processor.otlp import CollectorError
+from collector_processor.pipeline.prepare import Prepared, TraceBytes
 
 logger = logging.getLogger(__name__)
 
-COMMAND: Final = (sys.executable, "-P", "-m", "analyzer.drafting.worker")
-"""Without the working directory: what lies there by the name of a module of ours is none."""
 _START_S: Final = 60.0
-"""Importing takes a second; on a machine that does much else, many."""
+"""Seconds to wait for the start; imports take one second, many on a busy machine."""
 TRACE_CPU_S: Final = 10.0
-"""CPU time for a trace (1 MiB at most), which takes a second at most: what takes so long has no end, and is
-ended by the kernel (``SIGPROF``), since nothing of ours runs in a loop of the C library's or when the
-service is gone."""
+"""CPU seconds for a trace (of 1 MiB at most), which usually takes less than one. A trace that takes longer
+would never end; the kernel kills the process (``SIGPROF``), because our code does not run during a loop in a
+C library, or once the service is gone."""
 _ANSWER_S: Final = 60.0
-"""From one answer to the next, on a machine that does much else; a process that was stopped never answers."""
+"""Seconds to wait for the next answer on a busy machine, and as many for each 2 MiB of the message; a stopped
+process never answers."""
 _END_S: Final = 2.0
 _PASSED_ON: Final = frozenset(
     {"HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "VIRTUAL_ENV"}
 )
 _PASSED_ON_FROM: Final = ("LC_", "PYTHON")
-"""Names of the variables that it gets, and how names begin: it reads what anybody may send, and needs no
-key of ours (``LANGFUSE_SECRET_KEY`` is one)."""
+"""Names and prefixes of the environment variables that it gets. It reads untrusted input and needs none of
+our keys (such as ``LANGFUSE_SECRET_KEY``)."""
+
+
+def command_of(module: str) -> tuple[str, ...]:
+    """Return the command that runs a module; ``-P``: never import from the working directory."""
+    return (sys.executable, "-P", "-m", module)
 
 
 class WorkerLostError(CollectorError):
     """The process ended, or could not be started."""
 
     def __init__(
-        self, reason: str, drafted: Sequence[Draft | None] = (), *, had_no_end: bool = False
+        self, reason: str, answers: Sequence[Prepared | None] = (), *, used_up_cpu: bool = False
     ) -> None:
-        """Make it.
-
-        Args:
-            reason: in words.
-            drafted: what had been answered before, in order.
-            had_no_end: whether it was ended since the next trace took more time than any should.
-        """
+        """Describe the end of the process, and whether the kernel killed it for its CPU time."""
         super().__init__(reason)
-        self.drafted = tuple(drafted)
-        self.had_no_end = had_no_end
+        self.answers = tuple(answers)
+        self.used_up_cpu = used_up_cpu
 
 
 class WorkerProcess:
-    """One process; asked by one at a time."""
+    """One process; it handles one exchange at a time."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
@@ -68,24 +67,21 @@ class WorkerProcess:
         self._process: Final = process
         self._inward: Final[IO[bytes]] = process.stdin
         self._outward: Final[IO[bytes]] = process.stdout
+        self._thread: Final = ThreadPoolExecutor(1)
         self._asked: asyncio.Future[None] | None = None
-        """What is under way, perhaps after all who wanted it have gone."""
+        """The exchange in progress, which may outlive its callers."""
 
     @classmethod
-    async def start(cls, told: bytes, command: Sequence[str] = COMMAND) -> Self:
+    async def start(cls, told: bytes, command: Sequence[str]) -> Self:
         """Start a process.
 
-        Args:
-            told: its settings, as JSON.
-            command: what is run.
-
         Raises:
-            WorkerLostError: it cannot be had.
+            WorkerLostError: it cannot be started.
         """
         try:
             worker = cls(await asyncio.to_thread(_started, command))
         except OSError as error:
-            raise WorkerLostError(f"no process can be started: {error.strerror}") from error
+            raise WorkerLostError(f"cannot start a process: {error.strerror}") from error
         try:
             async with asyncio.timeout(_START_S):
                 await asyncio.shield(worker._ask(told, 1, _ready))
@@ -99,49 +95,70 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Its id."""
+        """Its process id."""
         return self._process.pid
 
-    async def draft(self, traces: Sequence[LoneTrace]) -> list[Draft | None]:
-        """Return a draft for each.
+    async def prepare(self, traces: Sequence[TraceBytes]) -> list[Prepared | None]:
+        """Prepare each trace; ``None`` for traces that must be prepared elsewhere.
 
         Raises:
-            WorkerLostError: it ended, or does not answer as it should, or in time.
+            WorkerLostError: it ended, answered too late, or its answer is unreadable.
         """
-        drafts: list[Draft | None] = []
-        asked = self._ask(write_traces(traces), len(traces), lambda answer: drafts.append(read_draft(answer)))
+        found: list[Prepared | None] = []
+        message = await asyncio.to_thread(write_traces, traces)
+        asked = self._ask(message, len(traces), lambda answer: found.append(read_prepared(answer)))
         try:
-            await self._answered(asked, drafts)
+            await self._answered(asked, found, _patience_s(max(len(message) // max(1, len(traces)), 1)))
         except WorkerLostError as error:
-            had_no_end = self._process.returncode == -signal.SIGPROF
-            raise WorkerLostError(str(error), drafts, had_no_end=had_no_end) from error
-        return drafts
+            raise WorkerLostError(str(error), found, used_up_cpu=self._used_up_cpu) from error
+        return found
 
-    async def _answered(self, asked: asyncio.Future[None], drafts: Sequence[Draft | None]) -> None:
-        """Wait for all answers, as long as there come any."""
+    async def exchange(self, message: bytes) -> bytes:
+        """Send a message and return the answer.
+
+        Raises:
+            WorkerLostError: it ended, or answered too late.
+        """
+        found: list[bytes] = []
+        try:
+            asked = self._ask(message, 1, found.append)
+            await self._answered(asked, found, _patience_s(len(message)))
+        except WorkerLostError as error:
+            raise WorkerLostError(str(error), used_up_cpu=self._used_up_cpu) from error
+        return found[0]
+
+    @property
+    def _used_up_cpu(self) -> bool:
+        return self._process.returncode == -signal.SIGPROF
+
+    async def _answered(
+        self, asked: asyncio.Future[None], found: Sequence[object], patience_s: float
+    ) -> None:
+        """Wait for all answers, as long as new ones arrive in time."""
         before = -1
-        while len(drafts) > before:
-            before = len(drafts)
-            await asyncio.wait([asked], timeout=_ANSWER_S)
+        while len(found) > before:
+            before = len(found)
+            await asyncio.wait([asked], timeout=patience_s)
             if asked.done():
                 asked.result()
                 return
         self._process.kill()
-        raise WorkerLostError(f"the process gave no answer within {_ANSWER_S:g} s")
+        raise WorkerLostError(f"the process gave no answer within {patience_s:g} s")
 
     async def end(self) -> None:
-        """Let it go, and see that it went; what is under way has a moment to end."""
+        """Stop it and wait until it has ended; an exchange in progress has a moment to finish."""
         if self._asked is not None:
             _, unanswered = await asyncio.wait([self._asked], timeout=_END_S)
             if unanswered:
                 self._process.kill()
                 await asyncio.wait([self._asked])
         await asyncio.to_thread(self._end)
+        self._thread.shutdown(wait=False)
 
     def _ask(self, message: bytes, answers: int, take: Callable[[bytes], None]) -> asyncio.Future[None]:
-        """Begin an exchange; what it is told is taken on another thread."""
+        """Begin an exchange; its answers are read in another thread."""
         loop = asyncio.get_running_loop()
-        self._asked = loop.run_in_executor(None, self._exchange, message, answers, take)
+        self._asked = loop.run_in_executor(self._thread, self._exchange, message, answers, take)
         self._asked.add_done_callback(_heed)
         return self._asked
 
@@ -154,20 +171,20 @@ class WorkerProcess:
         except OSError as error:
             raise WorkerLostError(f"the process is gone: {error}") from error
         except ValueError as error:
-            raise WorkerLostError(f"the process answers nonsense: {error}") from error
+            raise WorkerLostError(f"the process gave an unreadable answer: {error}") from error
 
     def _read(self) -> bytes:
         head = self._outward.read(LENGTH_BYTES)
         length = length_of(head)
         answer = self._outward.read(length)
         if len(head) < LENGTH_BYTES or len(answer) < length:
-            with suppress(subprocess.TimeoutExpired):  # what it ended by is to be known
+            with suppress(subprocess.TimeoutExpired):  # the cause of its end must be known
                 self._process.wait(_END_S)
             raise WorkerLostError("the process is gone")
         return answer
 
     def _end(self) -> None:
-        with suppress(OSError):  # what was not written yet, nobody reads
+        with suppress(OSError):  # unwritten data will never be read
             self._inward.close()
         try:
             self._process.wait(_END_S)
@@ -177,12 +194,17 @@ class WorkerProcess:
         self._outward.close()
 
 
+def _patience_s(byte_count: int) -> float:
+    """Return the seconds to wait for an answer to a message of this size."""
+    return _ANSWER_S * (1 + (byte_count >> 21))
+
+
 def _ready(_answer: bytes) -> None:
-    """It says that it is ready, and nothing else."""
+    """Check that it reports ready, and nothing else."""
 
 
 def _heed(asked: asyncio.Future[None]) -> None:
-    """Look at what became of an exchange: perhaps nobody waits for it any more."""
+    """Retrieve the outcome of an exchange, because its caller may be gone."""
     if not asked.cancelled():
         asked.exception()
 
@@ -193,16 +215,16 @@ def _started(command: Sequence[str]) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment(os.environ, sys.path),
-        process_group=0,  # Ctrl-C is for the service, from the first moment on
+        process_group=0,  # Ctrl-C is for the service only, from the start
     )
 
 
 def environment(ours: Mapping[str, str], path: Sequence[str]) -> dict[str, str]:
-    """Return the variables that it gets.
+    """Return the environment variables that it gets.
 
     Args:
-        ours: this process's.
-        path: where this process finds modules; it shall find the same ones.
+        ours: this process's environment.
+        path: the module path of this process, so that it finds the same modules.
     """
     passed = {
         name: value for name, value in ours.items() if name in _PASSED_ON or name.startswith(_PASSED_ON_FROM)

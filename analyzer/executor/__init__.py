@@ -1,0 +1,1 @@
+"""Executor: where analyses run (a thread, worker processes, another machine), and one codec for all."""

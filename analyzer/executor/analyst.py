@@ -1,0 +1,253 @@
+"""Triage, then attribution, then JSON: for the pipeline, or for a person's choice of method and model.
+
+A person can only choose from the offered methods and models: a model's name decides where runs are sent and
+what that costs, so it never comes from a form. All models share one hourly budget.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from analyzer.executor.consulting import ModelFacts, Order, Stepping, ThreadSteps
+from analyzer.inquiry.errors import AnalyzerError
+from analyzer.inquiry.method import Answer, DelegatingModel, Model, Prompt, Question, Reply, asking
+from analyzer.inquiry.verdict import to_json
+from analyzer.inquiry.visible import visible_run
+from analyzer.methods import AUTO, METHODS, registered
+from analyzer.methods.attribution import Attributor, Steps, no_model, took
+from analyzer.methods.suspicion import suspect
+from analyzer.signals.suspicion.weigh import DEFAULT_FALSE_ALARMS, least_suspicion
+from analyzer.triage import Claim, Finding, triage, worth_a_model
+from collector_processor.pipeline.analyst import Analysis, AnalysisLostError
+from semconv.model import Abstention, Attribution, Effort, Status, Trajectory
+
+NO_STEPS: Final = "no step can be read from the spans of this run"
+"""Reason of an ``unreadable`` verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAnalyst:
+    """Analyses runs; keeps no state. A model's failure leads to a verdict that says so."""
+
+    attributor: Attributor
+    rules: Sequence[Claim] = ()
+    """The user's own rules about failure."""
+
+    least_suspicion: float | None = least_suspicion(DEFAULT_FALSE_ALARMS)
+    """Probability from which a run that reported no failure is suspected; ``None`` to suspect none."""
+
+    stepping: Stepping | None = None
+    """Runs the steps of analyses that ask a model; in threads by default."""
+
+    async def analyse(self, trajectory: Trajectory) -> Analysis:
+        """Triage and attribute a run with all configured methods."""
+        given = self.attributor
+        attribution = await self.consult(trajectory, given.method, given.model)
+        return analysis_of(attribution, trajectory)
+
+    async def consult(
+        self, trajectory: Trajectory, method: str, model: Model | None, *, takes_as_failed: bool = False
+    ) -> Attribution:
+        """Triage and attribute by a method and a model; computation on the run happens in ``stepper``."""
+        given, answers = self.attributor, list[Answer]()
+        facts = None if model is None else ModelFacts(name=model.name, context_tokens=model.context_tokens)
+        order = Order(
+            id=secrets.token_hex(8),
+            trajectory=trajectory,
+            marker=given.new_marker(trajectory),
+            method=method,
+            model=facts,
+            takes_as_failed=takes_as_failed,
+        )
+        stepping, ask = self.stepping or ThreadSteps(self.steps), no_model if model is None else asking(model)
+        started = given.clock()
+        try:
+            while isinstance(told := await stepping(order, answers), Question):
+                answers.append(await ask(told))
+        except AnalysisLostError as error:
+            return _abstained(trajectory, Status.ERROR, str(error))
+        return took(told, given.clock() - started)
+
+    def steps(self, order: Order) -> Steps:
+        """Return an analysis as a generator of questions."""
+        attributor = replace(self.attributor, method=order.method, model=order.model)
+        if not order.takes_as_failed:
+            unasked = replace(self, attributor=attributor).unasked(order.trajectory)
+            if unasked is not None:
+                return unasked.attribution
+            doubt = self._suspected(order.trajectory, triage(order.trajectory, self.rules))
+            if doubt is not None:
+                return (yield from attributor.confirm(doubt, order.trajectory, order.marker))
+        return (yield from attributor.steps(order.trajectory, order.marker))
+
+    def unasked(self, trajectory: Trajectory) -> Analysis | None:
+        """Triage and attribute a run; ``None`` if that might need a model."""
+        if not trajectory.steps:
+            return analysis_of(_abstained(trajectory, Status.UNREADABLE, NO_STEPS), trajectory)
+        asks_model = self.attributor.model is not None and worth_a_model(trajectory)
+        finding = triage(trajectory, self.rules)
+        if not finding.failed:
+            doubt = self._suspected(trajectory, finding)
+            if doubt is not None and asks_model:
+                return None
+            return analysis_of(doubt or _passed(trajectory, finding), trajectory)
+        if asks_model or self.attributor.method not in (AUTO, "signals"):
+            return None
+        return analysis_of(self.attributor.at_once(trajectory), trajectory)
+
+    def _suspected(self, trajectory: Trajectory, finding: Finding) -> Attribution | None:
+        """Return the suspected failure of a run without any sign of failure or success."""
+        if finding.failed or finding.source is not None or self.least_suspicion is None:
+            return None
+        started = self.attributor.clock()
+        blame = suspect(visible_run(trajectory), self.least_suspicion)
+        if blame is None:
+            return None
+        effort = Effort(duration_s=self.attributor.clock() - started)
+        return Attribution(run_id=trajectory.run_id, verdict=blame, method="signals", effort=effort)
+
+    def glance(self, trajectory: Trajectory) -> Analysis:
+        """Triage and attribute at once, without a model, for runs that have not ended; suspects none."""
+        if not trajectory.steps:
+            return analysis_of(_abstained(trajectory, Status.UNREADABLE, NO_STEPS), trajectory)
+        finding = triage(trajectory, self.rules)
+        if not finding.failed:
+            return analysis_of(_passed(trajectory, finding), trajectory)
+        return analysis_of(self.attributor.at_once(trajectory), trajectory)
+
+    def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
+        """Return an ``error`` verdict: the run could not be analysed, and why."""
+        return analysis_of(_abstained(trajectory, Status.ERROR, reason), trajectory)
+
+
+def _abstained(trajectory: Trajectory, status: Status, reason: str) -> Attribution:
+    return Attribution(
+        run_id=trajectory.run_id,
+        verdict=Abstention(status=status, reason=reason),
+        method="triage",
+        error=reason if status is Status.ERROR else None,
+    )
+
+
+def _passed(trajectory: Trajectory, finding: Finding) -> Attribution:
+    return _abstained(trajectory, Status.NO_FAILURE, finding.reason)
+
+
+def analysis_of(attribution: Attribution, trajectory: Trajectory) -> Analysis:
+    """Return an attribution with its JSON document."""
+    document = json.dumps(to_json(attribution, trajectory), ensure_ascii=False)
+    return Analysis(attribution=attribution, document=document)
+
+
+_BASELINES: Final = frozenset({"random", "first-agent-step", "constant", "constant-agent"})
+
+Called = Callable[[], None]
+"""Called for each call to a model."""
+
+
+class NotOffered(AnalyzerError):  # noqa: N818 - reads better at the ``raise``
+    """The method or model is not on offer; the message lists those that are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A person's choice of method and model."""
+
+    method: str = AUTO
+    model: str = ""
+    """The model; if empty, the operator's model, if any."""
+    takes_as_failed: bool = False
+    """Whether to treat the run as failed without triage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """The methods and models on offer."""
+
+    methods: tuple[str, ...]
+    model: str = ""
+    """The operator's model, used if none is chosen; empty if there is none."""
+    models: tuple[str, ...] = ()
+    """Other models on offer."""
+
+    def require(self, choice: Choice) -> None:
+        """Check that a choice is on offer.
+
+        Raises:
+            NotOffered: it is not.
+        """
+        if choice.method not in self.methods:
+            raise NotOffered(f"method: expected one of {', '.join(self.methods)}")
+        if choice.model and choice.model not in self.models:
+            known = ", ".join(self.models) or "none: list them in BLAMESPAN_MODEL, after the first"
+            raise NotOffered(f"model: expected one of {known}")
+        if _asks_model(choice.method) and not (choice.model or self.model):
+            raise NotOffered(f"method: {choice.method} asks a model: choose one")
+
+
+class Opinions(Protocol):
+    """Analyses runs by a person's choice of method and model."""
+
+    async def offer(self) -> Offer:
+        """Return the methods and models on offer.
+
+        Raises:
+            AnalyzerError: no analyzer can be reached.
+        """
+        ...
+
+    async def ask(self, trajectory: Trajectory, choice: Choice, called: Called) -> Attribution:
+        """Analyse by a choice on offer; computation does not block the event loop.
+
+        Raises:
+            AnalyzerError: no analyzer can be reached.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalOpinions:
+    """``Opinions`` of this process."""
+
+    analyst: RunAnalyst
+    models: Mapping[str, Model] = field(default_factory=dict)
+    """Models on offer besides the analyst's own, by name."""
+
+    async def offer(self) -> Offer:
+        """Return the methods available with the configured models, and these models."""
+        own = self.analyst.attributor.model
+        has_model = own is not None or bool(self.models)
+        methods = [name for name, entry in METHODS.items() if self._can(name, entry.needs_model, has_model)]
+        return Offer(methods=(AUTO, *methods), model=own.name if own else "", models=tuple(self.models))
+
+    async def ask(self, trajectory: Trajectory, choice: Choice, called: Called) -> Attribution:
+        """Analyse; computation does not block the event loop."""
+        (await self.offer()).require(choice)
+        chosen = self.models[choice.model] if choice.model else self.analyst.attributor.model
+        model = None if chosen is None else _told(chosen, called)
+        return await self.analyst.consult(
+            trajectory, choice.method, model, takes_as_failed=choice.takes_as_failed
+        )
+
+    def _can(self, name: str, needs_model: bool, has_model: bool) -> bool:  # noqa: FBT001 - facts, not modes
+        if name == "ranker":
+            return self.analyst.attributor.ranker is not None
+        return name not in _BASELINES and (has_model or not needs_model)
+
+
+def _told(model: Model, called: Called) -> Model:
+    """Return a model that reports its calls."""
+
+    async def ask(prompt: Prompt) -> Reply:
+        called()
+        return await model.complete(prompt)
+
+    return DelegatingModel(model=model, ask=ask)
+
+
+def _asks_model(method: str) -> bool:
+    return method != AUTO and registered(method).needs_model

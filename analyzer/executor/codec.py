@@ -1,0 +1,266 @@
+"""Codec for everything sent to another process or machine: JSON. Pure.
+
+Pydantic reads and writes the records as declared, with bytes as base64: a field that only one side knows is
+dropped or gets its default, so neighbouring versions interoperate. The content may come from hostile text and
+is read as data only.
+
+Worker processes receive traces and return prepared runs, each message preceded by its length. Analyzer halves
+get a run over HTTP and return an attribution, which is checked against the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter
+
+from analyzer.executor.analyst import Choice, Offer
+from analyzer.executor.consulting import Order, Told
+from analyzer.inquiry.errors import ModelError, ModelFailure, UnreadableInput
+from analyzer.inquiry.method import Answer, Question, Reply
+from collector_processor.pipeline.prepare import Prepared, TraceBytes
+from semconv.model import Attribution, Blame, Trajectory
+
+Record = TypeVar("Record")
+
+LENGTH_BYTES: Final = 4
+MAX_MESSAGE_BYTES: Final = 1 << 30
+PATH: Final = "/v1/analyse"
+OFFER_PATH: Final = "/v1/offer"
+BEAT_S: Final = 5.0
+"""Seconds between keep-alives of an analyzer that has no answer yet."""
+MAX_ANSWER_BYTES: Final = 4 << 20
+"""Largest attribution: usually some KiB; a ranking grows with the run's steps."""
+
+_BASE64: Final = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+_TRACES: Final = TypeAdapter(tuple[TraceBytes, ...], config=_BASE64)
+_PREPARED: Final = TypeAdapter(tuple[Prepared | None], config=_BASE64)
+_RUN: Final = TypeAdapter(Trajectory)
+_ANSWER: Final = TypeAdapter(Attribution)
+_OFFER: Final = TypeAdapter(Offer)
+
+
+STEP: Final = b"{"
+"""Prefix of messages that ask for a step; lists of traces begin differently."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """A model's answer; neither field is set if the call would have been too expensive."""
+
+    reply: Reply | None = None
+    failure: ModelFailure | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepAsked:
+    """Request for the step of an analysis that follows these answers."""
+
+    id: str
+    order: Order | None
+    """``None`` if an earlier message contained it."""
+    given: tuple[_Given, ...]
+
+    @classmethod
+    def of(cls, order_id: str, order: Order | None, answers: Sequence[Answer]) -> Self:
+        """Return the message for some answers."""
+        return cls(id=order_id, order=order, given=tuple(map(_given, answers)))
+
+    def answers(self) -> tuple[Answer, ...]:
+        """Return the answers."""
+        return tuple(
+            ModelError(one.message, kind=one.failure) if one.failure is not None else one.reply
+            for one in self.given
+        )
+
+
+def _given(answer: Answer) -> _Given:
+    if isinstance(answer, ModelError):
+        return _Given(failure=answer.kind, message=str(answer))
+    return _Given(reply=answer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StepTold:
+    """Response: the next question, or the end; neither if the order is unknown."""
+
+    question: Question | None = None
+    attribution: Attribution | None = None
+
+
+_STEP: Final = TypeAdapter(StepAsked)
+_TOLD: Final = TypeAdapter(_StepTold)
+
+
+def write_step(asked: StepAsked) -> bytes:
+    """Return a message that asks for a step."""
+    return _STEP.dump_json(asked)
+
+
+def read_step(message: bytes) -> StepAsked:
+    """Read a message that asks for a step.
+
+    Raises:
+        ValueError: it is not such a message.
+    """
+    return _STEP.validate_json(message)
+
+
+def write_told(told: Told | None) -> bytes:
+    """Return the outcome of a step as a message; ``None`` means that the order is unknown."""
+    if isinstance(told, Attribution):
+        return _TOLD.dump_json(_StepTold(attribution=told))
+    return _TOLD.dump_json(_StepTold(question=told))
+
+
+def read_told(message: bytes) -> Told | None:
+    """Read the outcome of a step.
+
+    Raises:
+        ValueError: it is not such a message.
+    """
+    told = _TOLD.validate_json(message)
+    return told.question or told.attribution
+
+
+def with_length(message: bytes) -> bytes:
+    """Return a message in the form sent over a pipe."""
+    return len(message).to_bytes(LENGTH_BYTES, "big") + message
+
+
+def length_of(head: bytes) -> int:
+    """Return the length of the message that follows.
+
+    Raises:
+        ValueError: it exceeds the bound.
+    """
+    length = int.from_bytes(head, "big")
+    if length > MAX_MESSAGE_BYTES:
+        raise ValueError(f"a message of {length} bytes, expected {MAX_MESSAGE_BYTES} at most")
+    return length
+
+
+def write_traces(traces: Sequence[TraceBytes]) -> bytes:
+    """Return traces as a message."""
+    return _TRACES.dump_json(tuple(traces))
+
+
+def read_traces(message: bytes) -> tuple[TraceBytes, ...]:
+    """Read traces.
+
+    Raises:
+        ValueError: the message is not such a list.
+    """
+    return _TRACES.validate_json(message)
+
+
+def write_prepared(prepared: Prepared | None) -> bytes:
+    """Return a prepared trace as a message; ``None`` if that failed or a text is not Unicode."""
+    try:
+        return _PREPARED.dump_json((prepared,))
+    except ValueError:
+        return _PREPARED.dump_json((None,))
+
+
+def read_prepared(message: bytes) -> Prepared | None:
+    """Read a prepared trace.
+
+    Raises:
+        ValueError: the message is not a prepared trace.
+    """
+    return _PREPARED.validate_json(message)[0]
+
+
+def write_run(trajectory: Trajectory) -> bytes:
+    """Return a run as JSON.
+
+    Raises:
+        UnreadableInput: a text is not valid Unicode.
+    """
+    return _written(_RUN, trajectory, "run")
+
+
+def read_run(body: bytes) -> Trajectory:
+    """Read a run.
+
+    Raises:
+        UnreadableInput: the body is not a run; the message does not quote it.
+    """
+    return _read(_RUN, body, "a run as JSON, as a collector half writes it")
+
+
+def write_answer(attribution: Attribution) -> bytes:
+    """Return an attribution as JSON.
+
+    Raises:
+        UnreadableInput: a text is not valid Unicode.
+    """
+    return _written(_ANSWER, attribution, "attribution")
+
+
+def read_answer(body: bytes, trajectory: Trajectory) -> Attribution:
+    """Read the attribution of a run, and check that it fits this run.
+
+    Raises:
+        UnreadableInput: it is not one, or of another run, or blames a step that the run does not have.
+    """
+    attribution = _read(_ANSWER, body, "an attribution as JSON")
+    if attribution.run_id != trajectory.run_id:
+        raise UnreadableInput("expected the attribution of the run that was asked about")
+    verdict = attribution.verdict
+    steps = {step.index for step in trajectory.steps}
+    named = {candidate.step for candidate in verdict.ranking}
+    if isinstance(verdict, Blame):
+        named |= {verdict.step, *(evidence.step for evidence in verdict.evidence)}
+        if not 0.0 <= verdict.confidence <= 1.0:
+            raise UnreadableInput("expected a confidence in 0..1")
+    if not named <= steps:
+        raise UnreadableInput("expected steps that the run has")
+    return attribution
+
+
+def write_offer(offer: Offer) -> bytes:
+    """Return the methods and models that can be chosen as JSON."""
+    return _OFFER.dump_json(offer)
+
+
+def read_offer(body: bytes) -> Offer:
+    """Read the methods and models that can be chosen.
+
+    Raises:
+        UnreadableInput: the body is not an offer.
+    """
+    return _read(_OFFER, body, "what can be chosen as JSON")
+
+
+def _written(form: TypeAdapter[Record], record: Record, name: str) -> bytes:
+    try:
+        return form.dump_json(record)
+    except ValueError as error:
+        raise UnreadableInput(f"the {name} cannot be written as JSON: {type(error).__name__}") from error
+
+
+def _read(form: TypeAdapter[Record], body: bytes, expected: str) -> Record:
+    try:
+        return form.validate_json(body)
+    except ValueError as error:
+        raise UnreadableInput(f"expected {expected}") from error
+
+
+def write_choice(choice: Choice | None) -> dict[str, str]:
+    """Return a choice as query parameters; none for the analyzer's own settings."""
+    if choice is None:
+        return {}
+    return {"method": choice.method, "model": choice.model, "failed": "yes" if choice.takes_as_failed else ""}
+
+
+def read_choice(query: Mapping[str, str]) -> Choice | None:
+    """Read query parameters; ``None`` if they name no choice. Does not check whether it is on offer."""
+    if "method" not in query:
+        return None
+    return Choice(
+        method=query["method"], model=query.get("model", ""), takes_as_failed=query.get("failed") == "yes"
+    )

@@ -1,0 +1,124 @@
+"""Runs the steps of analyses that ask a model, off the event loop. Not pure.
+
+Such an analysis is a generator of questions (``RunAnalyst.steps``). The work between two answers (rendering a
+run, parsing a reply) takes time that depends on hostile text. A step is repeatable: the same order and the
+same answers lead to the same question. So a process that runs steps may end at any time: the next one repeats
+them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from analyzer.inquiry.method import Answer, Prompt, Question, Reply
+from analyzer.methods.attribution import Steps
+from collector_processor.pipeline.analyst import AnalysisLostError
+from semconv.model import Attribution, Trajectory
+
+MOST_HELD: Final = 64
+"""Analyses whose generators are kept between steps; the others are replayed from their answers."""
+THREAD_S: Final = 60.0
+"""Timeout in seconds of a step in a thread, which cannot be killed: its result is then ignored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """Facts about a model for the steps of an analysis; cannot call it."""
+
+    name: str
+    context_tokens: int
+
+    async def complete(self, _prompt: Prompt) -> Reply:
+        """Raise: only the caller of the steps calls the model."""
+        message = "a step asked a model"
+        raise AssertionError(message)
+
+    def price(self, _prompt: Prompt) -> float | None:
+        """Return ``None``: the price is not known here."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A requested analysis: everything that its steps depend on, besides the settings."""
+
+    id: str
+    """A random id."""
+    trajectory: Trajectory
+    marker: str
+    """Begins the lines of structure in prompts; random, so that no text contains it."""
+    method: str
+    model: ModelFacts | None
+    takes_as_failed: bool = False
+    """Whether to treat the run as failed without triage."""
+
+
+Told: TypeAlias = Question | Attribution
+Stepping: TypeAlias = Callable[[Order, Sequence[Answer]], Awaitable[Told]]
+"""Continues an analysis from its answers to its next question, or its end.
+
+Raises ``AnalysisLostError`` if that takes too long or crashes."""
+Begin: TypeAlias = Callable[[Order], Steps]
+
+
+@dataclass(slots=True)
+class _Held:
+    steps: Steps
+    told: Told
+    answered: int = 0
+
+
+class Stepper:
+    """Runs steps in the calling thread; keeps the generators of recent analyses."""
+
+    def __init__(self, begin: Begin) -> None:
+        """Start without analyses; ``begin`` starts one."""
+        self._begin: Final = begin
+        self._held: Final[OrderedDict[str, _Held]] = OrderedDict()
+
+    def step(self, order: Order, answers: Sequence[Answer]) -> Told:
+        """Return the question that follows these answers, or the attribution."""
+        held = self._held.pop(order.id, None)
+        if held is None or held.answered > len(answers):
+            steps = self._begin(order)
+            held = _Held(steps, _next(steps, None, is_first=True))
+        while held.answered < len(answers) and isinstance(held.told, Question):
+            held.told = _next(held.steps, answers[held.answered])
+            held.answered += 1
+        if isinstance(held.told, Question):
+            self._held[order.id] = held
+            if len(self._held) > MOST_HELD:
+                self._held.popitem(last=False)[1].steps.close()
+        return held.told
+
+
+def _next(steps: Steps, answer: Answer, *, is_first: bool = False) -> Told:
+    try:
+        return next(steps) if is_first else steps.send(answer)
+    except StopIteration as finished:
+        attribution: Attribution = finished.value
+        return attribution
+
+
+class ThreadSteps:
+    """Runs steps in threads of this process."""
+
+    def __init__(self, begin: Begin) -> None:
+        """Start without analyses."""
+        self._stepper: Final = Stepper(begin)
+
+    async def __call__(self, order: Order, answers: Sequence[Answer]) -> Told:
+        """Run a step.
+
+        Raises:
+            AnalysisLostError: it takes too long.
+        """
+        try:
+            async with asyncio.timeout(THREAD_S):
+                return await asyncio.to_thread(self._stepper.step, order, tuple(answers))
+        except TimeoutError as error:
+            raise AnalysisLostError(f"the analysis took more than {THREAD_S:g} s") from error

@@ -1,0 +1,146 @@
+"""Candidates of an experiment: model calls that may be decisive, and what their arms replay. Pure.
+
+The control of call k replays the calls up to k as recorded; its treatment replays the calls before k and
+changes k. Calls that begin after k has ended are live in both. For sequential calls, "k resampled" replays
+the same as the control of k - 1, so neighbours share an arm: ``ArmKey`` names an arm by what it replays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from enum import StrEnum
+from typing import Final
+
+from analyzer.replay.tape import Answer, CallKind, RecordedCall, Tape
+from analyzer.replay.trial import Change, Edit
+from semconv.model import Ranked
+from semconv.record import record
+
+_LEAST_BELIEF: Final = 0.02
+"""Weight of a call that no method suspects, before normalisation."""
+
+
+class ChangeKind(StrEnum):
+    """Ways to change the suspected answer."""
+
+    RESAMPLE = "resample"
+    """The model is asked again, with nothing else changed."""
+    TEXT = "text"
+    HINT = "hint"
+    MODEL = "model"
+    PROMPT = "prompt"
+
+
+@record
+class Fix:
+    """The change that the treatment makes."""
+
+    kind: ChangeKind = ChangeKind.RESAMPLE
+    text: str = ""
+    """The replacement answer, the hint, the model's name or the system prompt."""
+
+    def at(self, call: int) -> Change:
+        """Return the change of a trial at this call."""
+        match self.kind:
+            case ChangeKind.TEXT:
+                return Change(call=call, answer=Answer(text=self.text))
+            case ChangeKind.HINT:
+                return Change(call=call, edit=Edit(hint=self.text))
+            case ChangeKind.MODEL:
+                return Change(call=call, edit=Edit(model=self.text))
+            case ChangeKind.PROMPT:
+                return Change(call=call, edit=Edit(system=self.text))
+            case ChangeKind.RESAMPLE:
+                return Change(call=call)
+
+
+@record
+class ArmKey:
+    """Key of an arm: what it replays."""
+
+    recorded: frozenset[int]
+    """Calls answered as recorded."""
+    fixed: int | None = None
+    """The call that gets the fix; ``None`` if all other calls are simply live."""
+
+
+@record
+class Candidate:
+    """One model call that may be the decisive error."""
+
+    call: int
+    step: int
+    agent: str
+    belief: float
+    """Probability before the first trial; the probabilities of all candidates sum to 1."""
+    control: ArmKey
+    treatment: ArmKey
+    resampled: ArmKey
+    """The third arm; equal to the treatment if that samples anew."""
+
+
+@record
+class Suspects:
+    """The candidates by call, and the change of each of their arms."""
+
+    candidates: tuple[Candidate, ...]
+    changes: Mapping[ArmKey, Change] = field(default_factory=dict)
+
+
+def suspects(tape: Tape, beliefs: Mapping[int, float], fix: Fix) -> Suspects:
+    """Return the candidates of a run.
+
+    Args:
+        tape: the tape of the run.
+        beliefs: probability of each call to try, by its index; they need not sum to 1.
+        fix: the change that the treatment makes.
+    """
+    total = sum(beliefs.values()) or 1.0
+    found: list[Candidate] = []
+    changes: dict[ArmKey, Change] = {}
+    for call in tape.calls:
+        if call.index not in beliefs or call.step is None:
+            continue
+        through = _begun_by(tape, call)
+        control, resampled = ArmKey(recorded=through), ArmKey(recorded=through - {call.index})
+        is_resampled = fix.kind is ChangeKind.RESAMPLE
+        treatment = resampled if is_resampled else ArmKey(recorded=through - {call.index}, fixed=call.index)
+        changes.setdefault(control, Change(call=call.index, answer=call.answer))
+        changes.setdefault(resampled, Change(call=call.index))
+        changes.setdefault(treatment, fix.at(call.index))
+        found.append(
+            Candidate(
+                call=call.index,
+                step=call.step,
+                agent=call.agent,
+                belief=beliefs[call.index] / total,
+                control=control,
+                treatment=treatment,
+                resampled=resampled,
+            )
+        )
+    return Suspects(candidates=tuple(found), changes=changes)
+
+
+def beliefs_of_calls(tape: Tape, ranking: Sequence[Ranked]) -> dict[int, float]:
+    """Return the probability of each call from a ranking of steps.
+
+    A step that is not a model call passes its probability to the last call before it: the one that requested
+    the tool or handoff, or whose text an agent passed on.
+    """
+    calls = [call for call in tape.calls if call.step is not None and call.kind is CallKind.CHAT]
+    beliefs = dict.fromkeys((call.index for call in calls), _LEAST_BELIEF)
+    for candidate in ranking:
+        before = [call for call in calls if call.step is not None and call.step <= candidate.step]
+        if before:
+            nearest = max(before, key=lambda call: call.step or 0)
+            beliefs[nearest.index] += candidate.probability
+    return beliefs
+
+
+def _begun_by(tape: Tape, call: RecordedCall) -> frozenset[int]:
+    """Return the calls that had begun when ``call`` ended, including itself."""
+    return frozenset(
+        other.index for other in tape.calls if other.start_ns < call.end_ns or other.index <= call.index
+    )

@@ -1,0 +1,351 @@
+"""Conducts one experiment: a fidelity trial, then the walk's trials, several at a time. Not pure.
+
+Whatever ends it (a proof, the budget, Ctrl-C), the result holds everything learned so far.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from analyzer.experiment.candidates import ArmKey, Candidate, Fix, Suspects
+from analyzer.experiment.checks import Check
+from analyzer.experiment.findings import Experiment, Fidelity, Finding, finding
+from analyzer.experiment.ledger import Ledger, Spent
+from analyzer.experiment.sequential import Decision
+from analyzer.experiment.trials import Draw, TrialResult
+from analyzer.experiment.walk import MOST_TRIALS, Walk
+from analyzer.experiment.workflow import TIMEOUT_S, Ended, Workflow
+from analyzer.inquiry.method import Clock
+from analyzer.replay.canonical import Difference
+from analyzer.replay.gateway import Gateway, OpenTrial
+from analyzer.replay.tape import Tape
+from analyzer.replay.trial import Change, TrialReport
+from semconv.attributes import TRIAL
+from semconv.record import record
+
+_EXTRA_S: Final = 60.0
+"""Seconds that a trial's URL outlives the trial's time limit."""
+_MOST_INVALID_IN_ROW: Final = 6
+"""Consecutive invalid trials that end the experiment: further trials would not say more."""
+_SEED: Final = "BLAMESPAN_SEED"
+_NO_TELEMETRY: Final = "OTEL_SDK_DISABLED"
+_RESOURCE: Final = "OTEL_RESOURCE_ATTRIBUTES"
+
+
+@record
+class Options:
+    """Options for running trials."""
+
+    most_trials: int = MOST_TRIALS
+    parallel: int = 1
+    timeout_s: float = TIMEOUT_S
+    seed: int = 0
+    """Seed of the first trial; each trial gets the next one in ``BLAMESPAN_SEED``, for workflows that use
+    it."""
+
+
+@record
+class Parts:
+    """The collaborators of an experiment."""
+
+    gateway: Gateway
+    workflow: Workflow
+    check: Check
+    ledger: Ledger
+    clock: Clock
+    resource: str = ""
+    """The user's own ``OTEL_RESOURCE_ATTRIBUTES``."""
+    must_announce: bool = False
+    """Whether the workflow runs in a service, whose decorated tools learn of a trial only by ``rerun``."""
+    issue: Callable[[], Awaitable[str]] | None = None
+    """Issues the trial's id, which the store knows; without an id, the trial sends no telemetry."""
+
+
+Watch = Callable[["Conductor"], None]
+"""Called after each trial."""
+
+
+class Conductor:
+    """Runs one experiment; ``stop`` ends it early."""
+
+    def __init__(self, tape: Tape, suspects: Suspects, fix: Fix, parts: Parts, options: Options) -> None:
+        """Create an experiment with at least one suspect."""
+        self.tape: Final = tape
+        self.fix: Final = fix
+        self.walk: Final = Walk(suspects.candidates, most_trials=options.most_trials)
+        self.trials = 0
+        self._valid = 0
+        self._begun = 0
+        self.fidelity: Fidelity | None = None
+        self._changes: Final = suspects.changes
+        self._parts: Final = parts
+        self._options: Final = options
+        self._spent: Final[dict[ArmKey, Spent]] = {}
+        self._invalid_in_row = 0
+        self._last_invalid = ""
+        self._stopped = ""
+        self._is_interrupted = False
+        self._tasks: Final[set[asyncio.Task[None]]] = set()
+        self._began = parts.clock()
+
+    @property
+    def spent(self) -> Spent:
+        """The usage of all live calls."""
+        return self._parts.ledger.total
+
+    def stop(self, reason: str) -> None:
+        """Begin no further trial and end those that run."""
+        self._is_interrupted = True
+        self._stopped = self._stopped or reason
+        for task in self._tasks:
+            task.cancel()
+
+    async def run(self, watch: Watch) -> Experiment:
+        """Run the experiment to its end.
+
+        Raises:
+            OSError: the workflow cannot be started.
+            CheckFailed: the check cannot be run.
+        """
+        verdict = await self._fidelity(watch)
+        if verdict is not None:
+            return verdict
+        await self._walk(watch)
+        return self._concluded()
+
+    async def _fidelity(self, watch: Watch) -> Experiment | None:
+        """Run the fidelity trial, without a change; return the result if it ends the experiment."""
+        held: list[TrialResult] = []
+
+        async def one() -> None:
+            result, report = await self._trial(None)
+            self.fidelity = Fidelity(
+                calls=report.calls,
+                served=report.served,
+                masked=report.masked,
+                first_difference=_told(report.first_difference),
+            )
+            held.append(result)
+
+        await self._guarded(one())
+        watch(self)
+        if not held:
+            return self._ended(Decision.UNDECIDED, self._stopped or "stopped before the first trial")
+        (result,) = held
+        if result.invalid:
+            return self._ended(Decision.NOT_REPLAYABLE, f"the rerun without a change: {result.invalid}")
+        if result.success:
+            return self._ended(
+                Decision.UNDECIDED,
+                "the run passes the check with all recorded answers: there is no failure to explain",
+                passes=True,
+            )
+        return None
+
+    async def _walk(self, watch: Watch) -> None:
+        while True:
+            while len(self._tasks) < self._options.parallel and self._goes_on():
+                key = self.walk.begin()
+                if key is None:
+                    break
+                self._tasks.add(asyncio.create_task(self._one(key, watch)))
+            if not self._tasks:
+                return
+            done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+            self._tasks.difference_update(done)
+            for task in done:
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    await self._give_up()
+                    raise error
+            if self.walk.is_decided:
+                await self._give_up()
+
+    def _goes_on(self) -> bool:
+        if self._parts.ledger.exhausted:
+            self._stopped = self._stopped or self._parts.ledger.exhausted
+        if self._invalid_in_row >= _MOST_INVALID_IN_ROW:
+            self._stopped = (
+                self._stopped or f"{self._invalid_in_row} invalid trials in a row: {self._last_invalid}"
+            )
+        return not self._stopped
+
+    async def _give_up(self) -> None:
+        """Stop the running trials; their results do not count."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def _guarded(self, trial: Awaitable[None]) -> None:
+        """Run one trial that ``stop`` can stop."""
+        task = asyncio.ensure_future(trial)
+        self._tasks.add(task)
+        try:
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.result()
+        finally:
+            task.cancel()
+            self._tasks.discard(task)
+
+    async def _one(self, key: ArmKey, watch: Watch) -> None:
+        result: TrialResult | None = None
+        try:
+            result, _ = await self._trial(self._changes[key], key)
+            if self._parts.ledger.exhausted and result.invalid:
+                result = None  # refused because the budget is used up: says nothing about the arm
+        except OSError as error:  # the workflow started before; the results are kept
+            result = TrialResult(invalid=f"the workflow cannot be started: {error.strerror or error}")
+        finally:
+            self.walk.end(key, result)
+        if result is not None:
+            self._valid += not result.invalid
+            self._last_invalid = result.invalid
+            self._invalid_in_row = self._invalid_in_row + 1 if result.invalid else 0
+        watch(self)
+
+    async def _trial(
+        self, change: Change | None, key: ArmKey | None = None
+    ) -> tuple[TrialResult, TrialReport]:
+        gateway, limit = self._parts.gateway, self._options.timeout_s
+        opened = gateway.open(
+            self.tape, change, lifetime_s=limit + _EXTRA_S, must_announce=self._parts.must_announce
+        )
+        try:
+            environment = {
+                **gateway.environment(opened),
+                **await self._telemetry(),
+                _SEED: str(self._options.seed + self._begun),
+            }
+            self._begun += 1
+            ended = await self._parts.workflow(environment, limit)
+            succeeded = not ended.timed_out and await self._parts.check(ended)
+        finally:
+            report = gateway.close(opened.trial)
+            self._book(opened, key)
+        self.trials += 1
+        draws = self._parts.ledger.draws(opened.trial)
+        return _result(report, ended, change, draws, succeeded=succeeded), report
+
+    def _book(self, opened: OpenTrial, key: ArmKey | None) -> None:
+        if key is not None:
+            self._spent[key] = self._spent.get(key, Spent()).plus(self._parts.ledger.of(opened.trial))
+
+    async def _telemetry(self) -> dict[str, str]:
+        """Return the variables of the trial's OpenTelemetry SDK."""
+        trial = await self._parts.issue() if self._parts.issue else ""
+        if not trial:  # no store knows the trial, so its spans would count as production
+            return {_NO_TELEMETRY: "true"}
+        return {_RESOURCE: ",".join(filter(None, (self._parts.resource, f"{TRIAL}={trial}")))}
+
+    def _concluded(self) -> Experiment:
+        if proved := self.walk.proved:
+            found = self._finding(proved[0])
+            return self._ended(Decision.PROVED, found.reason, decisive=found)
+        tried = self.walk.tried
+        if len(self.walk.candidates) == 1 and tried:
+            found = self._finding(tried[0])
+            passes = self.walk.passes(tried[0])
+            decision = Decision.UNDECIDED if passes else self.walk.decision(tried[0])
+            reason = f"the control passes: {found.reason}" if passes else found.reason
+            return self._ended(decision, reason, decisive=found, passes=passes)
+        refuted = [c for c in self.walk.candidates if self.walk.decision(c) is Decision.REFUTED]
+        if len(refuted) == len(self.walk.candidates):
+            return self._ended(
+                Decision.REFUTED, f"no step's change heals the run: all {len(refuted)} are refuted"
+            )
+        why = self._stopped or "the trials do not point to one step"
+        return self._ended(
+            Decision.UNDECIDED, f"{why}; {len(refuted)} of {len(self.walk.candidates)} steps are refuted"
+        )
+
+    def _finding(self, candidate: Candidate) -> Finding:
+        keys = {candidate.control, candidate.treatment, candidate.resampled}
+        spent = Spent()
+        for key in keys:
+            spent = spent.plus(self._spent.get(key, Spent()))
+        return finding(self.walk, candidate, self.fix, spent, self._stopped)
+
+    def _ended(
+        self, decision: Decision, reason: str, *, decisive: Finding | None = None, passes: bool = False
+    ) -> Experiment:
+        return Experiment(
+            run_id=self.tape.run_id,
+            fix=self.fix,
+            fidelity=self.fidelity,
+            findings=tuple(self._finding(candidate) for candidate in self.walk.tried),
+            decision=decision,
+            reason=reason,
+            spent=self.spent,
+            duration_s=self._parts.clock() - self._began,
+            trials=self.trials,
+            decisive=decisive,
+            control_passes=passes,
+            valid=self._valid,
+            is_interrupted=self._is_interrupted,
+        )
+
+
+def _result(
+    report: TrialReport, ended: Ended, change: Change | None, draws: tuple[Draw, ...], *, succeeded: bool
+) -> TrialResult:
+    return TrialResult(
+        success=succeeded,
+        invalid=_invalid(report, ended, change, succeeded=succeeded),
+        draws=draws,
+        served=report.served,
+        masked=report.masked,
+        live=report.live,
+    )
+
+
+def _invalid(report: TrialReport, ended: Ended, change: Change | None, *, succeeded: bool) -> str:
+    """Return why a trial says nothing about its arm; empty if it is valid.
+
+    A failure or timeout while the upstream was healthy is the workflow's own; if live calls failed too, it
+    may be the upstream's.
+    """
+    if report.invalid:
+        return (
+            report.invalid
+            if not report.first_difference
+            else f"{report.invalid}: {_told(report.first_difference)}"
+        )
+    if change is None and report.missing:
+        return _bypassed(report, ended)
+    if change is None and report.tools_missing:
+        return (
+            f"recorded executions of {', '.join(report.tools_missing)} never asked for their results: the"
+            f" tools really run, or the workflow takes another path{_exit(ended)}"
+        )
+    if report.live_failures and not succeeded:
+        failures = ", ".join(f"{reason}: {n}" for reason, n in sorted(report.live_failures.items()))
+        return f"the upstream failed ({failures})"
+    if change is not None and not report.changed:
+        return f"the changed call was never asked for{_exit(ended)}"
+    return ""
+
+
+def _bypassed(report: TrialReport, ended: Ended) -> str:
+    return (
+        f"{len(report.missing)} of {report.calls} recorded calls never arrived: they bypass the gateway (a"
+        f" provider or a URL fixed in the code), or the workflow takes another path{_exit(ended)}"
+    )
+
+
+def _exit(ended: Ended) -> str:
+    if ended.timed_out:
+        return "; the workflow ran into the time limit"
+    last = ended.tail.strip().splitlines()[-1:] or [""]
+    return f"; the workflow ended with {ended.code}: {last[0]}" if ended.code else ""
+
+
+def _told(difference: Difference | None) -> str | None:
+    if difference is None:
+        return None
+    where = "no call is left" if difference.call is None else f"call {difference.call}"
+    return (
+        f"{where}, message {difference.message}: expected {difference.expected!r}, found {difference.found!r}"
+    )

@@ -1,0 +1,198 @@
+"""Results of an experiment: a finding for each step tried, and the conclusion. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from analyzer.experiment.candidates import Candidate, ChangeKind, Fix
+from analyzer.experiment.ledger import Spent
+from analyzer.experiment.sequential import Arm, Comparison, Decision, interval
+from analyzer.experiment.walk import Walk
+from semconv.record import record
+
+
+@record
+class Fidelity:
+    """Result of the trial without a change: whether the rerun made the recorded requests."""
+
+    calls: int
+    served: int
+    masked: int
+    first_difference: str | None = None
+
+
+@record
+class Finding:
+    """Result of the trials on one step."""
+
+    candidate: Candidate
+    control: Arm
+    treatment: Arm
+    resampled: Arm | None
+    """The third arm; ``None`` if the treatment already samples anew."""
+    comparison: Comparison
+    reason: str
+    spent: Spent
+
+
+@record
+class Experiment:
+    """The result of one experiment."""
+
+    run_id: str
+    fix: Fix
+    fidelity: Fidelity | None
+    findings: tuple[Finding, ...]
+    """One finding for each step with trials in both arms, earliest first."""
+    decision: Decision
+    reason: str
+    spent: Spent
+    duration_s: float
+    trials: int = 0
+    """Number of completed trials, including the fidelity trial and invalid ones."""
+    decisive: Finding | None = None
+    """The earliest proved step; if there is none, the only step tried, if it is one."""
+    control_passes: bool = False
+    valid: int = 0
+    """Number of valid trials of arms; if 0, nothing was compared."""
+    is_interrupted: bool = False
+
+    @property
+    def healing(self) -> tuple[int, ...]:
+        """The steps whose change heals the run."""
+        proved = (f for f in self.findings if f.comparison.decision is Decision.PROVED)
+        return tuple(finding.candidate.step for finding in proved)
+
+
+def finding(walk: Walk, candidate: Candidate, fix: Fix, spent: Spent, stopped: str) -> Finding:
+    """Describe the finding on one step; ``stopped`` says why there are no more trials."""
+    comparison = walk.comparison(candidate)
+    decided = walk.decision(candidate)
+    control, treatment = walk.arm(candidate.control), walk.arm(candidate.treatment)
+    is_resampled = fix.kind is ChangeKind.RESAMPLE
+    resampled = None if is_resampled else walk.arm(candidate.resampled)
+    return Finding(
+        candidate=candidate,
+        control=control,
+        treatment=treatment,
+        resampled=resampled,
+        comparison=Comparison(
+            decision=decided,
+            effect=comparison.effect,
+            interval=comparison.interval,
+            reason=comparison.reason,
+        ),
+        reason=_reason(walk, candidate, fix, decided, comparison.reason or stopped),
+        spent=spent,
+    )
+
+
+def _reason(walk: Walk, candidate: Candidate, fix: Fix, decided: Decision, stopped: str) -> str:
+    control, treatment = walk.arm(candidate.control), walk.arm(candidate.treatment)
+    rates = (
+        f"the run succeeds in {treatment.successes} of {treatment.n} trials with step {candidate.step}"
+        f" {_changed(fix)}, and in {control.successes} of {control.n} with the recorded answer"
+    )
+    if decided is Decision.PROVED:
+        return rates + _third(walk.arm(candidate.resampled), control, fix)
+    if decided is Decision.REFUTED and walk.passes(candidate):
+        return f"the run mostly succeeds after the recorded answer: {rates}"
+    return rates if decided is Decision.REFUTED else f"{rates}: {stopped or 'too few trials to decide'}"
+
+
+def _changed(fix: Fix) -> str:
+    return "sampled anew" if fix.kind is ChangeKind.RESAMPLE else f"changed ({fix.kind})"
+
+
+def _third(resampled: Arm, control: Arm, fix: Fix) -> str:
+    """Say whether the step or the fix matters, if a third arm was tried."""
+    if fix.kind is ChangeKind.RESAMPLE or not resampled.n:
+        return ""
+    low, _ = interval(control, resampled)
+    counts = f"{resampled.successes} of {resampled.n}"
+    if low > 0:
+        return f"; sampled anew without the {fix.kind}, it succeeds too, in {counts}"
+    return f"; sampled anew without the {fix.kind}, in {counts}"
+
+
+def to_json(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return the objects of ``experiment --format json``: one for each step tried, and the final one."""
+    steps = [_object(experiment, each) for each in experiment.findings]
+    return [*steps, _final(experiment)]
+
+
+def refusal(run_id: str, reason: str) -> dict[str, Any]:
+    """Return the object of a run that cannot be replayed."""
+    return _final(
+        Experiment(
+            run_id=run_id,
+            fix=Fix(),
+            fidelity=None,
+            findings=(),
+            decision=Decision.NOT_REPLAYABLE,
+            reason=reason,
+            spent=Spent(),
+            duration_s=0.0,
+        )
+    )
+
+
+def _object(experiment: Experiment, found: Finding) -> dict[str, Any]:
+    return {
+        "run_id": experiment.run_id,
+        "step": found.candidate.step,
+        "agent": found.candidate.agent,
+        "fidelity": fidelity_json(experiment.fidelity),
+        "change": {"kind": experiment.fix.kind.value, "text": experiment.fix.text},
+        "control": _arm(found.control),
+        "treatment": _arm(found.treatment),
+        "resampled": None if found.resampled is None else _arm(found.resampled),
+        "effect": found.comparison.effect,
+        "interval": list(found.comparison.interval),
+        "decision": found.comparison.decision.value,
+        "reason": found.reason,
+        "calls": found.spent.calls,
+        "cost_usd": found.spent.cost_usd,
+        "duration_s": round(experiment.duration_s, 3),
+    }
+
+
+def _final(experiment: Experiment) -> dict[str, Any]:
+    found = experiment.decisive
+    one: Mapping[str, Any] = {} if found is None else _object(experiment, found)
+    return {
+        "run_id": experiment.run_id,
+        "step": one.get("step"),
+        "agent": one.get("agent"),
+        "fidelity": fidelity_json(experiment.fidelity),
+        "change": {"kind": experiment.fix.kind.value, "text": experiment.fix.text},
+        "control": one.get("control", _arm(Arm())),
+        "treatment": one.get("treatment", _arm(Arm())),
+        "resampled": one.get("resampled"),
+        "effect": one.get("effect"),
+        "interval": one.get("interval"),
+        "decision": experiment.decision.value,
+        "reason": experiment.reason,
+        "calls": experiment.spent.calls,
+        "cost_usd": experiment.spent.cost_usd,
+        "duration_s": round(experiment.duration_s, 3),
+        "healing": list(experiment.healing),
+        "final": True,
+    }
+
+
+def fidelity_json(fidelity: Fidelity | None) -> dict[str, Any] | None:
+    """Return the fidelity as JSON."""
+    if fidelity is None:
+        return None
+    return {
+        "calls": fidelity.calls,
+        "served": fidelity.served,
+        "masked": fidelity.masked,
+        "first_difference": fidelity.first_difference,
+    }
+
+
+def _arm(arm: Arm) -> dict[str, int]:
+    return {"n": arm.n, "successes": arm.successes, "invalid": arm.invalid}

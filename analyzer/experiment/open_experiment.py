@@ -1,0 +1,147 @@
+"""Experiment on a recorded run, from Python: the same as ``blamespan experiment``, for any kind of workflow.
+
+::
+
+    async def workflow(environment: Mapping[str, str]) -> str:
+        client = AsyncOpenAI(base_url=environment["OPENAI_BASE_URL"])
+        ...
+
+    result = await experiment(run, Function(call=workflow), Contains(text="480"), price=prices)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field
+
+from analyzer.experiment.candidates import Fix, Suspects, beliefs_of_calls, suspects
+from analyzer.experiment.checks import Check
+from analyzer.experiment.conduct import Conductor, Options, Parts, Watch
+from analyzer.experiment.findings import Experiment
+from analyzer.experiment.ledger import BUDGET_USD, Ledger, Price
+from analyzer.experiment.workflow import Endpoint, Workflow
+from analyzer.inquiry.errors import AnalyzerError
+from analyzer.replay.gateway import serving
+from analyzer.replay.obstacles import undeclared_tool
+from analyzer.replay.options import GatewayOptions
+from analyzer.replay.read_tape import read_tape
+from analyzer.replay.tape import NotReplayable, Tape
+from collector_processor.rebuild.stages import Run
+from semconv.model import Ranked
+from semconv.record import record, replace
+
+
+class CannotReplay(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+    """The run cannot be replayed; the message says why and how to fix it."""
+
+
+class NoSuchStep(AnalyzerError):  # noqa: N818 - as above
+    """No model call of the run is the requested step or of the requested agent."""
+
+
+@record
+class Request:
+    """Which steps to try, and the budget."""
+
+    ranking: tuple[Ranked, ...] = ()
+    """The steps to suspect first; all model calls of the run follow."""
+    step: int | None = None
+    """Try only this step."""
+    agent: str | None = None
+    """Try only this agent's steps."""
+    fix: Fix = field(default_factory=Fix)
+    budget_usd: float = BUDGET_USD
+    max_calls: int | None = None
+    options: Options = field(default_factory=Options)
+    gateway: GatewayOptions = field(default_factory=GatewayOptions)
+    resource: str = ""
+    issue: Callable[[], Awaitable[str]] | None = None
+
+
+@record
+class Prepared:
+    """A run that can be replayed, and its suspects."""
+
+    tape: Tape
+    suspects: Suspects
+
+
+def prepare(run: Run, request: Request) -> Prepared:
+    """Read the tape and choose the suspects; nothing is started.
+
+    Raises:
+        CannotReplay: the trace lacks data that a replay needs.
+        NoSuchStep: the step or agent has no model call.
+    """
+    tape = read_tape(run, allow_tools=request.gateway.allow_tools)
+    unsafe = None if isinstance(tape, NotReplayable) else undeclared_tool(tape, request.gateway.rules())
+    if (obstacle := tape if isinstance(tape, NotReplayable) else unsafe) is not None:
+        mend = "".join(f"; {line}" for line in obstacle.mend)
+        raise CannotReplay(f"{obstacle.reason}{mend}")
+    assert isinstance(tape, Tape)
+    beliefs = _chosen(tape, beliefs_of_calls(tape, request.ranking), request)
+    found = suspects(tape, beliefs, request.fix)
+    if not found.candidates:
+        raise NoSuchStep(f"no model call of {tape.run_id} is a step that can be tried")
+    return Prepared(tape=tape, suspects=found)
+
+
+def _chosen(tape: Tape, beliefs: Mapping[int, float], request: Request) -> Mapping[int, float]:
+    calls = [tape.calls[index] for index in beliefs]
+    chosen = {
+        call.index: beliefs[call.index]
+        for call in calls
+        if request.step in {None, call.step} and request.agent in {None, call.agent}
+    }
+    if chosen:
+        return chosen
+    steps = ", ".join(f"{call.step} ({call.agent})" for call in calls[:20])
+    raise NoSuchStep(f"the step to try is no model call: expected one of {steps}")
+
+
+async def experiment(  # noqa: PLR0917 - the first four define the experiment
+    run: Run,
+    workflow: Workflow,
+    check: Check,
+    price: Price,
+    request: Request | None = None,
+    watch: Watch | None = None,
+    begun: Callable[[Conductor], None] | None = None,
+) -> Experiment:
+    """Find the step of a failed run whose change heals it.
+
+    Args:
+        run: the recorded run.
+        workflow: runs the user's workflow once.
+        check: returns whether it succeeded.
+        price: prices of models, for the budget.
+        request: which steps to try, and the budget.
+        watch: called after each trial.
+        begun: called with the conductor before the first trial, so that the caller can stop it.
+
+    Raises:
+        CannotReplay: the run cannot be replayed.
+        NoSuchStep: the step or agent has no model call.
+        OSError: the workflow cannot be started.
+        CheckFailed: the check cannot be run.
+    """
+    asked = request or Request()
+    prepared = prepare(run, asked)
+    ledger = Ledger(price, budget_usd=asked.budget_usd, max_calls=asked.max_calls)
+    options = replace(asked.gateway, reserve=ledger.reserve, settle=ledger.settle)
+    async with serving(options) as gateway:
+        parts = Parts(
+            gateway=gateway,
+            workflow=workflow,
+            check=check,
+            ledger=ledger,
+            clock=time.monotonic,
+            resource=asked.resource,
+            issue=asked.issue,
+            must_announce=isinstance(workflow, Endpoint),
+        )
+        conductor = Conductor(prepared.tape, prepared.suspects, asked.fix, parts, asked.options)
+        if begun is not None:
+            begun(conductor)
+        return await conductor.run(watch or (lambda _: None))

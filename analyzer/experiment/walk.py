@@ -1,0 +1,218 @@
+"""The walk over candidates: chooses the next trial, and tells when a step is proved. Pure.
+
+A model with one decisive call guides the choice but decides nothing: arms that replay the decisive answer
+seldom succeed, the others often, at rates averaged over a grid. The next trial goes to the arm that halves
+the belief (every arm says something about each candidate), and once a candidate holds most of it, to that
+candidate's arms. Decisions come only from ``sequential.decide``, at the candidate's share of alpha.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from analyzer.experiment.candidates import ArmKey, Candidate
+from analyzer.experiment.sequential import (
+    ALPHA,
+    Arm,
+    Comparison,
+    Decision,
+    compare,
+    decide,
+    log_evidence_of_passing,
+    shares_of_alpha,
+    unlike,
+)
+from analyzer.experiment.trials import Sampling, TrialResult, count
+
+MOST_TRIALS: Final = 40
+"""Maximum number of valid trials per arm."""
+_LARGE_SHARE: Final = 3
+"""Bound on all trials of an arm, as a multiple of ``MOST_TRIALS``: copies and invalid ones cost money too."""
+_CONCENTRATED: Final = 0.5
+"""Belief in one candidate from which only its arms are tried."""
+_NOTHING_HEALS: Final = 0.99
+"""Belief that no candidate is decisive at which the walk ends."""
+_PRIOR_OF_NONE: Final = 0.1
+_RATES: Final = tuple(
+    (low, high) for low in (0.02, 0.1, 0.2, 0.35) for high in (0.5, 0.65, 0.8, 0.95) if high - low >= 0.3
+)
+_FLAT_RATES: Final = (0.02, 0.1, 0.25, 0.5, 0.75, 0.95)
+
+
+class Walk:
+    """State of one walk: trials go in, the next arm and the decisions come out."""
+
+    def __init__(
+        self, candidates: tuple[Candidate, ...], *, most_trials: int = MOST_TRIALS, alpha: float = ALPHA
+    ) -> None:
+        """Create a walk over at least one candidate."""
+        self.candidates = candidates
+        self._most = most_trials
+        shares = shares_of_alpha([candidate.belief for candidate in candidates], alpha)
+        self._alphas = {c.call: share for c, share in zip(candidates, shares, strict=True)}
+        self._trials: dict[ArmKey, list[TrialResult]] = {key: [] for c in candidates for key in _keys(c)}
+        self._pending: Counter[ArmKey] = Counter()
+        self._arms: dict[ArmKey, Arm] = dict.fromkeys(self._trials, Arm())
+        self._decisions: dict[int, Decision] = {}
+        self._sampling, self._counted_by = Sampling(), frozenset[str]()
+        self._posterior: dict[int, float] | None = None
+
+    def begin(self) -> ArmKey | None:
+        """Start the next trial and return its arm; ``None`` if the walk has ended."""
+        key = None if self.is_decided else self._choose()
+        if key is not None:
+            self._pending[key] += 1
+        return key
+
+    def end(self, key: ArmKey, result: TrialResult | None) -> None:
+        """Take a trial's result; ``None`` if it was cancelled."""
+        self._pending[key] -= 1
+        if result is None:
+            return
+        self._trials[key].append(result)
+        self._sampling.add(result)
+        changed = [key]
+        if self._sampling.sources != self._counted_by:  # trials taken for copies turned out not to be
+            self._counted_by, changed = frozenset(self._sampling.sources), list(self._trials)
+        for each in changed:
+            self._arms[each] = count(self._trials[each], self._sampling)
+        self._decide(changed)
+        self._posterior = None
+
+    def arm(self, key: ArmKey) -> Arm:
+        """Return an arm's trials so far."""
+        return self._arms[key]
+
+    def comparison(self, candidate: Candidate) -> Comparison:
+        """Compare a candidate's arms, with the interval."""
+        return compare(
+            self._arms[candidate.control], self._arms[candidate.treatment], self._alphas[candidate.call]
+        )
+
+    def decision(self, candidate: Candidate) -> Decision:
+        """Return the decision on a candidate."""
+        return self._decisions.get(candidate.call, Decision.UNDECIDED)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether a step is proved, or none can be proved any more."""
+        return bool(self.proved) or not self._open() or self._none_heals() >= _NOTHING_HEALS
+
+    @property
+    def proved(self) -> tuple[Candidate, ...]:
+        """The candidates whose change heals, earliest first."""
+        found = (c for c in self.candidates if self._decisions.get(c.call) is Decision.PROVED)
+        return tuple(sorted(found, key=lambda candidate: candidate.step))
+
+    @property
+    def tried(self) -> tuple[Candidate, ...]:
+        """The candidates of which both arms have trials, earliest first."""
+        return tuple(c for c in self.candidates if self._arms[c.control].n and self._arms[c.treatment].n)
+
+    def passes(self, candidate: Candidate) -> bool:
+        """Return whether the run mostly succeeds with the recorded answers, so that there is no failure."""
+        return log_evidence_of_passing(self._arms[candidate.control]) >= -math.log(ALPHA)
+
+    def posterior(self) -> Mapping[int, float]:
+        """Return the probability of each candidate's call; the rest up to 1 is "none of them"."""
+        if self._posterior is None:
+            logs = {c.call: self._log_belief(c) for c in self._open()}
+            none = self._log_none()
+            highest = max((*logs.values(), none))
+            weights = {call: math.exp(log - highest) for call, log in logs.items()}
+            total = sum(weights.values()) + math.exp(none - highest)
+            self._posterior = {call: weight / total for call, weight in weights.items()}
+        return self._posterior
+
+    def _decide(self, changed: Collection[ArmKey]) -> None:
+        for candidate in self._open():
+            if candidate.control not in changed and candidate.treatment not in changed:
+                continue
+            control, treatment = self._arms[candidate.control], self._arms[candidate.treatment]
+            found = decide(control, treatment, self._alphas[candidate.call])
+            if found is Decision.UNDECIDED and self.passes(candidate):
+                found = Decision.REFUTED
+            if found is not Decision.UNDECIDED:
+                self._decisions[candidate.call] = found
+
+    def _open(self) -> list[Candidate]:
+        """Return the candidates that further trials may decide."""
+        return [c for c in self.candidates if c.call not in self._decisions and self._may_go_on(c)]
+
+    def _may_go_on(self, candidate: Candidate) -> bool:
+        control, treatment = candidate.control, candidate.treatment
+        if unlike(self._arms[control], self._arms[treatment]):
+            return False
+        return self._has_room(control) or self._has_room(treatment)
+
+    def _has_room(self, key: ArmKey) -> bool:
+        under_way = self._pending[key]
+        begun = len(self._trials[key]) + under_way
+        return self._arms[key].n + under_way < self._most and begun < _LARGE_SHARE * self._most
+
+    def _choose(self) -> ArmKey | None:
+        beliefs = self.posterior()
+        top = max(self._open(), key=lambda c: (beliefs[c.call], -c.call))
+        if beliefs[top.call] >= _CONCENTRATED * sum(beliefs.values()):
+            return self._behind(top)
+        return self._halving(beliefs) or self._behind(top)
+
+    def _behind(self, candidate: Candidate) -> ArmKey | None:
+        """Return the candidate's arm with the fewest trials; the third arm gets half as many."""
+        keys = {candidate.resampled: 2} | {candidate.treatment: 1, candidate.control: 1}
+        free = [key for key in keys if self._has_room(key)]
+        return min(free, key=lambda key: self._begun(key) * keys[key], default=None)
+
+    def _begun(self, key: ArmKey) -> int:
+        return self._arms[key].n + self._pending[key]
+
+    def _halving(self, beliefs: Mapping[int, float]) -> ArmKey | None:
+        """Return the arm that splits the belief most evenly; on ties, the one with fewest live calls."""
+        free = [key for key in self._trials if self._has_room(key)]
+
+        def worth(key: ArmKey) -> tuple[float, int]:
+            low = sum(belief for call, belief in beliefs.items() if _is_low(call, key))
+            return min(low, sum(beliefs.values()) - low), len(key.recorded)
+
+        best = max(free, key=worth, default=None)
+        return best if best is not None and worth(best)[0] > 0 else None
+
+    def _log_belief(self, candidate: Candidate) -> float:
+        lows = [arm for key, arm in self._arms.items() if arm.n and _is_low(candidate.call, key)]
+        highs = [arm for key, arm in self._arms.items() if arm.n and not _is_low(candidate.call, key)]
+        logs = [_log(_sum(lows), low) + _log(_sum(highs), high) for low, high in _RATES]
+        prior = (1 - _PRIOR_OF_NONE) * max(candidate.belief, 1e-6)
+        return math.log(prior) + _log_mean(logs)
+
+    def _log_none(self) -> float:
+        every = _sum(list(self._arms.values()))
+        logs = [_log(every, rate) for rate in _FLAT_RATES]
+        return math.log(_PRIOR_OF_NONE) + _log_mean(logs)
+
+    def _none_heals(self) -> float:
+        return 1.0 - sum(self.posterior().values())
+
+
+def _keys(candidate: Candidate) -> tuple[ArmKey, ...]:
+    return candidate.control, candidate.treatment, candidate.resampled
+
+
+def _is_low(call: int, key: ArmKey) -> bool:
+    """Return whether an arm seldom succeeds if this call is decisive: it replays it, or fixes another."""
+    return call in key.recorded
+
+
+def _sum(arms: list[Arm]) -> Arm:
+    return Arm(n=sum(arm.n for arm in arms), successes=sum(arm.successes for arm in arms))
+
+
+def _log(arm: Arm, rate: float) -> float:
+    return arm.successes * math.log(rate) + (arm.n - arm.successes) * math.log(1 - rate)
+
+
+def _log_mean(logs: list[float]) -> float:
+    highest = max(logs)
+    return highest + math.log(sum(math.exp(log - highest) for log in logs) / len(logs))

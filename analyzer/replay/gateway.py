@@ -1,0 +1,376 @@
+"""Replay gateway: an HTTP server in place of a provider, which plays tapes back to trials.
+
+::
+
+    async with serving(GatewayOptions(...)) as gateway:
+        opened = gateway.open(tape, change, lifetime_s=600)
+        ...  # run the workflow with gateway.environment(opened)
+        report = gateway.close(opened.trial)
+
+The trial's id is in the base URL, so that no framework needs a header. It is a capability of 128 random bits
+that expires; without a valid id a request learns nothing, and no id gives access to another trial's tape. The
+destination of live calls is fixed when the gateway starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from aiohttp import web
+
+from analyzer.replay.options import GatewayOptions, LiveCall, LiveUsage
+from analyzer.replay.remote_tools import over_http, over_mcp
+from analyzer.replay.tape import RecordedTool, Tape
+from analyzer.replay.tools import RunTool
+from analyzer.replay.trial import (
+    CLIENT_GONE,
+    Change,
+    Edit,
+    Live,
+    Refuse,
+    Request,
+    Serve,
+    Trial,
+    TrialReport,
+)
+from analyzer.replay.upstream import NO_ANSWER_STATUS, NoAnswer, Sending, Upstream, forwarded_headers
+from analyzer.replay.wire import WIRES, Asked, UnreadableRequest, Wire
+from analyzer.replay.wire.responses import expanded, input_items, output_items, response_id
+from collector_processor.otlp import TOKEN_HEADER, Address
+from collector_processor.receivers.admission import names_this_machine
+from semconv.emit.tape import TRIAL_VARIABLE
+from semconv.json_text import read_json
+from semconv.record import record
+
+logger = logging.getLogger(__name__)
+
+_RETRY_COUNT: Final = "x-stainless-retry-count"
+_NO_RETRY: Final = {"x-should-retry": "false"}
+"""Header obeyed by OpenAI's and Anthropic's clients, which otherwise retry after most errors."""
+_REFUSED: Final = 409
+_SHUTDOWN_S: Final = 2.0
+_MOST_TRIALS: Final = 10_000
+_MOST_REMEMBERED: Final = 10_000
+"""Served responses of one trial that later requests may continue."""
+
+
+@record
+class OpenTrial:
+    """A trial that may be used until it expires."""
+
+    trial: str
+    """128 random bits; any client that knows the id may use the trial."""
+    root_url: str
+    """``http://HOST:PORT/t/TRIAL``"""
+
+    @property
+    def base_url(self) -> str:
+        """The base URL for OpenAI's clients; Anthropic's append ``/v1`` themselves."""
+        return f"{self.root_url}/v1"
+
+
+class _Open:
+    """One trial that is open."""
+
+    def __init__(self, trial: Trial, expires_s: float) -> None:
+        self.trial: Final = trial
+        self.expires_s: Final = expires_s
+        self.served: Final[dict[str, list[Any]]] = {}
+        """The conversation up to each served response of OpenAI's responses API, by its id."""
+
+
+class Gateway:
+    """A running gateway. Call its methods in its event loop."""
+
+    def __init__(self, options: GatewayOptions, upstream: Upstream) -> None:
+        self._options: Final = options
+        self._upstream: Final = upstream
+        self._trials: Final[dict[str, _Open]] = {}
+        self._port = options.port
+
+    @property
+    def url(self) -> str:
+        """Its address, ``http://HOST:PORT``."""
+        return f"http://{Address(host=self._options.host, port=self._port)}"
+
+    def bound(self, port: int) -> None:
+        """Set the port it listens on."""
+        self._port = port
+
+    def open(
+        self,
+        tape: Tape,
+        change: Change | None = None,
+        *,
+        lifetime_s: float,
+        trial: str = "",
+        must_announce: bool = False,
+    ) -> OpenTrial:
+        """Open a trial; without a change it is the fidelity trial.
+
+        Args:
+            tape: the recorded run.
+            change: where the tape ends.
+            lifetime_s: seconds after which the trial's requests are refused.
+            trial: an id to use instead of a random one.
+            must_announce: whether the workflow runs in a service, which must enter ``rerun`` before its model
+            calls if its tools ask for their results.
+
+        Raises:
+            ValueError: the id is in use, or too many trials are open.
+        """
+        self._expire()
+        name = trial or secrets.token_urlsafe(16)
+        if name in self._trials or len(self._trials) >= _MOST_TRIALS:
+            raise ValueError(f"expected a new trial, and at most {_MOST_TRIALS} open ones")
+        decider = Trial(tape, change, self._options.rules(must_announce=must_announce))
+        self._trials[name] = _Open(decider, time.monotonic() + lifetime_s)
+        key = f"/k/{self._options.token}" if self._options.token else ""
+        return OpenTrial(trial=name, root_url=f"{self.url}{key}/t/{name}")
+
+    def environment(self, opened: OpenTrial) -> Mapping[str, str]:
+        """Return the environment variables that direct a workflow here."""
+        return {
+            "OPENAI_BASE_URL": opened.base_url,
+            "OPENAI_API_BASE": opened.base_url,
+            "ANTHROPIC_BASE_URL": opened.root_url,
+            TRIAL_VARIABLE: opened.root_url,
+            **{each.variable: f"{opened.root_url}/at/{each.variable}" for each in self._options.remotes},
+        }
+
+    def report(self, trial: str) -> TrialReport:
+        """Return the report of a trial so far.
+
+        Raises:
+            KeyError: there is no such trial, or it has expired.
+        """
+        return self._trials[trial].trial.report()
+
+    def close(self, trial: str) -> TrialReport:
+        """Close a trial, so that its requests are refused, and return its report.
+
+        Raises:
+            KeyError: there is no such trial.
+        """
+        return self._trials.pop(trial).trial.report()
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for name in [name for name, each in self._trials.items() if each.expires_s <= now]:
+            del self._trials[name]
+
+    def _find(self, request: web.Request) -> _Open:
+        if self._options.token:
+            given = request.match_info.get("token", "") or request.headers.get(TOKEN_HEADER, "")
+            if not secrets.compare_digest(given.encode(), self._options.token.encode()):
+                raise web.HTTPUnauthorized(
+                    text=f"expected the gateway's token in {TOKEN_HEADER} or the path\n"
+                )
+        elif not names_this_machine(request.headers.get("Host", ""), self._options.allowed_hosts):
+            raise web.HTTPForbidden(text="expected a Host header that names this machine\n")
+        found = self._trials.get(request.match_info["trial"])
+        if found is None or found.expires_s <= time.monotonic():
+            raise web.HTTPNotFound(text="no such trial, or it has expired\n")
+        return found
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request from a workflow."""
+        opened = self._find(request)
+        path = _path(request)
+        wire = WIRES.get(path)
+        if wire is None or request.method != "POST":
+            return _unknown(opened.trial, request.method, path)
+        try:
+            raw = await request.read()
+            given = _object(raw)
+            body = expanded(given, opened.served)
+            asked = wire.read(body)
+        except (UnreadableRequest, web.HTTPRequestEntityTooLarge) as error:
+            return _refused(opened.trial, wire, str(error))
+        decision = opened.trial.ask(
+            Request(
+                messages=asked.messages,
+                kind=asked.kind,
+                retry=_retry_count(request),
+                tools=asked.tools,
+                provider_tools=asked.provider_tools,
+            )
+        )
+        match decision:
+            case Refuse():
+                return _refused(opened.trial, wire, decision.reason)
+            case Serve():
+                _remember(opened.served, body, decision)
+                return await _served(opened.trial, wire, asked, decision, request)
+            case Live():
+                changed = body if decision.edit == Edit() else wire.edited(body, decision.edit)
+                # Re-encoding an equal document could change its bytes; unedited requests are passed on
+                # unchanged.
+                sent = raw if changed is given else json.dumps(changed, ensure_ascii=False).encode()
+                return await self._live(opened.trial, wire, asked, decision, request, sent)
+
+    async def _live(  # noqa: PLR0917 - one request and its context
+        self, trial: Trial, wire: Wire, asked: Asked, decision: Live, request: web.Request, sent: bytes
+    ) -> web.StreamResponse:
+        call = LiveCall(
+            trial=request.match_info["trial"], model=decision.edit.model or asked.model, body=sent
+        )
+        if reason := await self._options.reserve(call):
+            trial.failed(decision.serial, "over_budget")
+            return _refused(trial, wire, reason)
+        usage = LiveUsage(failure=CLIENT_GONE)  # the client of this request disconnected meanwhile
+        url = f"{self._options.upstream(wire.provider)}/v1/{_path(request)}"
+        if request.query_string:
+            url = f"{url}?{request.query_string}"
+        sending = Sending(url=url, headers=forwarded_headers(request.headers), body=sent)
+        try:
+            response, usage = await self._upstream.pass_on(
+                sending, request, lambda: trial.answering(decision.serial)
+            )
+        except NoAnswer as error:
+            usage = LiveUsage(failure=error.failure)
+            message = f"blamespan: the upstream did not answer ({error.failure})"
+            return web.json_response(wire.error(message), status=NO_ANSWER_STATUS[error.failure])
+        finally:
+            if usage.failure:
+                trial.failed(decision.serial, usage.failure)
+            await asyncio.shield(self._options.settle(call, usage))
+        return response
+
+    async def tool(self, request: web.Request) -> web.Response:
+        """Answer ``@tool`` of ``semconv.instrument``: a recorded result, permission to run, or a refusal."""
+        trial = self._find(request).trial
+        try:
+            asked = _object(await request.read())
+        except UnreadableRequest as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from None
+        if asked.get("rerun") is True:
+            trial.announce()
+            return web.json_response({"rerun": True})
+        arguments, may_play = str(asked.get("arguments") or ""), not asked.get("is_block")
+        found = trial.use_tool(str(asked.get("name")), arguments, may_play=may_play)
+        match found:
+            case RecordedTool():
+                return web.json_response({"result": found.result, "failed": found.failed})
+            case RunTool():
+                return web.json_response({"run": True})
+            case Refuse():
+                return web.json_response({"refused": found.reason})
+
+    async def remote_tool(self, request: web.Request) -> web.StreamResponse:
+        """Answer a tool call to an address in the workflow's environment."""
+        trial = self._find(request).trial
+        variable = request.match_info["variable"]
+        found = next((each for each in self._options.remotes if each.variable == variable), None)
+        if found is None:
+            raise web.HTTPNotFound(text="no tool is declared at this address\n")
+        if found.mcp_server:
+            return await over_mcp(trial, found, request, self._upstream)
+        return await over_http(trial, found, request)
+
+
+def _path(request: web.Request) -> str:
+    """Return the path below ``/v1/``; clients add ``/v1`` to a base URL that has it already."""
+    path = request.match_info["tail"].strip("/")
+    while path.startswith("v1/"):
+        path = path.removeprefix("v1/")
+    return path
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        found = read_json(raw.decode())
+    except (ValueError, RecursionError) as error:
+        raise UnreadableRequest(f"expected a JSON object: {error}") from None
+    if not isinstance(found, dict):
+        raise UnreadableRequest("expected a JSON object")
+    return found
+
+
+def _retry_count(request: web.Request) -> int:
+    given = request.headers.get(_RETRY_COUNT, "0")
+    return int(given) if given.isdecimal() and len(given) < 4 else 0
+
+
+def _remember(served: dict[str, list[Any]], body: Mapping[str, Any], decision: Serve) -> None:
+    if "input" in body and len(served) < _MOST_REMEMBERED:
+        said = output_items(decision.answer, decision.serial)
+        served[response_id(decision.serial)] = [*input_items(body), *said]
+
+
+def _unknown(trial: Trial, method: str, path: str) -> web.Response:
+    """Answer a request that is not a model call: models are an empty list, anything else ends the trial."""
+    if method == "GET" and path == "models":
+        return web.json_response({"object": "list", "data": []})
+    reason = f"{method} /v1/{path} cannot be replayed: expected POST to {', '.join(sorted(WIRES))}"
+    return _refused(trial, WIRES["messages" if path.startswith("messages") else "chat/completions"], reason)
+
+
+def _refused(trial: Trial, wire: Wire, reason: str) -> web.Response:
+    trial.invalidate(reason)
+    return web.json_response(wire.error(f"blamespan: {reason}"), status=_REFUSED, headers=_NO_RETRY)
+
+
+async def _served(
+    trial: Trial, wire: Wire, asked: Asked, decision: Serve, request: web.Request
+) -> web.StreamResponse:
+    answer, serial = decision.answer, decision.serial
+    is_stream = asked.wants_stream and not answer.error
+    if answer.error:
+        body, status = json.dumps(wire.error(answer.error)).encode(), answer.error_status
+    elif is_stream:
+        body, status = b"".join(wire.stream(asked, answer, serial)), 200
+    else:
+        body, status = json.dumps(wire.whole(asked, answer, serial), ensure_ascii=False).encode(), 200
+    response = web.StreamResponse(status=status, headers=_NO_RETRY if answer.error else None)
+    response.content_type = "text/event-stream" if is_stream else "application/json"
+    response.content_length = len(body)
+    if not answer.error:
+        trial.answering(serial)
+    try:
+        await response.prepare(request)
+        await response.write(body)
+        await response.write_eof()
+    except (ConnectionResetError, asyncio.CancelledError):
+        trial.failed(serial, CLIENT_GONE)
+        raise
+    return response
+
+
+@asynccontextmanager
+async def serving(options: GatewayOptions) -> AsyncIterator[Gateway]:
+    """Run a gateway until the block ends.
+
+    Raises:
+        ValueError: it would listen beyond loopback without a token.
+        OSError: the address cannot be bound.
+    """
+    address = Address(host=options.host, port=options.port)
+    if not address.is_loopback and not options.token:
+        raise ValueError(f"expected a token to listen on {address}, which is beyond loopback")
+    upstream = Upstream(options.upstream_timeout_s)
+    gateway = Gateway(options, upstream)
+    app = web.Application(client_max_size=options.max_request_bytes)
+    for prefix in ("", "/k/{token}"):
+        app.router.add_post(f"{prefix}/t/{{trial}}/tools", gateway.tool)
+        for tail in ("", "/{tail:.*}"):
+            app.router.add_route("*", f"{prefix}/t/{{trial}}/at/{{variable}}{tail}", gateway.remote_tool)
+        app.router.add_route("*", f"{prefix}/t/{{trial}}/{{tail:.*}}", gateway.answer)
+    # MCP servers' streams never end, and no trial is open any more.
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, options.host, options.port).start()
+        gateway.bound(runner.addresses[0][1])
+        logger.info("replay gateway is listening", extra={"address": str(address)})
+        yield gateway
+    finally:
+        await runner.cleanup()
+        await upstream.close()

@@ -1,0 +1,120 @@
+"""Matching of requests with recorded calls: exactly, or with volatile parts masked. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum, auto
+from itertools import chain, product
+from typing import Final
+
+from analyzer.replay.canonical import (
+    CALL,
+    SPOKEN_RESULTS,
+    SYSTEM,
+    Difference,
+    Key,
+    Utterance,
+    canonical,
+    first_difference,
+    key_of,
+    masked,
+)
+from analyzer.replay.tape import CallKind, RecordedCall
+from semconv.dialects.reading.action import Message
+from semconv.record import record
+
+NOTHING: Final[frozenset[str]] = frozenset()
+
+
+class Match(Enum):
+    """Ways in which a request equals a recorded call."""
+
+    EXACT = auto()
+    MASKED = auto()
+    """Equal except for results of tools, times and random ids."""
+
+
+@record
+class Matched:
+    """A recorded call that a request equals."""
+
+    call: RecordedCall
+    match: Match
+
+
+class Spoken:
+    """A request or recorded call, whose keys are computed on first use: a live call needs only one."""
+
+    def __init__(self, messages: tuple[Message, ...], kind: CallKind) -> None:
+        self.messages: Final = messages
+        self.kind: Final = kind
+        self._forms: Final[dict[frozenset[str], tuple[Utterance, ...]]] = {}
+        self._keys: Final[dict[tuple[Match, frozenset[str]], Key]] = {}
+
+    def key(self, match: Match = Match.EXACT, omitted: frozenset[str] = NOTHING) -> Key:
+        """Return the key for comparison, without the roles in ``omitted``."""
+        found = self._keys.get((match, omitted))
+        if found is None:
+            form = self.form(omitted)
+            shown = form if match is Match.EXACT else masked(form)
+            kind = Utterance(role="kind", text=self.kind.value)
+            found = self._keys[match, omitted] = key_of((kind, *shown))
+        return found
+
+    def form(self, omitted: frozenset[str]) -> tuple[Utterance, ...]:
+        """Return the canonical form, without the roles in ``omitted``."""
+        if omitted not in self._forms:
+            self._forms[omitted] = canonical(self.messages, omitted)
+        return self._forms[omitted]
+
+
+def omitted_in(call: RecordedCall) -> frozenset[str]:
+    """Return the roles that the instrumentation left out of a recorded call."""
+    lacking = {SYSTEM: not call.has_system, CALL: not call.has_calls}
+    return frozenset(role for role, is_lacking in lacking.items() if is_lacking)
+
+
+def _omissions(call: RecordedCall) -> tuple[frozenset[str], ...]:
+    """Return the ways to compare a call: results without calls may have been sent as the user's words."""
+    omitted = omitted_in(call)
+    return (omitted, omitted | {SPOKEN_RESULTS}) if CALL in omitted else (omitted,)
+
+
+class Waiting:
+    """The recorded calls that were not requested yet."""
+
+    def __init__(self, calls: tuple[RecordedCall, ...]) -> None:
+        self._calls: Final = {call.index: call for call in calls}
+        self._by_key: Final[dict[tuple[Match, frozenset[str], Key], list[int]]] = {}
+        for call in calls:
+            spoken = Spoken(call.messages, call.kind)
+            for match, omitted in product(Match, _omissions(call)):
+                found = self._by_key.setdefault((match, omitted, spoken.key(match, omitted)), [])
+                found.append(call.index)
+        self._omissions: Final = tuple(dict.fromkeys(chain.from_iterable(map(_omissions, calls))))
+
+    def __contains__(self, index: int) -> bool:
+        return index in self._calls
+
+    def find(self, spoken: Spoken, matches: Iterable[Match] = tuple(Match)) -> Matched | None:
+        """Return the first waiting call that a request equals; exact matches come first."""
+        for match in matches:
+            if found := list(self._equal(spoken, match)):
+                return Matched(call=self._calls[min(found)], match=match)
+        return None
+
+    def _equal(self, spoken: Spoken, match: Match) -> Iterator[int]:
+        for omitted in self._omissions:
+            known = self._by_key.get((match, omitted, spoken.key(match, omitted)), ())
+            yield from (index for index in known if index in self._calls)
+
+    def take(self, index: int) -> None:
+        """Remove a call that was requested."""
+        del self._calls[index]
+
+    def difference(self, spoken: Spoken) -> Difference:
+        """Return a request's difference from the waiting call with the longest common beginning."""
+        left = [call for call in self._calls.values() if call.kind is spoken.kind]
+        omitted = frozenset[str]().union(*(_omissions(call)[-1] for call in left))
+        recorded = {call.index: canonical(call.messages, omitted) for call in left}
+        return first_difference(recorded, spoken.form(omitted))

@@ -1,0 +1,150 @@
+"""Obstacles to a replay, found before anything starts, with the line that fixes the next recording. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+from analyzer.replay.tape import NotReplayable, Obstacle, Tape
+from analyzer.replay.tools import ToolRules, first_undeclared
+from collector_processor.lint import content_lines, limit_line
+from collector_processor.trajectory.acts import Act
+from semconv.dialects.reading.action import Message
+from semconv.dialects.reading.call_facts import CallFacts
+from semconv.model import Span, SpanId
+
+_UNREACHABLE: Final[Mapping[str, str]] = {
+    "bedrock": "Amazon Bedrock",
+    "vertex": "Google Vertex AI",
+    "gemini": "Google Gemini",
+    "google": "Google",
+    "azure": "Azure OpenAI",
+    "az.ai": "Azure AI",
+    "cohere": "Cohere",
+    "ollama": "Ollama's own API",
+}
+"""Parts of the names of providers whose clients do not use OpenAI's or Anthropic's API at a base URL."""
+_STATUS: Final = re.compile(r"\b(?:Error code|status(?: code)?|HTTP)[: ]+([45]\d\d)\b", re.IGNORECASE)
+_BEFORE_ERROR: Final = re.compile(r"\A(?:[A-Za-z_.]+: )?Error code: [45]\d\d - ")
+_CUT_MARK: Final = re.compile(
+    r"(?:\[cut, \d+ characters\]|\[truncated\]|\(truncated\)|<truncated>)$", re.IGNORECASE
+)
+_LEAST_LIMIT: Final = 128
+_ROUND: Final = (50, 64)
+"""A configured limit is usually a multiple of one of these."""
+
+
+def error_status(error: str) -> int:
+    """Return the HTTP status that an error's text names; 500 if there is none."""
+    found = _STATUS.search(error)
+    return int(found[1]) if found else 500
+
+
+def said_by_provider(error: str) -> str:
+    """Return an error's text as the provider sent it: the SDKs put these words before it, and will again."""
+    return _BEFORE_ERROR.sub("", error, count=1) or error
+
+
+def obstacle_of_call(
+    act: Act, facts: CallFacts, heard: Sequence[Message], allow_tools: frozenset[str]
+) -> NotReplayable | None:
+    """Return the obstacle to replaying a model call, if any."""
+    found = next(chain(_in_its_texts(act, heard), _at_the_provider(act, facts, allow_tools)), None)
+    if found is None:
+        return None
+    return NotReplayable(
+        obstacle=found.obstacle,
+        reason=f"span {act.span.span_id}: {found.reason}",
+        mend=found.mend,
+        span_id=act.span.span_id,
+    )
+
+
+def _in_its_texts(act: Act, heard: Sequence[Message]) -> Iterator[NotReplayable]:
+    action, span = act.action, act.span
+    if action.redacted:
+        yield NotReplayable(
+            obstacle=Obstacle.REDACTED, reason="the model call's texts are redacted", mend=content_lines(act)
+        )
+    if span.dropped_attributes:
+        reason = "the model call lost attributes to a limit"
+        yield NotReplayable(obstacle=Obstacle.CUT, reason=reason, mend=(limit_line([span]),))
+    if not heard or not (action.said or action.output or action.failed):
+        reason = f"the model call holds no {'answer' if heard else 'request'}"
+        yield NotReplayable(obstacle=Obstacle.NO_CONTENT, reason=reason, mend=content_lines(act))
+    if any(_CUT_MARK.search(message.text) for message in (*heard, *action.said)):
+        yield NotReplayable(obstacle=Obstacle.CUT, reason="texts of the model call are cut")
+
+
+def _at_the_provider(act: Act, facts: CallFacts, allow_tools: frozenset[str]) -> Iterator[NotReplayable]:
+    if provider := _unreachable(facts.provider):
+        yield NotReplayable(
+            obstacle=Obstacle.UNREACHABLE_PROVIDER,
+            reason=f"the model call went to {provider}, whose client ignores OpenAI's base URL",
+            mend=("call the model through an OpenAI-compatible URL",),
+        )
+    if facts.has_reasoning and act.action.requested:
+        yield NotReplayable(
+            obstacle=Obstacle.ENCRYPTED_REASONING,
+            reason="the tools that the model asked for need its encrypted reasoning or signed thinking",
+            mend=("switch extended thinking off, or reasoning.encrypted_content, for this workflow",),
+        )
+    if facts.in_conversation:
+        yield NotReplayable(
+            obstacle=Obstacle.STORED_CONVERSATION,
+            reason="the model call continues a conversation that the provider keeps",
+            mend=("send the messages in place of `conversation`",),
+        )
+    if facts.is_background:
+        reason = "the model call ran in the background"
+        yield NotReplayable(obstacle=Obstacle.BACKGROUND, reason=reason, mend=("background=False",))
+    if hidden := sorted(set(facts.provider_tools) - allow_tools):
+        yield NotReplayable(
+            obstacle=Obstacle.PROVIDER_TOOL,
+            reason=f"the provider ran `{hidden[0]}` during the model call, which may have side effects",
+            mend=(f"--allow-tool {hidden[0]}  # if it only reads",),
+        )
+
+
+def _unreachable(provider: str) -> str:
+    lower = provider.lower()
+    return next((name for part, name in _UNREACHABLE.items() if part in lower), "")
+
+
+def obstacle_of_run(spans: Sequence[Span]) -> NotReplayable | None:
+    """Return an obstacle if a length limit cut texts: several different texts have the same length."""
+    lengths = Counter(
+        len(value)
+        for value in {value for span in spans for value in span.attributes.values() if isinstance(value, str)}
+        if len(value) >= _LEAST_LIMIT
+    )
+    longest = max(lengths, default=0)
+    if lengths[longest] < 2 or all(longest % step for step in _ROUND):
+        return None
+    return NotReplayable(
+        obstacle=Obstacle.CUT,
+        reason=f"texts are cut: {lengths[longest]} different ones are exactly {longest} characters long",
+        mend=("unset OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",),
+    )
+
+
+def undeclared_tool(tape: Tape, rules: ToolRules) -> NotReplayable | None:
+    """Return the first tool that would really run in a trial and is not declared read-only."""
+    found = first_undeclared(tape, rules)
+    if found is None:
+        return None
+    name, span_id = found
+    return NotReplayable(
+        obstacle=Obstacle.UNDECLARED_TOOL,
+        reason=f"the tool `{name}` would really run in a trial, and may have side effects",
+        mend=(
+            f"--allow-tool {name}  # if it only reads",
+            f'@tool("{name}")  # semconv.instrument, on its function: its results come off the tape',
+            f"--mcp-tool {name}=VARIABLE  # the workflow finds its MCP server's address in this variable",
+            f"--http-tool {name}=VARIABLE  # the same for plain HTTP",
+        ),
+        span_id=SpanId(span_id),
+    )

@@ -1,0 +1,155 @@
+"""Tools over HTTP and MCP in a trial: the gateway takes the place of the server that the workflow calls.
+
+A recorded execution is answered with its result and never forwarded. MCP requests that change nothing are
+forwarded to the real server, so that the model is offered the same tools. Everything else is refused, and the
+trial becomes invalid.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote
+
+from aiohttp import web
+
+from analyzer.replay.tape import RecordedTool, RemoteTools
+from analyzer.replay.trial import Refuse, Trial
+from analyzer.replay.upstream import NO_ANSWER_STATUS, NoAnswer, Sending, Upstream, forwarded_headers
+from analyzer.replay.wire import mcp
+from semconv.json_text import read_json
+from semconv.record import record
+
+_REFUSED: Final = 409
+_FAILED: Final = 500
+_SEPARATOR: Final = "__"
+"""Separator of a server's name and a tool's, in frameworks that record both."""
+
+
+@record
+class HttpCall:
+    """Content of a request over plain HTTP."""
+
+    given: Mapping[str, Any]
+    """Arguments: its JSON object, with the parameters of its query."""
+    segments: Sequence[str] = ()
+    """Parts of its path, below the address that the workflow was given."""
+
+    def asks_for(self, tool: RecordedTool) -> bool:
+        """Return whether a recorded execution had the same arguments; missing ones are in the path."""
+        try:
+            recorded = read_json(tool.arguments or "{}")
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(recorded, dict) or not self.given.keys() <= recorded.keys():
+            return False
+        same = all(_equal(value, recorded[name]) for name, value in self.given.items())
+        absent = [value for name, value in recorded.items() if name not in self.given]
+        return same and all(_text(value) in self.segments for value in absent)
+
+
+def _equal(given: Any, recorded: Any) -> bool:
+    return given == recorded or (isinstance(given, str) and given == _text(recorded))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+async def over_http(trial: Trial, tools: RemoteTools, request: web.Request) -> web.Response:
+    """Answer a tool's request over plain HTTP with its recorded result."""
+    asked = await _http_call(request, f"/at/{tools.variable}/")
+    found = trial.use_http_tool(tools.tools, asked.asks_for) if asked else _unreadable(trial, tools)
+    if isinstance(found, Refuse):
+        return web.json_response({"error": f"blamespan: {found.reason}"}, status=_REFUSED)
+    return web.Response(
+        text=found.result,
+        status=_FAILED if found.failed else 200,
+        content_type="application/json" if _is_json(found.result) else "text/plain",
+    )
+
+
+async def _http_call(request: web.Request, address: str) -> HttpCall | None:
+    """Read a request below the address that was given; ``None`` if its body is not a JSON object."""
+    raw = await request.read()
+    try:
+        body = read_json(raw.decode()) if raw.strip() else {}
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(body, dict):
+        return None
+    query = dict(parse_qsl(request.query_string, keep_blank_values=True))
+    segments = request.raw_path.partition("?")[0].partition(address)[2].split("/")
+    return HttpCall(given={**query, **body}, segments=[unquote(each) for each in segments])
+
+
+def _unreadable(trial: Trial, tools: RemoteTools) -> Refuse:
+    names = ", ".join(sorted(tools.tools))
+    reason = f"a request for one of the tools {names} over HTTP has no JSON object as its body"
+    trial.invalidate(reason)
+    return Refuse(reason=reason)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        read_json(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+async def over_mcp(
+    trial: Trial, tools: RemoteTools, request: web.Request, upstream: Upstream
+) -> web.StreamResponse:
+    """Answer one request of an MCP client: executions from the tape, the rest by the real server."""
+    trial.tools.connected(tools.variable)
+    message = _message(await request.read()) if request.method == "POST" else {}
+    if message is None or not (mcp.is_harmless(message) or mcp.tool_called(message)):
+        told = "a batch" if message is None else str(message.get("method"))
+        reason = f"MCP's {told} cannot be replayed ({tools.variable})"
+        trial.invalidate(reason)
+        return _said(mcp.refusal((message or {}).get("id"), reason))
+    called = mcp.tool_called(message)
+    if called is not None:
+        also = [name for name in tools.tools if name.rpartition(_SEPARATOR)[2] == called.name]
+        found = trial.use_tool(called.name, called.arguments, also=also)
+        if isinstance(found, RecordedTool):
+            return _said(mcp.result(called, found))
+        if isinstance(found, Refuse):
+            return _said(mcp.refusal(called.id, found.reason))
+    return await _passed_on(trial, tools, request, message, upstream)
+
+
+def _message(raw: bytes) -> dict[str, Any] | None:
+    try:
+        found = read_json(raw.decode())
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _said(answer: Mapping[str, Any]) -> web.Response:
+    return web.json_response(answer)
+
+
+async def _passed_on(
+    trial: Trial,
+    tools: RemoteTools,
+    request: web.Request,
+    message: Mapping[str, Any],
+    upstream: Upstream,
+) -> web.StreamResponse:
+    raw = json.dumps(message).encode() if message else b""  # re-encoded: each key has one value
+    sending = Sending(
+        url=tools.mcp_server, headers=forwarded_headers(request.headers), body=raw, method=request.method
+    )
+    try:
+        if message.get("method") == mcp.LIST:
+            return await upstream.rewritten(sending, mcp.without_output_schemas)
+        response, _ = await upstream.pass_on(sending, request, lambda: None)
+    except NoAnswer as error:
+        reason = f"the MCP server of {tools.variable} did not answer ({error.failure})"
+        trial.invalidate(reason)
+        return web.Response(text=f"blamespan: {reason}\n", status=NO_ANSWER_STATUS[error.failure])
+    return response

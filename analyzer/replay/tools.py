@@ -1,0 +1,140 @@
+"""Tools of one trial: which may run, and the recorded results of those that may not. Pure.
+
+Tools that ask the gateway get their results from the tape: those decorated with ``semconv.instrument``'s
+``@tool``, and those that the workflow calls over HTTP or MCP at an address in its environment. All others
+really run, so they must be declared read-only. Tools that are not known to be safe are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from analyzer.replay.canonical import canonical_json
+from analyzer.replay.tape import Answer, RecordedTool, RemoteTools, Tape
+from semconv.dialects.reading.tools import is_delegation, is_plain_transfer, transfer_target
+from semconv.record import record
+
+
+@record
+class RunTool:
+    """The tool is declared read-only and may run."""
+
+
+@record
+class ToolRules:
+    """Rules for a trial's tools, known before it begins."""
+
+    allowed: frozenset[str] = frozenset()
+    """Tools declared read-only."""
+    remotes: Sequence[RemoteTools] = ()
+    must_announce: bool = False
+    """Whether the workflow runs in a service, whose decorated tools learn of the trial only by ``rerun``,
+    which announces itself."""
+
+
+class Tools:
+    """The tools of one trial."""
+
+    def __init__(self, tape: Tape, rules: ToolRules) -> None:
+        """Create them."""
+        self._tape: Final = tape
+        self._left: Final = list(tape.tools)
+        self._allowed: Final = rules.allowed
+        self._played: Final = played_tools(tape, rules.remotes) - rules.allowed
+        self._unconnected: Final = {
+            each.variable: each.tools - rules.allowed for each in rules.remotes if each.mcp_server
+        }
+        """Tools of MCP servers to which the workflow has not connected through the gateway."""
+        self.is_announced = not (rules.must_announce and any(tool.is_ours for tool in tape.tools))
+        self.served = 0
+
+    def connected(self, variable: str) -> None:
+        """Record that the workflow connected through the gateway to the MCP server of this variable."""
+        self._unconnected.pop(variable, None)
+
+    def use(self, names: Iterable[str], arguments: str) -> RecordedTool | RunTool | None:
+        """Return the recorded result of an execution, each once and in order; ``None`` if it must not run.
+
+        Args:
+            names: names under which it may have been recorded.
+            arguments: JSON.
+        """
+        among, wanted = frozenset(names), canonical_json(arguments)
+        found = self._like(among, lambda tool: canonical_json(tool.arguments) == wanted)
+        return self._play(found[0]) if found else self.run(among)
+
+    def run(self, names: Iterable[str]) -> RunTool | None:
+        """Let a tool run if it is declared read-only."""
+        return RunTool() if self._allowed.intersection(names) else None
+
+    def use_over_http(
+        self, names: Iterable[str], is_asked: Callable[[RecordedTool], bool]
+    ) -> RecordedTool | None:
+        """Return the recorded result for a request; ``None`` unless it matches exactly one tool."""
+        found = self._like(frozenset(names), is_asked)
+        return self._play(found[0]) if len({tool.name for tool in found}) == 1 else None
+
+    def missing(self) -> tuple[str, ...]:
+        """Return the tools with an execution that should have been requested but was not."""
+        return tuple(dict.fromkeys(tool.name for tool in self._left if self._was_due(tool)))
+
+    def dangerous(self, provider_tools: Iterable[str], functions: Iterable[str]) -> list[str]:
+        """Return those of the tools offered to a model that would really run if a live answer called them."""
+        away = frozenset[str]().union(*self._unconnected.values())
+        harmless = (self._tape.delegations | self._played | self._allowed) - away
+        own = (name for name in functions if not _is_handoff(name, "{}"))
+        return [name for name in (*provider_tools, *own) if name not in harmless]
+
+    def runs_elsewhere(self, answer: Answer) -> str:
+        """Return why a tool that a recorded answer calls would really run; empty if it would not."""
+        away = {name: variable for variable, tools in self._unconnected.items() for name in tools}
+        called = next((each.name for each in answer.calls if each.name in away), None)
+        if called is None:
+            return ""
+        return (
+            f"the tool `{called}` would really run: the workflow did not connect to its MCP server at the"
+            f" address in {away[called]}"
+        )
+
+    def _like(self, names: frozenset[str], is_asked: Callable[[RecordedTool], bool]) -> list[RecordedTool]:
+        return [tool for tool in self._left if tool.name in names and is_asked(tool)]
+
+    def _play(self, tool: RecordedTool) -> RecordedTool:
+        self._left.remove(tool)
+        self.served += 1
+        return tool
+
+    def _was_due(self, tool: RecordedTool) -> bool:
+        """Return whether an execution should be requested: nested ones are replayed with the outer one."""
+        return tool.name in self._played and not any(
+            other is not tool
+            and other.name in self._played
+            and other.start_ns <= tool.start_ns
+            and tool.end_ns <= other.end_ns
+            for other in self._tape.tools
+        )
+
+
+def played_tools(tape: Tape, remotes: Iterable[RemoteTools] = ()) -> frozenset[str]:
+    """Return the tools that get their results from the gateway."""
+    ours = frozenset(tool.name for tool in tape.tools if tool.is_ours)
+    return ours.union(*(each.tools for each in remotes))
+
+
+def first_undeclared(tape: Tape, rules: ToolRules) -> tuple[str, str] | None:
+    """Return the first tool that would really run, and the id of its span or of the model's that calls it."""
+    harmless = played_tools(tape, rules.remotes) | tape.delegations | rules.allowed
+    for tool in tape.tools:
+        if tool.name not in harmless:
+            return tool.name, tool.span_id
+    for call in tape.calls:
+        for each in call.answer.calls:
+            is_handoff = _is_handoff(each.name, each.arguments) and is_plain_transfer(each.arguments)
+            if each.name not in harmless and not is_handoff:
+                return each.name, call.span_id
+    return None
+
+
+def _is_handoff(name: str, arguments: str) -> bool:
+    return transfer_target(name, arguments) is not None or is_delegation(name)
