@@ -1,11 +1,11 @@
-"""Evidence per step with no model: what a careful reader would mark in the margin.
+"""Evidence per step without a model: rules that mark suspicious steps.
 
-Each signal is a function from a ``Reading`` to findings; a finding says which
-step, why, in words, and with what weight. Weights are log-odds chosen by
-reasoning about how often such a mark means the decisive error, not fitted to
-labels: 4 and more for what is wrong beyond dispute (a sum that does not add up,
-the crash that ended the run), 1 to 2 for what usually matters, below 1 for what
-often does not. Findings may be negative: reasons not to blame.
+Each signal is a function from a ``Reading`` to findings; a finding names the
+step, the reason and a weight. Weights are log-odds, chosen by reasoning about
+how often such a finding means the decisive error, not fitted to labels: 4 and
+more for undisputable errors (a wrong calculation, the crash that ended the run),
+1 to 2 for findings that usually matter, below 1 for those that often do not.
+Negative weights are reasons not to blame.
 
 Cost: no calls; linear in the text, microseconds to a few milliseconds a run.
 """
@@ -15,14 +15,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from analyzer.ending import root_error
-from analyzer.finding import Finding, Signal
-from analyzer.reading import Reading
-from analyzer.signals.answers import answer_origin, right_answer_seen
-from analyzer.signals.faults import crash, ignored_fault, unrepaired_fault
-from analyzer.signals.figures import unsupported_figure, wrong_sum
-from analyzer.signals.loops import repetition
-from analyzer.wording import gave_up, hedging, made_up, unverified_claim
+from analyzer.signals.answer_origin import answer_origin, right_answer_seen
+from analyzer.signals.faults import (
+    crash,
+    heard_fault,
+    ignored_fault,
+    repetition,
+    root_error,
+    turn_limit,
+    unrepaired_fault,
+)
+from analyzer.signals.run_view import Finding, Reading, Signal
+from analyzer.signals.wording import gave_up, hedging, made_up, unverified_claim
+from analyzer.signals.wrong_numbers import unsupported_figure, wrong_sum
 
 __all__ = ["SIGNALS", "findings"]
 
@@ -31,6 +36,7 @@ SIGNALS: Final[tuple[Signal, ...]] = (
     root_error,
     unrepaired_fault,
     ignored_fault,
+    heard_fault,
     wrong_sum,
     unsupported_figure,
     answer_origin,
@@ -39,6 +45,7 @@ SIGNALS: Final[tuple[Signal, ...]] = (
     hedging,
     gave_up,
     repetition,
+    turn_limit,
     unverified_claim,
 )
 

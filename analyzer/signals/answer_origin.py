@@ -1,4 +1,4 @@
-"""Where a run's answer comes from, and where the right one was lost."""
+"""Signals on the origin of a run's final answer, and on the step that lost the correct one."""
 
 from __future__ import annotations
 
@@ -6,49 +6,48 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from analyzer.finding import QUOTE, Finding
-from analyzer.folding import Sought, folded, outside_code
-from analyzer.reading import HEAD, Reading, Role, final_answer
+from analyzer.signals.normalize import SearchText, normalized, outside_code
+from analyzer.signals.run_view import HEAD, QUOTE, Finding, Reading, Role, final_answer
 
 _LONGEST_VALUE: Final = 12
-"""Words beyond which an answer is prose around a result."""
+"""Number of words from which an answer counts as prose around a result."""
 _LONGEST_ANSWER: Final = 200
 _MOST_RESULTS: Final = 4
-"""Phrases set off beyond which an answer is a report, and they are its headings."""
+"""Number of highlighted phrases from which an answer counts as a report, with the phrases as headings."""
 _SAYS_SOMETHING: Final = re.compile(r"\d|(?<=[a-z,;:] )[A-Z]\w|[\"“”]")
-"""A figure, a name or a quotation: without any of them a sentence only closes the talk."""
+"""A number, a name or a quotation: a sentence without any of them is only a closing remark."""
 _SET_OFF: Final = re.compile(r"\*\*([^*\n]{2,80})(?<![:\s])\*\*(?!\s?:)|\\boxed\{([^{}\n]{1,80})\}")
 
 
 def answer_origin(reading: Reading) -> Iterator[Finding]:
-    """Where the answer of a failed run first appears: everything after it repeats it.
+    """Find where the answer of a failed run first appears; later steps only repeat it.
 
-    What an agent's own call returned is supported, right or wrong: it marks no one.
+    An answer that an agent's own call returned counts as supported and yields no finding.
     """
     for stated in _stated_answers(final_answer(reading.trajectory)[:HEAD]):
-        sought = Sought(folded(stated))
+        sought = SearchText(normalized(stated))
         if sought.is_in(reading.trajectory.task):
             continue
         position = next((place for place, text in enumerate(reading.texts) if sought.is_in(text)), None)
         if position is None or reading.roles[position] in (Role.STATING, Role.CALL):
             continue
-        author = reading.authors[position]
+        author = reading.responsible_steps[position]
         yield Finding(
             step=author,
             signal="answer_origin",
             weight=1.5 if author == position else 1.0,
-            reason="the answer that the run ended with, and failed with, first appears here"
+            reason="was the first to give the answer that the run ended with"
             if author == position
-            else "what this step asked for gave the answer that the run ended with, and failed with",
+            else "made the call that returned the answer that the run ended with",
             quote=_verbatim(reading.steps[position].output, stated),
             quoted_step=position,
         )
 
 
 def _stated_answers(text: str) -> tuple[str, ...]:
-    """What an answer gives as its result: all of it if it is short, else what its prose sets off.
+    """Return the results stated in an answer: all of it if short, else the phrases its prose highlights.
 
-    A sentence that counts, names and quotes nothing is no result: it closes the talk.
+    A sentence without a number, name or quotation is a closing remark and not a result.
     """
     prose = "".join(outside_code(text))
     is_value = len(text.split()) <= _LONGEST_VALUE
@@ -56,14 +55,14 @@ def _stated_answers(text: str) -> tuple[str, ...]:
         found: tuple[str, ...] = (text,)
     else:
         found = tuple(dict.fromkeys(match[1] or match[2] for match in _SET_OFF.finditer(prose)))
-    results = tuple(value for value in found if 3 <= len(folded(value)) <= _LONGEST_ANSWER)
+    results = tuple(value for value in found if 3 <= len(normalized(value)) <= _LONGEST_ANSWER)
     return results if len(results) <= _MOST_RESULTS else ()
 
 
 def right_answer_seen(reading: Reading) -> Iterator[Finding]:
-    """With the right answer known: while it stood in the run, the run could still succeed."""
-    reference = folded(reading.trajectory.reference or "")
-    sought = Sought(reference)
+    """Exonerate the steps up to the last one that still had the correct answer (needs a reference)."""
+    reference = normalized(reading.trajectory.reference or "")
+    sought = SearchText(reference)
     if len(reference) < 3 or sought.is_in(reading.trajectory.task):
         return
     last = max((i for i, text in enumerate(reading.texts) if sought.is_in(text)), default=-1)
@@ -72,7 +71,7 @@ def right_answer_seen(reading: Reading) -> Iterator[Finding]:
             step=position,
             signal="right_answer_seen",
             weight=-1.5,
-            reason=f"the right answer still stood in the run at step {last}",
+            reason=f"acted before the right answer was lost: step {last} still had it",
         )
 
 

@@ -1,9 +1,9 @@
-"""Sums in prose that do not add up (``16 x 10 x 3 = 450``).
+"""Detection of wrong calculations in prose (``16 x 10 x 3 = 450``).
 
-Plain arithmetic on literals is read backwards from the sign of equality, and
-what follows the sign forwards; nothing is evaluated as code, and a text without
-end costs no more than its length. What is not read whole is not judged: a wrong
-accusation costs more than a missed one.
+Plain arithmetic on literals is parsed backwards from the equals sign, and the
+result forwards; nothing is evaluated as code, and the cost is linear in the
+text's length. A calculation that cannot be parsed completely is not judged: a
+false accusation costs more than a missed one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from analyzer.figures import NUMBER, worth
-from analyzer.measures import agree
+from analyzer.signals.numbers import NUMBER, agree, worth
 
-# Each way begins with its letter, which is found quicker than a word's beginning.
+# Each alternative begins with a literal letter: faster to search than a word boundary.
 _RESULT: Final = re.compile(
     rf"(?:=|e(?<=\be)quals\b|i(?<=\bi)s equal to\b)\s?[$€£]?\s?({NUMBER})(?![\w%]|[.,]\d)"
 )
@@ -29,35 +28,22 @@ _TOKEN: Final = re.compile(
     r"|(?P<other>\S)"
 )
 _FOLLOWING: Final = re.compile(_TOKEN.pattern.replace(r"(?![\w.]))", r"(?!\w|[.,]\d))", 1))
-"""The same signs after the sign of equality, where a full stop may end a number."""
+"""The same tokens after the equals sign, where a full stop may end a number."""
 _WINDOW: Final = 160
-"""Characters before a sign of equality in which its calculation is looked for, and after it."""
+"""Characters searched for the calculation on either side of an equals sign."""
 _MOST_UNITS: Final = 4
-"""Words that may follow an operand (``$3 per GPU-hour``)."""
+"""Pattern of words that may follow an operand (``$3 per GPU-hour``)."""
 _BEFORE: Final = frozenset({"=", ":", ",", ";", ".", "**", "`", "•", '"', "'", "(", "[", "{", "“", "|", ">"})
-"""Signs that may stand before a calculation without being part of it."""
-_GOES_ON: Final = frozenset("^%‰√°²³±~/+×·÷*−")  # noqa: RUF001 - the signs proper
-"""Signs after a result that make it more than the number."""
+"""Characters that may precede a calculation without being part of it."""
+_GOES_ON: Final = frozenset("^%‰√°²³±~/+×·÷*−")  # noqa: RUF001 - the actual signs
+"""Characters after a result that continue the expression."""
 _INVOLVED: Final = frozenset(
     {
-        "of",
-        "half",
-        "twice",
-        "double",
-        "triple",
-        "root",
-        "sqrt",
-        "log",
-        "ln",
-        "sin",
-        "cos",
-        "tan",
-        "plus",
-        "minus",
+        "of", "half", "twice", "double", "triple", "root", "sqrt", "log", "ln", "sin", "cos", "tan", "plus",
+        "minus", "times", "mod", "over", "choose", "sum", "by",
     }
-    | {"times", "mod", "over", "choose", "sum", "by"}
-)
-"""Words before a calculation that make it part of a larger one."""
+)  # fmt: skip
+"""Words before a calculation that make it part of a larger expression."""
 _OTHER_ARITHMETIC: Final = re.compile(
     r"\b(?:mod|modulo|modular|binary|hex(?:adecimal)?|octal|base[ -]?\d+|remainder|R(?= ?\d)|bitwise)\b",
     re.IGNORECASE,
@@ -66,25 +52,34 @@ _ROUNDED: Final = re.compile(
     r"\b(?:round\w*|approx\w*|about|roughly|truncat\w*|floor\w*|ceil\w*|integer|whole)\b", re.IGNORECASE
 )
 _CONJUNCTIONS: Final = frozenset({"and", "as", "because", "but", "is", "or", "so", "then", "which", "while"})
-"""Words that begin another clause, with numbers of its own."""
+"""Words that begin another clause with its own numbers."""
 _GROUPED: Final = re.compile(r"\d{1,3}(?:\.\d{3})+")
-"""A number whose full stop may group thousands, as in much of Europe."""
+"""A number whose point may be a thousands separator, as in much of Europe."""
 _REMARK: Final = 40
-"""Characters after a result in which a word may say that it is rounded."""
+"""Characters after a result searched for a word that says it is rounded."""
 _MOST_SUMS: Final = 50
-"""Signs of equality that are looked at in one text."""
+"""Equals signs examined per text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrongSum:
-    """A calculation whose stated result is not its result."""
+class WrongCalculation:
+    """A calculation whose stated result is wrong."""
 
     quote: str
     stated: float
     right: float
     start: int
     end: int
-    """Where the quote stands in the text, its end excluded."""
+    """Position of the quote in the text, end excluded."""
+
+    @property
+    def right_shown(self) -> str:
+        """The right result, with the stated result's decimals or as many more as are needed to differ."""
+        decimals = len(f"{self.stated:.10g}".partition(".")[2])
+        told = (f"{self.right:,.{places}f}" for places in range(decimals, 10))
+        return next(
+            (one for one in told if float(one.replace(",", "")) != self.stated), f"{self.right:,.10g}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,19 +91,19 @@ class _Expression:
     pieces: tuple[str, ...]
     units: tuple[tuple[str, ...], ...]
     bulleted: bool = False
-    """A dash stands before it, which may be a minus sign."""
+    """Whether a dash precedes it, which may be a minus sign."""
 
     @property
     def is_sum(self) -> bool:
-        return any(operator in "+-−" for operator in self.pieces[1::2])  # noqa: RUF001 - the minus sign proper
+        return any(operator in "+-−" for operator in self.pieces[1::2])  # noqa: RUF001 - a minus sign
 
     @property
     def is_whole(self) -> bool:
         return all(literal.replace(",", "").isdigit() for literal in self.pieces[::2])
 
 
-def wrong_sums(text: str) -> Iterator[WrongSum]:
-    """Yield the calculations in a text that are stated wrong, beyond rounding."""
+def wrong_calculations(text: str) -> Iterator[WrongCalculation]:
+    """Yield the calculations in a text whose stated result is wrong beyond rounding."""
     if "=" not in text and "equal" not in text:
         return
     for found in islice(_RESULT.finditer(text), _MOST_SUMS):
@@ -126,7 +121,7 @@ def wrong_sums(text: str) -> Iterator[WrongSum]:
         if right is None or stated is None or _holds(calculation, right, result, stated, ahead[result.end :]):
             continue
         start, stop = offset + calculation.start, max(found.end(), found.start() + result.end)
-        yield WrongSum(quote=text[start:stop], stated=stated, right=right, start=start, end=stop)
+        yield WrongCalculation(quote=text[start:stop], stated=stated, right=right, start=start, end=stop)
 
 
 def _holds(left: _Expression, right: float, result: _Expression, stated: float, after: str) -> bool:
@@ -170,7 +165,7 @@ def _calculation_before(text: str) -> _Expression | None:
             pieces.append(token.group().strip())
             units.append([])
         elif not operand_next and _may_stand_before(token, text[token.start() : start]):
-            bulleted = token.group() in "-−–"  # noqa: RUF001 - the signs proper
+            bulleted = token.group() in "-−–"  # noqa: RUF001 - the actual signs
             break  # a bullet, or the end of what comes before
         else:
             return None  # brackets, per cent, powers, ranges, dates: not plain arithmetic
@@ -188,12 +183,12 @@ def _may_stand_before(token: re.Match[str], between: str) -> bool:
 
 
 def _stands_apart(word: re.Match[str], before: re.Match[str] | None) -> bool:
-    """Tell whether a word before a calculation is no part of it, unlike in ``5 ft 3 + 4``."""
+    """Tell whether a word before a calculation is separate from it, unlike in ``5 ft 3 + 4``."""
     return word.group().casefold() not in _INVOLVED and (before is None or before.lastgroup != "number")
 
 
 def _result_after(text: str, start: int) -> _Expression | None:
-    """Read ``operand (operator operand)*`` forwards; ``None`` where more follows than is understood."""
+    """Read ``operand (operator operand)*`` forwards; ``None`` if it continues with unknown tokens."""
     pieces: list[str] = []
     units: list[list[str]] = []
     end = start
@@ -227,13 +222,13 @@ def _takes_operand(following: re.Match[str] | None) -> bool:
 
 
 def _continues(token: re.Match[str], end: int, text: str) -> bool:
-    """Tell whether a sign after a result makes it more than the number before it."""
+    """Tell whether a character after a result continues the expression."""
     sign, rest = token.group(), text[token.end() :]
     if sign in ("*", "**"):
-        return bool(re.match(r"\s*\d|\s+[A-Za-z]\b", rest))  # else it ends what is set in bold
+        return bool(re.match(r"\s*\d|\s+[A-Za-z]\b", rest))  # otherwise it closes bold markup
     if token.lastgroup == "unit":
         return sign in ("R", "x", "X", "e") or (token.start() == end and sign[0].isalpha())
-    if sign in "-–−":  # noqa: RUF001 - the signs proper
+    if sign in "-–−":  # noqa: RUF001 - the actual signs
         return bool(re.match(r"\s*\d|\s*[A-Za-z]\b", rest)) or (token.start() == end and rest[:1].isalnum())
     if sign == "\\":
         return bool(re.match(r"%|times|cdot|frac|sqrt|div|pm|bmod|pmod", rest))
@@ -243,13 +238,13 @@ def _continues(token: re.Match[str], end: int, text: str) -> bool:
 
 
 def _evaluate(pieces: Sequence[str]) -> float | None:
-    """Products before sums, left to right; ``None`` for a division by zero."""
+    """Evaluate products before sums, left to right; ``None`` for a division by zero."""
     terms = [worth(pieces[0])]
     for operator, literal in zip(pieces[1::2], pieces[2::2], strict=True):
         operand = worth(literal)
         if operator == "+":
             terms.append(operand)
-        elif operator in "-−":  # noqa: RUF001 - the minus sign proper
+        elif operator in "-−":  # noqa: RUF001 - the actual minus sign
             terms.append(-operand)
         elif operator in "/÷":
             if not operand:
@@ -261,12 +256,12 @@ def _evaluate(pieces: Sequence[str]) -> float | None:
 
 
 def _rounds_to(result: float, stated: str) -> bool:
-    """Tell whether ``stated`` is ``result`` to the places it has, half a unit either way."""
+    """Tell whether ``stated`` equals ``result`` rounded to its digits, half a unit either way."""
     places = len(stated.partition(".")[2])
     return abs(result - worth(stated)) <= 0.51 * 10.0**-places + 1e-9 * abs(result)
 
 
 def _last_digit(stated: str) -> float:
-    """What one more or less in the last digit that is not zero makes: 100 for ``2,500``."""
+    """Return the value of one unit in the last non-zero digit: 100 for ``2,500``."""
     whole, _, part = stated.replace(",", "").partition(".")
     return 10.0 ** -len(part) if part else 10.0 ** (len(whole) - len(whole.rstrip("0")))

@@ -1,19 +1,28 @@
-"""Failed and empty results: the crash that ended a run, what nobody mended, what an agent passed over."""
+"""Signals on failed and empty results, and on loops: the same call or words repeated without effect.
+
+A root span may end in error although every step below succeeded. Its message is then the only evidence: it
+may repeat a step's own error, or name a tool or an agent; otherwise the run broke off after its last step.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Final
 
-from analyzer.figures import numbers
-from analyzer.finding import QUOTE, Finding
-from analyzer.reading import HEAD, Fault, Reading, Role
-from analyzer.wording import CLAIMS_DONE
+from analyzer.inquiry.present import beginning
+from analyzer.signals.normalize import normalized
+from analyzer.signals.numbers import numbers
+from analyzer.signals.run_view import HEAD, QUOTE, Fault, Finding, Reading, Role
+from analyzer.signals.wording import CLAIMS_DONE
 from semconv.model import SpanStatus, Step, StepKind
 
 _STATED: Final = 4.0
-"""An error that the span itself states, and nothing mends: a fact, where words are only a mark."""
+"""Weight of an unrepaired error stated by the span itself: a fact, while wording is only a hint."""
+_LIMITED: Final = 6.0
+"""Weight of the limit of turns: it ended the run, so a wrong answer did not."""
 _ADMITS_FAULT: Final = re.compile(
     r"\b(?:error|fail\w*|issue|exception|did(?:n't| not)|could(?:n't| not)|unable|empty|nothing|no results?"
     r"|not found|unavailable|timed? ?out|retry\w*|again|instead|wrong|incorrect|unexpected"
@@ -23,7 +32,7 @@ _ADMITS_FAULT: Final = re.compile(
 
 
 def crash(reading: Reading) -> Iterator[Finding]:
-    """The failure after which nothing succeeded: it ended the run."""
+    """Find the failure after which nothing succeeded, so that it ended the run."""
     for position in range(len(reading.steps) - 1, -1, -1):
         if reading.faults[position] is not Fault.FAILED:
             if reading.roles[position] is not Role.RELAYING:
@@ -32,69 +41,335 @@ def crash(reading: Reading) -> Iterator[Finding]:
         if not reading.repaired[position]:
             step = reading.steps[position]
             yield Finding(
-                step=reading.authors[position],
+                step=reading.responsible_steps[position],
                 quoted_step=position,
                 signal="unhandled_error",
                 weight=5.0 if reading.roles[position] is not Role.RELAYING else 1.5,
-                reason=f"{_what(step)} failed, nothing mended it, the run ended: {_error_words(step)}",
+                reason=f"{_broke(reading, position)}, and the run ended without a successful retry",
+                detail=_error_told(step),
                 quote=_fault_quote(step),
             )
             return
 
 
 def unrepaired_fault(reading: Reading) -> Iterator[Finding]:
-    """A failed or empty result that no later step of the same tool or agent made good."""
+    """Find failed or empty results that no later step of the same tool or agent repaired."""
     for position, fault in enumerate(reading.faults):
         if fault is Fault.NONE or reading.repaired[position]:
             continue
         step = reading.steps[position]
         failed = fault is Fault.FAILED
         yield Finding(
-            step=reading.authors[position],
+            step=reading.responsible_steps[position],
             quoted_step=position,
             signal="unrepaired_error" if failed else "empty_result",
             weight=_STATED if _states_error(step) else 1.0 if failed else 0.8,
-            reason=f"{_what(step)} {'failed' if failed else 'returned nothing'} and was not repaired later"
-            + (f": {_error_words(step)}" if failed else ""),
+            reason=f"{_broke(reading, position)}, and no later call succeeded in its place",
+            detail=_error_told(step) if failed else "",
             quote=_fault_quote(step),
         )
 
 
 def ignored_fault(reading: Reading) -> Iterator[Finding]:
-    """An agent that goes on after a failed or empty result as if there had been one."""
+    """Find agents that continue after a failed or empty result as if it had succeeded."""
     for position in range(1, len(reading.steps)):
         before = position - 1
         if reading.faults[before] is Fault.NONE or reading.repaired[before]:
             continue
-        text = reading.texts[position]
+        text, failed = reading.texts[position], reading.faults[before] is Fault.FAILED
         if reading.roles[position] is not Role.ACTING or not text or _ADMITS_FAULT.search(text):
             continue
-        if not CLAIMS_DONE.search(text) and not numbers(text) - numbers(reading.texts[before]):
+        if not _goes_on(text, reading.texts[before]):
             continue
         yield Finding(
             step=position,
             signal="ignored_error",
             weight=2.0,
-            reason=f"went on as if {_what(reading.steps[before])} had given a result, though it had not",
-            quote=text[:QUOTE],
+            reason=f"continued as if {_what(reading.steps[before])} had returned a result, but it"
+            f" {'failed' if failed else 'returned nothing'}",
+            detail=_error_told(reading.steps[before]) if failed else "",
+            quote=beginning(text, QUOTE),
         )
+
+
+def heard_fault(reading: Reading) -> Iterator[Finding]:
+    """Find unrepaired or ignored failures that only the next model call shows."""
+    for fault in reading.heard_faults:
+        if fault.is_repaired:
+            continue
+        words, hearer = _shortened(fault.text, QUOTE), fault.hearer
+        yield Finding(
+            step=fault.asker,
+            quoted_step=hearer,
+            signal="unrepaired_error",
+            weight=1.0,
+            reason=f"called {fault.tool or 'a tool'}, which failed, and no later call succeeded in its place",
+            detail=f"The error: {words}",
+            quote=beginning(fault.text, QUOTE),
+        )
+        text = reading.texts[hearer]
+        if text and not _ADMITS_FAULT.search(text) and _goes_on(text, fault.text):
+            yield Finding(
+                step=hearer,
+                signal="ignored_error",
+                weight=2.0,
+                reason=f"continued as if {fault.tool or 'the tool'} had returned a result, but it failed",
+                detail=f"The error: {words}",
+                quote=beginning(text, QUOTE),
+            )
+
+
+def _goes_on(text: str, before: str) -> bool:
+    """Say whether a text claims success, or gives numbers that the preceding text lacks."""
+    return CLAIMS_DONE.search(text) is not None or bool(numbers(text) - numbers(before))
 
 
 def _what(step: Step) -> str:
     if step.kind is StepKind.TOOL:
-        return f"the tool {step.target}" if step.target else f"{step.agent}'s call"
-    return f"{step.agent}'s step"
+        return step.target or f"the tool call in step {step.index}"
+    return f"step {step.index}"
+
+
+def _broke(reading: Reading, position: int) -> str:
+    """Say what went wrong at a step, as a predicate of the agent responsible for it."""
+    step = reading.steps[position]
+    failed = reading.faults[position] is Fault.FAILED
+    if step.kind is not StepKind.TOOL and reading.responsible_steps[position] == position:
+        if step.kind is StepKind.LLM and failed:
+            return "made a model call that failed"
+        return "failed" if failed else "gave no result"
+    if failed and not step.target and CODE_ERROR.search(_error_words(step)):
+        return "had code run that failed"
+    return f"called {step.target or 'a tool'}, which {'failed' if failed else 'returned nothing'}"
 
 
 def _states_error(step: Step) -> bool:
     return step.status is SpanStatus.ERROR or bool(step.error)
 
 
+_MESSAGE: Final = re.compile(
+    r"[{(].{0,400}?['\"](?:message|error)['\"]\s*:\s*(['\"])(?P<said>[^{}]+?)\1.*", re.DOTALL
+)
+"""Pattern of a dictionary in an error's text that contains the message."""
+
+
+_MOST_ERROR: Final = 2_000
+"""Characters of an error's message to read."""
+_AGAIN: Final = re.compile(r"\b(?:\w+\.)*(\w{3,}): (?=(?:\w+\.)*\1:)")
+"""Pattern of an error's class, repeated at the start of the message."""
+
+
+CODE_ERROR: Final = re.compile(
+    r"\b(?:Name|Syntax|Indentation|Type|Attribute|Import|ModuleNotFound|Key|Index|Value|ZeroDivision|UnboundLocal)"
+    r"Error\b"
+)
+"""Errors that a retry of the same code cannot fix."""
+
+
 def _error_words(step: Step) -> str:
-    return (step.error or _fault_quote(step) or "no message")[:QUOTE]
+    return step.error or _fault_quote(step)
+
+
+def _error_told(step: Step) -> str:
+    words = _error_words(step)
+    return f"The error: {_shortened(words, QUOTE)}" if words else "It recorded no message"
+
+
+def _shortened(text: str, length: int) -> str:
+    """Return a message on one line without its full stop: its first sentence if it is long, else cut."""
+    whole = " ".join(_MESSAGE.sub(lambda found: found["said"], text[:_MOST_ERROR]).split())
+    whole = _AGAIN.sub("", whole)
+    if len(whole) > length and (end := _ENDS.search(whole, _TOLD, length)):
+        return whole[: end.start()]
+    shown = beginning(whole, length)
+    return whole.rstrip(".") if shown == whole else f"{shown.rstrip(' .,:;')}…"
 
 
 def _fault_quote(step: Step) -> str:
     lines = [line.strip() for line in step.output[:HEAD].splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"error|exception|fail|exit", line, re.IGNORECASE)]
-    return (telling[-1] if telling else lines[0] if lines else "")[:QUOTE]
+    return beginning(telling[-1] if telling else lines[0] if lines else "", QUOTE)
+
+
+_TOLD: Final = 20
+"""Number of characters from which the first sentences of an error are enough."""
+_ENDS: Final = re.compile(r"\.(?=\s[A-Z])")
+_TELLING: Final = 4
+"""Characters of an error or name below which a match may be chance."""
+_SHOWN: Final = 160
+_JUDGES_ANSWER: Final = re.compile(
+    r"\b(?:answer|expected|assert\w*|mismatch|incorrect|wrong|score|graded?|evaluat\w+)\b", re.IGNORECASE
+)
+"""Words of a root error that rates the run's answer and points to no step."""
+
+
+def root_error(reading: Reading) -> Iterator[Finding]:
+    """Find the step whose error the root error repeats or that it names; else the last step."""
+    trajectory = reading.trajectory
+    if trajectory.root_status is not SpanStatus.ERROR or not trajectory.root_error or not reading.steps:
+        return
+    error = normalized(trajectory.root_error[:HEAD])
+    if _LIMIT.search(trajectory.root_error[:HEAD]):
+        return  # ``turn_limit`` finds the agent that used up the turns
+    words = _shortened(trajectory.root_error, _SHOWN)
+    places = range(len(reading.steps) - 1, -1, -1)
+    for position in places:
+        if reading.faults[position] is Fault.FAILED and _repeats(reading.steps[position], error):
+            yield _finding(reading, position, 3.0, "raised the error that ended the run", words)
+            return
+    for position in places:
+        if _names(error, reading.steps[position]):
+            yield _finding(reading, position, 2.0, "was named in the error that ended the run", words)
+            return
+    if not _JUDGES_ANSWER.search(trajectory.root_error) and Fault.FAILED not in reading.faults:
+        told = "acted last before the run ended with an error that no step recorded"
+        yield _finding(reading, len(reading.steps) - 1, 1.5, told, words)
+
+
+def _finding(reading: Reading, position: int, weight: float, reason: str, words: str) -> Finding:
+    return Finding(
+        step=reading.responsible_steps[position],
+        quoted_step=position,
+        signal="unhandled_error",
+        weight=weight,
+        reason=reason,
+        detail=f"The error: {words}",
+    )
+
+
+def _repeats(step: Step, error: str) -> bool:
+    own = normalized(step.error[:HEAD] or step.output[:_SHOWN])
+    return min(len(own), len(error)) >= _TELLING and (own in error or error in own)
+
+
+def _names(error: str, step: Step) -> bool:
+    names = (normalized(name or "") for name in (step.target, step.agent))
+    return any(len(name) >= _TELLING and f" {name} " in f" {error} " for name in names)
+
+
+_PATIENCE: Final = 4
+"""Number of equal calls with equal results that count as a loop, even if each result was an error or
+empty."""
+_LAST: Final = 3
+"""Steps at the end of a run that may state its limit of turns."""
+_SHORT: Final = 20
+"""Number of characters below which equal words may be chance."""
+_LIMIT: Final = re.compile(
+    r"\b(?:max(?:imum)?|limit of|too many)[ _-]?(?:number of |the )?"
+    r"(?:turns?|iterations?|steps?|rounds?|recursions?|tool[ _]calls?|loops?)\b"
+    r"|\b(?:recursion|turn|step|iteration|round|request)s?[ _-]?limit\b"
+    r"|\b(?:MaxTurnsExceeded|GraphRecursionError|UsageLimitExceeded)",
+    re.IGNORECASE,
+)
+"""Words of an error that ends a run because it took too many turns."""
+
+
+def repetition(reading: Reading) -> Iterator[Finding]:
+    """Find loops: the same call, or the same words, repeated.
+
+    Repeating a call that already gave its result is pointless: the repetition gets the finding. Repeated
+    words without effect started the loop: their first use gets it. Retrying after a failure is not a loop,
+    unless the call is repeated ``_PATIENCE`` times with the same result.
+    """
+    last_fault = _last_faults(reading)
+    for places in _repeats_of(reading):
+        if len(places) >= _PATIENCE and len({_result(reading, place) for place in places}) == 1:
+            yield _stuck(reading, places)
+        elif last_fault[places[1]] < places[0]:
+            yield _loop(reading, *places[:2])
+
+
+def turn_limit(reading: Reading) -> Iterator[Finding]:
+    """Find the agent that was at work when the run reached its limit of turns: it made no progress.
+
+    A call repeated without a new result explains the limit; otherwise the last active agent used it up.
+    """
+    words = _limit_words(reading)
+    if not words:
+        return
+    longest = max(_repeats_of(reading), key=len, default=())
+    acting = [at for at, role in enumerate(reading.roles) if role is Role.ACTING]
+    if len(longest) > 1:
+        step, doing = longest[1], f"{_repeated(reading, longest)}, until the run"
+    elif acting:
+        step, doing = acting[-1], "was still working when the run"
+    else:
+        return
+    yield Finding(
+        step=step,
+        signal="turn_limit",
+        weight=_LIMITED,
+        reason=f"{doing} reached its limit of turns",
+        detail=f"The error: {words}",
+    )
+
+
+def _limit_words(reading: Reading) -> str:
+    last = [step.error for step in reading.steps[-_LAST:]]
+    for error in (reading.trajectory.root_error, *reversed(last)):
+        if _LIMIT.search(error[:HEAD]):
+            return _shortened(error, _SHOWN)
+    return ""
+
+
+def _repeats_of(reading: Reading) -> list[tuple[int, ...]]:
+    """Return the positions of equal calls, or equal words, of the same agent; each with at least two."""
+    places: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for position, step in enumerate(reading.steps):
+        said = _said(reading, position)
+        if reading.roles[position] is not Role.RELAYING and len(said) >= _SHORT:
+            places[step.agent, step.kind, said].append(position)
+    return [tuple(equal) for equal in places.values() if len(equal) > 1]
+
+
+def _said(reading: Reading, position: int) -> str:
+    step = reading.steps[position]
+    return f"{step.target} {step.input[:HEAD]}" if step.kind is StepKind.TOOL else reading.texts[position]
+
+
+def _result(reading: Reading, position: int) -> str:
+    """Return the result of a step: a tool's own output, or the step after an agent's words."""
+    if reading.steps[position].kind is StepKind.TOOL:
+        return reading.texts[position] or reading.steps[position].error
+    return reading.texts[position + 1] if position + 1 < len(reading.texts) else ""
+
+
+def _last_faults(reading: Reading) -> list[int]:
+    """Return, for each position, the position of the latest fault before it; -1 without any."""
+    faulty = [at if fault is not Fault.NONE else -1 for at, fault in enumerate(reading.faults)]
+    return [-1, *accumulate(faulty, max)]
+
+
+def _stuck(reading: Reading, places: tuple[int, ...]) -> Finding:
+    is_call = _is_call(reading, places[0])
+    return Finding(
+        step=places[1],
+        quoted_step=places[0],
+        signal="loop",
+        weight=2.5,
+        reason=f"{_repeated(reading, places)}, with the same result each time",
+        quote="" if is_call else beginning(_said(reading, places[0]), QUOTE),
+    )
+
+
+def _repeated(reading: Reading, places: tuple[int, ...]) -> str:
+    what = "made the same call" if _is_call(reading, places[0]) else "wrote the same text"
+    return f"{what} {len(places)} times, in steps {places[0]} to {places[-1]}"
+
+
+def _is_call(reading: Reading, position: int) -> bool:
+    return reading.steps[position].kind is StepKind.TOOL or reading.texts[position].startswith("call ")
+
+
+def _loop(reading: Reading, first: int, again: int) -> Finding:
+    words = reading.steps[first].kind is not StepKind.TOOL
+    led_nowhere = words and reading.steps[first + 1].kind is not StepKind.TOOL
+    return Finding(
+        step=first if led_nowhere else again,
+        signal="loop",
+        weight=0.7,
+        reason=f"wrote the same text again in step {again}, so that the steps between made no progress"
+        if led_nowhere
+        else f"repeated the {'text' if words else 'call'} of step {first} and got no new result",
+        quote=beginning(_said(reading, again), QUOTE) if words else "",
+    )

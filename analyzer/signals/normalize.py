@@ -1,4 +1,4 @@
-"""Texts compared by what they say: case, punctuation, white space and the forms of numbers aside."""
+"""Text normalisation for comparison: ignores case, punctuation, white space and number formats."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 import unicodedata
 from typing import Final
 
-# Patterns that begin with a sign are found by plain search; those that begin with what is before it, slowly.
+# Patterns that begin with a literal are fast to search; those that begin with a lookbehind are slow.
 _GROUPED: Final = re.compile(r",(?<=\d,)(?=\d{3}(?!\d))")
 _ENDS_IDLE: Final = re.compile(r"\.\d*0(?!\d)")
-"""Without it, there are none of these:"""
+"""A text without this character cannot match the following patterns:"""
 _IDLE_ZEROS: Final = re.compile(r"(?<![\d.])(\d+)\.0+(?![\d.])|(?<![\d.])(\d+\.\d*?[1-9])0+(?![\d.])")
 _POINTS: Final = r"\.(?:(?!\d)|(?<!\d\.))|-(?:(?!\d)|(?<=\w-))"
-"""Points and dashes that belong to no number."""
+"""Points and dashes outside numbers."""
 _MARKS: Final = re.compile(rf"(?:[^\w.%-]|_|{_POINTS})+")
 _PLAIN_POINTS: Final = re.compile(_POINTS)
 _PLAIN_MARKS: Final = {code: " " for code in range(128) if not chr(code).isalnum() and chr(code) not in ".%-"}
@@ -29,19 +29,41 @@ _TYPESET: Final = {
 }
 
 
-def typed(text: str) -> str:
-    """Return a text with plain quotes, blanks and digits for typeset ones, each at its own place."""
+def plain_typography(text: str) -> str:
+    """Return a text with typographic quotes, blanks and digits replaced by plain ones, one for one."""
     return text if text.isascii() else text.translate(_TYPESET)
 
 
+_BREAK: Final = re.compile(r"[.!?][\"')\]*]*\s+|\n\s*")
+_STOP: Final = re.compile(r"[.!?][\"')\]*]*(?=\s)|(?=\n)")
+_STRETCH: Final = 60
+"""Extra characters that a quote may have to begin or end with its sentence or line."""
+
+
+def excerpt(text: str, start: int, end: int, *, before: int, after: int) -> str:
+    """Return ``text[start:end]`` with its sentence, or with some characters around it, at word ends."""
+    first, last = max(0, start - before), min(len(text), end + after)
+    breaks = [found.end() for found in _BREAK.finditer(text, max(0, first - _STRETCH), start)]
+    if breaks or first <= _STRETCH:
+        first = breaks[-1] if breaks else 0
+    elif not text[first - 1].isspace():
+        first = min(start, (text.find(" ", first, start) + 1) or start)
+    stop = _STOP.search(text, end, last + _STRETCH + 1)
+    if stop or last + _STRETCH >= len(text):
+        last = stop.end() if stop else len(text)
+    elif not text[last].isspace():
+        last = max(end, text.rfind(" ", end, last))
+    return text[first:last].strip()
+
+
 def outside_code(text: str) -> list[str]:
-    """Return the parts of a text that are not fenced as code, in order."""
+    """Return the parts of a text outside code fences, in order."""
     return text.split("```")[::2]
 
 
-def folded(text: str) -> str:
-    """Return a text in the form in which it is compared; its length may differ."""
-    is_plain = text.isascii()  # as most are: then what takes looking around can be found by plain search
+def normalized(text: str) -> str:
+    """Return the normalised text for comparison; its length may differ."""
+    is_plain = text.isascii()  # the common case: plain search instead of patterns with lookarounds
     text = text.lower() if is_plain else unicodedata.normalize("NFKC", text).casefold()
     text = _GROUPED.sub("", text)
     if _ENDS_IDLE.search(text):
@@ -50,32 +72,32 @@ def folded(text: str) -> str:
     return " ".join(text.split())
 
 
-def in_small(text: str) -> str:
-    """Return a text in small letters, such that a pattern that ignores case finds there what it finds here.
+def lowercased(text: str) -> str:
+    """Return a text in lower case that matches where a case-insensitive pattern would match the text.
 
-    ``re`` takes the dotted and the dotless i for an i, which ``casefold`` does not.
+    ``re`` treats the dotted and the dotless i as an i; ``casefold`` does not.
     """
     if text.isascii():
         return text.lower()
     return text.casefold().replace("i\u0307", "i").replace("\u0131", "i")
 
 
-class Sought:
-    """A folded text that is looked for in many others, most of which do not have it."""
+class SearchText:
+    """A normalised text to search for in many others, most of which lack it."""
 
     def __init__(self, wanted: str) -> None:
         self._wanted: Final = wanted
         self._part: Final = max(_PARTS.findall(wanted), key=len, default="")
 
     def is_in(self, text: str) -> bool:
-        """Tell whether ``text``, folded, has it in it (``contains``)."""
+        """Tell whether the normalised ``text`` contains it (see ``contains``)."""
         if text.isascii() and self._part not in text.lower().replace(",", ""):
-            return False  # folding joins no letters, and digits only where a comma was
-        return contains(folded(text), self._wanted)
+            return False  # normalising joins no letters, and digits only across a comma
+        return contains(normalized(text), self._wanted)
 
 
 def contains(text: str, wanted: str) -> bool:
-    """Tell whether a folded text has another in it, and not only as part of a longer number."""
+    """Return whether a normalised text contains another; parts of longer numbers do not count."""
     at = text.find(wanted)
     while at >= 0:
         if not _cuts_number(text, at) and not _cuts_number(text, at + len(wanted)):

@@ -1,14 +1,83 @@
-"""Units that stand beside numbers: whether the two sides of an equation speak of the same ones.
+"""Numbers in prose: those that a text states, those derivable from others, and the units of equations.
 
-``60 min + 1 h = 2 h`` and ``1.2 GB + 300 MB = 1.5 GB`` are true, though the bare
-numbers do not add up. Nothing is converted: where units differ, nothing is said.
+``60 min + 1 h = 2 h`` and ``1.2 GB + 300 MB = 1.5 GB`` are true, although the bare
+numbers do not add up. Nothing is converted: an equation with mixed units is not judged.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import combinations, islice
 from typing import Final
+
+from analyzer.signals.normalize import lowercased, outside_code
+
+NUMBER: Final = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,15}(?:\.\d{1,15})?"
+_REST: Final = r"\d{0,2}(?:,\d{3})+(?:\.\d+)?|\d{0,14}(?:\.\d{1,15})?"
+"""``NUMBER`` after its first digit. A pattern that begins with the digit and only then looks behind is
+several times faster to search."""
+_LITERAL: Final = re.compile(rf"\d(?<![\w.,]\d)(?:{_REST})(?![\w]|[.,]\d)")
+_SCALES: Final = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_SCALE_ENDS: Final = ("hundred", "thousand", "illion")
+"""Each scale word ends in one of these; most texts have none and are not searched for scaled numbers."""
+_SCALED: Final = re.compile(rf"(\d(?<![\w.,]\d)(?:{_REST}))[\s-]({'|'.join(_SCALES)})\b", re.IGNORECASE)
+_MOST_OPERANDS: Final = 12
+
+
+def numbers(text: str) -> frozenset[float]:
+    """Return the values that a text states, ignoring thousands separators and currency signs."""
+    return frozenset([worth(found) for found in _LITERAL.findall(text)])
+
+
+def stated_numbers(text: str) -> frozenset[float]:
+    """Return the values that prose states; numbers in code, links and paths are not claims."""
+    prose = " ".join(outside_code(text))
+    return numbers(" ".join(word for word in prose.split() if not _is_address(word)))
+
+
+def _is_address(word: str) -> bool:
+    return "://" in word or (word.count("/") > 1 and re.search(r"[A-Za-z]", word) is not None)
+
+
+def written_out(text: str) -> dict[float, float]:
+    """Return each number with a scale word and its full value (2.1 million: 2.1 → 2,100,000)."""
+    small = lowercased(text)
+    if not any(word in small for word in _SCALE_ENDS):
+        return {}
+    return {
+        worth(found[1]): round(worth(found[1]) * _SCALES[lowercased(found[2])], 6)
+        for found in _SCALED.finditer(text)
+    }
+
+
+def derivable(value: float, known: Iterable[float]) -> bool:
+    """Tell whether one or two basic operations on known values give ``value``.
+
+    Uses at most the first dozen values: with enough numbers, any value is derivable.
+    """
+    operands = list(islice(known, _MOST_OPERANDS))
+    within = 5e-3 * max(1.0, abs(value))
+    for one, other in combinations(operands, 2):
+        for result in _combine(one, other):
+            if abs(value - result) <= within:
+                return True
+    for one, other, third in combinations(operands, 3):
+        if abs(value - one * other * third) <= within or abs(value - (one + other + third)) <= within:
+            return True
+    return False
+
+
+def _combine(one: float, other: float) -> tuple[float, ...]:
+    plain = (one + other, one - other, other - one, one * other)
+    divided = (one / other, 100 * one / other) if other else ()
+    return plain + divided + ((other / one, 100 * other / one) if one else ())
+
+
+def worth(literal: str) -> float:
+    """Return the value of a literal that ``NUMBER`` matches."""
+    return float(literal.replace(",", ""))
+
 
 _SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
     "time": (
@@ -36,54 +105,25 @@ _MEASURE: Final[dict[str, tuple[str, str]]] = {
 }
 _PROSE: Final = frozenset(
     {
-        "a",
-        "all",
-        "also",
-        "and",
-        "are",
-        "as",
-        "at",
-        "because",
-        "but",
-        "by",
-        "for",
-        "from",
-        "hence",
-        "i",
-        "if",
-        "in",
+        "a", "all", "also", "and", "are", "as", "at", "because", "but", "by", "for", "from", "hence", "i",
+        "if", "in", "instead", "is", "it", "making", "more", "of", "on", "or", "overall", "per", "so", "that",
+        "the", "then", "therefore", "this", "thus", "to", "total", "we", "when", "where", "which", "while",
+        "with",
     }
-    | {
-        "instead",
-        "is",
-        "it",
-        "making",
-        "more",
-        "of",
-        "on",
-        "or",
-        "overall",
-        "per",
-        "so",
-        "that",
-        "the",
-        "then",
-    }
-    | {"therefore", "this", "thus", "to", "total", "we", "when", "where", "which", "while", "with"}
-)
-"""Words after a result that are no unit of it."""
+)  # fmt: skip
+"""Words after a result that are not its unit."""
 _CONVERSIONS: Final = (7, 10, 12, 24, 30, 60, 100, 365, 1_000, 1_024, 1_440, 3_600, 86_400, 1_000_000)
-"""What one unit holds of another, where bare operands give a measured result (``90 + 30 = 2 hours``)."""
+"""Ratios between units, for operands without units and a result with one (``90 + 30 = 2 hours``)."""
 
 
 def agree(operands: Sequence[Sequence[str]], result: Sequence[str], *, added: bool, ratio: float) -> bool:
-    """Tell whether an equation's units let its bare numbers be compared.
+    """Tell whether an equation's units allow comparing its bare numbers.
 
     Args:
-        operands: The words that stand beside each operand of the left side.
-        result: The words that follow the result, prose among them.
-        added: Whether the left side is a sum: then its operands have one unit.
-        ratio: The left side's value by the stated one.
+        operands: The words beside each operand of the left side.
+        result: The words after the result, including prose.
+        added: Whether the left side is a sum, whose operands share one unit.
+        ratio: The left side's value divided by the stated one.
     """
     given = [_prepared(words) for words in operands]
     told = _told(result)
@@ -106,7 +146,7 @@ def agree(operands: Sequence[Sequence[str]], result: Sequence[str], *, added: bo
     ):
         return False
     if measured and _dimensions(told) - measured:
-        return False  # ``3600 s / 60 = 60 km``: something else is meant
+        return False  # ``3600 s / 60 = 60 km``: not one calculation
     return not added or _one_unit(given, told)
 
 
@@ -115,7 +155,7 @@ def _one_unit(given: Sequence[Sequence[str]], told: Sequence[str]) -> bool:
     if len({_MEASURE.get(unit, ("", unit)) for unit in units}) > 1:
         return False
     if any(not names for names in given) and any(unit in _MEASURE for unit in units):
-        return False  # ``5 ft + 3 = …``: three of what?
+        return False  # ``5 ft + 3 = …``: the unit of 3 is unknown
     words = {name for names in given for name in names}
     return not (units - {"$", "€", "£"} and told and not words & set(told) and told[0] not in _MEASURE)
 
@@ -125,7 +165,7 @@ def _prepared(words: Sequence[str]) -> list[str]:
 
 
 def _told(words: Sequence[str]) -> list[str]:
-    """The result's own words: those before the prose that follows it."""
+    """Return the words of the result itself, before the prose that follows."""
     told: list[str] = []
     for word in words:
         if word.casefold() in _PROSE:

@@ -1,9 +1,9 @@
-"""What was made good later: the same tool, for the same purpose, with success.
+"""Detection of repaired faults: a later success of the same tool for the same purpose.
 
-A success on something else mends nothing: the mail to Bob is not the mail to Alice. A retry often
-changes a parameter or corrects the object, so that only what is plainly another object is told
-apart: it was asked for before the failure came, the task names both, or the arguments have nothing
-in common. Where arguments are not known, any later success of the tool counts.
+A success on another object repairs nothing: a mail to Bob is not the mail to Alice. A retry often changes a
+parameter or corrects the object, so only a clearly different object is told apart: it was requested before
+the failure, the task names both, or the arguments have nothing in common. If arguments are unknown, any
+later success of the tool counts.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from semconv.json_text import read_json
 from semconv.model import Step, StepKind
 
 _NEAREST: Final = 16
-"""Later successes of a tool that are compared: a retry comes soon."""
+"""Number of later successes of a tool to compare: a retry comes soon."""
 _VALUE: Final = 200
 _ARGUMENTS: Final = 20_000
 _SLIP: Final = 2
-"""Letters that may differ in the middle of a name that was mistyped; digits tell objects apart."""
+"""Letters that may differ in the middle of a mistyped name; digits distinguish objects."""
 _ALIKE: Final = 0.5
 _WORD: Final = re.compile(r"\w{4,}")
 
@@ -30,7 +30,7 @@ _WORD: Final = re.compile(r"\w{4,}")
 def repaired(
     steps: Sequence[Step], faulty: Sequence[bool], asked: Sequence[int | None], task: str
 ) -> tuple[bool, ...]:
-    """Say of each faulty step whether a later one of the same tool or agent did what it failed to do."""
+    """Tell, for each faulty step, whether a later step of the same tool or agent succeeded instead."""
     later: defaultdict[tuple[str, str], deque[int]] = defaultdict(lambda: deque(maxlen=_NEAREST))
     found = [False] * len(steps)
     wanted = task.casefold()
@@ -65,7 +65,7 @@ def _serves(failed: Step, success: Step, task: str, *, is_retry: bool) -> bool:
 
 
 def _arguments(text: str) -> Mapping[str, str]:
-    """Arguments by name, folded; empty where they are not known."""
+    """Parse arguments by name, normalised; empty if they are unknown."""
     text = text[:_ARGUMENTS].strip()
     if not text:
         return {}
@@ -73,7 +73,7 @@ def _arguments(text: str) -> Mapping[str, str]:
         document = read_json(text)
         if isinstance(document, Mapping):
             return {str(key): _folded(str(value)) for key, value in document.items()}
-    except (ValueError, RecursionError):  # what is read may still be too deep to be written
+    except (ValueError, RecursionError):  # JSON that can be parsed may still nest too deep to serialise
         return {"": _folded(text)}
     return {} if document is None else {"": _folded(text)}
 
@@ -87,7 +87,7 @@ def _named(value: str, task: str) -> bool:
 
 
 def _related(old: str, new: str) -> bool:
-    """One value may stand for the other: a parameter, words in common, something added, a slip mended."""
+    """Tell whether one value may replace the other: a parameter, shared words, an addition, a typo fixed."""
     if _is_number(old) and _is_number(new):
         return True
     if " " in old and " " in new:

@@ -1,8 +1,7 @@
-"""Signals in what agents say: words that go with mistakes, in English.
+"""Signals on wording: English phrases that go with mistakes.
 
-They are weak witnesses, and weigh accordingly: an agent may say that it assumes
-something and be right. Few texts have any of them, so that plain search for the
-words' stems comes first: it takes a tenth of the time that the patterns take.
+They are weak evidence with low weights: an agent may state an assumption and be right. Few texts contain such
+phrases, so a plain search for word stems runs first; it takes a tenth of the patterns' time.
 """
 
 from __future__ import annotations
@@ -12,11 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from analyzer.finding import Finding
-from analyzer.folding import in_small
-from analyzer.reading import Reading, Role
+from analyzer.signals.normalize import excerpt, lowercased
+from analyzer.signals.run_view import Finding, Reading, Role
 from semconv.model import Step
 
+_LINE: Final = 400
+"""Characters before a match to search for the beginning of a log line."""
 _OWN_WORDS: Final = frozenset({Role.ACTING, Role.COORDINATING})
 CLAIMS_DONE: Final = re.compile(
     r"\b(?:confirmed|verified|is correct|are correct|accurate|final answer|conclu(?:de|sion)|therefore"
@@ -27,28 +27,37 @@ CLAIMS_DONE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """Words that go with a mistake, and what they say of it."""
+    """Phrases that go with a kind of mistake, and the finding they yield."""
 
     signal: str
     weight: float
     reason: str
+    """Template with a place for the matched words."""
     stems: tuple[str, ...]
-    """In small letters; whatever the pattern finds has one of them in it."""
+    """Lower case; every match of the pattern contains one of them."""
     pattern: re.Pattern[str]
 
     def find(self, text: str) -> re.Match[str] | None:
-        """Return where the words first stand in a text."""
-        small = in_small(text)
-        for stem in self.stems:
-            if stem in small:
-                return self.pattern.search(text)
-        return None
+        """Return the first match in a text, except in lines written by a program."""
+        small = lowercased(text)
+        if not any(stem in small for stem in self.stems):
+            return None
+        return next((found for found in self.pattern.finditer(text) if not _is_logged(text, found)), None)
+
+
+_LOGGED: Final = re.compile(r"\b\w*(?:Warning|Error|Exception):|\.py:\d+")
+
+
+def _is_logged(text: str, found: re.Match[str]) -> bool:
+    """Tell whether a match is in a warning or a traceback, which are not the agent's words."""
+    begin = text.rfind("\n", 0, found.start()) + 1
+    return _LOGGED.search(text, max(begin, found.start() - _LINE), found.start()) is not None
 
 
 MADE_UP: Final = Wording(
     signal="made_up_data",
     weight=1.2,
-    reason="works with assumed or made-up data instead of finding out",
+    reason="may have used made-up data: it wrote “{words}”",
     stems=(
         *("let's ", "let us ", "assum", "simulat", "hypothetical", "placeholder", "mock", "dummy"),
         *("ple data", "for demonstration", "for illustration", "fabricat", "memory", "knowledge"),
@@ -66,7 +75,7 @@ MADE_UP: Final = Wording(
 HEDGE: Final = Wording(
     signal="hedging",
     weight=0.3,
-    reason="guesses instead of finding out",
+    reason="seems to have guessed: it wrote “{words}”",
     stems=(
         *("i think", "i believe", "i guess", "probably", "presumably", "might be", "may be", "to be"),
         *("roughly", "it is ", "sure", "certain", "verif"),
@@ -81,7 +90,7 @@ HEDGE: Final = Wording(
 GIVE_UP: Final = Wording(
     signal="gave_up",
     weight=0.4,
-    reason="gives up",
+    reason="gave up: it wrote “{words}”",
     stems=("unable", "not able", "cannot", "can't", "could not", "couldn't", "information"),
     pattern=re.compile(
         r"\b(?:I(?:'m| am|'ve| have)? (?:was |been )?(?:unable|not able)"
@@ -95,34 +104,53 @@ GIVE_UP: Final = Wording(
 
 
 def made_up(reading: Reading) -> Iterator[Finding]:
-    """Assumed, simulated or placeholder data in place of real ones."""
+    """Find assumed, simulated or placeholder data instead of real data."""
     yield from _worded(reading, MADE_UP)
 
 
 def hedging(reading: Reading) -> Iterator[Finding]:
-    """A guess where the task wants to know."""
+    """Find guesses in tasks that ask for facts."""
     yield from _worded(reading, HEDGE)
 
 
 def gave_up(reading: Reading) -> Iterator[Finding]:
-    """Saying that it cannot be done: more often the end of a failure than its beginning."""
+    """Find agents that give up, which is more often the end of a failure than its cause."""
     yield from _worded(reading, GIVE_UP)
 
 
 def unverified_claim(reading: Reading) -> Iterator[Finding]:
-    """An agent that declares a result right without anything having been looked up since the claim."""
+    """Find agents that declare a result correct although nothing was looked up since the claim."""
     for position, text in enumerate(reading.texts):
         before = reading.roles[position - 1] if position else None
         if reading.roles[position] is not Role.ACTING or before is not Role.ACTING:
             continue
-        if "```" not in text and CLAIMS_DONE.search(text):
+        found = None if "```" in text else _claimed(reading.outputs[position])
+        if found is not None:
             yield Finding(
                 step=position,
                 signal="unverified_claim",
                 weight=0.5,
-                reason="declares a result without having checked it",
-                quote=_quote(CLAIMS_DONE.search(reading.outputs[position]), reading.steps[position]),
+                reason=f"presented a result as settled (“{found[0]}”) without a check just before",
+                quote=_quote(found, reading.steps[position]),
             )
+
+
+_PLANNED: Final = re.compile(
+    r"^\W*\d+[.)]\s|\b(?:will|shall|should|must|needs? to|let(?:'s| us)|I'll|we'll|going to|once|before"
+    r"|until|if|whether|please|ensur\w+|verify|provide)\b",
+    re.IGNORECASE,
+)
+"""Signs of a plan, an instruction or a condition, which claim nothing yet."""
+
+
+def _claimed(text: str) -> re.Match[str] | None:
+    """Return the first claim that a result is right."""
+    for found in CLAIMS_DONE.finditer(text):
+        least = max(0, found.start() - _LINE)
+        begin = max(least, *(text.rfind(mark, least, found.start()) + 1 for mark in ("\n", ". ", "! ", "? ")))
+        if not _PLANNED.search(text[begin : found.start()]):
+            return found
+    return None
 
 
 def _worded(reading: Reading, wording: Wording) -> Iterator[Finding]:
@@ -135,7 +163,7 @@ def _worded(reading: Reading, wording: Wording) -> Iterator[Finding]:
                 step=position,
                 signal=wording.signal,
                 weight=wording.weight,
-                reason=wording.reason,
+                reason=wording.reason.format(words=" ".join(found[0].split())),
                 quote=_quote(found, reading.steps[position]),
             )
 
@@ -143,5 +171,4 @@ def _worded(reading: Reading, wording: Wording) -> Iterator[Finding]:
 def _quote(found: re.Match[str] | None, step: Step) -> str:
     if found is None:
         return ""
-    start = max(0, found.start() - 40)
-    return step.output[start : found.end() + 80].strip()
+    return excerpt(step.output, found.start(), found.end(), before=40, after=80)

@@ -1,0 +1,85 @@
+"""Tool failures that only a later model call shows: no span of the tool can be read.
+
+Many programs run tools without a span, or hide what they return. The next model call of the same agent then
+receives the failure: ``tool: Error: the register is down``. The call that requested the tool is responsible.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from semconv.model import Step, StepKind
+
+_RESULT: Final = re.compile(
+    r"^(?:tool|function)(?: \((?P<tool>[^)\n]{1,80})\))?: (?P<text>.*?)"
+    r"(?=^(?:system|user|assistant|tool|function)(?: \([^)\n]{1,80}\))?: |\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_CALL: Final = re.compile(r"^call ([^\s(]+)\(", re.MULTILINE)
+_HEAD: Final = 20_000
+_LONGEST: Final = 2_000
+"""Characters of a result that are kept and searched for an error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeardFault:
+    """A tool's failure that a model call receives and no tool step shows."""
+
+    asker: int
+    """Position of the model call that requested the tool."""
+    hearer: int
+    """Position of the model call that receives the failure."""
+    tool: str
+    """Empty if several tools were requested at once."""
+    text: str
+    is_repaired: bool
+    """Whether a later result of the same tool, received by the same agent, is not a failure."""
+
+
+def heard_faults(steps: Sequence[Step], is_fault: Callable[[str], bool]) -> tuple[HeardFault, ...]:
+    """Return the failures that only model calls show, in the order in which they are received."""
+    turns = _turns(steps)
+    heard = [(asker, hearer, *each) for asker, hearer in turns for each in _results(steps, asker, hearer)]
+    return tuple(
+        HeardFault(
+            asker=asker,
+            hearer=hearer,
+            tool=tool,
+            text=text,
+            is_repaired=any(
+                steps[again].agent == steps[hearer].agent and again_tool == tool and not is_fault(result)
+                for _, again, again_tool, result in heard[place + 1 :]
+            ),
+        )
+        for place, (asker, hearer, tool, text) in enumerate(heard)
+        if is_fault(text)
+    )
+
+
+def _turns(steps: Sequence[Step]) -> Iterator[tuple[int, int]]:
+    """Yield each model call whose requested tools have no steps, and the agent's next call."""
+    last: dict[str, int] = {}
+    shown: set[str] = set()
+    for position, step in enumerate(steps):
+        if step.kind is StepKind.TOOL:
+            shown.add(step.agent)
+        elif step.kind is StepKind.LLM:
+            asker = last.get(step.agent)
+            if asker is not None and step.agent not in shown and "call " in steps[asker].output:
+                yield asker, position
+            shown.discard(step.agent)
+            last[step.agent] = position
+
+
+def _results(steps: Sequence[Step], asker: int, hearer: int) -> Iterator[tuple[str, str]]:
+    """Yield the results that a model call receives, each with the tool, if known."""
+    told = steps[hearer].input[:_HEAD]
+    if "tool" not in told and "function" not in told:
+        return
+    called = _CALL.findall(steps[asker].output[:_HEAD])
+    for found in _RESULT.finditer(told):
+        tool = found["tool"] or (called[0] if len(called) == 1 else "")
+        yield tool, found["text"].strip()[:_LONGEST]

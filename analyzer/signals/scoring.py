@@ -1,0 +1,156 @@
+"""Scoring of findings: one posterior from a position prior and the findings' log-odds.
+
+The prior locates the decisive error from the structure alone.
+If every acting step is equally likely to make the fatal mistake, the
+*first* mistake is geometrically distributed over the acting steps; the chance a
+step is taken from the length (a longer run has survived more steps). Steps that
+coordinate, relay or state the task are less likely to be at fault, by fixed odds.
+Findings add their log-odds; a softmax turns the sum into probabilities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from analyzer.signals.run_view import Finding, Reading, Role
+from semconv.model import UNKNOWN_AGENT, ContentState, StepKind
+
+_ROLE_ODDS: Final[dict[Role, float]] = {
+    Role.ACTING: 0.0,
+    Role.COORDINATING: -1.5,
+    Role.CALL: -2.0,
+    Role.STATING: -2.5,
+    Role.RELAYING: -5.0,
+}
+_CAP: Final = 8.0
+"""Cap on the log-odds that findings add to a step: many weak findings must not look like certainty."""
+_TEMPERATURE: Final = 1.6
+"""Temperature of the sum: signals read the same words, so their log-odds overlap."""
+
+
+_LEAST_BY_PLACE: Final = -4.0
+"""Lowest log-odds of a position: in a run of hundreds of steps, evidence near the end must still count."""
+_BY_PLACE: Final = 0.3
+"""Highest confidence if no finding stands out and only position counts: the method
+``first-agent-step``, which uses the same information, is less accurate than this (``docs/accuracy.md``)."""
+_MOST_CONFIDENT: Final = 0.9
+"""Highest confidence of a verdict by signals: no finding proves a counterfactual."""
+_PROOF: Final = 4.0
+"""Log-odds from which a finding is an undisputable error (a crash, a wrong calculation); the limits below do
+not apply to these. The 273 labelled runs have one such verdict, so how often they are right is not known."""
+_OVERCONFIDENT: Final = 1.5
+"""Temperature of confidences above one half. Fitted to all labelled runs it is 1.5, to six of the seven
+systems at a time 1.1 to 1.8."""
+_LONG: Final = 60
+"""Number of steps; of 17 labelled runs with more, signals found the right step in 2."""
+_TURNS: Final = 2
+"""Number of a person's turns from which a run counts as a dialogue."""
+_NAMED_FROM: Final = 0.25
+"""Share of unreadable steps from which the verdict's reason mentions them."""
+
+
+def posterior(reading: Reading, found: Sequence[Finding]) -> tuple[float, ...]:
+    """Return the probability of each step, in order; they sum to 1."""
+    scores = [
+        before + min(mark, _CAP)
+        for before, mark in zip(prior(reading.roles), marks(reading, found), strict=True)
+    ]
+    highest = max(scores)
+    weights = [math.exp((score - highest) / _TEMPERATURE) for score in scores]
+    total = sum(weights)
+    return tuple(weight / total for weight in weights)
+
+
+def marks(reading: Reading, found: Sequence[Finding]) -> tuple[float, ...]:
+    """Return the log-odds that the findings add to each step."""
+    strongest: dict[tuple[int, str], float] = {}
+    for finding in found:  # two findings of one signal on a step are one piece of evidence
+        key = (finding.step, finding.signal)
+        strongest[key] = max(finding.weight, strongest.get(key, finding.weight))
+    added = [0.0] * len(reading.steps)
+    for (step, _signal), weight in strongest.items():
+        added[step] += weight
+    return tuple(added)
+
+
+def most_confidence(added: Sequence[float], step: int) -> float:
+    """Return the highest confidence for a verdict on ``step``, from the log-odds added to each step.
+
+    Having few other candidates is not evidence; findings that clear all of them are.
+    """
+    rival = max((mark for other, mark in enumerate(added) if other != step), default=0.0)
+    mark = max(added[step], 0.0) - min(rival, 0.0)
+    odds = _BY_PLACE / (1 - _BY_PLACE) * math.exp(min(mark, _CAP) / _TEMPERATURE)
+    return min(_MOST_CONFIDENT, odds / (1 + odds))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A reason why signals know little about a run."""
+
+    most: float
+    """Highest confidence justified for such runs."""
+    reason: str = ""
+    """A sentence; empty if there is nothing to add to the verdict's own reason."""
+
+
+def earned(confidence: float, reading: Reading, found: Sequence[Finding], step: int) -> Limit:
+    """Return the confidence that a verdict on ``step`` deserves, and the strongest limitation, if any.
+
+    Sources of the limits: how often signals were right in labelled runs of this kind (``docs/accuracy.md``).
+    The rules were written with these runs in view.
+    """
+    mine = [finding.weight for finding in found if finding.step == step and finding.weight > 0]
+    if max(mine, default=0.0) >= _PROOF:
+        return Limit(most=confidence)
+    tempered = _tempered(confidence)
+    limits = [Limit(most=tempered), *_limits(reading, tempered, has_finding=bool(mine))]
+    named = sorted((limit for limit in limits if limit.reason), key=lambda limit: limit.most)
+    return Limit(most=min(limit.most for limit in limits), reason=named[0].reason if named else "")
+
+
+def _limits(reading: Reading, confidence: float, *, has_finding: bool) -> Iterator[Limit]:
+    steps = reading.steps
+    if not has_finding:
+        yield Limit(most=0.18)  # right in 14 of 77
+    if len(steps) > _LONG:
+        reason = f"The run has {len(steps)} steps, and such evidence is rarely right in runs this long."
+        yield Limit(most=0.15, reason=reason if has_finding else f"The run has {len(steps)} steps.")
+    turns = sum(step.kind is StepKind.HUMAN for step in steps)
+    acting = {step.agent for step, role in zip(steps, reading.roles, strict=True) if role is Role.ACTING}
+    if len(acting) == 1 and turns >= _TURNS:  # right in 0 of 14
+        reason = f"One agent talks with a user ({turns} turns): what the user wanted shows in no single step."
+        yield Limit(most=0.15, reason=reason)
+    nameless = sum(step.agent == UNKNOWN_AGENT for step in steps)
+    if nameless * 2 >= len(steps):
+        yield Limit(most=0.15, reason=f"The agent of {nameless} of {len(steps)} steps is unknown.")
+    dark = sum(
+        step.kind is StepKind.OTHER or (step.content is ContentState.ABSENT and not step.error)
+        for step in steps
+        if step.kind is not StepKind.HANDOFF
+    )
+    told = f"{dark} of {len(steps)} steps cannot be read: their text or what they did is not recorded."
+    share = dark / len(steps)
+    readable = (len(steps) - dark + 1) / (len(steps) + 1)  # never 0: candidates keep an order
+    yield Limit(most=confidence * (readable if dark else 1.0), reason=told if share >= _NAMED_FROM else "")
+
+
+def _tempered(confidence: float) -> float:
+    if confidence <= 0.5:
+        return confidence
+    return 1 / (1 + math.pow(1 / confidence - 1, 1 / _OVERCONFIDENT))
+
+
+def prior(roles: Sequence[Role]) -> tuple[float, ...]:
+    """Return the log-odds of each step before any evidence."""
+    acting = sum(role is Role.ACTING for role in roles)
+    fatal = min(0.5, 1 / math.sqrt(acting + 1))
+    survived = 0
+    scores: list[float] = []
+    for role in roles:
+        scores.append(max(survived * math.log1p(-fatal), _LEAST_BY_PLACE) + _ROLE_ODDS[role])
+        survived += role is Role.ACTING
+    return tuple(scores)

@@ -1,0 +1,44 @@
+"""Evidence that a run failed although it reported no failure. No model.
+
+Signals say which step of a *failed* run is to blame, and may point at steps of good runs too. The detectors
+here look for contradictions within the run and exclude known harmless causes of apparent ones; the remaining
+clues are weighed by coefficients fitted to generated runs (``weights.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+from analyzer.signals.run_view import Reading
+from analyzer.signals.suspicion.claims import wrong_figures
+from analyzer.signals.suspicion.clue import Clue, ClueKind
+from analyzer.signals.suspicion.constraints import broken_constraints
+from analyzer.signals.suspicion.faults import ignored_errors, loops
+from analyzer.signals.suspicion.sums import wrong_sums
+from analyzer.signals.suspicion.unsourced import unsourced
+
+__all__ = ["DETECTORS", "Clue", "ClueKind", "Detector", "clues"]
+
+Detector: TypeAlias = Callable[[Reading], Iterator[Clue]]
+
+DETECTORS: Final[tuple[Detector, ...]] = (
+    wrong_figures,
+    wrong_sums,
+    unsourced,
+    ignored_errors,
+    loops,
+    broken_constraints,
+)
+
+
+MOST_STEPS: Final = 300
+"""Bound on the steps of a searched run: each costs some milliseconds, and in long runs most figures have a
+source."""
+
+
+def clues(reading: Reading, detectors: Sequence[Detector] = DETECTORS) -> tuple[Clue, ...]:
+    """Return the clues against a run; empty if spans are missing, or if the run is very long."""
+    if not reading.trajectory.complete or not 0 < len(reading.steps) <= MOST_STEPS:
+        return ()
+    return tuple(clue for detector in detectors for clue in detector(reading))

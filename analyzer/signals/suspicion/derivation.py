@@ -1,0 +1,275 @@
+"""Derivation of figures from others: by rounding, conversion or arithmetic. Pure.
+
+With enough figures to combine, some combination gives almost any value. ``Derivation.chance`` estimates how
+often an unrelated value of the same size would also be derivable.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Final
+
+from analyzer.signals.suspicion.figures import Figure
+
+_MOST_OPERANDS: Final = 24
+_MOST_IN_THREES: Final = 10
+_FEW: Final = 10
+_LONGEST_COLUMN: Final = 200
+_LONGEST_PARTS: Final = 40
+"""Bound on the length of a column for adding up its first and largest values, which is quadratic."""
+_HEDGE: Final = 0.1
+"""Relative distance within which a figure marked as inexact still equals another."""
+_SCALES: Final = (1e3, 1e-3, 1e6, 1e-6, 1e9, 1e-9)
+_SHARES: Final = (100.0, 0.01)
+_TIMES: Final = (
+    60.0, 1 / 60, 3600.0, 1 / 3600, 24.0, 1 / 24, 7.0, 1 / 7, 12.0, 1 / 12, 365.0, 1 / 365, 30.0, 1 / 30,
+    52.0, 1440.0, 1 / 1440, 86400.0, 1 / 86400, 1e3, 1e-3,
+)  # fmt: skip
+_LENGTHS: Final = (1.609344, 1 / 1.609344, 2.54, 1 / 2.54, 0.3048, 1 / 0.3048, 3.6, 1 / 3.6, 100.0, 0.01)
+_MASSES: Final = (
+    0.45359237,
+    1 / 0.45359237,
+    28.349523,
+    1 / 28.349523,
+    3.785412,
+    1 / 3.785412,
+    4.184,
+    1 / 4.184,
+)
+_BYTES: Final = (1024.0, 1 / 1024, 1024.0**2, 1 / 1024**2, 1024.0**3, 1 / 1024**3, 8.0, 1 / 8)
+_FACTORS: Final[dict[str, tuple[float, ...]]] = {
+    "%": _SHARES,
+    **dict.fromkeys(("s", "min", "h", "day", "week", "month", "year", "hr", "m", "ms"), _TIMES),
+    **dict.fromkeys(
+        ("m", "km", "mi", "mile", "cm", "mm", "ft", "feet", "inch", "in", "km/h", "mph", "kmh", "m/s"),
+        _LENGTHS,
+    ),
+    **dict.fromkeys(("kg", "g", "lb", "oz", "l", "litre", "liter", "gallon", "kcal", "kj"), _MASSES),
+    **dict.fromkeys(("b", "kb", "mb", "gb", "tb", "byte", "bit", "gib", "mib"), _BYTES),
+}
+"""Factors between units, by the unit of the figure; one factor too many lets wrong figures pass."""
+_TEMPERATURES: Final = frozenset({"°", "°c", "°f", "c", "f"})
+
+
+_RESULTS: Final[dict[str, tuple[float, ...]]] = {
+    "%": (100.0,),
+    **dict.fromkeys(
+        ("s", "min", "h", "day", "ms", "week"), (60.0, 1 / 60, 24.0, 1 / 24, 3600.0, 1 / 3600, 1e3, 1e-3)
+    ),
+    **dict.fromkeys(("km/h", "kmh", "mph"), (60.0, 3.6, 1 / 3.6)),
+}
+"""Conversions of the result of an operation, by its unit."""
+
+
+def _factors(unit: str) -> tuple[float, ...]:
+    if unit == "%":
+        return _SHARES
+    return (*_SCALES, *_FACTORS.get(unit, ()), *(() if unit else _SHARES))
+
+
+class Derivation:
+    """Searches for figures that rounding, conversion or arithmetic on known values give."""
+
+    def __init__(
+        self, given: Sequence[float], operands: Sequence[float], columns: Sequence[Sequence[float]]
+    ) -> None:
+        """Create it from known values.
+
+        Args:
+            given: values that may be stated, rounded and converted.
+            operands: values that may be computed with, the most relevant first.
+            columns: lists of values that may be added up.
+        """
+        self._given: Final = sorted({value for one in given for value in (one, -one)})
+        self._operands: Final = [*dict.fromkeys(operands)][:_MOST_OPERANDS]
+        self._results: Final = sorted(
+            [*_column_results(columns), *_alone(self._operands), *_pairs(self._operands)]
+        )
+        self._in_threes: list[float] | None = None
+
+    def stands(self, figure: Figure) -> bool:
+        """Return whether a known value equals this figure, as written or rounded to its digits."""
+        return _finds(self._given, figure, (1.0,))
+
+    def converts(self, figure: Figure) -> bool:
+        """Return whether a known value in another unit equals this figure."""
+        if _finds(self._given, figure, _factors(figure.unit)):
+            return True
+        if figure.unit not in _TEMPERATURES:
+            return False
+        fahrenheit = any(_is(figure, value * 9 / 5 + 32) for value in self._given)
+        return fahrenheit or any(_is(figure, (value - 32) * 5 / 9) for value in self._given)
+
+    def computes(self, figure: Figure) -> bool:
+        """Tell whether arithmetic on known values gives this figure; on three only if there are few."""
+        if len(self._operands) <= _FEW and self.computes_in_threes(figure):
+            return True
+        return _finds(self._results, figure, (1.0, *_RESULTS.get(figure.unit, _SCALES[:4])))
+
+    def computes_in_threes(self, figure: Figure) -> bool:
+        """Tell whether an operation on three known values gives this figure."""
+        if self._in_threes is None:
+            self._in_threes = sorted(_threes(self._operands[:_MOST_IN_THREES]))
+        return _finds(self._in_threes, figure, (1.0,))
+
+    def chance(self, figure: Figure) -> float:
+        """Return the share of values near the figure that arithmetic on known values gives as well."""
+        near = (replace(figure, value=figure.value * factor) for factor in _NEARBY)
+        return sum(map(self.computes, near)) / len(_NEARBY)
+
+    def add(self, value: float) -> None:
+        """Add a value to compute with: an intermediate result."""
+        if value in self._operands:
+            return
+        self._results.extend(
+            [*_alone([value]), *(x for other in self._operands for x in _pair(value, other))]
+        )
+        self._results.sort()
+        self._operands.insert(0, value)
+        self._in_threes = None
+
+
+_NEARBY: Final = (0.613, 0.731, 0.847, 0.929, 1.083, 1.171, 1.293, 1.457)
+
+
+def _finds(ordered: Sequence[float], figure: Figure, factors: Sequence[float]) -> bool:
+    """Return whether one of the values, times one of the factors, equals the figure."""
+    for factor in factors:
+        wanted, within = figure.value / factor, _tolerance(figure) / factor
+        at = bisect_left(ordered, wanted - within)
+        if at < len(ordered) and ordered[at] <= wanted + within:
+            return True
+    return False
+
+
+def plain_results(values: Sequence[float]) -> list[float]:
+    """Return sums, differences, products and quotients of few values: likely computations."""
+    found: list[float] = []
+    for one, other in combinations(values, 2):
+        found += [
+            one + other,
+            abs(one - other),
+            one * other,
+            *([one / other, other / one] if one and other else []),
+        ]
+    for a, b, c in combinations(values, 3):
+        found += [a * b * c, a + b + c]
+    if values:
+        found.append(sum(values))
+    return found
+
+
+def near_miss(figure: Figure, value: float) -> bool:
+    """Tell whether the figure is a known value with a slip: digits swapped, one wrong, a zero too many."""
+    if not value or not figure.value or _is(figure, value):
+        return False
+    ratio = abs(figure.value / value)
+    if any(math.isclose(ratio, power, rel_tol=1e-9) for power in (10.0, 0.1)):
+        return True
+    one, other = figure.literal_digits.rstrip("0"), _digits(value)
+    if len(one) != len(other) or len(one) < 2 or not 0.1 < ratio < 10:
+        return False
+    differing = [place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
+    return len(differing) == 1 or (len(differing) == 2 and sorted(one) == sorted(other))
+
+
+def _digits(value: float) -> str:
+    return "".join(char for char in f"{abs(value):.10g}" if char.isdigit()).rstrip("0").lstrip("0")
+
+
+def _is(figure: Figure, value: float) -> bool:
+    return abs(figure.value - value) <= _tolerance(figure)
+
+
+def _tolerance(figure: Figure) -> float:
+    within = 0.51 * figure.step + 1e-9 * abs(figure.value)
+    if figure.is_hedged:
+        within = max(within, _HEDGE * abs(figure.value), _rounding(figure))
+    return within
+
+
+def _rounding(figure: Figure) -> float:
+    """Half a unit in the last digit that is not zero: 500 for a rough ``12,000``."""
+    digits = figure.literal_digits
+    zeros = len(digits) - len(digits.rstrip("0")) if "." not in figure.literal else 0
+    return 0.51 * figure.step * 10.0**zeros
+
+
+def _pairs(values: Sequence[float]) -> Iterator[float]:
+    for one, other in combinations(values, 2):
+        yield from _pair(one, other)
+
+
+def _pair(one: float, other: float) -> Iterator[float]:
+    yield one + other
+    yield abs(one - other)
+    yield one * other
+    yield one * (1 - other / 100)
+    yield one * (1 + other / 100)
+    yield other * (1 - one / 100)
+    yield other * (1 + one / 100)
+    if one and other:
+        yield one / other
+        yield other / one
+        yield abs(one - other) / abs(one)
+        yield abs(one - other) / abs(other)
+    yield (one + other) / 2
+
+
+def _alone(values: Sequence[float]) -> Iterator[float]:
+    for one in values:
+        yield from (100 - one, 1 - one, one / 2, one * 2, one * one)
+
+
+def _threes(values: Sequence[float]) -> Iterator[float]:
+    for a, b, c in combinations(values, 3):
+        yield a + b + c
+        yield a * b * c
+        for x, y, z in ((a, b, c), (b, a, c), (c, a, b)):
+            yield x + y - z
+            yield y + z - x
+            yield x * y + z
+            yield x * (y + z)
+            yield x * abs(y - z)
+            yield abs(x - y * z)
+            if x:
+                yield y * z / x
+                yield (y + z) / x
+            if y and z:
+                yield x / (y * z)
+            yield x * y * z / 100
+            yield x + y * z / 100
+
+
+def _column_results(columns: Sequence[Sequence[float]]) -> Iterator[float]:
+    for column in columns:
+        values = column[:_LONGEST_COLUMN]
+        n = len(values)
+        ordered = sorted(values)
+        total = sum(values)
+        yield from (total, total / n, float(n), ordered[-1] - ordered[0])
+        yield (ordered[n // 2] + ordered[(n - 1) // 2]) / 2
+        for top in range(2, n if n <= _LONGEST_PARTS else 0):
+            head, tail = sum(ordered[:top]), sum(ordered[-top:])
+            yield from (head, tail, sum(values[:top]), sum(values[-top:]), tail / top, head / top)
+        if total:
+            for value in values:
+                yield 100 * value / total
+                yield total - value
+        yield math.sqrt(sum((value - total / n) ** 2 for value in values) / n)
+    for one, other in combinations([column for column in columns if len(column) <= _LONGEST_COLUMN][:8], 2):
+        if len(one) == len(other):
+            products = [x * y for x, y in zip(one, other, strict=True)]
+            yield from (sum(products), *products)
+            if sum(one):
+                yield sum(products) / sum(one)
+            if sum(other):
+                yield sum(products) / sum(other)
+            yield from (x - y for x, y in zip(one, other, strict=True))
+            yield from (x + y for x, y in zip(one, other, strict=True))
+            yield sum(one) - sum(other)
+            yield sum(one) + sum(other)

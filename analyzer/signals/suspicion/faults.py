@@ -1,0 +1,156 @@
+"""Errors that no later step mentions, and calls repeated without a new result."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from analyzer.inquiry.present import beginning
+from analyzer.signals.run_view import QUOTE, Fault, Reading, Role, final_answer
+from analyzer.signals.suspicion.clue import Clue, ClueKind
+from analyzer.signals.suspicion.figures import figures, prose_of, words_of
+from semconv.model import Evidence, StepKind
+
+_ADMITS: Final = re.compile(
+    r"\b(?:errors?|fail\w*|exception|did(?:n't| not)|could(?:n't| not)|can(?:not|'t)|unable|nothing|none"
+    r"|no results?|not (?:found|available|possible)|unavailable|unreachable|timed? ?out|timeouts?|retry\w*"
+    r"|again|instead|missing|without|no data|unknown|down|refused|skipp\w+|fehl\w+|nicht|konnte|kein\w*"
+    r"|no (?:se )?pud\w+|impossible)\b",
+    re.IGNORECASE,
+)
+_MOST_TIMES: Final = 8
+_LOOPING: Final = 3
+"""Number of equal calls with equal results that count as a loop: two may be a check."""
+_WAITS: Final = re.compile(r"\b(?:wait|sleep|poll|heartbeat|ping|status|state|progress)", re.IGNORECASE)
+_PENDING: Final = re.compile(
+    r"\b(?:pending|running|queued|in.progress|processing|not ready|waiting|ok|done)\b", re.IGNORECASE
+)
+_SHORTEST_WORDS: Final = 40
+"""Number of characters from which an agent's words are not a set phrase."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failure:
+    """A call that failed or returned nothing, and that nothing repaired."""
+
+    at: int
+    """Position of the step that shows it: the tool's, or the model call that receives it."""
+    first_after: int
+    """First position at which a step could mention it."""
+    tool: str
+    said: str
+    is_empty: bool = False
+
+
+def _failures(reading: Reading) -> Iterator[_Failure]:
+    for position, fault in enumerate(reading.faults):
+        step = reading.steps[position]
+        if fault is not Fault.NONE and not reading.repaired[position] and step.kind is StepKind.TOOL:
+            said, is_empty = step.error or step.output.strip(), fault is Fault.EMPTY
+            tool = step.target or ""
+            yield _Failure(at=position, first_after=position + 1, tool=tool, said=said, is_empty=is_empty)
+    for heard in reading.heard_faults:
+        if not heard.is_repaired:
+            yield _Failure(at=heard.hearer, first_after=heard.hearer, tool=heard.tool, said=heard.text)
+
+
+def ignored_errors(reading: Reading) -> Iterator[Clue]:
+    """Yield the failed or empty calls that neither a later agent nor the answer mentions."""
+    answer = final_answer(reading.trajectory)
+    for failure in _failures(reading):
+        position, step = failure.at, reading.steps[failure.at]
+        later = [place for place in range(failure.first_after, len(reading.steps)) if reading.texts[place]]
+        spoken = [place for place in later if reading.roles[place] in (Role.ACTING, Role.COORDINATING)]
+        if _ADMITS.search(answer) or any(_ADMITS.search(reading.texts[place]) for place in spoken):
+            continue
+        sound = [
+            p
+            for p, other in enumerate(reading.steps)
+            if other.kind is StepKind.TOOL and reading.faults[p] is Fault.NONE
+        ]
+        others, earlier = [p for p in sound if p in later], [p for p in sound if p < position]
+        asked = step.input[:400] if step.kind is StepKind.TOOL else ""
+        about = words_of(f"{failure.tool} {asked}")
+        author = spoken[0] if spoken else position
+        returned = "returned nothing" if failure.is_empty else "failed"
+        yield Clue(
+            step=reading.steps[author].index,
+            kind=ClueKind.IGNORED_ERROR,
+            reason=f"went on as if {failure.tool or 'the tool'} had given a result; it {returned}",
+            evidence=(
+                Evidence(step=step.index, quote=beginning(failure.said, QUOTE)),
+                Evidence(
+                    step=reading.steps[author].index, quote=beginning(reading.steps[author].output, QUOTE)
+                ),
+            ),
+            signs={
+                "failed": float(not failure.is_empty),
+                "others_succeed": float(bool(others)),
+                "others_succeeded": float(bool(earlier)),
+                "about_task": float(bool(about & words_of(reading.trajectory.task))),
+                "figures": float(any(not one.is_small for one in figures(prose_of(answer)))),
+                "nothing_else": float(not others and not earlier),
+            },
+        )
+
+
+def _progresses(
+    reading: Reading, places: Sequence[int], calls: Mapping[tuple[str, str, str], Sequence[int]]
+) -> bool:
+    """Return whether another call between the repeats ends with a new result: then they wait for it."""
+    for (agent, _tool, _said), others in calls.items():
+        between = [place for place in others if place > places[0]]
+        if agent != reading.steps[places[0]].agent or others is places or len(between) < _LOOPING - 1:
+            continue
+        results = [reading.texts[place] for place in between]
+        if results[-1] not in results[:-1]:
+            return True
+    return False
+
+
+def _telling(arguments: str) -> str:
+    """Return a call's arguments as evidence; empty if there are none to read, as in ``{"": {}}``."""
+    return arguments if re.search(r"\w", arguments) else ""
+
+
+def loops(reading: Reading) -> Iterator[Clue]:
+    """Yield calls and words repeated without a new result; a wait that ends with one is not a loop."""
+    calls: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
+    has_tools = any(step.kind is StepKind.TOOL for step in reading.steps)
+    for position, step in enumerate(reading.steps):
+        if has_tools and reading.texts[position].startswith("call "):
+            continue  # the call is a step of its own
+        if step.kind is StepKind.TOOL:
+            calls[step.agent, step.target or step.name, step.input.strip()].append(position)
+        elif step.kind in (StepKind.LLM, StepKind.AGENT) and len(reading.texts[position]) >= _SHORTEST_WORDS:
+            calls[step.agent, "", reading.texts[position]].append(position)
+    answer = " ".join(final_answer(reading.trajectory).split())
+    for (_agent, tool, said), places in calls.items():
+        if not tool and (said in answer or answer in said):
+            continue  # wrappers of the last call repeat its words
+        results = [reading.texts[place] or reading.steps[place].error for place in places]
+        same = max(map(results.count, set(results)))
+        if same < _LOOPING or results[-1] not in results[:-1]:
+            continue
+        if _progresses(reading, places, calls):
+            continue
+        again = places[_LOOPING - 1]
+        step = reading.steps[again]
+        what = f"{tool} with the same arguments" if tool else "the same words"
+        failing = reading.faults[places[-1]] is Fault.FAILED
+        yield Clue(
+            step=step.index,
+            kind=ClueKind.LOOP,
+            reason=f"repeated {what} {len(places)} times without a new result",
+            evidence=(Evidence(step=step.index, quote=beginning(_telling(said) or step.output, QUOTE)),),
+            signs={
+                "times": min(same, _MOST_TIMES) / _MOST_TIMES,
+                "waits": float(bool(_WAITS.search(tool)) or bool(_PENDING.search(results[-1][:200]))),
+                "words": float(not tool),
+                "failing": float(failing),
+                "at_end": float(places[-1] >= len(reading.steps) - 4),
+            },
+        )

@@ -1,0 +1,252 @@
+"""Figures in text: value, precision, unit, and the words around them. Pure.
+
+A figure is a number that stands for a quantity: dates, times, versions, ids, list markers and numbers in
+links are not figures. Numbers are read as written in English (``1,234.5``), in much of Europe (``1.234,5``)
+and with spaces between groups; scale words and suffixes (``2.1 million``, ``9.6k``) belong to the number.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+MOST: Final = 400
+"""Bound on the figures read from one text, for tables and dumps."""
+_REMEMBERED: Final = 128
+"""Number of texts whose figures are cached: those of one run of usual length."""
+_DIGIT: Final = re.compile(r"\d")
+_REACH: Final = 48
+"""Characters on either side searched for the words that name a figure."""
+_NUMBER: Final = re.compile(
+    r"(?<![\w.,/-])(?:(?<=\s)[-−+])?"  # noqa: RUF001 - the actual minus sign
+    r"(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:[    ]\d{3})+(?:[.,]\d+)?(?!\d)"
+    r"|\d{1,15}(?:[.,]\d{1,15})?)"
+    r"(?:\s?(k|K|M|G|bn|B|thousand|million|billion|trillion|Millionen|Mio\.?|millones|millions)\b(?!\s?[A-Za-z]*[Bb]ytes?))?"
+)
+_SCALES: Final = {
+    "k": 1e3, "K": 1e3, "thousand": 1e3, "M": 1e6, "million": 1e6, "Millionen": 1e6, "Mio": 1e6, "Mio.": 1e6,
+    "millones": 1e6, "millions": 1e6, "G": 1e9, "bn": 1e9, "B": 1e9, "billion": 1e9, "trillion": 1e12,
+}  # fmt: skip
+_SKIPPED: Final = re.compile(
+    r"https?://\S+|\b[\w.+-]+@[\w.-]+\.\w+|(?:[\w.-]*/){2,}[\w.-]*"  # links, mail addresses, paths
+    r"|\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}\S*)?|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b"
+    r"|\b\d{1,2}:\d{2}(?::\d{2})?(?:\s?[ap]\.?m\b)?|\bv?\d+\.\d+\.\d+\S*|\bv\d+(?:\.\d+)?\b"
+    r"|\b[A-Za-z]+[-_/#]?\d[\w-]*|#\d+|\b\d+[-_][A-Za-z][\w-]*|\b(?=\w*[a-f])(?=\w*\d)[0-9a-f]{6,}\b"
+    r"|\+?\d{1,3}[ -]\(?\d{2,4}\)?[ -]\d{3,4}[ -]?\d{2,4}\b"
+    r"|\b\d{1,2}(?:\.|st|nd|rd|th)?\s(?:of\s)?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mai|Okt|Dez|mars|avril)"
+    r"[a-zäéû]*\.?,?(?:\s\d{4})?"
+    r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?\s\d{1,2}(?:st|nd|rd|th)?(?:,?\s\d{4})?\b"
+    r"|\b\d+(?:st|nd|rd|th)\b|^\s*(?:\(?\d{1,3}[.)]|[-*•]\s*\d{1,3}[.)])(?=\s)|\[\d{1,3}\]",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Parts of a text whose digits are not figures."""
+_NUMBERED: Final = re.compile(
+    r"\b(?:step|version|section|chapter|page|figure|table|line|item|option|room|gate|no\.?|number|nr\.?|q|quarter|phase"
+    r"|level|tier|part|id|port|article|rule|question|ticket|order|invoice|flight|case|year|fy|schritt|seite|in|since|by"
+    r"|from|until|of)\s?#?$",
+    re.IGNORECASE,
+)
+_YEAR: Final = re.compile(r"1[0-9]\d\d|20\d\d")
+_UNIT: Final = re.compile(r"\s?(%|°[CF]?|[A-Za-zµ€$£¥₹²³°/]{1,14})")
+_CURRENCY: Final = re.compile(r"(US\$|[$€£¥₹]|\b(?:USD|EUR|GBP|CHF|JPY|INR)\s?)\s?$")
+_WORD: Final = re.compile(r"[^\W\d_]{2,}|\b[A-Z]\b")
+_KEY: Final = re.compile(r"[\"']?\b(\w+)[\"']?\s*[:=]\s*[\"']?$")
+_HEDGED: Final = re.compile(
+    r"\b(?:about|around|approx\w*|roughly|nearly|almost|circa|ca\.?|some|over|under|more than|less than"
+    r"|at least|at most|up to|fewer than|just|close to|etwa|rund|knapp|environ|près de|unos|casi|between)"
+    r"\W{1,3}(?:[$€£]\s?)?$|[~≈<>±]\s?$",
+    re.IGNORECASE,
+)
+_CURRENCIES: Final = {
+    "$": "usd", "us$": "usd", "usd": "usd", "dollar": "usd", "dollars": "usd", "€": "eur", "eur": "eur",
+    "euro": "eur", "euros": "eur", "£": "gbp", "gbp": "gbp", "pounds": "gbp", "¥": "jpy", "jpy": "jpy",
+    "yen": "jpy", "chf": "chf", "₹": "inr", "inr": "inr", "percent": "%", "prozent": "%", "pct": "%",
+    "watt": "w", "watts": "w", "kilowatt": "kw", "kilowatts": "kw", "hours": "h", "hour": "h", "hrs": "h",
+    "minutes": "min", "minute": "min", "mins": "min", "seconds": "s", "second": "s", "sec": "s",
+    "days": "day", "kilometers": "km", "kilometres": "km", "meters": "m", "metres": "m", "kilograms": "kg",
+    "tonnes": "t",
+    "gigabytes": "gb", "megabytes": "mb", "terabytes": "tb", "milliseconds": "ms", "degrees": "°",
+}  # fmt: skip
+_KEY_UNITS: Final = frozenset((
+    "w", "kw", "kwh", "mwh", "wh", "gb", "mb", "tb", "kb", "ms", "s", "h", "min", "kg", "g", "t", "km", "m",
+    "mm", "cm", "l", "ml", "mi", "ft", "lb", "oz",
+))  # fmt: skip
+"""Units that end the key of a JSON object (``total_w``)."""
+_STOP: Final = frozenset((
+    "the", "a", "an", "of", "in", "on", "at", "is", "are", "was", "were", "be", "and", "or", "for", "to",
+    "by", "with", "from", "as", "it", "its", "this", "that", "has", "have", "had", "which", "so", "der",
+    "die", "das", "und", "ist", "sind", "mit", "von", "für", "auf", "le", "la", "les", "et", "de", "des",
+    "du", "el", "los", "y", "en", "que", "per", "about", "we", "you", "i", "our", "your", "their", "they",
+    "there", "than", "then", "also", "not", "no",
+))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A number in a text that stands for a quantity."""
+
+    value: float
+    literal: str
+    shown: str
+    """The figure as written, with its unit."""
+    step: float
+    """Value of one unit of its last digit: 100 for ``9.6k``, 0.1 for ``2.5``."""
+    unit: str
+    """Normalised unit; empty if there is none."""
+    words: frozenset[str]
+    """Words around it, in lower case, without the most frequent ones."""
+    start: int
+    end: int
+    is_hedged: bool
+    """Whether the text says that it is not exact."""
+    is_small: bool
+    """A count up to 12, or a year, which texts use without a source."""
+    is_label: bool
+    """Whether it is a year or the number of a thing, not a quantity."""
+
+    @property
+    def digits(self) -> str:
+        """Significant digits without trailing zeros."""
+        return self.literal_digits.strip("0") or "0"
+
+    @property
+    def literal_digits(self) -> str:
+        """Digits as written."""
+        return "".join(char for char in self.literal if char.isdigit())
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def figures(text: str) -> tuple[Figure, ...]:
+    """Return the figures of a text, in order, at most ``MOST``; cached, since texts are read repeatedly."""
+    if _DIGIT.search(text) is None:
+        return ()
+    skipped = [found.span() for found in _SKIPPED.finditer(text)]
+    found: list[Figure] = []
+    at = 0
+    for match in _NUMBER.finditer(text):
+        while at < len(skipped) and skipped[at][1] <= match.start():
+            at += 1
+        if at < len(skipped) and skipped[at][0] < match.end():
+            continue
+        figure = _figure(text, match)
+        if figure is not None:
+            found.append(figure)
+        if len(found) >= MOST:
+            break
+    return tuple(found)
+
+
+_HUNK: Final = re.compile(
+    r"^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@[^\n]*(?:\n[ +\-\\][^\n]*|\n(?=\n|$))*", re.MULTILINE
+)
+"""A part of a patch in the unified format."""
+
+
+def prose_of(text: str) -> str:
+    """Return a text without code and patches, replaced by blanks so that positions do not change."""
+    text = _HUNK.sub(lambda found: " " * len(found[0]), text) if "@@ -" in text else text
+    parts = text.split("```")
+    return "   ".join(part if place % 2 == 0 else " " * len(part) for place, part in enumerate(parts))
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the significant words of a text, in lower case and without plural endings."""
+    split = re.sub(r"(?<=[a-z])(?=[A-Z])|[_-]", " ", text)
+    return frozenset(
+        _stem(word) for word in (found.casefold() for found in _WORD.findall(split)) if word not in _STOP
+    )
+
+
+def _stem(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+def _figure(text: str, match: re.Match[str]) -> Figure | None:
+    literal, scale = match[1], match[2]
+    end = match.end()
+    if end < len(text) and (text[end] == "_" or (text[end].isdigit())):
+        return None
+    before, after = text[max(0, match.start() - _REACH) : match.start()], text[end : end + _REACH]
+    value, step = _value(literal)
+    factor = _SCALES.get(scale or "", 1.0)
+    if text[match.start() : match.start(1)] in ("-", "−"):  # noqa: RUF001 - the actual minus sign
+        value = -value
+    unit = _unit(before, after)
+    is_year = (
+        not unit
+        and scale is None
+        and _YEAR.fullmatch(literal) is not None
+        and (literal[:2] in ("19", "20") or _NUMBERED.search(before) is not None)
+    )
+    is_numbered = _NUMBERED.search(before) is not None and (
+        is_year or ("." not in literal and value < 100 and not unit)
+    )
+    small = scale is None and value == int(value) and 0 <= value <= 12
+    return Figure(
+        value=value * factor,
+        literal=literal,
+        shown=_shown(before, text[match.start(1) : end], after),
+        step=step * factor,
+        unit=unit,
+        words=_words_near(before, after),
+        start=match.start(),
+        end=end,
+        is_hedged=_HEDGED.search(before) is not None,
+        is_small=small or is_year or is_numbered,
+        is_label=is_year or is_numbered,
+    )
+
+
+def _value(literal: str) -> tuple[float, float]:
+    """Return the value of a literal, and of one unit of its last digit."""
+    plain = re.sub(r"[    ]", "", literal)
+    if re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", plain):
+        plain = plain.replace(",", "")
+    elif re.fullmatch(r"\d{1,3}(?:\.\d{3})+,\d+", plain):
+        plain = plain.replace(".", "").replace(",", ".")
+    else:
+        plain = plain.replace(",", ".")
+    decimals = plain.partition(".")[2]
+    return float(plain), 10.0 ** -len(decimals)
+
+
+def _unit(before: str, after: str) -> str:
+    money = _CURRENCY.search(before)
+    if money is not None:
+        return _CURRENCIES.get(money[1].strip().casefold(), "")
+    found = _UNIT.match(after)
+    if found is None:
+        key = _KEY.search(before)
+        ending = key[1].rpartition("_")[2].casefold() if key else ""
+        return _CURRENCIES.get(ending, ending if ending in _KEY_UNITS else "")
+    return unit_of(found[1].strip("/"))
+
+
+def unit_of(word: str) -> str:
+    """Return the unit that a word names, normalised; empty if it names none."""
+    small = word.casefold()
+    known = _CURRENCIES.get(small)
+    if known is not None:
+        return known
+    return "" if small in _STOP else _stem(small)
+
+
+def _shown(before: str, written: str, after: str) -> str:
+    money, unit = _CURRENCY.search(before), _UNIT.match(after)
+    if money is not None:
+        return f"{money[1]}{written}"
+    is_unit = unit is not None and unit[1].casefold() not in _STOP
+    return f"{written}{unit[0]}" if unit is not None and is_unit else written
+
+
+def _words_near(before: str, after: str) -> frozenset[str]:
+    """Return the words of the clause around a figure, which say what it counts or measures."""
+    cut = max(before.rfind(mark) for mark in ("\n", ". ", "; ", "! ", "? ", "},", "], "))
+    left = before[cut + 1 :]
+    ends = [
+        place for mark in ("\n", ". ", "; ", "! ", "? ", "}", "]", ', "') if (place := after.find(mark)) >= 0
+    ]
+    right = after[: min(ends)] if ends else after
+    return words_of(left) | words_of(right)

@@ -1,0 +1,133 @@
+"""Sources of a run's figures: results of tools, people's messages and instructions. Pure.
+
+An agent's words are never a source, even if repeated in the next agent's input, in the result of a tool that
+is itself an agent, or in a file that was written before it was read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from analyzer.signals.run_view import HEAD, Reading, spoken_input
+from analyzer.signals.suspicion.figures import Figure, figures
+from semconv.model import ContentState, Step, StepKind
+
+_SPEAKER: Final = re.compile(
+    r"^(system|user|human|tool|assistant|ai|developer|function)\b(?: \([^)\n]*\))?: ", re.MULTILINE
+)
+_OWN: Final = frozenset({"assistant", "ai"})
+_RELAYED: Final = 15
+"""Number of characters from which equal texts are the same text and not equal by chance."""
+_LOST: Final = frozenset(
+    {ContentState.TRUNCATED, ContentState.DROPPED, ContentState.REDACTED, ContentState.ABSENT}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A text from outside the run's agents."""
+
+    step: int | None
+    """The step that returned it; ``None`` for the task and instructions."""
+    text: str
+    figures: tuple[Figure, ...]
+    is_result: bool
+    """Whether a tool returned it."""
+
+
+def sources(reading: Reading) -> tuple[Source, ...]:
+    """Return every text from outside once, in the order of the steps."""
+    seen: set[str] = set()
+    found: list[Source] = []
+    for step, whole, is_result in _texts(reading):
+        text = whole[:HEAD].strip()
+        if text and text not in seen:
+            seen.add(text)
+            found.append(Source(step=step, text=text, figures=tuple(figures(text)), is_result=is_result))
+    return tuple(found)
+
+
+def is_blind(reading: Reading) -> bool:
+    """Return whether texts of tools are missing, so that a figure may have an unrecorded source."""
+    tools = [step for step in reading.steps if step.kind is StepKind.TOOL]
+    cut = any(step.content in _LOST or len(step.output) > HEAD for step in tools)
+    return cut or any(step.content in _LOST and not step.input for step in reading.steps)
+
+
+def _texts(reading: Reading) -> Iterator[tuple[int | None, str, bool]]:
+    steps, said = reading.steps, _Said()
+    yield None, reading.trajectory.task, False
+    for step in steps:
+        yield None, step.instructions, False
+    for position, step in enumerate(steps):
+        if step.kind is StepKind.TOOL:
+            if not said.repeats(step.output) and not _encloses(steps, position):
+                yield position, step.output, True
+            continue
+        for text, is_result in _heard(spoken_input(step)):
+            if not said.repeats(text):
+                yield position, text, is_result
+        if step.kind is StepKind.HUMAN:
+            yield position, step.output, False
+        else:
+            said.add(step.output)
+
+
+def _heard(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the messages of an input that no agent wrote, each with whether it is a tool's result."""
+    marks = list(_SPEAKER.finditer(text))
+    if not marks:
+        yield text, False
+        return
+    yield text[: marks[0].start()], False
+    for mark, following in zip(marks, [*marks[1:], None], strict=True):
+        if mark[1] not in _OWN:
+            body = text[mark.end() : following.start() if following else len(text)]
+            yield body, mark[1] in ("tool", "function")
+
+
+def _encloses(steps: tuple[Step, ...], position: int) -> bool:
+    """Tell whether a tool's call contains another agent's work: its result is that agent's word."""
+    tool = steps[position]
+    if not tool.start_ns or tool.end_ns <= tool.start_ns or not tool.output:
+        return False
+    return any(
+        other.kind in (StepKind.LLM, StepKind.AGENT)
+        and tool.start_ns <= other.start_ns
+        and other.end_ns <= tool.end_ns
+        and other.start_ns < other.end_ns
+        and _same(other.output, tool.output)
+        for other in steps
+    )
+
+
+def _same(said: str, returned: str) -> bool:
+    said, returned = " ".join(said.split()), " ".join(returned.split())
+    return bool(said) and (said in returned or returned in said)
+
+
+class _Said:
+    """Texts that agents have said so far."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def add(self, text: str) -> None:
+        plain = " ".join(text.split())
+        if plain:
+            self._texts.append(plain)
+
+    def repeats(self, text: str) -> bool:
+        """Tell whether a text is an agent's words, alone or within other text."""
+        plain = " ".join(text.split())
+        if not plain:
+            return False
+        return any(
+            plain == said
+            or (len(plain) >= _RELAYED and plain in said)
+            or (len(said) >= _RELAYED and said in plain)
+            for said in self._texts
+        )

@@ -1,0 +1,100 @@
+"""Ids, links, quotations and named sources of the answer that occur nowhere in the run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from analyzer.signals.normalize import excerpt, normalized
+from analyzer.signals.run_view import HEAD, Reading, final_answer
+from analyzer.signals.suspicion.clue import Clue, ClueKind
+from analyzer.signals.suspicion.figures import prose_of
+from analyzer.signals.suspicion.sources import is_blind, sources
+from semconv.model import Evidence, StepKind
+
+_ID: Final = re.compile(
+    r"(?<![\w/.-])(?:#\d{3,}|[A-Za-z]{1,8}[-_]?\d{2,}(?:[-_]\d+)*|[A-Z]{2,}[-_][A-Z0-9]{2,}[-_]?\d*)(?![\w%])"
+)
+_SPOKEN: Final = re.compile(
+    r"(?:q|h|fy|covid|top|mp|utf|sha|iso|rfc|python|gpt|gpt-|http|ipv|pm|co|step|v|day|page|p)[-_]?\d+",
+    re.IGNORECASE,
+)
+"""Words with digits that are not ids of the run."""
+_LINK: Final = re.compile(r"https?://[^\s)\]>\"'“”]+")
+_QUOTED: Final = re.compile(r"[\"“«„]([^\"“”«»\n]{20,300})[\"”»]")
+_NAMED: Final = re.compile(
+    r"\b(?:[Aa]ccording to|[Dd]ata from|[Rr]eported by|[Aa]s)\s(?:the\s)?(?:\d{4}\s)?"
+    r"((?:[A-Z][\w&'-]+\s?(?:&\s)?){1,4})"
+    r"|\b((?:[A-Z][\w&'-]+\s?(?:&\s)?){1,4})(?:stated|confirmed|reported|announced|said)\b"
+)
+_FEWEST_WORDS: Final = 5
+
+
+def unsourced(reading: Reading) -> Iterator[Clue]:
+    """Yield the answer's references that neither a tool nor a person gave."""
+    origins = sources(reading)
+    if is_blind(reading) or not any(source.is_result for source in origins):
+        return
+    answer = prose_of(final_answer(reading.trajectory)[:HEAD])
+    given = "\n".join(source.text for source in origins)
+    called = "\n".join(
+        f"{step.target} {step.input[:2_000]}" for step in reading.steps if step.kind is StepKind.TOOL
+    )
+    small, plain = f"{given}\n{called}".casefold(), normalized(given)
+    for what, found, signs in _references(answer, small, plain, reading.trajectory.agents):
+        position = _introduced(reading, found)
+        step = reading.steps[position]
+        at = max(0, step.output.find(found))
+        yield Clue(
+            step=step.index,
+            kind=ClueKind.UNSOURCED,
+            reason=f"gave {what} {found[:80]}, which no tool returned",
+            evidence=(
+                Evidence(
+                    step=step.index, quote=excerpt(step.output, at, at + len(found), before=40, after=40)
+                ),
+            ),
+            signs=signs,
+        )
+
+
+def _references(
+    answer: str, small: str, plain: str, agents: Sequence[str]
+) -> Iterator[tuple[str, str, dict[str, float]]]:
+    links = _LINK.sub(" ", answer)
+    known = {found.casefold() for found in _ID.findall(small)}
+    for found in dict.fromkeys(_ID.findall(links)):
+        if found.casefold() in small or _SPOKEN.fullmatch(found):
+            continue
+        shape = _shape(found)
+        yield "the id", found, {"id": 1.0, "alike": float(any(_shape(one) == shape for one in known))}
+    for found in dict.fromkeys(_LINK.findall(answer)):
+        link = found.rstrip(".,;:!?")
+        host = (urlsplit(link).hostname or "").removeprefix("www.")
+        if link.casefold().rstrip("/") in small:
+            continue
+        yield "the link", link, {"link": 1.0, "known_host": float(bool(host) and host in small)}
+    for found in dict.fromkeys(_QUOTED.findall(links)):
+        if len(found.split()) >= _FEWEST_WORDS and normalized(found) not in plain:
+            yield "the quotation", found, {"quotation": 1.0}
+    for match in _NAMED.finditer(links):
+        name = (match[1] or match[2]).strip()
+        if name.casefold() not in small and name not in agents and len(name) > 3:
+            yield "as a source", name, {"name": 1.0}
+
+
+def _shape(found: str) -> str:
+    return re.sub(r"\d+", "0", found.casefold())
+
+
+def _introduced(reading: Reading, found: str) -> int:
+    last = 0
+    for position, step in enumerate(reading.steps):
+        if step.kind is StepKind.TOOL:
+            continue
+        last = position
+        if found in step.output:
+            return position
+    return last

@@ -1,0 +1,248 @@
+"""Signals on numbers: wrong calculations, and numbers of the answer without a source.
+
+``disowned`` detects claims that are only quoted, asked, denied or supposed. It is for English only and looks
+at the words right beside the claim, because words further away may refer to something else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from analyzer.signals.arithmetic import WrongCalculation, wrong_calculations
+from analyzer.signals.normalize import excerpt
+from analyzer.signals.numbers import derivable, numbers, stated_numbers, written_out
+from analyzer.signals.run_view import HEAD, Finding, Reading, Role, final_answer, spoken_input, spoken_output
+from semconv.model import StepKind
+
+_REACH: Final = 160
+"""Characters before and after a claim searched for its negation."""
+_SENTENCE_END: Final = re.compile(r"[.!?…](?=[^\w]|$)|\n")
+_ATTRIBUTED: Final = re.compile(
+    r"(?<!\bI )(?<!\bwe )\b(?:claim(?:s|ed)?|sa(?:ys|id)|stat(?:es|ed)|wrote|writes|assert(?:s|ed)"
+    r"|according to|argu(?:es|ed)|suggest(?:s|ed)|report(?:s|ed)|propos(?:es|ed)|tells? (?:me|us|you))"
+    r"\b[^.!?\n]*$",
+    re.IGNORECASE,
+)
+_REJECTED_BEFORE: Final = re.compile(
+    r"\b(?:(?:wrong|incorrect|false|untrue|mistaken|not true) (?:that|to (?:say|claim|write))"
+    r"|incorrectly|wrongly|erroneously|mistakenly|instead of|rather than|disagree (?:that|with)|not)"
+    r"\W+(?:[a-z]+\W+){0,3}$"
+    r"|\b(?:whether|if|unless|suppose(?: that)?|where|assert)\W*$",
+    re.IGNORECASE,
+)
+_REJECTED_AFTER: Final = re.compile(
+    r"\W{0,6}(?:(?:and|but|which|that|this|it|the|a|an|claim|sum|calculation|computation|result|is|was|are|looks|seems"
+    r"|clearly|simply|plainly|actually|of course)\W{1,3}){0,6}"
+    r"(?:wrong|incorrect|false|untrue|mistaken|erroneous|mistake|error"
+    r"|(?:is|was)n.t (?:right|correct|true|so|accurate|valid)|not (?:right|correct|true|so|accurate|valid)"
+    r"|(?:does not|doesn.t) (?:hold|add up|check out))\b",
+    re.IGNORECASE,
+)
+_ANSWERED_NO: Final = re.compile(r"[.!?…]\W*\s\W*no\b\s*(?:[^\w\s]|$)", re.IGNORECASE)
+_CORRECTED: Final = re.compile(
+    r"\b(?:(?:must|should|ought to|has to|can only) (?:be|have been|read|equal|say)"
+    r"|(?:the )?(?:correct|right|true|actual) (?:answer|result|sum|value|total|figure) (?:is|would be|was))"
+    r"\W{1,4}(?P<then>\d[\d,.]*)",
+    re.IGNORECASE,
+)
+
+
+def disowned(text: str, start: int, end: int, stated: float) -> bool:
+    """Tell whether the author of a text does not assert the passage from ``start`` to ``end``.
+
+    Args:
+        text: The author's text.
+        start: Where the claim begins.
+        end: Where it ends, excluded.
+        stated: The number that the claim states; another number in its place denies it.
+    """
+    before = text[max(0, start - _REACH) : start]
+    before = before[max((found.end() for found in _SENTENCE_END.finditer(before)), default=0) :]
+    after = text[end : end + _REACH]
+    closing = _SENTENCE_END.search(after)
+    if closing is not None and closing.group() == "?":
+        return True
+    if _ATTRIBUTED.search(before) or _REJECTED_BEFORE.search(before):
+        return True
+    if _REJECTED_AFTER.match(after) or _ANSWERED_NO.match(after):
+        return True
+    corrected = _CORRECTED.search(_two_sentences(after))
+    return corrected is not None and stated not in numbers(corrected["then"].rstrip(".,"))
+
+
+def _two_sentences(text: str) -> str:
+    ends = [found.end() for found in _SENTENCE_END.finditer(text)]
+    return text[: ends[1]] if len(ends) > 1 else text
+
+
+_MOST_FIGURES: Final = 40
+_RECENT_FIGURES: Final = 12
+_TELLING_DIGITS: Final = 2
+"""Significant digits from which on a number is recognised at another scale: 5 and 5,000 may be unrelated."""
+
+
+def wrong_sum(reading: Reading) -> Iterator[Finding]:
+    """Find wrong calculations where they are first made.
+
+    A calculation repeated from the task or a person, or quoted to be denied, is not blamed on
+    the step: the earlier step that stated the result is. A tool's output does not excuse an agent: its
+    text may come from anywhere, and an agent that adopts a calculation is responsible for it.
+    """
+    answer = numbers(final_answer(reading.trajectory)[:HEAD])
+
+    def telling(one: WrongResult) -> tuple[bool, float]:
+        """Of several in a step, prefer one that the answer uses, then the largest error."""
+        return one.error.stated not in answer, -abs(one.error.stated / (one.error.right or 1.0) - 1)
+
+    for stated in sorted(_wrong_results(reading), key=telling):
+        if stated.is_disowned:
+            yield from _refuted(reading, stated.step, stated.error)
+        else:
+            yield Finding(
+                step=stated.step,
+                signal="wrong_computation",
+                weight=6.0,
+                reason=f"calculated “{stated.error.quote}”; the result is {stated.error.right_shown}",
+                quote=stated.quote,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongResult:
+    """A wrong calculation in a step."""
+
+    step: int
+    error: WrongCalculation
+    quote: str
+    """The calculation as the step wrote it."""
+    is_disowned: bool
+    """Whether the step only quotes it, to deny or ask about it."""
+
+
+def wrong_results(reading: Reading) -> Iterator[WrongResult]:
+    """Yield each agent's wrong calculations where they are first made, except those of tools and people."""
+    return (found for found in _wrong_results(reading) if not found.is_disowned)
+
+
+def _wrong_results(reading: Reading) -> Iterator[WrongResult]:
+    seen = {error.stated for error in wrong_calculations(reading.trajectory.task[:HEAD])}
+    for position, step in enumerate(reading.steps):
+        relayed = reading.roles[position] is Role.RELAYING
+        if relayed and step.kind is not StepKind.HUMAN:
+            continue
+        entered = step.input[:HEAD] if step.kind is StepKind.TOOL else ""
+        for text, written in ((reading.outputs[position], step.output), (entered, entered)):
+            for error in wrong_calculations(text):
+                if error.stated in seen:
+                    continue
+                denied = not relayed and disowned(text, error.start, error.end, error.stated)
+                if not denied:
+                    seen.add(error.stated)
+                if not relayed:
+                    quote = excerpt(written, error.start, error.end, before=60, after=60)
+                    yield WrongResult(step=position, error=error, quote=quote, is_disowned=denied)
+
+
+def _refuted(reading: Reading, position: int, error: WrongCalculation) -> Iterator[Finding]:
+    """Find the first agent that stated a result which a later step shows to be wrong."""
+    if reading.roles[position] is Role.CALL or error.stated in _ordinary(reading.trajectory.task):
+        return  # a tool's output does not accuse either
+    for earlier in range(position):
+        acts = reading.roles[earlier] in (Role.ACTING, Role.COORDINATING)
+        if acts and error.stated in numbers(reading.outputs[earlier]):
+            yield Finding(
+                step=earlier,
+                quoted_step=position,
+                signal="wrong_computation",
+                weight=3.0,
+                reason=f"stated {error.stated:,.10g} as the result of “{error.quote}”,"
+                f" which gives {error.right_shown}",
+                quote=error.quote,
+            )
+            return
+
+
+def unsupported_figure(reading: Reading) -> Iterator[Finding]:
+    """Find numbers of the final answer without a source: no tool, person or input showed them.
+
+    The run failed, so its answer is taken to be wrong; the step that introduced the
+    number is suspect. A number that two basic operations on known ones give may have been
+    computed, and weighs less.
+    """
+    answer = stated_numbers(final_answer(reading.trajectory)[:HEAD]) - _ordinary(reading.trajectory.task)
+    if not answer or len(answer) > _MOST_FIGURES:
+        return  # no numbers, or a dump instead of an answer
+    forms = {value: _at_any_scale(value) for value in answer}
+    known = _known(reading.trajectory.task[:HEAD])
+    recent = deque(sorted(known), maxlen=_RECENT_FIGURES)
+    blamed: set[float] = set()
+    for position, step in enumerate(reading.steps):
+        left = {value: same for value, same in forms.items() if value not in blamed and not same & known}
+        if not left:
+            return
+        entered = _known(spoken_input(step)[:HEAD])
+        recent.extend(sorted(entered - known))
+        known |= entered
+        said = spoken_output(step, reading.outputs[position])
+        stated = numbers(said)
+        scaled = written_out(said) if stated else {}
+        if reading.roles[position] in (Role.ACTING, Role.COORDINATING):
+            told = {value for value, full in scaled.items() if full in known}
+            brought = {at for at, same in left.items() if not same & known and not told & same}
+            for figure in sorted((at for at in brought if left[at] & stated), key=_telling):
+                blamed.add(figure)
+                value = figure if figure in stated else min(left[figure] & stated)
+                worked_out = derivable(value, recent)
+                shown = _as_written(step.output, value)
+                yield Finding(
+                    step=position,
+                    signal="unsupported_figure",
+                    weight=0.8 if worked_out else 3.0,
+                    reason=f"was the first to state {shown}, which is in the final answer"
+                    if worked_out
+                    else f"stated {shown}, a number in the final answer that no earlier message contains",
+                    quote=_around(step.output, value),
+                )
+        recent.extend(sorted(stated - known))
+        known |= stated | set(scaled.values())
+
+
+def _telling(value: float) -> tuple[bool, int, float]:
+    """Sort numbers by significance: those with most digits first, years last."""
+    is_year = value.is_integer() and 1900 <= value < 2100
+    return is_year, -len(f"{value:.10g}".strip("-").replace(".", "").rstrip("0")), value
+
+
+def _at_any_scale(value: float) -> frozenset[float]:
+    """Return a number and its forms in thousandths and thousands of its unit: 9.6 kW is 9600 W."""
+    if len(f"{value:.10e}".partition("e")[0].replace(".", "").strip("-0")) < _TELLING_DIGITS:
+        return frozenset((value,))
+    return frozenset(float(f"{value * scale:.12g}") for scale in (1, 1e3, 1e6, 1e-3, 1e-6))
+
+
+def _known(text: str) -> set[float]:
+    found = numbers(text)
+    return {*found, *written_out(text).values()} if found else set()
+
+
+def _ordinary(task: str) -> frozenset[float]:
+    """Return numbers without significance: those of the task, and the smallest integers (list markers)."""
+    return numbers(task[:HEAD]) | frozenset(float(n) for n in range(4))
+
+
+def _as_written(text: str, value: float) -> str:
+    """Return a number as it is written in the text: a year has no comma."""
+    bare, grouped = f"{value:.10g}", f"{value:,.10g}"
+    return bare if bare in text and grouped not in text else grouped
+
+
+def _around(text: str, value: float) -> str:
+    shown = _as_written(text, value)
+    found = re.search(rf"(?<![\w.,]){re.escape(shown)}(?![\w]|[.,]\d)", text) or re.search(
+        re.escape(shown), text
+    )
+    return excerpt(text, found.start(), found.end(), before=60, after=60) if found else ""
