@@ -1,9 +1,9 @@
-"""Did the run fail, and who says so? Cheap, with no model, before anything is attributed.
+"""Triage: did the run fail? Cheap, without a model, before attribution.
 
-The claims are asked in order of authority: what the run or an evaluator in it
-states, the right answer where it is known, the user's own rules, an error that
-ended the run, and last of all how the final answer sounds. The first that has an
-opinion decides. A run that nobody finds fault with is ``no_failure``.
+The claims are checked in order of authority: the outcome stated by the run or an evaluator in it, the correct
+answer if known, the user's own rules, an error that ended the run, and last the wording of the final answer,
+alone and after an error that nothing repaired. The first claim with a result decides. A run without any claim
+is ``no_failure``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from analyzer.reading import final_answer
-from collector_processor.redaction import compile_pattern
-from semconv.model import UNKNOWN_AGENT, Outcome, OutcomeSource, SpanStatus, Step, StepKind, Trajectory
-
-NOTHING_SAYS_SO: Final = "nothing says that the run failed"
-"""The reason of a run that nobody found fault with; who tells it from one that passed goes by this."""
+from analyzer.inquiry.verdict import NOTHING_SAYS_SO
+from analyzer.signals.normalize import normalized
+from analyzer.signals.run_view import Reading, final_answer, read
+from collector_processor.rebuild.redaction import compile_pattern
+from semconv.model import (
+    UNKNOWN_AGENT,
+    ContentState,
+    Outcome,
+    OutcomeSource,
+    SpanStatus,
+    Step,
+    StepKind,
+    Trajectory,
+    agent_in_prose,
+)
 
 _TOKEN: Final = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?|[^\W\d_]+")
 _ARTICLES: Final = frozenset({"a", "an", "the"})
@@ -33,24 +42,51 @@ _SOUNDS_FAILED: Final = re.compile(
     re.IGNORECASE,
 )
 
+_SENTENCE: Final = re.compile(r"[.!?;](?=\s|$)|\n")
+_FIGURE: Final = re.compile(r"\d+(?:[.,]\d+)*")
+_NAME: Final = 3
+"""Characters of an agent's name below which a match may be chance."""
+_CALL: Final = re.compile(r"\s*call [\w.-]+\(")
+_EXCUSE: Final = re.compile(
+    r"\b(?:unable|not able|could(?: not|n't)|can(?:not|'t| not)|did(?: not|n't)|fail\w*|errors?|sorry"
+    r"|unfortunately|not available|unavailable|problem|no (?:answer|result|response|reply)|try again"
+    r"|limit)\b",
+    re.IGNORECASE,
+)
+_GOES_ON: Final = re.compile(
+    r"\b(?:so|but|however|instead|myself|ourselves|nevertheless|anyway|still (?:found|know)|therefore)\b",
+    re.IGNORECASE,
+)
+"""Words after which an answer may follow an excuse in the same sentence."""
+_NO_WORD: Final = re.compile(
+    r"\W*(?:noted|ok(?:ay)?|understood|acknowledged|received|all right|alright|sure|thanks|thank you|got it"
+    r"|i see|will do|one moment(?: please)?|please wait)\W*",
+    re.IGNORECASE,
+)
+"""Pattern of a whole sentence without an answer. ``Done`` and ``yes`` may be answers."""
+_PUTS_OFF: Final = re.compile(
+    r" (?:should|will|must|has to|needs to|is to|ask|asked|wait|waiting|forward\w*|pass(?:ed)?|hand(?:ed)?"
+    r"|transfer\w*|delegat\w+|assign\w*|refer\w*|contact\w*|consult\w*) "
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What triage found."""
+    """Result of triage."""
 
     failed: bool
     source: OutcomeSource | None
-    """Who says so; ``None`` where nobody says anything."""
+    """Source of the result; ``None`` if no claim applied."""
     reason: str
 
 
 Claim: TypeAlias = Callable[[Trajectory], Finding | None]
-"""Gives its opinion on a run, or ``None`` if it has none. Users register their own."""
+"""Returns its result for a run, or ``None`` if it does not apply. Users register their own."""
 
 
 def triage(trajectory: Trajectory, rules: Sequence[Claim] = ()) -> Finding:
     """Decide whether a run failed; ``rules`` are the user's own claims."""
-    for claim in (recorded, stated, against_reference, *rules, ended_by_error, sounds_failed):
+    for claim in (recorded, stated, against_reference, *rules, ended_by_error, sounds_failed, left_undone):
         finding = claim(trajectory)
         if finding is not None:
             return finding
@@ -58,7 +94,7 @@ def triage(trajectory: Trajectory, rules: Sequence[Claim] = ()) -> Finding:
 
 
 def worth_a_model(trajectory: Trajectory) -> bool:
-    """Tell whether there is an agent or a workflow in it; a lone model call is nobody's failure."""
+    """Tell whether the run has an agent or a workflow; a lone model call is not attributed."""
     named = any(step.agent != UNKNOWN_AGENT for step in trajectory.steps)
     worked = any(step.kind in (StepKind.TOOL, StepKind.HANDOFF, StepKind.AGENT) for step in trajectory.steps)
     return named or worked
@@ -68,7 +104,7 @@ def output_matching(pattern: str, *, failed: bool = True) -> Claim:
     """Return the rule that a run whose final answer matches ``pattern`` failed (or did not).
 
     Raises:
-        ValueError: the pattern is no regular expression as RE2 reads them.
+        ValueError: the pattern is not a valid RE2 regular expression.
     """
     compiled = compile_pattern(pattern)
     said = "matches" if failed else "matches, as a right one should,"
@@ -84,14 +120,14 @@ def output_matching(pattern: str, *, failed: bool = True) -> Claim:
 
 
 def recorded(trajectory: Trajectory) -> Finding | None:
-    """A recorded conversation log is kept because it failed."""
+    """Claim failure for every recorded conversation log: such logs are recorded because the runs failed."""
     if not trajectory.is_recorded_conversation:
         return None
     return Finding(failed=True, source=None, reason="a recorded conversation log is taken as a failure")
 
 
 def stated(trajectory: Trajectory) -> Finding | None:
-    """What the run itself, or an evaluator in it, says of its outcome."""
+    """Claim the outcome that the run itself, or an evaluator in it, states."""
     if trajectory.outcome is None:
         return None
     source = trajectory.outcome_source or OutcomeSource.USER
@@ -104,7 +140,7 @@ def stated(trajectory: Trajectory) -> Finding | None:
 
 
 def against_reference(trajectory: Trajectory) -> Finding | None:
-    """The final answer against the right one, where both are known."""
+    """Compare the final answer with the correct one, if both are known."""
     answer = final_answer(trajectory)
     if not trajectory.reference or not answer:
         return None
@@ -118,7 +154,7 @@ def against_reference(trajectory: Trajectory) -> Finding | None:
 
 
 def ended_by_error(trajectory: Trajectory) -> Finding | None:
-    """An error of the run as a whole, or of the last thing it did: roots say OK after a crash."""
+    """Claim failure for an error of the run or of its last step: roots may say OK after a crash."""
     if trajectory.root_status is SpanStatus.ERROR or trajectory.root_error:
         words = _shortened(trajectory.root_error) or "no message"
         return Finding(failed=True, source=OutcomeSource.ERROR, reason=f"the run ended in an error: {words}")
@@ -126,15 +162,16 @@ def ended_by_error(trajectory: Trajectory) -> Finding | None:
     if last is None or not _errored(last):
         return None
     words = _shortened(last.error) or "no message"
+    step = f"the last step, {last.index} of {agent_in_prose(last.agent)},"
     return Finding(
         failed=True,
         source=OutcomeSource.ERROR,
-        reason=f"the last step, {last.index} of {last.agent}, failed, and nothing came after it: {words}",
+        reason=f"{step} failed, and nothing came after it: {words}",
     )
 
 
 def sounds_failed(trajectory: Trajectory) -> Finding | None:
-    """A final answer that begins as an excuse, or says that a limit was hit."""
+    """Claim failure for a final answer that begins like an excuse or says that a limit was reached."""
     found = _SOUNDS_FAILED.search(final_answer(trajectory)[:_ANSWER_HEAD])
     if found is None:
         return None
@@ -145,8 +182,63 @@ def sounds_failed(trajectory: Trajectory) -> Finding | None:
     )
 
 
+def left_undone(trajectory: Trajectory) -> Finding | None:
+    """Claim failure if an agent's work failed permanently, and the final answer lacks its result.
+
+    The caller of a failed agent often receives the failure as a result, and the run ends normally.
+    """
+    if not any(map(_errored, trajectory.steps)):
+        return None
+    lost = _lost_work(read(trajectory))
+    if lost is None or not _evades(final_answer(trajectory), trajectory):
+        return None
+    said = final_answer(trajectory)
+    how = f"only says {_shortened(said)!r}" if said else "is missing"
+    reason = (
+        f"step {lost.index} of {agent_in_prose(lost.agent)} failed, no later call succeeded in its place,"
+        f" and the final answer {how}"
+    )
+    return Finding(failed=True, source=OutcomeSource.HEURISTIC, reason=reason)
+
+
+def _lost_work(reading: Reading) -> Step | None:
+    """Return the last unrepaired failed step, if at most one agent speaks after it and no tool runs.
+
+    Also ``None`` if later texts are not recorded.
+    """
+    steps = reading.steps
+    failed = [at for at, step in enumerate(steps) if _errored(step)]
+    if not failed or reading.repaired[failed[-1]]:
+        return None
+    lost, after = steps[failed[-1]], steps[failed[-1] + 1 :]
+    is_dark = any(not step.output and step.content is not ContentState.COMPLETE for step in after)
+    speakers = {step.agent for step in after}
+    acted = any(step.kind is StepKind.TOOL for step in after)
+    return None if is_dark or acted or len(speakers) > 1 else lost
+
+
+def _evades(answer: str, trajectory: Trajectory) -> bool:
+    """Tell whether each sentence of an answer is an excuse, postpones the work, or is empty talk."""
+    agents = [name for name in map(normalized, trajectory.agents) if len(name) >= _NAME]
+    known = frozenset(_FIGURE.findall(trajectory.task))
+    words = "\n".join(line for line in answer.splitlines() if not _CALL.match(line))
+    return all(
+        not frozenset(_FIGURE.findall(sentence)) - known
+        and not _GOES_ON.search(sentence)
+        and (_EXCUSE.search(sentence) or _NO_WORD.fullmatch(sentence) or _defers(sentence, agents))
+        for sentence in _SENTENCE.split(words)
+        if sentence.strip()
+    )
+
+
+def _defers(sentence: str, agents: Sequence[str]) -> bool:
+    """Tell whether a sentence leaves the work to an agent."""
+    said = f" {normalized(sentence)} "
+    return _PUTS_OFF.search(said) is not None and any(f" {name} " in said for name in agents)
+
+
 def answers(output: str, reference: str) -> bool:
-    """Tell whether an answer contains everything the right one consists of, in any order and form.
+    """Tell whether an answer contains all words and numbers of the correct one, in any order and form.
 
     Numbers are compared by value (``1,080.0`` is ``1080``), words without case and articles.
     """

@@ -1,4 +1,4 @@
-"""The tables of ``blamespan bench``: for people; programs read the JSON lines instead."""
+"""Terminal tables of ``blamespan bench``; programs read its JSON lines instead."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from analyzer.measuring.scoring import Score
-from analyzer.present import console
+from analyzer.evaluation.scores import Score
+from analyzer.inquiry.present import console
 
 _SHOWN_ERRORS: Final = 3
 _ERROR_WIDTH: Final = 160
 _REPORT_WIDTH: Final = 120
-"""Columns that are enough for every table: what goes into a pipe is not cut to fit."""
+"""Width that fits every table: output into a pipe must not be truncated."""
 
 
 def show_accuracy(lines: Sequence[Mapping[str, Any]]) -> None:
@@ -41,8 +41,25 @@ def show_accuracy(lines: Sequence[Mapping[str, Any]]) -> None:
         _note(f"trained on {first['trained_on']}")
 
 
+def show_answers(lines: Sequence[Mapping[str, Any]]) -> None:
+    """Print how many runs were answered and how often correctly; nothing if all were answered."""
+    if lines[-1]["answered"]["n"] in (0, lines[-1]["n"]):
+        return
+    table = _table("", ("subset", "answered", "% of runs", "step % of these", "agent % of these"))
+    for line in lines:
+        told = line["answered"]
+        table.add_row(
+            line["subset"],
+            str(told["n"]),
+            _percent(told["coverage"]),
+            _with_interval(told["step_accuracy"], told["step_accuracy_ci"]),
+            _with_interval(told["agent_accuracy"], told["agent_accuracy_ci"]),
+        )
+    _print(table)
+
+
 def show_nearness_and_confidence(lines: Sequence[Mapping[str, Any]]) -> None:
-    """Print how near it was, how far its confidence can be trusted, and the reference scorer's figures."""
+    """Print accuracy within a distance, calibration, and the reference scorer's accuracy."""
     table = _table("", ("subset", "±1 %", "±3 %", "±5 %", "Brier", "ECE", "(if true)", "substring %"))
     for line in lines:
         other = line["reference_scorer"]
@@ -62,7 +79,7 @@ def show_nearness_and_confidence(lines: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_cost(lines: Sequence[Mapping[str, Any]]) -> None:
-    """Print what the verdicts cost; nothing for a method that asks no model."""
+    """Print the verdicts' cost; nothing for a method that calls no model."""
     if not lines[-1]["calls"]:
         return
     table = _table("", ("subset", "calls", "input tokens", "output tokens", "cost $", "seconds"))
@@ -99,12 +116,18 @@ def show_lengths(lines: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_extras(line: Mapping[str, Any]) -> None:
-    """Print what was asked for beside the figures: abstaining, other labels, runs left out."""
+    """Print the optional results: abstaining, second labels, excluded runs."""
     if chosen := line.get("selective"):
         _note(
             f"abstaining to reach {100 * chosen['precision_wanted']:.0f} %: answered {chosen['answered']} of"
             f" {line['n']}, right in {_with_interval(chosen['precision'], chosen['precision_ci'])} %"
             " (thresholds chosen out of fold)"
+        )
+    if modes := line.get("modes"):
+        _note(
+            f"failure mode: {_with_interval(modes['accuracy'], modes['accuracy_ci'])} % right of"
+            f" {modes['n']} with a labelled category; the best constant mode:"
+            f" {_percent(modes['best_constant'])} %"
         )
     if twice := line.get("second_labels"):
         either = _with_interval(twice["step_accuracy_either"], twice["step_accuracy_either_ci"])
@@ -125,7 +148,7 @@ def show_extras(line: Mapping[str, Any]) -> None:
 
 
 def show_comparison(lines: Sequence[Mapping[str, Any]]) -> None:
-    """Print which of two methods was right where."""
+    """Print a paired comparison of two methods."""
     first, second = lines[0]["compare"]
     title = f"A: {first}, B: {second}"
     table = _table(title, ("subset", "", "A %", "B %", "B - A", "only A", "only B", "p"))

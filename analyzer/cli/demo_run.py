@@ -1,13 +1,13 @@
-"""The demo: a small multi-agent program that fails, instrumented as anybody would do it.
+"""The demo: a small multi-agent program that fails, with ordinary instrumentation.
 
 Four agents answer a question of money. The researcher's data service times out once; the program asks
-again and gets the figure, so that error is repaired and nobody's fault. The calculator's tool returns
+again and gets the value, so that error is repaired and not to blame. The calculator's tool returns
 9662.14, but the calculator reports 9,266.14. The writer repeats what it was given. The answer is wrong,
-and the calculator's report is where it became so.
+and the calculator's report is the cause.
 
 The agents, tools and handoffs are real; only the model is scripted, an ordinary function from messages
 to a reply, so that the demo needs no network and always ends the same. ``examples/instrumented_agents.py``
-puts a real one in its place.
+replaces it with a real one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from opentelemetry.trace import TracerProvider, format_trace_id
 from semconv.instrument import agent, handoff, llm, run, tool
 
 Message: TypeAlias = dict[str, Any]
-"""As OpenAI's chat API takes them."""
+"""Messages in the format of OpenAI's chat API."""
 
 TASK: Final = (
     "Our community hall in Freiburg gets 84 solar panels of 410 W each. We pay 0.31 euros for a kWh. "
@@ -39,18 +39,18 @@ _ATTEMPTS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoExpectation:
-    """What the demo did, and what an analysis of it should find."""
+    """The demo's result, and the expected verdict."""
 
     trace_id: str
     """Lower-case hex."""
     answer: str
-    """What the writer handed in."""
+    """The writer's text."""
     agent: str = "calculator"
     step: int = 9
-    """0-based, over the twelve model calls, tool calls and handoffs in the order they started."""
+    """0-based, over the twelve model calls, tool calls and handoffs in order of their start."""
     step_count: int = 12
     repaired_step: int = 3
-    """The time-out that was made good, and so must not be blamed."""
+    """The timeout that was repaired and so must not be blamed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +81,14 @@ Chat: TypeAlias = Callable[[Sequence[Message]], Reply]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """The agents' common means."""
+    """The agents' shared model, tools and tracer."""
 
     chat: Chat
     model: str
     tools: Mapping[str, Callable[..., Any]]
 
     def work(self, name: str, message: str) -> str:
-        """Let one agent work on ``message`` until it answers in words."""
+        """Let one agent work on ``message`` until it answers with text."""
         instructions = INSTRUCTIONS[name]
         messages: list[Message] = [
             {"role": "system", "content": instructions},
@@ -112,7 +112,7 @@ class Team:
             return reply
 
     def _use(self, call: ToolCall) -> Message:
-        """Run a tool, once more if it times out, and return its result as a message."""
+        """Run a tool, again if it times out, and return its result as a message."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 with tool(call.name, arguments=call.arguments, call_id=call.id, kind="function") as running:
@@ -138,14 +138,15 @@ def answer_question(team: Team, question: str) -> str:
 def play(
     tracer_provider: TracerProvider, *, chat: Chat | None = None, model: str = MODEL, latency_s: float = 0.04
 ) -> DemoExpectation:
-    """Run the program once and return what there is to find in its trace.
+    """Run the program once and return the expected findings in its trace.
 
     Args:
-        tracer_provider: Where the spans go. Content is captured, whatever the environment says:
-            it is the demo's own.
+        tracer_provider: Receives the spans. Content is always captured, regardless of the environment: it is
+        the demo's own.
         chat: A language model; by default the scripted one, whose mistake the expectation describes.
         model: The model's name, for the spans.
-        latency_s: How long the scripted model and the tools take for a call, so that a waterfall has widths.
+        latency_s: Duration of each call of the scripted model and the tools, so that a waterfall has visible
+        bars.
     """
     weather = WeatherService(latency_s=latency_s)
     team = Team(
@@ -205,11 +206,7 @@ TOOLS: Final[Sequence[Message]] = (
     {
         "name": "solar_yield",
         "description": "kWh a year that one kW of solar panels gives in a city",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string"}},
-            "required": ["city"],
-        },
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     },
     {
         "name": "multiply",
@@ -221,7 +218,7 @@ TOOLS: Final[Sequence[Message]] = (
         },
     },
 )
-"""The tools as a real model has to be told of them."""
+"""Descriptions of the tools for a real model."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -250,12 +247,12 @@ def multiply(factors: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedModel:
-    """Answers by who asks (the system message) and what was said last: a question or a tool's result."""
+    """Answers by the agent (system message) and the last message: a question or a tool's result."""
 
     latency_s: float
 
     def __call__(self, messages: Sequence[Message]) -> Reply:
-        """Answer the conversation, after a while."""
+        """Answer the conversation after the configured latency."""
         time.sleep(self.latency_s)
         name = next(name for name, text in INSTRUCTIONS.items() if text == messages[0]["content"])
         reply = _SCRIPT[name, messages[-1]["role"]]

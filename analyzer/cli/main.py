@@ -1,10 +1,10 @@
-"""The command line: the composition root, which knows everything and does nothing itself.
+"""The command line: dispatches to one command and maps errors to exit codes.
 
-A command is a file in ``commands/`` with a function of its name. Only the one that
-was called is imported: the others' libraries take longer than most commands.
+A command is the function of the same name in a file of ``commands/``. Only the called command's file
+is imported: the others' libraries take longer to import than most commands take to run.
 
-Exit codes: 0 success, 1 the thing asked failed, 2 wrong usage. Errors are one
-line on standard error that says what was expected.
+Exit codes: 0 success, 1 failure, 2 wrong usage. Errors are one line on standard error
+that says what was expected.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from importlib.resources import files
@@ -20,34 +20,39 @@ from typing import Annotated, Final
 
 import typer
 
-from analyzer.commands.output import PROGRAM, WrongUsage, complain
-from analyzer.errors import AnalyzerError, ModelNeeded, UnknownMethod
+from analyzer.cli.output import PROGRAM, WrongUsage, complain
+from analyzer.inquiry.errors import AnalyzerError, ModelNeeded, UnknownMethod
 from collector_processor.otlp import CollectorError
 
-COMMANDS: Final = (
-    "demo",
-    "serve",
-    "collector",
-    "analyzer",
-    "attribute",
-    "steps",
-    "lint",
-    "replay",
-    "bench",
-    "train",
-    "label",
-    "confirm",
-    "reject",
-    "issues",
-    "doctor",
-    "health",
-)
-"""In the order in which ``--help`` lists them."""
-_PLACE: Final = "analyzer.commands"
+COMMANDS: Final[Mapping[str, str]] = {
+    "demo": "demo",
+    "serve": "serve",
+    "collector": "serve",
+    "analyzer": "serve",
+    "attribute": "attribute",
+    "steps": "steps",
+    "lint": "lint",
+    "map": "map",
+    "replay": "replay",
+    "gateway": "gateway",
+    "experiment": "experiment",
+    "export": "export",
+    "delete": "delete",
+    "bench": "bench",
+    "train": "train",
+    "label": "label",
+    "confirm": "label",
+    "reject": "label",
+    "issues": "issues",
+    "doctor": "doctor",
+    "health": "health",
+}
+"""Module in ``commands/`` of each command, in the order in which ``--help`` lists them."""
+_PLACE: Final = "analyzer.cli.commands"
 
 
 def _app(arguments: Sequence[str]) -> typer.Typer:
-    """Return the command line with the command that is called; where none is, with the titles of all."""
+    """Return the command line with the called command; if none is called, with the titles of all."""
     app = typer.Typer(
         name=PROGRAM,
         help="Which agent broke the run, at which step and why: inside the traces you already look at.",
@@ -61,15 +66,15 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
     called = next((argument for argument in arguments if not argument.startswith("-")), None)
     for name in (called,) if called in COMMANDS and called == arguments[0] else COMMANDS:
         if name == called:
-            app.command()(getattr(import_module(f"{_PLACE}.{name}"), name))
+            app.command()(getattr(import_module(f"{_PLACE}.{COMMANDS[name]}"), name))
         else:
             app.command(name, help=_title(name))(_untouched)
     return app
 
 
 def _title(name: str) -> str:
-    """Read off a command's source what it does, without importing it."""
-    tree = ast.parse(files(_PLACE).joinpath(f"{name}.py").read_text(encoding="utf-8"))
+    """Read a command's title from its source, without importing it."""
+    tree = ast.parse(files(_PLACE).joinpath(f"{COMMANDS[name]}.py").read_text(encoding="utf-8"))
     found = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
     return inspect.cleandoc(ast.get_docstring(found) or "").partition("\n\n")[0]
 
@@ -104,7 +109,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         given = sys.argv[1:] if arguments is None else list(arguments)
         code = _app(given)(args=given, standalone_mode=False)
     except typer.TyperException as error:
-        if message := error.format_message():  # none where the help was shown instead
+        if message := error.format_message():  # empty if the help was shown instead
             complain(message)
         return error.exit_code
     except (WrongUsage, UnknownMethod, ModelNeeded) as error:
@@ -119,7 +124,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _is_setting(error: Exception) -> bool:
-    """Tell whether a setting is wrong; only here, for what reads settings is large."""
+    """Return whether a setting is wrong; imported only here, because the settings module is large."""
     from collector_processor.settings import SettingsError  # noqa: PLC0415
 
     return isinstance(error, SettingsError)

@@ -1,23 +1,25 @@
-"""Who is talked to besides the backend: our own doors, analyzers, and those who are told of issues.
+"""Checks of neighbours: this service's own listener, analyzers, notification receivers, their clocks.
 
-A neighbour is asked for its health at most, or connected to and left: nobody is told anything.
-Of an address only scheme, host and port are shown: the rest of a web hook's is its secret.
+At most, a neighbour is asked for its health, or a connection is opened and closed; no message is sent. Only
+scheme, host and port of an address are shown: the rest of a web hook's URL is secret.
+
+The clock check compares this machine's clock with theirs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
 import aiohttp
 
-from analyzer.checkup.finding import Finding, Health
+from analyzer.cli.local_checks import Finding, Health, failed, ok, warning
+from analyzer.executor.codec import OFFER_PATH
 
 Clock = Callable[[], float]
 
@@ -29,12 +31,12 @@ _OK: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """Somebody who answered, or did not."""
+    """Result of checking one neighbour."""
 
     name: str
     finding: Finding
     ahead_s: float | None = None
-    """How far its clock is ahead of ours; ``None`` where it did not say."""
+    """Seconds by which its clock is ahead of ours; ``None`` if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,92 +46,70 @@ class _Answer:
 
 
 async def check_door(url: str, clock: Clock, tls: ssl.SSLContext | None) -> Finding:
-    """Say whether it is a blamespan that listens at our own address."""
+    """Check whether blamespan listens on our own address."""
     try:
         answer = await _get(f"{url}/readyz", clock, tls)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         mend = "look at its log; if it is another program, set another port"
         detail = f"{url} is taken and does not answer: {type(error).__name__}"
-        return Finding(check="service", health=Health.FAILED, detail=detail, mend=mend)
+        return failed("service", detail, mend)
     if answer.status == _OK:
-        return Finding(check="service", health=Health.OK, detail=f"{url} answers, ready")
-    detail = f"{url} answers HTTP {answer.status}: it starts, ends, or is not blamespan"
-    return Finding(check="service", health=Health.WARNING, detail=detail, mend="ask again, look at its log")
+        return ok("service", f"{url} answers, ready")
+    detail = f"{url} answers HTTP {answer.status}: it is starting, stopping, or not blamespan"
+    return warning("service", detail, "try again, then look at its log")
 
 
 async def check_analyzer(
     endpoint: str, token: str | None, clock: Clock, tls: ssl.SSLContext | None
 ) -> Neighbour:
-    """Say whether analyzers are there, ready, and take our token.
-
-    Args:
-        endpoint: as the settings have it.
-        token: likewise.
-        clock: tells seconds since 1970.
-        tls: whom we trust and what we show.
-    """
-    failed = partial(_failed, "analyzer")
+    """Check whether analyzers are reachable, ready, and accept our token; ``clock`` gives Unix seconds."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         ready = await _get(f"{endpoint.rstrip('/')}/readyz", clock, tls)
-        known = await _get(f"{endpoint.rstrip('/')}/metrics", clock, tls, headers)
+        known = await _get(f"{endpoint.rstrip('/')}{OFFER_PATH}", clock, tls, headers)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         detail = f"{shown(endpoint)} cannot be reached: {type(error).__name__}; signals answer instead"
         mend = "start `blamespan analyzer` there, or correct BLAMESPAN_ANALYZER_ENDPOINT"
-        return Neighbour(name="analyzer", finding=failed(detail, mend))
+        return Neighbour(name="analyzer", finding=failed("analyzer", detail, mend))
     if known.status in _UNAUTHORISED:
-        detail = f"{shown(endpoint)} does not take our token"
+        detail = f"{shown(endpoint)} does not accept our token"
         mend = "set the same BLAMESPAN_TOKEN on both sides"
-        return Neighbour(name="analyzer", finding=failed(detail, mend), ahead_s=known.ahead_s)
+        return Neighbour(name="analyzer", finding=failed("analyzer", detail, mend), ahead_s=known.ahead_s)
     if ready.status != _OK:
         detail = f"{shown(endpoint)} is not ready: HTTP {ready.status}"
-        return Neighbour(name="analyzer", finding=failed(detail, "look at its log"), ahead_s=ready.ahead_s)
-    well = Finding(check="analyzer", health=Health.OK, detail=f"{shown(endpoint)} answers, ready")
+        return Neighbour(
+            name="analyzer", finding=failed("analyzer", detail, "look at its log"), ahead_s=ready.ahead_s
+        )
+    well = ok("analyzer", f"{shown(endpoint)} answers, ready")
     return Neighbour(name="analyzer", finding=well, ahead_s=ready.ahead_s)
 
 
-async def check_notifiers(receivers: Mapping[str, str], clock: Clock) -> list[Neighbour]:
-    """Say whether those can be reached who are told of issues: connected to, told nothing.
-
-    Args:
-        receivers: addresses by name; ``alertmanager`` is asked for its health.
-        clock: tells seconds since 1970.
-    """
-    return [await _check_notifier(name, url, clock) for name, url in receivers.items()]
+async def check_notifiers(receivers: Mapping[str, str]) -> list[Neighbour]:
+    """Check whether each receiver of notices (name to address) can be reached; nothing is sent."""
+    return [await _check_notifier(name, url) for name, url in receivers.items()]
 
 
 def shown(url: str) -> str:
-    """Return as much of an address as may be shown."""
+    """Return the part of an address that is not secret."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{parts.hostname or ''}{port}"
 
 
-async def _check_notifier(name: str, url: str, clock: Clock) -> Neighbour:
+async def _check_notifier(name: str, url: str) -> Neighbour:
     mend = f"correct BLAMESPAN_NOTIFY_{name.upper()}, or let us reach it"
-    failed, answer = partial(_failed, f"notifier {name}"), None
     try:
-        if name == "alertmanager":
-            answer = await _get(f"{url.rstrip('/')}/-/healthy", clock, None)
-        else:
-            await _connect(url)
+        await _connect(url)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         detail = f"{shown(url)} cannot be reached: {type(error).__name__}"
-        return Neighbour(name=name, finding=failed(detail, mend))
-    if answer is not None and answer.status != _OK:
-        detail = f"{shown(url)} answers HTTP {answer.status}: is it an Alertmanager?"
-        return Neighbour(name=name, finding=failed(detail, mend))
-    detail = f"{shown(url)} can be reached; nothing was sent"
-    well = Finding(check=f"notifier {name}", health=Health.OK, detail=detail)
-    return Neighbour(name=name, finding=well, ahead_s=answer.ahead_s if answer else None)
-
-
-def _failed(check: str, detail: str, mend: str) -> Finding:
-    return Finding(check=check, health=Health.FAILED, detail=detail, mend=mend)
+        return Neighbour(name=name, finding=failed(f"notifier {name}", detail, mend))
+    return Neighbour(
+        name=name, finding=ok(f"notifier {name}", f"{shown(url)} can be reached; nothing was sent")
+    )
 
 
 async def _connect(url: str) -> None:
-    """Connect, with TLS where the address says so, and leave."""
+    """Connect, with TLS for ``https``, and disconnect."""
     parts = urlsplit(url)
     port = parts.port or _PORTS[parts.scheme]
     tls = ssl.create_default_context() if parts.scheme == "https" else None
@@ -155,3 +135,29 @@ def _ahead_s(date: str, now_s: float) -> float | None:
         return parsedate_to_datetime(date).timestamp() - now_s
     except ValueError:
         return None
+
+
+TOLERATED_S: Final = 5.0
+"""Tolerated difference: HTTP dates have whole seconds, and smaller differences do no harm."""
+MOST_S: Final = 120.0
+"""Difference beyond which signatures are refused as old and spans look late or from the future."""
+
+
+def check_clock(neighbours: Sequence[Neighbour]) -> Finding:
+    """Compare this clock with the dates in the neighbours' answers."""
+    told = [one for one in neighbours if one.ahead_s is not None]
+    if not told:
+        detail = "not compared: needs an analyzer that answers"
+        return Finding(check="clock", health=Health.SKIPPED, detail=detail)
+    worst = max(told, key=lambda one: abs(one.ahead_s or 0.0))
+    ahead_s = worst.ahead_s or 0.0
+    detail = f"agrees with {', '.join(one.name for one in told)} to {abs(ahead_s):.0f} s"
+    if abs(ahead_s) <= TOLERATED_S:
+        return ok("clock", detail)
+    where = "behind" if ahead_s > 0 else "ahead of"
+    return Finding(
+        check="clock",
+        health=Health.WARNING if abs(ahead_s) <= MOST_S else Health.FAILED,
+        detail=f"ours is {abs(ahead_s):.0f} s {where} that of the {worst.name}",
+        mend="let both machines set their clocks by NTP",
+    )

@@ -1,4 +1,4 @@
-"""Options that several commands have, apart from the commands: one must not cost the imports of another."""
+"""Options shared by several commands, in their own file so that one does not import another."""
 
 from __future__ import annotations
 
@@ -6,30 +6,32 @@ from typing import Annotated, Final
 
 import typer
 
+from analyzer.cli.output import optional
 from analyzer.methods import AUTO, METHODS
 
 METHOD_HELP: Final = (
-    f"One of: {', '.join((AUTO, *METHODS))}. One that asks a model may be followed by *N, for N"
+    f"One of: {', '.join((AUTO, *METHODS))}. One that calls a model may be followed by *N, for N"
     " votes that are pooled (judge*3). Default: BLAMESPAN_METHOD, or auto"
     " (a ranker trained for the run's system, else the judge if a model is set, else signals)."
 )
 
-MethodOption = Annotated[
-    str | None,
-    typer.Option(
-        "--method",
-        metavar="NAME",
-        help=METHOD_HELP,
-        show_default=False,
-    ),
-]
+MethodOption = Annotated[str | None, optional("NAME", METHOD_HELP, "--method")]
 ModelOption = Annotated[
     str | None,
-    typer.Option(
+    optional(
+        "NAME",
+        "Any litellm model; several with commas between take turns in votes. Default: BLAMESPAN_MODEL.",
         "--model",
-        metavar="NAME",
-        help="Any litellm model; several with commas between take turns in votes. Default: BLAMESPAN_MODEL.",
-        show_default=False,
+    ),
+]
+FloorOption = Annotated[
+    float | None,
+    optional(
+        "P",
+        "Abstain below this confidence, as the service does below BLAMESPAN_PRECISION.",
+        "--floor",
+        min=0,
+        max=1,
     ),
 ]
 WithReferenceOption = Annotated[

@@ -1,4 +1,4 @@
-"""What every command shares: the output format, errors in one line, progress."""
+"""Output shared by all commands: format, one-line errors, progress bar."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from analyzer.errors import AnalyzerError
-from analyzer.json_lines import json_text
-from analyzer.present import plain
+from analyzer.inquiry.errors import AnalyzerError
+from analyzer.inquiry.present import plain
+from analyzer.telemetry.json_lines import json_text
 
 PROGRAM: Final = "blamespan"
 
 
 class OutputFormat(StrEnum):
-    """How results are printed."""
+    """Format of printed results."""
 
     TABLE = "table"
     JSON = "json"
@@ -35,8 +35,13 @@ FormatOption = Annotated[
 ]
 
 
+def optional(metavar: str, text: str, *names: str, **more: Any) -> Any:
+    """Declare an option that may be left out; its help shows no default."""
+    return typer.Option(*names, metavar=metavar, help=text, show_default=False, **more)
+
+
 class CommandFailed(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
-    """The thing asked failed: one line on standard error, exit code 1."""
+    """The command failed: one line on standard error, exit code 1."""
 
 
 class WrongUsage(AnalyzerError):  # noqa: N818 - as above
@@ -48,7 +53,7 @@ def print_json(document: Mapping[str, Any]) -> None:
     line = json_text(document)
     try:
         line.encode(sys.stdout.encoding)
-    except UnicodeEncodeError:  # a terminal without Unicode, or a file name that is none
+    except UnicodeEncodeError:  # the terminal lacks Unicode, or a file name is not valid Unicode
         line = json.dumps(document, default=str)
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
@@ -61,7 +66,7 @@ def complain(message: str) -> None:
 
 @contextmanager
 def progress_bar(what: str, total: int) -> Iterator[Progress]:
-    """Show progress on standard error while something long runs; nothing where nobody watches."""
+    """Show a progress bar on standard error during a long task; shows nothing unless it is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     with Progress(
@@ -72,5 +77,5 @@ def progress_bar(what: str, total: int) -> Iterator[Progress]:
 
 
 def advance(bar: Progress) -> None:
-    """Move the bar of ``progress_bar`` on by one."""
+    """Advance the bar of ``progress_bar`` by one."""
     bar.advance(TaskID(0))

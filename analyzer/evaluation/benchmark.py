@@ -1,54 +1,59 @@
 """Run a method over labelled runs and score it: the engine of ``blamespan bench``.
 
-A method that learns is only ever tested on runs it has not seen: either it is
-trained on another data set, from which the tested conversations and their tasks
-are taken out, or by cross-validation. The same holds for the threshold below which a method
-abstains to reach a wanted precision.
+A method that learns is only tested on runs it has not seen: either it is trained on
+another data set, from which the tested conversations and their tasks are removed, or by
+cross-validation. The same holds for the threshold below which a method abstains to
+reach a target precision.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeAlias
 
-from analyzer.attribution import Attributor
-from analyzer.conversation import Conversation, Label
-from analyzer.learning.folds import Kin, families, history_key, kin_of, split, split_kin
-from analyzer.measuring.reliability import least_confidence
-from analyzer.measuring.scoring import Score, confident, score, withheld
-from analyzer.measuring.tabulation import Subject, tabulate
+from analyzer.evaluation.scores import Score, Subject, as_abstention, confident, score, tabulate
+from analyzer.evaluation.validation import prepare
+from analyzer.inquiry.agent_names import normalise
+from analyzer.inquiry.calibration import least_confidence
+from analyzer.inquiry.conversation import Conversation, Label
+from analyzer.inquiry.method import AttributionMethod, consult, drive
+from analyzer.learning.folds import RunKeys, families, history_key, keys_of, split, split_by_keys
+from analyzer.learning.training import train
+from analyzer.methods.attribution import Attributor, no_model, took
+from analyzer.methods.without_model import ConstantAgent, ConstantStep
 from semconv.model import Attribution, Trajectory
 
 Attribute: TypeAlias = Callable[[Trajectory], Awaitable[Attribution]]
 Progress: TypeAlias = Callable[[Score], None]
 THRESHOLD_FOLDS: Final = 10
 _FOLDS: Final = 5
-"""A task of more runs than one of so many folds holds is every run's, and makes no kin."""
+"""A task with more runs than fit into one of this many folds is ignored when grouping related runs."""
 
 
 class Learner(Protocol):
-    """Makes something that attributes out of labelled runs."""
+    """Trains on labelled runs and returns an attribution function."""
 
     @property
     def per_subset(self) -> bool:
-        """Tell whether each subset, being a system of its own, is learned for itself."""
+        """Return whether each subset is learned separately, as its own system."""
         ...
 
     @property
     def usual_folds(self) -> int | None:
-        """Return how many folds it is tested in where none are asked for; ``None``: it is used as it is."""
+        """Return the default number of folds; ``None`` if it is used without cross-validation."""
         ...
 
     def learn(self, runs: Sequence[Conversation], base: Attributor) -> Attribute:
-        """Learn from labelled runs, of which there may be none; ``base`` has the model and the budget."""
+        """Learn from labelled runs (possibly none); ``base`` has the model and the budget."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run, and what attributes it."""
+    """One run and its attribution function."""
 
     run: Conversation
     attribute: Attribute
@@ -59,20 +64,20 @@ class Benchmark:
     """A finished benchmark."""
 
     lines: tuple[dict[str, Any], ...]
-    """One a subset, in order of first appearance, and the total last."""
+    """One per subset, in order of first appearance, and the total last."""
     scores: tuple[Score, ...]
-    """In the order of the runs."""
+    """Scores in the order of the runs."""
     left_out: int = 0
-    """Runs whose label lacks an agent, or a step that the run has."""
+    """Runs whose label has no agent, or no existing step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selected:
-    """Scores after abstaining, and the confidence below which that was done, by fold."""
+    """Scores after abstaining, and the confidence threshold of each fold."""
 
     scores: tuple[Score, ...]
     thresholds: tuple[float | None, ...]
-    """``None`` where no threshold reached the precision, so that nothing was answered."""
+    """``None`` if no threshold reached the precision, so that nothing was answered."""
 
 
 async def bench(
@@ -83,7 +88,7 @@ async def bench(
     concurrency: int = 8,
     progress: Progress = lambda _score: None,
 ) -> Benchmark:
-    """Attribute every labelled run and score the verdicts; that the runs failed is taken as given."""
+    """Attribute every labelled run and score the verdicts; the runs are taken as failed."""
     scored = labelled(runs)
     jobs = [Job(run=run, attribute=attribute) for run in scored]
     scores = await examine(jobs, concurrency=concurrency, progress=progress)
@@ -93,7 +98,7 @@ async def bench(
 async def examine(
     jobs: Sequence[Job], *, concurrency: int = 8, progress: Progress = lambda _score: None
 ) -> tuple[Score, ...]:
-    """Do the jobs, at most ``concurrency`` at once; what an ``attribute`` raises ends all of them."""
+    """Run the jobs, at most ``concurrency`` at once; an exception in one cancels the others."""
     slots = asyncio.Semaphore(max(1, concurrency))
 
     async def one(job: Job) -> Score:
@@ -109,14 +114,14 @@ async def examine(
 
 
 def labelled(runs: Sequence[Conversation]) -> list[Conversation]:
-    """Return the runs whose label names both an agent and a step of theirs: no other can be right."""
+    """Return the runs whose label names an agent and an existing step: only those can be scored."""
     return [run for run in runs if run.label is not None and _names_a_step(run.label, run.trajectory)]
 
 
 def out_of_fold(
     runs: Sequence[Conversation], learner: Learner, base: Attributor, folds: int
 ) -> tuple[Job, ...]:
-    """Return a job a run, in order, each with what was learned from the other folds."""
+    """Return one job per run, in order, each with a method trained on the other folds."""
     jobs: dict[int, Job] = {}
     for part in _systems(runs, learner):
         members = [runs[index] for index in part]
@@ -129,10 +134,10 @@ def out_of_fold(
 def trained_on(
     training: Sequence[Conversation], runs: Sequence[Conversation], learner: Learner, base: Attributor
 ) -> tuple[Job, ...]:
-    """Return a job a run, all with what was learned from ``training`` less the runs and their kin."""
+    """Return one job per run, with a method trained on ``training`` without the runs and related ones."""
     others = labelled(training)
-    kin = [kin_of(run) for run in (*runs, *others)]
-    family = families(kin, most=max(1, len(kin) // _FOLDS))
+    keys = [keys_of(run) for run in (*runs, *others)]
+    family = families(keys, most=max(1, len(keys) // _FOLDS))
     tested = set(family[: len(runs)])
     rest = [run for run, its in zip(others, family[len(runs) :], strict=True) if its not in tested]
     attribute = learner.learn(rest, base)
@@ -140,26 +145,31 @@ def trained_on(
 
 
 def blinded(runs: Sequence[Conversation]) -> list[Conversation]:
-    """Return the runs without their right answers."""
+    """Return the runs without their correct answers."""
     return [replace(run, trajectory=replace(run.trajectory, reference=None)) for run in runs]
 
 
 def select(scores: Sequence[Score], precision: float, folds: int = THRESHOLD_FOLDS) -> Selected:
-    """Abstain where confidence is too low for the wanted share of right steps.
+    """Abstain where confidence is too low for the target precision of the step.
 
     Each fold's threshold is chosen on the others.
     """
     kept = list(scores)
     thresholds: list[float | None] = []
-    for fold in split_kin([Kin(subset=s.subset, history=s.history) for s in scores], folds):
+    for fold in split_by_keys([RunKeys(subset=s.subset, history=s.history) for s in scores], folds):
         others = confident([s for i, s in enumerate(scores) if i not in fold])
         threshold = least_confidence(others, precision)
         thresholds.append(threshold)
         for index in fold:
             sure = scores[index].confidence
             if sure is not None and (threshold is None or sure < threshold):
-                kept[index] = withheld(scores[index])
+                kept[index] = as_abstention(scores[index])
     return Selected(scores=tuple(kept), thresholds=tuple(thresholds))
+
+
+def withhold(scores: Sequence[Score], floor: float) -> tuple[Score, ...]:
+    """Abstain below a confidence."""
+    return tuple(s if s.confidence is None or s.confidence >= floor else as_abstention(s) for s in scores)
 
 
 def _names_a_step(label: Label, trajectory: Trajectory) -> bool:
@@ -184,3 +194,78 @@ def _score(run: Conversation, attribution: Attribution) -> Score:
         steps=len(run.trajectory.steps),
         history=history_key(run.trajectory),
     )
+
+
+_RANKED: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MostFrequentSteps:
+    """Strong baseline: always the step that was most often decisive in runs of the same subset."""
+
+    per_subset: bool = True
+    usual_folds: int | None = 10
+
+    def learn(self, runs: Sequence[Conversation], base: Attributor) -> Attribute:
+        """Return a ``constant`` of the commonest labelled steps, ties by position; step 1 without runs."""
+        counts = Counter(run.label.step for run in runs if run.label and run.label.step is not None)
+        order = sorted(counts, key=lambda step: (-counts[step], step))[:_RANKED] or [1]
+        shares = tuple(counts[step] / counts.total() for step in order) if counts else ()
+        return without_model(ConstantStep(steps=tuple(order), shares=shares), base)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MostBlamedAgents:
+    """Strong baseline: the first step of the agent most often to blame in the same subset."""
+
+    per_subset: bool = True
+    usual_folds: int | None = 10
+
+    def learn(self, runs: Sequence[Conversation], base: Attributor) -> Attribute:
+        """Return a ``constant-agent`` of the agents most often labelled; ties in order of name."""
+        blamed, first = Counter[str](), Counter[str]()
+        for run in runs:
+            if run.label is None or run.label.agent is None:
+                continue
+            agent = normalise(run.label.agent)
+            blamed[agent] += 1
+            starts = (s.index for s in run.trajectory.steps if s.index and normalise(s.agent) == agent)
+            first[agent] += next(starts, None) == run.label.step
+        order = tuple(sorted(blamed, key=lambda agent: (-blamed[agent], agent)))
+        shares = tuple(first[agent] / blamed[agent] for agent in order)
+        return without_model(ConstantAgent(agents=order, shares=shares), base)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedRanker:
+    """The ranker, trained on the runs of all subsets; agents' names tell the subsets apart."""
+
+    per_subset: bool = False
+    usual_folds: int | None = 5
+
+    def learn(self, runs: Sequence[Conversation], base: Attributor) -> Attribute:
+        """Return an attributor with a ranker trained on these runs, without their correct answers.
+
+        Raises:
+            TrainingImpossible: too few labels, or scikit-learn is missing.
+        """
+        ranker = train([one.example for one in prepare(runs)])
+        return replace(base, method="ranker", ranker=ranker, model=None, with_reference=False)
+
+
+def without_model(method: AttributionMethod, base: Attributor) -> Attribute:
+    """Return the attribution function of a method that calls no model."""
+
+    async def attribute_run(trajectory: Trajectory) -> Attribution:
+        started = base.clock()
+        found = await drive(consult(method, trajectory), no_model)
+        return took(found.attribution, base.clock() - started)
+
+    return attribute_run
+
+
+LEARNERS: Final[Mapping[str, Learner]] = {
+    "constant": MostFrequentSteps(),
+    "constant-agent": MostBlamedAgents(),
+    "ranker": TrainedRanker(),
+}

@@ -1,16 +1,41 @@
-"""Two methods on the same runs, and two annotators on the same conversations."""
+"""Comparison of two methods on the same runs, and of two annotators on the same conversations.
+
+A contender is a method, a model, and whether the correct answer is shown, in the notation of ``--compare``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from analyzer.agent_names import same_agent
-from analyzer.conversation import Conversation, Label
+from analyzer.evaluation.scores import TOTAL, Score, share, share_interval
+from analyzer.evaluation.significance import difference_interval, paired
+from analyzer.inquiry.agent_names import same_agent
+from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.learning.folds import history_key
-from analyzer.measuring.scoring import Score
-from analyzer.measuring.significance import difference_interval, paired
-from analyzer.measuring.tabulation import TOTAL, share, share_interval
+
+WITH_REFERENCE: Final = "+reference"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """One side of a comparison; ``None`` means the value from the settings."""
+
+    method: str | None = None
+    model: str | None = None
+    with_reference: bool = False
+
+
+def read_contender(text: str, base: Contender) -> Contender:
+    """Read ``METHOD[+reference][@MODEL]``; missing parts come from ``base``."""
+    name, at, model = text.partition("@")
+    return Contender(
+        method=name.removesuffix(WITH_REFERENCE),
+        model=model if at else base.model,
+        with_reference=base.with_reference or name.endswith(WITH_REFERENCE),
+    )
+
 
 _CLAIMS: Final[Mapping[str, Callable[[Score], bool]]] = {
     "step": lambda scored: scored.step_right,
@@ -23,10 +48,10 @@ _CLAIMS: Final[Mapping[str, Callable[[Score], bool]]] = {
 def compare(
     first: Sequence[Score], second: Sequence[Score], *, dataset: str, names: tuple[str, str]
 ) -> tuple[dict[str, Any], ...]:
-    """Return one line a subset and the total last: McNemar's exact test on runs in the same order.
+    """Return one line per subset and the total last: McNemar's exact test on runs in the same order.
 
     Raises:
-        ValueError: the two are not scores of the same runs.
+        ValueError: the scores are not of the same runs.
     """
     if [s.run_id for s in first] != [s.run_id for s in second]:
         raise ValueError("two methods can only be compared on the same runs in the same order")
@@ -47,12 +72,12 @@ def compare(
 
 
 def second_labels(runs: Sequence[Conversation]) -> Mapping[str, Label]:
-    """Return other annotators' labels by the conversation they are of."""
+    """Return other annotators' labels by conversation."""
     return {history_key(run.trajectory): run.label for run in runs if run.label is not None}
 
 
 def multi_reference(scores: Sequence[Score], second: Mapping[str, Label]) -> dict[str, Any]:
-    """Score the runs that were labelled twice against either label, and the labels against each other."""
+    """Score the runs with two labels against either label, and the labels against each other."""
     twice = [(s, second[s.history]) for s in scores if s.history in second]
     complete = [(s, label) for s, label in twice if label.step is not None and label.agent is not None]
     return {

@@ -1,6 +1,6 @@
 """Labelled runs from files: JSON lines, one JSON document, or a folder of documents; gzip or not.
 
-A shell: it touches the file system, and nothing else here does.
+Not pure: the only module of this package that reads files.
 """
 
 from __future__ import annotations
@@ -13,26 +13,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, cast
 
-from analyzer.conversation import Conversation, read_conversation
-from analyzer.errors import UnreadableInput
+from analyzer.inquiry.conversation import Conversation
+from analyzer.inquiry.errors import UnreadableInput
+from analyzer.recordings.conversation_log import read_conversation
 from semconv.json_text import read_json
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-"""With which some editors and spreadsheets begin UTF-8."""
+"""Byte order mark that some editors and spreadsheets write."""
 
 
 def read_dataset(path: Path) -> tuple[Conversation, ...]:
     """Read every run of a data set, in the order of its lines or file names.
 
     Raises:
-        UnreadableInput: no such file, or something in it that is no conversation
-            log; the message says where.
+        UnreadableInput: there is no such file, or it holds something other than
+            conversation logs; the message says where.
     """
     if path.is_dir():
         files = sorted(p for p in path.rglob("*") if p.suffix in {".json", ".jsonl", ".gz"})
         return tuple(run for file in files for run in _read_file(file, subset=file.parent.name))
-    return tuple(_read_file(path, subset=_stem(path)))
+    return tuple(_read_file(path, subset=path.name.split(".")[0]))
 
 
 def _read_file(path: Path, subset: str) -> Iterator[Conversation]:
@@ -51,7 +52,7 @@ def _read_file(path: Path, subset: str) -> Iterator[Conversation]:
 
 
 def _documents(path: Path, raw: bytes) -> Iterator[tuple[str, object]]:
-    """Yield each document with its place: one JSON value (an array's items), or one a line."""
+    """Yield each document with its location: one JSON value (an array's items), or one per line."""
     whole = None if _begins_with_a_line_of_json(raw) else _whole(raw)
     if whole is None:
         yield from _lines(path, raw)
@@ -62,7 +63,7 @@ def _documents(path: Path, raw: bytes) -> Iterator[tuple[str, object]]:
 
 
 def _lines(path: Path, raw: bytes) -> Iterator[tuple[str, object]]:
-    """Yield one document a line, each decoded by itself: together they take several times the memory."""
+    """Yield one document per line, each decoded separately: together they need several times the memory."""
     for number, line in enumerate(io.BytesIO(raw), start=1):
         if line.strip():
             try:
@@ -79,12 +80,8 @@ def _begins_with_a_line_of_json(raw: bytes) -> bool:
 
 
 def _whole(raw: bytes) -> object:
-    """Return what is one JSON value; ``None`` for anything else, and for ``null``, which is no run either."""
+    """Return the text's single JSON value; ``None`` for anything else, and for ``null``."""
     try:
         return cast("object", read_json(raw.decode()))
     except ValueError:
         return None
-
-
-def _stem(path: Path) -> str:
-    return path.name.split(".")[0]

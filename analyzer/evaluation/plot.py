@@ -1,6 +1,6 @@
-"""A benchmark as one SVG picture: accuracy with intervals, and accuracy by coverage. No plotting library.
+"""SVG plot of benchmarks: accuracy with intervals, and accuracy by coverage. No plotting library.
 
-Colours are those of Okabe and Ito, which people with any colour vision can tell apart.
+Colours are those of Okabe and Ito, which can be told apart with any colour vision.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CURVE_HEIGHT: Final = 260
 
 
 def to_svg(lines: Sequence[Mapping[str, Any]], title: str) -> str:
-    """Draw the lines of one or several benchmarks; each line is one row and one curve."""
+    """Draw the result lines of one or several benchmarks; each is one row and one curve."""
     rows_end = _TOP + _ROW * 2 * len(lines) + 10
     height = rows_end + _CURVE_HEIGHT + 90 + 16 * len(lines)
     body = [

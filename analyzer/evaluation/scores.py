@@ -1,42 +1,151 @@
-"""Scores → the lines of ``blamespan bench``: DESIGN's keys first, then what else is worth knowing."""
+"""Strict scores of verdicts against labels, and the result lines of ``blamespan bench``.
+
+Integers are compared as integers, a missing answer is wrong, and agents are
+equal if their normalised names are. The reference scorer of arXiv:2505.00212 tests
+substrings, a test that a string of all ten digits passes; its result is reported under its
+own name beside ours.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from analyzer.measuring.reliability import (
-    Confident,
+from analyzer.evaluation.failure_modes import accepted_modes, most_accepted
+from analyzer.evaluation.significance import (
+    Interval,
+    bootstrap,
     brier,
     calibration_error,
     coverage_curve,
     error_if_calibrated,
+    wilson,
 )
-from analyzer.measuring.scoring import Score, confident
-from analyzer.measuring.significance import Interval, bootstrap, wilson
-from semconv.model import Status
+from analyzer.inquiry.agent_names import same_agent
+from analyzer.inquiry.calibration import Confident
+from analyzer.inquiry.conversation import Label
+from semconv.model import Attribution, Blame, Effort, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Comparison of one verdict with its label."""
+
+    run_id: str
+    subset: str
+    steps: int
+    """Number of steps in the run."""
+    history: str
+    """Equal for equal conversations; see ``folds.history_key``."""
+    label: Label
+    status: Status
+    agent: str | None
+    """The blamed step; ``None`` without a blame."""
+    step: int | None
+    confidence: float | None
+    step_off: int | None
+    """Distance of the blamed step from the labelled one; ``None`` without a blame."""
+    agent_right: bool
+    in_top_three: bool
+    substring_step: bool
+    """Whether the reference scorer would count the step."""
+    substring_agent: bool
+    effort: Effort
+    mode: str = ""
+    """The verdict's failure mode; empty without one."""
+    fallback: bool = False
+    """Whether a fallback answered instead of the method."""
+    error: str | None = None
+
+    @property
+    def step_right(self) -> bool:
+        """Tell whether the exact step was named."""
+        return self.step_off == 0
+
+
+def score(attribution: Attribution, label: Label, subset: str, *, steps: int = 0, history: str = "") -> Score:
+    """Compare a verdict with a label that names both agent and step.
+
+    Raises:
+        ValueError: the label lacks one of them; callers must leave out such runs.
+    """
+    if label.agent is None or label.step is None:
+        message = "a label without agent or step cannot be scored"
+        raise ValueError(message)
+    verdict = attribution.verdict
+    blame = verdict if isinstance(verdict, Blame) else None
+    return Score(
+        run_id=attribution.run_id,
+        subset=subset,
+        steps=steps,
+        history=history,
+        label=label,
+        status=attribution.status,
+        agent=blame.agent if blame else None,
+        step=blame.step if blame else None,
+        confidence=blame.confidence if blame else None,
+        step_off=abs(blame.step - label.step) if blame else None,
+        agent_right=blame is not None and same_agent(blame.agent, label.agent),
+        in_top_three=blame is not None and label.step in _top_three(blame),
+        substring_step=blame is not None and str(label.step) in str(blame.step),
+        substring_agent=blame is not None and label.agent in blame.agent,
+        effort=attribution.effort,
+        mode=blame.mode if blame else "",
+        fallback=attribution.fallback is not None,
+        error=attribution.error,
+    )
+
+
+def as_abstention(scored: Score) -> Score:
+    """Return the score of the same run as if the method had abstained."""
+    return replace(
+        scored,
+        status=Status.UNDETERMINED,
+        agent=None,
+        step=None,
+        confidence=None,
+        mode="",
+        step_off=None,
+        agent_right=False,
+        in_top_three=False,
+        substring_step=False,
+        substring_agent=False,
+    )
+
+
+def confident(scores: Sequence[Score]) -> list[Confident]:
+    """Return confidence and outcome of the runs in which a step was blamed."""
+    return [(s.confidence, s.step_right) for s in scores if s.confidence is not None]
+
+
+def _top_three(blame: Blame) -> tuple[int, ...]:
+    ranked = [candidate.step for candidate in blame.ranking if candidate.step != blame.step]
+    return (blame.step, *ranked[:2])
+
 
 TOTAL: Final = "total"
 _WITHIN: Final = (1, 3, 5)
+_OF_ANSWERS: Final = ("step_accuracy", "step_accuracy_ci", "agent_accuracy", "agent_accuracy_ci")
 _LENGTHS: Final = ((1, 10), (11, 30), (31, 60), (61, None))
-"""Steps: Who&When's algorithm-generated logs are all in the first, its hand-crafted ones in all four."""
+"""Bucket bounds in steps: Who&When's algorithm-generated logs all fall into the first, hand-crafted into
+all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What was measured, and on what."""
+    """The measured method and its data set."""
 
     dataset: str
     method: str
     model: str | None = None
     with_reference: bool = False
     trained_on: str | None = None
-    """In words, for a method that learns; ``None`` for one that does not."""
+    """Training data as text; ``None`` for a method that does not learn."""
 
 
 def tabulate(scores: Sequence[Score], subject: Subject) -> tuple[dict[str, Any], ...]:
-    """Return one line a subset, in order of first appearance, and the total last."""
+    """Return one line per subset, in order of first appearance, and the total last."""
     subsets = dict.fromkeys(scored.subset for scored in scores)
     parts = [(name, [s for s in scores if s.subset == name]) for name in subsets]
     return tuple(summarise(part, subject, subset=name) for name, part in [*parts, (TOTAL, scores)])
@@ -45,11 +154,10 @@ def tabulate(scores: Sequence[Score], subject: Subject) -> tuple[dict[str, Any],
 def summarise(scores: Sequence[Score], subject: Subject, *, subset: str) -> dict[str, Any]:
     """Return one line; shares are 0..1, ``None`` where n is 0.
 
-    Brier score and calibration error (five equal-mass bins) are those of the
-    confidence in the blamed step, over the runs in which a step was blamed.
-    ``duration_s`` is the sum over runs, whatever ran at the same time. Calls,
-    tokens and cost are what the method takes, whether or not a reply was kept
-    from an earlier time.
+    Brier score and calibration error (five equal-mass bins) are for the confidence
+    in the blamed step, over the runs in which a step was blamed. ``duration_s`` is
+    the sum over runs, even if they ran concurrently. Calls, tokens and cost count
+    all calls, including replies from the cache.
     """
     costs = [s.effort.cost_usd for s in scores]
     known = [cost for cost in costs if cost is not None]
@@ -78,6 +186,8 @@ def summarise(scores: Sequence[Score], subject: Subject, *, subset: str) -> dict
             "agent_accuracy": share([s.substring_agent for s in scores]),
         },
         **_intervals(scores, pairs),
+        "answered": _answered(scores),
+        "modes": _modes(scores),
         "ece_if_calibrated": error_if_calibrated(pairs),
         "coverage_curve": _curve(pairs, len(scores)),
         "by_length": _by_length(scores),
@@ -85,12 +195,12 @@ def summarise(scores: Sequence[Score], subject: Subject, *, subset: str) -> dict
 
 
 def share(claims: Sequence[bool]) -> float | None:
-    """Return the share of what is true; ``None`` of nothing."""
+    """Return the share of true values; ``None`` if there are none."""
     return sum(claims) / len(claims) if claims else None
 
 
 def share_interval(claims: Sequence[bool]) -> list[float] | None:
-    """Return the 95 % Wilson interval of a share as a pair; ``None`` of nothing."""
+    """Return the 95 % Wilson interval of a share as a pair; ``None`` without values."""
     return _pair(wilson(sum(claims), len(claims))) if claims else None
 
 
@@ -116,6 +226,16 @@ def _intervals(scores: Sequence[Score], pairs: Sequence[Confident]) -> dict[str,
     }
 
 
+def _answered(scores: Sequence[Score]) -> dict[str, Any]:
+    """Return how many runs got a blame, and how many of these were correct."""
+    answered = [s for s in scores if s.step is not None]
+    return {
+        "n": len(answered),
+        "coverage": len(answered) / len(scores) if scores else None,
+        **{key: value for key, value in _accuracies(answered).items() if key in _OF_ANSWERS},
+    }
+
+
 def _within(scores: Sequence[Score], distance: int) -> list[bool]:
     return [s.step_off is not None and s.step_off <= distance for s in scores]
 
@@ -124,6 +244,21 @@ def _resampled(
     pairs: Sequence[Confident], statistic: Callable[[Sequence[Confident]], float | None]
 ) -> list[float] | None:
     return _pair(bootstrap(pairs, lambda drawn: statistic(drawn) or 0.0)) if pairs else None
+
+
+def _modes(scores: Sequence[Score]) -> dict[str, Any] | None:
+    """Score the failure modes of the runs whose label has a category; ``None`` without such runs."""
+    wanted = [(s.mode, modes) for s in scores if (modes := accepted_modes(s.label.category))]
+    right = [mode in modes for mode, modes in wanted]
+    best = most_accepted(modes for _, modes in wanted)
+    if best is None:
+        return None
+    return {
+        "n": len(right),
+        "accuracy": share(right),
+        "accuracy_ci": share_interval(right),
+        "best_constant": best,
+    }
 
 
 def _curve(pairs: Sequence[Confident], n: int) -> list[dict[str, float]]:

@@ -1,8 +1,7 @@
-"""How well a ranker does on runs it has not seen: in its own system, in others, and with fewer labels.
+"""Cross-validation of the ranker: on its own system, on other systems, and with fewer labels.
 
-Every figure comes from verdicts on runs that had no part in making the model that gave them.
-``train`` makes all of its choices inside the runs it is given, so a plain loop around
-it is nested cross-validation.
+Every score is of a run that was not used to make the model. ``train`` makes all of its
+choices inside the runs it is given, so a plain loop around it is nested cross-validation.
 """
 
 from __future__ import annotations
@@ -12,57 +11,51 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from analyzer.conversation import Conversation
-from analyzer.learning.folds import families, split_kin
+from analyzer.evaluation.scores import Score, Subject, confident, score, tabulate
+from analyzer.inquiry.conversation import Conversation
+from analyzer.learning.folds import families, split_by_keys
 from analyzer.learning.ranker import Ranker
 from analyzer.learning.training import FEWEST, Example, as_example, train
-from analyzer.measuring.scoring import Score, confident, score
-from analyzer.measuring.tabulation import Subject, tabulate
-from analyzer.methods.ranker import rank
+from analyzer.methods.without_model import rank
 from semconv.model import Attribution
 
 FOLDS: Final = 5
 SPLITS: Final = 3
-"""Outer splits that a model's card tells of, so that its figures are not those of one lucky split."""
+"""Outer splits reported in a model's card, so that no single lucky split decides."""
 CURVE: Final = (10, 20, 30, 40, 50)
 _CARD: Final = (
-    "subset",
-    "n",
-    "step_accuracy",
-    "step_accuracy_ci",
-    "agent_accuracy",
-    "agent_accuracy_ci",
-    "top3_step_accuracy",
-    "top3_step_accuracy_ci",
-    "brier",
-    "ece",
-    "ece_if_calibrated",
-)
+    "subset", "n", "step_accuracy", "step_accuracy_ci", "agent_accuracy", "agent_accuracy_ci",
+    "top3_step_accuracy", "top3_step_accuracy_ci", "brier", "ece", "ece_if_calibrated",
+)  # fmt: skip
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labelled:
-    """A run that can be learned from."""
+    """A run that a ranker can learn from."""
 
     run: Conversation
     example: Example
 
 
 def prepare(runs: Sequence[Conversation]) -> tuple[Labelled, ...]:
-    """Keep the runs whose label names an agent and a step of theirs.
+    """Keep the runs whose label names an agent and an existing step, or a step that an experiment refuted.
 
-    A conversation that a second source labels again is kept once, as the first
-    source has it: a second label is no second run.
+    A conversation labelled by two sources is kept once, with the first source's label.
     """
     kept: list[Labelled] = []
     source_of: dict[str, str] = {}
     for run in runs:
         example = as_example(run)
-        if example is not None and source_of.setdefault(example.kin.history, run.source) == run.source:
+        if example is not None and source_of.setdefault(example.keys.history, run.source) == run.source:
             kept.append(Labelled(run=run, example=example))
     return tuple(kept)
+
+
+def named(runs: Sequence[Labelled]) -> list[Labelled]:
+    """Return the runs whose decisive step is known: only these can be scored."""
+    return [one for one in runs if not one.example.is_refuted]
 
 
 def cross_validated(
@@ -70,28 +63,32 @@ def cross_validated(
 ) -> tuple[Score, ...]:
     """Score each run by a model trained on the other folds, or on ``fewer`` runs drawn from them."""
     scores: dict[int, Score] = {}
-    generator = random.Random(seed)  # noqa: S311 - a draw of training runs, no secret
-    for held in split_kin([one.example.kin for one in runs], folds, salt=seed):
-        others = [one.example for position, one in enumerate(runs) if position not in held]
+    generator = random.Random(seed)  # noqa: S311 - draws training runs, not secrets
+    for held in split_by_keys([one.example.keys for one in runs], folds, salt=seed):
+        seen = [one for position, one in enumerate(runs) if position not in held]
+        others = [one.example for one in (seen if fewer is None else named(seen))]
         drawn = others if fewer is None else generator.sample(others, min(fewer, len(others)))
-        ranker = train(drawn, seed)
-        scores.update({position: scored(ranker, runs[position]) for position in held})
-    return tuple(scores[position] for position in range(len(runs)))
+        ranker = train(drawn)
+        wanted = [position for position in held if not runs[position].example.is_refuted]
+        scores.update({position: scored(ranker, runs[position]) for position in wanted})
+    return tuple(scores[position] for position in sorted(scores))
 
 
-def across_systems(runs: Sequence[Labelled], seed: int = 0) -> tuple[Score, ...]:
-    """Score each run by a model trained on every other system, without kin of any run of its own.
+def across_systems(runs: Sequence[Labelled]) -> tuple[Score, ...]:
+    """Score each run by a model trained on every other system, without runs related to its own.
 
-    Systems beside which too few labels are left to train on are left out; none for a single system.
+    Systems without enough labels in the others are left out; empty for a single system. Refuted steps are
+    not learned from here.
     """
+    runs = named(runs)
     scores: list[Score] = []
-    family = families([one.example.kin for one in runs], most=len(runs) // FOLDS)
+    family = families([one.example.keys for one in runs], most=len(runs) // FOLDS)
     for system in dict.fromkeys(one.example.system for one in runs):
         held = [place for place, one in enumerate(runs) if one.example.system == system]
         alike = {family[place] for place in held}
         others = [one.example for one, its in zip(runs, family, strict=True) if its not in alike]
         if len(others) >= FEWEST:
-            ranker = train(others, seed)
+            ranker = train(others)
             scores += [scored(ranker, runs[place]) for place in held]
     return tuple(scores)
 
@@ -99,22 +96,22 @@ def across_systems(runs: Sequence[Labelled], seed: int = 0) -> tuple[Score, ...]
 def certify(
     runs: Sequence[Labelled], *, date: str, folds: int, seed: int, curve: Sequence[int], progress: Progress
 ) -> Ranker:
-    """Train on all runs, and write into the model's card what cross-validation says of such models.
+    """Train on all runs, and write the cross-validation results into the model's card.
 
     Raises:
         TrainingImpossible: too few labels, or a library is missing.
     """
     progress("training on all runs")
-    ranker = train([one.example for one in runs], seed)
+    ranker = train([one.example for one in runs])
     splits = []
     for salt in range(seed, seed + SPLITS):
         progress(f"nested {folds}-fold cross-validation, split {salt - seed + 1} of {SPLITS}")
         splits.append(cross_validated(runs, folds, salt))
     progress("leaving one system out")
-    outside = _lines(across_systems(runs, seed))
+    outside = _lines(across_systems(runs))
     points = []
     for labels in curve:
-        if labels < len(runs) * (folds - 1) // folds:
+        if labels < len(named(runs)) * (folds - 1) // folds:
             progress(f"learning curve: {labels} labels")
             line = _lines(cross_validated(runs, folds, seed, fewer=labels))[-1]
             points.append({"labels": labels, **line})
@@ -122,7 +119,8 @@ def certify(
         **ranker.card,
         "date": date,
         "seed": seed,
-        "trained_on": _count(runs),
+        "trained_on": _count(named(runs)),
+        "refuted_steps": len(runs) - len(named(runs)),
         "features_version": ranker.features_version,
         "folds": folds,
         "in_distribution": _lines(splits[0]),
@@ -135,11 +133,11 @@ def certify(
 
 
 def scored(ranker: Ranker, one: Labelled) -> Score:
-    """Score a model's verdict on a run, which it sees without the right answer."""
+    """Score a model's verdict on a run; the model is not shown the correct answer."""
     trajectory = replace(one.run.trajectory, reference=None)
     attribution = Attribution(run_id=trajectory.run_id, verdict=rank(ranker, trajectory), method="ranker")
     assert one.run.label is not None
-    steps, history = len(trajectory.steps), one.example.kin.history
+    steps, history = len(trajectory.steps), one.example.keys.history
     return score(attribution, one.run.label, one.example.system, steps=steps, history=history)
 
 

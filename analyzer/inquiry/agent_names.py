@@ -1,4 +1,4 @@
-"""One agent, many spellings: what a log, a label or a model's reply calls it.
+"""Matching of agent names across logs, labels and model replies, which spell them differently.
 
 Magentic-style logs carry a suffix in the role that says what the agent was
 doing (``Orchestrator (thought)``, ``Orchestrator (-> WebSurfer)``); it is the
@@ -20,7 +20,7 @@ _NOT_ALPHANUMERIC: Final = re.compile(r"[\W_]+")
 
 
 def strip_suffix(name: str) -> str:
-    """Return the agent a role speaks for, without what it was doing."""
+    """Return the agent's name from a role, without the suffix for its activity."""
     name = name.strip()
     doing = _in_brackets(name)
     carried = doing is not None and (doing.casefold() in _DOING or doing.startswith(_ARROWS))
@@ -35,20 +35,19 @@ def handover_target(role: str) -> str | None:
 
 
 def normalise(name: str) -> str:
-    """Return the form in which two spellings of one agent are equal: letters and digits, case folded."""
+    """Return a form that is equal for all spellings of one agent: letters and digits, case-folded."""
     return _NOT_ALPHANUMERIC.sub("", strip_suffix(name)).casefold()
 
 
 def same_agent(one: str | None, other: str | None) -> bool:
-    """Tell whether two names mean the same agent; a missing name means none."""
+    """Return whether two names mean the same agent; a missing name matches nothing."""
     return bool(one and other and normalise(one) and normalise(one) == normalise(other))
 
 
 def match_agent(text: str, agents: Sequence[str]) -> str | None:
-    """Return the one of ``agents`` that ``text`` names; ``None`` if it names none, or several.
+    """Return the agent of ``agents`` that ``text`` names; ``None`` if it names none or several.
 
-    A name that is part of another (``Expert`` in ``Data Expert``) counts only
-    where the longer one is not meant.
+    A name that is part of another (``Expert`` in ``Data Expert``) counts only if the longer one is not meant.
     """
     wanted = normalise(text)
     if not wanted:
@@ -65,7 +64,7 @@ def match_agent(text: str, agents: Sequence[str]) -> str | None:
 
 
 def _phrases(text: str) -> frozenset[str]:
-    """Every run of a few whole words of the beginning of a text, in the form of ``normalise``."""
+    """Yield sequences of a few whole words from the beginning of a text, normalised."""
     words = [normalise(word) for word in _WORD.findall(text)[:_MOST_WORDS]]
     runs = (
         words[start : start + length] for start in range(len(words)) for length in range(1, _LONGEST_NAME + 1)
@@ -74,6 +73,6 @@ def _phrases(text: str) -> frozenset[str]:
 
 
 def _in_brackets(name: str) -> str | None:
-    """What stands in the brackets that a name ends with; a plain search, for names are hostile too."""
+    """Return the text in a name's trailing brackets; uses plain search, because names may be hostile."""
     opened = name.rfind("(") if name.endswith(")") else -1
     return name[opened + 1 : -1].strip() if opened >= 0 else None

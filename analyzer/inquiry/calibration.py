@@ -1,10 +1,11 @@
-"""Making confidences mean what they say; how far they do is measured in ``measuring/reliability.py``.
+"""Calibration of confidences: temperature scaling, then isotonic regression if there are enough labels.
 
-Temperature scaling (Guo et al., arXiv:1706.04599) has one parameter, which is what
-some fifty labels can bear. Isotonic regression on the steps' probabilities (Zadrozny &
-Elkan, KDD 2002) can mend any monotone distortion, and follows the noise of few labels
-(Niculescu-Mizil & Caruana, ICML 2005): it is tried from ``ENOUGH_FOR_A_CURVE`` runs on,
-and taken only where it does better on runs that it was not fitted to.
+``evaluation/significance.py`` measures how well calibrated the result is.
+
+Temperature scaling (Guo et al., arXiv:1706.04599) has one parameter, which about fifty labels can support.
+Isotonic regression on the steps' probabilities (Zadrozny & Elkan, KDD 2002) can correct any monotone
+distortion, but overfits few labels (Niculescu-Mizil & Caruana, ICML 2005): it is tried from
+``ENOUGH_FOR_A_CURVE`` runs, and used only if it does better on runs that it was not fitted to.
 """
 
 from __future__ import annotations
@@ -15,32 +16,37 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from analyzer.posterior import LogShares, log_softmax, temper
+from analyzer.inquiry.posterior import LogShares, log_softmax, temper
 
 ENOUGH_FOR_A_CURVE: Final = 200
-"""Labelled runs below which a temperature is all that is fitted."""
+"""Labelled runs below which only a temperature is fitted."""
 _FACTOR: Final = 1.05
-"""Between one temperature and the next that is tried; 1 wins where nothing is gained."""
+"""Ratio between consecutive temperatures tried; 1 is kept if no other does better."""
 _COOLEST: Final = 0.4
 _HOTTEST: Final = 8.0
 _SLOPE: Final = 0.01
-"""Added to the curve's, so that its flats keep the order of the steps and nothing becomes impossible."""
+"""Minimum slope added to the curve: so flat parts keep the order of the steps, and no step gets 0."""
 _PARTS: Final = 2
 
+_STATED: Final = 10.0
+"""Weight of the mean stated confidence against the observed precision, as a number of answers."""
+
+Confident: TypeAlias = tuple[float, bool]
+"""Confidence in the blamed step, and whether it was correct."""
 Knots: TypeAlias = tuple[tuple[float, float], ...]
-"""Of a curve: stated and true probability, both ascending."""
+"""Points of a curve (stated probability, true probability), both ascending."""
 FitCurve: TypeAlias = Callable[[Sequence[float], Sequence[bool]], Knots]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """How stated probabilities become true ones: a temperature, then, if there is one, a curve."""
+    """Mapping from stated to true probabilities: a temperature, then an optional curve."""
 
     temperature: float = 1.0
     curve: Knots = ()
 
     def apply(self, shares: LogShares) -> LogShares:
-        """Return the calibrated log-probabilities; the order of the steps stays."""
+        """Return the calibrated log-probabilities; keeps the order of the steps."""
         cooled = temper(shares, self.temperature)
         if not self.curve:
             return cooled
@@ -48,14 +54,11 @@ class Calibration:
 
 
 def calibrate(
-    shares: Sequence[LogShares],
-    right: Sequence[int],
-    fit_curve: FitCurve,
-    enough: int = ENOUGH_FOR_A_CURVE,
+    shares: Sequence[LogShares], right: Sequence[int], fit_curve: FitCurve, enough: int = ENOUGH_FOR_A_CURVE
 ) -> Calibration:
-    """Return the calibration of opinions that did not see these runs' labels.
+    """Fit a calibration to opinions that did not see these runs' labels.
 
-    ``right`` holds the position of each run's right step.
+    ``right`` holds the position of each run's correct step.
     """
     cooled = Calibration(temperature=fit_temperature(shares, right))
     if len(shares) < enough:
@@ -65,30 +68,49 @@ def calibrate(
         rest = [place for place in range(len(shares)) if place % _PARTS != part]
         chosen = _curved(cooled, [shares[i] for i in rest], [right[i] for i in rest], fit_curve)
         held = (shares[part::_PARTS], right[part::_PARTS])
-        curved += surprise(chosen, *held)
-        unseen += surprise(cooled, *held)
+        curved += log_loss(chosen, *held)
+        unseen += log_loss(cooled, *held)
     return _curved(cooled, shares, right, fit_curve) if curved < unseen else cooled
 
 
 def fit_temperature(shares: Sequence[LogShares], right: Sequence[int]) -> float:
-    """Return the temperature under which the right steps are least surprising; 1 without any.
+    """Return the temperature with the lowest log-loss on the correct steps; 1 without runs.
 
     ``shares`` must come from models that did not see these runs' labels; ``right``
-    holds the position of each run's right step.
+    holds the position of each run's correct step.
     """
-    best, least = 1.0, surprise(Calibration(), shares, right)
-    for factor in (_FACTOR, 1 / _FACTOR):  # the log-loss has one valley: walk down from 1, either way
+    best, least = 1.0, log_loss(Calibration(), shares, right)
+    for factor in (_FACTOR, 1 / _FACTOR):  # the log-loss has one minimum: walk down from 1, either way
         heat = best * factor
-        while _COOLEST <= heat <= _HOTTEST and (loss := surprise(_tempered(heat), shares, right)) < least:
+        while _COOLEST <= heat <= _HOTTEST and (loss := log_loss(_tempered(heat), shares, right)) < least:
             best, least = heat, loss
             heat *= factor
     return round(best, 4)
 
 
-def surprise(calibration: Calibration, shares: Sequence[LogShares], right: Sequence[int]) -> float:
-    """Return the log-loss: the sum over the runs of minus the logarithm of the right step's probability."""
+def log_loss(calibration: Calibration, shares: Sequence[LogShares], right: Sequence[int]) -> float:
+    """Return the log-loss: minus the log-probability of each run's correct step, summed over the runs."""
     pairs = zip(shares, right, strict=True)
     return -math.fsum(calibration.apply(one)[step] for one, step in pairs)
+
+
+def least_confidence(pairs: Sequence[Confident], precision: float) -> float | None:
+    """Return the lowest threshold with an expected precision of at least ``precision``.
+
+    The observed precision is shrunk towards the mean confidence of the answered runs, with a weight of
+    ``_STATED`` answers: the threshold with the best *observed* precision is partly luck, and does
+    worse on other runs. ``None`` if no threshold reaches the precision.
+    """
+    ordered = sorted(pairs, key=lambda pair: -pair[0])
+    found: float | None = None
+    right, stated = 0, 0.0
+    for number, (confidence, was_right) in enumerate(ordered, start=1):
+        right += was_right
+        stated += confidence
+        ends_a_tie = number == len(ordered) or ordered[number][0] < confidence
+        if ends_a_tie and (right + _STATED * stated / number) / (number + _STATED) >= precision:
+            found = confidence
+    return found
 
 
 def _tempered(temperature: float) -> Calibration:
@@ -107,7 +129,7 @@ def _curved(
 
 
 def _read_off(curve: Knots, stated: float) -> float:
-    """Interpolate, flat beyond the ends, with a slope that is never 0."""
+    """Interpolate, flat beyond the ends, with a slope above 0."""
     after = bisect_right(curve, stated, key=lambda knot: knot[0])
     if after in (0, len(curve)):
         level = curve[0 if not after else -1][1]

@@ -1,4 +1,4 @@
-"""What can go wrong in the analyzer, as data. One base class for the package."""
+"""The analyzer's exceptions, with data instead of prose and one base class."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from enum import StrEnum
 
 
 class AnalyzerError(Exception):
-    """Anything the analyzer raises on purpose."""
+    """Base of all exceptions that the analyzer raises on purpose."""
 
 
-class UnreadableInput(AnalyzerError):  # noqa: N818 - a noun reads better where it is caught
-    """A document that is not what it was taken for; the message says what was expected."""
+class UnreadableInput(AnalyzerError):  # noqa: N818 - a noun reads better at the ``except``
+    """A document in an unexpected format; the message says what was expected."""
 
 
 class UnknownMethod(AnalyzerError):  # noqa: N818 - as above
@@ -22,38 +22,33 @@ class ModelNeeded(AnalyzerError):  # noqa: N818 - as above
 
 
 class ModelFailure(StrEnum):
-    """Why a model gave no usable reply, in a few low-cardinality words."""
+    """Reason why a model gave no usable reply; low cardinality."""
 
     RATE_LIMITED = "rate_limited"
     UNAVAILABLE = "unavailable"
     TIMEOUT = "timeout"
     CONNECTION = "connection"
     DENIED = "denied"
-    """No such model, no such key, or no money left."""
+    """Unknown model, invalid key, or exhausted quota."""
     REFUSED = "refused"
-    """The model did not like the request itself."""
+    """The provider rejected the request itself."""
     CONTEXT_TOO_LONG = "context_too_long"
     TOO_LARGE = "too_large"
     OVER_BUDGET = "over_budget"
-    """The hour's budget is used up; nothing was asked."""
+    """The hourly budget is used up; no call was made."""
 
 
 class ModelError(AnalyzerError):
-    """No reply from the model, after whatever retries there were.
+    """No reply from the model after all retries.
 
     Attributes:
         kind: What happened.
         retryable: Whether the same call may succeed later.
-        retry_after_s: Seconds the model asked us to wait; ``None`` if it did not say.
+        retry_after_s: Seconds the provider asked us to wait; ``None`` if it gave none.
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        kind: ModelFailure,
-        retryable: bool = False,
-        retry_after_s: float | None = None,
+        self, message: str, *, kind: ModelFailure, retryable: bool = False, retry_after_s: float | None = None
     ) -> None:
         super().__init__(message)
         self.kind = kind

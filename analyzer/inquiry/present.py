@@ -1,14 +1,14 @@
-"""Runs and verdicts for people: rich tables and panels.
+"""Terminal output of runs and verdicts: rich tables and panels.
 
-Text from traces is hostile: it goes through ``plain`` (no control characters,
-no terminal escapes, no bidirectional tricks) and into ``rich.text.Text``, which
-reads no markup.
+Text from traces is hostile: it passes through ``plain`` (no control characters,
+no terminal escapes, no bidirectional tricks) into ``rich.text.Text``, which
+interprets no markup.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rich.box import ROUNDED, SIMPLE_HEAD
@@ -17,18 +17,20 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from analyzer.triage import NOTHING_SAYS_SO
+from analyzer.inquiry.verdict import NOTHING_SAYS_SO
 from semconv.model import (
     AttributeValue,
     Attribution,
     Blame,
     ContentState,
     Evidence,
+    Ranked,
     SpanStatus,
     Status,
     Step,
     StepKind,
     Trajectory,
+    agent_in_prose,
 )
 
 _HEAD: Final = 400
@@ -43,8 +45,10 @@ _KIND_STYLES: Final[Mapping[StepKind, str]] = {
 }
 _TITLES: Final[Mapping[Status, tuple[str, str]]] = {
     Status.ATTRIBUTED: ("red", "Who broke it"),
+    Status.SUSPECTED: ("yellow", "Suspected failure"),
     Status.NO_FAILURE: ("green", "Nothing broke"),
     Status.UNDETERMINED: ("yellow", "Undetermined"),
+    Status.UNREADABLE: ("magenta", "Steps not readable"),
     Status.ERROR: ("magenta", "Could not analyse"),
 }
 _UNSAID: Final = ("cyan", "No sign of failure")
@@ -52,25 +56,33 @@ _BAD_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cn", "Cs", "Co", "Zl", "Zp"})
 
 
 def plain(text: str, limit: int = _HEAD) -> str:
-    """Return one line of at most ``limit`` characters that is safe on any terminal."""
+    """Return the text as one line of at most ``limit`` characters, safe on any terminal."""
     cut = text[: 4 * limit]
     safe = "".join(" " if unicodedata.category(char) in _BAD_CATEGORIES else char for char in cut)
     folded = " ".join(safe.split())
-    return folded if len(folded) <= limit and len(text) <= 4 * limit else folded[: limit - 1].rstrip() + "…"
+    return folded if len(folded) <= limit and len(text) <= 4 * limit else beginning(folded, limit - 1) + "…"
+
+
+def beginning(text: str, length: int) -> str:
+    """Return at most ``length`` characters, cut at a word boundary if that keeps most of them."""
+    if len(text) <= length:
+        return text
+    cut = text.rfind(" ", 0, length + 1)
+    return text[: cut if cut > length // 2 else length].rstrip()
 
 
 def is_unsaid(reason: str) -> bool:
-    """Whether a run counts as no failure only because nothing says that it failed."""
+    """Return whether a run counts as passed only because nothing says that it failed."""
     return reason == NOTHING_SAYS_SO
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural where it is one."""
+    """Return a number with its noun, plural unless the number is 1."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def steps_table(trajectory: Trajectory, attribution: Attribution | None = None, *, width: int = 100) -> Table:
-    """Return the run's ordered steps, the blamed one marked."""
+    """Return a table of the run's ordered steps, with the blamed one marked."""
     blamed = attribution.verdict.step if attribution and isinstance(attribution.verdict, Blame) else None
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=True, padding=(0, 1, 0, 0))
     table.add_column("", width=1)
@@ -78,7 +90,7 @@ def steps_table(trajectory: Trajectory, attribution: Attribution | None = None, 
     table.add_column("agent", no_wrap=True, max_width=24)
     table.add_column("kind", no_wrap=True)
     table.add_column("what happened", ratio=1, overflow="fold", min_width=30)
-    room = 2 * max(30, width - 40)  # two lines of what is left beside the other columns
+    room = 2 * max(30, width - 40)  # two lines, in the width left by the other columns
     for step in trajectory.steps:
         style = "bold red" if step.index == blamed else ""
         table.add_row(
@@ -93,7 +105,7 @@ def steps_table(trajectory: Trajectory, attribution: Attribution | None = None, 
 
 
 def run_heading(trajectory: Trajectory) -> RenderableType:
-    """Return what was asked, what was answered, and what would have been right."""
+    """Return the run's task, its answer, and the correct answer if known."""
     lines = [_field("task", trajectory.task or "not in the trace")]
     if trajectory.output:
         lines.append(_field("answer", trajectory.output))
@@ -104,7 +116,7 @@ def run_heading(trajectory: Trajectory) -> RenderableType:
 
 
 def verdict_panel(attribution: Attribution, trajectory: Trajectory) -> Panel:
-    """Return the verdict: who, where, why, what would have been right, and how we know."""
+    """Return a panel with the verdict: agent, step, reason, fix and evidence."""
     verdict = attribution.verdict
     colour, title = _TITLES[attribution.status]
     if attribution.status is Status.NO_FAILURE and is_unsaid(verdict.reason):
@@ -113,12 +125,14 @@ def verdict_panel(attribution: Attribution, trajectory: Trajectory) -> Panel:
     if isinstance(verdict, Blame):
         lines += [_who(verdict, trajectory), Text(), _field("why", verdict.reason)]
         if verdict.fix:
-            lines.append(_field("instead", verdict.fix))
+            lines.append(_field("fix", verdict.fix))
         lines += [_field(f"step {found.step}", f"“{plain(found.quote, 240)}”") for found in _telling(verdict)]
         if len(verdict.ranking) > 1:
-            lines += [Text(), _ranking(verdict)]
+            lines += [Text(), _ranking("suspects", verdict.ranking)]
     else:
         lines.append(_field("why", verdict.reason))
+        if verdict.ranking:
+            lines += [Text(), _ranking("candidates", verdict.ranking)]
     lines += [Text(), _how(attribution)]
     return Panel(
         Group(*lines), title=title, title_align="left", border_style=colour, box=ROUNDED, padding=(1, 2)
@@ -126,7 +140,7 @@ def verdict_panel(attribution: Attribution, trajectory: Trajectory) -> Panel:
 
 
 def attributes_table(attributes: Mapping[str, AttributeValue]) -> Table:
-    """Return span attributes as they stand in the backend, names sorted."""
+    """Return a table of span attributes as the backend stores them, sorted by name."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -136,7 +150,7 @@ def attributes_table(attributes: Mapping[str, AttributeValue]) -> Table:
 
 
 def console() -> Console:
-    """Return the console for people: standard output."""
+    """Return a console on standard output."""
     return Console(highlight=False)
 
 
@@ -152,7 +166,7 @@ def _shown(value: AttributeValue) -> str:
 
 def _who(blame: Blame, trajectory: Trajectory) -> Text:
     text = Text()
-    text.append(plain(blame.agent, 60), style="bold red")
+    text.append(plain(agent_in_prose(blame.agent), 60), style="bold red")
     text.append(f", at step {blame.step} of {len(trajectory.steps)}", style="bold")
     text.append(" (counted from 0)", style="dim")
     text.append(
@@ -171,8 +185,12 @@ def _field(name: str, value: str) -> Table:
     return grid
 
 
+_LEAST: Final = 0.05
+"""Probability below which further suspects are not listed."""
+
+
 def _telling(blame: Blame) -> list[Evidence]:
-    """The evidence to show: no quote that another quote of the same step contains."""
+    """Return the evidence to show, without quotes contained in another quote of the same step."""
     quotes = {(found.step, found.quote) for found in blame.evidence}
     return [
         found
@@ -183,13 +201,14 @@ def _telling(blame: Blame) -> list[Evidence]:
     ][:_MAX_QUOTES]
 
 
-def _ranking(blame: Blame) -> Table:
+def _ranking(heading: str, ranking: Sequence[Ranked]) -> Table:
     grid = Table.grid(padding=(0, 2))
     for _ in range(4):
         grid.add_column()
-    for number, suspect in enumerate(blame.ranking[:3]):
+    worth_it = [one for one in ranking[1:3] if one.probability >= _LEAST]
+    for number, suspect in enumerate([*ranking[:1], *worth_it]):
         bar = "█" * max(1, round(20 * suspect.probability))
-        label = "suspects" if number == 0 else ""
+        label = heading if number == 0 else ""
         grid.add_row(
             Text(label, style="dim"),
             f"step {suspect.step}",
@@ -227,7 +246,7 @@ def _what(step: Step, room: int) -> str:
 
 
 def _marks(step: Step) -> list[tuple[str, str]]:
-    """What stands before a step's text: an error, a parallel group, missing content."""
+    """Return the markers before a step's text: error, parallel group, missing content."""
     marks: list[tuple[str, str]] = []
     if step.status is SpanStatus.ERROR:
         marks.append(("✗ ", "bold red"))

@@ -1,12 +1,12 @@
-"""A trajectory as text for a model: indexed, structured, fenced, and folded to fit.
+"""Rendering of a trajectory as text for a model: indexed, structured, fenced, and folded to fit.
 
 Deterministic: the same trajectory and budget give the same text. Every step
-keeps its index and the head of its text, whatever the budget; what is folded
-away is said where it was, and counted in ``coverage``.
+keeps its index and the head of its text with any budget; each fold leaves a
+note in its place and is counted in ``coverage``.
 
-The text of a trace is hostile. Structure is told by marker lines that begin
-with a word that occurs nowhere in the trace, so no step can pose as another, end
-its own quotation, or speak as the prompt.
+The text of a trace is hostile. Structure is given by marker lines that begin with a word supplied by the
+caller: too long and random to occur in the trace, and never searched for there. So no step can pose as
+another, end its own quotation, or impersonate the prompt.
 """
 
 from __future__ import annotations
@@ -19,55 +19,55 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Final
 
-from analyzer.visible import visible
+from analyzer.inquiry.visible import visible
 from semconv.model import ContentState, SpanStatus, Step, StepKind, Trajectory
 
-MARKER_LENGTH: Final = 6
 _NAME: Final = 80
 _INSTRUCTION_SHARE: Final = 0.25
-"""Most of the budget that agents' instructions and tools may take; the steps are what is judged."""
+"""Largest share of the budget for agents' instructions and tools; the rest is for the steps."""
 _LONGEST_TOOLS: Final = 1_200
-"""Characters for all agents' tools together."""
+"""Bound in characters on the tools of all agents together."""
 NO_REMARKS: Final[Mapping[int, str]] = MappingProxyType({})
 _HEAD_SHARE: Final = 0.7
-"""Of a folded text, how much of what is kept comes from its beginning."""
+"""Share of a folded text's kept characters that comes from its beginning."""
 _FOLD_NOTE: Final = 40
 _SPACE: Final = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendering:
-    """A trajectory's text, and how much of it there is."""
+    """A trajectory's text and the share of the original that it shows."""
 
     text: str
     marker: str
-    """The word with which every line of structure begins, and no other line can."""
+    """Word that begins every structure line and no other line."""
     truncated: bool
     coverage: float
-    """Share of the texts' characters that is shown, 0..1."""
+    """Share of the texts' characters shown, 0..1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """A stretch of hostile text under the marker line that says what it is."""
+    """A piece of hostile text below its marker line."""
 
     heading: str
     text: str
 
 
-def render(trajectory: Trajectory, *, max_bytes: int, remarks: Mapping[int, str] = NO_REMARKS) -> Rendering:
-    """Render a run's agents and steps into at most about ``max_bytes`` of UTF-8.
+def render(
+    trajectory: Trajectory, *, max_bytes: int, marker: str, remarks: Mapping[int, str] = NO_REMARKS
+) -> Rendering:
+    """Render a run's agents and steps in at most about ``max_bytes`` of UTF-8.
 
-    The bound is exceeded only when the marker lines of the steps alone are larger. ``remarks``,
-    by step index, are ours and join the step's marker line; they must not hold raw text.
+    The bound is exceeded only if the steps' marker lines alone are larger. ``remarks``,
+    by step index, are added to the step's marker line; they must not hold raw trace text.
     """
-    marker = _marker(trajectory)
     about = [*_instructions(trajectory), *_tools(trajectory)]
     parts = [part for group in _groups(trajectory.steps) for part in _step_parts(group, trajectory, remarks)]
     texts = [part.text for part in parts]
     wanted = [part.text for part in about]
     budget = _in_characters(max_bytes, [*texts, *wanted])
-    budget -= sum(len(part.heading) + MARKER_LENGTH + 3 for part in [*parts, *about])
+    budget -= sum(len(part.heading) + len(marker) + 3 for part in [*parts, *about])
     shown_about = fold(wanted, max(0, min(int(budget * _INSTRUCTION_SHARE), budget)))
     shown_steps = fold(texts, max(0, budget - sum(len(text) for text in shown_about.texts)))
     lines = _lines([*about, *parts], [*shown_about.texts, *shown_steps.texts], marker)
@@ -82,9 +82,9 @@ def render(trajectory: Trajectory, *, max_bytes: int, remarks: Mapping[int, str]
 
 
 def excerpt(trajectory: Trajectory, steps: Sequence[Step], marker: str, *, max_chars: int) -> str:
-    """Render some of a run's steps whole, or folded to ``max_chars`` and said to be, under its marker."""
+    """Render some of a run's steps under its marker, whole or folded (with a note) to ``max_chars``."""
     parts = [part for step in steps for part in _step_parts((step,), trajectory, NO_REMARKS)]
-    budget = max_chars - sum(len(part.heading) + MARKER_LENGTH + 3 for part in parts)
+    budget = max_chars - sum(len(part.heading) + len(marker) + 3 for part in parts)
     return "\n".join(_lines(parts, fold([part.text for part in parts], max(0, budget)).texts, marker))
 
 
@@ -97,14 +97,14 @@ def _lines(parts: Sequence[_Part], texts: Sequence[str], marker: str) -> list[st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """Texts cut to a common length, and how many of their own characters are left."""
+    """Texts shortened to a common length, and the number of their own characters that are left."""
 
     texts: tuple[str, ...]
     kept: int
 
 
 def fold(texts: Sequence[str], budget: int) -> Folded:
-    """Shorten the longest texts until all fit: short ones stay whole, none is dropped for another.
+    """Shorten the longest texts until all fit: short ones stay whole, none is dropped.
 
     ``budget`` is in characters, for the texts together.
     """
@@ -116,7 +116,7 @@ def fold(texts: Sequence[str], budget: int) -> Folded:
 
 
 def _common_limit(lengths: Sequence[int], budget: int) -> int:
-    """The length to which the longest are cut so that all fit (water filling)."""
+    """Return the length to which the longest texts are cut so that all fit (water filling)."""
     left, waiting = budget, len(lengths)
     for length in sorted(lengths):
         if length * waiting > left:
@@ -130,7 +130,7 @@ def _shorten(text: str, limit: int) -> tuple[str, int]:
     if len(text) <= limit:
         return text, len(text)
     room = limit - _FOLD_NOTE
-    if room <= 0:  # no room for a note: the head alone, and the cut is seen in the coverage
+    if room <= 0:  # no room for a note: keep only the head; the cut shows in the coverage
         return text[:limit], limit
     head = max(1, int(room * _HEAD_SHARE))
     tail = room - head
@@ -138,18 +138,16 @@ def _shorten(text: str, limit: int) -> tuple[str, int]:
     return text[:head] + note + (text[-tail:] if tail else ""), head + tail
 
 
-def _marker(trajectory: Trajectory) -> str:
-    """A word that is nowhere in the run: a digest of it, renewed until that is so."""
-    digest = hashlib.sha256()
-    for step in trajectory.steps:
-        digest.update(f"{step.agent}\x00{step.input}\x00{step.output}\x00".encode(errors="replace"))
-    texts = [trajectory.task, trajectory.reference or ""]
-    texts += [text for step in trajectory.steps for text in _all_texts(step)]
-    while True:
-        digest.update(b"\x01")
-        marker = f"#{digest.hexdigest()[: MARKER_LENGTH - 1]}"
-        if not any(marker in text for text in texts):
-            return marker
+def content_marker(trajectory: Trajectory) -> str:
+    """Return a marker that is the same for the same run: 128 bits of a digest of all of its text.
+
+    A text that contains it would have to contain its own digest. Used for cached prompts.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    texts = [trajectory.task, trajectory.reference or "", trajectory.output]
+    for text in (*texts, *(text for step in trajectory.steps for text in _all_texts(step))):
+        digest.update(f"{len(text)}\x00{text}".encode(errors="replace"))
+    return f"#{digest.hexdigest()}"
 
 
 def _all_texts(step: Step) -> tuple[str, ...]:
@@ -166,7 +164,7 @@ def _instructions(trajectory: Trajectory) -> list[_Part]:
 
 
 def _tools(trajectory: Trajectory) -> list[_Part]:
-    """What each agent could call; shortened, since a step's own text shows what it did call."""
+    """Return the tools available to each agent; shortened, since a step's own text shows its call."""
     most = {step.agent: step.tools for step in sorted(trajectory.steps, key=lambda s: len(s.tools))}
     agents = sorted(
         (agent for agent, tools in most.items() if tools), key=lambda agent: _appearance(trajectory, agent)
@@ -183,7 +181,7 @@ def _appearance(trajectory: Trajectory, agent: str) -> int:
 
 
 def _groups(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
-    """Consecutive steps of one agent."""
+    """Yield consecutive steps of one agent."""
     for _, group in groupby(steps, key=lambda step: step.agent):
         yield tuple(group)
 
@@ -229,17 +227,17 @@ def _step_text(step: Step, trajectory: Trajectory) -> str:
 
 
 def _already_shown(entered: str, step: Step, trajectory: Trajectory) -> bool:
-    """What an earlier step said last need not be said again as this one's input."""
+    """Return whether an earlier step already shows this step's input."""
     return any(entered in earlier.output for earlier in trajectory.steps[max(0, step.index - 3) : step.index])
 
 
 def one_line(text: str) -> str:
-    """Return a name made safe for a line of structure."""
+    """Return a name in a form safe for a marker line."""
     return _SPACE.sub(" ", visible(text)).strip()[:_NAME]
 
 
 def _in_characters(max_bytes: int, texts: Sequence[str]) -> int:
-    """Bytes count because tokenisers spend about one token on three of them in any script."""
+    """Convert a byte budget to characters: tokenisers use about one token for three bytes in any script."""
     characters = sum(len(text) for text in texts)
     size = sum(len(text.encode(errors="replace")) for text in texts)
     return max_bytes if not size else int(max_bytes * characters / size)

@@ -1,17 +1,48 @@
-"""A verdict as JSON: the object a program gets from ``blamespan attribute --format json``."""
+"""Verdict as JSON (the object that ``blamespan attribute --format json`` prints) and its failure modes.
+
+Failure modes are a small, closed vocabulary, so that recurring failures can be counted.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from enum import StrEnum
+from typing import Any, Final
 
-from semconv.model import Attribution, Blame, Ranked, Step, Trajectory
+from collector_processor.store.records import PROOF
+from semconv.model import Attribution, Blame, Proof, Ranked, Trajectory
+
+
+class FailureMode(StrEnum):
+    """Kind of mistake of a decisive error; ``docs/failure-modes.md`` describes each."""
+
+    WRONG_COMPUTATION = "wrong_computation"
+    UNHANDLED_ERROR = "unhandled_error"
+    IGNORED_RESULT = "ignored_result"
+    UNSUPPORTED_CLAIM = "unsupported_claim"
+    MISREAD_INPUT = "misread_input"
+    WRONG_TOOL_USE = "wrong_tool_use"
+    BAD_PLAN = "bad_plan"
+    BAD_HANDOFF = "bad_handoff"
+    INCOMPLETE_WORK = "incomplete_work"
+    UNVERIFIED_RESULT = "unverified_result"
+    LOOP = "loop"
+    GAVE_UP = "gave_up"
+    OFF_TASK = "off_task"
+    OTHER = "other"
+
+
+NOTHING_SAYS_SO: Final = "nothing says that the run failed"
+"""Reason of a ``no_failure`` verdict without evidence of success; pages describe such runs differently."""
 
 
 def to_json(attribution: Attribution, trajectory: Trajectory) -> dict[str, Any]:
-    """Return the verdict on a run, always with the same keys; what does not apply is ``None``."""
+    """Return the verdict on a run, always with the same keys; ``None`` for those that do not apply.
+
+    Only the verdict of an experiment also has ``proof``.
+    """
     verdict = attribution.verdict
     blame = verdict if isinstance(verdict, Blame) else None
-    step = _step(trajectory, blame.step) if blame else None
+    step = next((step for step in trajectory.steps if step.index == blame.step), None) if blame else None
     return {
         "run_id": attribution.run_id,
         "status": attribution.status.value,
@@ -36,11 +67,19 @@ def to_json(attribution: Attribution, trajectory: Trajectory) -> dict[str, Any]:
         "cost_usd": attribution.effort.cost_usd,
         "duration_s": attribution.effort.duration_s,
         "error": attribution.error,
+    } | ({} if attribution.proof is None else {PROOF: _proof(attribution.proof)})
+
+
+def _proof(proof: Proof) -> dict[str, Any]:
+    return {
+        "decision": proof.decision.value,
+        "step": proof.step,
+        "span_id": proof.span_id,
+        "effect": proof.effect,
+        "interval": list(proof.interval),
+        "trials": proof.trials,
+        "change": proof.change,
     }
-
-
-def _step(trajectory: Trajectory, index: int) -> Step | None:
-    return next((step for step in trajectory.steps if step.index == index), None)
 
 
 def _ranked(candidate: Ranked) -> dict[str, Any]:

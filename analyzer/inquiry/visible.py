@@ -1,9 +1,8 @@
-"""A run's text as people see it: without the characters that only a model would read. Pure.
+"""Removal of invisible characters from a run's text. Pure.
 
-Unicode's tag characters, zero-width and direction marks and variation selectors can
-carry whole sentences that no page and no terminal shows. A verdict on such a run
-could not be checked by looking at it. So they are taken out before anybody judges;
-quotes are then looked for in the same text.
+Unicode tag characters, zero-width and direction marks and variation selectors can carry whole sentences that
+a model reads but no page or terminal shows. A verdict on such a run could not be checked by reading it. They
+are removed before any analysis; quotes are looked up in the same text.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Final
 from semconv.model import Step, Trajectory
 
 _CHARACTERS: Final = (
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # controls but for tab and line ends; terminal escapes begin so
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # controls except tab and line ends; they begin terminal escapes
     "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff]"  # tags, and the variation selectors beyond those of emoji
 )
@@ -34,7 +33,7 @@ def visible(text: str) -> str:
 
 
 def visible_run(trajectory: Trajectory) -> Trajectory:
-    """Return the run with every text visible; the very same one where all of it is. Names stay."""
+    """Return the run without invisible characters; the same object if it has none. Names are kept."""
     if not _hides_something("".join(_texts_of(trajectory))):
         return trajectory
     return replace(
@@ -48,7 +47,7 @@ def visible_run(trajectory: Trajectory) -> Trajectory:
 
 
 def _texts_of(trajectory: Trajectory) -> frozenset[str]:
-    """Return all that is said in a run, each text once: instructions stand at every step of an agent."""
+    """Return all texts of a run, each once: instructions are repeated at every step of an agent."""
     texts = [trajectory.task, trajectory.output, trajectory.reference or "", trajectory.root_error]
     for step in trajectory.steps:
         texts += (step.input, step.output, step.error, step.instructions, step.tools)
@@ -56,7 +55,7 @@ def _texts_of(trajectory: Trajectory) -> frozenset[str]:
 
 
 def _hides_something(text: str) -> bool:
-    if text.isascii():  # six times quicker than the pattern
+    if text.isascii():  # six times faster than the pattern
         return len(text.encode().translate(None, _ASCII_HIDDEN)) < len(text)
     return _HIDDEN.search(text) is not None
 

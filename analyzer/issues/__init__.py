@@ -1,1 +1,1 @@
-"""Failures that come again: how they are counted, kept and shown."""
+"""Recurring failures: counted, stored and shown."""

@@ -1,40 +1,55 @@
-"""How often each agent took part and was blamed, by day, and the watch on it: tables of the issue store.
+"""Daily counts of each agent's runs and blames, and the watch on each agent: tables of the issue store.
 
-For a window of days there is one sum; for an alarm there is a watch that looks at every
-run. Both count the method's verdicts and are corrected when a later verdict differs. Neither
-is kept if an upstream sampler selects traces by their outcome (tail sampling): failures would
-be over-represented.
+Shares over a window of days use daily sums; alarms use a watch that examines every run. Both count the
+method's verdicts and are corrected if a later verdict differs. Neither is kept if an upstream sampler selects
+traces by their outcome (tail sampling): failures would be over-represented.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from analyzer.agent_names import same_agent
+from analyzer.inquiry.agent_names import same_agent
+from analyzer.issues.issue_store import DAY_NS, IssueStore
+from analyzer.issues.recurrence.issue import Notice, NoticeKind
+from analyzer.issues.recurrence.watch import Count, Watch, observe, threshold
 from analyzer.issues.rows import CountedRun
-from analyzer.issues.store import DAY_NS, IssueStore
-from analyzer.labels import LabelKind
-from analyzer.recurrence import Count, Watch, begin_watch, observe, threshold
-from analyzer.recurrence.notice import Notice, NoticeKind
+from analyzer.labels.label import LabelKind
 from collector_processor.otlp import Tenant
+from collector_processor.store.connection import upsert
+from semconv.model import agent_in_prose
 
 WEEK: Final = 7
 PAST_DAYS: Final = 28
 RENEW_DAYS: Final = 28
-"""How long a watch lives that finds nothing. Were it renewed sooner, a change would be part of what is
-usual before it is found (``tests/bench/alert_delay.py``: by the week, most are never found)."""
+"""Lifetime of a watch that finds nothing. If it were renewed sooner, a change would become
+part of the usual share before it is found (``benchmarks/alert_delay.py``: if renewed weekly, most changes
+are never found)."""
 FEWEST_RUNS: Final = 20
-"""Of an agent's before an alarm may be raised for it: with fewer nothing is usual yet."""
+"""Runs of an agent before it can raise an alarm; with fewer, its usual share is unknown."""
 FEWEST_A_WEEK: Final = 50
-"""Runs a week that an alarm's threshold reckons with at least."""
+"""Fewest runs a week that an alarm's threshold assumes."""
 MAX_AGENTS: Final = 10_000
-"""Watched in all; the names in traces are anybody's choice."""
+"""Most agents watched in all; traces may contain any number of names."""
 MAX_AGENTS_OF_A_RUN: Final = 50
 MOST_PLAYED_AGAIN: Final = 5_000
 """Most runs of a service that one correction replays; about 50 ms."""
+_ADD_TO_DAY: Final = (
+    "INSERT INTO agent_day (tenant, service, agent, day, took_part, blamed) VALUES {rows}"
+    " ON CONFLICT (tenant, service, agent, day) DO UPDATE SET"
+    " took_part = CASE WHEN agent_day.took_part + excluded.took_part > 0"
+    " THEN agent_day.took_part + excluded.took_part ELSE 0 END,"
+    " blamed = CASE WHEN agent_day.blamed + excluded.blamed > 0"
+    " THEN agent_day.blamed + excluded.blamed ELSE 0 END"
+)
+_AGENT: Final = "tenant, service, agent"
+_WATCHED: Final = f"{_AGENT}, hits, n, sums, is_alarm, calm_runs, begun_day, alarm_ns, run_id"
+_WRITE_WATCH: Final = upsert(
+    "watch", f"{_AGENT}, begun_day, last_day, hits, n, sums, is_alarm, calm_runs, alarm_ns, run_id", keys=3
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +63,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """An agent's watch as it is kept."""
+    """An agent's watch as stored."""
 
     place: Place
     watch: Watch
     begun_day: int
     alarm_ns: int = 0
-    """When the alarm was raised; 0 where there is none."""
+    """Time at which the alarm was raised; 0 if there is none."""
     run_id: str = ""
     """The run that raised it."""
 
@@ -63,34 +78,61 @@ class AgentCounts:
     """Counts and watches; its writes are part of the caller's transaction."""
 
     def __init__(self, store: IssueStore) -> None:
-        """Make it over a store's tables."""
+        """Use the tables of a store."""
         self._store: Final = store
         self._corrected: dict[Place, CountedRun] = {}
         """Agents whose watches must be recomputed, with the last run that was corrected."""
 
-    def move(self, before: CountedRun | None, after: CountedRun) -> list[Notice]:
-        """Count a run that is already stored, and undo its earlier count.
+    def move(self, changes: Sequence[tuple[CountedRun | None, CountedRun]]) -> list[Notice]:
+        """Count runs that are already stored, in order, and undo their earlier counts.
 
         Returns:
-            The alarms raised and ended for agents that are new to the run. ``put_right`` returns those
-            of agents that a correction blames or acquits.
+            The alarms raised and ended for agents that are new to a run. ``recompute_corrected`` returns
+            those of agents that a correction blames or clears.
         """
-        notices: list[Notice] = []
-        day = after.settled_ns // DAY_NS
-        known = () if before is None or before.service != after.service else before.agents
-        for agent in dict.fromkeys(after.agents[:MAX_AGENTS_OF_A_RUN]):
-            place = Place(tenant=after.tenant, service=after.service, agent=agent)
-            watched = None if agent in known else self._watched(place, day)
-            if watched is not None:
-                notices += self._observe(watched, after)
-        if before is not None:
-            self._add(before, -1)
-            self.relabel(before, after)
-        self._add(after, 1)
+        batch, notices = self._read(changes), list[Notice]()
+        for before, after in changes:
+            known = () if before is None or before.service != after.service else before.agents
+            for place in _places(after):
+                watched = None if place.agent in known else self._watched(place, after, batch)
+                if watched is not None:
+                    notices += _observe(watched, after, batch)
+            if before is not None:
+                batch.add(before, -1)
+                self.relabel(before, after)
+            batch.add(after, 1)
+        self._write(batch.kept)
+        self._write_days(batch)
         return notices
 
+    def _read(self, changes: Sequence[tuple[CountedRun | None, CountedRun]]) -> _Batch:
+        places = list(
+            dict.fromkeys(place for pair in changes for run in pair if run for place in _places(run))
+        )
+        batch = _Batch(watches=self._watches(places))
+        if len(batch.watches) < len(places):
+            batch.in_all = self._store.db.execute("SELECT count(*) FROM watch").fetchone()[0]
+        for today in {after.decided_ns // DAY_NS for _, after in changes}:
+            batch.weeks[today] = self._weeks(places, today)
+            for tenant in {place.tenant for place in places}:
+                batch.agents[tenant, today] = self._agents(tenant, today)
+        return batch
+
+    def _weeks(self, places: Sequence[Place], today: int) -> dict[Place, int]:
+        """Return the number of runs that each agent took part in during the week until today."""
+        rows = self._store.db.read_rows(
+            f"{_AGENT}, sum(took_part)",
+            "agent_day",
+            _AGENT,
+            [_key(place) for place in places],
+            f"AND day BETWEEN ? AND ? GROUP BY {_AGENT}",
+            today - WEEK + 1,
+            today,
+        )
+        return {Place(tenant=Tenant(row[0]), service=row[1], agent=row[2]): int(row[3]) for row in rows}
+
     def relabel(self, before: CountedRun, after: CountedRun) -> None:
-        """Remember the agents for which a stored run now counts differently.
+        """Record the agents for which a stored run now counts differently.
 
         Labels do not change the daily sums: shares already use them to estimate the method's errors.
         """
@@ -99,7 +141,7 @@ class AgentCounts:
                 place = Place(tenant=before.tenant, service=before.service, agent=agent)
                 self._corrected[place] = after
 
-    def put_right(self) -> list[Notice]:
+    def recompute_corrected(self) -> list[Notice]:
         """Recompute the watches on corrected agents as if the corrections had been known from the start.
 
         Call it once after several corrections. Returns the alarms raised and ended by them.
@@ -119,168 +161,211 @@ class AgentCounts:
             place.tenant, place.service, watched.begun_day * DAY_NS, MOST_PLAYED_AGAIN
         )
         first_day = rows[0].decided_ns // DAY_NS if rows else today
-        watch = begin_watch(self.window(place, first_day - PAST_DAYS, first_day - 1))
-        limits = self._limits(place, today)
+        watch = Watch(known=self.window(place, first_day - PAST_DAYS, first_day - 1))
+        week = self._weeks([place], today).get(place, 0)
+        agents = self._agents(place.tenant, today)
         for row in rows:
             is_blamed = _counts(row, place.service, place.agent)
             if is_blamed is not None:
-                watch = observe(watch, limits(watch), is_blamed=is_blamed)
-        return self._keep(watched, watch, run)
+                watch = observe(watch, _limit(watch, week, agents), is_blamed=is_blamed)
+        kept, notices = _after(watched, watch, run)
+        self._write({place: (kept, today)})
+        return notices
 
     def window(self, place: Place, first_day: int, last_day: int) -> Count:
-        """Return how often an agent was blamed, of how many runs, in these days, both included."""
-        row = self._store.db.execute(
-            "SELECT coalesce(sum(blamed), 0), coalesce(sum(took_part), 0) FROM agent_day"
-            " WHERE tenant = ? AND service = ? AND agent = ? AND day BETWEEN ? AND ?",
-            (place.tenant, place.service, place.agent, first_day, last_day),
-        ).fetchone()
-        return Count(hits=row[0], n=row[1])
+        """Return how often an agent was blamed, and in how many runs, on these days (inclusive)."""
+        return self._window("=", place, first_day, last_day)
 
     def fellows(self, place: Place, first_day: int, last_day: int) -> Count:
-        """Return the same of all other agents of its service, put together."""
+        """Return the same counts for all other agents of its service together."""
+        return self._window("!=", place, first_day, last_day)
+
+    def _window(self, compared: str, place: Place, first_day: int, last_day: int) -> Count:
         row = self._store.db.execute(
-            "SELECT coalesce(sum(blamed), 0), coalesce(sum(took_part), 0) FROM agent_day"
-            " WHERE tenant = ? AND service = ? AND agent != ? AND day BETWEEN ? AND ?",
-            (place.tenant, place.service, place.agent, first_day, last_day),
+            "SELECT coalesce(sum(blamed), 0), coalesce(sum(took_part), 0) FROM agent_day"  # noqa: S608 - our own
+            f" WHERE tenant = ? AND service = ? AND agent {compared} ? AND day BETWEEN ? AND ?",
+            (*_key(place), first_day, last_day),
         ).fetchone()
-        return Count(hits=row[0], n=row[1])
+        return Count(hits=int(row[0]), n=int(row[1]))
 
     def alarms(self, tenant: Tenant | None = None) -> list[Watched]:
-        """Return the agents that fail more than they did, of one tenant or of all."""
+        """Return the agents of one tenant, or of all, that fail more often than before."""
         rows = self._store.db.execute(
-            "SELECT tenant, service, agent, hits, n, sums, is_alarm, calm_runs, begun_day, alarm_ns, run_id"
-            " FROM watch WHERE is_alarm AND (? IS NULL OR tenant = ?) ORDER BY alarm_ns",
+            f"SELECT {_WATCHED} FROM watch"  # noqa: S608 - our own words
+            " WHERE is_alarm AND (CAST(? AS TEXT) IS NULL OR tenant = ?) ORDER BY alarm_ns",
             (tenant, tenant),
         )
         return [_watched(row) for row in rows]
 
     def watched(self, place: Place) -> Watched | None:
         """Return an agent's watch."""
-        row = self._store.db.execute(
-            "SELECT tenant, service, agent, hits, n, sums, is_alarm, calm_runs, begun_day, alarm_ns, run_id"
-            " FROM watch WHERE tenant = ? AND service = ? AND agent = ?",
-            (place.tenant, place.service, place.agent),
-        ).fetchone()
-        return None if row is None else _watched(row)
+        return self._watches([place]).get(place)
 
-    def _add(self, run: CountedRun, one: int) -> None:
-        day = run.settled_ns // DAY_NS
-        for agent in dict.fromkeys(run.agents[:MAX_AGENTS_OF_A_RUN]):
-            if self.watched(Place(tenant=run.tenant, service=run.service, agent=agent)) is None:
-                continue  # one too many
-            is_blamed = one * (agent == run.blamed)
-            self._store.db.execute(
-                "INSERT INTO agent_day VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
-                " SET took_part = max(0, took_part + excluded.took_part),"
-                " blamed = max(0, blamed + excluded.blamed)",
-                (run.tenant, run.service, agent, day, one, is_blamed),
-            )
+    def _watches(self, places: Sequence[Place]) -> dict[Place, Watched]:
+        rows = self._store.db.read_rows(_WATCHED, "watch", _AGENT, [_key(place) for place in places])
+        return {found.place: found for found in map(_watched, rows)}
 
-    def _watched(self, place: Place, today: int) -> Watched | None:
-        """Return the watch to go on with: a new one for a new agent, and for an old one that is through.
+    def _watched(self, place: Place, run: CountedRun, batch: _Batch) -> Watched | None:
+        """Return the watch to continue: a new one if the agent is new or its watch has expired.
 
-        After four weeks a watch begins anew with these as its past, unless it has found
-        something. An alarm stands for a week at most: what goes on for longer is the usual.
+        After four weeks a watch is renewed with these weeks as its past, unless its
+        evidence is already high. An alarm lasts a week at most: after that the new share is the usual one.
         """
-        found = self.watched(place)
+        found, today = batch.watches.get(place), run.settled_ns // DAY_NS
         if found is None:
-            count = self._store.db.execute("SELECT count(*) FROM watch").fetchone()[0]
-            return (
-                Watched(place=place, watch=begin_watch(Count()), begun_day=today)
-                if count < MAX_AGENTS
-                else None
-            )
+            if batch.in_all >= MAX_AGENTS:
+                return None
+            batch.in_all += 1
+            return Watched(place=place, watch=Watch(known=Count()), begun_day=today)
         if found.watch.is_alarm:
             if today - found.alarm_ns // DAY_NS < WEEK:
                 return found
+            self._write_days(batch)
             past = self.window(place, today - WEEK + 1, today)
-            return Watched(place=place, watch=begin_watch(past), begun_day=today, alarm_ns=-1)
+            return Watched(place=place, watch=Watch(known=past), begun_day=today, alarm_ns=-1)
         is_young = today - found.begun_day < RENEW_DAYS
         if is_young or found.watch.evidence > max(FEWEST_A_WEEK, found.watch.known.n):
             return found
+        self._write_days(batch)
         past = self.window(place, today - PAST_DAYS, today)
-        return Watched(place=place, watch=begin_watch(past), begun_day=today)
+        return Watched(place=place, watch=Watch(known=past), begun_day=today)
 
-    def _observe(self, watched: Watched, run: CountedRun) -> list[Notice]:
-        place, before = watched.place, watched.watch
-        limit = self._limits(place, run.decided_ns // DAY_NS)(before)
-        is_blamed = bool(_counts(run, place.service, place.agent))
-        return self._keep(watched, observe(before, limit, is_blamed=is_blamed), run)
+    def _agents(self, tenant: Tenant, today: int) -> int:
+        """Return the number of a tenant's agents that took part in a run in the week until today."""
+        row = self._store.db.execute(
+            "SELECT count(*) FROM watch WHERE tenant = ? AND last_day > ?", (tenant, today - WEEK)
+        ).fetchone()
+        return int(row[0])
 
-    def _keep(self, watched: Watched, after: Watch, run: CountedRun) -> list[Notice]:
-        """Store the state of a watch after a run, and return the alarm raised or ended by it."""
-        place = watched.place
-        was_alarm = watched.watch.is_alarm or watched.alarm_ns < 0
-        alarm_ns, run_id = watched.alarm_ns, watched.run_id
-        if not after.is_alarm:
-            alarm_ns, run_id = 0, ""
-        elif not was_alarm:
-            alarm_ns, run_id = run.decided_ns, run.run_id
-        kept = Watched(
-            place=place, watch=after, begun_day=watched.begun_day, alarm_ns=alarm_ns, run_id=run_id
+    def _write(self, kept: Mapping[Place, tuple[Watched, int]]) -> None:
+        """Write watches, each with the day of the last run that it saw."""
+        self._store.db.write_rows(
+            _WRITE_WATCH,
+            [
+                (
+                    *_key(place),
+                    watched.begun_day,
+                    last_day,
+                    watched.watch.known.hits,
+                    watched.watch.known.n,
+                    json.dumps(watched.watch.sums),
+                    watched.watch.is_alarm,
+                    watched.watch.calm_runs,
+                    watched.alarm_ns,
+                    watched.run_id,
+                )
+                for place, (watched, last_day) in kept.items()
+            ],
         )
-        self._write(kept, run.decided_ns // DAY_NS)
-        if after.is_alarm == was_alarm:
-            return []
-        kind = NoticeKind.FAILS_MORE if after.is_alarm else NoticeKind.CALM_AGAIN
-        title = f"{place.agent}: fails more often than it did"
-        if kind is NoticeKind.CALM_AGAIN:
-            title = f"{place.agent}: fails no more often than it did"
-        return [
-            Notice(
-                kind=kind,
-                tenant=place.tenant,
-                at_ns=run.decided_ns,
-                service=place.service,
-                agent=place.agent,
-                title=title,
-                run_id=run.run_id,
-            )
-        ]
 
-    def _limits(self, place: Place, today: int) -> Callable[[Watch], float]:
-        """Return the function that gives the evidence at which a watch raises its alarm."""
-        of_week = self.window(place, today - WEEK + 1, today).n
-        agents = self._store.db.execute(
-            "SELECT count(*) FROM watch WHERE tenant = ? AND last_day > ?", (place.tenant, today - WEEK)
-        ).fetchone()[0]
-        limit = threshold(max(of_week, FEWEST_A_WEEK), agents)
-        return lambda watch: limit if watch.known.n >= FEWEST_RUNS else float("inf")
+    def _write_days(self, batch: _Batch) -> None:
+        """Write the additions to the daily sums."""
+        rows = [(*_key(place), day, n, hits) for (place, day), (n, hits) in batch.added.items() if n or hits]
+        self._store.db.write_rows(_ADD_TO_DAY, rows)
+        batch.added.clear()
 
-    def _write(self, watched: Watched, today: int) -> None:
-        place, watch = watched.place, watched.watch
-        self._store.db.execute(
-            "INSERT OR REPLACE INTO watch VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                place.tenant,
-                place.service,
-                place.agent,
-                watched.begun_day,
-                today,
-                watch.known.hits,
-                watch.known.n,
-                json.dumps(watch.sums),
-                watch.is_alarm,
-                watch.calm_runs,
-                watched.alarm_ns,
-                watched.run_id,
-            ),
-        )
+
+@dataclass(slots=True, kw_only=True)
+class _Batch:
+    """Watches and counts of the agents of several runs, while they are counted."""
+
+    watches: dict[Place, Watched]
+    in_all: int = 0
+    """Number of watches of all agents; counted only if some agent has none."""
+    weeks: dict[int, dict[Place, int]] = field(default_factory=dict)
+    """Runs of each agent in the week until a day, that day included."""
+    agents: dict[tuple[Tenant, int], int] = field(default_factory=dict)
+    """Agents of a tenant in the week until a day; agents that return after a week count from the next
+    batch."""
+    kept: dict[Place, tuple[Watched, int]] = field(default_factory=dict)
+    """Watches to be written, each with the day of the last run that it saw."""
+    added: dict[tuple[Place, int], tuple[int, int]] = field(default_factory=dict)
+    """Additions to the sums of a day: runs in which an agent took part, and was blamed."""
+
+    def add(self, run: CountedRun, one: int) -> None:
+        """Count a run among those of its day; -1 undoes it."""
+        day = run.settled_ns // DAY_NS
+        for place in _places(run):
+            if place not in self.watches:
+                continue  # one more than allowed
+            n, hits = self.added.get((place, day), (0, 0))
+            self.added[place, day] = (n + one, hits + one * (place.agent == run.failed_agent))
+            for today, week in self.weeks.items():
+                if today - WEEK < day <= today:
+                    week[place] = week.get(place, 0) + one
+
+
+def _observe(watched: Watched, run: CountedRun, batch: _Batch) -> list[Notice]:
+    place, before, today = watched.place, watched.watch, run.decided_ns // DAY_NS
+    limit = _limit(before, batch.weeks[today].get(place, 0), batch.agents[place.tenant, today])
+    is_blamed = bool(_counts(run, place.service, place.agent))
+    kept, notices = _after(watched, observe(before, limit, is_blamed=is_blamed), run)
+    if place not in batch.watches:
+        for tenant, day in batch.agents:
+            batch.agents[tenant, day] += tenant == place.tenant and today > day - WEEK
+    batch.watches[place] = kept
+    batch.kept[place] = (kept, today)
+    return notices
+
+
+def _limit(watch: Watch, runs_of_week: int, agents: int) -> float:
+    """Return the evidence at which a watch raises its alarm."""
+    if watch.known.n < FEWEST_RUNS:
+        return float("inf")
+    return threshold(max(runs_of_week, FEWEST_A_WEEK), agents)
+
+
+def _after(watched: Watched, after: Watch, run: CountedRun) -> tuple[Watched, list[Notice]]:
+    """Return the watch to store after a run, and the alarm that the run raised or ended."""
+    place = watched.place
+    was_alarm = watched.watch.is_alarm or watched.alarm_ns < 0
+    alarm_ns, run_id = watched.alarm_ns, watched.run_id
+    if not after.is_alarm:
+        alarm_ns, run_id = 0, ""
+    elif not was_alarm:
+        alarm_ns, run_id = run.decided_ns, run.run_id
+    kept = Watched(place=place, watch=after, begun_day=watched.begun_day, alarm_ns=alarm_ns, run_id=run_id)
+    if after.is_alarm == was_alarm:
+        return kept, []
+    kind = NoticeKind.FAILS_MORE if after.is_alarm else NoticeKind.CALM_AGAIN
+    title = f"{agent_in_prose(place.agent)}: fails more often than it did"
+    if kind is NoticeKind.CALM_AGAIN:
+        title = f"{agent_in_prose(place.agent)}: fails no more often than it did"
+    notice = Notice(
+        kind=kind,
+        tenant=place.tenant,
+        at_ns=run.decided_ns,
+        service=place.service,
+        agent=place.agent,
+        title=title,
+        run_id=run.run_id,
+    )
+    return kept, [notice]
+
+
+def _places(run: CountedRun) -> list[Place]:
+    """Return the agents of a run, up to the bound."""
+    agents = dict.fromkeys(run.agents[:MAX_AGENTS_OF_A_RUN])
+    return [Place(tenant=run.tenant, service=run.service, agent=agent) for agent in agents]
+
+
+def _key(place: Place) -> tuple[str, str, str]:
+    return (place.tenant, place.service, place.agent)
 
 
 def _counts(run: CountedRun, service: str, agent: str) -> bool | None:
     """Return whether a run counts as a failure of an agent; ``None`` if the agent took no part.
 
-    A label that contradicts the verdict removes a failure from one watch and adds none to another:
-    older runs are mostly unlabelled, so the present would look worse than the past.
+    A label that contradicts the verdict removes a failure from one watch and adds none to another: since
+    older runs are mostly unlabelled, the present would otherwise look worse than the past.
     """
     if run.service != service or agent not in run.agents:
         return None
-    return run.blamed == agent and not is_contradicted(run)
+    return run.failed_agent == agent and not is_contradicted(run)
 
 
 def is_contradicted(run: CountedRun) -> bool:
-    """Whether a label says that the blamed agent did not break the run."""
+    """Return whether a label says that the blamed agent did not break the run."""
     if run.label == LabelKind.CORRECTED:
         return run.label_agent is not None and not same_agent(run.label_agent, run.blamed or "")
     return run.label in {LabelKind.REJECTED, LabelKind.NOT_A_FAILURE}

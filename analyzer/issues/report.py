@@ -1,4 +1,4 @@
-"""Issues as people and programs are shown them: state by now, trend, the agent's share with its interval."""
+"""Issues in the form shown to people and programs: state, trend, and the agent's share with its interval."""
 
 from __future__ import annotations
 
@@ -8,53 +8,57 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
-from analyzer.agent_names import same_agent
+from analyzer.inquiry.agent_names import same_agent
+from analyzer.inquiry.present import counted
 from analyzer.issues.agent_counts import PAST_DAYS, WEEK, AgentCounts, Place
+from analyzer.issues.issue_store import DAY_NS, IssueStore
+from analyzer.issues.recurrence.issue import Issue, IssueState, age
+from analyzer.issues.recurrence.watch import Count, Share, compared, observed, share_of
 from analyzer.issues.rows import CountedRun
-from analyzer.issues.store import DAY_NS, IssueStore
-from analyzer.labels import LabelKind
-from analyzer.recurrence import Count, Issue, IssueRules, IssueState, Share, age, compared, share_of
+from analyzer.labels.label import LabelKind
 from collector_processor.otlp import Tenant
 
 TREND_DAYS: Final = 14
 _STATES: Final = (IssueState.REGRESSED, IssueState.NEW, IssueState.ONGOING, IssueState.RESOLVED)
 SAMPLED: Final = "off: with tail sampling before blamespan, failures are over-represented"
 
+NO_RUNS: Final = "unknown: the agent took part in no run of the last seven days"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentShare:
-    """In what share of its runs of the last seven days an agent was to blame."""
+    """Share of an agent's runs of the last seven days in which it was to blame."""
 
     blamed: Count
-    """By the method."""
+    """The share according to the method."""
     labelled: int
-    """Runs with a label that say how often the method is wrong about it."""
+    """Number of runs of its service with a label that says whether the method was right about it."""
     share: Share
-    """What is true, by both."""
+    """The share to show: corrected by the labels if there are any, else the method's own."""
     against_past: Share
-    """How many times as often it is blamed as in the four weeks before."""
+    """Ratio of its share of blame to that of the four weeks before."""
     against_fellows: Share
-    """How many times as often as the other agents of its service."""
+    """Ratio of its share of blame to that of the other agents of its service."""
     is_alarm: bool
-    """Whether it fails more often than it did."""
+    """Whether it fails more often than before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssueReport:
-    """An issue with what is known around it."""
+    """An issue with its trend and its agent's share."""
 
     tenant: Tenant
     issue: Issue
-    """As it stands now."""
+    """The issue in its present state."""
     trend: tuple[int, ...]
-    """Failures a day, oldest first; the last is today."""
+    """Failures per day, oldest first; the last is today."""
     agent: AgentShare | None
-    """``None`` where shares are off."""
+    """The agent's share; ``None`` if shares are off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which issues somebody wants to see."""
+    """Filter of the issues to show."""
 
     tenant: Tenant | None = None
     state: IssueState | None = None
@@ -63,68 +67,79 @@ class Wanted:
     limit: int = 500
 
 
+def share_by(blamed: Count, rightly: Count, missed: Count) -> Share:
+    """Return an agent's share of failures: the one number that commands, the API, pages and metrics show.
+
+    Without a labelled verdict that blames the agent, the method's errors are unknown, and a corrected
+    interval would be as wide as 1 to 99 %: then the share is the method's own.
+
+    Args:
+        blamed: runs in which the method blames the agent, out of those in which it took part.
+        rightly: the first result of ``checked``.
+        missed: the second result of ``checked``.
+    """
+    return _share_of(blamed, rightly, missed) if rightly.n else _observed(blamed)
+
+
+def told_of_share(agent: AgentShare) -> str:
+    """Describe a share and its source in one line."""
+    share = agent.share
+    source = f"corrected by {counted(agent.labelled, 'label')}" if agent.labelled else "by the method alone"
+    return f"{share.estimate:.0%} [{share.low:.0%}, {share.high:.0%}], {source}"
+
+
 class IssueReports:
     """Reads the issue store."""
 
-    def __init__(self, store: IssueStore, *, is_fair_sample: bool, rules: IssueRules | None = None) -> None:
-        """Make it over a store.
-
-        Args:
-            store: the store.
-            is_fair_sample: whether runs come in whatever their end; else there are no shares.
-            rules: when states change by themselves.
-        """
+    def __init__(self, store: IssueStore, *, is_fair_sample: bool) -> None:
+        """Create a reader; it has no shares unless runs arrive regardless of how they end."""
         self._store: Final = store
         self._counts: Final = AgentCounts(store)
         self._is_fair_sample: Final = is_fair_sample
-        self._rules: Final = rules or IssueRules()
 
     def issues(self, wanted: Wanted, now_ns: int) -> list[tuple[Tenant, Issue]]:
-        """Return the issues asked for as they stand now: what came back and what is new first."""
+        """Return the requested issues in their present state; regressed and new ones first."""
         aged = [
-            (tenant, age(issue, now_ns, self._rules))
+            (tenant, age(issue, now_ns))
             for tenant, issue in self._store.issues(wanted.tenant, 10 * wanted.limit)
         ]
         found = [(tenant, issue) for tenant, issue in aged if _is_wanted(issue, wanted)]
-        found.sort(key=lambda one: _STATES.index(one[1].state))  # stable: the last that failed first
+        found.sort(key=lambda one: _STATES.index(one[1].state))  # stable sort: latest failure first
         return found[: wanted.limit]
 
     def trend(self, tenant: Tenant, issue: Issue, now_ns: int) -> tuple[int, ...]:
-        """Return failures a day of the last fortnight."""
+        """Return the failures per day of the last two weeks."""
         return self._store.trend(tenant, issue.fingerprint.id, now_ns // DAY_NS, TREND_DAYS)
 
     def reports(self, wanted: Wanted, now_ns: int) -> Iterable[IssueReport]:
-        """Return the issues asked for with all that is known of them."""
+        """Return the requested issues with their trends and shares."""
         shares: dict[Place, AgentShare | None] = {}
         for tenant, issue in self.issues(wanted, now_ns):
             place = _place(tenant, issue)
             if place not in shares:
                 shares[place] = self.share(tenant, issue, now_ns)
             yield IssueReport(
-                tenant=tenant,
-                issue=issue,
-                trend=self.trend(tenant, issue, now_ns),
-                agent=shares[place],
+                tenant=tenant, issue=issue, trend=self.trend(tenant, issue, now_ns), agent=shares[place]
             )
 
     def share(self, tenant: Tenant, issue: Issue, now_ns: int) -> AgentShare | None:
-        """Return in what share of its runs an issue's agent is to blame; ``None`` where shares are off."""
+        """Return the share of its runs in which an issue's agent is to blame; ``None`` if shares are off."""
         return self._share(_place(tenant, issue), now_ns // DAY_NS) if self._is_fair_sample else None
 
     def lows(self, now_ns: int) -> Iterator[tuple[str, str, float]]:
-        """Yield services, agents and the share that each surely broke in the last seven days.
+        """Yield services, agents and the lower bound of each one's share of failures in the last seven days.
 
-        Only of agents that a labelled verdict blames: without labels the interval begins at nothing.
+        Only for agents that a labelled verdict blames: without labels the interval begins at 0.
         """
         if not self._is_fair_sample:
             return
         today = now_ns // DAY_NS
         for tenant, service in self._store.labelled_services():
             runs = self._store.labelled_runs(tenant, service)
-            for agent in sorted({run.blamed for run in runs if run.blamed}):
+            for agent in sorted({run.failed_agent for run in runs if run.failed_agent}):
                 place = Place(tenant=tenant, service=service, agent=agent)
                 of_week = self._counts.window(place, today - WEEK + 1, today)
-                yield service, agent, _share_of(of_week, *checked(runs, agent)).low
+                yield service, agent, share_by(of_week, *checked(runs, agent)).low
 
     def _share(self, place: Place, today: int) -> AgentShare:
         of_week = self._counts.window(place, today - WEEK + 1, today)
@@ -133,32 +148,32 @@ class IssueReports:
         watched = self._counts.watched(place)
         return AgentShare(
             blamed=of_week,
-            labelled=rightly.n + missed.n,
-            share=_share_of(of_week, rightly, missed),
+            labelled=rightly.n + missed.n if rightly.n else 0,
+            share=share_by(of_week, rightly, missed),
             against_past=compared(of_week, past),
             against_fellows=compared(of_week, self._counts.fellows(place, today - WEEK + 1, today)),
             is_alarm=watched is not None and watched.watch.is_alarm,
         )
 
 
+_observed: Final = lru_cache(maxsize=1_000)(observed)
 _share_of: Final = lru_cache(maxsize=1_000)(share_of)
-"""Asked for every few seconds, of counts that seldom change."""
+"""Cached results: requested every few seconds, for counts that seldom change."""
 
 
 def checked(runs: Iterable[CountedRun], agent: str) -> tuple[Count, Count]:
-    """Return how often the method was right about an agent by people's labels.
+    """Return how often the method was right about an agent, according to people's labels.
 
-    Returns:
-        Of the labelled runs in which the method blames it, those in which it was to blame;
-        and of those in which the method does not, those in which it was all the same.
+    Returns: Two counts: the runs in which the agent was to blame, out of the labelled runs in which the
+    method blames it; and out of those in which the method does not.
     """
     rightly, missed = Count(), Count()
     for run in runs:
         if agent not in run.agents:
             continue
-        is_blamed = run.blamed == agent
+        is_blamed = run.failed_agent == agent
         if run.label == LabelKind.REJECTED and not is_blamed:
-            continue  # the verdict was wrong: whether it was this one, nobody said
+            continue  # the verdict was wrong, but no label says that it was this agent
         was_it = run.label_agent is not None and same_agent(run.label_agent, agent)
         if is_blamed:
             rightly = Count(hits=rightly.hits + was_it, n=rightly.n + 1)
@@ -168,7 +183,7 @@ def checked(runs: Iterable[CountedRun], agent: str) -> tuple[Count, Count]:
 
 
 def to_json(report: IssueReport, now_ns: int) -> dict[str, Any]:
-    """Return an issue as programs get it, always with the same keys."""
+    """Return an issue as JSON for programs, always with the same keys."""
     issue, mark = report.issue, report.issue.fingerprint
     today = now_ns // DAY_NS
     first = today - len(report.trend) + 1
@@ -181,6 +196,7 @@ def to_json(report: IssueReport, now_ns: int) -> dict[str, Any]:
         "agent": mark.agent,
         "mode": mark.mode,
         "kind": mark.kind,
+        "suspected": mark.is_suspected,
         "tool": mark.tool,
         "error": mark.error,
         "count": issue.count,
@@ -191,9 +207,16 @@ def to_json(report: IssueReport, now_ns: int) -> dict[str, Any]:
         "examples": list(issue.runs),
         "muted": issue.is_muted(now_ns),
         "muted_until": _iso(issue.muted_until_ns) if issue.is_muted(now_ns) else None,
-        "share": None if report.agent is None else _share_document(report.agent),
-        "share_off": SAMPLED if report.agent is None else None,
+        **_shares(report.agent),
     }
+
+
+def _shares(agent: AgentShare | None) -> dict[str, Any]:
+    if agent is None:
+        return {"share": None, "share_off": SAMPLED}
+    if not agent.blamed.n:
+        return {"share": None, "share_off": NO_RUNS}
+    return {"share": _share_document(agent), "share_off": None}
 
 
 def _share_document(agent: AgentShare) -> dict[str, Any]:
@@ -202,6 +225,7 @@ def _share_document(agent: AgentShare) -> dict[str, Any]:
         "blamed": agent.blamed.hits,
         "runs": agent.blamed.n,
         "labelled": agent.labelled,
+        "told": told_of_share(agent),
         "against_past": {name: round(value, 3) for name, value in asdict(agent.against_past).items()},
         "against_fellows": {name: round(value, 3) for name, value in asdict(agent.against_fellows).items()},
         "alarm": agent.is_alarm,

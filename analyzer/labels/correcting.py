@@ -1,8 +1,8 @@
 """Turns labels into verdicts: a person's label supersedes the run's verdict, in the store and in the trace.
 
-The process that receives a label stores it first. The service then reads labels in order. For each it
-commits the new verdict, the spans to send and the label's number in one transaction, so a crash loses no
-correction and writes none twice.
+A label given to the service is stored in one transaction with the new verdict, the spans to send and the
+moved issue counts. A label stored by another process is applied in the same way: the service watches the
+number of the last label, one row of the store.
 """
 
 from __future__ import annotations
@@ -14,32 +14,33 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from analyzer.labels.label import Label, LabelKind, place_of
-from analyzer.labels.store import LabelStore
-from analyzer.verdict import to_json
-from collector_processor.annotate import CarrierPolicy
-from collector_processor.examine import Examiner
-from collector_processor.places import unpack_place
-from collector_processor.rebuild import Run
-from collector_processor.runstore import RunStore
-from collector_processor.stored import CONFIRMED, PERSON, Commit, StoredVerdict
-from collector_processor.stores import StoreError
-from collector_processor.writeback import Decision, Gist, gist_of, write_back
+from analyzer.inquiry.verdict import to_json
+from analyzer.labels.label import Label, LabelKind, Statement, place_of
+from analyzer.labels.label_store import LabelStore
+from analyzer.labels.labelling import AcceptedLabel, accept_label
+from collector_processor.pipeline.examine import Examiner
+from collector_processor.rebuild.stages import Run
+from collector_processor.store.connection import StoreError
+from collector_processor.store.records import CONFIRMED, PERSON, Commit, StoredVerdict
+from collector_processor.store.verdicts import RunStore
+from collector_processor.writeback.annotate import CarrierPolicy
+from collector_processor.writeback.outgoing import Decision, VerdictSummary, summary_of, write_back
+from collector_processor.writeback.places import unpack_place
 from semconv.model import Abstention, Attribution, Blame, Status, Verdict
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_S: Final = 2.0
-"""Seconds between scans for labels; labels may be written by another process."""
+WATCH_EVERY_S: Final = 1.0
+"""Seconds between checks of the last label's number; other processes may store labels."""
 
-Corrected = tuple[Gist, StoredVerdict]
+Corrected = tuple[VerdictSummary, StoredVerdict]
 
 
 def follow_labels(store: RunStore, labels: LabelStore, policy: CarrierPolicy, now_ns: int) -> list[Corrected]:
-    """Commit the corrections of the labels given since the last call, one by one; return the new verdicts.
+    """Commit the corrections of the labels given since the last call; return the new verdicts.
 
     Raises:
-        StoreError: the disk cannot be written; corrections committed before stay.
+        StoreError: the store refuses.
     """
     corrected: list[Corrected] = []
     given = labels.since(store.heeded())
@@ -54,47 +55,75 @@ def follow_labels(store: RunStore, labels: LabelStore, policy: CarrierPolicy, no
             continue
         back = write_back(decision, policy)
         assert decision.previous is not None
-        # The run is counted under the service that it had.
+        # The run is counted under its previous service.
         verdict = replace(back.verdict, service=decision.previous.service)
         store.commit(Commit(analysed=(), verdicts=(verdict,), outgoing=back.outgoing, heeded=number))
         if verdict.version > decision.previous.version:
-            corrected.append((gist_of(decision), verdict))
-    if given and store.heeded() < given[-1][0]:  # the last ones changed nothing
+            corrected.append((summary_of(decision), verdict))
+    if given and store.heeded() < given[-1][0]:  # the last labels changed nothing
         store.commit(Commit(analysed=(), heeded=given[-1][0]))
     return corrected
 
 
 @dataclass(slots=True, kw_only=True)
 class Corrections:
-    """Corrects verdicts by new labels, as long as the service runs. A shell."""
+    """Corrects verdicts and moves counts by labels, as long as the service runs. Not pure."""
 
     examiner: Examiner
     store: RunStore
     labels: LabelStore
+    """Uses the connection of ``store``."""
     policy: CarrierPolicy
     now_ns: Callable[[], int]
-    look_every_s: float = LOOK_EVERY_S
+    count: Callable[[], object] = lambda: None
+    """Moves the counts of labelled runs; runs on the store's thread, in the transaction."""
+    counted: Callable[[], None] = lambda: None
+    """Called on the event loop afterwards."""
+    _seen: int = field(default=-1, init=False)
     _waits: bool = field(default=False, init=False)
 
     async def run(self) -> None:
-        """Follow labels until cancelled."""
+        """Follow the labels of other processes until cancelled."""
         while True:
             await self.follow()
-            await asyncio.sleep(self.look_every_s)
+            await asyncio.sleep(WATCH_EVERY_S)
 
     async def follow(self) -> None:
-        """Apply the labels given since the last call; if the disk refuses, the next call retries."""
+        """Apply the labels given since the last call; if the store refuses, the next call retries."""
         try:
-            corrected = await self.examiner.in_turn(
-                follow_labels, self.store, self.labels, self.policy, self.now_ns()
-            )
+            if await self.examiner.in_db(self.labels.last) != self._seen:
+                self._committed(*await self.examiner.in_turn(self._follow))
         except StoreError as error:
             if not self._waits:
                 logger.warning("corrections by people wait for the store", extra={"reason": str(error)})
             self._waits = True
-            self.examiner.committed(())  # what came before the refusal may go
-            return
-        self._waits = False
+
+    async def give(self, verdict: StoredVerdict, statement: Statement) -> AcceptedLabel:
+        """Accept a label, and apply it in the same transaction.
+
+        Raises:
+            LabelRefused: it does not fit the run.
+            StoreError: the store refuses.
+        """
+
+        def take() -> tuple[AcceptedLabel, list[Corrected], int]:
+            with self.store.transaction():
+                given = accept_label(self.labels, verdict, statement, self.now_ns(), verdicts=self.store)
+                return given, *self._follow()
+
+        given, corrected, seen = await self.examiner.in_turn(take)
+        self._committed(corrected, seen)
+        return given
+
+    def _follow(self) -> tuple[list[Corrected], int]:
+        with self.store.transaction():
+            corrected = follow_labels(self.store, self.labels, self.policy, self.now_ns())
+            self.count()
+            return corrected, self.labels.last()
+
+    def _committed(self, corrected: list[Corrected], seen: int) -> None:
+        self._seen, self._waits = seen, False
+        self.counted()
         if corrected:
             self.examiner.committed(corrected)
 
@@ -114,7 +143,8 @@ def _decision(store: RunStore, label: Label, policy: CarrierPolicy, now_ns: int)
     packed = store.place(label.tenant, label.run_id)
     if previous is None or previous.is_provisional or packed is None:
         return None
-    if label.kind is LabelKind.CONFIRMED and policy.marks(previous.confidence):
+    is_suspicion = previous.status == Status.SUSPECTED  # a confirmed suspicion becomes a failure
+    if label.kind is LabelKind.CONFIRMED and policy.marks(previous.confidence) and not is_suspicion:
         return None
     try:
         run = unpack_place(packed)

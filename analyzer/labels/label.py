@@ -1,98 +1,92 @@
-"""What a person says of a verdict: right, wrong, this agent or step instead, or no failure at all.
+"""Labels: a person's judgement of a verdict (right, wrong, another agent or step, no failure).
 
-Pure: a verdict, the run's steps and the person's words in; a label, or why it
-cannot be one, out. The newest label of a run counts; that older ones are kept is
-``store.py``'s business.
+Pure: takes a verdict, the run's steps and the statement; returns a label, or raises
+with the reason. The newest label of a run counts; ``label_store.py`` keeps older ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from analyzer.agent_names import same_agent
-from analyzer.errors import AnalyzerError
+from analyzer.inquiry.agent_names import same_agent
+from analyzer.inquiry.errors import AnalyzerError
 from collector_processor.otlp import Tenant
-from collector_processor.stored import StoredVerdict
+from collector_processor.store.records import StoredVerdict
 from semconv.model import SpanId, Status, Step, Trajectory
 
 _MOST_LISTED: Final = 20
 
 
 class LabelKind(StrEnum):
-    """What was said."""
+    """Kind of statement."""
 
     CONFIRMED = "confirmed"
-    """The verdict names the right agent and step."""
+    """The verdict's agent and step are right."""
     CORRECTED = "corrected"
-    """Another agent or step is to blame, or one where the verdict named none."""
+    """The label names the agent or step to blame instead of the verdict's."""
     REJECTED = "rejected"
-    """The verdict is wrong; what is right is not known."""
+    """The verdict is wrong; the right one is not known."""
     NOT_A_FAILURE = "not_a_failure"
-    """The run did its task."""
+    """The run did not fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """One word of a person on one run."""
+    """One statement of a person on one run."""
 
     tenant: Tenant
     run_id: str
     kind: LabelKind
     version: int
-    """Of the verdict that it was said of."""
+    """Version of the labelled verdict."""
     service: str
-    """What emitted the run: the system that a ranker learns about."""
+    """Service that emitted the run: the system that a ranker learns about."""
     labelled_ns: int
     agent: str | None = None
     step: int | None = None
     span_id: SpanId | None = None
-    """Of the step: late spans move a step's index, never its span."""
+    """Span of the step: late spans may change a step's index, never its span."""
 
     def says_the_same_as(self, other: Label) -> bool:
-        """Whether both labels make the same statement, whatever their times and verdicts."""
-        return (self.kind, self.agent, self.step, self.span_id) == (
-            *(other.kind, other.agent, other.step),
-            other.span_id,
+        """Tell whether both labels make the same statement, regardless of times and verdicts."""
+        return (
+            replace(other, version=self.version, service=self.service, labelled_ns=self.labelled_ns) == self
         )
 
     @property
     def names_a_step(self) -> bool:
-        """Whether it says what a ranker can learn: who, and at which step."""
+        """Whether the label names a step, so that a ranker can learn from it."""
         return self.agent is not None and self.step is not None
 
 
 class LabelRefused(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
-    """What was said does not fit the run; the message says what would."""
+    """The statement does not fit the run; the message says what would fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """A person's words, before anybody has looked whether they fit."""
+class Statement:
+    """A person's statement before it is checked."""
 
     kind: LabelKind
     agent: str | None = None
     step: int | None = None
 
 
-def as_label(said: Said, verdict: StoredVerdict, trajectory: Trajectory | None, now_ns: int) -> Label:
-    """Check a person's words against the verdict and the run.
-
-    Args:
-        said: the words.
-        verdict: the run's current verdict.
-        trajectory: the run's steps; ``None`` where they are not kept.
-        now_ns: when it was said.
+def as_label(
+    statement: Statement, verdict: StoredVerdict, trajectory: Trajectory | None, now_ns: int
+) -> Label:
+    """Check a person's statement against the verdict and the run.
 
     Raises:
-        LabelRefused: they do not fit, or there is nothing to check them against.
+        LabelRefused: it does not fit, or there is nothing to check it against.
     """
     agent, step, span_id = None, None, None
-    kind = said.kind
+    kind = statement.kind
     if kind is LabelKind.CORRECTED:
-        agent, chosen = _corrected(said, verdict, trajectory)
+        agent, chosen = _corrected(statement, verdict, trajectory)
         step, span_id = (chosen.index, chosen.span_id) if chosen else (None, None)
     elif kind in {LabelKind.CONFIRMED, LabelKind.REJECTED}:
         _require_an_answer(verdict, kind)
@@ -115,7 +109,7 @@ def as_label(said: Said, verdict: StoredVerdict, trajectory: Trajectory | None, 
 
 
 def place_of(label: Label, trajectory: Trajectory) -> int | None:
-    """Return where the labelled step stands now; ``None`` where the run no longer has it."""
+    """Return the labelled step's current index; ``None`` if the run no longer has it."""
     if label.step is None:
         return None
     steps = trajectory.steps
@@ -126,7 +120,7 @@ def place_of(label: Label, trajectory: Trajectory) -> int | None:
 
 
 def to_json(label: Label) -> dict[str, Any]:
-    """Return a label as programs get it, always with the same keys."""
+    """Return a label as JSON, always with the same keys."""
     return {
         "run_id": label.run_id,
         "label": label.kind.value,
@@ -140,26 +134,29 @@ def to_json(label: Label) -> dict[str, Any]:
     }
 
 
-def _corrected(said: Said, verdict: StoredVerdict, trajectory: Trajectory | None) -> tuple[str, Step | None]:
-    if said.agent is None and said.step is None:
+def _corrected(
+    statement: Statement, verdict: StoredVerdict, trajectory: Trajectory | None
+) -> tuple[str, Step | None]:
+    if statement.agent is None and statement.step is None:
         raise LabelRefused("expected an agent, a step or both")
     if trajectory is None:
         raise LabelRefused(
             f"the steps of {verdict.run_id} are not kept, so that a label cannot be checked:"
-            " the run still goes on, or is too old"
+            " the run has not ended, or is too old"
         )
     steps = trajectory.steps
-    if said.step is not None and not 0 <= said.step < len(steps):
+    if statement.step is not None and not 0 <= statement.step < len(steps):
         there = f"0 to {len(steps) - 1}" if steps else "none"
-        raise LabelRefused(f"no step {said.step} in {verdict.run_id}: its steps are {there}")
-    step = None if said.step is None else steps[said.step]
-    if said.agent is None:
+        raise LabelRefused(f"no step {statement.step} in {verdict.run_id}: its steps are {there}")
+    step = None if statement.step is None else steps[statement.step]
+    if statement.agent is None:
         assert step is not None
         return step.agent, step
-    agent = next((step.agent for step in steps if same_agent(step.agent, said.agent)), None)
+    agent = next((step.agent for step in steps if same_agent(step.agent, statement.agent)), None)
     if agent is None:
         raise LabelRefused(
-            f"no agent {said.agent!r} in {verdict.run_id}: its agents are {_listed(s.agent for s in steps)}"
+            f"no agent {statement.agent!r} in {verdict.run_id}: its agents are"
+            f" {_listed(step.agent for step in steps)}"
         )
     if step is not None and not same_agent(step.agent, agent):
         own = _listed(str(one.index) for one in steps if same_agent(one.agent, agent))
@@ -169,8 +166,8 @@ def _corrected(said: Said, verdict: StoredVerdict, trajectory: Trajectory | None
 
 def _require_an_answer(verdict: StoredVerdict, kind: LabelKind) -> None:
     if kind is LabelKind.REJECTED and verdict.is_by_person and verdict.status == Status.UNDETERMINED:
-        return  # rejected before
-    if verdict.status not in {Status.ATTRIBUTED, Status.NO_FAILURE}:
+        return  # was rejected before
+    if verdict.status not in {Status.ATTRIBUTED, Status.SUSPECTED, Status.NO_FAILURE}:
         word = "confirm" if kind is LabelKind.CONFIRMED else "reject"
         raise LabelRefused(
             f"nothing to {word}: the verdict on {verdict.run_id} is {verdict.status}; label it with an"

@@ -1,79 +1,76 @@
-"""Labels given and learned from: the one way that the command line and the API both take.
+"""Giving labels and learning from them, shared by the command line and the API.
 
-A shell around two stores; which is asked when is all it knows. Synchronous.
+Not pure: only coordinates the stores of verdicts and labels. Synchronous.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from analyzer.conversation import Conversation
-from analyzer.conversation import Label as Blamed
-from analyzer.errors import AnalyzerError, UnreadableInput
-from analyzer.labels.kept_run import Clean, KeptRun, pack, unpack
-from analyzer.labels.label import Label, Said, as_label, place_of, to_json
-from analyzer.labels.store import LabelledRun, LabelStore, PackedRun
-from analyzer.visible import visible_run
-from collector_processor.analyst import Analysis
-from collector_processor.examine import Keep
+from analyzer.inquiry.conversation import Conversation
+from analyzer.inquiry.conversation import Label as Blamed
+from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
+from analyzer.inquiry.visible import visible_run
+from analyzer.labels.kept_run import KeptRun, unpack
+from analyzer.labels.label import Label, LabelKind, Statement, as_label, place_of, to_json
+from analyzer.labels.label_store import LabelledRun, LabelStore
+from analyzer.labels.opinion_store import Opinion, OpinionStore
 from collector_processor.otlp import Tenant
-from collector_processor.redaction import omit
-from collector_processor.runstore import RunStore
-from collector_processor.stored import StoredVerdict
-from collector_processor.stores import StoreError
-from semconv.model import Status, Trajectory
+from collector_processor.store.records import EXPERIMENT, StoredVerdict
+from collector_processor.store.verdicts import RunStore
+from semconv.model import Status
 
 logger = logging.getLogger(__name__)
 
 UNNAMED: Final = "unnamed"
 """The system of a run whose service has no name."""
+TRUST_IN_PROOF: Final = 0.5
+"""Weight of a proof in training: two weigh as much as a person's label. A proof is only as good as the user's
+check, and experiments mostly decide on runs whose step is often right when resampled."""
 _MOST_FOUND: Final = 20
-
-InDb = Callable[..., Awaitable[Any]]
 
 
 class NoSuchRun(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
-    """No run, or no single one, goes by the id that was given; the message says which there are."""
+    """The id matches no run, or several; the message lists them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """A label that was taken."""
+class AcceptedLabel:
+    """A label that was accepted."""
 
     label: Label
     obstacle: str | None
-    """Why a ranker cannot learn from it, in a few words; ``None`` if it can."""
+    """Reason why a ranker cannot learn from it, in a few words; ``None`` if it can."""
     trace_obstacle: str | None = None
-    """Why the run's trace cannot be corrected; ``None`` if it can or need not be."""
+    """Reason why the run's trace cannot be corrected; ``None`` if it can or need not be."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as programs get it."""
+        """Return it as JSON for programs."""
         learned = {"can_be_learned": self.obstacle is None, "obstacle": self.obstacle}
         trace = {"trace_follows": self.trace_obstacle is None, "trace_obstacle": self.trace_obstacle}
         return {**to_json(self.label), **learned, **trace}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lessons:
-    """What the labels of a tenant teach, and how many teach nothing, by why."""
+class TrainingRuns:
+    """The runs that can be trained on because of a tenant's labels, and the number of others by reason."""
 
     runs: tuple[Conversation, ...]
     labels: tuple[Label, ...]
-    """One a run, in the same order."""
+    """One for each run, in the same order."""
     left_out: dict[str, int]
 
 
 def find_run(verdicts: RunStore, prefix: str, tenant: Tenant | None) -> StoredVerdict:
-    """Return the current verdict of the one run whose id begins like this.
+    """Return the current verdict of the only run whose id begins with ``prefix``.
 
     Raises:
         NoSuchRun: there is none, or there are several.
     """
-    is_text = f"{prefix}{tenant}".isprintable()  # what stands for bytes that are no text is not
+    is_text = f"{prefix}{tenant}".isprintable()  # false for surrogates, which represent undecodable bytes
     found = verdicts.starting_with(prefix, tenant, _MOST_FOUND) if prefix and is_text else []
     exact = [verdict for verdict in found if verdict.run_id == prefix]
     match exact or found:
@@ -89,41 +86,36 @@ def find_run(verdicts: RunStore, prefix: str, tenant: Tenant | None) -> StoredVe
             raise NoSuchRun(f"several runs begin with {prefix!r}: {ids}")
 
 
-def give(
+def accept_label(
     labels: LabelStore,
     verdict: StoredVerdict,
-    said: Said,
+    statement: Statement,
     now_ns: int,
     *,
     verdicts: RunStore | None = None,
-) -> Given:
-    """Check what was said of a run against it, and keep it as the run's label.
+) -> AcceptedLabel:
+    """Check a person's statement against the run, and store it as the run's label.
 
-    The service corrects the trace afterwards (``correcting.py``).
-
-    Args:
-        labels: where it is kept.
-        verdict: the run's current one.
-        said: what was said.
-        now_ns: when.
-        verdicts: to check whether the run's trace can be corrected; without, that is not checked.
+    The service corrects the trace afterwards (``correcting.py``); with ``verdicts``, it is checked whether it
+    can.
 
     Raises:
-        LabelRefused: it does not fit the run.
-        StoreError: the disk refuses.
+        LabelRefused: the statement does not fit the run.
+        StoreError: the store refuses.
     """
-    packed = labels.kept(verdict.tenant, verdict.run_id)
-    kept = _read(packed)
-    label = as_label(said, verdict, kept.trajectory if kept else None, now_ns)
-    before = labels.labels(verdict.tenant, verdict.run_id)
-    if verdict.is_persons_word and before and before[0].says_the_same_as(label):
-        label = before[0]
-    else:
-        labels.add(label)
-    lesson = _lesson(LabelledRun(label=label, packed=packed))
-    return Given(
+    with labels.transaction():
+        packed = labels.kept(verdict.tenant, verdict.run_id)
+        kept = _read(packed)
+        label = as_label(statement, verdict, kept.trajectory if kept else None, now_ns)
+        before = labels.labels(verdict.tenant, verdict.run_id)
+        if verdict.is_persons_word and before and before[0].says_the_same_as(label):
+            label = before[0]
+        else:
+            labels.add(label)
+    usable = _training_run(LabelledRun(label=label, packed=packed))
+    return AcceptedLabel(
         label=label,
-        obstacle=lesson if isinstance(lesson, str) else None,
+        obstacle=usable if isinstance(usable, str) else None,
         trace_obstacle=trace_obstacle(verdicts, verdict) if verdicts is not None else None,
     )
 
@@ -131,58 +123,75 @@ def give(
 def trace_obstacle(verdicts: RunStore, verdict: StoredVerdict) -> str | None:
     """Return why a run's trace cannot be corrected, in a few words; ``None`` if it can."""
     if verdict.is_provisional:
-        return "the run still goes on"
+        return "the run has not ended"
     if verdicts.place(verdict.tenant, verdict.run_id) is None:
         return "where its spans stand is no longer known"
     return None
 
 
-def lessons(labelled: Iterable[LabelledRun]) -> Lessons:
-    """Sort labelled runs into those that a ranker can learn from, and the others."""
+def proved_runs(
+    labels: LabelStore, verdicts: RunStore, opinions: OpinionStore, tenant: Tenant
+) -> list[LabelledRun]:
+    """Return the newest experiment's result on each run without a person's label, as labels.
+
+    A refutation is a rejection with the step that is not to blame; the right one is not known.
+    """
+    newest = {one.run_id: one for one in reversed(opinions.by_method(tenant, EXPERIMENT))}
+    said = labels.current([(tenant, run_id) for run_id in newest])
+    found: list[LabelledRun] = []
+    for run_id, opinion in newest.items():
+        verdict = verdicts.current(tenant, run_id)
+        if verdict is None or (tenant, run_id) in said:
+            continue
+        label = _label_of(opinion, verdict)
+        found.append(
+            LabelledRun(
+                label=label,
+                packed=labels.kept(tenant, run_id),
+                trust=TRUST_IN_PROOF,
+                is_refuted=label.kind is LabelKind.REJECTED and label.step is not None,
+            )
+        )
+    return found
+
+
+def _label_of(opinion: Opinion, verdict: StoredVerdict) -> Label:
+    told = opinion.told
+    is_proved = told.get("status") == Status.ATTRIBUTED
+    given = told.get("proof")
+    tried: Mapping[str, Any] = told if is_proved else given if isinstance(given, dict) else {}
+    return Label(
+        tenant=opinion.tenant,
+        run_id=opinion.run_id,
+        kind=LabelKind.CORRECTED if is_proved else LabelKind.REJECTED,
+        version=verdict.version,
+        service=verdict.service,
+        labelled_ns=opinion.given_ns,
+        agent=told.get("agent") if is_proved else None,
+        step=tried.get("step"),
+        span_id=tried.get("span_id"),
+    )
+
+
+def training_runs(labelled: Iterable[LabelledRun]) -> TrainingRuns:
+    """Return the labelled runs that a ranker can learn from, and the number of others by reason."""
     runs: list[Conversation] = []
     learned: list[Label] = []
     left_out: dict[str, int] = {}
     for one in labelled:
-        lesson = _lesson(one)
-        if isinstance(lesson, str):
-            left_out[lesson] = left_out.get(lesson, 0) + 1
+        usable = _training_run(one)
+        if isinstance(usable, str):
+            left_out[usable] = left_out.get(usable, 0) + 1
         else:
-            runs.append(lesson)
+            runs.append(usable)
             learned.append(one.label)
-    return Lessons(runs=tuple(runs), labels=tuple(learned), left_out=left_out)
+    return TrainingRuns(runs=tuple(runs), labels=tuple(learned), left_out=left_out)
 
 
-def keeper(labels: LabelStore, clean: Clean, now_ns: Callable[[], int], in_db: InDb) -> Keep:
-    """Return what keeps the runs of the service.
-
-    Args:
-        labels: where.
-        clean: what of their texts.
-        now_ns: when.
-        in_db: makes a call on the stores' thread.
-    """
-
-    async def keep(tenant: Tenant, analyses: Sequence[tuple[Trajectory, Analysis]]) -> None:
-        for trajectory, analysis in analyses:
-            is_failure = analysis.attribution.status is not Status.NO_FAILURE
-            # Of a run that went well only who acted when: most runs do, and cleaning text takes time.
-            packed = await asyncio.to_thread(pack, trajectory, clean if is_failure else omit)
-            if packed is None:
-                logger.warning("run is too large to be kept", extra={"run_id": trajectory.run_id})
-                continue
-            run = PackedRun(tenant=tenant, run_id=trajectory.run_id, is_failure=is_failure, packed=packed)
-            try:
-                await in_db(labels.keep, run, now_ns())
-            except StoreError as error:
-                logger.warning("run cannot be kept for labels", extra={"reason": str(error)})
-
-    return keep
-
-
-def _lesson(one: LabelledRun) -> Conversation | str:
-    """Return the run with its label as one to learn from, or why there is nothing to learn."""
+def _training_run(one: LabelledRun) -> Conversation | str:
+    """Return the labelled run for training, or the reason why it cannot be used."""
     label = one.label
-    if not label.names_a_step:
+    if not label.names_a_step and not one.is_refuted:
         return f"{label.kind} without a step" if label.agent else label.kind.replace("_", " ")
     kept = _read(one.packed)
     if kept is None:
@@ -193,8 +202,8 @@ def _lesson(one: LabelledRun) -> Conversation | str:
     if place is None:
         return "changed since it was labelled"
     return Conversation(
-        trajectory=visible_run(kept.trajectory),  # as the ranker will be shown the next one
-        label=Blamed(agent=label.agent, step=place),
+        trajectory=visible_run(kept.trajectory),  # in the form in which the ranker will see runs
+        label=Blamed(agent=label.agent, step=place, trust=one.trust, is_refuted=one.is_refuted),
         source=label.service or UNNAMED,
     )
 

@@ -1,1 +1,1 @@
-"""What is learned from labelled runs: what a ranker looks at, how it is trained, and what it is then."""
+"""Learning from labelled runs: the ranker's features, its training, and its model."""

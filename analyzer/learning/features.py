@@ -1,34 +1,133 @@
-"""Plain features of each step: what the learned ranker sees of a run.
+"""Features of each step for the learned ranker.
 
-Some eighty figures a step, read off structure (``turns.py``), words (``phrasing.py``,
-``lineage.py``) and the signals' findings; nothing is learned here, no framework and no
-agent is named. A figure is about
-this step, its neighbours, or its place among the run's other steps, so that a
-model over them knows neither the task nor who wrote the agents.
+About eighty values per step, from structure and words (``columns.py`` and below)
+and the signals' findings; nothing is learned here, and no framework or agent is
+named. A value describes this step, its neighbours, or its position among the run's
+steps, so that a model over them knows neither the task nor the agents' authors.
 
 ``VERSION`` is part of every stored model: change it with the meaning of any
 feature, and old models are refused instead of misread.
 
 Cost: linear in the text; a few milliseconds a run.
+
+Word origins: a failed run's answer is wrong, so the error lies in the step that introduces
+its words or before; a step whose new words are never repeated changed nothing. Words are
+compared, not meanings; a number counts as a word.
+
+Cost: linear in the text.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from analyzer.agent_names import normalise
-from analyzer.finding import Finding
-from analyzer.learning.columns import Columns, counted_before, shift
-from analyzer.learning.lineage import ANSWER, LASTING, answer_figures, lasting_figures
-from analyzer.learning.phrasing import OVERLAP, TEXT, WORDS, overlap_figures, text_figures, word_figures
-from analyzer.learning.turns import LED, PLACE, SPEAKER, led_figures, place_figures, speaker_figures
-from analyzer.reading import Fault, Reading, read
+from analyzer.inquiry.agent_names import normalise
+from analyzer.learning.columns import (
+    LED,
+    OVERLAP,
+    PLACE,
+    SPEAKER,
+    TEXT,
+    WORDS,
+    Columns,
+    counted_before,
+    led_figures,
+    overlap_figures,
+    place_figures,
+    shift,
+    speaker_figures,
+    text_figures,
+    word_figures,
+)
 from analyzer.signals import findings
-from analyzer.weighing import posterior
+from analyzer.signals.run_view import Fault, Finding, Reading, final_answer, read
+from analyzer.signals.scoring import posterior
 from semconv.model import Trajectory
+
+_WORD: Final = re.compile(r"[^\W\d_]{3,}|\d+")
+_READ: Final = 6_000
+_ANSWER: Final = 400
+"""Characters of the answer whose words count; a longer text is a report."""
+_STANDS: Final = 0.8
+"""Share of the answer's words from which a step counts as stating the answer."""
+
+ANSWER: Final = ("answer_coined", "answer_known", "answer_apart", "answer_first")
+LASTING: Final = ("lasting", "lasting_count", "like_own_before")
+
+
+def answer_figures(reading: Reading) -> Mapping[str, Sequence[float]]:
+    """Return ``ANSWER``: each step's relation to the answer's words that are not in the task.
+
+    The share it introduces, the share stated before it, its distance from the first step that
+    states (nearly) all (logarithmic, negative after it), and whether it is that step.
+    """
+    bags = [words(text) for text in reading.texts]
+    answer = words(final_answer(reading.trajectory)[:_ANSWER]) - words(reading.trajectory.task)
+    whole = max(1, len(answer))
+    first = next((i for i, bag in enumerate(bags) if answer and _says(bag, answer)), len(bags))
+    coined: list[float] = []
+    known: list[float] = []
+    said: set[str] = set()
+    for bag in bags:
+        known.append(len(said) / whole)
+        coined.append(len((answer & bag) - said) / whole)
+        said |= answer & bag
+    return {
+        "answer_coined": coined,
+        "answer_known": known,
+        "answer_apart": [
+            math.copysign(math.log1p(abs(first - i)), first - i) if answer else 0.0 for i in range(len(bags))
+        ],
+        "answer_first": [float(i == first) for i in range(len(bags))],
+    }
+
+
+def lasting_figures(reading: Reading) -> Mapping[str, Sequence[float]]:
+    """Return ``LASTING``: how much of a step is new and repeated later, or a repeat of its agent's last turn.
+
+    The share of its new words that a later step repeats, their number (logarithmic), and the share of all its
+    words that its agent's previous turn had. New words occur neither in an earlier step nor in the task.
+    """
+    bags = [words(text) for text in reading.texts]
+    new: list[frozenset[str]] = []
+    said = set(words(reading.trajectory.task))
+    for bag in bags:
+        new.append(bag - said)
+        said |= bag
+    again = [0] * len(bags)
+    to_come: set[str] = set()
+    for position in range(len(bags) - 1, -1, -1):
+        again[position] = len(new[position] & to_come)
+        to_come |= bags[position]
+    return {
+        "lasting": [count / max(1, len(fresh)) for count, fresh in zip(again, new, strict=True)],
+        "lasting_count": [math.log1p(count) for count in again],
+        "like_own_before": _like_own_before(reading, bags),
+    }
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the distinct words and numbers at the beginning of a text."""
+    return frozenset(word.casefold() for word in _WORD.findall(text[:_READ]))
+
+
+def _says(bag: frozenset[str], answer: frozenset[str]) -> bool:
+    return len(bag & answer) >= _STANDS * len(answer)
+
+
+def _like_own_before(reading: Reading, bags: Sequence[frozenset[str]]) -> list[float]:
+    last_of: dict[str, frozenset[str]] = {}
+    shares: list[float] = []
+    for step, bag in zip(reading.steps, bags, strict=True):
+        name = normalise(step.agent)
+        shares.append(len(bag & last_of.get(name, frozenset())) / max(1, len(bag)))
+        last_of[name] = bag
+    return shares
+
 
 VERSION: Final = 4
 
@@ -42,35 +141,23 @@ FEATURES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "answer": ANSWER,
     "lasting": LASTING,
     "signals": (
-        "fault",
-        "fault_before",
-        "fault_after",
-        "empty_after",
-        "faults_before",
-        "signals_log",
-        "marks",
-        "marked_before",
-        "mark_unrepaired_error",
-        "mark_ignored_error",
-        "mark_wrong_computation",
-        "mark_unsupported_figure",
-        "mark_answer_origin",
-        "mark_made_up_data",
-        "mark_loop",
+        "fault", "fault_before", "fault_after", "empty_after", "faults_before", "signals_log", "marks",
+        "marked_before", "mark_unrepaired_error", "mark_ignored_error", "mark_wrong_computation",
+        "mark_unsupported_figure", "mark_answer_origin", "mark_made_up_data", "mark_loop",
         "mark_unverified_claim",
     ),
-}
-"""The features by group, in the order of their columns; an ablation leaves a group out at a time."""
+}  # fmt: skip
+"""The features by group, in column order; an ablation leaves out one group at a time."""
 FEATURES: Final = tuple(feature for features in FEATURES_OF.values() for feature in features)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One run as the ranker sees it: a row of ``FEATURES`` a step, and who acted in each."""
+    """One run as the ranker sees it: a row of ``FEATURES`` and an agent per step."""
 
     rows: tuple[tuple[float, ...], ...]
     agents: tuple[str, ...]
-    """Normalised names; a model may have learned a figure for each, of one system."""
+    """Normalised names; a model of one system may have learned a record for each."""
 
 
 def featurise(trajectory: Trajectory) -> Table:
@@ -80,7 +167,7 @@ def featurise(trajectory: Trajectory) -> Table:
 
 
 def tabulate(reading: Reading, found: Sequence[Finding]) -> Table:
-    """Return the table of a run that has been read already."""
+    """Return the table of a run from its reading and findings."""
     if not reading.steps:
         return Table(rows=(), agents=())
     columns: dict[str, Sequence[float]] = {}
@@ -117,18 +204,12 @@ def _marks(reading: Reading, found: Sequence[Finding]) -> Columns:
 
 
 _TELLING: Final = 1.0
-"""Weight from which a mark counts as one that a reader would stop at."""
+"""Weight from which a finding counts as strong."""
 _SIGNALS: Final = (
-    "unrepaired_error",
-    "ignored_error",
-    "wrong_computation",
-    "unsupported_figure",
-    "answer_origin",
-    "made_up_data",
-    "loop",
-    "unverified_claim",
-)
-"""Signals with a column of their own; the others count in ``marks``."""
+    "unrepaired_error", "ignored_error", "wrong_computation", "unsupported_figure", "answer_origin",
+    "made_up_data", "loop", "unverified_claim",
+)  # fmt: skip
+"""Signals with their own column; the others count in ``marks``."""
 
 Group: TypeAlias = Callable[[Reading], Columns]
 
@@ -142,4 +223,4 @@ _GROUPS: Final[tuple[Group, ...]] = (
     answer_figures,
     lasting_figures,
 )
-"""All but the signals', which are read off their findings; in the order of ``FEATURES_OF``."""
+"""All groups except the signals', which come from their findings; in the order of ``FEATURES_OF``."""

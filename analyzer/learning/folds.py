@@ -1,9 +1,10 @@
-"""Splitting labelled runs for cross-validation, so that nothing is tested on what it was made from.
+"""Splits of labelled runs for cross-validation, without leaks between training and test data.
 
 Deterministic: the split follows from the content of the runs and a salt, not from
-their order or a clock. Kin stay in one fold: runs with identical histories (twins in
-one data set, one conversation labelled twice), and runs of one task, whose right
-answer and wrong turns are the same. Every fold has about the same share of each subset.
+their order or a clock. Related runs stay in one fold: runs with identical histories
+(duplicates in one data set, one conversation labelled twice), and runs of one task,
+which share the correct answer and likely mistakes. Every fold has about the same share
+of each subset.
 """
 
 from __future__ import annotations
@@ -13,29 +14,29 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analyzer.agent_names import normalise
-from analyzer.conversation import Conversation
+from analyzer.inquiry.agent_names import normalise
+from analyzer.inquiry.conversation import Conversation
 from semconv.model import Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kin:
-    """What a run has in common with others."""
+class RunKeys:
+    """Keys that relate a run to others."""
 
     subset: str
     history: str
     """See ``history_key``."""
     task: str = ""
-    """See ``task_key``; empty binds to nothing."""
+    """See ``task_key``; empty relates to no run."""
 
 
-def kin_of(run: Conversation) -> Kin:
-    """Return what decides in whose company a run must be."""
-    return Kin(subset=run.subset, history=history_key(run.trajectory), task=task_key(run.trajectory))
+def keys_of(run: Conversation) -> RunKeys:
+    """Return the keys that decide with which runs a run must share a fold."""
+    return RunKeys(subset=run.subset, history=history_key(run.trajectory), task=task_key(run.trajectory))
 
 
 def history_key(trajectory: Trajectory) -> str:
-    """Return a digest of who said what, in order; equal for the same conversation from two sources."""
+    """Return a digest of agents and texts in order; equal for one conversation from two sources."""
     digest = hashlib.sha256()
     for step in trajectory.steps:
         said = " ".join(step.output.split())
@@ -49,13 +50,13 @@ def task_key(trajectory: Trajectory) -> str:
     return hashlib.sha256(words.encode(errors="replace")).hexdigest() if words else ""
 
 
-def families(kin: Sequence[Kin], most: int | None = None) -> tuple[str, ...]:
-    """Return the family of each run, named after the first history in it, whatever the runs' order.
+def families(keys: Sequence[RunKeys], most: int | None = None) -> tuple[str, ...]:
+    """Return the family of each run, named after its first history, independent of the runs' order.
 
-    A task of more than ``most`` runs binds none of them: where all runs have the
-    same task, the next one will have it too, and there is nothing to keep apart.
+    A task with more than ``most`` runs relates none of them: if all runs have the same task, future ones will
+    have it too, so nothing leaks.
     """
-    runs_of = Counter(one.task for one in kin)
+    runs_of = Counter(one.task for one in keys)
     leader: dict[str, str] = {}
 
     def leader_of(key: str) -> str:
@@ -63,24 +64,24 @@ def families(kin: Sequence[Kin], most: int | None = None) -> tuple[str, ...]:
             key = leader[key]
         return key
 
-    for one in kin:
+    for one in keys:
         if one.task and (most is None or runs_of[one.task] <= most):
             first, other = sorted((leader_of(f"h{one.history}"), leader_of(f"t{one.task}")))
             leader[other] = first  # histories sort before tasks
-    return tuple(leader_of(f"h{one.history}") for one in kin)
+    return tuple(leader_of(f"h{one.history}") for one in keys)
 
 
 def split(runs: Sequence[Conversation], count: int) -> tuple[tuple[int, ...], ...]:
     """Return the indices of the runs of each fold, at most ``count`` folds and none empty.
 
     Raises:
-        ValueError: ``count`` is less than 2: there would be nothing to learn from.
+        ValueError: ``count`` is less than 2.
     """
-    return split_kin([kin_of(run) for run in runs], count)
+    return split_by_keys([keys_of(run) for run in runs], count)
 
 
-def split_kin(kin: Sequence[Kin], count: int, salt: int = 0) -> tuple[tuple[int, ...], ...]:
-    """Do the same for runs of which only that is at hand; another ``salt`` is another split.
+def split_by_keys(keys: Sequence[RunKeys], count: int, salt: int = 0) -> tuple[tuple[int, ...], ...]:
+    """Split runs by their keys alone, as ``split`` does; another ``salt`` gives another split.
 
     Raises:
         ValueError: as ``split``.
@@ -88,11 +89,11 @@ def split_kin(kin: Sequence[Kin], count: int, salt: int = 0) -> tuple[tuple[int,
     if count < 2:
         raise ValueError(f"{count} folds: expected at least 2")
     members: dict[str, list[int]] = {}
-    for index, family in enumerate(families(kin, most=max(1, len(kin) // count))):
+    for index, family in enumerate(families(keys, most=max(1, len(keys) // count))):
         members.setdefault(family, []).append(index)
 
     def place(family: str) -> tuple[list[str], str]:
-        return sorted(kin[index].subset for index in members[family]), _salted(family, salt)
+        return sorted(keys[index].subset for index in members[family]), _salted(family, salt)
 
     order = sorted(members, key=place)
     folds: list[list[int]] = [[] for _ in range(count)]

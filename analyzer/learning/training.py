@@ -1,44 +1,130 @@
-"""Labelled runs → a ranker. Whatever is chosen or fitted is chosen and fitted inside the runs given.
+"""Training of a ranker from labelled runs. Everything is chosen and fitted on the given runs only.
 
-So ``train`` may be called on the training part of any outer split, and what it
-returns has seen nothing else: nested cross-validation is calling it in a loop.
-Inner folds decide between the candidates (family, penalty, features, the signals' weight) and
-calibrate the one that is chosen.
+So ``train`` may be called on the training part of any outer split, and its result has seen nothing else:
+nested cross-validation calls it in a loop. Inner folds calibrate the model. The same rows give the same
+model.
 
-scikit-learn is needed here and only here; using a model needs none of it.
+The only module that imports numpy, SciPy and scikit-learn, and only for training.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from analyzer.agent_names import normalise, same_agent
-from analyzer.calibration import Calibration, calibrate, surprise
-from analyzer.conversation import Conversation
-from analyzer.learning.candidates import CANDIDATES, Candidate, Learner, Linear
-from analyzer.learning.features import FEATURES, FEATURES_OF, VERSION, Table, featurise
-from analyzer.learning.fitting import Rows, TrainingImpossible, fit_curve, fit_forest, fit_linear
-from analyzer.learning.folds import Kin, history_key, split_kin, task_key
-from analyzer.learning.ranker import MOST_ASKED, Panel, Ranker, Record, familiarity, signal_shares, step_rows
-from analyzer.posterior import LogShares, Opinion, pool
+from analyzer.inquiry.agent_names import normalise, same_agent
+from analyzer.inquiry.calibration import calibrate
+from analyzer.inquiry.conversation import Conversation, Label
+from analyzer.inquiry.errors import AnalyzerError
+from analyzer.inquiry.posterior import LogShares
+from analyzer.learning.features import VERSION, Table, featurise
+from analyzer.learning.folds import RunKeys, history_key, split_by_keys, task_key
+from analyzer.learning.ranker import MOST_ASKED, Panel, Ranker, Record, familiarity, step_rows
+from semconv.model import Step
 
-_TREES: Final = 200
-_INNER_TREES: Final = 60
-"""For choosing and calibrating: what more trees would change is far below its own uncertainty."""
+Rows: TypeAlias = Sequence[Sequence[float]]
+"""The steps of one run."""
+
+
+class TrainingImpossible(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+    """The ranker cannot be trained; the message says what is missing."""
+
+
+def fit_linear(
+    runs: Sequence[Rows],
+    right: Sequence[int],
+    penalty: float,
+    trust: Sequence[float] = (),
+    refuted: Sequence[bool] = (),
+) -> tuple[float, ...]:
+    """Minimise the log-loss of each run's correct row plus a ridge penalty on standardised weights.
+
+    Args:
+        runs: rows of each run.
+        right: the correct row of each run; for a refuted run, a wrong row.
+        penalty: strength of the ridge penalty.
+        trust: weights of the runs; without it, all weigh 1.
+        refuted: the runs with only a wrong row known; their loss is that of all their other rows together.
+    """
+    numpy, optimize = library("numpy"), library("scipy.optimize")
+    table = numpy.vstack([numpy.asarray(rows, dtype=float) for rows in runs])
+    scale = table.std(axis=0) + 1e-6
+    table = (table - table.mean(axis=0)) / scale
+    sizes = [len(rows) for rows in runs]
+    starts = numpy.concatenate([[0], numpy.cumsum(sizes)[:-1]])
+    run_of_row = numpy.repeat(numpy.arange(len(runs)), sizes)
+    of_run = numpy.asarray(trust or [1.0] * len(runs))
+    is_wrong = numpy.asarray(refuted or [False] * len(runs))
+    named = starts + numpy.asarray(right)
+    wanted = (of_run[:, None] * table[named])[~is_wrong].sum(axis=0)
+    is_other = numpy.repeat(is_wrong, sizes)
+    is_other[named] = False
+    others, counts = table[is_other], numpy.asarray(sizes)[is_wrong] - 1
+
+    def loss_and_slope(weights: Any) -> tuple[float, Any]:
+        scores = table @ weights
+        highest = numpy.maximum.reduceat(scores, starts)
+        shares = numpy.exp(scores - highest[run_of_row])
+        totals = numpy.add.reduceat(shares, starts)
+        loss = (of_run * (highest + numpy.log(totals))).sum() - wanted @ weights
+        slope = table.T @ (of_run[run_of_row] * (shares / totals[run_of_row])) - wanted + penalty * weights
+        if len(others):
+            said, drift = _log_sums(numpy, others, counts, of_run[is_wrong], weights)
+            loss, slope = loss - said, slope - drift
+        return float(loss + penalty / 2 * weights @ weights), slope
+
+    found = optimize.minimize(loss_and_slope, numpy.zeros(table.shape[1]), jac=True, method="L-BFGS-B")
+    return tuple(float(f"{weight:.9g}") for weight in found.x / scale)
+
+
+def _log_sums(numpy: Any, rows: Any, counts: Any, of_run: Any, weights: Any) -> tuple[float, Any]:
+    """Return the weighted sum over runs of the log-sum-exp of each run's rows, and its gradient."""
+    starts = numpy.cumsum(counts) - counts
+    scores = rows @ weights
+    highest = numpy.maximum.reduceat(scores, starts)
+    shares = numpy.exp(scores - numpy.repeat(highest, counts))
+    totals = numpy.add.reduceat(shares, starts)
+    slope = rows.T @ (numpy.repeat(of_run / totals, counts) * shares)
+    return (of_run * (highest + numpy.log(totals))).sum(), slope
+
+
+def fit_curve(stated: Sequence[float], true: Sequence[bool]) -> tuple[tuple[float, float], ...]:
+    """Return the knots of the isotonic regression of outcomes on stated probabilities, in order."""
+    isotonic = library("sklearn.isotonic").IsotonicRegression(out_of_bounds="clip", y_min=0.0, y_max=1.0)
+    isotonic.fit(stated, [float(one) for one in true])
+    knots = zip(isotonic.X_thresholds_, isotonic.y_thresholds_, strict=True)
+    return tuple((float(f"{x:.9g}"), float(f"{y:.9g}")) for x, y in knots)
+
+
+def library(name: str) -> Any:
+    """Import a library that only training needs, lazily because it is large.
+
+    Raises:
+        TrainingImpossible: the library is not installed.
+    """
+    import importlib  # noqa: PLC0415
+
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        message = f"training needs {error.name}: pip install '.[server,ranker]' in a checkout"
+        raise TrainingImpossible(message) from error
+
+
+PENALTIES: Final = (10.0, 30.0, 100.0, 300.0)
+"""Ridge penalties of the linear learners, pooled evenly: a few dozen labels cannot tell which is best, and an
+even pool is seldom beaten by the one that seemed best (Smith & Wallis, Oxford Bulletin 2009)."""
+SIGNALS: Final = 0.5
+"""Weight of the signals in the pool."""
 _INNER_FOLDS: Final = 4
-_DOUBT: Final = 3.0
-"""Standard errors: of a dozen candidates no better than the first, one would be 2 ahead by chance in a
-quarter of trainings if they were independent, 3 ahead in one of sixty."""
 _STRANGERS: Final = 0.05
-"""Share of a system's own runs that may be taken for another's."""
+"""Share of a system's own runs that may count as unknown."""
 _LEAST_ASKED: Final = 0.1
 FEWEST: Final = 5
-"""Labels below which there is nothing to learn from."""
+"""Fewest labels to train on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,179 +135,126 @@ class Example:
     step: int
     """Position of the labelled step."""
     agent: str
-    """Normalised; the labelled agent, or who acted in the labelled step if no step is the label's agent's."""
-    kin: Kin
-    """Runs that are kin must never stand on both sides of a split."""
+    """Normalised labelled agent, or the labelled step's actor if the labelled agent has no step; empty if the
+    step is refuted."""
+    keys: RunKeys
+    """Keys that relate runs; related runs must stay on one side of a split."""
+    trust: float = 1.0
+    """Weight of the label."""
+    is_refuted: bool = False
+    """True if the step is only known not to be decisive."""
 
     @property
     def system(self) -> str:
-        """Return the system or data set that the run is of."""
-        return self.kin.subset
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """The candidate that is used, and how all of them did on inner folds."""
-
-    candidate: Candidate
-    calibration: Calibration
-    surprises: Mapping[str, float]
-    """Log-loss a run, by candidate, each calibrated as well as it can be."""
+        """Return the run's system or data set."""
+        return self.keys.subset
 
 
 def as_example(run: Conversation) -> Example | None:
     """Return a run as an example; ``None`` if its label lacks an agent or names no step of it."""
     label, steps = run.label, run.trajectory.steps
-    if label is None or label.agent is None or label.step is None or not 0 <= label.step < len(steps):
+    if label is None or label.step is None or not 0 <= label.step < len(steps):
         return None
-    agents = (normalise(step.agent) for step in steps if same_agent(step.agent, label.agent))
+    if (label.agent is None and not label.is_refuted) or (label.is_refuted and len(steps) < 2):
+        return None
     return Example(
-        table=featurise(replace(run.trajectory, reference=None)),  # production has none
+        table=featurise(replace(run.trajectory, reference=None)),  # production runs have no reference
         step=label.step,
-        agent=next(agents, normalise(steps[label.step].agent)),
-        kin=Kin(
+        agent="" if label.is_refuted else _blamed(label, steps),
+        keys=RunKeys(
             subset="/".join(part for part in (run.source, run.subset) if part),
             history=history_key(run.trajectory),
             task=task_key(run.trajectory),
         ),
+        trust=label.trust,
+        is_refuted=label.is_refuted,
     )
 
 
-def train(examples: Sequence[Example], seed: int = 0, candidates: Sequence[Candidate] = CANDIDATES) -> Ranker:
-    """Return a ranker of the examples, made as cross-validation among them advises.
+def _blamed(label: Label, steps: Sequence[Step]) -> str:
+    agents = (normalise(step.agent) for step in steps if same_agent(step.agent, label.agent or ""))
+    return next(agents, normalise(steps[label.step or 0].agent))
+
+
+def train(examples: Sequence[Example]) -> Ranker:
+    """Return a ranker of the examples, calibrated by cross-validation among them.
 
     Raises:
         TrainingImpossible: too few labels, or scikit-learn is not installed.
     """
-    if len(examples) < FEWEST:
-        raise TrainingImpossible(f"{len(examples)} labelled runs: a ranker needs {FEWEST} at the least")
-    choice = choose(examples, candidates, seed)
+    right = [example.step for example in examples if not example.is_refuted]
+    if len(right) < FEWEST:
+        raise TrainingImpossible(f"{len(right)} labelled runs: a ranker needs {FEWEST} at the least")
+    heard = zip(_heard_out_of_fold(examples), examples, strict=True)
+    calibration = calibrate([said for said, each in heard if not each.is_refuted], right, fit_curve)
     records = count_records(examples)
-    rows = [step_rows(example.table, records, own=example.agent) for example in examples]
-    right = [example.step for example in examples]
-    fits = {learner: _fit(learner, rows, right, _TREES, seed) for learner, _ in choice.candidate.learners}
     return Ranker(
         features_version=VERSION,
-        steps=_joined(choice.candidate, fits),
+        steps=_fit(examples, records),
         records=records,
-        calibration=choice.calibration,
-        home=_home(examples),
-        systems=tuple(sorted({example.system for example in examples})),
+        calibration=calibration,
+        home=_home([example for example in examples if not example.is_refuted]),
+        systems=tuple(sorted({example.system for example in examples if not example.is_refuted})),
         card={
-            "labels": len(examples),
-            "chosen": choice.candidate.name,
-            "candidates": {name: round(value, 4) for name, value in choice.surprises.items()},
-            "temperature": choice.calibration.temperature,
-            "calibrated_by": "a curve" if choice.calibration.curve else "a temperature",
+            "labels": len(right),
+            "temperature": calibration.temperature,
+            "calibrated_by": "a curve" if calibration.curve else "a temperature",
         },
     )
 
 
-def choose(examples: Sequence[Example], candidates: Sequence[Candidate], seed: int = 0) -> Choice:
-    """Choose by the log-loss on inner folds: the first, unless another is better beyond doubt.
-
-    Beyond doubt is by more than ``_DOUBT`` standard errors of the difference on the same runs; of
-    those, the best. Taking whatever did best would be taking what was luckiest.
-    """
-    heard = _heard_out_of_fold(examples, candidates, seed)
-    right = [example.step for example in examples]
-    calibrations = {name: calibrate(shares, right, fit_curve) for name, shares in heard.items()}
-    losses = {
-        name: [surprise(calibrations[name], [one], [step]) for one, step in zip(shares, right, strict=True)]
-        for name, shares in heard.items()
-    }
-    first = candidates[0]
-    better = [one for one in candidates if _is_beyond_doubt(losses[first.name], losses[one.name])]
-    best = min(better, key=lambda candidate: math.fsum(losses[candidate.name]), default=first)
-    return Choice(
-        candidate=best,
-        calibration=calibrations[best.name],
-        surprises={name: math.fsum(loss) / len(loss) for name, loss in losses.items()},
-    )
-
-
-def _is_beyond_doubt(usual: Sequence[float], other: Sequence[float]) -> bool:
-    gains = [one - two for one, two in zip(usual, other, strict=True)]
-    return statistics.fmean(gains) > _DOUBT * statistics.stdev(gains) / math.sqrt(len(gains))
-
-
 def count_records(examples: Iterable[Example]) -> dict[str, Record]:
-    """Count in how many runs each agent took part, and in how many it was to blame."""
+    """Count the runs in which each agent took part, and those in which it was to blame.
+
+    Runs of which only a refuted step is known say nothing about who was.
+    """
     runs, blamed = Counter[str](), Counter[str]()
     for example in examples:
+        if example.is_refuted:
+            continue
         runs.update(set(example.table.agents))
         blamed[example.agent] += 1
     return {name: Record(runs=runs[name], blamed=blamed[name]) for name in sorted(runs)}
 
 
 def _home(examples: Sequence[Example]) -> float:
-    """Return the familiarity that all but a few of the examples reach with models that did not see them.
+    """Return the familiarity that all but a few examples reach with models that did not see them.
 
-    Where every run has agents of its own, little is familiar at home too.
+    If every run has its own agents, familiarity is low even within the system.
     """
     reached: list[float] = []
-    for held in split_kin([example.kin for example in examples], _INNER_FOLDS):
+    for held in split_by_keys([example.keys for example in examples], _INNER_FOLDS):
         known = count_records(example for place, example in enumerate(examples) if place not in held)
         reached += [familiarity(known, examples[place].table.agents) for place in held]
     usual = sorted(reached)[int(_STRANGERS * len(reached))]
     return min(MOST_ASKED, max(_LEAST_ASKED, usual))
 
 
-def _heard_out_of_fold(
-    examples: Sequence[Example], candidates: Sequence[Candidate], seed: int
-) -> dict[str, list[LogShares]]:
-    """Return what each candidate, fitted to the other folds, says of each example."""
-    learners = dict.fromkeys(learner for candidate in candidates for learner, _ in candidate.learners)
-    heard: dict[str, list[LogShares]] = {one.name: [()] * len(examples) for one in candidates}
-    for held in split_kin([example.kin for example in examples], _INNER_FOLDS):
+def _heard_out_of_fold(examples: Sequence[Example]) -> list[LogShares]:
+    """Return the opinion on each example of a panel fitted to the other folds."""
+    heard: list[LogShares] = [()] * len(examples)
+    for held in split_by_keys([example.keys for example in examples], _INNER_FOLDS):
         seen = [example for position, example in enumerate(examples) if position not in held]
-        if not seen:
+        if all(example.is_refuted for example in seen):
             continue
         records = count_records(seen)
-        rows = [step_rows(example.table, records, own=example.agent) for example in seen]
-        right = [example.step for example in seen]
-        fits = {learner: _fit(learner, rows, right, _INNER_TREES, seed) for learner in learners}
+        panel = _fit(seen, records)
         for position in held:
-            unseen = step_rows(examples[position].table, records)
-            told = {learner: panel.opinion(unseen) for learner, panel in fits.items()}
-            for candidate in candidates:
-                heard[candidate.name][position] = _pooled(candidate, told, signal_shares(unseen))
+            heard[position] = panel.opinion(step_rows(examples[position].table, records))
     return heard
 
 
-def _pooled(candidate: Candidate, told: Mapping[Learner, LogShares], signals: LogShares) -> LogShares:
-    learned = (Opinion(shares=told[learner], weight=weight) for learner, weight in candidate.learners)
-    return pool([*learned, Opinion(shares=signals, weight=candidate.signals)])
-
-
-def _fit(learner: Learner, rows: Sequence[Rows], right: Sequence[int], trees: int, seed: int) -> Panel:
-    """Return a panel of one learner."""
-    shown = [_showing(learner.groups, run) for run in rows]
-    if isinstance(learner, Linear):
-        return Panel(weights=fit_linear(shown, right, learner.penalty))
-    return Panel(trees=fit_forest(shown, right, learner, trees, seed), forest=1.0)
-
-
-def _joined(candidate: Candidate, fits: Mapping[Learner, Panel]) -> Panel:
-    """Return one panel of all the candidate's learners; a pool of linear learners is linear."""
-    scaled = [[weight * x for x in fits[one].weights] for one, weight in candidate.learners]
-    grown = [(fits[one].trees, weight) for one, weight in candidate.learners if fits[one].trees]
-    if len(grown) > 1:
-        raise ValueError(f"{candidate.name}: expected at most one forest")
-    trees, forest = grown[0] if grown else ((), 0.0)
+def _fit(examples: Sequence[Example], records: Mapping[str, Record]) -> Panel:
+    """Fit the linear learners, pool them into one, and add the signals."""
+    rows = [
+        step_rows(example.table, records, own=None if example.is_refuted else example.agent)
+        for example in examples
+    ]
+    right = [example.step for example in examples]
+    trust = [example.trust for example in examples]
+    refuted = [example.is_refuted for example in examples]
+    fits = [fit_linear(rows, right, penalty, trust, refuted) for penalty in PENALTIES]
+    share = (1.0 - SIGNALS) / len(PENALTIES)
     return Panel(
-        weights=tuple(math.fsum(column) for column in zip(*filter(None, scaled), strict=True)),
-        trees=trees,
-        forest=forest,
-        signals=candidate.signals,
+        weights=tuple(share * math.fsum(column) for column in zip(*fits, strict=True)), signals=SIGNALS
     )
-
-
-def _showing(groups: Sequence[str], rows: Rows) -> Rows:
-    """Set the columns of other groups to 0 in all rows, which tells a learner nothing."""
-    hidden = {
-        FEATURES.index(name) for group, names in FEATURES_OF.items() if group not in groups for name in names
-    }
-    if not hidden:
-        return rows
-    return [[0.0 if place in hidden else value for place, value in enumerate(row)] for row in rows]

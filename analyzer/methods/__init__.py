@@ -1,125 +1,126 @@
-"""The attribution methods, by the names that users type. One method a file."""
+"""Registry of the attribution methods, by the names that users type."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
-from analyzer.errors import UnknownMethod
-from analyzer.method import AttributionMethod
-from analyzer.methods.all_at_once import AllAtOnce
-from analyzer.methods.baselines import ConstantAgent, ConstantStep, FirstAgentStep, RandomStep
-from analyzer.methods.binary_search import BinarySearch
+from analyzer.inquiry.errors import UnknownMethod
+from analyzer.inquiry.method import AttributionMethod
 from analyzer.methods.bisect import Bisect
-from analyzer.methods.hybrid import Hybrid
 from analyzer.methods.investigate import Investigate
 from analyzer.methods.judge import Judge
-from analyzer.methods.panel import Panel
-from analyzer.methods.ranker import LearnedRanking
-from analyzer.methods.signals import Signals
-from analyzer.methods.step_by_step import StepByStep
+from analyzer.methods.reference import (
+    PUBLISHED,
+    AllAtOnce,
+    AsPublished,
+    BinarySearch,
+    Fidelity,
+    Hybrid,
+    StepByStep,
+)
 from analyzer.methods.verify import Verify
 from analyzer.methods.votes import Sampled
+from analyzer.methods.without_model import (
+    ConstantAgent,
+    ConstantStep,
+    FirstAgentStep,
+    LearnedRanking,
+    RandomStep,
+    Signals,
+)
 
 AUTO: Final = "auto"
-"""Not a method: ``attribution.py`` decides between ranker, judge and signals."""
+"""Not a method: with it, ``attribution.py`` chooses between ranker, judge and signals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """A method as the registry knows it."""
+    """A method's entry in the registry."""
 
-    build: Callable[[int], AttributionMethod]
-    """Makes the method, given how many bytes of a run's text fit into a prompt."""
+    build: Callable[[int, str], AttributionMethod]
+    """Builds the method, given the bytes of a run's text that fit into a prompt, and the marker."""
     needs_model: bool
     summary: str
     """One line for ``--help``."""
+
+
+Build: TypeAlias = Callable[..., AttributionMethod]
+
+
+def _asking(method: Build, summary: str) -> Registered:
+    return Registered(
+        build=lambda limit, marker: method(max_bytes=limit, marker=marker), needs_model=True, summary=summary
+    )
+
+
+def _plain(method: Build, summary: str) -> Registered:
+    """Return the entry of a method that renders runs without structure, and so needs no marker."""
+    return Registered(build=lambda limit, _marker: method(max_bytes=limit), needs_model=True, summary=summary)
+
+
+def _silent(method: Build, summary: str) -> Registered:
+    return Registered(build=lambda _bytes, _marker: method(), needs_model=False, summary=summary)
 
 
 MOST_VOTES: Final = 20
 _COUNTS: Final = frozenset(str(count) for count in range(1, MOST_VOTES + 1))
 
 METHODS: Final[Mapping[str, Registered]] = {
-    "signals": Registered(
-        build=lambda _bytes: Signals(), needs_model=False, summary="evidence per step, no model, microseconds"
+    "signals": _silent(Signals, "evidence per step, no model, microseconds"),
+    "ranker": _silent(  # an ``Attributor`` with a trained ranker passes it on
+        LearnedRanking, "learned from labelled runs of your own system (BLAMESPAN_RANKER), milliseconds"
     ),
-    "ranker": Registered(
-        build=lambda _bytes: LearnedRanking(),  # an ``Attributor`` that has a trained one hands it over
-        needs_model=False,
-        summary="learned from labelled runs of your own system (BLAMESPAN_RANKER), milliseconds",
+    "judge": _asking(Judge, "one call over the indexed run, with evidence and ranking"),
+    "investigate": _asking(
+        Investigate, "a reader with an influence graph and reading tools, up to 8 calls and 60k tokens"
     ),
-    "judge": Registered(
-        build=lambda limit: Judge(max_bytes=limit),
-        needs_model=True,
-        summary="one call over the indexed run, with evidence and ranking",
+    "verify": _asking(
+        Verify, "judge and three criteria in up to two rounds, 4 to 8 calls (arXiv:2509.06822)"
     ),
-    "investigate": Registered(
-        build=lambda limit: Investigate(max_bytes=limit),
-        needs_model=True,
-        summary="a reader with an influence graph and reading tools, up to 8 calls and 60k tokens",
+    "bisect": _asking(Bisect, "noisy binary search over the steps, about 15 to 30 calls (arXiv:0910.4397)"),
+    "all-at-once": _plain(
+        AllAtOnce, "reference method: the whole log, one free-text answer (arXiv:2505.00212)"
     ),
-    "verify": Registered(
-        build=lambda limit: Verify(max_bytes=limit),
-        needs_model=True,
-        summary="judge and three criteria in up to two rounds, 4 to 8 calls (arXiv:2509.06822)",
+    "step-by-step": _plain(StepByStep, "reference method: asks of each step in turn (arXiv:2505.00212)"),
+    "binary-search": _plain(
+        BinarySearch, "reference method: asks in which half, until one step is left (arXiv:2505.00212)"
     ),
-    "bisect": Registered(
-        build=lambda limit: Bisect(max_bytes=limit),
-        needs_model=True,
-        summary="noisy binary search over the steps, about 15 to 30 calls (arXiv:0910.4397)",
-    ),
-    "panel": Registered(
-        build=lambda limit: Panel(max_bytes=limit),
-        needs_model=True,
-        summary="a plain and a counterfactual judge, an arbiter where they differ, 2 to 3 calls",
-    ),
-    "all-at-once": Registered(
-        build=lambda limit: AllAtOnce(max_bytes=limit),
-        needs_model=True,
-        summary="reference method: the whole log, one free-text answer (arXiv:2505.00212)",
-    ),
-    "step-by-step": Registered(
-        build=lambda limit: StepByStep(max_bytes=limit),
-        needs_model=True,
-        summary="reference method: asks of each step in turn (arXiv:2505.00212)",
-    ),
-    "binary-search": Registered(
-        build=lambda limit: BinarySearch(max_bytes=limit),
-        needs_model=True,
-        summary="reference method: asks in which half, until one step is left (arXiv:2505.00212)",
-    ),
-    "hybrid": Registered(
-        build=lambda limit: Hybrid(max_bytes=limit),
-        needs_model=True,
-        summary="reference method: all-at-once for the agent, step-by-step for its step",
-    ),
-    "random": Registered(
-        build=lambda _bytes: RandomStep(), needs_model=False, summary="baseline: a step at random"
-    ),
-    "first-agent-step": Registered(
-        build=lambda _bytes: FirstAgentStep(),
-        needs_model=False,
-        summary="baseline: the first step of an agent after step 0",
-    ),
-    "constant": Registered(
-        build=lambda _bytes: ConstantStep(), needs_model=False, summary="baseline: always step 1"
-    ),
-    "constant-agent": Registered(
-        build=lambda _bytes: ConstantAgent(),
-        needs_model=False,
-        summary="baseline: the first step of the agent most often to blame in the other folds",
+    "hybrid": _plain(Hybrid, "reference method: all-at-once for the agent, step-by-step for its step"),
+    "random": _silent(RandomStep, "baseline: a step at random"),
+    "first-agent-step": _silent(FirstAgentStep, "baseline: the first step of an agent after step 0"),
+    "constant": _silent(ConstantStep, "baseline: always step 1"),
+    "constant-agent": _silent(
+        ConstantAgent, "baseline: the first step of the agent most often to blame in the other folds"
     ),
 }
 
 
+_REFERENCES: Final[Mapping[str, Build]] = {
+    "all-at-once": partial(AllAtOnce, fidelity=Fidelity.PUBLISHED),
+    "step-by-step": StepByStep,
+    "binary-search": BinarySearch,
+    "hybrid": partial(Hybrid, fidelity=Fidelity.PUBLISHED),
+}
+"""Methods that ``PUBLISHED`` may follow."""
+_REMOVED: Final[Mapping[str, str]] = {
+    "panel": "judge*3 (three answers, pooled) or verify (checks the judge's answer)"
+}
+"""Methods of earlier versions, each with its replacement; remove an entry after one release."""
+
+
 def registered(name: str) -> Registered:
-    """Look a method up; ``judge*3`` is the judge asked three times, and its verdicts pooled.
+    """Look up a method; ``judge*3`` is the judge asked three times with its verdicts pooled.
 
     Raises:
-        UnknownMethod: there is none of that name; the message lists those there are.
+        UnknownMethod: no method has that name; the message lists the known ones.
     """
     base, star, count = name.partition("*")
+    base, at, published = base.partition("@")
+    if base in _REMOVED:
+        raise UnknownMethod(f"method {name!r} was removed: use {_REMOVED[base]}")
     entry = METHODS.get(base)
     if entry is None or (star and not (entry.needs_model and count in _COUNTS)):
         names = ", ".join((AUTO, *METHODS))
@@ -127,11 +128,16 @@ def registered(name: str) -> Registered:
             f"unknown method {name!r}: expected one of {names}; one that asks a model may be followed"
             f" by *2 to *{MOST_VOTES}, votes that are pooled"
         )
-    return _voting(entry, int(count)) if star else entry
-
-
-def _voting(entry: Registered, votes: int) -> Registered:
-    return replace(entry, build=lambda limit: Sampled(method=entry.build(limit), samples=votes))
+    if at:
+        if at + published != PUBLISHED or base not in _REFERENCES:
+            known = ", ".join(_REFERENCES)
+            raise UnknownMethod(f"method {name!r}: only {known} may be followed by {PUBLISHED}")
+        method = _REFERENCES[base]
+        entry = replace(entry, build=lambda limit, _marker: AsPublished(method=method(max_bytes=limit)))
+    if not star:
+        return entry
+    one, votes = entry.build, int(count)
+    return replace(entry, build=lambda limit, marker: Sampled(method=one(limit, marker), samples=votes))
 
 
 __all__ = ["AUTO", "METHODS", "MOST_VOTES", "Registered", "registered"]

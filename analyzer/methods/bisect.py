@@ -1,56 +1,118 @@
-"""Bisect: asks in which part of the run the decisive error lies, and takes no answer for certain.
+"""Bisect: noisy binary search that asks which part of the run holds the decisive error.
 
-Each question splits what is believed so far in half; each answer shifts the belief by the error
-rate that the method is told, until one step is likely enough. A question that comes up again is
-put the other way round, and drawn anew, because a model asked twice in the same words is one
-witness and not two. Its errors are still not independent the way the arithmetic takes them to
-be, so no verdict claims more than 0.9.
+Each question splits the current belief in half; each answer shifts the belief according to the configured
+error rate, until one step is likely enough. A repeated question is inverted and resampled, because the same
+words asked twice give one piece of evidence and not two. The model's errors are still not independent, as the
+arithmetic assumes, so no verdict claims more than 0.9.
 
-Each answer also names the step that the model suspects and what should be done there instead:
-the verdict's fix is the latest one given for the step that is blamed. It costs no call.
+Each answer also names the step that the model suspects and a fix for it: the verdict's fix is the
+latest one given for the blamed step. This costs no extra call.
 
 Source: noisy generalised binary search, arXiv:0910.4397; the question is that of binary search,
-arXiv:2505.00212, with the whole run in sight. Cost: ceil(log2 steps) model calls at an error rate
-of 0; at 0.2 and a wanted confidence of 0.98 about 24 for 64 steps, never half as many as steps
-from 64 on (at most 31 below, 100 at all). Every call shows the run.
+arXiv:2505.00212, with the whole run in sight. Cost: ceil(log2 steps) model calls at an error rate of 0; at
+0.2 and a target confidence of 0.98 about 24 for 64 steps; always fewer than half the steps from 64 steps on,
+at most 31 below, and never more than 100. Every call shows the run.
+
+The search: a belief is a probability for each of n places in order; a question is whether the target
+is among the first k. The question that splits the belief's mass most evenly is the most informative;
+each answer multiplies the belief by its likelihood (Horstein's scheme; its analysis for general
+questions: arXiv:0910.4397). With an error rate of 0 the split is kept small enough on both sides that
+ceil(log2 n) questions always suffice, whatever the initial belief.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
-from analyzer.bisection import Belief, answered, blend, is_settled, most_questions, split
-from analyzer.method import Inquiry, Prompt, Reply, ResponseSchema
-from analyzer.methods.answering import nothing_to_judge, ranking_of, repair, unreadable
-from analyzer.methods.briefing import ask
+from analyzer.inquiry.method import Inquiry, Reply, ResponseSchema
+from analyzer.inquiry.render import render
+from analyzer.methods.briefing import ask, object_of
 from analyzer.methods.free_text import LONGEST, objects, spoken
-from analyzer.methods.signals import weigh
+from analyzer.methods.settle_answer import ask_until_read, nothing_to_judge, ranking_of
+from analyzer.methods.without_model import judge_by_signals
 from analyzer.methods.yes_or_no import read_yes_or_no
-from analyzer.render import render
 from semconv.model import Abstention, Blame, Ranked, Trajectory
+
+Belief: TypeAlias = tuple[float, ...]
+"""One probability per place, in order; they sum to 1."""
+
+_FEW: Final = 64
+_MOST_AMONG_FEW: Final = 31
+_MOST: Final = 100
+
+
+def most_questions(places: int) -> int:
+    """Return the maximum number of questions: fewer than half the places, from 64 places on."""
+    if places < _FEW:
+        return max(_MOST_AMONG_FEW, needed(places))
+    return min((places - 1) // 2, _MOST)
+
+
+def needed(places: int) -> int:
+    """Return the number of questions that find one of ``places`` if every answer is correct: ceil(log2)."""
+    return (places - 1).bit_length() if places > 1 else 0
+
+
+def blend(places: int, hints: Sequence[tuple[int, float]], trust: float) -> Belief:
+    """Return a uniform belief shifted by ``trust`` (0..1) towards hints (place, weight)."""
+    total = sum(weight for _, weight in hints)
+    if total <= 0:
+        return (1 / places,) * places
+    belief = [(1 - trust) / places] * places
+    for place, weight in hints:
+        belief[place] += trust * weight / total
+    return tuple(belief)
+
+
+def split(belief: Belief, error_rate: float) -> int:
+    """Return the number of first places that the next question should cover, 1..n-1."""
+    live = [place for place, share in enumerate(belief) if share > 0]
+    widest = 2 ** (needed(len(live)) - 1) if error_rate == 0 else len(belief)
+    best, least = live[0] + 1, 2.0
+    mass, left = 0.0, 0
+    for place in range(len(belief) - 1):
+        mass += belief[place]
+        left += belief[place] > 0
+        fits = 0 < left <= widest and 0 < len(live) - left <= widest
+        if fits and abs(mass - 0.5) < least:
+            best, least = place + 1, abs(mass - 0.5)
+    return best
+
+
+def answered(belief: Belief, first: int, *, is_among: bool, error_rate: float) -> Belief:
+    """Return the belief after an answer on whether the target is among the ``first`` places."""
+    weights = [
+        share * (1 - error_rate if (place < first) is is_among else error_rate)
+        for place, share in enumerate(belief)
+    ]
+    total = sum(weights)
+    return tuple(weight / total for weight in weights)
+
+
+def is_settled(belief: Belief, wanted: float, error_rate: float) -> bool:
+    """Tell whether one place is likely enough; with an error rate of 0, whether only one is left."""
+    if error_rate == 0:
+        return sum(share > 0 for share in belief) == 1
+    return max(belief) >= wanted
+
 
 _OUTPUT_TOKENS: Final = 500
 _NEITHER: Final = "it says neither yes nor no"
 _MOST_CONFIDENT: Final = 0.9
 _TRUST_IN_SIGNALS: Final = 0.05
-"""How far signals move the belief before the first question; where they are wrong it costs 0.07 bit."""
+"""Weight of the signals in the initial belief; if they are wrong, this costs 0.07 bit."""
 _DUTY: Final = "You narrow down which step made a multi-agent run fail."
 _SCHEMA: Final = ResponseSchema(
     name="in_this_part",
-    schema={
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["reason", "answer", "step", "fix"],
-        "properties": {
-            "reason": {"type": "string", "description": "one or two sentences"},
-            "answer": {"type": "string", "enum": ["yes", "no"]},
-            "step": {"type": "integer", "description": "the one step you suspect most"},
-            "fix": {"type": "string", "description": "what its agent should do instead, as an instruction"},
-        },
-    },
+    schema=object_of(
+        reason={"type": "string", "description": "one or two sentences"},
+        answer={"type": "string", "enum": ["yes", "no"]},
+        step={"type": "integer", "description": "the one step you suspect most"},
+        fix={"type": "string", "description": "what its agent should do instead, as an instruction"},
+    ),
 )
 _FORMAT: Final = (
     'as one JSON object {"reason": "one or two sentences", "answer": "yes" or "no", "step": the one step you'
@@ -63,14 +125,16 @@ class Bisect:
     """Noisy binary search over the steps. ``max_bytes`` bounds the run's text in each prompt.
 
     Raises:
-        ValueError: ``error_rate`` is not in 0..0.5, its end excluded.
+        ValueError: ``error_rate`` is not in [0, 0.5).
     """
 
     max_bytes: int
+    marker: str
+    """Begins the lines of structure in prompts; occurs in no text."""
     error_rate: float = 0.2
-    """How often an answer is taken to be wrong; 0 takes every answer as certain."""
+    """Assumed probability that an answer is wrong; 0 takes every answer as certain."""
     wanted: float = 0.98
-    """The probability of one step at which the questions end."""
+    """Probability of one step at which the questions end."""
     name: str = "bisect"
 
     def __post_init__(self) -> None:
@@ -84,7 +148,7 @@ class Bisect:
             return nothing_to_judge()
         count = len(trajectory.steps)
         belief = blend(count, _hints(trajectory), _TRUST_IN_SIGNALS)
-        rendering = render(trajectory, max_bytes=self.max_bytes)
+        rendering = render(trajectory, max_bytes=self.max_bytes, marker=self.marker)
         asked: Counter[int] = Counter()
         fixes: dict[int, str] = {}
         while not is_settled(belief, self.wanted, self.error_rate) and asked.total() < most_questions(count):
@@ -99,7 +163,7 @@ class Bisect:
                 max_output_tokens=_OUTPUT_TOKENS,
                 schema=_SCHEMA,
             )
-            said = yield from _put(replace(prompt, sample=question.time // 2))
+            said = yield from ask_until_read(replace(prompt, sample=question.time // 2), _read, _FORMAT)
             if isinstance(said, Abstention):
                 return said
             belief = answered(
@@ -126,7 +190,7 @@ class Bisect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """Whether the error is among the first steps; turned round every second time it comes up."""
+    """The question whether the error is among the first steps; inverted every second time."""
 
     first: int
     count: int
@@ -152,21 +216,16 @@ class _Question:
 class _Answer:
     says_yes: bool
     fixes: Mapping[int, str]
-    """What to do instead, by step; of one step at most."""
+    """Fix by step; at most one entry."""
 
 
-def _put(prompt: Prompt) -> Generator[Prompt, Reply, _Answer | Abstention]:
-    """Ask, once more if the answer cannot be read; return what it says, or that it is unreadable."""
-    reply = yield prompt
+def _read(reply: Reply) -> _Answer | str:
     said = read_yes_or_no(reply.text)
-    if said is None:
-        reply = yield repair(prompt, reply, _NEITHER, _FORMAT)
-        said = read_yes_or_no(reply.text)
-    return unreadable(_NEITHER, reply) if said is None else _Answer(says_yes=said, fixes=_fixes(reply.text))
+    return _NEITHER if said is None else _Answer(says_yes=said, fixes=_fixes(reply.text))
 
 
 def _fixes(text: str) -> Mapping[int, str]:
-    """Return the fix that an answer proposes, by its step; none is no fault of an answer."""
+    """Return the fix that an answer proposes, by step; a missing fix is allowed."""
     for found in objects(spoken(text)[:LONGEST]):
         step, fix = found.get("step"), found.get("fix")
         if isinstance(step, int) and not isinstance(step, bool) and isinstance(fix, str) and fix.strip():
@@ -176,7 +235,9 @@ def _fixes(text: str) -> Mapping[int, str]:
 
 def _hints(trajectory: Trajectory) -> Sequence[tuple[int, float]]:
     place = {step.index: position for position, step in enumerate(trajectory.steps)}
-    return [(place[candidate.step], candidate.probability) for candidate in weigh(trajectory).ranking]
+    return [
+        (place[candidate.step], candidate.probability) for candidate in judge_by_signals(trajectory).ranking
+    ]
 
 
 def _capped(ranking: Sequence[Ranked]) -> tuple[Ranked, ...]:

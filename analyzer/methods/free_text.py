@@ -1,8 +1,11 @@
-"""Reading what models write when they are asked for a name and a number in prose.
+"""Parser of free-text replies to prompts that ask for an agent and a step number.
 
-Whatever a careful person reads without doubt is read the same way: bold labels,
-numbered labels, JSON, ``Step Number: 1 (the 2nd of 3 steps)``. Where a person
-would ask back (``4 or 12``), the answer is that it cannot be read.
+Reads every format that is unambiguous to a careful reader: bold labels, numbered
+labels, JSON, ``Step Number: 1 (the 2nd of 3 steps)``. An ambiguous reply
+(``4 or 12``) counts as unreadable.
+
+Other layouts (headings, tables, tags, one line, cut-off JSON) are first converted to one
+``Label: value`` per line.
 """
 
 from __future__ import annotations
@@ -11,16 +14,58 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final
 
-from analyzer.agent_names import normalise, strip_suffix
-from analyzer.methods.layouts import as_lines
+from analyzer.inquiry.agent_names import normalise, strip_suffix
 from semconv.json_text import with_whole_pairs
 
+_FIELD: Final = (
+    r"(?:the )?(?:mistaken? |mistake_|responsible[ _]|decisive )?(?:agent|step|reason|explanation)"
+    r"(?:[ _-]?(?:name|number|index|for[ _](?:the[ _])?(?:mistake|error)))?"
+)
+_TAG: Final = re.compile(rf"<({_FIELD})>([^<]{{0,4000}})</\1>", re.IGNORECASE)
+_HEADING: Final = re.compile(
+    rf"^[#*_ \t]{{1,8}}(?:\d[.)][ \t]{{1,3}})?({_FIELD})[*_ \t]{{0,6}}$", re.IGNORECASE | re.MULTILINE
+)
+_JOINT: Final = re.compile(
+    rf"[,;|{{][ \t\n]{{0,9}}[\"'*_]{{0,3}}(?={_FIELD}[\"'*_]{{0,3}}[ \t]{{0,3}}[:=\uff1a])", re.IGNORECASE
+)
+_QUOTED_LABEL: Final = re.compile(rf"^([ \t]{{0,9}}{_FIELD})[\"']", re.IGNORECASE | re.MULTILINE)
+_NAMED: Final = re.compile(rf"{_FIELD}\Z", re.IGNORECASE)
+_RULE: Final = re.compile(r"[:\- ]*")
+
+
+def as_lines(text: str) -> str:
+    """Return a text with each label moved to the beginning of its own line."""
+    text = _TAG.sub(lambda found: f"\n{found[1]}: {found[2].strip()}\n", text)
+    text = _HEADING.sub(r"\1:", text)
+    text = "\n".join(_lines(text.splitlines()))
+    return _QUOTED_LABEL.sub(r"\1", _JOINT.sub("\n", text))
+
+
+def _lines(lines: Sequence[str]) -> Iterator[str]:
+    for is_table, group in groupby(lines, key=lambda line: line.lstrip().startswith("|")):
+        together = list(group)
+        yield from _from_table(together) if is_table else together
+
+
+def _from_table(lines: Sequence[str]) -> Iterator[str]:
+    """Read a table with labels in its first column (values beside) or its first row (values below)."""
+    table = [[cell.strip(" *_`") for cell in line.strip().strip("|").split("|")] for line in lines]
+    rows = [row for row in table if not all(_RULE.fullmatch(cell) for cell in row)]
+    beside = [row for row in rows if len(row) == 2 and _NAMED.match(row[0])]
+    if len(beside) > 1 or not rows:
+        yield from (f"{label}: {value}" for label, value in beside)
+        return
+    for row in rows[1:]:
+        yield from (f"{label}: {cell}" for label, cell in zip(rows[0], row, strict=False))
+
+
 LONGEST: Final = 100_000
-"""Characters of a reply that are read."""
+"""Longest part of a reply that is read, in characters."""
 _MARKUP: Final = re.compile(r"[*`#>|]{1,3}|(?<![^\W_])_{1,2}(?=[^\W_])|(?<=[^\W_])_{1,2}(?![^\W_])")
-# Blanks, not white space, in all of these: a reply of empty lines must not be walked over and over.
+# All of these match blanks only, not any white space: a reply of empty lines must not be scanned repeatedly.
 _LABEL: Final = r"^[ \t\-•]{0,20}(?:\(?\d{1,3}[.)][ \t]{0,9})?"
 _IS: Final = r"[ \t]{0,9}(?:(?:is[ \t]{0,9})?[:\uff1a=]|(?<=[ \t])[-\u2013\u2014](?=[ \t]))(.*)$"
 _AGENT: Final = re.compile(
@@ -71,19 +116,19 @@ _OPENED: Final = re.compile(r"<(?:think|thinking|thought)>", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a reply says; ``None`` for what cannot be read from it."""
+    """The contents of a reply; ``None`` for each part that cannot be read."""
 
     agent: str | None
     step: int | None
     reason: str = ""
     says_none: bool = False
-    """The model says that nobody made a mistake."""
+    """The model says that no agent made a mistake."""
 
 
 def spoken(text: str) -> str:
-    """Return a reply without what a reasoning model thought aloud before it.
+    """Return a reply without its leading reasoning block.
 
-    A server may keep the mark that opens the thought to itself, or cut the reply off within it.
+    A server may omit the block's opening tag, or cut the reply off within the block.
     """
     if "<thi" not in text.lower() and "</thi" not in text.lower() and "thought>" not in text.lower():
         return text
@@ -123,7 +168,7 @@ def _from_lines(text: str) -> Answer:
 
 
 def _from_prose(text: str) -> Answer:
-    """Read a sentence that names the agent, and the one step that the text speaks of."""
+    """Read a sentence that names the agent, and the only step that the text mentions."""
     text = text[:_LONGEST_PROSE]
     named = _PROSE_AGENT.search(text)
     steps = {int(number) for number in _PROSE_STEP.findall(text)}
@@ -133,7 +178,7 @@ def _from_prose(text: str) -> Answer:
 
 
 def _from_nested(found: Mapping[str, Any]) -> Answer | None:
-    """Read the objects that are values in an object; those that contradict each other answer nothing."""
+    """Read the objects nested in an object; ``None`` if they contradict each other."""
     answers: list[Answer] = []
     waiting: list[object] = list(found.values())
     for _ in range(_MOST_NESTED):
@@ -149,16 +194,16 @@ def _from_nested(found: Mapping[str, Any]) -> Answer | None:
 
 
 def read_reason(text: str) -> str:
-    """Return the reason that a reply gives under that label; empty if there is none."""
+    """Return the reason labelled as such in a reply; empty if there is none."""
     found = _REASON.search(_MARKUP.sub("", spoken(text)[:LONGEST]))
     return found.group(1).strip() if found else ""
 
 
 def read_step(text: str) -> int | None:
-    """Read one step number, counted from 0; ``None`` where there is none, or several that differ.
+    """Read one step number, counted from 0; ``None`` if there is none, or several that differ.
 
-    What stands in brackets explains the number before it, unless it says that
-    it is the index, which is what was asked for. One that is said to be counted from 1 is one less.
+    Text in brackets only explains the number before it, unless it is marked as the index that the prompt
+    asked for. A number said to be counted from 1 is reduced by one.
     """
     text = _unbracketed(text.strip())
     outside = _OF_ALL.sub("", _FROM_ZERO.sub(" ", _FROM_ONE.sub(" ", _BRACKETS.sub(" ", text))))
@@ -220,7 +265,7 @@ def _from_object(found: Mapping[str, Any]) -> Answer | None:
 
 
 def _ending(fields: Mapping[str, Any], *ends: str) -> tuple[str, ...]:
-    """The one key that ends so (``failure_responsible_agent``); none where there are several."""
+    """Return the only key with one of these endings (``failure_responsible_agent``); empty if several."""
     found = tuple(key for key in fields if key.endswith(ends))
     return found if len(found) == 1 else ()
 
@@ -234,7 +279,7 @@ def _whole(step: Any) -> int | None:
 
 
 def _one_agent(names: Sequence[str]) -> str | None:
-    """The name that is meant when a label stands more than once: one that is in all of them."""
+    """Return the agent named where a label occurs several times: the name contained in all values."""
     named = [name for name in names if normalise(name)]
     shortest = min(named, key=lambda name: len(normalise(name)), default=None)
     agreed = shortest is not None and all(normalise(shortest) in normalise(name) for name in named)

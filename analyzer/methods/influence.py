@@ -1,10 +1,11 @@
-"""Which steps a step builds on: an influence graph over a run.
+"""Influence graph of a run: the earlier steps that each step builds on.
 
-Edges come from the spans (enclosing step, link, the call that asked: ``Step.causes``), from
-handoffs (to the next step of the agent that was handed over to), and from text that is used
-again (runs of words, and figures, that the earlier step was the first to bring in).
-Source of the idea: information dependency graphs, arXiv:2510.10581; ours are built without a
-model. Cost: no calls, linear in the text.
+Edges come from the spans (enclosing step, link, calling step: ``Step.causes``), from
+handoffs (to the target agent's next step), and from reused text (word sequences and
+numbers that the earlier step introduced).
+
+Source of the idea: information dependency graphs, arXiv:2510.10581; this one is built
+without a model. Cost: no calls, linear in the text.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 from semconv.model import Step, StepKind, Trajectory
 
 _HEAD: Final = 20_000
-"""Characters of a step's text that are compared: a bound for dumps."""
+"""Compared characters of a step's text: a bound for dumps."""
 _RUN: Final = 5
-"""Words that must follow one another to count as text used again."""
+"""Length of a shared word sequence that counts as reused text."""
 _LEAST_REUSE: Final = 2
-"""Runs of words that must be shared; one alone is a turn of phrase. A figure counts as two."""
+"""Shared word sequences needed for an edge; one alone may be a common phrase. A number counts as two."""
 _MOST_SOURCES: Final = 4
 _LONGEST_SAMPLE: Final = 60
 _WORD: Final = re.compile(r"\w+(?:[.,]\d+)*")
@@ -31,7 +32,7 @@ _FIGURE: Final = re.compile(r"\d[\d.,]{2,}|\w*\d\w*[a-z]\w*\d\w*")
 
 
 class Tie(StrEnum):
-    """How one step is known to build on another; surest first."""
+    """Kind of evidence that one step builds on another; surest first."""
 
     SPAN = "span"
     HANDOFF = "handoff"
@@ -46,48 +47,26 @@ class Influence:
     target: int
     tie: Tie
     sample: str = ""
-    """Some of the text that is used again, words only; empty for other ties."""
+    """Part of the reused text, words only; empty for other kinds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InfluenceGraph:
-    """All edges of a run; by step index."""
-
-    sources: Mapping[int, tuple[Influence, ...]] = field(default_factory=dict)
-    """What each step builds on, surest tie first, then by step."""
-    uses: Mapping[int, tuple[Influence, ...]] = field(default_factory=dict)
-    """What builds on each step, earliest first."""
-
-    def upstream(self, step: int) -> frozenset[int]:
-        """Return every step that ``step`` builds on, near or far."""
-        found: set[int] = set()
-        waiting = [step]
-        while waiting:
-            for edge in self.sources.get(waiting.pop(), ()):
-                if edge.source not in found:
-                    found.add(edge.source)
-                    waiting.append(edge.source)
-        return frozenset(found)
+InfluenceGraph: TypeAlias = Mapping[int, tuple[Influence, ...]]
+"""Edges to the steps that each step builds on, surest first, then by step; by step index."""
 
 
 def influence_graph(trajectory: Trajectory) -> InfluenceGraph:
-    """Build the graph; one edge a pair of steps, the surest there is."""
+    """Build the graph; one edge per pair of steps, the surest."""
     ranks = {tie: rank for rank, tie in enumerate(Tie)}
     edges: dict[tuple[int, int], Influence] = {}
     for edge in (*_spans(trajectory.steps), *_handoffs(trajectory.steps), *_reuse(trajectory)):
         edges.setdefault((edge.target, edge.source), edge)
     sources: defaultdict[int, list[Influence]] = defaultdict(list)
-    uses: defaultdict[int, list[Influence]] = defaultdict(list)
     for edge in edges.values():
         sources[edge.target].append(edge)
-        uses[edge.source].append(edge)
-    return InfluenceGraph(
-        sources={
-            step: tuple(sorted(found, key=lambda edge: (ranks[edge.tie], edge.source)))
-            for step, found in sources.items()
-        },
-        uses={step: tuple(sorted(found, key=lambda edge: edge.target)) for step, found in uses.items()},
-    )
+    return {
+        step: tuple(sorted(found, key=lambda edge: (ranks[edge.tie], edge.source)))
+        for step, found in sources.items()
+    }
 
 
 def _spans(steps: Sequence[Step]) -> Iterator[Influence]:
@@ -99,7 +78,7 @@ def _spans(steps: Sequence[Step]) -> Iterator[Influence]:
 
 
 def _handoffs(steps: Sequence[Step]) -> Iterator[Influence]:
-    """Tie each handoff to the next step of the agent it names; a newer one to the same agent wins."""
+    """Link each handoff to the next step of its target agent; a newer handoff to the same agent wins."""
     open_handoffs: dict[str, int] = {}
     for step in steps:
         source = open_handoffs.pop(step.agent, None)
@@ -110,9 +89,9 @@ def _handoffs(steps: Sequence[Step]) -> Iterator[Influence]:
 
 
 def _reuse(trajectory: Trajectory) -> Iterator[Influence]:
-    """Tie each step to the steps that first brought in what it says again.
+    """Link each step to the steps that introduced the text it reuses.
 
-    What the task or an agent's instructions say was brought in by nobody.
+    Text of the task or of an agent's instructions is not attributed to any step.
     """
     first: dict[str, int] = {}
     for text in (trajectory.task, *(step.instructions for step in trajectory.steps)):
@@ -140,7 +119,7 @@ def _strongest(step: int, shared: Mapping[int, Sequence[tuple[str, int]]]) -> It
 
 
 def _marks(text: str) -> Iterator[tuple[str, int]]:
-    """Yield what a text can be known again by: runs of words with weight 1, figures with 2."""
+    """Yield the features that identify reused text: word sequences with weight 1, numbers with 2."""
     words = _WORD.findall(text.casefold())
     for start in range(len(words) - _RUN + 1):
         yield " ".join(words[start : start + _RUN]), 1
@@ -150,7 +129,7 @@ def _marks(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _said(step: Step) -> str:
-    """What a step brings in: its output, and the arguments it gave a tool."""
+    """Return the text that a step introduces: its output and its tool arguments."""
     return step.output[:_HEAD] + (f"\n{step.input[:_HEAD]}" if step.kind is StepKind.TOOL else "")
 
 

@@ -1,15 +1,15 @@
-"""Investigate: a reader with an influence graph; blame moves upstream only where the text bears it out.
+"""Investigate: a model with reading tools and an influence graph; quotes must support each hop upstream.
 
-The model sees every step's head with what it builds on, and reads on by itself (``read_step``,
-``read_range``, ``search``, as JSON in words). It answers with the way the wrong result came: from
-the step where it shows, upstream, a quote from each. Each quote must stand in its step; blame
-goes up as far as they do and no farther.
+The model sees every step's head with the steps it builds on, and requests more text (``read_step``,
+``read_range``, ``search``, as JSON in its reply). It answers with the path of the wrong result: from
+the step where it shows, upstream, with a quote from each step. Each quote must occur in its step;
+blame moves upstream only as far as the quotes are correct.
 
-Source: the dependency graph is arXiv:2510.10581's idea, built here without a model; the rule that
-blame moves only where the text confirms it is ours to enforce, not the model's to promise.
-Cost: 1 to 8 model calls, one more to mend an answer and one to object to it, and at most 60,000
-tokens sent and received, by a careful estimate of a token in three bytes; a run that fits whole
-takes little more than ``judge``.
+Source: the dependency graph is arXiv:2510.10581's idea, built here without a model; this code, not
+the model, enforces the rule that blame moves only where the text confirms it.
+Cost: 1 to 8 model calls, one more to correct an answer and one to challenge it, and at most 60,000
+tokens sent and received, by a conservative estimate of three bytes a token; a run that fits whole
+costs little more than ``judge``.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError
 
-from analyzer.method import Inquiry, Prompt, Reply
-from analyzer.methods.answering import (
+from analyzer.inquiry.method import Inquiry, Prompt, Reply
+from analyzer.methods.free_text import LONGEST, objects
+from analyzer.methods.judge import JudgeReply, Objects, Quote, claim, supported
+from analyzer.methods.reading_session import ReadingSession, Request, open_session, requests_in
+from analyzer.methods.settle_answer import (
     check_quotes,
     join_sentences,
     no_such_step,
@@ -31,78 +34,73 @@ from analyzer.methods.answering import (
     step_at,
     unreadable,
 )
-from analyzer.methods.desk import Desk, open_desk
-from analyzer.methods.free_text import LONGEST, objects
-from analyzer.methods.judge import JudgeReply, Quote, blame, only_objects
-from analyzer.methods.reader import Request, requests_in
 from semconv.model import Blame, Trajectory, Verdict
 
 _MOST_TOKENS: Final = 60_000
 _LONGEST_NOTE: Final = 600
 _UNCONFIRMED: Final = 0.6
-"""Confidence kept where the text bears out a later step than the one the model blamed."""
+"""Share of the confidence kept if the quotes support only a step later than the blamed one."""
 
 
 class InvestigatorReply(JudgeReply):
-    """A judge's answer with the way the wrong result came, from where it shows to where it began."""
+    """A judge's answer with the path of the wrong result, from where it shows to its origin."""
 
-    path: list[Quote] = Field(default_factory=list)
-
-    @field_validator("path", mode="before")
-    @classmethod
-    def _only_quotes(cls, value: object) -> object:
-        return only_objects(value)
+    path: Objects[Quote] = Field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Investigate:
-    """A reader on a budget. ``max_bytes`` bounds the run's text in one prompt."""
+    """A model with reading tools and a token budget. ``max_bytes`` bounds the run's text in one prompt."""
 
     max_bytes: int
+    marker: str
+    """Begins the lines of structure in prompts; occurs in no text."""
     most_tokens: int = _MOST_TOKENS
     name: str = "investigate"
 
     def investigate(self, trajectory: Trajectory) -> Inquiry:
-        """Let the model read until it answers or its budget is used up, then check what it answers."""
+        """Let the model read until it answers or its budget is used up, then check the answer."""
         if not trajectory.steps:
             return nothing_to_judge()
-        desk = open_desk(trajectory, max_bytes=self.max_bytes, tokens=self.most_tokens)
-        reply = yield from _read_on(desk)
+        session = open_session(
+            trajectory, max_bytes=self.max_bytes, marker=self.marker, tokens=self.most_tokens
+        )
+        reply = yield from _read_on(session)
         answer = _answer_in(reply, trajectory)
         if isinstance(answer, str):
             return unreadable(answer, reply)
         missing = _unconfirmed(trajectory, answer)
-        if missing is not None and desk.affords(objection := _objection(desk, reply, missing)):
-            revised = _answer_in((yield desk.pay(objection)), trajectory)
+        if missing is not None and session.affords(objection := _objection(session, reply, missing)):
+            revised = _answer_in((yield session.pay(objection)), trajectory)
             answer = answer if isinstance(revised, str) else revised
         return _verdict(trajectory, answer)
 
 
-def _read_on(desk: Desk) -> Generator[Prompt, Reply, Reply]:
-    """Serve requests until the reply holds none; the last prompt that can be paid for asks to conclude."""
+def _read_on(session: ReadingSession) -> Generator[Prompt, Reply, Reply]:
+    """Serve requests until a reply contains none; the last affordable prompt asks to conclude."""
     while True:
-        last = desk.is_last_call
-        prompt = desk.pay(desk.prompt(last=last))
+        last = session.is_last_call
+        prompt = session.pay(session.prompt(last=last))
         reply = yield prompt
-        answer = _answer_in(reply, desk.trajectory)
+        answer = _answer_in(reply, session.trajectory)
         if not isinstance(answer, str):
             return reply
         note, requests = _requests_in(reply)
         if requests and not last:
-            desk.file(note, requests)
+            session.file(note, requests)
             continue
         mended = repair(prompt, reply, answer, "as one JSON object of the shape asked for")
-        if not desk.affords(mended):
+        if not session.affords(mended):
             return reply
-        return (yield desk.pay(mended))
+        return (yield session.pay(mended))
 
 
-def _objection(desk: Desk, reply: Reply, missing: int) -> Prompt:
+def _objection(session: ReadingSession, reply: Reply, missing: int) -> Prompt:
     problem = (
         f"nothing it quotes stands in step {missing}. Quote that step word for word,"
         " or blame the last step of the path that you can quote"
     )
-    return repair(desk.prompt(last=True), reply, problem, "as one JSON object with its path")
+    return repair(session.prompt(last=True), reply, problem, "as one JSON object with its path")
 
 
 def _requests_in(reply: Reply) -> tuple[str, tuple[Request, ...]]:
@@ -115,7 +113,7 @@ def _requests_in(reply: Reply) -> tuple[str, tuple[Request, ...]]:
 
 
 def _answer_in(reply: Reply, trajectory: Trajectory) -> InvestigatorReply | str:
-    """Return the answer about an existing step that a reply holds, or what is wrong with it, in words."""
+    """Return the answer in a reply if it names an existing step, or the problem as text."""
     problem = "it contains neither a request nor an answer as JSON"
     for found in objects(reply.text[:LONGEST]):
         inner = found.get("verdict")
@@ -132,7 +130,7 @@ def _answer_in(reply: Reply, trajectory: Trajectory) -> InvestigatorReply | str:
 
 
 def _hops(trajectory: Trajectory, answer: InvestigatorReply) -> list[int]:
-    """The steps of the path that exist and come after the blamed one, latest first, then that one."""
+    """Return the existing steps of the path after the blamed one, latest first, then the blamed step."""
     later = {each.step for each in answer.path if each.step > answer.step}
     known = [step for step in sorted(later, reverse=True) if step_at(trajectory, step) is not None]
     return [*known, answer.step]
@@ -144,18 +142,18 @@ def _is_confirmed(trajectory: Trajectory, answer: InvestigatorReply, step: int) 
 
 
 def _unconfirmed(trajectory: Trajectory, answer: InvestigatorReply) -> int | None:
-    """The first step on the way up whose text does not bear the answer out; ``None`` if all do."""
+    """Return the first step upstream without a matching quote; ``None`` if all match."""
     hops = _hops(trajectory, answer)
     return next((step for step in hops if not _is_confirmed(trajectory, answer, step)), None)
 
 
 def _verdict(trajectory: Trajectory, answer: InvestigatorReply) -> Verdict:
     quoted = [*answer.path, *answer.evidence]
-    found = blame(trajectory, answer.model_copy(update={"evidence": quoted}))
+    found = claim(trajectory, answer.model_copy(update={"evidence": quoted}))
     missing = _unconfirmed(trajectory, answer)
     hops = _hops(trajectory, answer)
     if missing is None or hops[0] == missing:
-        return found  # all stands, or nothing does, and the missing evidence has cost its confidence
+        return supported(found)  # all quotes match, or none
     reached = hops[hops.index(missing) - 1]
     return _held_back(trajectory, found, reached, missing)
 

@@ -1,47 +1,52 @@
 """Judge: the whole run, indexed and structured, in one call with a structured answer.
 
-Source: the one-call indexed log that arXiv:2505.00212's successors report 25 to
-28 step points above the unindexed all-at-once prompt on the same model; the
-definition of the decisive error is that paper's annotators'.
+Source: the one-call indexed log, which successors of arXiv:2505.00212 report 25 to
+28 points of step accuracy above the unindexed all-at-once prompt on the same model;
+the definition of the decisive error is that of the paper's annotators.
 Cost: one model call, one more if the first answer cannot be used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Final, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from analyzer.method import Inquiry, Prompt, Reply, ResponseSchema
-from analyzer.methods.answering import (
+from analyzer.inquiry.method import Inquiry, Prompt, Reply, ResponseSchema
+from analyzer.inquiry.render import Rendering, render
+from analyzer.inquiry.verdict import FailureMode
+from analyzer.methods.briefing import INTEGER, NUMBER, STRING, ask, list_of, object_of
+from analyzer.methods.free_text import LONGEST, objects
+from analyzer.methods.settle_answer import (
     Checked,
+    ask_until_read,
     check_quotes,
     contradiction,
     join_sentences,
     no_such_step,
     nothing_to_judge,
     rank,
-    repair,
     step_at,
-    unreadable,
 )
-from analyzer.methods.briefing import ask
-from analyzer.methods.free_text import LONGEST, objects
-from analyzer.modes import FailureMode
-from analyzer.render import Rendering, render
-from semconv.model import Abstention, Blame, Step, Trajectory
+from semconv.model import (
+    Abstention,
+    Blame,
+    Status,
+    Step,
+    Trajectory,
+    agent_in_prose,
+)
 
 OUTPUT_TOKENS: Final = 1_500
 _MOST_CONFIDENT: Final = 0.95
 _CONTRADICTED: Final = 0.7
-"""A model that mistakes whose step it is has not read the step well."""
+"""Share of the confidence kept if the model names the wrong agent for its step."""
 _UNSUPPORTED: Final = 0.6
 _PARTLY_SUPPORTED: Final = 0.85
 _UNSAID: Final = 0.5
-"""Confidence where the model gave none."""
+"""Confidence if the model gives none."""
 
 _DUTY: Final = "You find out which step made a multi-agent run fail."
 WANTED: Final = (
@@ -54,66 +59,52 @@ instruction it can act on, what to do at that step instead. mode is one of: """
 )
 SHAPE: Final = "as one JSON object of the shape asked for"
 
-_FIELDS: Final[Mapping[str, Any]] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["reason", "step", "agent", "mode", "fix", "evidence", "ranking"],
-    "properties": {
-        "reason": {"type": "string"},
-        "step": {"type": "integer"},
-        "agent": {"type": "string"},
-        "mode": {"type": "string", "enum": [mode.value for mode in FailureMode]},
-        "fix": {"type": "string"},
-        "evidence": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["step", "quote"],
-                "properties": {"step": {"type": "integer"}, "quote": {"type": "string"}},
-            },
-        },
-        "ranking": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["step", "probability"],
-                "properties": {"step": {"type": "integer"}, "probability": {"type": "number"}},
-            },
-        },
-    },
-}
+SCHEMA: Final = ResponseSchema(
+    name="decisive_error",
+    schema=object_of(
+        reason=STRING,
+        step=INTEGER,
+        agent=STRING,
+        mode={"type": "string", "enum": [mode.value for mode in FailureMode]},
+        fix=STRING,
+        evidence=list_of(object_of(step=INTEGER, quote=STRING)),
+        ranking=list_of(object_of(step=INTEGER, probability=NUMBER)),
+    ),
+)
 
 
-SCHEMA: Final = ResponseSchema(name="decisive_error", schema=_FIELDS)
+def _only_objects(value: object) -> list[object]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+Item = TypeVar("Item")
+Objects: TypeAlias = Annotated[list[Item], BeforeValidator(_only_objects)]
+"""A list without items that are not objects: a broken detail must not invalidate the whole answer."""
 
 
 class Quote(BaseModel):
-    """Some words of a step."""
+    """A quotation from a step."""
 
-    model_config = ConfigDict(extra="ignore")
     step: int
     quote: str
 
 
 class _Candidate(BaseModel):
-    model_config = ConfigDict(extra="ignore")
     step: int
     probability: float = Field(ge=0, le=1, allow_inf_nan=False)
 
 
 class JudgeReply(BaseModel):
-    """A judge's answer as JSON; what is not strictly needed may be missing."""
+    """A judge's answer as JSON; optional fields may be missing."""
 
-    model_config = ConfigDict(extra="ignore", str_strip_whitespace=True)
+    model_config = ConfigDict(str_strip_whitespace=True)
     reason: str = Field(min_length=1)
     step: int
     agent: str = ""
     mode: FailureMode = FailureMode.OTHER
     fix: str = ""
-    evidence: list[Quote] = []
-    ranking: list[_Candidate] = []
+    evidence: Objects[Quote] = []
+    ranking: Objects[_Candidate] = []
 
     @field_validator("step", mode="before")
     @classmethod
@@ -129,48 +120,27 @@ class JudgeReply(BaseModel):
         known = isinstance(value, str) and value in {mode.value for mode in FailureMode}
         return value if known else FailureMode.OTHER
 
-    @field_validator("evidence", "ranking", mode="before")
-    @classmethod
-    def _only_objects(cls, value: object) -> object:
-        return only_objects(value)
-
-
-def only_objects(value: object) -> list[object]:
-    """Leave out of a list what is no object: details must not cost the whole answer."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-class Approach(StrEnum):
-    """What the judge is told to do before it answers."""
-
-    PLAIN = ""
-    COUNTERFACTUAL = (
-        "Before you answer: for each step that may be at fault, find what made the agent act so, say the"
-        " least change to that step alone that would mend it, and predict how the run would then have"
-        " gone on. Blame the earliest step whose change makes the run succeed.\n"
-    )
-    """Abduct, act, predict in one call. Source: arXiv:2509.10401."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
     """One call over the indexed run. ``max_bytes`` bounds the run's text in the prompt."""
 
     max_bytes: int
-    approach: Approach = Approach.PLAIN
+    marker: str
+    """Begins the lines of structure in prompts; occurs in no text."""
     name: str = "judge"
 
     def investigate(self, trajectory: Trajectory) -> Inquiry:
-        """Ask once, once more if the answer cannot be used, and check what is answered."""
+        """Ask once, repeat if the answer cannot be used, and check the answer."""
         if not trajectory.steps:
             return nothing_to_judge()
-        rendering = render(trajectory, max_bytes=self.max_bytes)
-        answer = yield from put(charge(trajectory, rendering, preface=self.approach.value), trajectory)
-        return answer if isinstance(answer, Abstention) else blame(trajectory, answer)
+        rendering = render(trajectory, max_bytes=self.max_bytes, marker=self.marker)
+        answer = yield from put(judge_prompt(trajectory, rendering), trajectory)
+        return answer if isinstance(answer, Abstention) else supported(claim(trajectory, answer))
 
 
-def charge(trajectory: Trajectory, rendering: Rendering, *, preface: str) -> Prompt:
-    """Return the judge's question; ``preface`` is what it is told right before."""
+def judge_prompt(trajectory: Trajectory, rendering: Rendering, *, preface: str = "") -> Prompt:
+    """Return the judge's question, after ``preface``."""
     return ask(
         trajectory,
         rendering,
@@ -182,17 +152,12 @@ def charge(trajectory: Trajectory, rendering: Rendering, *, preface: str) -> Pro
 
 
 def put(prompt: Prompt, trajectory: Trajectory) -> Generator[Prompt, Reply, JudgeReply | Abstention]:
-    """Ask, once more if the answer cannot be used; return the answer, or that there is none."""
-    reply = yield prompt
-    answer = read_reply(reply, trajectory)
-    if isinstance(answer, str):
-        reply = yield repair(prompt, reply, answer, SHAPE)
-        answer = read_reply(reply, trajectory)
-    return unreadable(answer, reply) if isinstance(answer, str) else answer
+    """Ask, and repeat if the answer cannot be used; return the answer or an abstention."""
+    return (yield from ask_until_read(prompt, lambda reply: read_reply(reply, trajectory), SHAPE))
 
 
 def read_reply(reply: Reply, trajectory: Trajectory) -> JudgeReply | str:
-    """Read an answer about an existing step; otherwise return what is wrong with it, in words."""
+    """Read an answer about an existing step; otherwise return the problem as text."""
     begun = reply.text.lstrip().startswith(("{", "```"))
     problem = "its JSON is broken or cut off" if begun else "it contains no JSON object"
     for found in objects(reply.text[:LONGEST]):
@@ -200,7 +165,7 @@ def read_reply(reply: Reply, trajectory: Trajectory) -> JudgeReply | str:
             answer = JudgeReply.model_validate(found)
         except ValidationError as error:
             if begun and "reason" not in found:
-                continue  # a piece of an object that as a whole could not be read
+                continue  # part of an object that could not be parsed as a whole
             problem = "; ".join(
                 f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False)[:3]
             )
@@ -211,8 +176,19 @@ def read_reply(reply: Reply, trajectory: Trajectory) -> JudgeReply | str:
     return problem
 
 
-def blame(trajectory: Trajectory, answer: JudgeReply) -> Blame:
-    """Turn an answer about an existing step into a verdict that holds, and trust it as far as it does."""
+def supported(claimed: Blame) -> Blame | Abstention:
+    """Return a claim with a true quote unchanged; without a quote, the model may not have read the run."""
+    if claimed.evidence:
+        return claimed
+    reason = (
+        f"the model blamed step {claimed.step} of {agent_in_prose(claimed.agent)}, but nothing that it quoted"
+        f" stands in the run: {claimed.reason}"
+    )
+    return Abstention(status=Status.UNDETERMINED, reason=reason, ranking=claimed.ranking)
+
+
+def claim(trajectory: Trajectory, answer: JudgeReply) -> Blame:
+    """Convert an answer about an existing step to a blame with its true quotes and adjusted confidence."""
     step = step_at(trajectory, answer.step)
     assert step is not None
     mistaken = contradiction(trajectory, answer.agent, step) if answer.agent else ""
@@ -233,9 +209,9 @@ def blame(trajectory: Trajectory, answer: JudgeReply) -> Blame:
 
 
 def support(checked: Checked, step: Step) -> float:
-    """Return what a verdict's confidence is worth by its quotes, 0..1: all stand, some do, none does.
+    """Return the factor for a verdict's confidence, 0..1: all quotes found, some, or none.
 
-    A model that was talked into its answer, or did not read, seldom quotes what is there.
+    A model that was manipulated, or did not read the run, seldom quotes existing text.
     """
     if not checked.evidence:
         return _UNSUPPORTED

@@ -1,10 +1,9 @@
-"""Does a run's own text speak to whoever judges it? Pure.
+"""Prompt injection check: does a run's text address the model that judges it? Pure.
 
-An agent that works for somebody has no reason to mention decisive errors, roles of
-a chat format or a judge's JSON. Where one does, a model may have been talked into
-its answer even if what it quotes is there; so the answer is believed no more than
-half, and what signals think is shown beside it. English, and a list: an attack in
-other words is not found, which is why nothing else relies on it.
+A working agent has no reason to mention decisive errors, roles of a chat format or a judge's JSON. If a text
+does, the model may have been manipulated even if its quotes are correct; its confidence is then at least
+halved, and the signals' candidates are shown beside it. A list of English patterns: an attack worded
+differently is not found, so nothing else relies on this check.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from typing import Final
 
 import re2
 
-from analyzer.methods.answering import join_sentences, rank, step_at
-from analyzer.methods.signals import weigh
+from analyzer.methods.settle_answer import join_sentences, rank, step_at
+from analyzer.methods.without_model import judge_by_signals
 from semconv.model import Blame, Step, Trajectory
 
 MOST_BELIEVED: Final = 0.5
-"""Confidence that a model's verdict keeps on a run that speaks to its judge."""
+"""Share of the confidence that a model's verdict keeps on a run with injected text."""
 _LONGEST: Final = 200_000
-"""Characters of one text that are looked at."""
+"""Characters examined per text."""
 _SHOWN_STEPS: Final = 5
 
 _ALTERNATIVES: Final = (
@@ -39,7 +38,7 @@ _ALTERNATIVES: Final = (
         r"\bstep\s{1,4}(?:number\s{1,4})?\d{1,6}\s{1,4}(?:is|was)\s{1,4}(?:the\s{1,4}one\s{1,4})?"
         r"(?:to\s{1,4}blame|guilty|(?:the\s{1,4})?decisive)"
     ),
-    # What only a judge speaks of, or is called.
+    # Terms that only concern a judge, and names for it.
     r"\b(?:decisive|root[- ]cause)\s{1,4}(?:error|mistake|step|agent)\b",
     r"\bfailure\s{1,4}attribution\b",
     (
@@ -52,33 +51,33 @@ _ALTERNATIVES: Final = (
         r"(?:^|[.!?]\s{0,4})#{0,4}\s{0,4}(?-i:SYSTEM|System|ASSISTANT)"
         r"(?:\s{1,4}(?:prompt|message|override|note))?\s{0,4}:"
     ),
-    # Our structure, and a verdict to copy.
+    # Imitations of the prompt's structure, and verdicts to copy.
     r"\bend\s{1,4}of\s{1,4}(?:the\s{1,4})?(?:run|log|transcript)\b",
-    r"^#[0-9a-f]{5}\s",
+    r"^#[\w-]{5,64}\s{1,4}(?:\[\d{1,6}\]|steps?\s{1,4}\d|end\b|the\s{1,4}task\b|your\s{1,4}note\b)",
     r"\"(?:evidence|ranking)\"\s{0,4}:\s{0,4}\[",
 )
 _ADDRESS: Final = re2.compile("(?im)" + "|".join(_ALTERNATIVES))
-"""By RE2, whose time is linear: the text it reads is hostile, and may be long."""
+"""RE2 pattern, for linear time: the text is hostile and may be long."""
 
 
 def speaking_steps(trajectory: Trajectory) -> tuple[int, ...]:
-    """Return the steps whose text or names speak to a judge; -1 stands for the task."""
+    """Return the steps whose text or names address a judge; -1 stands for the task."""
     task = (-1,) if _speaks((trajectory.task,)) else ()
     return (*task, *(step.index for step in trajectory.steps if _speaks(_texts(step))))
 
 
-def distrust(blame: Blame, trajectory: Trajectory) -> Blame:
-    """Return a model's verdict as far as it is to be believed on this run.
+def doubt_if_injected(blame: Blame, trajectory: Trajectory) -> Blame:
+    """Lower a model's confidence if the run's text addresses the judge.
 
-    On a run that speaks to its judge: half at most, with the candidates of the signals,
-    which obey nobody, behind it.
+    Keeps at most half of it and appends the candidates of the signals, which text cannot
+    instruct.
     """
     speaking = speaking_steps(trajectory)
     step = step_at(trajectory, blame.step)
     if not speaking or step is None:
         return blame
     confidence = min(blame.confidence, MOST_BELIEVED)
-    hints = [(hint.step, hint.probability) for hint in weigh(trajectory).ranking]
+    hints = [(hint.step, hint.probability) for hint in judge_by_signals(trajectory).ranking]
     return replace(
         blame,
         confidence=confidence,
@@ -101,6 +100,6 @@ def _texts(step: Step) -> tuple[str, ...]:
 
 
 def _speaks(texts: Iterable[str]) -> bool:
-    # RE2 reads UTF-8, which half a character has none of.
+    # RE2 reads UTF-8, which cannot encode lone surrogates.
     readable = (text[:_LONGEST].encode(errors="replace").decode() for text in texts)
     return any(_ADDRESS.search(text) is not None for text in readable)

@@ -1,25 +1,33 @@
-"""From a model's answer to a verdict that holds: what every model method owes the run it judges.
+"""Checks that every model method applies to an answer before it becomes a verdict.
 
-A step must be one of the run's; the blamed agent is the actor of the blamed step;
-a quote is evidence only if it is in the step; whatever had to be put right is said.
+The step must exist in the run; the blamed agent is the actor of the blamed step;
+a quote is evidence only if it occurs in the step; every correction is mentioned.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
-from analyzer.agent_names import match_agent, same_agent
-from analyzer.method import Message, Prompt, Reply
-from semconv.model import Abstention, Evidence, Ranked, Status, Step, Trajectory
+from analyzer.inquiry.agent_names import match_agent, same_agent
+from analyzer.inquiry.method import Message, Prompt, Reply
+from semconv.model import (
+    Abstention,
+    Evidence,
+    Ranked,
+    Status,
+    Step,
+    Trajectory,
+    agent_in_prose,
+)
 
 LONGEST_TASK: Final = 8_000
-"""Characters of the task that a prompt repeats; a longer one counts as truncated."""
+"""Characters of the task repeated in a prompt; a longer task counts as truncated."""
 MOST_RANKED: Final = 5
-"""Candidates that a verdict names."""
+"""Candidates in a verdict's ranking."""
 _SPACE: Final = re.compile(r"\s+")
 _QUOTED_REPLY: Final = 4_000
 _SHOWN_REPLY: Final = 200
@@ -28,14 +36,14 @@ _SHORTEST_QUOTE: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """Evidence that holds, and how much did not."""
+    """Verified evidence, and the number of quotes that failed."""
 
     evidence: tuple[Evidence, ...]
     dropped: int
 
 
 def step_at(trajectory: Trajectory, index: int) -> Step | None:
-    """Return the step with that index; ``None`` if the run has none such."""
+    """Return the step with that index; ``None`` if the run has no such step."""
     steps = trajectory.steps
     if 0 <= index < len(steps) and steps[index].index == index:
         return steps[index]
@@ -43,30 +51,34 @@ def step_at(trajectory: Trajectory, index: int) -> Step | None:
 
 
 def no_such_step(trajectory: Trajectory, index: int | None) -> str:
-    """Say what is wrong with a step that the run does not have."""
+    """Describe the problem with an index that is not a step of the run."""
     last = trajectory.steps[-1].index
     return f"step {index} does not exist: the run has steps 0 to {last}"
 
 
 def contradiction(trajectory: Trajectory, named: str, step: Step) -> str:
-    """Say how the named agent and the actor of the named step differ; empty if they do not."""
+    """Describe a mismatch between the named agent and the actor of the step; empty if they agree."""
     if same_agent(named, step.agent):
         return ""
     meant = match_agent(named, trajectory.agents)
     if meant is not None and same_agent(meant, step.agent):
         return ""
     known = "" if meant else ", which is no agent of this run"
-    return f"the model named {named!r}{known}, but step {step.index} is {step.agent}'s"
+    return f"the model named {named!r}{known}, but step {step.index} is {agent_in_prose(step.agent)}'s"
 
 
 def check_quotes(trajectory: Trajectory, quotes: Iterable[tuple[int, str]]) -> Checked:
-    """Keep the quotes that stand in the step they are said to be from, white space aside."""
+    """Keep the quotes that occur in their step, ignoring white space."""
     kept: list[Evidence] = []
     dropped = 0
     for index, quote in quotes:
         step = step_at(trajectory, index)
         wanted = _squeeze(quote).strip(" .…\"'")
-        if step is not None and len(wanted) >= _SHORTEST_QUOTE and wanted in _squeeze(_whole(step)):
+        if (
+            step is not None
+            and len(wanted) >= _SHORTEST_QUOTE
+            and wanted in _squeeze(f"{step.output}\n{step.input}\n{step.error}")
+        ):
             kept.append(Evidence(step=index, quote=quote.strip()))
         else:
             dropped += 1
@@ -76,7 +88,7 @@ def check_quotes(trajectory: Trajectory, quotes: Iterable[tuple[int, str]]) -> C
 def rank(
     trajectory: Trajectory, blamed: Step, probability: float, others: Iterable[tuple[int, float]]
 ) -> tuple[Ranked, ...]:
-    """Return a sound ranking: the blamed step first, real steps only, each once, at most 1 in sum."""
+    """Return a valid ranking: the blamed step first, existing steps only, each once, sum at most 1."""
     best = {index: share for index, share in others if step_at(trajectory, index) is not None}
     best.pop(blamed.index, None)
     left = max(0.0, 1.0 - probability)
@@ -91,7 +103,7 @@ def rank(
 
 
 def ranking_of(trajectory: Trajectory, shares: Iterable[tuple[int, float]]) -> tuple[Ranked, ...]:
-    """Return the likeliest few of (position, probability) pairs that come best first."""
+    """Return a ranking from the first few (position, probability) pairs, which come best first."""
     steps = trajectory.steps
     return tuple(
         Ranked(step=steps[place].index, agent=steps[place].agent, probability=round(share, 4))
@@ -100,23 +112,35 @@ def ranking_of(trajectory: Trajectory, shares: Iterable[tuple[int, float]]) -> t
 
 
 def repair(prompt: Prompt, reply: Reply, problem: str, wanted: str) -> Prompt:
-    """Return the one further prompt that a reply gets which cannot be used."""
-    return Prompt(
-        messages=(
-            *prompt.messages,
-            Message(role="assistant", content=reply.text[:_QUOTED_REPLY] or "(no text)"),
-            Message(role="user", content=f"That answer cannot be used: {problem}. Answer again, {wanted}."),
-        ),
-        max_output_tokens=prompt.max_output_tokens,
-        response_schema=prompt.response_schema,
-        truncated=prompt.truncated,
-        coverage=prompt.coverage,
-        sample=prompt.sample,
+    """Return the follow-up prompt after a reply that cannot be used."""
+    messages = (
+        *prompt.messages,
+        Message(role="assistant", content=reply.text[:_QUOTED_REPLY] or "(no text)"),
+        Message(role="user", content=f"That answer cannot be used: {problem}. Answer again, {wanted}."),
     )
+    return replace(prompt, messages=messages)
+
+
+Parsed = TypeVar("Parsed")
+
+
+def ask_until_read(
+    prompt: Prompt, read: Callable[[Reply], Parsed | str], wanted: str
+) -> Generator[Prompt, Reply, Parsed | Abstention]:
+    """Ask, and repeat if the answer cannot be used; return the answer, or an abstention after two failures.
+
+    ``read`` returns the problem as text if it cannot read a reply.
+    """
+    reply = yield prompt
+    answer = read(reply)
+    if isinstance(answer, str):
+        reply = yield repair(prompt, reply, answer, wanted)
+        answer = read(reply)
+    return unreadable(answer, reply) if isinstance(answer, str) else answer
 
 
 def unreadable(problem: str, reply: Reply) -> Abstention:
-    """Return the end of an inquiry whose answer could not be used, twice: an error, never a guess."""
+    """Return the error verdict of an inquiry with two unusable answers; never a guess."""
     shown = _squeeze(reply.text[: 2 * _SHOWN_REPLY])[:_SHOWN_REPLY]
     return Abstention(status=Status.ERROR, reason=f"unreadable reply: {problem}; it began {shown!r}")
 
@@ -127,7 +151,7 @@ def nothing_to_judge() -> Abstention:
 
 
 def join_sentences(sentences: Sequence[str]) -> str:
-    """Join what there is to say into one reason."""
+    """Join sentences into one reason, skipping empty ones."""
     return " ".join(
         part if part.endswith((".", "!", "?")) else f"{part}."
         for part in (s.strip() for s in sentences)

@@ -1,38 +1,147 @@
 """Verify: candidates from signals and a judge, each put to three criteria, in up to two rounds.
 
 The judge proposes; three questions (is it a fault, is it the first, was it not repaired) are
-asked of all candidates, one criterion a call; what is held against the best one goes back to the
-judge once, who may defend it or propose another. Candidates are weighed by what proposed them
-and by the answers; an answer whose quote does not stand in the run weighs half.
+asked about all candidates, one criterion per call; objections to the best candidate go back to
+the judge once, which may defend it or propose another. A candidate's score combines its proposers
+and the answers; an answer whose quote is not in the run counts half.
 
-Source: judge and specialised evaluators in rounds, arXiv:2509.06822 (RAFFLES). Cost: 4 model
-calls where the best candidate passes, 8 at most, one more for each answer that cannot be read.
+Source: judge and specialised evaluators in rounds, arXiv:2509.06822 (RAFFLES). Cost: 4 model calls if the
+best candidate passes, at most 8, and one more for each unreadable answer.
+
+The criteria that a candidate must meet, and the parsing and weighting of the answers, are here too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final
 
-from analyzer.method import Inquiry, Prompt, Reply
-from analyzer.methods.answering import nothing_to_judge, rank, repair, step_at, unreadable
-from analyzer.methods.briefing import ask
-from analyzer.methods.criteria import FORMAT, SCHEMA, Criterion, Ruling, read_rulings
-from analyzer.methods.judge import blame, charge, put
-from analyzer.methods.signals import weigh
-from analyzer.render import Rendering, render
-from semconv.model import Abstention, Blame, Ranked, Trajectory, Verdict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from analyzer.inquiry.method import Inquiry, Prompt, Reply, ResponseSchema
+from analyzer.inquiry.render import Rendering, render
+from analyzer.methods.briefing import INTEGER, NUMBER, STRING, ask, list_of, object_of
+from analyzer.methods.free_text import LONGEST, objects
+from analyzer.methods.judge import Objects, claim, judge_prompt, put, supported
+from analyzer.methods.settle_answer import ask_until_read, check_quotes, nothing_to_judge, rank, step_at
+from analyzer.methods.without_model import judge_by_signals
+from semconv.model import Abstention, Blame, Evidence, Ranked, Trajectory, Verdict
+
+_SUREST: Final = 0.95
+_DOUBTED: Final = 0.5
+"""Share of an answer's weight that remains if its quote is not in the run."""
+_OVERLAP: Final = 0.7
+"""Exponent of the answers' odds: three answers of one model on one text are not independent."""
+
+
+class Criterion(Enum):
+    """A property of the decisive error, as a question about each candidate."""
+
+    FAULT = (
+        "Is it a fault? Did the agent do something wrong there, judged by what it had seen by then: a"
+        " false claim, a wrong step of reasoning, a wrong or missing call, something it was asked for"
+        " and left out?"
+    )
+    FIRST = (
+        "Is it the first? Was the run still able to succeed right before this step, and does the step"
+        " bring the error in itself, rather than repeat or build on an earlier one?"
+    )
+    LASTING = (
+        "Was it not repaired? Did its effect last until the end, so that the run would have succeeded"
+        " had this step alone been done right?"
+    )
+
+
+_ANSWER: Final = object_of(
+    step=INTEGER, why=STRING, quote=STRING, holds={"type": "boolean"}, confidence=NUMBER, instead=STRING
+)
+SCHEMA: Final = ResponseSchema(name="criterion", schema=object_of(answers=list_of(_ANSWER)))
+FORMAT: Final = (
+    'as one JSON object {"answers": [...]} with one entry a candidate: step, why (one or two sentences),'
+    " quote (word for word from the run), holds (true or false), confidence (0 to 1, of that answer),"
+    " instead (what the agent should have done there; empty if nothing else)"
+)
+
+
+class _Finding(BaseModel):
+    model_config = ConfigDict(str_strip_whitespace=True)
+    step: int
+    holds: bool
+    confidence: float = Field(default=0.7, ge=0, le=1, allow_inf_nan=False)
+    why: str = ""
+    quote: str = ""
+    instead: str = ""
+
+
+class _Findings(BaseModel):
+    answers: Objects[_Finding]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """Whether one candidate meets one criterion."""
+
+    step: int
+    probability: float
+    """Probability that it does, 0..1, after checking the quote."""
+    why: str
+    instead: str
+    evidence: tuple[Evidence, ...]
+
+    @property
+    def weight(self) -> float:
+        """Odds that it does, tempered because the criteria overlap."""
+        return float((self.probability / (1 - self.probability)) ** _OVERLAP)
+
+
+def read_rulings(
+    reply: Reply, trajectory: Trajectory, candidates: Sequence[int]
+) -> Mapping[int, Ruling] | str:
+    """Read the rulings on all candidates; otherwise return the problem as text."""
+    problem = "it contains no JSON object with answers"
+    for found in objects(reply.text[:LONGEST]):
+        try:
+            findings = _Findings.model_validate(found)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            continue
+        rulings = {each.step: _ruling(each, trajectory) for each in findings.answers}
+        missing = [step for step in candidates if step not in rulings]
+        if not missing:
+            return {step: rulings[step] for step in candidates}
+        problem = f"it says nothing of step {missing[0]}"
+    return problem
+
+
+def _ruling(found: _Finding, trajectory: Trajectory) -> Ruling:
+    """Check a quote against all steps: proof that a fault was repaired is in a later step."""
+    steps = [found.step, *(step.index for step in trajectory.steps)] if found.quote else []
+    known = (index for index in steps if step_at(trajectory, index) is not None)
+    checks = (check_quotes(trajectory, [(index, found.quote)]).evidence for index in known)
+    evidence = next((each for each in checks if each), ())
+    sure = min(found.confidence, _SUREST) if evidence else 0.5 + (found.confidence - 0.5) * _DOUBTED
+    sure = max(sure, 0.5)  # a model that says "yes, confidence 0.1" has not said "no"
+    return Ruling(
+        step=found.step,
+        probability=min(sure, _SUREST) if found.holds else 1 - min(sure, _SUREST),
+        why=found.why,
+        instead=found.instead,
+        evidence=evidence,
+    )
+
 
 _ROUNDS: Final = 2
 _FROM_SIGNALS: Final = 2
 _CANDIDATES: Final = 4
-"""That one round puts to the criteria."""
+"""Candidates per round."""
 _JUDGE_SHARE: Final = 0.7
-"""Of the weight before the criteria, the judge's part; the rest is the signals'."""
+"""The judge's share of the weight before the criteria; the rest is the signals'."""
 _LEAST: Final = 0.02
 _UNNAMED: Final = 0.1
-"""Weight of all the steps that nobody proposed."""
+"""Total weight of the steps that were not proposed."""
 _MOST_CONFIDENT: Final = 0.95
 _OUTPUT_TOKENS: Final = 1_500
 _LONGEST_OBJECTION: Final = 200
@@ -44,39 +153,43 @@ class Verify:
     """Judge and verifiers. ``max_bytes`` bounds the run's text in each prompt."""
 
     max_bytes: int
+    marker: str
+    """Begins the lines of structure in prompts; occurs in no text."""
     name: str = "verify"
 
     def investigate(self, trajectory: Trajectory) -> Inquiry:
         """Propose and verify until a candidate passes every criterion, at most twice."""
         if not trajectory.steps:
             return nothing_to_judge()
-        rendering = render(trajectory, max_bytes=self.max_bytes)
-        bench = _Bench(trajectory=trajectory)
+        rendering = render(trajectory, max_bytes=self.max_bytes, marker=self.marker)
+        table = _CandidateTable(trajectory=trajectory)
         for _ in range(_ROUNDS):
-            answer = yield from put(charge(trajectory, rendering, preface=bench.objections()), trajectory)
+            answer = yield from put(
+                judge_prompt(trajectory, rendering, preface=table.objections()), trajectory
+            )
             if isinstance(answer, Abstention):
-                if not bench.rulings:
+                if not table.rulings:
                     return answer
-                break  # the first round stands
-            bench.propose(blame(trajectory, answer))
-            heard = yield from _hear_all(trajectory, rendering, bench.unheard())
+                break  # the first round's result is kept
+            table.propose(claim(trajectory, answer))
+            heard = yield from _hear_all(trajectory, rendering, table.unheard())
             if isinstance(heard, Abstention):
-                if not bench.rulings:
+                if not table.rulings:
                     return heard
                 break
-            bench.rule(heard)
-            if bench.passes(bench.order()[0]):
+            table.rule(heard)
+            if table.passes(table.order()[0]):
                 break
-        return bench.verdict()
+        return table.verdict()
 
 
 @dataclass(slots=True, kw_only=True)
-class _Bench:
-    """The candidates and what was said of each."""
+class _CandidateTable:
+    """The candidates with the claims and rulings on each."""
 
     trajectory: Trajectory
     claims: dict[int, Blame] = field(default_factory=dict)
-    """What the judge said of the steps it blamed."""
+    """The judge's claims on the steps it blamed."""
     proposed: dict[int, float] = field(default_factory=dict)
     """The judge's probabilities, the latest for each step."""
     rulings: dict[int, dict[Criterion, Ruling]] = field(default_factory=dict)
@@ -87,7 +200,7 @@ class _Bench:
             self.proposed[candidate.step] = candidate.probability
 
     def unheard(self) -> tuple[int, ...]:
-        """The likeliest candidates that were not yet put to the criteria."""
+        """Return the likeliest candidates not yet checked against the criteria."""
         weights = self._before()
         order = sorted(weights, key=lambda step: (-weights[step], step))
         return tuple(step for step in order if step not in self.rulings)[:_CANDIDATES]
@@ -101,12 +214,12 @@ class _Bench:
         return all(ruling.probability >= 0.5 for ruling in self.rulings[step].values())
 
     def order(self) -> list[int]:
-        """The candidates that were put to the criteria, likeliest first."""
+        """Return the candidates checked against the criteria, likeliest first."""
         weights = self._weights()
         return sorted(weights, key=lambda step: (-weights[step], step))
 
     def objections(self) -> str:
-        """What is held against the candidates so far, for the judge; empty before the first round."""
+        """Return the objections to the candidates so far as text for the judge; empty at first."""
         held = [
             f"step {step}: {criterion.name.lower()} is doubted; {_shown(ruling.why) or 'no reason given'}"
             for step in self.order()
@@ -128,23 +241,24 @@ class _Bench:
         step = step_at(self.trajectory, best)
         assert step is not None
         confidence = round(min(weights[best] / total, _MOST_CONFIDENT), 4)
-        claim, rulings = self.claims.get(best), self.rulings[best]
+        claimed, rulings = self.claims.get(best), self.rulings[best]
         fault = rulings[Criterion.FAULT]
         quotes = [quote for ruling in rulings.values() for quote in ruling.evidence]
-        return Blame(
+        verdict = Blame(
             agent=step.agent,
             step=best,
-            reason=(claim.reason if claim else fault.why) or "it meets the criteria best, without a reason",
+            reason=(claimed.reason if claimed else fault.why) or "it meets the criteria best",
             confidence=confidence,
-            fix=(claim.fix if claim else "") or fault.instead,
-            mode=claim.mode if claim else "",
-            evidence=tuple(dict.fromkeys([*(claim.evidence if claim else ()), *quotes])),
+            fix=(claimed.fix if claimed else "") or fault.instead,
+            mode=claimed.mode if claimed else "",
+            evidence=tuple(dict.fromkeys([*(claimed.evidence if claimed else ()), *quotes])),
             ranking=rank(self.trajectory, step, confidence, [(s, weights[s] / total) for s in others]),
         )
+        return supported(verdict)
 
     def _before(self) -> dict[int, float]:
-        """Weights of all candidates before the criteria."""
-        hints: Sequence[Ranked] = weigh(self.trajectory).ranking[:_FROM_SIGNALS]
+        """Return the weights of all candidates before the criteria."""
+        hints: Sequence[Ranked] = judge_by_signals(self.trajectory).ranking[:_FROM_SIGNALS]
         steps = dict.fromkeys([*self.proposed, *(hint.step for hint in hints)], _LEAST)
         for step, probability in self.proposed.items():
             steps[step] += _JUDGE_SHARE * probability
@@ -169,7 +283,7 @@ def _shown(why: str) -> str:
 def _hear_all(
     trajectory: Trajectory, rendering: Rendering, candidates: Sequence[int]
 ) -> Generator[Prompt, Reply, Mapping[Criterion, Mapping[int, Ruling]] | Abstention]:
-    """Put every criterion to the candidates; all of them are answered, or none counts."""
+    """Ask about every criterion; an unreadable answer to one discards them all."""
     heard: dict[Criterion, Mapping[int, Ruling]] = {}
     for criterion in Criterion if candidates else ():
         rulings = yield from _hear(trajectory, rendering, criterion, candidates)
@@ -182,7 +296,7 @@ def _hear_all(
 def _hear(
     trajectory: Trajectory, rendering: Rendering, criterion: Criterion, candidates: Sequence[int]
 ) -> Generator[Prompt, Reply, Mapping[int, Ruling] | Abstention]:
-    """Put one criterion to all candidates; once more if the answer cannot be read."""
+    """Ask about one criterion for all candidates; repeat if the answer cannot be read."""
     listed = ", ".join(f"step {step}" for step in candidates)
     prompt = ask(
         trajectory,
@@ -192,9 +306,6 @@ def _hear(
         max_output_tokens=_OUTPUT_TOKENS,
         schema=SCHEMA,
     )
-    reply = yield prompt
-    rulings = read_rulings(reply, trajectory, candidates)
-    if isinstance(rulings, str):
-        reply = yield repair(prompt, reply, rulings, FORMAT)
-        rulings = read_rulings(reply, trajectory, candidates)
-    return unreadable(rulings, reply) if isinstance(rulings, str) else rulings
+    return (
+        yield from ask_until_read(prompt, lambda reply: read_rulings(reply, trajectory, candidates), FORMAT)
+    )

@@ -1,9 +1,10 @@
-"""Several verdicts on one run → one: pooled rankings, whoever or whatever gave them.
+"""Pooling of several verdicts on one run into one.
 
-Each voter's ranking is a belief over the run's steps, its unnamed rest spread evenly; beliefs
-are averaged. That rewards agreement and keeps a voter that is sure and alone from deciding. Voters
-that failed do not vote, and that is said. Source: self-consistency, arXiv:2203.11171 (samples);
-the average is the linear opinion pool (Stone, 1961). Cost: the voters' own calls, no others.
+Each vote's ranking is a belief over the run's steps, with the rest spread evenly over unranked
+steps; beliefs are averaged. This rewards agreement and keeps a single overconfident vote from
+deciding. Failed votes do not count, and the reason says so. Source: self-consistency,
+arXiv:2203.11171 (samples); the average is the linear opinion pool (Stone, 1961). Cost: the
+votes' own calls.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from analyzer.method import AttributionMethod, Inquiry, Prompt, Reply
-from analyzer.methods.answering import join_sentences, nothing_to_judge, ranking_of
+from analyzer.inquiry.method import AttributionMethod, Inquiry, Prompt, Reply
+from analyzer.methods.settle_answer import join_sentences, nothing_to_judge, ranking_of
 from semconv.model import Abstention, Blame, Status, Trajectory, Verdict
 
 STRIDE: Final = 1_000
-"""Between the draws of two samples: room for methods that draw afresh themselves."""
+"""Distance between the sample numbers of two votes: leaves room for methods that resample themselves."""
 
 
 def combine(verdicts: Sequence[Verdict], trajectory: Trajectory) -> Verdict:
-    """Return the pooled verdict: a blame if any voter blamed, else what most voters said.
+    """Return the pooled verdict: a blame if any vote is one, else the most common verdict.
 
     Raises:
         ValueError: there are no verdicts.
@@ -72,13 +73,12 @@ def _tally(verdicts: Sequence[Verdict], voting: Sequence[Verdict], step: int) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """Any method asked several times, each time for a fresh answer; a method like any other.
+    """A method that asks another method several times and pools the verdicts.
 
-    Cost: ``samples`` times the method's calls. Over a ``Rotation`` of models, each sample is
-    another model's.
+    Cost: ``samples`` times the method's calls.
 
     Raises:
-        ValueError: there would be no sample.
+        ValueError: ``samples`` is below 1.
     """
 
     method: AttributionMethod
@@ -91,7 +91,7 @@ class Sampled:
 
     @property
     def name(self) -> str:
-        """Return the method's name and how often it is asked."""
+        """Return the method's name with the number of samples."""
         return f"{self.method.name}*{self.samples}"
 
     def investigate(self, trajectory: Trajectory) -> Inquiry:
@@ -106,7 +106,7 @@ class Sampled:
 
 
 def _resampled(inquiry: Inquiry, sample: int) -> Inquiry:
-    """The same inquiry with every prompt marked as a further draw."""
+    """Repeat an inquiry with every prompt marked as another sample."""
     try:
         prompt: Prompt = next(inquiry)
         while True:

@@ -1,9 +1,9 @@
-"""Reading the two-way answers that step-by-step and binary search ask for.
+"""Parser of the two-way answers that step-by-step and binary search ask for.
 
-Whatever a careful person reads without doubt is read the same way: ``1. **Yes**``,
-``1) yes``, ``Answer: No``, JSON, "not the upper half, the lower half". What a
-person would ask back about is ``None``, never one of the two: the reference code
-takes an unclear reply to step-by-step for "no" and one to binary search for a coin.
+Reads every format that is unambiguous to a careful reader: ``1. **Yes**``,
+``1) yes``, ``Answer: No``, JSON, "not the upper half, the lower half". An ambiguous
+reply is ``None``, never one of the two; the reference code takes an unclear reply to
+step-by-step as "no" and picks one at random for binary search.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from analyzer.methods.free_text import LONGEST, objects, spoken
 _MARKUP: Final = re.compile(r"[*`#>|_\"']{1,3}")
 _TAG: Final = re.compile(r"</?[a-z_]{1,20}>|\\boxed\{([^{}\n]{0,200})\}", re.IGNORECASE)
 _ECHO: Final = re.compile(r"^[^\n?]{0,200}\?[ \t]{0,9}(?=\W{0,4}(?:yes|no)\b)", re.IGNORECASE | re.MULTILINE)
-"""The question, said again before its answer."""
+"""The question repeated before its answer."""
 _LABEL: Final = (
     r"[^\w\n(\[]{0,9}(?:\(?\d{1,6}[.):\]][ \t]{0,9})?(?:the )?(?:final |short |my )?"
     r"(?:(?:answer|verdict|judge?ment|response|conclusion|(?:contains )?(?:an? )?(?:error|mistake)"
@@ -39,18 +39,9 @@ _STATED: Final = re.compile(
     re.IGNORECASE,
 )
 _YES_KEYS: Final = (
-    "answer",
-    "error",
-    "mistake",
-    "verdict",
-    "haserror",
-    "containserror",
-    "iserror",
-    "containsmistake",
-    "hasmistake",
-    "ismistake",
-    "judgment",
-)
+    "answer", "error", "mistake", "verdict", "haserror", "containserror", "iserror", "containsmistake",
+    "hasmistake", "ismistake", "judgment",
+)  # fmt: skip
 _TRUTH: Final = {"yes": True, "true": True, "no": False, "false": False}
 _UPPER: Final = "upper"
 _LOWER: Final = "lower"
@@ -88,7 +79,7 @@ _CONCLUSION: Final = re.compile(
 
 
 def read_yes_or_no(text: str) -> bool | None:
-    """Return whether a reply says yes; ``None`` where it says neither, or both."""
+    """Return whether a reply says yes; ``None`` if it says neither or both."""
     text = spoken(text)[:LONGEST]
     for found in objects(text):
         fields = {re.sub(r"[\W_]+", "", str(key)).casefold(): value for key, value in found.items()}
@@ -107,7 +98,7 @@ def read_yes_or_no(text: str) -> bool | None:
 
 
 def read_half(text: str) -> str | None:
-    """Return ``upper`` (the earlier half) or ``lower``; ``None`` where a reply says neither, or both."""
+    """Return ``upper`` (the earlier half) or ``lower``; ``None`` if a reply says neither or both."""
     plain = _UNDECIDED.sub("", _MARKUP.sub("", _TAG.sub(r"\n\1\n", spoken(text)[:LONGEST])))
     concluded = {_which(match.group(1)) for match in _CONCLUSION.finditer(plain)}
     if len(concluded) == 1:
@@ -119,7 +110,7 @@ def read_half(text: str) -> str | None:
     meant = {half for half, turned in mentions if not turned}
     if not mentions and alone:
         return _which(alone.group(1))
-    if not meant:  # of two, the one that it is not leaves the other
+    if not meant:  # ruling out one half leaves the other
         meant = {_OTHER[half] for half, turned in mentions if turned}
     if len(meant) == 1:
         return meant.pop()

@@ -1,13 +1,13 @@
 """Any litellm model as a ``Model``. The only importer of litellm, and lazily: the import takes seconds.
 
-What goes wrong is told as ``ModelError``. Our own calls must not come back to us
-as agent traffic: local instrumentation is switched off around each call, and the
-call carries an unsampled ``traceparent`` whose trace id begins with
-``OWN_CALL_TRACE_PREFIX``, by which the fast lane knows it in raw bytes.
+Failures become ``ModelError``. The analyzer's own calls must not come back as agent
+traffic: local instrumentation is switched off around each call, and the call carries
+an unsampled ``traceparent`` whose trace id begins with ``OWN_CALL_TRACE_PREFIX``, by
+which the forwarder recognises it in raw bytes.
 
-A call takes some milliseconds of the caller's loop, most of them litellm's own. On a loop in a
-thread of its own it takes them of the same interpreter: a page beside ten calls a second took
-as long in the middle and longer at its worst, so there is none.
+A call takes some milliseconds of the caller's event loop, most of them in litellm. A separate loop
+on its own thread would share the interpreter lock: with ten calls a second, pages took as long in
+the median and longer in the worst case, so there is none.
 """
 
 from __future__ import annotations
@@ -15,71 +15,66 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib
+import json
 import logging
 import math
 import os
-import re
 import secrets
 import sys
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from opentelemetry import context
 
-from analyzer.errors import ModelError, ModelFailure
-from analyzer.method import Prompt, Reply
-from collector_processor.redaction import redact
+from analyzer.inquiry.errors import ModelError, ModelFailure
+from analyzer.inquiry.method import Prompt, Reply
+from analyzer.models.failures import translated
 from semconv.markers import OWN_CALL_TRACE_PREFIX
 
 LONGEST_REPLY: Final = 1_000_000
-"""Characters; no answer we ask for is a hundredth of it."""
+"""Longest reply in characters; expected answers are under a hundredth of it."""
 
+_NOWHERE: Final = "http://127.0.0.1:1"
+"""A loopback port that refuses connections at once."""
 _DEFAULT_CONTEXT_TOKENS: Final = 32_000
-"""For models that litellm has no entry for."""
+"""Context in tokens of models that litellm does not list."""
 _REASONING_TOKENS: Final = 8_000
-"""Room beside the answer for models that think first; it counts as output."""
+"""Extra output tokens for the reasoning of models that think first."""
 _BYTES_PER_TOKEN: Final = 3
 _MOST_TOKENS: Final = 10**9
-"""No call has as many; a server that says so cannot count, and databases would trip over it."""
+"""Largest plausible token count; higher counts from a server are wrong, and overflow databases."""
+_TEMPLATE_TOKENS: Final = 1_000
+"""Tokens that providers add to a prompt for roles, tools and schemas; measured: some dozens."""
+_DEAREST_TOKEN_USD: Final = 0.001
+"""Price per token above that of any listed model (600 USD a million); bounds calls of unlisted models."""
 _SAMPLING_TEMPERATURE: Final = 0.7
-"""For a further answer to the same question; what self-consistency was measured with (arXiv:2203.11171)."""
+"""Temperature of further samples, as in the self-consistency paper (arXiv:2203.11171)."""
 _SUPPRESSED: Final = (
-    # How OpenTelemetry's, OpenInference's and Traceloop's instrumentations are told to be still.
+    # Suppression keys of OpenTelemetry's, OpenInference's and Traceloop's instrumentations.
     "suppress_instrumentation",
     "suppress_http_instrumentation",
     "suppress_language_model_instrumentation",
 )
-_RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _CLIENT_SHARE: Final = 0.9
-"""Of the time for an attempt, what the HTTP client gets to give up by itself, and tidily."""
-_RETRYABLE: Final = frozenset(
-    {ModelFailure.TIMEOUT, ModelFailure.RATE_LIMITED, ModelFailure.CONNECTION, ModelFailure.UNAVAILABLE}
-)
-_DENIED_STATUS: Final = frozenset({401, 402, 403, 404})
-_LAYERS: Final = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Timeout): |\w+Exception - )+")
-"""What litellm wraps around a provider's words."""
-
-_KEY_NAMES: Final = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS")
-"""Ends of the names of variables that litellm and its providers take secrets from."""
-_SHORTEST_KEY: Final = 8
+"""Share of an attempt's time after which the HTTP client times out itself, before it is cancelled."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long a call may take, and how it is tried again."""
+    """Timeout and retries of a call."""
 
     timeout_s: float = 120.0
-    """For one attempt."""
+    """Timeout of one attempt."""
     attempts: int = 4
     first_wait_s: float = 1.0
-    """Doubled each time, and lengthened by up to a half at random."""
+    """First wait before a retry; doubled each time, plus up to half at random."""
     longest_wait_s: float = 60.0
-    """Also the most that a ``Retry-After`` is obeyed; a model that asks for more has failed."""
+    """Longest wait, also for ``Retry-After``; a model that asks for more has failed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,35 +89,35 @@ class LiteLLM:
     api_base: str | None = None
     api_key: str | None = None
     context_limit: int | None = None
-    """Tokens; overrides what litellm knows of the model."""
+    """Context in tokens; overrides litellm's entry."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     _plain: bool = False
     """Set once the model has refused a response schema."""
 
     @property
     def context_tokens(self) -> int:
-        """Return the model's context as set, as litellm knows it, or a careful guess."""
+        """Return the model's context as configured, as listed by litellm, or a conservative default."""
         known = self.context_limit or _price_list(self.name).get("max_input_tokens")
         return int(known) if known else _DEFAULT_CONTEXT_TOKENS
 
     def price(self, prompt: Prompt) -> float | None:
-        """Return the price of the prompt and the longest answer; ``None`` if it is in no price list."""
+        """Return the price of the prompt and the longest answer; ``None`` without a listed price."""
         return self._cost(_tokens_of(prompt), self._output_tokens(prompt))
 
     def missing_settings(self) -> tuple[str, ...]:
-        """Return the environment variables that litellm wants for this model and does not find."""
+        """Return the environment variables that litellm requires for this model and that are not set."""
         found = _litellm().validate_environment(model=self.name)
         return () if found.get("keys_in_environment") else tuple(found.get("missing_keys") or ())
 
     async def prepare(self) -> None:
-        """Import litellm beside the event loop, which the import would hold up for seconds."""
-        await asyncio.to_thread(_litellm)
+        """Import litellm in a thread, because the import would block the event loop for seconds."""
+        await asyncio.to_thread(_warm_up)
 
     async def complete(self, prompt: Prompt) -> Reply:
-        """Ask the model, again after a while if it is busy or away.
+        """Call the model, with retries if it is busy or unreachable.
 
         Raises:
-            ModelError: every attempt failed, or the first in a way that trying again cannot mend.
+            ModelError: every attempt failed, or one failed in a way that a retry cannot fix.
         """
         for attempt in range(1, self.patience.attempts + 1):
             try:
@@ -139,7 +134,7 @@ class LiteLLM:
         raise AssertionError("the last attempt either returns or raises")
 
     def _wait(self, error: ModelError, attempt: int) -> float | None:
-        """Seconds until the next attempt; ``None`` if there should be none."""
+        """Return the seconds until the next attempt; ``None`` if there should be none."""
         if not error.retryable or attempt >= self.patience.attempts:
             return None
         if error.retry_after_s is not None:
@@ -154,14 +149,14 @@ class LiteLLM:
         except ModelError as error:
             if not with_schema or error.kind is not ModelFailure.REFUSED:
                 raise
-        # Many servers know no JSON schema, or no temperature; the prompt says the shape in words too.
+        # Many servers support no JSON schema or temperature; the prompt also describes the format.
         self._plain = True
         return await self._call(prompt, with_schema=False)
 
     async def _call(self, prompt: Prompt, *, with_schema: bool) -> Reply:
         litellm = _litellm()
-        temperature = _SAMPLING_TEMPERATURE if prompt.sample else 0.0
-        options: dict[str, Any] = {"temperature": temperature} if not self._plain else {}
+        temperature = _SAMPLING_TEMPERATURE if prompt.sample else prompt.temperature
+        options: dict[str, Any] = {} if self._plain or temperature is None else {"temperature": temperature}
         if with_schema and prompt.response_schema is not None:
             options["response_format"] = {
                 "type": "json_schema",
@@ -192,31 +187,57 @@ class LiteLLM:
                 f"no reply within {self.patience.timeout_s:g} s", kind=ModelFailure.TIMEOUT, retryable=True
             ) from error
         except tuple(litellm.LITELLM_EXCEPTION_TYPES) as error:
-            raise _translated(error, self.patience.timeout_s) from error
+            raise translated(error, litellm.exceptions, self.patience.timeout_s) from error
         return self._counted(prompt, _reply(response))
 
     def _counted(self, prompt: Prompt, reply: Reply) -> Reply:
-        """Return the reply with an estimate of what it took where the server has not counted.
+        """Return the reply with a plausible cost for its call.
 
-        Without, its calls would seem free, and no budget would hold.
+        Estimated if the server reported no tokens; otherwise calls would seem free, and budgets would have no
+        effect. Usage beyond what the request could have cost is capped: one wrong report must not spend the
+        hour's budget for all.
         """
-        if reply.input_tokens > 0:
+        if reply.input_tokens <= 0:
+            sent, received = _tokens_of(prompt), _tokens_in(reply.text)
+            return replace(
+                reply, input_tokens=sent, output_tokens=received, cost_usd=self._cost(sent, received)
+            )
+        most_sent, most_received = _most_tokens(prompt), self._output_tokens(prompt)
+        sent, received = min(reply.input_tokens, most_sent), min(reply.output_tokens, most_received)
+        most_usd = self._cost(most_sent, most_received)
+        if most_usd is None:
+            most_usd = _DEAREST_TOKEN_USD * (most_sent + most_received)
+        usd = None if reply.cost_usd is None else min(reply.cost_usd, most_usd)
+        found = replace(reply, input_tokens=sent, output_tokens=received, cost_usd=usd)
+        if found == reply:
             return reply
-        sent, received = _tokens_of(prompt), _tokens_in(reply.text)
-        cost = self._cost(sent, received)
-        return replace(reply, input_tokens=sent, output_tokens=received, cost_usd=cost)
+        logger.warning(
+            "the model reported more usage than the request could have; the excess is not counted",
+            extra={
+                "reported_tokens": reply.input_tokens + reply.output_tokens,
+                "most_tokens": most_sent + most_received,
+                "reported_usd": reply.cost_usd,
+                "most_usd": most_usd,
+            },
+        )
+        return replace(found, is_usage_suspect=True)
 
     def _cost(self, sent: int, received: int) -> float | None:
-        """Return what so many tokens cost in USD; ``None`` if the model is in no price list."""
-        prices = _price_list(self.name)
-        per_input, per_output = prices.get("input_cost_per_token"), prices.get("output_cost_per_token")
-        if per_input is None or per_output is None:
-            return None
-        return float(sent * per_input + received * per_output)
+        """Return the cost of these token counts in USD; ``None`` if the model has no listed price."""
+        return price_of(self.name, sent, received)
 
     def _output_tokens(self, prompt: Prompt) -> int:
         thinks = bool(_price_list(self.name).get("supports_reasoning"))
         return prompt.max_output_tokens + (_REASONING_TOKENS if thinks else 0)
+
+
+def price_of(model: str, sent: int, received: int) -> float | None:
+    """Return the price of these token counts in USD; ``None`` if the model has no listed price."""
+    prices = _price_list(model)
+    per_input, per_output = prices.get("input_cost_per_token"), prices.get("output_cost_per_token")
+    if per_input is None or per_output is None:
+        return None
+    return float(sent * per_input + received * per_output)
 
 
 def _litellm() -> Any:
@@ -225,22 +246,41 @@ def _litellm() -> Any:
     if "litellm" not in sys.modules:
         with _uncollected():
             importlib.import_module("litellm")
-    import litellm  # noqa: PLC0415 - seconds; only those who ask a model pay for it
+    import litellm  # noqa: PLC0415 - takes seconds; needed only for model calls
 
     litellm.telemetry = False
     litellm.suppress_debug_info = True
-    # litellm's types make pydantic complain, once, in the middle of the first call.
+    # litellm's types cause a pydantic warning during the first call,
     warnings.filterwarnings("ignore", message=r"Item '\w+' on TypedDict class", category=UserWarning)
-    # ... and of every reply whose shape is not quite OpenAI's.
+    # and another for every reply that deviates from OpenAI's format.
     warnings.filterwarnings("ignore", message="Pydantic serializer warnings", category=UserWarning)
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "httpx"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return litellm
 
 
+def _warm_up() -> None:
+    """Import litellm, and by a call to no server its lazy imports of the first call (0.4 s)."""
+    litellm = _litellm()
+
+    async def call() -> None:
+        await litellm.acompletion(
+            model="openai/none",
+            messages=[{"role": "user", "content": ""}],
+            api_base=_NOWHERE,
+            api_key="none",
+            timeout=1.0,
+            max_retries=0,
+            num_retries=0,
+        )
+
+    with suppress(*litellm.LITELLM_EXCEPTION_TYPES), _unobserved():
+        asyncio.run(call())
+
+
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Spare the garbage collector an import of which all stays: a quarter of its time, and of each call's."""
+    """Disable garbage collection during the import, whose objects all stay: saves a quarter of its time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -252,7 +292,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _price_list(model: str) -> Mapping[str, Any]:
-    """What litellm's bundled list says of a model; empty if it is not in it."""
+    """Return a model's entry in litellm's bundled list; empty if there is none."""
     known = _litellm().model_cost
     entry = known.get(model) or known.get(model.partition("/")[2])
     return entry if isinstance(entry, Mapping) else {}
@@ -261,7 +301,7 @@ def _price_list(model: str) -> Mapping[str, Any]:
 def _reply(response: Any) -> Reply:
     choices = getattr(response, "choices", None) or []
     said = (choices[0].message.content if choices else None) or ""
-    text = said.encode(errors="replace").decode()  # half a surrogate pair is no text to whoever keeps it
+    text = said.encode(errors="replace").decode()  # lone surrogates cannot be stored as UTF-8
     if len(text) > LONGEST_REPLY:
         raise ModelError(
             f"the reply has {len(text)} characters, more than the {LONGEST_REPLY} that are read",
@@ -281,65 +321,25 @@ def _within_reason(tokens: Any) -> int:
     return min(max(0, int(tokens or 0)), _MOST_TOKENS)
 
 
+def _most_tokens(prompt: Prompt) -> int:
+    """Return an upper bound: no tokeniser makes more than one token of a byte."""
+    schema = json.dumps(dict(prompt.response_schema.schema)) if prompt.response_schema else ""
+    texts = [schema, *(message.content for message in prompt.messages)]
+    return _TEMPLATE_TOKENS + sum(len(text.encode(errors="replace")) for text in texts)
+
+
 def _tokens_of(prompt: Prompt) -> int:
     return sum(_tokens_in(message.content) for message in prompt.messages)
 
 
 def _tokens_in(text: str) -> int:
-    """How many tokens a text is at most, by a careful estimate."""
+    """Estimate conservatively the tokens of a text."""
     return -(-len(text.encode(errors="replace")) // _BYTES_PER_TOKEN)
-
-
-def _translated(error: Exception, timeout_s: float) -> ModelError:
-    """Our error for one of litellm's, which carry a status, a response, both or neither."""
-    kind = _kind(error, getattr(error, "status_code", None))
-    told, _, _ = str(error).partition("Traceback (most recent call last)")  # litellm's own, with our paths
-    message = _without_keys(_LAYERS.sub("", " ".join(told.split())))[:300]
-    if kind is ModelFailure.TIMEOUT:
-        message = f"no reply within {timeout_s:g} s"
-    retryable = kind in _RETRYABLE
-    after = _retry_after(error) if retryable else None
-    return ModelError(message, kind=kind, retryable=retryable, retry_after_s=after)
-
-
-def _without_keys(message: str) -> str:
-    """Providers quote what they refuse, keys among it; the message ends in logs, verdicts and pages."""
-    for name, value in os.environ.items():
-        if name.endswith(_KEY_NAMES) and len(value) >= _SHORTEST_KEY:
-            message = message.replace(value, "[key]")
-    return redact(message)
-
-
-def _kind(error: Exception, status: int | None) -> ModelFailure:
-    known = _litellm().exceptions
-    if isinstance(error, known.ContextWindowExceededError):
-        kind = ModelFailure.CONTEXT_TOO_LONG
-    elif isinstance(error, known.Timeout):
-        kind = ModelFailure.TIMEOUT
-    elif status == 429:
-        kind = ModelFailure.RATE_LIMITED
-    elif status in _DENIED_STATUS:
-        kind = ModelFailure.DENIED
-    elif isinstance(error, known.APIConnectionError) or "Connection error" in str(error)[:200]:
-        kind = ModelFailure.CONNECTION
-    elif status in _RETRYABLE_STATUS:
-        kind = ModelFailure.UNAVAILABLE
-    else:
-        kind = ModelFailure.REFUSED
-    return kind
-
-
-def _retry_after(error: Exception) -> float | None:
-    """Seconds from a ``Retry-After`` header; dates are not read (no model API sends them)."""
-    response = getattr(error, "response", None)
-    headers = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or {}
-    value = str(headers.get("retry-after", "")).strip()
-    return float(value) if value.replace(".", "", 1).isdigit() else None
 
 
 @contextmanager
 def _unobserved() -> Iterator[None]:
-    """Switch local instrumentation off for what happens inside."""
+    """Suppress local instrumentation inside the block."""
     current = context.get_current()
     for key in _SUPPRESSED:
         current = context.set_value(key, True, current)
@@ -351,5 +351,5 @@ def _unobserved() -> Iterator[None]:
 
 
 def _own_traceparent() -> str:
-    """An unsampled W3C trace context of our own."""
+    """Return an unsampled W3C trace context with our own prefix."""
     return f"00-{OWN_CALL_TRACE_PREFIX}{secrets.token_hex(8)}-{secrets.token_hex(8)}-00"

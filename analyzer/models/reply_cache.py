@@ -1,12 +1,11 @@
-"""Replies kept by content: the same question to the same model is asked once, over all runs of a command.
+"""Cache of model replies by content: repeated prompts to the same model are sent once.
 
-The key is a digest of everything the reply depends on: the model's name, where it
-is reached, and the whole prompt with its options. Only replies are kept, never
-failures, so that what failed is asked again; an interrupted benchmark goes on
-where it stopped.
+The key is a digest of everything the reply depends on: the model's name, its base URL,
+and the whole prompt with its options. Only replies are cached, never failures, so that
+failed calls are repeated; an interrupted benchmark resumes where it stopped.
 
-A place where nothing can be kept is an error before anything is asked. A disk that
-fills up afterwards is a warning: what is left is asked and answered all the same.
+An unusable directory is an error before the first call. A disk that fills up later
+causes a warning: the remaining calls are made without the cache.
 """
 
 from __future__ import annotations
@@ -20,16 +19,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from analyzer.errors import AnalyzerError, UnreadableInput
-from analyzer.method import Model, Prompt, Reply
-from analyzer.through import Through
+from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
+from analyzer.inquiry.method import DelegatingModel, Model, Prompt, Reply
 
 _FILE: Final = "replies.sqlite3"
 _VERSION: Final = 1
 _WAIT_S: Final = 30.0
-"""For another command that writes at the same moment."""
+"""Seconds to wait for another command's write."""
 _DESCRIPTIVE: Final = ("truncated", "coverage")
-"""Fields of a prompt that say something of it and are not sent."""
+"""Fields of a prompt that describe it and are not sent."""
 _TABLE: Final = """\
 CREATE TABLE IF NOT EXISTS replies (
   key BLOB PRIMARY KEY, model TEXT NOT NULL, text TEXT NOT NULL,
@@ -41,23 +39,23 @@ Warn = Callable[[str], None]
 
 
 class CacheUnusable(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
-    """Replies cannot be kept where they were to be; the message says where and why."""
+    """The cache directory is not usable; the message says which and why."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ReplyCache:
-    """The kept replies, in one SQLite file; ``open_cache`` opens it."""
+    """Cached replies in one SQLite file; ``open_cache`` opens it."""
 
     database: sqlite3.Connection
     warn: Warn
     is_kept: bool = True
-    """Whether replies are still kept; not once the disk has refused one."""
+    """Whether replies are still cached; false after a failed write."""
     found: int = 0
-    """How many questions it has answered."""
+    """Number of prompts answered from the cache."""
     missed: int = 0
 
     def get(self, key: bytes) -> Reply | None:
-        """Return the reply that is kept under a key."""
+        """Return the reply cached under a key; ``None`` if there is none."""
         row = None
         if self.is_kept:
             with self._gives_up():
@@ -71,10 +69,10 @@ class ReplyCache:
         return Reply(text=row[0], input_tokens=row[1], output_tokens=row[2], cost_usd=row[3])
 
     def put(self, key: bytes, model: str, reply: Reply) -> None:
-        """Keep a reply, at once and for good; once the disk refuses, say so and keep no more."""
+        """Store a reply durably; after a failed write, warn once and stop storing."""
         if not self.is_kept:
             return
-        text = reply.text.encode(errors="replace").decode()  # half a surrogate pair is no text to SQLite
+        text = reply.text.encode(errors="replace").decode()  # SQLite rejects lone surrogates
         with self._gives_up(), self.database:
             self.database.execute(
                 "INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?, ?)",
@@ -92,15 +90,15 @@ class ReplyCache:
 
 @contextmanager
 def open_cache(directory: Path, warn: Warn) -> Iterator[ReplyCache]:
-    """Open the cache in a directory, which is made if it is not there; close it afterwards.
+    """Open the cache in a directory, created if missing; close it afterwards.
 
     Args:
-        directory: where.
-        warn: told, once, if replies can no longer be kept.
+        directory: the cache's directory.
+        warn: called once if replies can no longer be stored.
 
     Raises:
-        UnreadableInput: there is a file of that name, and it is no cache.
-        CacheUnusable: nothing can be kept there.
+        UnreadableInput: the file exists and is not a cache.
+        CacheUnusable: the directory cannot be written.
     """
     path = directory / _FILE
     try:
@@ -117,7 +115,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     try:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
-        with database:  # what cannot be written shows here, not at the first reply
+        with database:  # a test write, so that errors show here and not at the first reply
             database.execute(_TABLE)
             database.execute("DELETE FROM replies WHERE key = x''")
     except sqlite3.OperationalError as error:
@@ -132,14 +130,14 @@ def _unusable(directory: Path, error: Exception) -> CacheUnusable:
 
 
 def cached(model: Model, cache: ReplyCache, place: str = "") -> Model:
-    """Return the model, which is asked only what it has not answered before.
+    """Return a model that answers repeated prompts from the cache.
 
-    A kept reply says what it cost then; of a call that fails nothing is kept.
+    A cached reply reports its original cost; failures are not cached.
 
     Args:
-        model: who is asked.
-        cache: what was answered.
-        place: where the model is reached: two servers may give one name to different models.
+        model: the model behind the cache.
+        cache: the cached replies.
+        place: the model's base URL: two servers may use the same name for different models.
     """
 
     async def ask(prompt: Prompt) -> Reply:
@@ -151,11 +149,11 @@ def cached(model: Model, cache: ReplyCache, place: str = "") -> Model:
         cache.put(key, model.name, reply)
         return reply
 
-    return Through(model=model, ask=ask)
+    return DelegatingModel(model=model, ask=ask)
 
 
 def place_of_models(environment: Mapping[str, str]) -> str:
-    """Return the base URLs that the environment sends model calls to."""
+    """Return the base URLs for model calls set in the environment."""
     ending = ("_API_BASE", "_BASE_URL")
     return " ".join(f"{k}={v}" for k, v in sorted(environment.items()) if k.endswith(ending) and v)
 

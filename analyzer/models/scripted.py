@@ -1,19 +1,19 @@
-"""A model that says what it was told to say: for tests, demonstrations and offline use."""
+"""Scripted model with predefined replies, for tests, demonstrations and offline use."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from analyzer.errors import ModelError, ModelFailure
-from analyzer.method import Prompt, Reply
+from analyzer.inquiry.errors import ModelError, ModelFailure
+from analyzer.inquiry.method import Prompt, Reply
 
 
 @dataclass(slots=True, kw_only=True)
 class ScriptedModel:
-    """Answers with its replies in order, and keeps the prompts it was sent.
+    """Answers with its replies in order, and records the prompts.
 
-    A reply that is an error is raised. When the script is over the model is unavailable.
+    A reply that is an error is raised. After the last reply the model is unavailable.
     """
 
     replies: Sequence[Reply | ModelError | str]
@@ -27,11 +27,11 @@ class ScriptedModel:
         """Return the next reply.
 
         Raises:
-            ModelError: the script says so, or is over.
+            ModelError: the next reply is an error, or there is none left.
         """
         self.prompts.append(prompt)
         if len(self.prompts) > len(self.replies):
-            raise ModelError("the script is over", kind=ModelFailure.UNAVAILABLE)
+            raise ModelError("the script has no more replies", kind=ModelFailure.UNAVAILABLE)
         reply = self.replies[len(self.prompts) - 1]
         if isinstance(reply, ModelError):
             raise reply

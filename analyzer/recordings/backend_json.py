@@ -1,12 +1,18 @@
-"""Jaeger JSON (``/api/traces``, the UI's download) as an OTLP/JSON document.
+"""Conversion of Jaeger's and Tempo's JSON exports to OTLP/JSON documents.
 
-Source: jaegertracing/jaeger ``internal/uimodel`` and its OTLP translator, which
-this reverses: microseconds, ``references``, ``logs``, and OTLP fields kept as
-tags. Lists come back as the JSON text Jaeger made of them.
+Jaeger JSON (``/api/traces``, the UI's download): this reverses jaegertracing/jaeger
+``internal/uimodel`` and its OTLP translator: microseconds, ``references``, ``logs``,
+and OTLP fields stored as tags. Lists stay JSON text, as Jaeger stores them.
+
+Tempo JSON (``/api/traces/<id>``, version 1 and 2) is the OTLP message by protobuf's own
+JSON rules: ids are base64, the list is called ``batches`` (v1) or is under ``trace``
+(v2), and old versions use ``instrumentationLibrarySpans``.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -15,21 +21,14 @@ _STATUSES: Final = {"OK": 1, "ERROR": 2}
 _VALUE_FIELDS: Final = {"int64": "intValue", "float64": "doubleValue", "binary": "bytesValue"}
 _OWN_TAGS: Final = frozenset(
     {
-        "span.kind",
-        "otel.status_code",
-        "otel.status_description",
-        "otel.scope.name",
-        "otel.scope.version",
-        "otel.library.name",
-        "otel.library.version",
-        "w3c.tracestate",
-        "internal.span.format",
+        "span.kind", "otel.status_code", "otel.status_description", "otel.scope.name", "otel.scope.version",
+        "otel.library.name", "otel.library.version", "w3c.tracestate", "internal.span.format",
     }
-)
+)  # fmt: skip
 
 
 def is_jaeger(document: Mapping[str, Any]) -> bool:
-    """Whether the document is a trace or a search answer of Jaeger's."""
+    """Tell whether the document is a trace or a search result from Jaeger."""
     return bool(_traces(document))
 
 
@@ -91,7 +90,7 @@ def _span(span: Mapping[str, Any], tags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _references(span: Mapping[str, Any], trace_id: str) -> tuple[str, list[dict[str, str]]]:
-    """The first CHILD_OF within the trace is the parent; every other reference is a link."""
+    """Split references: the first CHILD_OF within the trace is the parent, all others are links."""
     parent, links = str(span.get("parentSpanID", "")), []
     for reference in span.get("references", ()):
         other = str(reference.get("traceID", "")).rjust(32, "0")
@@ -125,3 +124,48 @@ def _value(kind: object, value: object) -> dict[str, Any]:
         return {"boolValue": value in {True, "true"}}
     name = _VALUE_FIELDS.get(str(kind), "stringValue")
     return {name: value if name in {"doubleValue", "bytesValue"} else str(value)}
+
+
+_ID_BYTES: Final = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
+
+
+def is_tempo(document: Mapping[str, Any]) -> bool:
+    """Tell whether the document is a trace from Tempo."""
+    trace = document.get("trace", document)
+    return isinstance(trace, dict) and (isinstance(trace.get("batches"), list) or trace is not document)
+
+
+def tempo_to_otlp(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same spans as an OTLP/JSON ``resourceSpans`` document."""
+    trace = document.get("trace", document)
+    batches = trace.get("batches") or trace.get("resourceSpans") or []
+    return {"resourceSpans": [_batch(batch) for batch in batches]}
+
+
+def _batch(batch: Mapping[str, Any]) -> dict[str, Any]:
+    groups = batch.get("scopeSpans") or batch.get("instrumentationLibrarySpans") or []
+    return {"resource": batch.get("resource", {}), "scopeSpans": [_group(group) for group in groups]}
+
+
+def _group(group: Mapping[str, Any]) -> dict[str, Any]:
+    scope = group.get("scope") or group.get("instrumentationLibrary") or {}
+    return {"scope": scope, "spans": [_tempo_span(span) for span in group.get("spans", ())]}
+
+
+def _tempo_span(span: Mapping[str, Any]) -> dict[str, Any]:
+    links = [{**link, **_hex_ids(link)} for link in span.get("links", ())]
+    return {**span, **_hex_ids(span), "links": links}
+
+
+def _hex_ids(item: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _hex(item[name], length) for name, length in _ID_BYTES.items() if item.get(name)}
+
+
+def _hex(text: str, length: int) -> str:
+    """Convert base64 to hex; hex stays, and anything else is left to be refused by the decoder."""
+    if len(text) == 2 * length and all(char in "0123456789abcdefABCDEF" for char in text):
+        return text.lower()
+    try:
+        return base64.b64decode(text, validate=True).rjust(length, b"\0").hex()
+    except (binascii.Error, ValueError):
+        return text

@@ -1,13 +1,13 @@
-"""Conversation logs → trajectories: ``{"history": [{"role", "name", "content"}…], "question", …}``.
+"""Reader of conversation logs: ``{"history": [{"role", "name", "content"}…], "question", …}``.
 
-Three shapes are read, told apart by their keys and not by their file names:
-ag2tracer's (``history`` or ``conversation``), Who&When's (hand-crafted logs have
-no ``name``: the role carries the agent), and uniform JSON lines
-(``history[{index, agent, role, content}]``, ``label``). Step *n* is the n-th entry
-of the list, whatever its role or its own ``index``: labels count that way.
+The formats are distinguished by their keys and not by their file names: ag2tracer's (``history`` or
+``conversation``; its step-by-step method has ``agent_id`` and ``message``), Who&When's (hand-crafted logs
+have no ``name``: the role carries the agent), uniform JSON lines (``history[{index, agent, role, content}]``,
+``label``), and lists of a model API's messages (``messages``, ``chat_history``, or the list alone). Step *n*
+is the n-th entry of the list, regardless of its role or its own ``index``, because labels count that way.
 
-What is missing stays missing: a step without content is empty, a step without
-a speaker is ``unknown``. Only what is no conversation at all is refused.
+Missing data stays missing: a step without content is empty, a step without an agent is ``unknown``. A
+document without a conversation is refused, and so is a conversation in which no entry names an agent.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.agent_names import handover_target, strip_suffix
-from analyzer.errors import UnreadableInput
+from analyzer.inquiry.agent_names import handover_target, strip_suffix
+from analyzer.inquiry.conversation import Conversation, Label
+from analyzer.inquiry.errors import UnreadableInput
 from semconv.model import UNKNOWN_AGENT, AgentSource, ContentState, Step, StepKind, Trajectory
 
-_LISTS: Final = ("history", "conversation")
+_LISTS: Final = ("history", "conversation", "chat_history", "conversation_history", "messages")
+_SPEAKERS: Final = ("agent", "agent_id", "agent_name", "name", "sender", "speaker", "role")
+"""Keys of an entry's agent, most specific first."""
+_CONTENTS: Final = ("content", "message", "text", "output")
 _QUESTIONS: Final = ("question", "task", "query")
 _REFERENCES: Final = ("ground_truth", "groundtruth", "reference")
 _RUN_IDS: Final = ("id", "run_id", "question_ID", "question_id")
@@ -35,7 +38,7 @@ _TOOL_WORDS: Final = re.compile(
 )
 _HUMAN_WORDS: Final = re.compile(r"^(?:human|user|user[ _-]?proxy|customer|admin)$", re.IGNORECASE)
 _SPAN_KINDS: Final[Mapping[str, StepKind]] = {
-    # How logs made from span exports name an entry's kind; containers are no one's action.
+    # Kinds of entries in logs made from span exports; containers are not actions.
     "LLM": StepKind.LLM,
     "TOOL": StepKind.TOOL,
     "AGENT": StepKind.OTHER,
@@ -45,47 +48,46 @@ _SPAN_KINDS: Final[Mapping[str, StepKind]] = {
 _SIGN_OFF: Final = re.compile(r"[\s*`.]*(?:TERMINATE|EXIT|DONE)[\s*`.!]*", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
-    """Who was to blame, as an annotator says; ``None`` where the annotator does not."""
-
-    agent: str | None
-    step: int | None
-    """0-based index into the conversation."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
-    """One recorded run, with its label where it has one."""
-
-    trajectory: Trajectory
-    label: Label | None = None
-    source: str = ""
-    subset: str = ""
-
-
 def is_conversation(document: object) -> bool:
-    """Tell whether a JSON document is a conversation log."""
+    """Tell whether a document is a conversation log."""
+    if isinstance(document, list):
+        return bool(document) and all(map(is_message, document))
     return isinstance(document, Mapping) and any(isinstance(document.get(key), list) for key in _LISTS)
+
+
+def is_message(document: object) -> bool:
+    """Tell whether a document is one entry of a conversation: a message or tool calls."""
+    return (
+        isinstance(document, Mapping)
+        and any(isinstance(document.get(key), str) for key in _SPEAKERS)
+        and any(key in document for key in (*_CONTENTS, "tool_calls"))
+        and not is_conversation(document)
+    )
 
 
 def read_conversation(document: object) -> Conversation:
     """Read one conversation log.
 
     Raises:
-        UnreadableInput: the document has neither a ``history`` nor a ``conversation`` list.
+        UnreadableInput: the document has no list of messages, or no message names an agent.
     """
-    if not isinstance(document, Mapping) or not is_conversation(document):
-        message = 'not a conversation log: expected an object with a "history" or "conversation" list'
-        raise UnreadableInput(message)
-    entries: list[Any] = next(document[key] for key in _LISTS if isinstance(document.get(key), list))
-    instructions = _instructions(document)
-    steps = tuple(_step(index, entry, instructions) for index, entry in enumerate(entries))
+    if not is_conversation(document):
+        raise UnreadableInput(f"not a conversation log: expected messages, or a list of them as {_LISTS[0]}")
+    if not isinstance(document, Mapping):
+        document = {_LISTS[0]: document}
+    lists: Iterator[Any] = (document.get(key) for key in _LISTS)
+    entries = next(found for found in lists if isinstance(found, list))
+    instructions, calls = _instructions(document), _calls(entries)
+    steps = tuple(_step(index, entry, instructions, calls) for index, entry in enumerate(entries))
+    if steps and all(step.agent == UNKNOWN_AGENT for step in steps):
+        raise UnreadableInput(
+            f"no message says which agent it is from: expected one of {', '.join(_SPEAKERS)}"
+        )
     task = _first_text(document, _QUESTIONS)
     trajectory = Trajectory(
         run_id=_first_text(document, _RUN_IDS) or _content_id(document),
         steps=steps,
-        task=task or _first_request(steps),
+        task=task or next((step.output for step in steps if step.kind is StepKind.HUMAN), ""),
         output=_final_answer(steps),
         reference=_first_text(document, _REFERENCES) or None,
         agents=tuple(dict.fromkeys(step.agent for step in steps)),
@@ -100,12 +102,19 @@ def read_conversation(document: object) -> Conversation:
     )
 
 
-def _step(index: int, entry: object, instructions: Mapping[str, str]) -> Step:
+def _step(
+    index: int, entry: object, instructions: Mapping[str, str], calls: Mapping[str, tuple[str, str, str]]
+) -> Step:
     fields: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {"content": entry}
-    role = _text(fields.get("role"))
-    speaker = _text(fields.get("agent")) or _text(fields.get("name")) or role
+    role, speaker, content = _text(fields.get("role")), _speaker(fields), _content(fields)
     agent = strip_suffix(speaker) or UNKNOWN_AGENT
-    content = _content(fields)
+    if (call := calls.get(str(fields.get("tool_call_id")))) is not None:
+        caller, tool, arguments = call
+        return Step(
+            index=index, agent=strip_suffix(caller) or UNKNOWN_AGENT, kind=StepKind.TOOL, name=role,
+            input=arguments, output=content, target=tool,
+            content=ContentState.COMPLETE if content else ContentState.ABSENT,
+        )  # fmt: skip
     return Step(
         index=index,
         agent=agent,
@@ -119,8 +128,25 @@ def _step(index: int, entry: object, instructions: Mapping[str, str]) -> Step:
     )
 
 
+def _speaker(fields: Mapping[str, Any]) -> str:
+    return next((found for key in _SPEAKERS if (found := _text(fields.get(key)))), "")
+
+
+def _calls(entries: Sequence[Any]) -> Mapping[str, tuple[str, str, str]]:
+    """Return agent, tool and arguments of the calls that a model API's messages make, by the call's id."""
+    found = {}
+    for entry in entries:
+        asked = entry.get("tool_calls") if isinstance(entry, Mapping) else None
+        for call in asked if isinstance(asked, list) else ():
+            function = call.get("function") if isinstance(call, Mapping) else None
+            if isinstance(function, Mapping) and call.get("id"):
+                named = _text(function.get("name")), _text(function.get("arguments"))
+                found[str(call["id"])] = (_speaker(entry), *named)
+    return found
+
+
 def _kind(agent: str, role: str) -> StepKind:
-    """Guess what a step was from who spoke: logs do not say, unless the role is ``KIND:name``."""
+    """Guess a step's kind from its agent: logs do not state it unless the role is ``KIND:name``."""
     recorded = _SPAN_KINDS.get(role.partition(":")[0]) if ":" in role else None
     if recorded:
         return recorded
@@ -130,12 +156,12 @@ def _kind(agent: str, role: str) -> StepKind:
         return StepKind.TOOL
     if role.lower() == "system":
         return StepKind.OTHER
-    # "user" as a role says nothing: AG2 gives it to every agent but the one whose log it is.
+    # The role "user" carries no information: AG2 gives it to every agent except the log's owner.
     return StepKind.HUMAN if _HUMAN_WORDS.match(agent) else StepKind.LLM
 
 
 def _content(fields: Mapping[str, Any]) -> str:
-    content = fields.get("content")
+    content = next((fields[key] for key in _CONTENTS if fields.get(key) is not None), None)
     parts = content if isinstance(content, list) else [content]
     texts = [_text(part.get("text", part) if isinstance(part, Mapping) else part) for part in parts]
     calls = fields.get("tool_calls")
@@ -155,12 +181,8 @@ def _first_text(document: Mapping[str, Any], keys: Sequence[str]) -> str:
     return next((_text(document[key]) for key in keys if document.get(key) not in (None, "")), "")
 
 
-def _first_request(steps: Sequence[Step]) -> str:
-    return next((step.output for step in steps if step.kind is StepKind.HUMAN), "")
-
-
 def _instructions(document: Mapping[str, Any]) -> Mapping[str, str]:
-    """System prompts by agent, which Who&When's algorithm-generated logs carry."""
+    """Return system prompts by agent, which Who&When's algorithm-generated logs contain."""
     meta = document.get("meta")
     prompts = document.get("system_prompt") or (
         meta.get("system_prompt") if isinstance(meta, Mapping) else None
@@ -171,7 +193,7 @@ def _instructions(document: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _final_answer(steps: Sequence[Step]) -> str:
-    """What the run answered: a marked final answer near the end, else the last thing an agent said."""
+    """Return the run's answer: a marked final answer near the end, else the last agent's text."""
     for step in reversed(steps[-3:]):
         marked = _FINAL_ANSWER.findall(step.output)
         if marked:
@@ -190,7 +212,11 @@ def _final_answer(steps: Sequence[Step]) -> str:
 def _label(document: Mapping[str, Any]) -> Label | None:
     label = document.get("label")
     if isinstance(label, Mapping):
-        return Label(agent=_text(label.get("agent")) or None, step=_integer(label.get("step")))
+        return Label(
+            agent=_text(label.get("agent")) or None,
+            step=_integer(label.get("step")),
+            category=_text(label.get("category")),
+        )
     if "mistake_agent" in document or "mistake_step" in document:
         return Label(
             agent=_text(document.get("mistake_agent")) or None, step=_integer(document.get("mistake_step"))
@@ -199,7 +225,7 @@ def _label(document: Mapping[str, Any]) -> Label | None:
 
 
 def _integer(value: object) -> int | None:
-    """A whole number, as a number or in digits; anything else is no step."""
+    """Return a whole number given as a number or in digits; ``None`` for anything else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -208,6 +234,6 @@ def _integer(value: object) -> int | None:
 
 
 def _content_id(document: Mapping[str, Any]) -> str:
-    """An id for a log that has none: the same content gives the same id."""
+    """Return an id for a log that has none; the same content gives the same id."""
     canonical = json.dumps(document, sort_keys=True, ensure_ascii=True, default=str)
     return f"log-{hashlib.sha256(canonical.encode()).hexdigest()[:16]}"

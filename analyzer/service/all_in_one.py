@@ -1,9 +1,9 @@
-"""The whole line in one process: receivers, journal, forwarder, slow lane, outbox, API.
+"""Composition of the whole service: receivers, journal, forwarder, analyses, outbox, API.
 
-Start-up opens what is durable first and the doors last; the way down is the
-other way round: not ready, doors shut, forwarder and slow lane drained by a
-deadline, files closed. What is not finished by then is resumed at the next
-start. What each part is made of stands in ``serving/``.
+Start-up opens the durable files first and the listeners last; shutdown runs in
+reverse: not ready, listeners closed, forwarder and analyses drained until a deadline,
+files closed. Unfinished work resumes at the next start. The parts are started by
+the other modules of this package.
 """
 
 from __future__ import annotations
@@ -16,39 +16,42 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from analyzer.analyst import RunAnalyst
-from analyzer.composition import open_analyst, open_cleaner, prepare_model
-from analyzer.metrics import ServiceMetrics
-from analyzer.serving.doors import open_doors, refuse_own_endpoint
-from analyzer.serving.files import expire, open_files, steady_clock
-from analyzer.serving.issues import count_issues, start_issues
-from analyzer.serving.lanes import (
-    Thinking,
+from analyzer.executor.composition import open_analyst, open_cleaner, prepare_model
+from analyzer.service.analyses import stepping_elsewhere
+from analyzer.service.durable import expire, look_for_damage, open_files, steady_clock
+from analyzer.service.lifetime import Lifetime
+from analyzer.service.listeners import open_listeners, refuse_own_endpoint
+from analyzer.service.page_sources import web_parts
+from analyzer.service.service_metrics import ServiceMetrics
+from analyzer.service.start_lanes import (
+    AnalysisParts,
+    count_issues,
     open_budget,
+    open_issues,
     open_routes,
     start_deliveries,
     start_forwarder,
     start_pipeline,
 )
-from analyzer.serving.lifetime import Lifetime
-from analyzer.serving.own_metrics import send_metrics
-from analyzer.serving.pages import web_parts
-from analyzer.tallies import VerdictTallies
-from collector_processor.analyst import Analyst
-from collector_processor.intake import Intake, IntakeRules
-from collector_processor.ledger import Ledger
-from collector_processor.otlp import Cause, Exporter, Signal
-from collector_processor.settings import Address, Settings
-from collector_processor.stored import StoredVerdict
+from analyzer.telemetry.otlp_metrics import export_metrics
+from analyzer.telemetry.verdict_counters import VerdictCounters
+from collector_processor.forwarding.ledger import Ledger
+from collector_processor.mapping_files import open_reader
+from collector_processor.otlp import Address, Cause, Exporter, Signal
+from collector_processor.pipeline.analyst import Analyst
+from collector_processor.receivers.intake import Intake, IntakeRules
+from collector_processor.settings import Settings
+from collector_processor.store.records import StoredVerdict
+from collector_processor.wire.agent_markers import hints_of
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A service that takes spans."""
+    """A running service that receives spans."""
 
     grpc: Address
     http: Address
@@ -57,27 +60,24 @@ class Running:
     recent: Callable[[int], Awaitable[Sequence[StoredVerdict]]]
     find: Callable[[str], Awaitable[Sequence[StoredVerdict]]]
     failure: asyncio.Future[None]
-    """Raises, to whoever awaits it, what ended a part of the service."""
+    """Raises the failure of a part of the service when awaited."""
     undelivered: Callable[[], Awaitable[int]]
-    """Items and verdicts that the backend does not have yet."""
+    """Items and verdicts not yet delivered to the backend."""
     rejected: Callable[[], int]
-    """Items that the backend refused for good."""
+    """Items that the backend permanently rejected."""
 
 
 @asynccontextmanager
 async def running_service(
     settings: Settings, analyst: Analyst | None = None, *, exporters: Mapping[Signal, Exporter] | None = None
 ) -> AsyncIterator[Running]:
-    """Run the service until the block ends, then shut down in order.
+    """Run the service until the block ends, then shut down gracefully.
 
-    Args:
-        settings: all of it.
-        analyst: who analyses; by default what the settings ask for.
-        exporters: where signals go on to; by default where the settings say.
+    ``analyst`` analyses the runs, and ``exporters`` are the destinations; by default the configured ones.
 
     Raises:
         SettingsError: the settings contradict each other.
-        CollectorError: a file, port or backend cannot be had; the message says which.
+        CollectorError: a file, port or backend is not available; the message says which.
     """
     async with AsyncExitStack() as stack:
         service = _Service(settings, analyst or open_analyst(settings), Lifetime(stack))
@@ -89,7 +89,7 @@ async def running_service(
 
 
 class _Service:
-    """What is started, and in which order."""
+    """Starts the parts in order."""
 
     def __init__(self, settings: Settings, analyst: Analyst, lifetime: Lifetime) -> None:
         self._settings: Final = settings
@@ -98,20 +98,27 @@ class _Service:
         self._is_ready = False
 
     async def start(self, given: Mapping[Signal, Exporter] | None) -> Running:
-        """Open everything, the doors last."""
+        """Open everything, the listeners last."""
         settings, lifetime, instance_id = self._settings, self._lifetime, secrets.token_hex(8)
         cleaner, now_ns = open_cleaner(settings), steady_clock()
-        tallies = VerdictTallies(monotonic=time.monotonic)
+        analyst = stepping_elsewhere(settings, self._analyst, lifetime)
+        counters = VerdictCounters(monotonic=time.monotonic)
         refuse_own_endpoint(settings, settings.listeners)
         files = await open_files(settings, lifetime)
-        desk = start_issues(settings, lifetime, tallies.move)
+
+        async def in_db(*call: Any) -> Any:
+            return await examiner.in_db(*call)
+
+        issues = open_issues(settings, lifetime, files, counters.move, in_db)
+        desk = issues.desk
         exporters = open_routes(settings, lifetime, instance_id) if given is None else given
         await lifetime.stack.enter_async_context(lifetime.watched)
         ledger = Ledger(files.journal.held_items, files.journal.lost)
         forwarder = start_forwarder(lifetime, files.journal, ledger, exporters)
-        thinking = Thinking(analyst=self._analyst, cleaner=cleaner, tallies=tallies, desk=desk)
-        examiner, deliveries = start_deliveries(settings, lifetime, files, exporters, thinking)
-        budget = await open_budget(self._analyst, files.store, examiner)
+        analysis = AnalysisParts(analyst=analyst, cleaner=cleaner, verdict_counters=counters, issues=issues)
+        examiner, deliveries = start_deliveries(settings, lifetime, files, exporters, analysis)
+        lifetime.background(desk.run())
+        budget = await open_budget(analyst, files.store, examiner)
         pipeline = await start_pipeline(settings, lifetime, files.journal, examiner)
         rules = IntakeRules(
             instance_id=instance_id,
@@ -119,8 +126,10 @@ class _Service:
             holds=pipeline.holds,
             feed=pipeline.feed,
             max_item_bytes={signal: exporter.max_bytes for signal, exporter in exporters.items()},
+            hints=hints_of(open_reader(settings.mappings).marks),
         )
         intake = Intake(files.journal, ledger, forwarder, rules)
+        lifetime.background(look_for_damage(files, settings.store_place))
         lifetime.background(expire(files, examiner, now_ns))
         lifetime.background(prepare_model(settings))
         refusals: Counter[Cause] = Counter()
@@ -132,26 +141,26 @@ class _Service:
             pipeline=pipeline,
             deliveries=deliveries,
             cleaner=cleaner,
-            tallies=tallies,
-            settle_s=settings.metrics_settle / 1000,
+            verdicts=counters,
+            settle_s=settings.settle_s,
             budget=budget,
             issues=count_issues(lifetime, desk),
             repetitions=lambda: desk.repetitions,
-            notices=desk.tallies,
-            drafts=thinking.drafts if isinstance(self._analyst, RunAnalyst) else None,
+            notices=desk.delivery,
+            executor=analysis.executor_counters,
         )
-        send_metrics(settings, lifetime, metrics.collect, exporters, instance_id)
+        lifetime.background(export_metrics(settings, metrics.collect, exporters, instance_id))
         parts = web_parts(
             settings,
             lifetime,
             files,
             examiner,
-            thinking,
+            analysis,
             is_ready=lambda: self._is_ready,
             registry=metrics.registry,
             renewals=metrics.renewals,
         )
-        doors = await open_doors(settings, lifetime, intake, parts, refusals)
+        doors = await open_listeners(settings, lifetime, intake, parts, refusals)
 
         async def undelivered() -> int:
             waiting = await examiner.in_db(files.store.outbox_size)
@@ -171,7 +180,7 @@ class _Service:
         )
 
     def shut_down(self) -> None:
-        """Begin the way down; the lifetime does the rest."""
+        """Begin the shutdown; the lifetime does the rest."""
         self._is_ready = False
-        self._lifetime.begin_end(self._settings.shutdown_max / 1000)
+        self._lifetime.begin_end(self._settings.shutdown_s)
         logger.info("shutting down")

@@ -1,4 +1,4 @@
-"""How long the parts of a service live: what is opened last ends first, and all of it by a deadline."""
+"""Lifetime of a service's parts: closed in reverse order of opening, with a common deadline."""
 
 from __future__ import annotations
 
@@ -13,28 +13,24 @@ logger = logging.getLogger(__name__)
 
 
 class Lifetime:
-    """Everything that lives as long as the service."""
+    """Exit stacks, background tasks and the shutdown deadline of a service."""
 
     def __init__(self, stack: AsyncExitStack) -> None:
-        """Begin.
-
-        Args:
-            stack: its end is the service's.
-        """
+        """Start the lifetime; ``stack`` is closed when the service ends."""
         self.stack: Final = stack
         self.watched: Final = AsyncExitStack()
-        """Ends when all is drained: till then probes hear that we are not ready, people how far we are."""
+        """Closed after draining: until then probes and pages still work."""
         self.failure: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
-        """Raises what ended a part of the service."""
+        """Raises the failure of a part of the service."""
         self._ends_at = time.monotonic()
-        """When a shutdown must be through; where starting fails there is nothing to wait for."""
+        """Deadline of the shutdown; if the start fails there is nothing to wait for."""
 
     def begin_end(self, longest_s: float) -> None:
-        """Say how long the way down may take; the stack does the rest."""
+        """Set the shutdown's deadline in seconds from now; closing the stack does the rest."""
         self._ends_at = time.monotonic() + longest_s
 
     def drained(self, drain: Callable[[float], Awaitable[None]], *, share: float = 1.0) -> None:
-        """Have a part drained on the way down, in its share of what is left of the time for all."""
+        """Drain a part during shutdown, within its share of the remaining time."""
 
         async def drain_in_time() -> None:
             await drain(max(0.0, self._ends_at - time.monotonic()) * share)
@@ -42,7 +38,7 @@ class Lifetime:
         self.stack.push_async_callback(drain_in_time)
 
     def background(self, work: Coroutine[None, None, None]) -> None:
-        """Run a part for as long as the service; if it fails, the service ends and says why."""
+        """Run a part for as long as the service; its failure ends the service with that error."""
         task = asyncio.create_task(work)
         task.add_done_callback(self._ended)
         self.stack.push_async_callback(_cancel, task)

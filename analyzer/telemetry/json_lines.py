@@ -1,4 +1,4 @@
-"""One JSON object a line: logs of every process of ours, and what commands print for programs. A shell."""
+"""JSON lines: the log format of every process, and the output of commands for programs. Not pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _UNSHOWN: Final = re.compile(
     "[\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff]"
 )
-"""Controls, direction marks and what no screen shows; ``json`` itself escapes those below 0x20."""
+"""Control, direction and invisible characters; ``json`` itself escapes those below 0x20."""
 
 
 def json_text(document: Mapping[str, Any]) -> str:
-    """Return JSON on one line, in which what steers a terminal is escaped: it stays the same document."""
+    """Return JSON on one line, with the characters that control a terminal escaped."""
     return _UNSHOWN.sub(_escaped, json.dumps(document, ensure_ascii=False, default=str))
 
 
@@ -28,14 +28,10 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line; what a record carries in ``extra`` becomes fields."""
+    """Formatter of one JSON object a line; the values in a record's ``extra`` become fields."""
 
     def __init__(self, about: Mapping[str, Any] | None = None) -> None:
-        """Make it.
-
-        Args:
-            about: fields of every line: what tells this process's from another's.
-        """
+        """Create a formatter that adds the fields ``about`` this process to every line."""
         super().__init__()
         self._about: Final = dict(about or {})
 
@@ -55,7 +51,8 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logging(level: int = logging.INFO, *, about: Mapping[str, Any] | None = None) -> None:
-    """Log to standard error as JSON lines, each with what is said ``about`` this process."""
+    """Log to standard error as JSON lines, each with the fields ``about`` this process."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(about))
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it lists its plugins at each start

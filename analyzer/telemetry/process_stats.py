@@ -13,13 +13,12 @@ from typing import Final
 
 from prometheus_client.metrics_core import Metric as Family
 
-from analyzer import metric_table as table
-from analyzer.families import gauge, sums
+from analyzer.telemetry import metric_table as table
 
 _STATM: Final = Path("/proc/self/statm")
-"""Linux only; on other systems the memory metric is missing."""
+"""Linux only; other systems do not show the memory metric."""
 _RESIDENT: Final = 1
-"""Its second number: resident pages."""
+"""Index of the number of resident pages in that file."""
 
 
 def resident_bytes() -> int | None:
@@ -38,13 +37,15 @@ class ProcessStats:
     monotonic: Callable[[], float] = time.monotonic
     cpu_s: Callable[[], float] = time.process_time
     memory: Callable[[], int | None] = resident_bytes
+    build: tuple[str, str] = field(default_factory=lambda: (version("blamespan"), python_version()))
+    """Versions of blamespan and Python; read from files, so not at each scrape."""
     started: float = field(default_factory=time.monotonic)
-    """By ``monotonic``."""
+    """Start time by ``monotonic``."""
 
     def collect(self) -> Iterator[Family]:
         """Yield the families of the process and of its build."""
-        yield gauge(table.BUILD_INFO, [((version("blamespan"), python_version()), 1)])
-        yield sums(table.UPTIME, [((), self.monotonic() - self.started)])
-        yield sums(table.CPU, [((), self.cpu_s())])
+        yield table.BUILD_INFO.family([(self.build, 1)])
+        yield table.UPTIME.single(self.monotonic() - self.started)
+        yield table.CPU.single(self.cpu_s())
         memory = self.memory()
-        yield gauge(table.MEMORY, [] if memory is None else [((), memory)])
+        yield table.MEMORY.family([] if memory is None else [((), memory)])

@@ -1,1 +1,1 @@
-"""What `serve` answers over HTTP besides OTLP: health, metrics, and verdicts as JSON."""
+"""HTTP server besides OTLP: health, metrics, the JSON API and the pages."""

@@ -1,12 +1,11 @@
-"""Health, metrics, verdicts and pages over HTTP. A shell: it asks, and answers; it decides nothing.
+"""HTTP server of health, metrics, the API and the pages. Not pure; decides nothing.
 
-``/healthz`` and ``/readyz`` are open, for probes; who may ask for all else, ``guard.py`` knows.
+``/healthz`` and ``/readyz`` are open, for probes; ``guard.py`` decides which other requests are answered.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import ssl
 import time
@@ -15,73 +14,95 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
-from prometheus_client import exposition
+from prometheus_client import Metric, exposition
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import CollectorRegistry
 
+from analyzer.issues.issue_service import IssueService
+from analyzer.web.api import (
+    MAX_LISTED,
+    Deleting,
+    FindOne,
+    Labels,
+    delete_routes,
+    issue_routes,
+    label_document,
+    label_routes,
+    openapi,
+    opinion_document,
+    read_limit,
+)
 from analyzer.web.events import Changes
-from analyzer.web.guard import GuardRules, Handler, guarding
-from analyzer.web.issues_api import MAX_LISTED, Issues, issue_api_routes, read_limit
-from analyzer.web.labels import FindOne, Labels, label_document, label_routes
-from analyzer.web.openapi import OPENAPI
-from analyzer.web.pages import Desk, Pages, run_routes
-from analyzer.web.recent_work import RecentWork
+from analyzer.web.guard import METRICS, GuardRules, Handler, Sessions, guarding
+from analyzer.web.pages.front import Front, door_routes
+from analyzer.web.pages.run_pages import PageContext, Pages, run_routes
+from analyzer.web.pages.side_pages import health_routes, issue_pages
+from analyzer.web.pages.try_pages import again_routes, try_routes
+from analyzer.web.reads.documents import read_document
+from analyzer.web.reads.recent_work import RecentWork
 from analyzer.web.rendering import Renderer
-from analyzer.web.sessions import Sessions
-from analyzer.web.side_pages import door_routes, health_routes, issue_routes
-from analyzer.web.try_pages import again_routes, try_routes
-from collector_processor.otlp import Tenant, tenant_of
+from collector_processor.otlp import Address, Tenant, tenant_of
+from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
 from collector_processor.receivers import ListenError
-from collector_processor.receivers.protocol_log import ProtocolLogger
-from collector_processor.receivers.room import DEFAULT_CONNECTIONS, with_room
-from collector_processor.settings import Address
-from collector_processor.stored import CONFIRMED, StoredVerdict
-from collector_processor.tls import ServerTls, TlsFiles, reason_of
+from collector_processor.receivers.http_receiver import ProtocolLogger
+from collector_processor.receivers.overload import DEFAULT_CONNECTIONS, limit_connections
+from collector_processor.store.connection import StoreError
+from collector_processor.store.records import CONFIRMED, PROOF, SECOND_OPINION, StoredVerdict
 
 logger = logging.getLogger(__name__)
 
 _MAX_BODY: Final = 64 << 10
-"""Bytes of a label."""
+"""Largest label, in bytes."""
 _IDLE_S: Final = 75.0
 _GRACE_S: Final = 5.0
-"""What an answer under way gets when we stop; the journal's own time must not go by with a slow reader."""
+"""Seconds for responses in progress at shutdown: slow clients must not use up the time for the journal."""
 _OPENMETRICS: Final = "application/openmetrics-text"
-"""Prometheus asks for it; only there are exemplars."""
+"""Requested by Prometheus; the only format with exemplars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebParts:
-    """What the pages are made from."""
+    """Dependencies of the API and the pages."""
 
     is_ready: Callable[[], bool]
     recent: Callable[[int], Awaitable[Sequence[StoredVerdict]]]
     find: Callable[[str], Awaitable[Sequence[StoredVerdict]]]
     metrics: CollectorRegistry
     labels: Labels
-    issues: Issues | None = None
-    """``None``: recurring failures are not kept."""
+    deleting: Deleting | None = None
+    """``None`` if nothing can be deleted."""
+    issues: IssueService | None = None
+    """``None`` if recurring failures are not stored."""
     token: str | None = field(default=None, repr=False)
+    metrics_token: str | None = field(default=None, repr=False)
     tenant_header_names: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
-    """Names of this machine that a Host header may bear beside ``localhost``; lower case."""
+    """Names accepted in a Host header besides ``localhost``; lower case."""
     tls: TlsFiles | None = None
-    most_connections: int = DEFAULT_CONNECTIONS
     pages: Pages | None = None
-    """``None``: the API alone."""
+    """``None`` to serve only the API."""
 
 
-class WebServer:
-    """Serves the API of one process."""
+class HttpServer:
+    """Serves an application at one address, with or without TLS."""
 
-    def __init__(self, parts: WebParts, listen: Address) -> None:
+    def __init__(
+        self,
+        app: web.Application,
+        listen: Address,
+        tls: TlsFiles | None = None,
+        *,
+        grace_s: float = _GRACE_S,
+    ) -> None:
+        """Create the server; it does not listen yet. Responses in progress get ``grace_s`` when it stops."""
         self._listen: Final = listen
-        self._parts: Final = parts
+        self._tls: Final = tls
         self._runner: Final = web.AppRunner(
-            make_app(parts),
+            app,
             access_log=None,
             logger=ProtocolLogger(f"{__name__}.protocol"),
             keepalive_timeout=_IDLE_S,
-            shutdown_timeout=_GRACE_S,
+            shutdown_timeout=grace_s,
         )
         self._listener: asyncio.Server | None = None
 
@@ -89,14 +110,14 @@ class WebServer:
         """Listen, and return the bound port.
 
         Raises:
-            ListenError: the address is taken or not ours, or a TLS file cannot be read.
+            ListenError: the address is in use or not this machine's, or a TLS file cannot be read.
         """
         await self._runner.setup()
         assert self._runner.server is not None
         try:
-            # A client without a certificate is told so in words, and probes are answered (``guard.py``).
-            tls = ServerTls(self._parts.tls, ssl.CERT_OPTIONAL).context() if self._parts.tls else None
-            connect = with_room(self._runner.server, self._parts.most_connections)
+            # Clients without a certificate get a readable error, and probes an answer.
+            tls = ServerTls(self._tls, ssl.CERT_OPTIONAL).context() if self._tls else None
+            connect = limit_connections(self._runner.server, DEFAULT_CONNECTIONS)
             self._listener = await asyncio.get_running_loop().create_server(
                 connect, self._listen.host, self._listen.port, ssl=tls
             )
@@ -104,11 +125,29 @@ class WebServer:
             raise ListenError(self._listen, reason_of(error)) from error
         return int(self._listener.sockets[0].getsockname()[1])
 
-    async def stop(self) -> None:
-        """Stop listening."""
+    def close(self) -> None:
+        """Accept no more connections."""
         if self._listener is not None:
             self._listener.close()
+
+    async def stop(self) -> None:
+        """Stop listening, and end responses in progress."""
+        self.close()
         await self._runner.cleanup()
+
+
+def web_server(parts: WebParts, listen: Address) -> HttpServer:
+    """Return the server of the API and the pages; it does not listen yet."""
+    return HttpServer(make_app(parts), listen, parts.tls)
+
+
+@web.middleware
+async def _say_refusal(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer 503 if the store refuses: its disk is full, or its server is down."""
+    try:
+        return await handler(request)
+    except StoreError as error:
+        raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
 
 
 def make_app(parts: WebParts) -> web.Application:
@@ -116,25 +155,30 @@ def make_app(parts: WebParts) -> web.Application:
     sessions = Sessions(clock=time.monotonic, is_secure=parts.tls is not None)
     rules = GuardRules(
         token=parts.token,
+        metrics_token=parts.metrics_token,
+        names_tenant=lambda request: bool(_tenant(parts, request)),
         allowed_hosts=parts.allowed_hosts,
         wants_certificate=parts.tls is not None and parts.tls.client_ca is not None,
         is_signed_in=sessions.is_signed_in,
     )
-    app = web.Application(middlewares=[guarding(rules)], client_max_size=_MAX_BODY)
+    app = web.Application(middlewares=[guarding(rules), _say_refusal], client_max_size=_MAX_BODY)
 
     async def find(request: web.Request) -> StoredVerdict:
         return await _find_one(parts, request)
 
     app.add_routes(
         [
-            web.get("/healthz", _healthz),
-            web.get("/readyz", _readyz(parts)),
-            web.get("/metrics", _metrics(parts)),
+            *common_routes(parts.is_ready, parts.metrics),
             web.get("/api/runs", _runs(parts)),
             web.get("/api/runs/{run_id}", _run(parts)),
             web.get("/api/openapi.json", _openapi),
             *label_routes(parts.labels, find),
-            *_issue_routes(parts),
+            *(
+                delete_routes(parts.deleting, find, lambda request: _tenant(parts, request))
+                if parts.deleting
+                else ()
+            ),
+            *(issue_routes(parts.issues, lambda request: _tenant(parts, request)) if parts.issues else ()),
         ]
     )
     if parts.pages is not None:
@@ -145,28 +189,33 @@ def make_app(parts: WebParts) -> web.Application:
 def _add_pages(
     app: web.Application, parts: WebParts, pages: Pages, sessions: Sessions, find: FindOne
 ) -> None:
-    desk = Desk(
-        pages=pages,
+    front = Front(
         renderer=Renderer(),
         sessions=sessions,
+        clean=pages.clean,
+        jobs=pages.jobs,
+        has_token=parts.token is not None,
+    )
+    context = PageContext(
+        front=front,
+        pages=pages,
         labels=parts.labels,
         find=find,
         tenant=lambda request: _tenant(parts, request),
         document=run_document,
-        has_token=parts.token is not None,
     )
-    changes = Changes(runs=pages.runs)
+    changes = Changes(newest=pages.runs.newest)
     app.on_shutdown.append(changes.close)
-    recent = RecentWork(runs=pages.runs, now_ns=pages.now_ns)
-    app.cleanup_ctx.append(_looking_ahead(desk.renderer, recent))
+    recent = RecentWork(analyses_since=pages.runs.analyses_since, now_ns=pages.now_ns)
+    app.cleanup_ctx.append(_looking_ahead(front.renderer, recent))
     app.add_routes(
         [
-            *run_routes(desk),
-            *try_routes(desk),
-            *again_routes(desk),
-            *issue_routes(desk),
-            *health_routes(desk, parts.metrics, recent),
-            *door_routes(desk, parts.token),
+            *run_routes(context),
+            *try_routes(front),
+            *again_routes(context),
+            *issue_pages(context),
+            *health_routes(context, parts.metrics, recent),
+            *door_routes(front, parts.token),
             web.get("/events", changes.listen),
         ]
     )
@@ -175,7 +224,7 @@ def _add_pages(
 def _looking_ahead(
     renderer: Renderer, recent: RecentWork
 ) -> Callable[[web.Application], AsyncIterator[None]]:
-    """Return what does, beside the first requests, what each first page would have to wait for."""
+    """Return a start-up hook that warms the pages' caches in the background."""
 
     async def look() -> None:
         await asyncio.to_thread(renderer.prepare)
@@ -192,40 +241,49 @@ def _looking_ahead(
 
 
 def _say_what_failed(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        logger.warning("the first look of the pages failed", exc_info=task.exception())
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        logger.warning(
+            "the pages could not be prepared: the first ones are slower",
+            extra={"reason": str(error)},
+            exc_info=None if isinstance(error, StoreError) else error,
+        )
 
 
 async def _openapi(_request: web.Request) -> web.Response:
-    return web.json_response(OPENAPI)
+    return web.json_response(await asyncio.to_thread(openapi))
 
 
-def _issue_routes(parts: WebParts) -> list[web.RouteDef]:
-    return issue_api_routes(parts.issues, lambda request: _tenant(parts, request)) if parts.issues else []
+@dataclass(frozen=True, slots=True)
+class _Collected:
+    """What a registry returned, to be written on a thread."""
+
+    families: tuple[Metric, ...]
+
+    def collect(self) -> tuple[Metric, ...]:
+        return self.families
 
 
-async def _healthz(_request: web.Request) -> web.Response:
-    return web.Response(text="ok\n")
+def common_routes(is_ready: Callable[[], bool], metrics: CollectorRegistry) -> list[web.RouteDef]:
+    """Return the routes that every process has: the probes, and the metrics."""
 
+    async def healthz(_request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
 
-def _readyz(parts: WebParts) -> Handler:
     async def readyz(_request: web.Request) -> web.Response:
-        ready = parts.is_ready()
+        ready = is_ready()
         return web.Response(text="ready\n" if ready else "not ready\n", status=200 if ready else 503)
 
-    return readyz
-
-
-def _metrics(parts: WebParts) -> Handler:
-    async def metrics(request: web.Request) -> web.Response:
-        # The library's own negotiation fails on a version that is no number; ours asks for none.
+    async def show_metrics(request: web.Request) -> web.Response:
         accepted = ",".join(request.headers.getall("Accept", [])).lower().split(",")
+        found = _Collected(tuple(metrics.collect()))  # at one moment; writing it takes longer
         if any(one.partition(";")[0].strip() == _OPENMETRICS for one in accepted):
-            written = openmetrics.generate_latest(parts.metrics)  # type: ignore[no-untyped-call]
+            written = await asyncio.to_thread(openmetrics.generate_latest, found)
             return _exposed(written, f"{_OPENMETRICS}; version=1.0.0")
-        return _exposed(exposition.generate_latest(parts.metrics), "text/plain; version=0.0.4")
+        written = await asyncio.to_thread(exposition.generate_latest, found)
+        return _exposed(written, "text/plain; version=0.0.4")
 
-    return metrics
+    return [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get(METRICS, show_metrics)]
 
 
 def _exposed(body: bytes, version: str) -> web.Response:
@@ -246,13 +304,16 @@ def _run(parts: WebParts) -> Handler:
     async def run(request: web.Request) -> web.Response:
         verdict = await _find_one(parts, request)
         said = await parts.labels.of(verdict.tenant, verdict.run_id)
-        return web.json_response({**run_document(verdict), **label_document(said)})
+        second = parts.pages.second if parts.pages is not None else None
+        given = await second.of(verdict.tenant, verdict.run_id) if second is not None else ()
+        opinions = {"opinions": [opinion_document(one) for one in given]}
+        return web.json_response({**run_document(verdict), **label_document(said), **opinions})
 
     return run
 
 
 async def _find_one(parts: WebParts, request: web.Request) -> StoredVerdict:
-    """Return the run that the path means, of the tenant whose header the request bears."""
+    """Return the run in the path, for the tenant of the request's header."""
     found = await parts.find(request.match_info["run_id"])
     asked = _tenant(parts, request)
     if asked:
@@ -265,20 +326,25 @@ async def _find_one(parts: WebParts, request: web.Request) -> StoredVerdict:
 
 
 def _tenant(parts: WebParts, request: web.Request) -> Tenant:
-    """Return the tenant whose header a request bears; empty for none."""
+    """Return the tenant of the request's header; empty without one."""
     headers = {name.lower(): value for name, value in request.headers.items()}
     return tenant_of(headers, parts.tenant_header_names)
 
 
 def run_document(verdict: StoredVerdict) -> dict[str, Any]:
-    """Return a stored verdict as the API shows it: the command line's object, and what the store knows."""
-    document: dict[str, Any] = json.loads(verdict.document)
-    document.pop(CONFIRMED, None)  # the label says so
-    return document | {
-        "tenant": verdict.tenant,
-        "version": verdict.version,
-        "failure_id": verdict.failure_id,
-        "service": verdict.service,
-        "provisional": verdict.is_provisional,
-        "decided_ns": verdict.decided_ns,
-    }
+    """Return a stored verdict for the API: the command line's object plus the store's fields."""
+    document = read_document(verdict.document, verdict.run_id)
+    document.pop(CONFIRMED, None)  # the label fields replace it
+    document.pop(SECOND_OPINION, None)  # likewise the opinions
+    return (
+        {PROOF: None}
+        | document
+        | {
+            "tenant": verdict.tenant,
+            "version": verdict.version,
+            "failure_id": verdict.failure_id,
+            "service": verdict.service,
+            "provisional": verdict.is_provisional,
+            "decided_ns": verdict.decided_ns,
+        }
+    )

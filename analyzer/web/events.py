@@ -1,8 +1,8 @@
-"""Server-sent events: tells open pages that the list of runs has changed. A shell.
+"""Server-sent events: tell open pages that the list of runs has changed. Not pure.
 
-One look at the store a second for all who listen, and none while nobody does. The
-event says only that something changed: what each page shows of it, it asks for itself,
-with its own filter and as its own tenant.
+The store is polled once a second for all listeners, and not at all if there are none. The
+event says only that something changed: each page then requests its own rows, with its
+own filter and tenant.
 """
 
 from __future__ import annotations
@@ -15,33 +15,34 @@ from typing import Final
 
 from aiohttp import web
 
-from analyzer.web.sources import RunSource
+from collector_processor.store.connection import StoreError
 
 logger = logging.getLogger(__name__)
 
 EVERY_S: Final = 1.0
 _PING_S: Final = 20.0
 MOST_LISTENERS: Final = 256
-_FULL: Final = "as many pages listen as may\n"
+_FULL: Final = "too many pages are open\n"
 _HEADERS: Final = {
     "Content-Type": "text/event-stream",
     "Cache-Control": "no-store",
-    "X-Accel-Buffering": "no",  # a proxy that collects what it passes on would make it late
+    "X-Accel-Buffering": "no",  # a buffering proxy would delay events
 }
 
 
 @dataclass(slots=True, kw_only=True)
 class Changes:
-    """Watches the store for those who listen."""
+    """Polls the store and notifies the open pages."""
 
-    runs: RunSource
+    newest: Callable[[], Awaitable[tuple[int, int]]]
+    """Returns a version that changes whenever a verdict is added or deleted."""
     every_s: float = EVERY_S
     _listeners: set[asyncio.Event] = field(default_factory=set)
     _watch: asyncio.Task[None] | None = None
     _is_closed: bool = False
 
     async def listen(self, request: web.Request) -> web.StreamResponse:
-        """Answer with a stream that lasts until the browser or the service goes."""
+        """Answer with a stream that lasts until the browser or the service closes it."""
         if self._is_closed or len(self._listeners) >= MOST_LISTENERS:
             raise web.HTTPServiceUnavailable(text=_FULL, headers={"Retry-After": "60"})
         response = web.StreamResponse(headers=_HEADERS)
@@ -54,13 +55,13 @@ class Changes:
             await response.write(b"retry: 5000\n\n")
             await self._tell(changed, response.write)
         except ConnectionError:
-            logger.debug("a page that listened was closed")
+            logger.debug("a listening page disconnected")
         finally:
             self._listeners.discard(changed)
         return response
 
     async def close(self, _app: web.Application | None = None) -> None:
-        """Let everybody go."""
+        """Close all streams."""
         self._is_closed = True
         for changed in self._listeners:
             changed.set()
@@ -81,11 +82,14 @@ class Changes:
                 await write(message)
 
     async def _look(self) -> None:
-        before = await self.runs.newest()
+        before: tuple[int, int] | None = None
         while self._listeners:
-            await asyncio.sleep(self.every_s)
-            now = await self.runs.newest()
-            if now != before:
-                before = now
+            try:
+                now: tuple[int, int] | None = await self.newest()
+            except StoreError:  # changes are noticed once it is back
+                now = before
+            if before is not None and now != before:
                 for changed in self._listeners:
                     changed.set()
+            before = now
+            await asyncio.sleep(self.every_s)

@@ -1,41 +1,48 @@
-"""Who may ask, and from where: asked of every request before anything else. Pure but for aiohttp's types.
+"""Access control of every HTTP request, before any handler, and the browser sessions it accepts.
 
-With a token, whoever bears it. Without, only this machine can reach us; but so can
-a page that a browser on it shows, so the Host header must name this machine (DNS
-rebinding), and what changes something must not come from another site's page
-(cross-site request forgery). Where clients need a certificate, the probes alone
-are answered without one: an orchestrator's probe has none.
+With a token, clients must send it. Without one, only this machine can connect; but so
+can a page in a browser on it, so the Host header must name this machine (DNS
+rebinding), and requests with effects must not come from another site's page
+(cross-site request forgery). Where clients need a certificate, only the probes are
+answered without one, because an orchestrator's probe has none.
 
-A browser shows the token once and is known by its session from then on
-(``sessions.py``); one that is not is sent to the door for it.
+Metrics are the operator's: they name the services and agents of all tenants. A request for one tenant is
+refused, and if they have a token of their own, no other token gives access.
+
+A browser cannot send a bearer token by itself: it asks the person once, and gets a random cookie
+(HttpOnly, not sent with forms of other sites). Without a session it is redirected to the sign-in page.
+Sessions live in memory: after a restart people sign in again.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from aiohttp import web
 
-from collector_processor.receivers.admission import bears
-from collector_processor.receivers.hosts import names_this_machine
+from collector_processor.receivers.admission import bears, names_this_machine
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 SIGN_IN: Final = "/sign-in"
 STATIC: Final = "/static/"
-"""Style and script, the same for everybody."""
+"""Style sheet and script, the same for all clients."""
+METRICS: Final = "/metrics"
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
 _WANTED: Final = "expected: Authorization: Bearer <BLAMESPAN_TOKEN>\n"
+_WANTED_FOR_METRICS: Final = "expected: Authorization: Bearer <BLAMESPAN_METRICS_TOKEN>\n"
+_OF_ALL: Final = "expected no tenant's header: metrics name the services and agents of all tenants\n"
 _NOT_LOCAL: Final = (
-    "expected a Host header that names this machine, such as localhost (or one of BLAMESPAN_ALLOWED_HOSTS)\n"
+    "expected a Host header that names this machine, such as localhost (or the host of BLAMESPAN_WEB_URL)\n"
 )
-_FOREIGN: Final = "expected no request from another site's page\n"
-_UNSTATED: Final = "expected a browser that says where a form comes from; programs use the API\n"
+_FOREIGN: Final = "refused: this request comes from another site's page\n"
+_UNSTATED: Final = "expected a browser that sends the form's origin; programs use the API\n"
 _UNKNOWN: Final = "expected a client certificate of BLAMESPAN_TLS_CLIENT_CA\n"
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -48,18 +55,22 @@ _HEADERS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardRules:
-    """What is asked of a request."""
+    """Requirements that a request must meet."""
 
     token: str | None = None
     allowed_hosts: tuple[str, ...] = ()
-    """Lower case; names of this machine beyond its addresses and ``localhost``."""
+    """Names of this machine besides its addresses and ``localhost``; lower case."""
     wants_certificate: bool = False
+    metrics_token: str | None = None
+    """Token for the metrics; with ``None``, ``token`` gives access, as to everything else."""
+    names_tenant: Callable[[web.Request], bool] = lambda _request: False
+    """Whether a request is made for one tenant."""
     is_signed_in: Callable[[web.Request], bool] = lambda _request: False
-    """Whether a request comes from a browser that showed the token before."""
+    """Whether a request comes from a signed-in browser."""
 
 
 def guarding(rules: GuardRules) -> Any:
-    """Return the middleware that lets a request through, or says what was expected."""
+    """Return the middleware that passes a request on, or refuses it and says what was expected."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -77,9 +88,14 @@ def guarding(rules: GuardRules) -> Any:
 
 
 def _require(request: web.Request, rules: GuardRules) -> None:
-    if rules.wants_certificate and not _certificate(request):
+    if rules.wants_certificate and not request.get_extra_info("peercert"):
         raise web.HTTPForbidden(text=_UNKNOWN)
-    if rules.token is None:
+    if request.path == METRICS and rules.names_tenant(request):
+        raise web.HTTPForbidden(text=_OF_ALL)
+    if request.path == METRICS and rules.metrics_token is not None:
+        if not bears(request.headers.items(), rules.metrics_token):
+            raise web.HTTPUnauthorized(text=_WANTED_FOR_METRICS, headers={"WWW-Authenticate": "Bearer"})
+    elif rules.token is None:
         if not names_this_machine(request.headers.get("Host", ""), rules.allowed_hosts):
             raise web.HTTPUnauthorized(text=_NOT_LOCAL)
     elif not _is_let_in(request, rules, rules.token):
@@ -96,27 +112,23 @@ def _is_let_in(request: web.Request, rules: GuardRules, token: str) -> bool:
 
 
 def _shows_pages(request: web.Request) -> bool:
-    """Whether a person with a browser asks for a page, rather than a program for an answer."""
-    is_page = not request.path.startswith("/api/") and request.path != "/metrics"
+    """Tell whether a browser requests a page, rather than a program an API answer."""
+    is_page = not request.path.startswith("/api/") and request.path != METRICS
     return is_page and request.method == "GET" and "text/html" in request.headers.get("Accept", "")
 
 
 def require_stated_origin(request: web.Request) -> None:
-    """Refuse a form that no browser vouches for: each says where a form comes from.
+    """Refuse a form without an origin: every browser sends one.
 
-    A form may be sent by another site's page without our leave, so saying nothing is not
-    enough here; that what is said is us, the guard has seen to.
+    Another site's page may send a form without our permission, so a missing origin is not accepted here; the
+    guard has already checked origins that are given.
     """
     if not {"Origin", "Sec-Fetch-Site"} & set(request.headers):
         raise web.HTTPForbidden(text=_UNSTATED)
 
 
-def _certificate(request: web.Request) -> object:
-    return request.get_extra_info("peercert")
-
-
 def _is_foreign(request: web.Request) -> bool:
-    """Whether a browser says that a page of another origin sent this; other clients say nothing."""
+    """Tell whether a browser marks the request as coming from another origin; other clients send no mark."""
     site = request.headers.get("Sec-Fetch-Site")
     if site is not None and site not in _OWN_SITES:
         return True
@@ -129,3 +141,65 @@ def _is_foreign(request: web.Request) -> bool:
 def _harden(response: web.StreamResponse) -> None:
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
+
+
+COOKIE: Final = "blamespan_session"
+LIFETIME_S: Final = 12 * 3600
+MOST: Final = 10_000
+"""Sessions kept; the least recently used is dropped first."""
+
+
+@dataclass(slots=True)
+class _Session:
+    used: float
+    is_signed_in: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Sessions:
+    """All sessions of one process."""
+
+    clock: Callable[[], float]
+    """Seconds, monotonic."""
+    is_secure: bool = False
+    """Whether the cookie is sent over TLS only."""
+    _known: dict[str, _Session] = field(default_factory=dict)
+
+    def is_signed_in(self, request: web.Request) -> bool:
+        """Tell whether the request comes from a signed-in browser."""
+        found = self._find(request.cookies.get(COOKIE, ""))
+        return found is not None and found.is_signed_in
+
+    def owner(self, request: web.Request) -> str | None:
+        """Return the id of a request's session; ``None`` without a known one."""
+        id_ = request.cookies.get(COOKIE, "")
+        return id_ if self._find(id_) is not None else None
+
+    def begin(self, response: web.StreamResponse, *, signed_in: bool) -> str:
+        """Start a session, set its cookie on ``response``, and return its id.
+
+        The cookie is Lax rather than Strict, so that a link from a chat or a dashboard opens its
+        run. Requests with effects are POSTs, and other sites' POSTs do not carry a Lax cookie.
+        """
+        while len(self._known) >= MOST:
+            del self._known[next(iter(self._known))]
+        id_ = secrets.token_urlsafe(32)
+        self._known[id_] = _Session(used=self.clock(), is_signed_in=signed_in)
+        response.set_cookie(
+            COOKIE, id_, httponly=True, samesite="Lax", secure=self.is_secure, max_age=LIFETIME_S, path="/"
+        )
+        return id_
+
+    def end(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Delete the session of a request."""
+        self._known.pop(request.cookies.get(COOKIE, ""), None)
+        response.del_cookie(COOKIE, path="/")
+
+    def _find(self, id_: str) -> _Session | None:
+        found = self._known.pop(id_, None)
+        now = self.clock()
+        if found is None or now - found.used > LIFETIME_S:
+            return None
+        found.used = now
+        self._known[id_] = found  # mark it as most recently used
+        return found

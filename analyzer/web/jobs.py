@@ -1,8 +1,8 @@
-"""Analyses that a person asked for: a file that was dropped, or a kept run once more.
+"""Analyses requested on the pages: of an uploaded file, or of a kept run again.
 
-Held in memory, each for the session that asked and for nobody else; bounded in number
-and bytes, the oldest that are done go first. What such an analysis finds is shown and
-no more: it makes no verdict in the store and sends nothing to the backend.
+They are held in memory, and each is visible only to the session that requested it. They are bounded in number
+and bytes; the oldest finished ones are dropped first. The result for a file is only shown; the result for a
+kept run is passed on (``Asked.take``) to become a version of its verdict.
 """
 
 from __future__ import annotations
@@ -10,28 +10,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from analyzer.errors import AnalyzerError
-from analyzer.opinion import Choice, Opinions
-from analyzer.verdict import to_json
+from analyzer.executor.analyst import Choice, Opinions
+from analyzer.inquiry.errors import AnalyzerError
+from analyzer.inquiry.verdict import to_json
+from analyzer.issues.second_opinions import Outcome
 from collector_processor.otlp import CollectorError
-from semconv.model import Trajectory
+from semconv.model import Attribution, Trajectory
 
 logger = logging.getLogger(__name__)
 
 MOST_RUNS: Final = 10
-"""Of one file; what it holds beyond them is said, not analysed."""
+"""Runs analysed per file; the page says if there are more."""
 
+Take = Callable[[Trajectory, Attribution], Awaitable[Outcome]]
+"""Keeps a result; returns the effect on the verdict. Raises ``CollectorError`` if the store refuses."""
 Load = Callable[[], Sequence[Trajectory]]
-"""Reads the runs; called on a thread. Raises ``AnalyzerError`` or ``CollectorError`` for what is no run."""
+"""Reads the runs; called in a thread. Raises ``AnalyzerError`` or ``CollectorError`` for invalid input."""
 
 
 class JobState(StrEnum):
-    """How far an analysis is."""
+    """State of an analysis."""
 
     WAITING = "waiting"
     READING = "reading"
@@ -42,19 +45,19 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLimits:
-    """How much at once."""
+    """Limits of concurrent and remembered jobs."""
 
     at_once: int = 4
     waiting: int = 32
     of_a_session: int = 20
     bytes: int = 256 << 20
-    """Of what was uploaded, for all jobs that are remembered."""
+    """Bytes of the uploads of all remembered jobs."""
     timeout_s: float = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One run and what the method made of it."""
+    """One run and its attribution."""
 
     trajectory: Trajectory
     document: dict[str, Any]
@@ -62,16 +65,18 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is to be analysed, and how."""
+    """A request for an analysis: input and choice of method."""
 
     name: str
-    """Of the file or run, as the person gave it."""
+    """Name of the file or run, as the person gave it."""
     choice: Choice
     size: int
-    """Bytes that it takes."""
+    """Size in bytes."""
     load: Load
     run_id: str = ""
-    """Of the kept run that this is a second opinion on; empty for a file."""
+    """Id of the kept run that this is a second opinion on; empty for a file."""
+    take: Take | None = None
+    """Takes the result for a kept run; ``None`` if it is only shown."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,67 +89,71 @@ class Job:
     state: JobState = JobState.WAITING
     runs: int = 0
     calls: int = 0
-    """To the model, so far."""
+    """Model calls so far."""
     error: str = ""
     note: str = ""
+    outcome: Outcome | None = None
+    """The effect on the run's verdict; ``None`` for a file."""
+    work: asyncio.Task[None] | None = None
+    """Ends with the analysis; it never raises."""
     found: list[Found] = field(default_factory=list)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes."""
+        """Whether the analysis has ended."""
         return self.state in {JobState.DONE, JobState.FAILED}
 
     def as_of_now(self) -> Job:
-        """Return it as it stands: what a page says of it must not change while the page is written."""
+        """Return a snapshot, which does not change while a page is rendered from it."""
         return replace(self, found=list(self.found))
 
 
 class TooBusy(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
-    """As much is being analysed as may be; later there is room again."""
+    """A limit of concurrent analyses is reached; retry later."""
 
 
 class Jobs:
-    """All of them. One event loop; what a job reads, and what it computes, is done beside it."""
+    """All jobs. Used from one event loop; reading and computing run in threads."""
 
     def __init__(self, opinions: Opinions, limits: JobLimits | None = None) -> None:
-        """Make an empty list; ``opinions`` says what can be chosen, and what comes of it."""
+        """Start without jobs; ``opinions`` lists the choices and analyses."""
         self.opinions: Final = opinions
         self._limits: Final = limits or JobLimits()
         self._jobs: Final[dict[str, Job]] = {}
         self._slots: Final = asyncio.Semaphore(self._limits.at_once)
-        self._reading: Final = asyncio.Lock()  # one file at a time: reading takes the interpreter's time
+        self._reading: Final = asyncio.Lock()  # one file at a time: parsing holds the interpreter lock
         self._tasks: Final[set[asyncio.Task[None]]] = set()
 
     def start(self, owner: str, asked: Asked) -> Job:
-        """Begin an analysis that only the session ``owner`` may see.
+        """Start an analysis visible only to the session ``owner``.
 
         Raises:
-            TooBusy: there is no room.
+            TooBusy: a limit is reached.
         """
         limits = self._limits
         if sum(not job.is_over for job in self._jobs.values()) >= limits.at_once + limits.waiting:
-            raise TooBusy("as many analyses are under way as may be: try again in a minute")
+            raise TooBusy("too many analyses are in progress: try again in a minute")
         if sum(job.owner == owner and not job.is_over for job in self._jobs.values()) >= limits.of_a_session:
-            raise TooBusy("this browser has many analyses under way: wait for one to end")
+            raise TooBusy("this browser has too many analyses in progress: wait for one to end")
         self._make_room(owner, asked.size)
         job = Job(id=secrets.token_urlsafe(16), owner=owner, asked=asked)
         self._jobs[job.id] = job
-        task = asyncio.create_task(self._work(job))
+        job.work = task = asyncio.create_task(self._work(job))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return job
 
     def find(self, owner: str | None, job_id: str) -> Job | None:
-        """Return a job of this session; another's is as good as none."""
+        """Return a job of this session; ``None`` for another session's."""
         job = self._jobs.get(job_id)
         return job if job is not None and owner is not None and job.owner == owner else None
 
     def of(self, owner: str | None) -> list[Job]:
-        """Return a session's jobs, the newest first."""
+        """Return a session's jobs, newest first."""
         return [job for job in reversed(self._jobs.values()) if job.owner == owner]
 
     async def close(self) -> None:
-        """End whatever is under way."""
+        """Cancel all jobs in progress."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -159,7 +168,7 @@ class Jobs:
                 return
             self._jobs.pop(job.id, None)
         if sum(one.asked.size for one in self._jobs.values()) + size > self._limits.bytes:
-            raise TooBusy("as much is being analysed as there is room for: try again in a minute")
+            raise TooBusy("the analyses in progress use all memory for uploads: try again in a minute")
 
     async def _work(self, job: Job) -> None:
         try:
@@ -168,9 +177,9 @@ class Jobs:
         except (AnalyzerError, CollectorError) as error:
             job.error = str(error)
         except TimeoutError:
-            job.error = f"not done after {self._limits.timeout_s:.0f} seconds"
-        except Exception:  # one job is a line of containment: another's must not end for it
-            logger.exception("an analysis that was asked for on the page failed")
+            job.error = f"timed out after {self._limits.timeout_s:.0f} seconds"
+        except Exception:  # containment: one job's failure must not end the others
+            logger.exception("an analysis requested on a page failed")
             job.error = "blamespan could not analyse this: its log says why"
         job.state = JobState.FAILED if job.error else JobState.DONE
 
@@ -189,3 +198,5 @@ class Jobs:
         for trajectory in runs:
             attribution = await self.opinions.ask(trajectory, job.asked.choice, called)
             job.found.append(Found(trajectory=trajectory, document=to_json(attribution, trajectory)))
+            if job.asked.take is not None:
+                job.outcome = await job.asked.take(trajectory, attribution)

@@ -1,4 +1,4 @@
-"""Templates to pages: everything escaped, no script and no style within, nothing from elsewhere."""
+"""Template rendering: everything escaped, no inline script or style, nothing from other sites."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from analyzer.present import is_unsaid, plain
-from analyzer.visible import visible
-from analyzer.web.issue_view import said_of_share
-from analyzer.web.run_view import telling
-from semconv.model import Status
+from analyzer.inquiry.present import is_unsaid, plain
+from analyzer.inquiry.visible import visible
+from analyzer.web.views.run_page import telling
+from semconv.model import (
+    Status,
+    agent_in_prose,
+)
 
 HERE: Final = Path(__file__).parent
 STATIC: Final = HERE / "static"
@@ -27,24 +29,26 @@ PAGE_HEADERS: Final = {
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
         " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
-    # Not "no-referrer": with it, browsers do not say where a form comes from, which the guard asks for.
+    # Not "no-referrer": with it, browsers omit a form's origin, which the guard requires.
     "Referrer-Policy": "same-origin",
 }
 STATUS_WORDS: Final = {
     "attributed": "failed",
+    "suspected": "suspected",
     "no_failure": "no failure",
     "undetermined": "undetermined",
+    "unreadable": "not readable",
     "error": "not analysed",
 }
 _SPARK: Final = (6, 20)
-"""Width of a day and height of the most, in pixels."""
+"""Width of a day's bar and height of the tallest, in pixels."""
 
 
 class Renderer:
-    """Makes pages from templates."""
+    """Renders pages from templates."""
 
     def __init__(self) -> None:
-        """Read the templates and the static files; both belong to the package."""
+        """Read the templates and the static files from the package."""
         self.files: Final = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.is_file()}
         digest = hashlib.sha256(b"".join(self.files[name] for name in sorted(self.files)))
         self._env: Final = Environment(
@@ -63,17 +67,17 @@ class Renderer:
             "seconds": seconds,
             "segment": lambda text: quote(str(text), safe=""),
             "plain": plain,
+            "in_prose": agent_in_prose,
             "visible": visible,
-            "svg": Markup,  # only of ``picture.py`` and our own style sheet
+            "svg": Markup,  # used only for ``picture.py`` and our own style sheet
             "spark": spark,
             "outcome": outcome,
             "telling": telling,
-            "said_of_share": said_of_share,
         }
         self._env.filters.update(filters)
 
     def prepare(self) -> None:
-        """Compile all templates, so that nobody waits for it."""
+        """Compile all templates, so that no request waits for it."""
         for name in self._env.list_templates():
             self._env.get_template(name)
 
@@ -84,26 +88,26 @@ class Renderer:
     async def page(
         self, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any
     ) -> web.Response:
-        """Return a page; made beside the event loop, since a long run takes its time."""
+        """Return a page; rendered in a thread, since a long run takes a while."""
         text = await asyncio.to_thread(self.text, template, **values)
         return web.Response(
             text=text, status=status, content_type="text/html", headers={**PAGE_HEADERS, **(headers or {})}
         )
 
     def style(self) -> str:
-        """Return the style sheet, for a page that must stand alone."""
+        """Return the style sheet, for a self-contained page."""
         return self.files["page.css"].decode()
 
 
 def outcome(verdict: Mapping[str, Any]) -> str:
-    """Return in a word how a run without blame ended: it passed only where somebody says so."""
+    """Return the outcome of a run without blame: ``passed`` only with evidence of success."""
     if verdict["status"] != Status.NO_FAILURE:
         return STATUS_WORDS.get(verdict["status"], str(verdict["status"]))
     return "no sign of failure" if is_unsaid(verdict["reason"]) else "passed"
 
 
 def when(time_ns: int) -> Markup:
-    """Return a time as an element that a script may turn into the reader's own time."""
+    """Return a time as an element that the script converts to the reader's time zone."""
     moment = datetime.fromtimestamp(time_ns / 1e9, UTC)
     return Markup('<time datetime="{}">{} UTC</time>').format(
         moment.isoformat(timespec="seconds"), moment.strftime("%Y-%m-%d %H:%M:%S")
@@ -111,24 +115,24 @@ def when(time_ns: int) -> Markup:
 
 
 def percent(share: float | None) -> str:
-    """Return a share of 1 in whole percent; a dash for none."""
+    """Return a share in whole percent; a dash if there is none."""
     return "-" if share is None else f"{share:.0%}"
 
 
 def usd(amount: float | None) -> str:
-    """Return money; ``None`` is a price that nobody knows."""
+    """Return an amount of money; ``None`` means an unknown price."""
     return "unknown" if amount is None else f"${amount:.4f}" if amount else "$0"
 
 
 def seconds(duration: float | None) -> str:
-    """Return a duration in the unit that suits it."""
+    """Return a duration in a suitable unit."""
     if duration is None:
         return "-"
     return f"{duration * 1000:.0f} ms" if duration < 1 else f"{duration:.1f} s"
 
 
 def spark(counts: Sequence[int]) -> Markup:
-    """Return a small bar chart of counts, the last of them today's."""
+    """Return a small bar chart of counts; the last bar is today's."""
     width, height = _SPARK
     most = max([*counts, 1])
     bars = "".join(

@@ -11,21 +11,21 @@ from typing import Annotated
 
 import typer
 
-from analyzer.analyst import RunAnalyst
-from analyzer.commands.files import RecordedRun, RecordedRuns
-from analyzer.commands.options import MethodOption, ModelOption, WithReferenceOption
-from analyzer.commands.output import (
+from analyzer.cli.commands.steps import FilesArgument, LogsOption, RecordedRun, RecordedRuns
+from analyzer.cli.options import FloorOption, MethodOption, ModelOption, WithReferenceOption
+from analyzer.cli.output import (
     FormatOption,
     OutputFormat,
     advance,
     complain,
+    optional,
     print_json,
     progress_bar,
 )
-from analyzer.commands.steps import FilesArgument, LogsOption
-from analyzer.composition import open_analyst, open_cleaner
-from analyzer.present import console, run_heading, steps_table, verdict_panel
-from analyzer.verdict import to_json
+from analyzer.executor.analyst import RunAnalyst
+from analyzer.executor.composition import open_analyst, open_cleaner
+from analyzer.inquiry.present import console, run_heading, steps_table, verdict_panel
+from analyzer.inquiry.verdict import to_json
 from collector_processor.settings import load_settings
 from semconv.model import Attribution, Status, Trajectory
 
@@ -34,32 +34,35 @@ def attribute(
     files: FilesArgument,
     method: MethodOption = None,
     model: ModelOption = None,
-    reference: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="The right answer; implies --with-reference.", show_default=False),
-    ] = None,
+    reference: Annotated[str | None, optional("TEXT", "The right answer; implies --with-reference.")] = None,
     with_reference: WithReferenceOption = False,
     budget_usd: Annotated[
         float | None,
         typer.Option(
-            "--budget-usd", min=0, metavar="USD", help="Most that one run may cost.", show_default="0.50"
+            "--budget-usd", min=0, metavar="USD", help="Maximum cost of one run.", show_default="0.50"
         ),
     ] = None,
+    floor: FloorOption = None,
     logs: LogsOption = None,
     failed: Annotated[
-        bool, typer.Option("--failed", help="The run failed: do not ask whether it did.")
+        bool, typer.Option("--failed", help="Take the run as failed, without checking whether it did.")
     ] = False,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Say which agent broke a recorded run, at which step and why.
 
-    A conversation log is taken as a failure; a trace is first asked whether it failed,
-    unless [bold]--failed[/bold]. No network and no key without a model.
+    A conversation log is taken as a failure; a trace is first checked for failure,
+    unless [bold]--failed[/bold]. Without a model it needs no network and no key.
 
     Example: [bold]blamespan attribute trace.json --model ollama/qwen3[/bold]
     """
     settings = load_settings(
-        os.environ, directory=Path.cwd(), method=method, model=model, budget_usd_per_run=budget_usd
+        os.environ,
+        directory=Path.cwd(),
+        method=method,
+        model=model,
+        budget_usd_per_run=budget_usd,
+        precision=floor or 0.0,  # the setting is for the service: a file's best candidate is always shown
     )
     analyst = open_analyst(settings, with_reference=with_reference or reference is not None)
     recorded = RecordedRuns(files, logs or [])
@@ -72,7 +75,8 @@ def attribute(
     errors = [verdict.error for verdict in verdicts if verdict.status is Status.ERROR]
     if errors:
         complain(f"{len(errors)} of {len(verdicts)} runs could not be attributed: {errors[0]}")
-    if recorded.some_unreadable or errors:
+    unread = [verdict for verdict in verdicts if verdict.status is Status.UNREADABLE]
+    if recorded.some_unreadable or errors or (unread and len(unread) == len(verdicts)):
         raise typer.Exit(1)
 
 

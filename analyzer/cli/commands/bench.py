@@ -2,35 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from analyzer.commands import bench_tables as tables
-from analyzer.commands.measuring import Plan, measure, settings_of
-from analyzer.commands.options import METHOD_HELP, ModelOption, WithReferenceOption
-from analyzer.commands.output import (
+from analyzer.cli import bench_tables as tables
+from analyzer.cli.options import METHOD_HELP, FloorOption, ModelOption, WithReferenceOption
+from analyzer.cli.output import (
     CommandFailed,
     FormatOption,
     OutputFormat,
     WrongUsage,
+    advance,
     complain,
+    optional,
     print_json,
+    progress_bar,
 )
-from analyzer.conversation import Conversation
-from analyzer.measuring.benchmark import Benchmark, labelled
-from analyzer.measuring.comparison import compare as compare_scores
-from analyzer.measuring.comparison import second_labels
-from analyzer.measuring.contender import Contender, read_contender
-from analyzer.measuring.dataset import read_dataset
-from analyzer.measuring.learners import LEARNERS
-from analyzer.measuring.plot import to_svg
-from analyzer.reply_cache import open_cache
-from collector_processor.settings import load_settings
+from analyzer.evaluation.benchmark import (
+    LEARNERS,
+    Benchmark,
+    Job,
+    blinded,
+    examine,
+    labelled,
+    out_of_fold,
+    select,
+    trained_on,
+    withhold,
+)
+from analyzer.evaluation.comparison import Contender, multi_reference, read_contender, second_labels
+from analyzer.evaluation.comparison import compare as compare_scores
+from analyzer.evaluation.dataset import read_dataset
+from analyzer.evaluation.plot import to_svg
+from analyzer.evaluation.scores import Score, Subject, share, share_interval, tabulate
+from analyzer.executor.composition import budget_of, model_names, open_analyst, open_model
+from analyzer.inquiry.conversation import Conversation, Label
+from analyzer.inquiry.render import content_marker
+from analyzer.methods.attribution import Attributor
+from analyzer.models.budget import HourlyBudget
+from analyzer.models.reply_cache import ReplyCache, cached, open_cache, place_of_models
+from collector_processor.settings import Settings, load_settings
 from semconv.json_text import read_json
 
 _CACHE: Final = "replies"
@@ -46,77 +64,54 @@ def bench(
             show_default=False,
         ),
     ],
-    method: Annotated[
-        list[str] | None,
-        typer.Option("--method", metavar="NAME", help=METHOD_HELP, show_default=False),
-    ] = None,
+    method: Annotated[list[str] | None, optional("NAME", METHOD_HELP, "--method")] = None,
     model: ModelOption = None,
     with_reference: WithReferenceOption = False,
     compare: Annotated[
         tuple[str, str] | None,
-        typer.Option(
-            metavar="A B",
-            help="Two methods on the same runs, with a paired test. Each is METHOD\\[+reference]\\[@MODEL].",
-            show_default=False,
+        optional(
+            "A B", "Two methods on the same runs, with a paired test. Each is METHOD\\[+reference]\\[@MODEL]."
         ),
     ] = None,
     train: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="DATASET", help="Train the method on this; may be repeated.", show_default=False
-        ),
+        list[Path] | None, optional("DATASET", "Train the method on this; may be repeated.")
     ] = None,
-    cv: Annotated[
-        int | None,
-        typer.Option(min=2, metavar="K", help="Train and test in K folds.", show_default=False),
-    ] = None,
+    cv: Annotated[int | None, optional("K", "Train and test in K folds.", min=2)] = None,
     precision: Annotated[
+        float | None, optional("P", "Abstain so that this share of the answers is right.", min=0, max=1)
+    ] = None,
+    floor: FloorOption = None,
+    budget_usd: Annotated[
         float | None,
-        typer.Option(
+        optional(
+            "USD",
+            "Maximum cost in all; cached replies cost nothing. Default: BLAMESPAN_BUDGET_USD_PER_HOUR.",
+            "--budget-usd",
             min=0,
-            max=1,
-            metavar="P",
-            help="Abstain to be right in this share of answers.",
-            show_default=False,
         ),
     ] = None,
     second: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--second-labels",
-            metavar="DATASET",
-            help="Other annotators' labels of the same conversations.",
-            show_default=False,
-        ),
+        optional("DATASET", "Other annotators' labels of the same conversations.", "--second-labels"),
     ] = None,
     exclude: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="JSON list of run ids: show the figures without them too.",
-            show_default=False,
-        ),
+        Path | None, optional("FILE", "JSON list of run ids: also show the results without them.")
     ] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Runs attributed at once.")] = 8,
     cache: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Where replies are kept. Default: in the data directory.", show_default=False
-        ),
+        Path | None, optional("DIR", "Cache of model replies. Default: in the data directory.")
     ] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Ask anew, keep nothing.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the figures as SVG.", show_default=False)
-    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Do not use the cache of replies.")] = False,
+    plot: Annotated[Path | None, optional("FILE", "Draw the results as SVG.")] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Measure how often a method is right on labelled failures, and what it costs.
 
-    Scoring is strict: the step must be the very index, a missing answer is wrong. That the
-    runs failed is taken as given, and the right answer is seen only with --with-reference.
-    The floor, to put beside it: [bold]random[/bold], [bold]first-agent-step[/bold], and
-    [bold]constant[/bold], whose step is chosen out of fold. Replies are kept by content: what was
-    interrupted goes on where it stopped, and a second run asks nothing.
+    Scoring is strict: the step must be exact, and a missing answer is wrong. The runs are taken
+    as failed, and methods see the right answer only with --with-reference.
+    Compare with the baselines [bold]random[/bold], [bold]first-agent-step[/bold], and
+    [bold]constant[/bold], whose step is chosen out of fold. Model replies are cached by content: an
+    interrupted benchmark resumes where it stopped, and a repeated one calls no model.
 
     Example: [bold]blamespan bench runs.jsonl.gz --compare signals constant --plot signals.svg[/bold]
     """
@@ -126,6 +121,8 @@ def bench(
     base = Contender(method=chosen, model=model, with_reference=with_reference)
     contenders = _contenders(base, compare)
     _check_usage(contenders, train, cv, plot)
+    if precision is not None and floor is not None:
+        raise WrongUsage("--precision and --floor exclude each other: --precision chooses the floor itself")
     _check_files([*datasets, *(train or []), *(second or [])], plot)
     drawn: list[Mapping[str, Any]] = []
     with ExitStack() as stack:
@@ -136,6 +133,8 @@ def bench(
             trained_on=", ".join(path.name for path in train or []),
             folds=cv,
             precision=precision,
+            floor=floor or 0.0,
+            budget=None if budget_usd is None else _budget(contenders, budget_usd),
             concurrency=concurrency,
             cache=kept,
             second=second_labels(labelled([r for path in second for r in _read(path)])) if second else None,
@@ -145,6 +144,15 @@ def bench(
             drawn += _bench_one(path, contenders, plan, output)
     if plot is not None:
         plot.write_text(to_svg(drawn, ", ".join(path.name for path in datasets)), encoding="utf-8")
+
+
+def _budget(contenders: Sequence[Contender], usd: float) -> HourlyBudget | None:
+    """Return one budget for all calls of the benchmark; its clock stands still, so the hour never ends."""
+    models = (open_model(settings_of(contender)) for contender in contenders)
+    first = next((model for model in models if model is not None), None)
+    if first is None:
+        return None
+    return HourlyBudget(model=first.model, usd=usd, clock=lambda: 0.0, purpose="for this benchmark")
 
 
 def _contenders(base: Contender, compare: tuple[str, str] | None) -> list[Contender]:
@@ -169,7 +177,7 @@ def _check_usage(
 
 
 def _check_files(read: Sequence[Path], plot: Path | None) -> None:
-    """Say before the work what would end it afterwards."""
+    """Check the file arguments before the work starts."""
     for path in read:
         if not path.exists():
             raise WrongUsage(f"{path}: no such file or folder")
@@ -211,6 +219,7 @@ def _show(result: Benchmark, output: OutputFormat) -> None:
             print_json(line)
         return
     tables.show_accuracy(result.lines)
+    tables.show_answers(result.lines)
     tables.show_nearness_and_confidence(result.lines)
     tables.show_cost(result.lines)
     tables.show_lengths(result.lines)
@@ -252,3 +261,104 @@ def _ids(path: Path | None) -> frozenset[str]:
     if not isinstance(ids, list):
         raise WrongUsage(f"--exclude {path}: expected a JSON list of run ids")
     return frozenset(map(str, ids))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The command's options other than the contenders."""
+
+    training: tuple[Conversation, ...]
+    trained_on: str
+    folds: int | None
+    precision: float | None
+    floor: float
+    """Abstain below this confidence."""
+    budget: HourlyBudget | None
+    """Pays for all contenders; ``None``: each has the hourly budget of the settings."""
+    concurrency: int
+    cache: ReplyCache | None
+    second: Mapping[str, Label] | None
+    """Other annotators' labels by conversation; ``None`` if not requested."""
+    excluded: frozenset[str]
+
+
+def measure(path: Path, runs: Sequence[Conversation], contender: Contender, plan: Plan) -> Benchmark:
+    """Measure one contender on the runs of a data set."""
+    settings = settings_of(contender)
+    analyst = open_analyst(settings, with_reference=contender.with_reference)
+    attributor, own = analyst.attributor, budget_of(analyst)
+    if plan.budget is not None and own is not None:
+        attributor = replace(attributor, model=plan.budget.lend(own.model))
+    if plan.cache is not None and attributor.model is not None:
+        model = cached(attributor.model, plan.cache, place_of_models(os.environ))
+        attributor = replace(attributor, model=model, new_marker=content_marker)
+    scored = labelled(runs)
+    if not contender.with_reference:
+        scored = blinded(scored)
+    jobs, learned_from = _jobs(scored, settings.method, attributor, plan)
+    asked_before = (plan.cache.found, plan.cache.missed) if plan.cache else (0, 0)
+    with progress_bar("attributing", len(jobs)) as bar:
+        scores = asyncio.run(
+            examine(jobs, concurrency=plan.concurrency, progress=lambda _score: advance(bar))
+        )
+    if plan.cache is not None and plan.cache.found > asked_before[0]:
+        found, missed = plan.cache.found - asked_before[0], plan.cache.missed - asked_before[1]
+        complain(f"{path.name}: {found} of {found + missed} replies came from the cache")
+    subject = Subject(
+        dataset=path.name,
+        method=settings.method,
+        model=next(iter(model_names(settings)), None),
+        with_reference=contender.with_reference,
+        trained_on=learned_from,
+    )
+    lines, scores = _lines(scores, subject, plan)
+    return Benchmark(lines=lines, scores=scores, left_out=len(runs) - len(scored))
+
+
+def _jobs(
+    runs: Sequence[Conversation], method: str, attributor: Attributor, plan: Plan
+) -> tuple[tuple[Job, ...], str | None]:
+    learner = LEARNERS.get(method)
+    folds = plan.folds or (learner.usual_folds if learner else None)
+    if learner and plan.training:
+        return trained_on(plan.training, runs, learner, attributor), plan.trained_on
+    if learner and folds:
+        return out_of_fold(runs, learner, attributor, folds), f"the other folds of {folds}"
+    return tuple(Job(run=run, attribute=attributor) for run in runs), None
+
+
+def _lines(
+    scores: tuple[Score, ...], subject: Subject, plan: Plan
+) -> tuple[tuple[dict[str, Any], ...], tuple[Score, ...]]:
+    """Return the result lines, the total's with the requested extras, and their scores."""
+    extras: dict[str, Any] = {}
+    scores = withhold(scores, plan.floor)
+    if plan.precision is not None:
+        chosen = select(scores, plan.precision)
+        scores = chosen.scores
+        answered = [s.step_right for s in scores if s.step is not None]
+        extras["selective"] = {
+            "precision_wanted": plan.precision,
+            "answered": len(answered),
+            "precision": share(answered),
+            "precision_ci": share_interval(answered),
+            "thresholds": list(chosen.thresholds),
+        }
+    if plan.second is not None:
+        extras["second_labels"] = multi_reference(scores, plan.second)
+    if plan.excluded:
+        rest = [s for s in scores if s.run_id not in plan.excluded]
+        extras["without_excluded"] = tabulate(rest, subject)[-1]
+    lines = tabulate(scores, subject)
+    return (*lines[:-1], {**lines[-1], **extras}), scores
+
+
+def settings_of(contender: Contender) -> Settings:
+    """Return the settings with the contender's values in place."""
+    return load_settings(
+        os.environ,
+        directory=Path.cwd(),
+        method=contender.method,
+        model=contender.model,
+        precision=0.0,  # the setting is for the service: with it, accuracy would depend on the environment
+    )

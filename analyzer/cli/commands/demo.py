@@ -1,4 +1,4 @@
-"""``blamespan demo``: the whole line on embedded defaults, from a failing run to the blamed span."""
+"""``blamespan demo``: the whole pipeline with embedded defaults, from a failing run to the blamed span."""
 
 from __future__ import annotations
 
@@ -19,73 +19,58 @@ from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
-from analyzer.analyst import RunAnalyst
-from analyzer.commands.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, print_json
-from analyzer.composition import open_analyst
-from analyzer.demo_run import play
-from analyzer.present import attributes_table, console, run_heading, steps_table, verdict_panel
-from analyzer.service import Running, running_service
+from analyzer.cli.demo_run import play
+from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
+from analyzer.executor.analyst import RunAnalyst
+from analyzer.executor.composition import open_analyst
+from analyzer.inquiry.present import attributes_table, console, run_heading, steps_table, verdict_panel
+from analyzer.service.all_in_one import Running, running_service
 from analyzer.web.app import run_document
-from collector_processor.analyst import Analysis
-from collector_processor.decode import decode
-from collector_processor.endpoints import checked_url
 from collector_processor.exporters import MemoryExporter
 from collector_processor.otlp import Exporter, Signal
+from collector_processor.otlp.destination import checked_url
+from collector_processor.pipeline.analyst import Analysis
+from collector_processor.rebuild.decode import decode
 from collector_processor.settings import Settings, load_settings
-from collector_processor.stored import StoredVerdict
-from semconv.attributes import (
-    CARRIER,
-    ERROR,
-    FAILURE_AGENT_NAME,
-    FAILURE_CONFIDENCE,
-    FAILURE_DECISIVE,
-    FAILURE_EXPLANATION,
-    FAILURE_MODE,
-    FAILURE_STEP_INDEX,
-)
+from collector_processor.store.records import StoredVerdict
+from semconv import attributes as names
 from semconv.model import Attribution, Span, Trajectory
 
 _GRACE_MS: Final = 300
 _PATIENCE_S: Final = 30.0
 _SHOWN: Final = frozenset(
     {
-        CARRIER,
-        ERROR,
-        FAILURE_AGENT_NAME,
-        FAILURE_CONFIDENCE,
-        FAILURE_DECISIVE,
-        FAILURE_EXPLANATION,
-        FAILURE_MODE,
-        FAILURE_STEP_INDEX,
+        *(names.CARRIER, names.ERROR, names.FAILURE_AGENT_NAME, names.FAILURE_CONFIDENCE, names.FAILURE_MODE),
+        *(names.FAILURE_DECISIVE, names.FAILURE_EXPLANATION, names.FAILURE_STEP_INDEX),
     }
 )
 _BACKEND_TRIES: Final = 200
 _PAUSE_S: Final = 0.05
-_SHUTDOWN_MS: Final = 1000
+_SHUTDOWN_S: Final = 1.0
 _FREE_PORT: Final = "127.0.0.1:0"
 _SERVICE: Final = "solar-advisor"
 
 
 @dataclass(slots=True)
-class _Overheard:
-    """The service's analyst, with what it said kept for the screen."""
+class _RecordingAnalyst:
+    """Wraps the service's analyst and records its analyses for display."""
 
     analyst: RunAnalyst
     trajectory: Trajectory | None = None
     attribution: Attribution | None = None
 
     async def analyse(self, trajectory: Trajectory) -> Analysis:
-        """Analyse, and keep."""
+        """Analyse and record."""
         analysis = await self.analyst.analyse(trajectory)
         self.trajectory, self.attribution = trajectory, analysis.attribution
         return analysis
 
     def glance(self, trajectory: Trajectory) -> Analysis:
-        """Look at a run that still goes on."""
+        """Analyse a run that is still in progress."""
         return self.analyst.glance(trajectory)
 
     def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
-        """Say that a run could not be analysed."""
+        """Return the error verdict on a run that could not be analysed."""
         return self.analyst.excuse(trajectory, reason)
 
 
@@ -94,22 +79,14 @@ def demo(
         bool, typer.Option("--keep", help="Leave the service running afterwards, until Ctrl-C.")
     ] = False,
     endpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Your Jaeger, Tempo or Collector: see the blamed trace there.",
-            show_default=False,
-        ),
+        str | None, optional("URL", "Your Jaeger, Tempo or Collector: see the blamed trace there.")
     ] = None,
     model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Ask this litellm model too; default: no model, no key.", show_default=False
-        ),
+        str | None, optional("NAME", "Ask this litellm model too; default: no model, no key.")
     ] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Play a failing multi-agent run through the whole line, and show who broke it.
+    """Play a failing multi-agent run through the whole pipeline, and show which agent broke it.
 
     Starts the service on free ports with a temporary journal, lets four small agents run
     and fail, sends their spans by OTLP/gRPC, waits for the verdict, and shows the span
@@ -126,7 +103,7 @@ def demo(
             otlp_http_listen=_FREE_PORT,
             web_listen=_FREE_PORT,
             root_grace=_GRACE_MS,
-            shutdown_max=_SHUTDOWN_MS,
+            shutdown_s=_SHUTDOWN_S,
             forward_endpoint=_checked(endpoint),
             model=model,
         )
@@ -143,7 +120,7 @@ def _checked(endpoint: str | None) -> str | None:
 async def _demo(settings: Settings, output: OutputFormat, *, keep: bool) -> None:
     memory = MemoryExporter()
     backends: dict[Signal, Exporter] = {Signal.TRACES: memory, Signal.LOGS: memory}
-    listener = _Overheard(open_analyst(settings))
+    listener = _RecordingAnalyst(open_analyst(settings))
     async with running_service(
         settings, listener, exporters=None if settings.endpoints else backends
     ) as running:
@@ -161,7 +138,7 @@ async def _demo(settings: Settings, output: OutputFormat, *, keep: bool) -> None
 
 
 def _play(endpoint: str) -> None:
-    """Run the agents with OpenTelemetry's own SDK and exporter, as anybody's agents do."""
+    """Run the agents with the standard OpenTelemetry SDK and exporter."""
     provider = TracerProvider(resource=Resource.create({"service.name": _SERVICE}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, insecure=True)))
     try:
@@ -170,7 +147,7 @@ def _play(endpoint: str) -> None:
         provider.shutdown()
 
 
-async def _verdict(running: Running, listener: _Overheard) -> StoredVerdict:
+async def _verdict(running: Running, listener: _RecordingAnalyst) -> StoredVerdict:
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         if listener.trajectory is not None:
@@ -187,42 +164,34 @@ async def _carried(
     """Wait until the backend has the run and its carriers.
 
     Raises:
-        CommandFailed: the backend does not take them.
+        CommandFailed: the backend does not accept them.
     """
-    if settings.endpoints:
-        await _taken(settings, running)
-    elif verdict.span_id:
-        await _received(memory)
-
-
-async def _taken(settings: Settings, running: Running) -> None:
+    if not settings.endpoints:
+        async with asyncio.timeout(_PATIENCE_S):
+            while verdict.span_id and _decisive(memory) is None:
+                await memory.wait_for_requests(len(memory.requests) + 1)
+        return
     where = settings.endpoints[Signal.TRACES].endpoint
     for _ in range(_BACKEND_TRIES):
         if not await running.undelivered():
             break
         await asyncio.sleep(_PAUSE_S)
     else:
-        raise CommandFailed(f"{where} does not take the spans: is it up, and does it speak OTLP there?")
+        raise CommandFailed(f"{where} does not accept the spans: is it up, and does it speak OTLP there?")
     if running.rejected():
-        raise CommandFailed(f"{where} refused {running.rejected()} spans for good")
-
-
-async def _received(memory: MemoryExporter) -> None:
-    async with asyncio.timeout(_PATIENCE_S):
-        while _decisive(memory) is None:
-            await memory.wait_for_requests(len(memory.requests) + 1)
+        raise CommandFailed(f"{where} permanently rejected {running.rejected()} spans")
 
 
 def _decisive(memory: MemoryExporter) -> Span | None:
-    """The carrier that the backend received under the blamed span."""
+    """Return the carrier that the backend received under the blamed span."""
     bodies = [request.body for request in memory.delivered if request.signal is Signal.TRACES]
     spans = [span for body in bodies for span in decode(body).spans]
-    return next((span for span in spans if span.attributes.get(FAILURE_DECISIVE) is True), None)
+    return next((span for span in spans if span.attributes.get(names.FAILURE_DECISIVE) is True), None)
 
 
 def _show(
     verdict: StoredVerdict,
-    listener: _Overheard,
+    listener: _RecordingAnalyst,
     memory: MemoryExporter,
     settings: Settings,
     running: Running,
@@ -254,14 +223,14 @@ def _show_carrier(screen: Console, memory: MemoryExporter) -> None:
         (carrier.name, "bold red"), ("  child of the decisive span ", "dim"), carrier.parent_id or ""
     )
     rest = Text(f"… and {len(carrier.attributes) - len(shown)} more attributes", style="dim")
-    title = "How it stands in your backend: a carrier span beside untouched originals"
+    title = "What your backend stores: a carrier span beside the untouched originals"
     body = Group(name, Text(), attributes_table(shown), rest)
     screen.print(Panel(body, title=title, title_align="left", border_style="dim", padding=(1, 2)), "")
 
 
 def _opening(running: Running) -> Text:
     return Text.assemble(
-        ("blamespan", "bold"), f" takes OTLP on {running.grpc}. Four agents take a question, and fail.\n"
+        ("blamespan", "bold"), f" receives OTLP on {running.grpc}. Four agents answer a question, and fail.\n"
     )
 
 
@@ -272,7 +241,7 @@ def _where_to_look(
     text.append(f"From the first span to the verdict in the trace: {took_s:.1f} s.\n", style="dim")
     text.append("Where to look\n", style="bold")
     if settings.endpoints:
-        found = f"service {_SERVICE}, tag {FAILURE_DECISIVE}=true, trace {verdict.trace_id}"
+        found = f"service {_SERVICE}, tag {names.FAILURE_DECISIVE}=true, trace {verdict.trace_id}"
         text.append(f"  in your backend     {found}\n")
     else:
         text.append("  in Jaeger or Tempo  blamespan demo --endpoint http://localhost:4317\n")

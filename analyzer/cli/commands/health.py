@@ -1,4 +1,4 @@
-"""``blamespan health``: is the service that these settings describe ready? For probes of containers."""
+"""``blamespan health``: readiness check of the local service, for container probes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Annotated, Final
 
 import typer
 
-from analyzer.commands.output import CommandFailed, FormatOption, OutputFormat, print_json
-from collector_processor.settings import Address, Settings, SettingsError, load_settings
+from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, print_json
+from collector_processor.otlp import Address
+from collector_processor.settings import Settings, SettingsError, load_settings
 
 _PATH: Final = "/readyz"
 _READY: Final = 200
@@ -22,7 +23,7 @@ def health(
     timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait.")] = 2.0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Ask the service on this machine whether it is ready, with or without TLS as the settings say.
+    """Check whether the service on this machine is ready, with or without TLS as configured.
 
     For HEALTHCHECK and liveness scripts: works for [bold]serve[/bold], [bold]collector[/bold] and
     [bold]analyzer[/bold], and needs neither token nor certificate. Exit code 1 if it is not ready.
@@ -30,7 +31,7 @@ def health(
     settings = load_settings(os.environ, directory=Path.cwd())
     listener = settings.listeners[2]
     if not listener.port:
-        raise SettingsError("BLAMESPAN_WEB_LISTEN has port 0, a free one: expected the port that is asked")
+        raise SettingsError("BLAMESPAN_WEB_LISTEN has port 0: expected the port of the running service")
     status = _ask(settings, _reached(listener), timeout)
     if status != _READY:
         raise CommandFailed(f"{listener}: not ready ({_PATH} answers {status})")
@@ -55,8 +56,8 @@ def _ask(settings: Settings, address: Address, timeout_s: float) -> int:
 def _connection(settings: Settings, address: Address, timeout_s: float) -> HTTPConnection:
     if settings.tls_certificate is None:
         return HTTPConnection(address.host, address.port, timeout=timeout_s)
-    # Nothing secret is sent to this machine's own door, and its certificate names another host; nor
-    # must a spoiled file on the disk, which never replaces a sound certificate, make it unhealthy.
+    # Unverified: no secret is sent, it is this machine's own listener, and its certificate names another
+    # host. A corrupt file on the disk, which never replaces a sound certificate, must not fail the probe.
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -64,10 +65,10 @@ def _connection(settings: Settings, address: Address, timeout_s: float) -> HTTPC
 
 
 def _reached(listener: Address) -> Address:
-    """Return where a door that is open on all of the machine's addresses is reached from within."""
+    """Return the local address of a listener on all of the machine's addresses."""
     try:
         address = ip_address(listener.host)
-    except ValueError:  # a name
+    except ValueError:  # a host name
         return listener
     if not address.is_unspecified:
         return listener

@@ -1,12 +1,10 @@
-"""``blamespan issues``: recurring failures, and what people decide of them."""
+"""``blamespan issues``: list, resolve and mute recurring failures."""
 
 from __future__ import annotations
 
 import os
 import re
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -16,34 +14,33 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from analyzer.commands.labelling import DataDirOption
-from analyzer.commands.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, print_json
-from analyzer.issues.counting import CountingRules, IssueCounting, Sources
-from analyzer.issues.report import IssueReports, Wanted, to_json
-from analyzer.issues.store import FILE, IssueStore, open_issues
-from analyzer.labels.store import open_labels
-from analyzer.present import console, plain
-from analyzer.recurrence import Issue, IssueState
+from analyzer.cli.commands.label import DataDirOption, opened_store
+from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
+from analyzer.inquiry.present import console, plain
+from analyzer.issues.counting import CountingRules, IssueCounting
+from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.recurrence.issue import Issue, IssueState
+from analyzer.issues.report import SAMPLED, IssueReports, Wanted, to_json
+from analyzer.labels.label_store import LabelStore
 from collector_processor.otlp import Tenant
-from collector_processor.runstore import RUNS, RunStore
-from collector_processor.settings import Settings, load_settings
+from collector_processor.settings import load_settings
 
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _LONGEST_S: Final = 366 * 86_400
 _BARS: Final = " ▁▂▃▄▅▆▇█"
 _SHOWN: Final = 8
-"""Letters of an id: enough to name an issue by."""
+"""Shown characters of an id: enough to identify an issue."""
 _NOTE: Final = (
-    "Share: of the runs in which the agent took part, those that it broke, with the 95 % interval; narrower"
-    " the more verdicts are confirmed or corrected (blamespan confirm, label, reject)."
+    "Share: the part of the agent's runs that it broke, with the 95 % interval, by the method alone or"
+    " corrected by labels (blamespan confirm, label, reject) of its service."
 )
 _WIDE: Final = 110
-"""Columns of a terminal that has room for the bars beside the words."""
+"""Terminal width from which the bar column is shown."""
 _STYLES: Final = {"regressed": "bold red", "new": "red", "ongoing": "yellow", "resolved": "green"}
 
 
 class Deed(StrEnum):
-    """What is done with an issue."""
+    """An action on an issue."""
 
     RESOLVE = "resolve"
     MUTE = "mute"
@@ -67,61 +64,44 @@ def issues(
     state: Annotated[
         IssueState | None, typer.Option(help="Only those in this state.", show_default=False)
     ] = None,
-    service: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this service's.", show_default=False)
-    ] = None,
-    agent: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this agent's.", show_default=False)
-    ] = None,
-    tenant: Annotated[
-        str | None, typer.Option(metavar="TENANT", help="Only this tenant's.", show_default=False)
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="The most that are listed.")] = 100,
+    service: Annotated[str | None, optional("NAME", "Only this service's.")] = None,
+    agent: Annotated[str | None, optional("NAME", "Only this agent's.")] = None,
+    tenant: Annotated[str | None, optional("TENANT", "Only this tenant's.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number listed.")] = 100,
     data_dir: DataDirOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """List the failures that come again, or resolve or mute one.
+    """List recurring failures, or resolve or mute one.
 
-    Works while the service runs and when it does not. A failure that comes back after its issue was
-    resolved is a regression, and told again.
+    Works whether or not the service runs. A failure that comes back after its issue was resolved is
+    a regression and notified again.
 
     Example: [bold]blamespan issues --state new[/bold], [bold]blamespan issues mute 3f2a --for 7d[/bold]
     """
     owner = None if tenant is None else Tenant(tenant)
     if (deed is None) != (issue is None):
         raise WrongUsage("expected an id after resolve, mute or unmute")
-    with _opened(data_dir) as (settings, sources):
-        counting = IssueCounting(sources, CountingRules(is_fair_sample=settings.is_fair_sample))
-        counting.heed_labels()
+    settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
+    with opened_store(settings, "issues") as db:
+        store = IssueStore(db)
+        rules = CountingRules(is_fair_sample=settings.is_fair_sample)
+        counting = IssueCounting(store, LabelStore(db), rules)
+        counting.apply_labels()
         found: Issue | None = None
         if deed is not None and issue is not None:
-            found_tenant, found = _find(sources.issues, issue, owner)
+            found_tenant, found = _find(store, issue, owner)
             _do(counting, deed, found_tenant, found, _until(deed, for_))
             wanted = Wanted(tenant=found_tenant, limit=10_000)
         else:
             wanted = Wanted(tenant=owner, state=state, service=service, agent=agent, limit=limit)
         now_ns = time.time_ns()
-        reports = IssueReports(sources.issues, is_fair_sample=settings.is_fair_sample).reports(wanted, now_ns)
+        reports = IssueReports(store, is_fair_sample=settings.is_fair_sample).reports(wanted, now_ns)
         documents = [to_json(report, now_ns) for report in reports if _is_meant(report.issue, found)]
     _show(documents, output)
 
 
 def _is_meant(issue: Issue, found: Issue | None) -> bool:
     return found is None or issue.fingerprint == found.fingerprint
-
-
-@contextmanager
-def _opened(data_dir: Path | None) -> Iterator[tuple[Settings, Sources]]:
-    settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
-    folder = settings.data_dir
-    if not (folder / FILE).is_file() or not (folder / RUNS).is_file():
-        raise CommandFailed(f"{folder}: holds no issues: expected the data directory of `blamespan serve`")
-    with (
-        closing(open_issues(folder)) as kept,
-        closing(RunStore(folder / RUNS)) as verdicts,
-        closing(open_labels(folder)) as labels,
-    ):
-        yield settings, Sources(issues=kept, verdicts=verdicts, labels=labels)
 
 
 def _find(store: IssueStore, prefix: str, tenant: Tenant | None) -> tuple[Tenant, Issue]:
@@ -166,13 +146,13 @@ def _show(documents: list[dict[str, Any]], output: OutputFormat) -> None:
         screen.print("No issues.", style="dim")
         return
     screen.print(_table(documents, is_wide=screen.width >= _WIDE))
-    off = next((document["share_off"] for document in documents if document["share_off"]), None)
-    note = f"Shares are {off}." if off else _NOTE
+    is_off = any(document["share_off"] == SAMPLED for document in documents)
+    note = f"Shares are {SAMPLED}." if is_off else _NOTE
     screen.print(note, style="dim")
 
 
 def _table(documents: list[dict[str, Any]], *, is_wide: bool) -> Table:
-    """Return the issues as a table; where room is scarce, what failed goes before how it went."""
+    """Return the issues as a table; without bars on narrow terminals."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("id", no_wrap=True)
     table.add_column("state", no_wrap=is_wide)
@@ -203,6 +183,5 @@ def _bars(counts: list[int]) -> str:
 def _share(document: dict[str, Any]) -> str:
     share = document["share"]
     if share is None:
-        return "off"
-    alarm = ", more than before" if share["alarm"] else ""
-    return f"{share['estimate']:.0%} ({share['low']:.0%} to {share['high']:.0%}){alarm}"
+        return "off" if document["share_off"] == SAMPLED else "-"
+    return f"{share['told']}{', more than before' if share['alarm'] else ''}"

@@ -1,4 +1,4 @@
-"""``blamespan lint``: what a trace lacks for good attribution, each with the line that mends it."""
+"""``blamespan lint``: find what a trace lacks for good attribution, each with the fix."""
 
 from __future__ import annotations
 
@@ -10,21 +10,27 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from analyzer.commands.files import RecordedRuns
-from analyzer.commands.output import FormatOption, OutputFormat, complain, print_json
-from analyzer.commands.steps import FilesArgument, LogsOption
-from analyzer.present import console, counted, plain
-from collector_processor.lint import Finding, Severity
+from analyzer.cli.commands.map import proposed, write_mapping
+from analyzer.cli.commands.steps import FilesArgument, LogsOption, RecordedRuns, reader_here
+from analyzer.cli.output import FormatOption, OutputFormat, complain, print_json
+from analyzer.inquiry.present import console, counted, plain
+from collector_processor.lint import INFERRED, Finding, Severity
 from collector_processor.lint import lint as look_at
-from collector_processor.rebuild import Run
-from semconv.model import Trajectory
+from collector_processor.rebuild.stages import Run
+from semconv.model import Trace, Trajectory
 
 _STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _MARKS: Final = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.INFO: "·"}
 _FAILING: Final = frozenset({Severity.ERROR, Severity.WARNING})
 
 StrictOption = Annotated[
-    bool, typer.Option("--strict", help="Also exit with 1 where there is nothing but `info`.")
+    bool, typer.Option("--strict", help="Also exit with 1 if there are only `info` findings.")
+]
+MappingOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--mapping", metavar="FILE", help="Write a mapping for runs that no dialect reads, to be corrected."
+    ),
 ]
 
 
@@ -32,25 +38,31 @@ def lint(
     files: FilesArgument,
     logs: LogsOption = None,
     strict: StrictOption = False,
+    mapping: MappingOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Say what traces lack for good attribution, and the line that mends it.
+    """List what traces lack for good attribution, with the line that fixes it.
 
-    Looks at agents, content, task, context, handoffs, tool calls, limits and clocks, and names the
+    Checks agents, content, task, context, handoffs, tool calls, limits and clocks, and names the
     setting or the code for the framework that wrote the spans. Exits with 1 if there is an error
-    or a warning, so that it can hold a build; `info` alone is fine.
+    or a warning, so that it can fail a build; `info` alone is fine.
 
     Example: [bold]blamespan lint trace.json[/bold]
     """
-    recorded, failed = RecordedRuns(files, logs or []), False
+    recorded, failed, reader = RecordedRuns(files, logs or []), False, reader_here()
+    inferred: list[Trace] = []
     for path, run in recorded:
         if run.trace is None:
-            complain(f"{path}: a conversation log has no spans to look at")
+            complain(f"{path}: a conversation log has no spans to check")
             failed = True
             continue
-        findings = look_at(Run(trace=run.trace, trajectory=run.trajectory))
+        findings = look_at(Run(trace=run.trace, trajectory=run.trajectory), reader)
+        if any(finding.rule == INFERRED for finding in findings):
+            inferred.append(run.trace)
         _show(path, run.trajectory, findings, output)
         failed = failed or any(strict or finding.severity in _FAILING for finding in findings)
+    if mapping is not None and inferred:
+        write_mapping(proposed(inferred), mapping)
     if failed or recorded.some_unreadable:
         raise typer.Exit(1)
 
@@ -86,11 +98,7 @@ def _heading(path: Path, trajectory: Trajectory, findings: tuple[Finding, ...]) 
     agents = ", ".join(plain(agent, 30) for agent in trajectory.agents[:6]) or "no agents"
     steps = counted(len(trajectory.steps), "step")
     heading = Text.assemble(
-        (plain(path.name, 60), "bold"),
-        (
-            f"  run {plain(trajectory.run_id, 32)}, {steps} by {agents}",
-            "dim",
-        ),
+        (plain(path.name, 60), "bold"), (f"  run {plain(trajectory.run_id, 32)}, {steps} by {agents}", "dim")
     )
     if not findings:
         heading.append("\n  ✓ lacks nothing", style="green")

@@ -7,7 +7,7 @@ import os
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -15,27 +15,32 @@ from typing import Annotated, Final
 
 import typer
 
-from analyzer.commands.files import load
-from analyzer.commands.output import (
+from analyzer.cli.commands.steps import FilesArgument, LogsOption, load
+from analyzer.cli.output import (
     CommandFailed,
     FormatOption,
     OutputFormat,
     WrongUsage,
     advance,
+    optional,
     print_json,
     progress_bar,
 )
-from analyzer.commands.steps import FilesArgument, LogsOption
-from analyzer.present import console, counted
-from collector_processor.decode import decode, decode_logs
-from collector_processor.destination import Protocol
-from collector_processor.encode import encode, encode_logs
-from collector_processor.endpoints import checked_endpoint, read_headers, usual_protocol
-from collector_processor.exporters import Destination, JsonExporter, open_exporter
+from analyzer.inquiry.present import console, counted
+from collector_processor.exporters import JsonExporter, open_exporter
 from collector_processor.otlp import NO_TENANT, Delivered, Exporter, SendOutcome, Signal, TryLater
-from collector_processor.otlp.times import moved, newest_ns
-from collector_processor.wire import member_count, split_by_size
-from semconv.model import SpanId, TraceId
+from collector_processor.otlp.destination import (
+    Destination,
+    Protocol,
+    checked_endpoint,
+    default_protocol,
+    read_headers,
+)
+from collector_processor.otlp.otlp_json import newest_ns, shift_times
+from collector_processor.rebuild.decode import decode, decode_logs
+from collector_processor.rebuild.encode import encode, encode_logs
+from collector_processor.wire.split import member_count, split_by_size
+from semconv.model import Link, LogRecord, Span, SpanId, TraceId
 
 _PIECE_BYTES: Final = 512 * 1024
 _TRIES: Final = 30
@@ -52,7 +57,7 @@ class ReplayProtocol(StrEnum):
 
 @dataclass(slots=True)
 class Sent:
-    """What a replay has sent so far."""
+    """Counts of a replay's requests and items so far."""
 
     requests: int = 0
     items: int = 0
@@ -62,10 +67,7 @@ class Sent:
 def replay(
     files: FilesArgument,
     endpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="Where to; default: OTEL_EXPORTER_OTLP_ENDPOINT.", show_default=False
-        ),
+        str | None, optional("URL", "Destination; default: OTEL_EXPORTER_OTLP_ENDPOINT.")
     ] = None,
     protocol: Annotated[
         ReplayProtocol | None,
@@ -73,7 +75,9 @@ def replay(
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(min=0.001, metavar="N", help="Spans a second; default: as fast as they are taken."),
+        typer.Option(
+            min=0.001, metavar="N", help="Spans a second; default: as fast as the receiver accepts them."
+        ),
     ] = None,
     logs: LogsOption = None,
     fresh_ids: Annotated[
@@ -90,8 +94,8 @@ def replay(
 ) -> None:
     """Send recorded runs as OTLP, as if they were live.
 
-    Any file that [bold]steps[/bold] reads, but conversation logs, which have no spans.
-    Retries what the receiver asks to have again; fails when something is not taken.
+    Takes any file that [bold]steps[/bold] reads except conversation logs, which have no spans.
+    Retries when the receiver asks for it; fails if something is not accepted.
 
     Example: [bold]blamespan replay trace.json --endpoint http://127.0.0.1:4317 --fresh-ids[/bold]
     """
@@ -102,14 +106,14 @@ def replay(
         url = checked_endpoint(url)
     except ValueError as error:
         raise WrongUsage(f"replay: {error}") from error
-    chosen = protocol or ReplayProtocol(usual_protocol(url))
+    chosen = protocol or ReplayProtocol(default_protocol(url))
     requests = _requests([*files, *(logs or [])])
     if now:
         requests = _moved(requests, time.time_ns())
     sent = asyncio.run(_send_all(_fresh(requests) if fresh_ids else requests, url, chosen, rate))
     _tell(sent, url, output)
     if sent.rejected:
-        raise CommandFailed(f"{url} rejected {sent.rejected} of {sent.items} items for good")
+        raise CommandFailed(f"{url} permanently rejected {sent.rejected} of {sent.items} items")
 
 
 def _requests(paths: Sequence[Path]) -> list[tuple[Signal, bytes]]:
@@ -152,75 +156,58 @@ async def _send(exporter: Exporter, signal: Signal, body: bytes, sent: Sent) -> 
         outcome = await exporter.send(signal, body, NO_TENANT, ())
         if not isinstance(outcome, TryLater):
             break
-        await asyncio.sleep(_PAUSE_S if outcome.wish_s is None else outcome.wish_s)
+        await asyncio.sleep(_PAUSE_S if outcome.requested_wait_s is None else outcome.requested_wait_s)
     if not isinstance(outcome, Delivered):
-        raise CommandFailed(f"{signal.value} were not taken: {outcome.reason}")
+        raise CommandFailed(f"{signal.value} were not accepted: {outcome.reason}")
     sent.requests += 1
     sent.items += member_count(body)
     sent.rejected += outcome.rejected
 
 
 def _moved(requests: Sequence[tuple[Signal, bytes]], now_ns: int) -> list[tuple[Signal, bytes]]:
-    """Shift all times alike so that the newest span, or without spans the newest item, ends at ``now_ns``."""
+    """Shift all times equally, so that the newest span (or item, without spans) ends at ``now_ns``."""
     newest = dict.fromkeys(Signal, 0)
     for signal, body in requests:
         newest[signal] = max(newest[signal], newest_ns(signal, body))
     latest = newest[Signal.TRACES] or max(newest.values())
     if not latest:
         return list(requests)
-    return [(signal, moved(signal, body, now_ns - latest)) for signal, body in requests]
+    return [(signal, shift_times(signal, body, now_ns - latest)) for signal, body in requests]
 
 
 def _fresh(requests: Sequence[tuple[Signal, bytes]]) -> list[tuple[Signal, bytes]]:
-    """Give every trace and span a new id, the same one wherever the old one stood."""
+    """Replace every trace and span id consistently by a new one."""
     traces = defaultdict[TraceId, TraceId](lambda: TraceId(secrets.token_hex(16)))
     spans = defaultdict[tuple[TraceId, SpanId], SpanId](lambda: SpanId(secrets.token_hex(8)))
-    return list(_renamed(requests, traces, spans))
 
+    def link(old: Link) -> Link:
+        return replace(old, trace_id=traces[old.trace_id], span_id=spans[old.trace_id, old.span_id])
 
-def _renamed(
-    requests: Sequence[tuple[Signal, bytes]],
-    traces: defaultdict[TraceId, TraceId],
-    spans: defaultdict[tuple[TraceId, SpanId], SpanId],
-) -> Iterator[tuple[Signal, bytes]]:
-    for signal, body in requests:
-        if signal is Signal.TRACES:
-            yield (
-                signal,
-                encode(
-                    replace(
-                        span,
-                        trace_id=traces[span.trace_id],
-                        span_id=spans[span.trace_id, span.span_id],
-                        parent_id=spans[span.trace_id, span.parent_id] if span.parent_id else None,
-                        links=tuple(
-                            replace(
-                                link,
-                                trace_id=traces[link.trace_id],
-                                span_id=spans[link.trace_id, link.span_id],
-                            )
-                            for link in span.links
-                        ),
-                    )
-                    for span in decode(body).spans
-                ),
-            )
-        elif signal is Signal.LOGS:
-            yield (
-                signal,
-                encode_logs(
-                    replace(
-                        record,
-                        trace_id=traces[record.trace_id] if record.trace_id else None,
-                        span_id=spans[record.trace_id, record.span_id]
-                        if record.trace_id and record.span_id
-                        else None,
-                    )
-                    for record in decode_logs(body)
-                ),
-            )
-        else:
-            yield signal, body
+    def span(old: Span) -> Span:
+        return replace(
+            old,
+            trace_id=traces[old.trace_id],
+            span_id=spans[old.trace_id, old.span_id],
+            parent_id=spans[old.trace_id, old.parent_id] if old.parent_id else None,
+            links=tuple(map(link, old.links)),
+        )
+
+    def record(old: LogRecord) -> LogRecord:
+        if not old.trace_id:
+            return old
+        span_id = spans[old.trace_id, old.span_id] if old.span_id else None
+        return replace(old, trace_id=traces[old.trace_id], span_id=span_id)
+
+    def renamed(signal: Signal, body: bytes) -> bytes:
+        match signal:
+            case Signal.TRACES:
+                return encode(map(span, decode(body).spans))
+            case Signal.LOGS:
+                return encode_logs(map(record, decode_logs(body)))
+            case Signal.METRICS:
+                return body
+
+    return [(signal, renamed(signal, body)) for signal, body in requests]
 
 
 def _tell(sent: Sent, url: str, output: OutputFormat) -> None:

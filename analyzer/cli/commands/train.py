@@ -1,35 +1,51 @@
-"""``blamespan train``: a ranker from labelled runs, with a card that says how far to trust it."""
+"""``blamespan train``: train a ranker on labelled runs, with a card of its measured accuracy.
+
+Labelled runs come from files, or from the labels in a service's store.
+"""
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from analyzer.commands.labelled import read_files, read_store, require_enough
-from analyzer.commands.labelling import DataDirOption, TenantOption
-from analyzer.commands.output import (
+from analyzer.cli.commands.label import DataDirOption, TenantOption, opened_store
+from analyzer.cli.output import (
     CommandFailed,
     FormatOption,
     OutputFormat,
     WrongUsage,
     complain,
+    optional,
     print_json,
 )
+from analyzer.evaluation.dataset import read_dataset
+from analyzer.evaluation.validation import CURVE, FOLDS, Labelled, certify, named, prepare
+from analyzer.inquiry.conversation import Conversation
+from analyzer.inquiry.present import console
+from analyzer.labels.label import Label
+from analyzer.labels.label_store import LabelStore
+from analyzer.labels.labelling import UNNAMED, TrainingRuns, proved_runs, training_runs
+from analyzer.labels.opinion_store import OpinionStore
+from analyzer.learning.folds import history_key
 from analyzer.learning.model_file import write_model
-from analyzer.measuring.validation import CURVE, FOLDS, certify, prepare
-from analyzer.present import console
+from analyzer.learning.training import FEWEST
+from collector_processor.otlp import Tenant
+from collector_processor.settings import load_settings
+from collector_processor.store.verdicts import RunStore
 
 
 def train(
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the model goes.", show_default=False)],
+    out: Annotated[Path, optional("FILE", "File of the trained model.")],
     datasets: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -42,21 +58,21 @@ def train(
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
     date: Annotated[
-        str | None,
-        typer.Option(metavar="YYYY-MM-DD", help="Date for the card.", show_default="today"),
+        str | None, typer.Option(metavar="YYYY-MM-DD", help="Date for the card.", show_default="today")
     ] = None,
     folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = FOLDS,
     seed: Annotated[int, typer.Option(help="The same runs and seed give the same model.")] = 0,
     curve: Annotated[
-        bool, typer.Option("--curve/--no-curve", help="Also measure it with 10, 20, 30, 40 and 50 labels.")
+        bool,
+        typer.Option("--curve/--no-curve", help="Also measure accuracy with 10, 20, 30, 40 and 50 labels."),
     ] = True,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Train the ranker on labelled failures, and say how well such a model does.
+    """Train the ranker on labelled failures, and measure its accuracy.
 
-    The figures are nested cross-validation: no run is ever judged by a model that saw its label.
-    A ranker is meant for the systems it was trained on: "other systems" in the card shows what it
-    is worth elsewhere, where its confidence is not to be believed. Needs the extra
+    Accuracy comes from nested cross-validation: no run is judged by a model that saw its label.
+    A ranker is meant for the systems it was trained on: "other systems" in the card shows its
+    accuracy elsewhere, where its confidence is not reliable. Training needs the extra
     [bold]ranker[/bold] (scikit-learn); using a model does not.
 
     Example: [bold]blamespan train --out ranker.json[/bold], then
@@ -67,7 +83,7 @@ def train(
     if out.is_dir():
         raise WrongUsage(f"{out}: is a folder, expected the name of a file")
     if datasets and (tenant is not None or data_dir is not None):
-        raise WrongUsage("--tenant and --data-dir are about the store: they exclude a DATASET")
+        raise WrongUsage("--tenant and --data-dir select the store: they exclude a DATASET")
     labels = read_files(datasets) if datasets else read_store(data_dir, tenant)
     labelled = prepare(labels.runs)
     if len(labelled) < len(labels.runs):
@@ -114,7 +130,7 @@ def _show(out: Path, card: Mapping[str, Any]) -> None:
         "nested cross-validation; brackets: 95 % Wilson interval; other systems: trained on all but this one",
         style="dim",
     )
-    console().print(f"made of: {card['chosen']}; calibrated by {card['calibrated_by']}", style="dim")
+    console().print(f"calibrated by {card['calibrated_by']}", style="dim")
     if not card["out_of_distribution"]:
         console().print(
             "other systems: not measured, for the labels are of one system; expect little there", style="dim"
@@ -122,7 +138,7 @@ def _show(out: Path, card: Mapping[str, Any]) -> None:
 
 
 def _spread_cells(splits: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The mean over other splits of the same runs, and how far they lie apart."""
+    """Return the mean and range over other splits of the same runs."""
     shares = [[100 * split[key] for split in splits] for key in _SHARES]
     errors = [fmean(split[key] for split in splits) for key in ("ece", "ece_if_calibrated")]
     return (
@@ -146,3 +162,108 @@ _SHARES = ("step_accuracy", "agent_accuracy", "top3_step_accuracy")
 
 def _with_interval(share: float, interval: Sequence[float]) -> str:
     return f"{100 * share:.1f} \\[{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
+
+
+_FEWEST_OF_A_STORE: Final = CURVE[0]
+"""Fewest different runs to train on: the first point of the learning curve."""
+_SAY_MORE: Final = ": say more of them with `blamespan label RUN --step N` or `blamespan confirm RUN`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Labelled runs with their origin for the model's card."""
+
+    runs: Sequence[Conversation]
+    source: Mapping[str, Any]
+    place: str
+    """The origin as text for people."""
+    fewest: int
+    """Fewest different runs required."""
+    remedy: str = ""
+    """Advice if there are fewer."""
+
+
+def read_files(paths: Sequence[Path]) -> Source:
+    """Read labelled runs from files.
+
+    Raises:
+        WrongUsage: there is no such file.
+        UnreadableInput: a file does not hold labelled runs.
+    """
+    runs: list[Conversation] = []
+    for path in paths:
+        if not path.exists():
+            raise WrongUsage(f"{path}: no such file or folder")
+        runs += read_dataset(path)
+    names = [path.name for path in paths]
+    source = {"kind": "files", "files": names, "n": len(runs)}
+    return Source(runs=runs, source=source, place=", ".join(names), fewest=FEWEST)
+
+
+def read_store(data_dir: Path | None, tenant: str | None) -> Source:
+    """Read labelled runs from the store in a data directory.
+
+    Raises:
+        CommandFailed: there is no store.
+        WrongUsage: several tenants have labels, and none was given.
+    """
+    settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
+    with opened_store(settings, "verdicts") as db:
+        labels = LabelStore(db)
+        owner = _owner(labels, tenant)
+        proved = proved_runs(labels, RunStore(db), OpinionStore(db), owner)
+        found = training_runs([*labels.labelled(owner), *proved])
+    for why, count in sorted(found.left_out.items()):
+        complain(f"{count} of the labels are of no use for training: {why}")
+    return Source(
+        runs=found.runs,
+        source=_origin(found, owner),
+        place="the store",
+        fewest=_FEWEST_OF_A_STORE,
+        remedy=_SAY_MORE,
+    )
+
+
+def require_enough(labelled: Sequence[Labelled], source: Source) -> None:
+    """Refuse to train on too few runs.
+
+    Raises:
+        CommandFailed: there are too few different runs.
+    """
+    different = len({history_key(one.run.trajectory) for one in named(labelled)})
+    if different < source.fewest:
+        raise CommandFailed(
+            f"{source.place} has {different} different runs with a label to learn from, expected"
+            f" {source.fewest} or more{source.remedy}"
+        )
+
+
+def _owner(labels: LabelStore, tenant: str | None) -> Tenant:
+    tenants = labels.tenants()
+    if tenant is not None:
+        return Tenant(tenant)
+    if len(tenants) > 1:
+        shown = ", ".join(map(repr, tenants))
+        raise WrongUsage(f"several tenants have labels: expected --tenant with one of {shown}")
+    return tenants[0] if tenants else Tenant("")
+
+
+def _origin(found: TrainingRuns, tenant: Tenant) -> Mapping[str, Any]:
+    days = sorted(_day(label) for label in found.labels)
+    weak = [one.label for one in found.runs if one.label is not None and one.label.trust < 1]
+    refuted = sum(label.is_refuted for label in weak)
+    return {
+        "kind": "store",
+        "tenant": tenant,
+        "n": len(found.runs),
+        "labels": dict(Counter(label.kind.value for label in found.labels)),
+        "systems": dict(Counter(label.service or UNNAMED for label in found.labels)),
+        "labelled": [days[0], days[-1]] if days else [],
+        "proofs": len(weak) - refuted,
+        "refutations": refuted,
+        "left_out": found.left_out,
+    }
+
+
+def _day(label: Label) -> str:
+    return datetime.fromtimestamp(label.labelled_ns / 1e9, tz=UTC).date().isoformat()

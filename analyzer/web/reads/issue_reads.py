@@ -1,7 +1,7 @@
-"""Issues for the pages: read beside the desk that counts them, decided by it. A shell.
+"""Access of the pages to issues; people's decisions go to the issue service. Not pure.
 
-A connection and a thread of its own, as for runs (``archive.py``): a page never waits for
-runs to be counted and written.
+Reads use a connection and thread of their own, as for runs (``archive.py``): pages never wait for runs to be
+counted and written.
 """
 
 from __future__ import annotations
@@ -12,31 +12,32 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from analyzer.issue_desk import IssueDesk
+from analyzer.issues.issue_service import IssueService
+from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.recurrence.issue import Issue, age
 from analyzer.issues.report import IssueReports, Wanted
-from analyzer.issues.store import IssueStore
-from analyzer.recurrence import Issue, IssueRules, age
-from analyzer.web.sources import RunName, ShownIssue
+from analyzer.web.reads.sources import RunName, ShownIssue
 from collector_processor.otlp import Tenant
+from collector_processor.store.connection import refusing
 
 T = TypeVar("T")
 
 _MOST_FELLOWS: Final = 5
 
 
-class DeskIssues:
+class IssueReader:
     """An ``IssueSource`` of a running service."""
 
     def __init__(
-        self, desk: IssueDesk, store: IssueStore, now_ns: Callable[[], int], *, is_fair_sample: bool
+        self, desk: IssueService, store: IssueStore, now_ns: Callable[[], int], *, is_fair_sample: bool
     ) -> None:
-        """Make it.
+        """Create the reader.
 
         Args:
-            desk: takes what people decide.
-            store: opened once more, to be read; closed with this.
-            now_ns: the time, by which states change.
-            is_fair_sample: whether runs come in whatever their end; else no shares are shown.
+            desk: the issue service, which applies people's decisions.
+            store: a separate connection for reading; closed with this object.
+            now_ns: returns the time, on which states depend.
+            is_fair_sample: whether sampling ignores how runs end; otherwise no shares are shown.
         """
         self._desk: Final = desk
         self._store: Final = store
@@ -50,7 +51,7 @@ class DeskIssues:
         self._store.close()
 
     async def issues(self, tenant: Tenant, limit: int) -> Sequence[ShownIssue]:
-        """Return issues: what came back and what is new first, then the last that failed."""
+        """Return issues: regressions and new ones first, then by last failure."""
 
         def read() -> list[ShownIssue]:
             now_ns = self._now_ns()
@@ -60,7 +61,7 @@ class DeskIssues:
         return await self._beside(read)
 
     async def issue(self, tenant: Tenant, issue_id: str) -> Sequence[ShownIssue]:
-        """Return the issue of this id, one for each tenant that has it."""
+        """Return the issues of this id, one for each tenant that has it."""
 
         def read() -> list[ShownIssue]:
             now_ns = self._now_ns()
@@ -71,7 +72,7 @@ class DeskIssues:
         return await self._beside(read)
 
     async def of_runs(self, runs: Sequence[RunName]) -> Mapping[RunName, Issue]:
-        """Return the issues that runs are counted in, as they stand now."""
+        """Return the issues that runs are counted in, in their current state."""
 
         def read() -> dict[RunName, Issue]:
             now_ns, known = self._now_ns(), dict[RunName, Issue | None]()
@@ -90,18 +91,18 @@ class DeskIssues:
         return await self._beside(read)
 
     async def resolve(self, tenant: Tenant, issue_id: str) -> bool:
-        """Close an issue; ``False`` where there is none of this id."""
+        """Close an issue; ``False`` if there is no issue with this id."""
         return await self._desk.resolve(tenant, issue_id)
 
     async def mute(self, tenant: Tenant, issue_id: str, until_ns: int) -> bool:
-        """Tell nobody of an issue until then; ``False`` where there is none of this id."""
+        """Mute an issue until the given time; ``False`` if there is no such issue."""
         return await self._desk.mute(tenant, issue_id, until_ns)
 
     def _shown(self, owner: Tenant, issue: Issue, now_ns: int) -> ShownIssue:
         return ShownIssue(tenant=owner, issue=issue, trend=self._reports.trend(owner, issue, now_ns))
 
     def _told(self, owner: Tenant, issue: Issue, now_ns: int) -> ShownIssue:
-        """Return an issue with all that is known around it."""
+        """Return an issue with its share and its service's other issues."""
         of_service = Wanted(tenant=owner, service=issue.fingerprint.service, limit=_MOST_FELLOWS + 1)
         others = (one for _, one in self._reports.issues(of_service, now_ns))
         fellows = [one for one in others if one.fingerprint.id != issue.fingerprint.id]
@@ -112,7 +113,7 @@ class DeskIssues:
         )
 
     def _aged(self, issue: Issue, now_ns: int) -> Issue:
-        return age(issue, now_ns, IssueRules())
+        return age(issue, now_ns)
 
     async def _beside(self, read: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, read)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, refusing, read)

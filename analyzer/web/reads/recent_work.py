@@ -1,50 +1,50 @@
-"""What was done in the last hour and day: summed now and then, of runs that are read once.
+"""Totals of the analyses of the last hour and day, cached for a while.
 
-A day may be twenty thousand verdicts, each a document to be read: a fifth of a second of the
-processor's time, and more where the disk must fetch them. So what was read is kept, and only
-what has come since is read anew; the first look is taken before anybody asks.
+A day may have twenty thousand verdicts, each a document to parse: a fifth of a second of CPU
+time, and more if the disk must fetch them. So past analyses stay in memory and only new ones
+are read; the first read happens at start-up.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from analyzer.web.sources import Analysed, RunSource
+from analyzer.web.reads.sources import Analysed
 
 FRESH_NS: Final = 30 * 10**9
 MOST: Final = 20_000
-"""Analyses that are looked at; of more, the newest."""
+"""Largest number of analyses included; the newest if there are more."""
 _HOUR_NS: Final = 3600 * 10**9
 _DAY_NS: Final = 24 * _HOUR_NS
 _UNSETTLED_NS: Final = 60 * 10**9
-"""What was decided so lately is read once more: a verdict is committed a little after it was decided."""
+"""Verdicts this recent are read again: a verdict is committed shortly after its decision time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What was done in a stretch of time."""
+    """Totals of the analyses in a period."""
 
     runs: int = 0
     by_status: tuple[tuple[str, int], ...] = ()
     cost_usd: float = 0.0
     unpriced: int = 0
-    """Runs whose cost is not known."""
+    """Runs of unknown cost."""
     calls: int = 0
     median_s: float | None = None
-    """Of the time that an analysis took."""
+    """Median duration of an analysis."""
     slowest_s: float | None = None
     is_whole: bool = True
-    """Whether all runs of the stretch were looked at."""
+    """Whether all runs of the period are included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkDone:
-    """The sums, and when they were made."""
+    """The totals and their time."""
 
     hour: Work
     day: Work
@@ -53,17 +53,18 @@ class WorkDone:
 
 @dataclass(slots=True, kw_only=True)
 class RecentWork:
-    """Keeps what was read of a day, and the sums for a while."""
+    """Caches a day's analyses, and the totals for a while."""
 
-    runs: RunSource
+    analyses_since: Callable[[int, int], Awaitable[Sequence[Analysed]]]
+    """Returns the analyses after a time, newest first, up to a limit."""
     now_ns: Callable[[], int]
     _read: tuple[Analysed, ...] = ()
-    """What was read of the day before, the newest first."""
+    """Analyses of the last 24 hours, newest first."""
     _known: WorkDone | None = None
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def read(self) -> WorkDone:
-        """Return the sums, at most ``FRESH_NS`` old."""
+        """Return the totals, at most ``FRESH_NS`` old."""
         async with self._turn:
             now_ns = self.now_ns()
             if self._known is None or not 0 <= now_ns - self._known.at_ns < FRESH_NS:
@@ -71,10 +72,10 @@ class RecentWork:
             return self._known
 
     async def _summed(self, now_ns: int) -> WorkDone:
-        # Filtered anew each time: a clock that was set back must not hide what is decided from then on.
+        # Filtered each time: a clock that was set back must not hide later decisions.
         settled = [one for one in self._read if one.decided_ns <= now_ns - _UNSETTLED_NS]
         newest_ns = settled[0].decided_ns if settled else 0
-        found = await self.runs.analyses_since(max(newest_ns, now_ns - _DAY_NS), MOST)
+        found = await self.analyses_since(max(newest_ns, now_ns - _DAY_NS), MOST)
         day = within([*found, *settled], now_ns - _DAY_NS)[:MOST]
         hour = within(day, now_ns - _HOUR_NS)
         self._read = tuple(day)
@@ -83,12 +84,12 @@ class RecentWork:
 
 
 def within(analyses: Sequence[Analysed], since_ns: int) -> Sequence[Analysed]:
-    """Return those decided since."""
+    """Return the analyses decided since ``since_ns``."""
     return [one for one in analyses if one.decided_ns > since_ns]
 
 
 def work_of(analyses: Sequence[Analysed]) -> Work:
-    """Return the sums of some analyses."""
+    """Return the totals of some analyses."""
     durations = [one.duration_s for one in analyses]
     return Work(
         runs=len(analyses),

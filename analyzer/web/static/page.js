@@ -1,4 +1,4 @@
-// What pages do beyond links and forms. All of it may be missing: every page works without.
+// Progressive enhancements: every page works without this script.
 "use strict";
 
 const LIVE_PAUSE_MS = 400;
@@ -48,7 +48,7 @@ function followRuns() {
       if (!answer.ok || answer.redirected) return;
       const part = new DOMParser().parseFromString("<table><tbody>" + (await answer.text()), "text/html");
       localTimes(part);
-      if (rows.contains(document.activeElement)) return; // nobody's place is taken from under the keyboard
+      if (rows.contains(document.activeElement)) return; // do not replace rows that have the keyboard focus
       rows.replaceChildren(...part.querySelectorAll("tr"));
     }, LIVE_PAUSE_MS);
   });

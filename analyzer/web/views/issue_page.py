@@ -1,20 +1,24 @@
-"""A recurring failure as its page tells it: what breaks, how often, what changed, what to do. Pure."""
+"""View model of a recurring failure's page: the failure, its frequency, recent changes, and advice. Pure.
+
+The trend is drawn as SVG: a bar per day with its count above, the first day and today below. Colours are the
+style sheet's, as for the picture of a run (``picture.py``); it contains only our own numbers and dates.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from analyzer.issues.report import AgentShare
-from analyzer.issues.store import DAY_NS
-from analyzer.measuring.significance import Interval, wilson
-from analyzer.modes import FailureMode
-from analyzer.present import counted
-from analyzer.recurrence import Issue, Share
-from analyzer.web.run_view import telling
-from analyzer.web.sources import RunRow, ShownIssue
-from analyzer.web.trend import draw_trend
+from analyzer.inquiry.verdict import FailureMode
+from analyzer.issues.issue_store import DAY_NS
+from analyzer.issues.recurrence.issue import Issue
+from analyzer.issues.recurrence.watch import Share
+from analyzer.issues.report import AgentShare, told_of_share
+from analyzer.web.reads.sources import RunRow, ShownIssue
+from analyzer.web.views.run_page import telling
+from semconv.model import agent_in_prose
 
 WEEK: Final = 7
 MOST_EXAMPLES: Final = 10
@@ -36,51 +40,44 @@ _ADVICE: Final[Mapping[str, str]] = {
     FailureMode.GAVE_UP: "Say what to try before giving up.",
     FailureMode.OFF_TASK: "Put the task into every prompt, and check the answer against it.",
 }
-"""What usually mends a mode; the runs say whether it would here."""
+"""General advice by failure mode; whether it applies depends on the runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A run that it broke."""
+    """A run broken by the failure."""
 
     row: RunRow
     quote: str
-    """What shows it, of the decisive step; empty where the verdict has none."""
+    """Evidence from the decisive step; empty if the verdict has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssueView:
-    """What the page tells of one recurring failure."""
+    """The page's data on one recurring failure."""
 
     one: ShownIssue
     what: str
     trend: str
-    """SVG, safe as it stands."""
+    """SVG with all text escaped."""
     week: int
-    """Failures of the last seven days, today among them."""
+    """Failures of the last seven days, including today."""
     week_before: int
-    blamed: Interval | None
-    """In what share of its runs the method blamed the agent in that week; ``None`` where it is not known."""
+    share: str
+    """How often the agent broke its runs that week; empty if unknown."""
     changes: tuple[str, ...]
     fix: str
-    """What would have been right in the last run; a verdict's words."""
+    """The fix in the last run's verdict."""
     advice: str
     examples: tuple[Example, ...]
     forgotten: tuple[str, ...]
-    """Runs it broke that are not kept any more."""
+    """Broken runs that are no longer kept."""
     good: RunRow | None
-    """A run of the service that went well."""
+    """A successful run of the service."""
 
 
 def issue_view(one: ShownIssue, rows: Sequence[RunRow], good: RunRow | None, now_ns: int) -> IssueView:
-    """Return what is told of an issue.
-
-    Args:
-        one: the issue.
-        rows: its last runs as far as they are kept, the newest first.
-        good: a run of its service that went well.
-        now_ns: the time.
-    """
+    """Return the view of an issue: its last kept runs, newest first, and a good run of its service."""
     known = {row.key.run_id for row in rows}
     share = one.share
     return IssueView(
@@ -89,7 +86,7 @@ def issue_view(one: ShownIssue, rows: Sequence[RunRow], good: RunRow | None, now
         trend=draw_trend(one.trend, now_ns // DAY_NS) if one.trend else "",
         week=sum(one.trend[-WEEK:]),
         week_before=sum(one.trend[-2 * WEEK : -WEEK]),
-        blamed=wilson(share.blamed.hits, share.blamed.n) if share is not None and share.blamed.n else None,
+        share=told_of_share(share) if share is not None and share.blamed.n else "",
         changes=_changes(share) if share is not None else (),
         fix=next((str(row.document["fix"]) for row in rows if row.document.get("fix")), ""),
         advice=_ADVICE.get(one.issue.fingerprint.mode, ""),
@@ -100,17 +97,18 @@ def issue_view(one: ShownIssue, rows: Sequence[RunRow], good: RunRow | None, now
 
 
 def _what(issue: Issue) -> str:
-    """Return in a sentence what breaks; its words are the traces' own."""
+    """Describe the failure in a sentence; the names come from the traces."""
     mark = issue.fingerprint
     where = _KINDS.get(mark.kind, "a step")
     at = f"{where} to {mark.tool}" if mark.tool else where
     how = f" with {mark.error}" if mark.error else ""
     named = f" ({mark.mode.replace('_', ' ')})" if mark.mode else ""
-    return f"{mark.agent} of {mark.service} breaks runs at {at}{how}{named}."
+    does = "is suspected of breaking runs that report no failure" if mark.is_suspected else "breaks runs"
+    return f"{agent_in_prose(mark.agent)} of {mark.service} {does} at {at}{how}{named}."
 
 
 def _changes(share: AgentShare) -> tuple[str, ...]:
-    """Return how this week compares, where it can be compared at all."""
+    """Compare this week with earlier ones and with other agents, if there is enough data."""
     if not share.blamed.n:
         return ()
     told = [
@@ -118,27 +116,65 @@ def _changes(share: AgentShare) -> tuple[str, ...]:
         f"Against the other agents of its service: {_times(share.against_fellows)}.",
     ]
     if share.is_alarm:
-        told.insert(0, "It fails more often than it did: an alarm stands.")
+        told.insert(0, "It fails more often than before: an alarm is active.")
     return tuple(told)
 
 
 def _times(ratio: Share) -> str:
     often = f"blamed {ratio.estimate:.1f} times as often [{ratio.low:.1f}, {ratio.high:.1f}]"
-    return often if ratio.low > 1 or ratio.high < 1 else f"{often}, which may be chance"
+    return often if ratio.low > 1 or ratio.high < 1 else f"{often}, not significant"
 
 
 def _quote(verdict: Mapping[str, Any]) -> str:
-    """Return the quote that shows it best: the longest of the decisive step's."""
+    """Return the longest quote of the decisive step."""
     found = [one["quote"] for one in telling(verdict.get("evidence") or ()) if one["step"] == verdict["step"]]
     return max(found, key=len, default="")
 
 
-def said_of_share(share: AgentShare) -> str:
-    """Return how sure the share is, by people's labels."""
-    if not share.labelled:
-        return "by the method alone: nobody has said yet how often it is right"
-    true = share.share
-    return (
-        f"by {counted(share.labelled, 'label')}, it was truly to blame in"
-        f" {true.estimate:.0%} [{true.low:.0%}, {true.high:.0%}]"
+_DAY: Final = 24
+_GAP: Final = 4
+_TALLEST: Final = 72
+_ABOVE: Final = 16
+_BELOW: Final = 20
+_DAY_S: Final = 86_400
+
+
+def draw_trend(counts: Sequence[int], today: int) -> str:
+    """Return failures per day as SVG, oldest first; the last is ``today``, in days since the epoch."""
+    days = range(today - len(counts) + 1, today + 1)
+    width, floor = _DAY * len(counts), _ABOVE + _TALLEST
+    said = ", ".join(f"{_date(day)}: {count}" for day, count in zip(days, counts, strict=True))
+    most = max([*counts, 1])
+    bars = "".join(
+        _bar(place * _DAY, count, round(_TALLEST * count / most)) for place, count in enumerate(counts)
     )
+    return (
+        f'<svg class="trend" width="{width}" height="{floor + _BELOW}" viewBox="0 0 {width} {floor + _BELOW}"'
+        f' role="img" aria-label="failures a day: {said}">'
+        f'<line x1="0" y1="{floor}" x2="{width}" y2="{floor}"/>{bars}'
+        f'<text class="first" x="0" y="{floor + 15}">{_date(days[0])}</text>'
+        f'<text class="last" x="{width}" y="{floor + 15}">today</text></svg>'
+    )
+
+
+def _bar(left: int, count: int, tall: int) -> str:
+    if not count:
+        return ""
+    top = _ABOVE + _TALLEST - max(tall, 2)
+    middle = left + _DAY // 2
+    return (
+        f'<rect x="{left + _GAP // 2}" y="{top}" width="{_DAY - _GAP}" height="{max(tall, 2)}" rx="2"/>'
+        f'<text class="count" x="{middle}" y="{top - 4}">{_short_number(count)}</text>'
+    )
+
+
+def _short_number(count: int) -> str:
+    """Format a count to fit above a bar."""
+    if count < 1_000:
+        return str(count)
+    return f"{count / 1_000:.1f}k" if count < 10_000 else f"{count // 1_000}k"
+
+
+def _date(day: int) -> str:
+    moment = datetime.fromtimestamp(day * _DAY_S, UTC)
+    return f"{moment:%b} {moment.day}"

@@ -1,13 +1,13 @@
-"""The picture of a run: one lane an agent, its steps in order, who is to blame by height. Pure.
+"""SVG picture of a run: one lane per agent, steps in order, blame as bar height. Pure.
 
-Steps go from left to right, one a column, each in the lane of its agent; steps of a
-parallel group stand under one band. An arrow goes wherever work passes from one lane to
-another. Behind each step rises its probability of blame; the decisive step is the only
-one that is filled, ringed and named. Colours are the style sheet's (classes, never
-``style``: the pages forbid inline styles), so that one picture serves dark and light.
+Steps go from left to right, one per column, each in the lane of its agent; a band marks
+the steps of a parallel group. An arrow shows where work passes from one lane to another.
+A bar behind each step shows its probability of blame; only the decisive step is filled,
+ringed and named. Colours come from the style sheet (classes, never ``style``: the pages
+forbid inline styles), so that one picture serves dark and light themes.
 
-Names come from traces: they go through ``plain`` and are escaped here, at the one
-place where they become markup.
+Names come from traces: they pass through ``plain`` and are escaped here, the only place where they become
+markup.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from analyzer.present import counted, plain
+from analyzer.inquiry.present import counted, plain
 from semconv.model import SpanStatus, Step, StepKind
 
 COLUMN: Final = 52
@@ -26,7 +26,7 @@ _TOP: Final = 40
 _LEFT: Final = 20
 _NODE: Final = 26
 _FLOOR: Final = 20
-"""Between a lane's last pixel and the foot of what stands in it."""
+"""Pixels between the bottom of a lane and the bottom of its bars."""
 _TALLEST: Final = 52
 _LEAST_SHOWN: Final = 0.02
 _NAME: Final = 40
@@ -48,29 +48,29 @@ _KIND_WORDS: Final[Mapping[StepKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspicion:
-    """What a verdict makes of the steps."""
+    """A verdict's suspicion of the steps."""
 
     decisive: int | None = None
     probabilities: Mapping[int, float]
-    """0..1 by step; steps that are not there have none."""
+    """Probability 0..1 by step; missing steps have 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a step stands, in columns and lanes from 0."""
+    """Position of a step, in columns and lanes from 0."""
 
     column: int
     lane: int
 
 
 def lanes_of(steps: Iterable[Step]) -> tuple[str, ...]:
-    """Return the agents in order of first appearance; beyond ``MOST_LANES`` the last lane is all others'."""
+    """Return the agents in order of appearance; beyond ``MOST_LANES`` the last lane holds all others."""
     agents = list(dict.fromkeys(step.agent for step in steps))
     return tuple(agents) if len(agents) <= MOST_LANES else (*agents[: MOST_LANES - 1], OTHERS)
 
 
 def places(steps: Sequence[Step]) -> tuple[Place, ...]:
-    """Return where each step stands: one column a step, but agents of a group work side by side."""
+    """Return each step's position: one column per step, but agents of a group share columns."""
     lanes = {agent: number for number, agent in enumerate(lanes_of(steps))}
     found: list[Place] = []
     start = free = 0
@@ -88,11 +88,9 @@ def places(steps: Sequence[Step]) -> tuple[Place, ...]:
 
 
 def draw(steps: Sequence[Step], suspicion: Suspicion) -> str:
-    """Return the picture as SVG, for a page that has the style sheet.
+    """Return the picture of some steps of a run, in order, as SVG for a page with the style sheet.
 
-    Args:
-        steps: some steps of one run, in order; each is a link to ``#step-INDEX``.
-        suspicion: what the verdict makes of them.
+    Each step is a link to ``#step-INDEX``.
     """
     lanes, where = lanes_of(steps), places(steps)
     width = 2 * _LEFT + COLUMN * max([place.column + 1 for place in where], default=1)
@@ -115,12 +113,7 @@ def draw(steps: Sequence[Step], suspicion: Suspicion) -> str:
 
 
 def name_board(steps: Sequence[Step], suspicion: Suspicion) -> str:
-    """Return the lanes' names as SVG of its own, to lie over the picture and stay where that is scrolled.
-
-    Args:
-        steps: as the picture has them.
-        suspicion: likewise.
-    """
+    """Return the lanes' names as separate SVG that stays in place while the picture scrolls below."""
     lanes = lanes_of(steps)
     guilty = next((step.agent for step in steps if step.index == suspicion.decisive), None)
     width = _LEFT + 8 * max(map(len, map(_short, lanes)), default=0)
@@ -136,7 +129,7 @@ def _summary(steps: Sequence[Step], lanes: Sequence[str], guilty: Step | None) -
 
 
 def _lanes(lanes: Sequence[str]) -> Iterator[str]:
-    """The grounds, as wide as the page lets the picture be."""
+    """Yield the lanes' backgrounds, as wide as the page permits."""
     for number in range(len(lanes)):
         top = _TOP + number * LANE
         yield f'<rect class="lane" x="0" y="{top}" width="100%" height="{LANE - 6}" rx="8"/>'
@@ -149,7 +142,7 @@ def _names(lanes: Sequence[str], guilty: str | None) -> Iterator[str]:
 
 
 def _bands(steps: Sequence[Step], where: Sequence[Place], height: int) -> Iterator[str]:
-    """The groups of steps that overlap in time, each under a band."""
+    """Yield a band for each group of parallel steps."""
     columns: dict[int, list[int]] = {}
     for step, place in zip(steps, where, strict=True):
         if step.group is not None:
@@ -168,9 +161,9 @@ def _arrows(steps: Sequence[Step], where: Sequence[Place]) -> Iterator[str]:
 
 
 def _passages(steps: Sequence[Step], where: Sequence[Place]) -> Iterator[tuple[int, int]]:
-    """From which step the work goes on to which, by their places in ``steps``.
+    """Yield the pairs of positions in ``steps`` between which work passes.
 
-    Out of a group, and into one, it goes by way of each lane's last and first step.
+    A group is entered at each lane's first step and left at its last.
     """
     before: list[int] = []
     now: dict[int, int] = {}
@@ -199,7 +192,7 @@ def _arrow(here: Place, there: Place, kind: str) -> str:
 
 
 def _mark(steps: Sequence[Step], where: Sequence[Place], suspicion: Suspicion, height: int) -> Iterator[str]:
-    """The line through the decisive step, behind all that stands in its column."""
+    """Yield the line through the decisive step, behind its column."""
     for step, place in zip(steps, where, strict=True):
         if step.index == suspicion.decisive:
             x = f"{_x(place.column):g}"
@@ -236,7 +229,7 @@ def _blame(place: Place, probability: float) -> Iterator[str]:
 
 
 def _flag(place: Place) -> Iterator[str]:
-    """What points at the decisive step, for the eye: the step's own name says it too."""
+    """Yield the visual marker of the decisive step; its accessible name says the same."""
     x = _x(place.column)
     yield '<g class="pointer" aria-hidden="true">'
     left = max(2.0, x - 36)

@@ -1,33 +1,56 @@
-"""A run as its page shows it: verdict, picture, steps with the evidence found in their texts. Pure.
+"""View model of a run's page: picture, and steps with the evidence highlighted. Pure.
 
-Texts are cut here and cleaned of what no eye sees; that they are escaped is the
-templates' business, and always on.
+Texts are shortened and freed of invisible characters here; the templates always escape them.
+
+Links to the run's trace lead to Jaeger, and to Grafana with Tempo.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
-from analyzer.present import plain
-from analyzer.visible import visible, visible_run
-from analyzer.web.picture import Suspicion, draw, lanes_of, name_board
+from analyzer.inquiry.present import plain
+from analyzer.inquiry.visible import visible, visible_run
+from analyzer.web.views.picture import Suspicion, draw, lanes_of, name_board
+from collector_processor.rebuild.redaction import count_replaced
 from semconv.model import SpanStatus, Step, Trajectory
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceLink:
+    """Address of a trace in the user's backend, from a template; without a template there is no link."""
+
+    template: str = ""
+    """Contains ``{trace_id}``, and ``{span_id}`` if the backend can show a span."""
+
+    def to(self, trace_id: str | None, span_id: str | None) -> str:
+        """Return the address, or nothing; ids are escaped, so that each stays in its place."""
+        if not self.template or not trace_id:
+            return ""
+        address = self.template.replace("{trace_id}", quote(trace_id, safe=""))
+        return address.replace("{span_id}", quote(span_id or "", safe=""))
+
+
 WINDOW: Final = 200
-"""Steps on one page."""
+"""Number of steps per page."""
 _BEFORE: Final = 150
-"""Of them, how many stand before the decisive one where all do not fit."""
+"""Number of steps shown before the decisive one if not all fit."""
 MOST_TEXT: Final = 6_000
-"""Characters of one text on a page; evidence beyond them is shown with its surroundings."""
+"""Characters shown of one text; evidence beyond them is shown with its surroundings."""
+MOST_WHOLE: Final = 2_000_000
+"""Characters shown of one text that is requested in full."""
+_CUT: Final = re.compile(r"\[[0-9]+ characters left out\]")
 _AROUND: Final = 400
 _LINE: Final = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A stretch of a step's text."""
+    """A piece of a step's text."""
 
     text: str
     is_evidence: bool = False
@@ -40,12 +63,16 @@ class ShownText:
     name: str
     pieces: tuple[Piece, ...]
     left_out: int = 0
-    """Characters that are not shown."""
+    """Number of characters that are kept but not shown."""
+    replaced: int = 0
+    """Number of secrets replaced in it."""
+    is_cut: bool = False
+    """Whether part of it was too long to be kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownStep:
-    """One step as the page shows it."""
+    """View of one step."""
 
     step: Step
     line: str
@@ -53,7 +80,7 @@ class ShownStep:
     probability: float = 0.0
     is_decisive: bool = False
     is_open: bool = False
-    """Whether its texts are shown at once."""
+    """Whether its texts are expanded initially."""
 
     @property
     def failed(self) -> bool:
@@ -63,7 +90,7 @@ class ShownStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The stretch of a long run that one page shows."""
+    """The part of a long run that one page shows."""
 
     first: int
     end: int
@@ -71,12 +98,12 @@ class Window:
 
     @property
     def before(self) -> int | None:
-        """Where the stretch before begins, if there is one."""
+        """First step of the previous part, if there is one."""
         return max(0, self.first - WINDOW) if self.first else None
 
     @property
     def after(self) -> int | None:
-        """Where the stretch after begins, if there is one."""
+        """First step of the next part, if there is one."""
         return self.end if self.end < self.total else None
 
 
@@ -88,31 +115,38 @@ class RunView:
     output: str
     steps: tuple[ShownStep, ...]
     picture: str
-    """SVG, safe as it stands."""
+    """SVG with all text escaped."""
     board: str
-    """The names of its lanes, likewise."""
+    """SVG of its lanes' names, escaped likewise."""
     window: Window
     agents: tuple[str, ...]
     has_texts: bool
 
 
-def view(trajectory: Trajectory, verdict: Mapping[str, Any], first: int | None = None) -> RunView:
-    """Return what the page shows of a run.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The part of a run to show."""
 
-    Args:
-        trajectory: the run.
-        verdict: on it, as programs get it.
-        first: the first step to show; by default the decisive one is among those shown.
-    """
+    first: int | None = None
+    """First step; with ``None``, the part with the decisive step is shown."""
+    full: int | None = None
+    """Step whose texts are shown in full, regardless of length."""
+
+
+WHOLE: Final = Wanted()
+
+
+def view(trajectory: Trajectory, verdict: Mapping[str, Any], wanted: Wanted = WHOLE) -> RunView:
+    """Return the view of a run."""
     run = visible_run(trajectory)
     suspicion = suspicion_of(verdict)
-    window = _window(len(run.steps), suspicion.decisive, first)
+    window = _window(len(run.steps), suspicion.decisive, wanted.first)
     steps = run.steps[window.first : window.end]
     quotes = quotes_of(verdict)
     return RunView(
         task=_cut(run.task),
         output=_cut(run.output),
-        steps=tuple(_shown(step, suspicion, quotes.get(step.index, ())) for step in steps),
+        steps=tuple(_shown_steps(steps, suspicion, quotes, wanted.full)),
         picture=draw(steps, suspicion),
         board=name_board(steps, suspicion),
         window=window,
@@ -122,7 +156,7 @@ def view(trajectory: Trajectory, verdict: Mapping[str, Any], first: int | None =
 
 
 def suspicion_of(verdict: Mapping[str, Any]) -> Suspicion:
-    """Return which steps a verdict suspects, and how much."""
+    """Return a verdict's probability of blame by step."""
     ranking = {one["step"]: float(one["probability"]) for one in verdict.get("ranking") or ()}
     decisive = verdict.get("step")
     if decisive is not None:
@@ -139,7 +173,7 @@ def quotes_of(verdict: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
 
 
 def telling(evidence: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the quotes but those that another of the same step contains, each once."""
+    """Return distinct quotes, without those contained in another of the same step."""
     kept: list[Mapping[str, Any]] = []
     for found in evidence:
         longer = (one["quote"] for one in evidence if one["step"] == found["step"])
@@ -150,7 +184,7 @@ def telling(evidence: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def highlighted(text: str, quotes: Iterable[str]) -> tuple[Piece, ...]:
-    """Cut a text where a quote begins or ends; quotes that overlap are one piece."""
+    """Split a text where quotes begin and end; overlapping quotes form one piece."""
     found = sorted(
         (at, at + len(quote)) for quote in quotes if quote.strip() and (at := text.find(quote)) >= 0
     )
@@ -184,30 +218,47 @@ def _window(total: int, decisive: int | None, first: int | None) -> Window:
     return Window(first=first, end=min(total, first + WINDOW), total=total)
 
 
-def _shown(step: Step, suspicion: Suspicion, quotes: Sequence[str]) -> ShownStep:
+def _shown_steps(
+    steps: Sequence[Step], suspicion: Suspicion, quotes: Mapping[int, Sequence[str]], full: int | None
+) -> Iterable[ShownStep]:
+    """Yield the views of steps; text repeated at each step of an agent is shown at the first only."""
+    told: dict[tuple[str, str], str] = {}
+    for step in steps:
+        named = [("system prompt", step.instructions), ("tools offered", step.tools)]
+        new = [(name, text) for name, text in named if text and told.get((step.agent, name)) != text]
+        told |= {(step.agent, name): text for name, text in new}
+        limit = MOST_WHOLE if step.index == full else MOST_TEXT
+        yield _shown(step, suspicion, quotes.get(step.index, ()), new, limit)
+
+
+def _shown(
+    step: Step, suspicion: Suspicion, quotes: Sequence[str], told: Sequence[tuple[str, str]], limit: int
+) -> ShownStep:
     is_decisive = step.index == suspicion.decisive
-    named = (("what came in", step.input), ("what came out", step.output), ("error", step.error))
+    named = (*told, ("what came in", step.input), ("what came out", step.output), ("error", step.error))
     return ShownStep(
         step=step,
         line=plain(step.error or step.output or step.input or step.name, _LINE),
-        texts=tuple(_text(name, text, quotes) for name, text in named if text),
+        texts=tuple(_text(name, text, quotes, limit) for name, text in named if text),
         probability=suspicion.probabilities.get(step.index, 0.0),
         is_decisive=is_decisive,
-        is_open=is_decisive or bool(quotes),
+        is_open=is_decisive or bool(quotes) or limit != MOST_TEXT,
     )
 
 
-def _text(name: str, text: str, quotes: Sequence[str]) -> ShownText:
+def _text(name: str, text: str, quotes: Sequence[str], limit: int) -> ShownText:
     pieces = highlighted(text, (visible(quote) for quote in quotes))
-    if len(text) <= MOST_TEXT:
-        return ShownText(name=name, pieces=pieces)
+    replaced, is_cut = count_replaced(text), bool(_CUT.search(text))
+    if len(text) <= limit:
+        return ShownText(name=name, pieces=pieces, replaced=replaced, is_cut=is_cut)
     shortened = tuple(_shortened(piece) for piece in pieces)
     shown = sum(len(piece.text) for piece in shortened)
-    return ShownText(name=name, pieces=shortened, left_out=max(0, len(text) - shown))
+    left_out = max(0, len(text) - shown)
+    return ShownText(name=name, pieces=shortened, left_out=left_out, replaced=replaced, is_cut=is_cut)
 
 
 def _shortened(piece: Piece) -> Piece:
-    """Return a piece of a long text: evidence as it is, what stands around it by its ends."""
+    """Shorten a piece of a long text: evidence stays whole, other text keeps its ends."""
     if piece.is_evidence or len(piece.text) <= MOST_TEXT // 2:
         return Piece(text=piece.text[:MOST_TEXT], is_evidence=piece.is_evidence)
     head, tail = piece.text[: MOST_TEXT // 2 - _AROUND], piece.text[-_AROUND:]

@@ -1,0 +1,1 @@
+"""The subcommands of ``blamespan``, one module per command or family."""

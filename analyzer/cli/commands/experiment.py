@@ -1,0 +1,346 @@
+"""``blamespan experiment``: rerun a recorded run with one answer changed: would it have succeeded?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analyzer.cli.commands.export import open_kept
+from analyzer.cli.commands.gateway import HttpToolOption, McpToolOption, remote_tools
+from analyzer.cli.commands.label import TenantOption, opened_store
+from analyzer.cli.commands.steps import STANDARD_INPUT, LogsOption, RecordedRun, load_runs
+from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
+from analyzer.executor.codec import write_answer
+from analyzer.executor.composition import open_analyst
+from analyzer.experiment.candidates import ChangeKind, Fix
+from analyzer.experiment.checks import Check, CommandCheck, Contains, every
+from analyzer.experiment.conduct import Conductor, Options
+from analyzer.experiment.findings import Experiment, refusal, to_json
+from analyzer.experiment.ledger import BUDGET_USD
+from analyzer.experiment.open_experiment import (
+    CannotReplay,
+    NoSuchStep,
+    Prepared,
+    Request,
+    prepare,
+)
+from analyzer.experiment.open_experiment import (
+    experiment as run_experiment,
+)
+from analyzer.experiment.present import conclusion, forecast, progress
+from analyzer.experiment.proofs import attribution_of
+from analyzer.experiment.sequential import Decision
+from analyzer.experiment.trial_ids import TrialIds
+from analyzer.experiment.walk import MOST_TRIALS
+from analyzer.experiment.workflow import TIMEOUT_S, Command, Endpoint, Workflow
+from analyzer.inquiry.errors import AnalyzerError
+from analyzer.inquiry.present import console
+from analyzer.labels.kept_trace import KeptTrace
+from analyzer.labels.opinion_store import WaitingExperiments
+from analyzer.models.completion import price_of
+from analyzer.replay.options import GatewayOptions
+from collector_processor.otlp import NO_TENANT, CollectorError
+from collector_processor.rebuild.stages import Run
+from collector_processor.settings import load_settings
+from collector_processor.store.small_tables import TrialRows
+from semconv.model import Blame, Ranked
+from semconv.record import replace
+
+_INTERRUPTED = "interrupted"
+_INTERRUPTED_CODE = 130
+_STORES = frozenset({"data_dir", "store_url"})
+"""Settings that locate the store of the service that receives the trials' spans."""
+
+
+def experiment(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="A trace file, or the id of a kept run.", show_default=False),
+    ],
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND…", help="Runs the workflow once.", show_default=False),
+    ] = None,
+    check: Annotated[
+        str | None,
+        optional("COMMAND", "Gets the trial's output on standard input; exit code 0 is success."),
+    ] = None,
+    expect: Annotated[str | None, optional("TEXT", "A trial whose output contains this succeeded.")] = None,
+    upstream: Annotated[
+        str | None, optional("URL", "The live model's address; default: the provider's own.")
+    ] = None,
+    step: Annotated[int | None, optional("N", "Try this step alone.")] = None,
+    agent: Annotated[str | None, optional("NAME", "Try this agent's steps alone.")] = None,
+    change: Annotated[
+        ChangeKind | None,
+        optional("KIND", "How the answer is changed: hint, text, model or prompt. Default: sampled anew."),
+    ] = None,
+    text: Annotated[
+        str | None, optional("TEXT", "The replacement answer, hint, model or prompt; alone: the answer.")
+    ] = None,
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, metavar="MAX", help="Trials an arm.")
+    ] = MOST_TRIALS,
+    parallel: Annotated[int, typer.Option("--parallel", min=1, metavar="N", help="Trials at a time.")] = 1,
+    budget_usd: Annotated[
+        float, typer.Option("--budget-usd", min=0, metavar="USD", help="For the live calls of all trials.")
+    ] = BUDGET_USD,
+    max_calls: Annotated[
+        int | None,
+        optional("N", "Live calls in all; needed for a model whose price is unknown.", min=1),
+    ] = None,
+    allow_tool: Annotated[
+        list[str] | None, optional("NAME", "A tool that only reads, and may run in a trial.")
+    ] = None,
+    http_tool: HttpToolOption = None,
+    mcp_tool: McpToolOption = None,
+    url: Annotated[
+        str | None, optional("URL", "Post each trial to a workflow behind HTTP, in place of COMMAND.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be called, sent and paid; start nothing.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, metavar="SECONDS", help="Time limit of a trial.")
+    ] = TIMEOUT_S,
+    tenant: TenantOption = None,
+    seed: Annotated[
+        int, typer.Option("--seed", help="In the trials' environment as BLAMESPAN_SEED, counted up.")
+    ] = 0,
+    logs: LogsOption = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Rerun a failed run with one answer changed, and see whether it would have succeeded.
+
+    The workflow is started once for each trial. Calls before the suspected step get their recorded
+    answers, that step's answer is changed, and what follows is asked of the live model. The
+    step is proved if the run then succeeds more often than with the recorded answer.
+
+    Example: [bold]blamespan experiment trace.json --expect 480 -- python my_agents.py[/bold]
+    """
+    checks = _checks(check, expect)
+    remotes = remote_tools(http_tool or (), mcp_tool or ())
+    kept = _kept(run, tenant)
+    found = kept.run() if kept else _recorded(run, logs or [])
+    workflow = _workflow(command, url, found)
+    request = Request(
+        ranking=_ranking(found),
+        step=step,
+        agent=agent,
+        fix=_fix(change, text, found),
+        budget_usd=budget_usd,
+        max_calls=max_calls,
+        options=Options(most_trials=trials, parallel=parallel, timeout_s=timeout, seed=seed),
+        gateway=replace(_gateway(upstream, allow_tool or []), remotes=remotes),
+        resource=os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""),
+    )
+    try:
+        prepared = prepare(found, request)
+    except CannotReplay as error:
+        if output is OutputFormat.JSON:
+            print_json(refusal(found.trajectory.run_id, str(error)))
+        raise CommandFailed(f"{run}: cannot be replayed: {error}") from error
+    except NoSuchStep as error:
+        raise WrongUsage(str(error)) from error
+    if dry_run:
+        console().print(forecast(prepared, request, workflow, price_of))
+        return
+    _require_prices(prepared, request)
+    with _trial_ids(kept, timeout) as issue:
+        result = asyncio.run(_run(found, workflow, every(checks), replace(request, issue=issue)))
+    _show(result, output)
+    if kept is not None:
+        _hand_over(result, found, kept)
+    if code := _exit_code(result):
+        raise typer.Exit(code)
+
+
+def _exit_code(result: Experiment) -> int:
+    """Return exit code 0 for a decision, including "undecided" after valid trials."""
+    if result.decision is Decision.NOT_REPLAYABLE or result.control_passes:
+        return 1
+    if result.decision is not Decision.UNDECIDED:
+        return 0
+    if result.is_interrupted:
+        return _INTERRUPTED_CODE
+    return 0 if result.valid else 1
+
+
+def _checks(check: str | None, expect: str | None) -> list[Check]:
+    found: list[Check] = []
+    if check is not None:
+        arguments = shlex.split(check)
+        if not arguments:
+            raise WrongUsage("--check: expected a command")
+        found.append(CommandCheck(arguments=arguments))
+    if expect is not None:
+        if not expect:
+            raise WrongUsage("--expect: expected a text; every output contains the empty one")
+        found.append(Contains(text=expect))
+    if not found:
+        raise WrongUsage("expected --check COMMAND or --expect TEXT: what tells a success from a failure")
+    return found
+
+
+def _workflow(command: list[str] | None, url: str | None, run: Run) -> Workflow:
+    if bool(command) == (url is not None):
+        raise WrongUsage("expected either -- COMMAND… or --url URL: what runs the workflow once")
+    if url is not None:
+        if not url.startswith(("http://", "https://")):
+            raise WrongUsage(f"--url {url}: expected a URL that begins with http:// or https://")
+        return Endpoint(url=url, task=run.trajectory.task or "")
+    assert command
+    return Command(arguments=command)
+
+
+def _kept(run: str, tenant: str | None) -> KeptTrace | None:
+    """Return the kept run of this id; ``None`` if a file has this name or the name cannot be a run's id."""
+    path = Path(run)
+    if path == STANDARD_INPUT or path.exists() or path.name != run:
+        if tenant is not None:
+            raise WrongUsage("--tenant: expected with it the id of a kept run, and no file")
+        return None
+    try:
+        return open_kept(run, tenant=tenant)
+    except (AnalyzerError, CollectorError) as error:
+        raise WrongUsage(f"{run}: no such file, and no kept run: {error}") from error
+
+
+@contextmanager
+def _trial_ids(kept: KeptTrace | None, timeout_s: float) -> Iterator[TrialIds | None]:
+    """Issue trials in the store of a kept run, or of the configured data directory; ``None`` without one."""
+    settings = load_settings(os.environ, directory=Path.cwd(), model="")
+    if kept is None and not _STORES & settings.model_fields_set:
+        yield None
+        return
+    with ExitStack() as opened:
+        try:
+            db = opened.enter_context(opened_store(settings, "kept runs"))
+        except CommandFailed:  # a configured directory that no service has used yet
+            yield None
+            return
+        tenant = kept.verdict.tenant if kept else NO_TENANT
+        yield TrialIds(rows=TrialRows(db), tenant=tenant, timeout_s=timeout_s, now_ns=time.time_ns)
+
+
+def _recorded(run: str, logs: Sequence[Path]) -> Run:
+    """Return the run of a file."""
+    runs = [each for each in load_runs(Path(run), logs) if each.trace is not None]
+    if len(runs) != 1:
+        raise CommandFailed(f"{run}: holds {len(runs)} runs with spans, expected one")
+    return _as_run(runs[0])
+
+
+def _as_run(recorded: RecordedRun) -> Run:
+    assert recorded.trace is not None
+    return Run(trace=recorded.trace, trajectory=recorded.trajectory)
+
+
+def _ranking(run: Run) -> tuple[Ranked, ...]:
+    """Return the most suspect steps first, by the configured method without a model, at no cost."""
+    settings = load_settings(os.environ, directory=Path.cwd(), model="")
+    return open_analyst(settings).attributor.at_once(run.trajectory).verdict.ranking
+
+
+def _fix(change: ChangeKind | None, text: str | None, run: Run) -> Fix:
+    kind = change or (ChangeKind.RESAMPLE if text is None else ChangeKind.TEXT)
+    if kind is ChangeKind.HINT and text is None:
+        text = _proposed(run)
+    if (kind is ChangeKind.RESAMPLE) != (text is None):
+        raise WrongUsage(f"--change {kind}: expected --text TEXT with it, and no --text without it")
+    return Fix(kind=kind, text=text or "")
+
+
+def _proposed(run: Run) -> str:
+    """Return the fix proposed by the verdict."""
+    settings = load_settings(os.environ, directory=Path.cwd(), model="")
+    verdict = open_analyst(settings).attributor.at_once(run.trajectory).verdict
+    if not isinstance(verdict, Blame) or not verdict.fix:
+        raise WrongUsage("--change hint: the verdict has no fix to use as a hint: expected --text TEXT")
+    return verdict.fix
+
+
+def _gateway(upstream: str | None, tools: Sequence[str]) -> GatewayOptions:
+    options = GatewayOptions(allow_tools=frozenset(tools))
+    if upstream is None:
+        return options
+    if not upstream.startswith(("http://", "https://")):
+        raise WrongUsage(f"--upstream {upstream}: expected a URL that begins with http:// or https://")
+    return GatewayOptions(allow_tools=frozenset(tools), openai=upstream, anthropic=upstream)
+
+
+def _require_prices(prepared: Prepared, request: Request) -> None:
+    """Refuse, before anything starts, an experiment whose live calls certainly exceed the budget."""
+    models = {call.answer.model for call in prepared.tape.calls if call.answer.model}
+    if request.fix.kind is ChangeKind.MODEL:
+        models.add(request.fix.text)
+    if request.budget_usd <= 0 and not (models and all(price_of(each, 1, 1) == 0 for each in models)):
+        raise WrongUsage(
+            f"--budget-usd {request.budget_usd:g} pays for no live call of"
+            f" {', '.join(sorted(models)) or 'a model that is not recorded'}: expected more, or a model whose"
+            " listed price is 0"
+        )
+    if request.max_calls is not None:
+        return
+    unknown = sorted(model for model in models if price_of(model, 1, 1) is None)
+    if unknown:
+        raise WrongUsage(f"the price of {', '.join(unknown)} is unknown: expected --max-calls N as the limit")
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Shows progress on standard error, and stops the experiment at the first Ctrl-C."""
+
+    conductor: Conductor | None = None
+    _told: Callable[[str], object] = field(default=sys.stderr.write)
+
+    def begun(self, conductor: Conductor) -> None:
+        self.conductor = conductor
+        loop = asyncio.get_running_loop()
+        with suppress(NotImplementedError):  # no signal handlers in loops on Windows
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, conductor.stop, _INTERRUPTED)
+
+    def __call__(self, conductor: Conductor) -> None:
+        self._told(f"{progress(conductor)}\n")
+        sys.stderr.flush()
+
+
+async def _run(run: Run, workflow: Workflow, check: Check, request: Request) -> Experiment:
+    watch = _Watch()
+    try:
+        return await run_experiment(run, workflow, check, price_of, request, watch, watch.begun)
+    except OSError as error:
+        raise CommandFailed(f"the workflow cannot be started: {error.strerror or error}") from error
+
+
+def _hand_over(result: Experiment, run: Run, kept: KeptTrace) -> None:
+    """Pass the result to the service, which turns it into a new version of the verdict."""
+    attribution = attribution_of(result, run.trajectory, kept.verdict)
+    if attribution is None:
+        return
+    settings = load_settings(os.environ, directory=Path.cwd(), model="")
+    with opened_store(settings, "kept runs") as db:
+        document = write_answer(attribution).decode()
+        queue = WaitingExperiments(db)
+        queue.add(kept.verdict.tenant, kept.verdict.run_id, time.time_ns(), document)
+    sys.stderr.write("The service writes it into the trace within seconds, or when it starts again.\n")
+
+
+def _show(result: Experiment, output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        for document in to_json(result):
+            print_json(document)
+        return
+    console().print(conclusion(result))

@@ -1,0 +1,268 @@
+"""``blamespan gateway``: serve a recorded run's answers to a rerun of its workflow."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+import typer
+
+from analyzer.cli.commands.steps import LogsOption, load_runs
+from analyzer.cli.output import (
+    CommandFailed,
+    FormatOption,
+    OutputFormat,
+    WrongUsage,
+    complain,
+    optional,
+    print_json,
+)
+from analyzer.inquiry.present import console, counted
+from analyzer.replay.gateway import Gateway, OpenTrial, serving
+from analyzer.replay.obstacles import undeclared_tool
+from analyzer.replay.options import ANTHROPIC, OPENAI, GatewayOptions, LiveCall
+from analyzer.replay.read_tape import read_tape
+from analyzer.replay.tape import NotReplayable, RemoteTools, Tape
+from analyzer.replay.tools import ToolRules
+from analyzer.replay.trial import Change, TrialReport
+from collector_processor.rebuild.stages import Run
+from collector_processor.settings.values import address
+from semconv.record import replace
+
+_TRIAL_ID: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TOKEN: Final = "BLAMESPAN_TOKEN"  # noqa: S105 - a variable's name
+
+HttpToolOption = Annotated[
+    list[str] | None,
+    optional("TOOL=VARIABLE", "A tool that is called over HTTP at the address in this environment variable."),
+]
+McpToolOption = Annotated[
+    list[str] | None,
+    optional("TOOL=VARIABLE", "A tool of the MCP server whose URL is in this environment variable."),
+]
+
+
+def gateway(
+    tape: Annotated[
+        Path, optional("FILE", "The recorded run: any file that `steps` reads but a conversation.")
+    ],
+    logs: LogsOption = None,
+    trial: Annotated[
+        str | None,
+        optional("ID", "The trial's id, 16 to 64 letters, digits, `-` and `_`; default: 128 random bits."),
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Port 0 takes a free one.")
+    ] = "127.0.0.1:0",
+    upstream: Annotated[
+        str | None, optional("URL", "Where live calls go; default: the provider's own address.")
+    ] = None,
+    until: Annotated[
+        int | None,
+        optional(
+            "STEP", "Last step answered from the tape; all later calls are live. Default: none is live."
+        ),
+    ] = None,
+    max_calls: Annotated[int, typer.Option(min=0, metavar="N", help="Live calls allowed.")] = 100,
+    allow_tool: Annotated[
+        list[str] | None, optional("NAME", "A tool that only reads, and so may really run. May be repeated.")
+    ] = None,
+    http_tool: HttpToolOption = None,
+    mcp_tool: McpToolOption = None,
+    lifetime: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="The trial expires then.")] = 3600,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Answer a rerun of a workflow from the trace of a recorded run.
+
+    Speaks OpenAI's chat completions, responses and embeddings and Anthropic's messages. Prints the
+    environment to set, serves until Ctrl-C, and then says which calls were answered.
+    A workflow reached beyond this machine needs BLAMESPAN_TOKEN.
+
+    Example: [bold]blamespan gateway --tape trace.json[/bold]
+    """
+    allowed = frozenset(allow_tool or ())
+    remotes = remote_tools(http_tool or (), mcp_tool or ())
+    recorded = _tape(tape, logs or [], ToolRules(allowed=allowed, remotes=remotes))
+    if until is None:
+        change = None
+    elif (call := recorded.call_of_step(until)) is None:
+        raise WrongUsage(f"--until {until}: expected the index of a model call's step; see `blamespan steps`")
+    else:
+        change = Change(call=call.index, answer=call.answer)
+    if trial is not None and not _TRIAL_ID.fullmatch(trial):
+        raise WrongUsage("--trial: expected 16 to 64 letters, digits, `-` and `_`, hard to guess")
+    options = replace(_options(listen, upstream, allowed, max_calls), remotes=remotes)
+    asyncio.run(_serve(options, recorded, change, trial or "", lifetime, output))
+
+
+def remote_tools(http: Sequence[str], mcp: Sequence[str]) -> tuple[RemoteTools, ...]:
+    """Read the values of --http-tool and --mcp-tool."""
+    found = [
+        RemoteTools(variable=variable, tools=tools, mcp_server=server)
+        for given, option in ((http, "--http-tool"), (mcp, "--mcp-tool"))
+        for variable, tools in _by_variable(given, option).items()
+        for server in (_server(variable) if given is mcp else "",)
+    ]
+    if len({each.variable for each in found}) < len(found):
+        raise WrongUsage("--mcp-tool: expected another variable than those of --http-tool")
+    return tuple(found)
+
+
+def _by_variable(given: Sequence[str], option: str) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for each in given:
+        name, _, variable = each.rpartition("=")
+        if not name or not _VARIABLE.fullmatch(variable):
+            raise WrongUsage(f"{option} {each}: expected TOOL=VARIABLE")
+        found[variable] = found.get(variable, frozenset()) | {name}
+    return found
+
+
+def _server(variable: str) -> str:
+    url = os.environ.get(variable, "")
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise WrongUsage(
+            f"--mcp-tool: expected the MCP server's http or https URL in the environment variable {variable}"
+        )
+    return url
+
+
+def _tape(path: Path, logs: list[Path], rules: ToolRules) -> Tape:
+    runs = [run for run in load_runs(path, logs) if run.trace is not None and run.trajectory.steps]
+    if len(runs) != 1:
+        raise CommandFailed(f"{path}: expected one run with spans, found {len(runs)}")
+    assert runs[0].trace is not None
+    found = read_tape(Run(trace=runs[0].trace, trajectory=runs[0].trajectory), allow_tools=rules.allowed)
+    obstacle = found if isinstance(found, NotReplayable) else undeclared_tool(found, rules)
+    if obstacle is not None:
+        complain(f"{path}: not replayable ({obstacle.obstacle.value}): {obstacle.reason}")
+        for line in obstacle.mend:
+            complain(f"mend: {line}")
+        raise typer.Exit(1)
+    assert isinstance(found, Tape)
+    return found
+
+
+def _options(listen: str, upstream: str | None, allowed: frozenset[str], max_calls: int) -> GatewayOptions:
+    try:
+        where = address(listen)
+    except ValueError as error:
+        raise WrongUsage(f"--listen: {error}") from error
+    if upstream is not None and urlsplit(upstream).scheme not in {"http", "https"}:
+        raise WrongUsage(f"--upstream: expected an http or https URL, got {upstream!r}")
+    token = os.environ.get(_TOKEN, "")
+    if not where.is_loopback and not token:
+        raise WrongUsage(f"--listen {listen}: expected {_TOKEN} to be set to listen beyond loopback")
+    return GatewayOptions(
+        host=where.host,
+        port=where.port,
+        openai=upstream or OPENAI,
+        anthropic=upstream or ANTHROPIC,
+        token="" if where.is_loopback else token,
+        allow_tools=allowed,
+        reserve=_Allowance(max_calls).reserve,
+    )
+
+
+class _Allowance:
+    """A number of live calls."""
+
+    def __init__(self, calls: int) -> None:
+        self._left = calls
+        self._calls: Final = calls
+
+    async def reserve(self, _: LiveCall) -> str:
+        if not self._left:
+            return f"all {self._calls} live calls of --max-calls are used"
+        self._left -= 1
+        return ""
+
+
+async def _serve(
+    options: GatewayOptions,
+    tape: Tape,
+    change: Change | None,
+    trial: str,
+    lifetime_s: float,
+    output: OutputFormat,
+) -> None:
+    stopped = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stopped.set)
+    async with serving(options) as running:
+        opened = running.open(tape, change, lifetime_s=lifetime_s, trial=trial)
+        _announce(running, opened, tape, output)
+        await stopped.wait()
+        report = running.report(opened.trial)
+    _tell(report, output)
+
+
+def _announce(running: Gateway, opened: OpenTrial, tape: Tape, output: OutputFormat) -> None:
+    environment = running.environment(opened)
+    if output is OutputFormat.JSON:
+        print_json(
+            {
+                "url": running.url,
+                "trial": opened.trial,
+                "base_url": opened.base_url,
+                "run_id": tape.run_id,
+                "calls": len(tape.calls),
+                "environment": dict(environment),
+            }
+        )
+        return
+    heading = f"plays {counted(len(tape.calls), 'model call')} of run {tape.run_id}; Ctrl-C ends it"
+    lines = [f"export {name}={value}" for name, value in environment.items()]
+    console().print(heading, *lines, sep="\n", soft_wrap=True, highlight=False, markup=False)
+
+
+def report_document(report: TrialReport) -> dict[str, Any]:
+    """Return what happened in a trial as the last object of ``gateway --format json``."""
+    difference = report.first_difference
+    return {
+        "calls": report.calls,
+        "served": report.served,
+        "masked": report.masked,
+        "live": report.live,
+        "missing": list(report.missing),
+        "tools_served": report.tools_served,
+        "undeclared_tools": list(report.undeclared),
+        "invalid": report.invalid or None,
+        "first_difference": None
+        if difference is None
+        else {
+            "call": difference.call,
+            "message": difference.message,
+            "expected": difference.expected,
+            "found": difference.found,
+        },
+        "final": True,
+    }
+
+
+def _tell(report: TrialReport, output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        print_json(report_document(report))
+        return
+    lines = [f"{report.served} of {report.calls} calls answered from the tape, {report.live} live"]
+    if report.invalid:
+        lines.append(f"invalid: {report.invalid}")
+    if (difference := report.first_difference) is not None:
+        at = (
+            "no call is left"
+            if difference.call is None
+            else f"call {difference.call}, message {difference.message}"
+        )
+        lines += [
+            f"first difference: {at}",
+            f"  recorded  {difference.expected}",
+            f"  asked     {difference.found}",
+        ]
+    console().print(*lines, sep="\n", soft_wrap=True, highlight=False, markup=False)

@@ -1,0 +1,164 @@
+"""``blamespan label``, ``confirm`` and ``reject``: a person's judgement on a run's verdict.
+
+All three open the store of a data directory, find the run and print the label.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
+from analyzer.inquiry.present import console, plain
+from analyzer.labels.label import LabelKind, Statement
+from analyzer.labels.label_store import LabelStore
+from analyzer.labels.labelling import AcceptedLabel, accept_label, find_run
+from collector_processor.otlp import Tenant
+from collector_processor.settings import Settings, load_settings
+from collector_processor.store.connection import StoreConnection
+from collector_processor.store.older_files import older_files
+from collector_processor.store.places import open_database
+from collector_processor.store.records import StoredVerdict
+from collector_processor.store.verdicts import RunStore
+
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.", show_default=False)
+]
+TenantOption = Annotated[
+    str | None, optional("TENANT", "The run's tenant, if several tenants have a run of this id.")
+]
+DataDirOption = Annotated[
+    Path | None, optional("DIR", "The service's data directory; default: BLAMESPAN_DATA_DIR.")
+]
+
+
+def label_run(
+    run: str, statement: Statement, *, tenant: str | None, data_dir: Path | None, output: OutputFormat
+) -> None:
+    """Label a run of the data directory, and print the stored label.
+
+    Raises:
+        NoSuchRun: the id matches no run or several.
+        LabelRefused: the label does not fit the run.
+        CommandFailed: there is no run yet.
+    """
+    with opened(data_dir) as (verdicts, labels):
+        verdict = find_run(verdicts, run, None if tenant is None else Tenant(tenant))
+        given = accept_label(labels, verdict, statement, time.time_ns(), verdicts=verdicts)
+    if output is OutputFormat.JSON:
+        print_json(given.to_json())
+    else:
+        _show(given, verdict)
+
+
+@contextmanager
+def opened(data_dir: Path | None) -> Iterator[tuple[RunStore, LabelStore]]:
+    """Open the verdicts and labels of a data directory; raises like ``opened_store``."""
+    settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
+    with opened_store(settings, "verdicts") as db:
+        yield RunStore(db), LabelStore(db)
+
+
+def _show(given: AcceptedLabel, verdict: StoredVerdict) -> None:
+    label, screen = given.label, console()
+    screen.print(plain(f"{label.run_id}: {_in_words(given, verdict)}", 500), highlight=False, markup=False)
+    if label.kind in {LabelKind.CONFIRMED, LabelKind.CORRECTED} and given.obstacle:
+        screen.print(f"The label is stored, but no ranker can learn from it: {given.obstacle}.", style="dim")
+    if given.trace_obstacle:
+        screen.print(f"The trace is not corrected: {given.trace_obstacle}.", style="dim")
+    elif label.kind is not LabelKind.CONFIRMED:
+        screen.print("The service corrects the trace within seconds, or when it starts again.", style="dim")
+
+
+def _in_words(given: AcceptedLabel, verdict: StoredVerdict) -> str:
+    label = given.label
+    blamed = f"{label.agent}" + ("" if label.step is None else f", step {label.step}")
+    told = "no failure" if verdict.agent is None else verdict.agent
+    told += "" if verdict.step is None else f", step {verdict.step}"
+    words: dict[LabelKind, Any] = {
+        LabelKind.CONFIRMED: f"confirmed: {blamed}",
+        LabelKind.CORRECTED: f"to blame is {blamed} (the verdict said {told})",
+        LabelKind.REJECTED: f"rejected: not {told}; what is right is not known",
+        LabelKind.NOT_A_FAILURE: "not a failure",
+    }
+    return str(words[label.kind])
+
+
+def label(
+    run: RunArgument,
+    agent: Annotated[str | None, optional("NAME", "The agent to blame.")] = None,
+    step: Annotated[int | None, optional("N", "The decisive step, counted from 0.", min=0)] = None,
+    did_not_fail: Annotated[bool, typer.Option("--did-not-fail", help="The run succeeded.")] = False,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Label a run with the agent or step that was to blame.
+
+    Works whether or not the service runs. The newest label of a run counts; rankers learn from
+    labels with a step ([bold]blamespan train --out FILE[/bold]).
+
+    Example: [bold]blamespan label 4bf92f35 --step 7[/bold]
+    """
+    if did_not_fail and (agent is not None or step is not None):
+        raise WrongUsage("--did-not-fail excludes --agent and --step: no agent is to blame")
+    if not did_not_fail and agent is None and step is None:
+        raise WrongUsage("expected --agent, --step or both, or --did-not-fail")
+    kind = LabelKind.NOT_A_FAILURE if did_not_fail else LabelKind.CORRECTED
+    statement = Statement(kind=kind, agent=agent, step=step)
+    label_run(run, statement, tenant=tenant, data_dir=data_dir, output=output)
+
+
+def confirm(
+    run: RunArgument,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Confirm the verdict on a run, agent and step.
+
+    For a verdict that the run did not fail, this confirms that it did not.
+
+    Example: [bold]blamespan confirm 4bf92f35[/bold]
+    """
+    label_run(run, Statement(kind=LabelKind.CONFIRMED), tenant=tenant, data_dir=data_dir, output=output)
+
+
+def reject(
+    run: RunArgument,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Reject the verdict on a run if you do not know the right one.
+
+    If you do, use [bold]blamespan label[/bold]: rankers learn nothing from a rejection.
+
+    Example: [bold]blamespan reject 4bf92f35[/bold]
+    """
+    label_run(run, Statement(kind=LabelKind.REJECTED), tenant=tenant, data_dir=data_dir, output=output)
+
+
+@contextmanager
+def opened_store(settings: Settings, content: str) -> Iterator[StoreConnection]:
+    """Open the store, even if a service is using it; ``content`` names the data that the command looks for.
+
+    Raises:
+        CommandFailed: there is no store yet, or only the files of an older version.
+        CollectorError: it cannot be used.
+    """
+    place, folder = settings.store_place, settings.data_dir
+    if older_files(folder):
+        raise CommandFailed(
+            f"{folder}: written by an older blamespan: `blamespan serve` brings it up to date when it starts"
+        )
+    if isinstance(place, Path) and not place.is_file():
+        raise CommandFailed(f"{folder}: holds no {content}: expected the data directory of `blamespan serve`")
+    with closing(open_database(place)) as database, closing(database.connect()) as db:
+        yield db

@@ -1,0 +1,267 @@
+"""``blamespan serve``, and its halves ``collector`` and ``analyzer``.
+
+Each process ends on a signal, or when one of its parts fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import logging
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from pathlib import Path
+from typing import Annotated, Final
+
+import uvloop
+
+from analyzer.cli.output import FormatOption, OutputFormat, optional, print_json
+from analyzer.executor.composition import budget_of, open_analyst, prepare_model
+from analyzer.inquiry.present import console
+from analyzer.service.all_in_one import Running, running_service
+from analyzer.service.analyses import stepping_elsewhere
+from analyzer.service.analyzer_half.open_remote import analyzer_server, asking, keep_spending, without_model
+from analyzer.service.analyzer_half.server import AnalyzerServer
+from analyzer.service.lifetime import Lifetime
+from analyzer.service.start_lanes import open_routes
+from analyzer.telemetry.json_lines import configure_logging
+from analyzer.telemetry.otlp_metrics import export_metrics
+from analyzer.telemetry.process_stats import resident_bytes
+from collector_processor.otlp import Address
+from collector_processor.pipeline.analyst import Analyst
+from collector_processor.settings import (
+    Settings,
+    SettingsError,
+    load_settings,
+    require_token,
+    retired_settings,
+    unknown_variables,
+)
+
+logger = logging.getLogger(__name__)
+
+SWITCH_S: Final = 0.0005
+"""Seconds that one thread may hold the interpreter while another waits. Python's default of 5 ms suits
+compute-bound programs; here each page and request passes between threads several times, and would wait that
+long each time while a run is analysed (``python -m benchmarks.pages``)."""
+
+_NEVER: Final = 1 << 30
+_FULL_MINUTES: Final = 10
+"""Minutes between full garbage collections."""
+_MOST_GROWN_BYTES: Final = 64 << 20
+"""Memory may grow by this much, or by half, before one is due earlier."""
+ANALYZER_SHUTDOWN_S: Final = 120.0
+"""Longest shutdown of an analyzer in seconds: the time of a slow model's answer."""
+
+DataDirOption = Annotated[
+    Path | None, optional("DIR", "For journal and verdicts; default: BLAMESPAN_DATA_DIR.")
+]
+
+
+SpendingDirOption = Annotated[
+    Path | None,
+    optional(
+        "DIR", "Where the hour's model cost is kept; default: BLAMESPAN_DATA_DIR; without it nothing is kept."
+    ),
+]
+
+
+def serve(data_dir: DataDirOption = None, output: FormatOption = OutputFormat.TABLE) -> None:
+    """Receive OTLP, forward it, and write into each failed run's trace which agent broke it.
+
+    Point your agents' OTEL_EXPORTER_OTLP_ENDPOINT here, and this service's
+    BLAMESPAN_FORWARD_ENDPOINT at your Jaeger, Tempo or Collector.
+    Settings are environment variables and [bold]blamespan.toml[/bold]; see [bold]blamespan doctor[/bold].
+
+    SIGTERM and Ctrl-C shut it down gracefully; a second one ends it at once. Nothing
+    acknowledged is lost either way.
+    """
+    settings = _open_settings(data_dir)
+    if settings.analyzer_endpoint is not None:
+        raise SettingsError(
+            "BLAMESPAN_ANALYZER_ENDPOINT is set: expected blamespan collector, which calls analyzers"
+        )
+    uvloop.run(serve_until_stopped(settings, output))
+
+
+def _open_settings(data_dir: Path | None) -> Settings:
+    """Return the settings of a service; logs misspelled and retired settings.
+
+    New files are private to this user from now on: they hold the runs' texts unencrypted. Existing files
+    keep their mode.
+    """
+    directory = Path.cwd()
+    settings = load_settings(os.environ, directory=directory, data_dir=data_dir)
+    require_token(settings)
+    os.umask(0o077)
+    configure_logging()
+    for name, meant in unknown_variables(os.environ).items():
+        mend = {"mend": f"did you mean {meant}?"} if meant else {}
+        logger.warning("unknown setting in the environment", extra={"variable": name, **mend})
+    for name, advice in retired_settings(os.environ, directory).items():
+        logger.warning("retired setting has no effect", extra={"variable": name, "mend": advice})
+    return settings
+
+
+async def serve_until_stopped(
+    settings: Settings, output: OutputFormat, opened: AbstractAsyncContextManager[Analyst] | None = None
+) -> None:
+    """Run the service, print its addresses, and shut it down gracefully on a signal.
+
+    ``opened`` yields the analyst, by default the configured one.
+    """
+    stopped = _stop_on_signal()
+    sys.setswitchinterval(SWITCH_S)
+    async with opened or nullcontext() as analyst, running_service(settings, analyst) as running:
+        _announce(running, settings, output)
+        collecting = asyncio.create_task(collect_garbage())
+        await _until_stopped(stopped, running.failure)
+        collecting.cancel()
+
+
+async def collect_garbage(
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    memory: Callable[[], int | None] = resident_bytes,
+) -> None:
+    """Exclude all objects alive now from garbage collection; from then on collect old ones rarely.
+
+    A full collection visits every object (0.1 s with 25,000 open traces) while nothing is acknowledged, and
+    Python makes one whenever their number grew by a quarter. Young objects are collected as usual. Full
+    collections free little: some objects of each closed connection.
+
+    Args:
+        pause: waits so many seconds.
+        memory: returns the memory of this process in bytes.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
+    before = memory() or 0
+    for minutes in itertools.count(1):
+        await pause(60.0)
+        if minutes % _FULL_MINUTES == 0 or (memory() or 0) > before + max(before // 2, _MOST_GROWN_BYTES):
+            gc.collect()
+            before = memory() or 0
+
+
+def _announce(running: Running, settings: Settings, output: OutputFormat) -> None:
+    """Print the addresses: for port 0, the actual port is known only now."""
+    backends = {name.value: destination.shown for name, destination in settings.endpoints.items()}
+    if output is OutputFormat.JSON:
+        print_json(
+            {
+                "grpc": str(running.grpc),
+                "http": str(running.http),
+                "web": str(running.web),
+                "backends": backends,
+                "data_dir": str(settings.data_dir),
+                "write_back": settings.write_back.value,
+                "method": settings.method,
+                "model": settings.model,
+                "analyzer": settings.analyzer_endpoint,
+            }
+        )
+        return
+    screen = console()
+    screen.print(f"page        http://{running.web}/   (also /api/runs, /healthz, /readyz, /metrics)")
+    screen.print(f"OTLP/gRPC   {running.grpc}", f"OTLP/HTTP   http://{running.http}", sep="\n")
+    screen.print(
+        f"goes on to  {', '.join(sorted(set(backends.values()))) or 'nowhere (BLAMESPAN_FORWARD_ENDPOINT)'}"
+    )
+    by = settings.analyzer_endpoint or f"{settings.method}, {settings.model or 'no model'}"
+    screen.print(f"analysed by {by}; kept in {settings.data_dir}")
+
+
+def collector(data_dir: DataDirOption = None, output: FormatOption = OutputFormat.TABLE) -> None:
+    """Run the half of [bold]serve[/bold] that receives OTLP and writes back; analyzers judge the runs.
+
+    BLAMESPAN_ANALYZER_ENDPOINT is the address of [bold]blamespan analyzer[/bold]. Model and method are
+    the analyzer's settings; while no analyzer answers, signals judge the runs here. Set
+    BLAMESPAN_FAILURE_PATTERN, and the token if there is one, to the same values for both halves.
+    """
+    settings = _open_settings(data_dir)
+    uvloop.run(serve_until_stopped(without_model(settings), output, asking(settings)))
+
+
+def analyzer(data_dir: SpendingDirOption = None, output: FormatOption = OutputFormat.TABLE) -> None:
+    """Run the half of [bold]serve[/bold] that analyses runs: any number of processes behind one address.
+
+    It listens on BLAMESPAN_WEB_LISTEN. Model, method and ranker are its settings;
+    BLAMESPAN_BUDGET_USD_PER_HOUR applies to [bold]each[/bold] process: five processes may spend five times
+    as much. With a data directory, used by this process alone, a restart does not reset the hour's
+    budget; nothing else is kept.
+    """
+    settings = _open_settings(data_dir)
+    uvloop.run(_analyse_until_stopped(settings, output))
+
+
+async def _analyse_until_stopped(settings: Settings, output: OutputFormat) -> None:
+    stopped = _stop_on_signal()
+    async with AsyncExitStack() as stack:
+        lifetime = Lifetime(stack)
+        server = await _prepared(settings, lifetime)
+        port = await server.start()
+        try:
+            _announce_analyzer(settings, port, output)
+            await _until_stopped(stopped, lifetime.failure)
+        finally:
+            await asyncio.shield(server.stop(ANALYZER_SHUTDOWN_S))
+
+
+async def _prepared(settings: Settings, lifetime: Lifetime) -> AnalyzerServer:
+    """Open the analyst and the server's other parts; the server does not listen yet."""
+    analyst, instance_id = open_analyst(settings), secrets.token_hex(8)
+    budget = budget_of(analyst)
+    if budget is not None and "data_dir" in settings.model_fields_set:
+        await keep_spending(settings.data_dir, budget, lifetime)
+    server = analyzer_server(settings, stepping_elsewhere(settings, analyst, lifetime))
+    exporters = open_routes(settings, lifetime, instance_id)
+    lifetime.background(export_metrics(settings, server.metrics.collect, exporters, instance_id))
+    await prepare_model(settings)  # before listening: the first request must not wait for it
+    return server
+
+
+def _announce_analyzer(settings: Settings, port: int, output: OutputFormat) -> None:
+    """Print the address: for port 0, the actual port is known only now."""
+    web = Address(host=settings.listeners[2].host, port=port)
+    if output is OutputFormat.JSON:
+        print_json({"web": str(web), "method": settings.method, "model": settings.model})
+        return
+    console().print(
+        f"listens on  http://{web}   (also /healthz, /readyz, /metrics)",
+        f"analyses by {settings.method}, {settings.model or 'no model'}",
+        sep="\n",
+    )
+
+
+def _stop_on_signal() -> asyncio.Event:
+    """Return an event set by SIGTERM or Ctrl-C; a second signal ends the process at once."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, _stop, stopped)
+    return stopped
+
+
+async def _until_stopped(stopped: asyncio.Event, failure: asyncio.Future[None]) -> None:
+    """Wait for the stop event; if a part of the service fails first, raise its error."""
+    stopping = asyncio.create_task(stopped.wait())
+    failure.add_done_callback(lambda _failed: stopping.cancel())
+    try:
+        await stopping
+    except asyncio.CancelledError:
+        if not failure.done():
+            raise
+        failure.result()
+
+
+def _stop(stopped: asyncio.Event) -> None:
+    if stopped.is_set():
+        logger.warning("second signal: ending at once; the next start resumes unfinished work")
+        os._exit(130)
+    stopped.set()

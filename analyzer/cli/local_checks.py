@@ -1,0 +1,174 @@
+"""Read-only checks of this machine for ``doctor``: file permissions, the store, certificate expiry."""
+
+from __future__ import annotations
+
+import sqlite3
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from analyzer.inquiry.present import counted, plain
+from collector_processor.otlp import CollectorError
+from collector_processor.otlp.tls import reason_of
+from collector_processor.settings import Settings
+from collector_processor.store.connection import MEND
+from collector_processor.store.older_files import older_files
+from collector_processor.store.places import open_database
+from collector_processor.store.records import AbsentParent
+from collector_processor.store.small_tables import AbsentRows
+
+_OTHERS: Final = 0o007
+_SHOWN_CHARS: Final = 40
+"""Maximum length shown of a span's, service's or scope's name; senders may choose any length."""
+SOON_S: Final = 14 * 86_400.0
+"""Time before expiry to warn: two weeks, half the margin of automatic renewal for 90-day certificates."""
+_EXPIRED: Final = 10
+"""X509_V_ERR_CERT_HAS_EXPIRED."""
+
+
+class Health(StrEnum):
+    """Outcome of a check."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    """There was nothing to check."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Result of one check, with the remedy if one is needed."""
+
+    check: str
+    health: Health
+    detail: str
+    mend: str = ""
+
+
+def ok(check: str, detail: str, mend: str = "") -> Finding:
+    """Return that a check found nothing wrong."""
+    return Finding(check=check, health=Health.OK, detail=detail, mend=mend)
+
+
+def warning(check: str, detail: str, mend: str) -> Finding:
+    """Return a finding that may become a problem, with its remedy."""
+    return Finding(check=check, health=Health.WARNING, detail=detail, mend=mend)
+
+
+def failed(check: str, detail: str, mend: str) -> Finding:
+    """Return a finding about a problem, with its remedy."""
+    return Finding(check=check, health=Health.FAILED, detail=detail, mend=mend)
+
+
+def check_privacy(data_dir: Path) -> Iterator[Finding]:
+    """Warn if other users of this machine may read the data directory."""
+    if data_dir.is_dir() and data_dir.stat().st_mode & _OTHERS:
+        detail = f"{data_dir} is readable by every user of this machine; it holds the runs' texts unencrypted"
+        mend = f"chmod 700 {data_dir}"
+        yield warning("privacy", detail, mend)
+
+
+def check_store(settings: Settings) -> Iterator[Finding]:
+    """Read the existing store, even while a service uses it; nothing is written."""
+    place, folder = settings.store_place, settings.data_dir
+    if older_files(folder):
+        detail = f"{folder} holds the files of an older version; the next start brings them up to date"
+        yield ok("store", detail)
+        return
+    if isinstance(place, Path) and not place.exists():
+        yield ok("store", "is made at the first start")
+        return
+    try:
+        with closing(open_database(place)) as database, closing(database.connect()) as db:
+            problem = db.damage()
+            absent = AbsentRows(db).all()
+    except CollectorError as error:
+        yield failed("store", str(error), _mend(place))
+        return
+    except sqlite3.Error as error:
+        problem, absent = str(error), []
+    shown = place if isinstance(place, Path) else "PostgreSQL at BLAMESPAN_STORE_URL"
+    if problem is None:
+        yield ok("store", f"{shown} is sound")
+    else:
+        yield failed("store", f"{shown}: {problem}", MEND)
+    yield from _parents(absent)
+
+
+def _mend(place: Path | str) -> str:
+    if isinstance(place, Path):
+        return "use the newer version, or set BLAMESPAN_DATA_DIR to another folder"
+    return "start the database, or correct BLAMESPAN_STORE_URL; meanwhile spans flow on and verdicts wait"
+
+
+def _parents(absent: Sequence[AbsentParent]) -> Iterator[Finding]:
+    """Warn of kinds of spans whose parents never arrive."""
+    if absent:
+        detail = (
+            f"parents that never arrive: {counted(len(absent), 'kind')}, e.g. of {_example(absent[0])}:"
+            " traces like these are judged without waiting for the parent"
+        )
+        mend = (
+            "send the parent's spans here too: look for a filter, sampler or other exporter before blamespan"
+        )
+        yield warning("parents", detail, mend)
+
+
+def _example(absent: AbsentParent) -> str:
+    span, service, scope = (plain(name, _SHOWN_CHARS) for name in (absent.name, absent.service, absent.scope))
+    return f"span `{span}`" + f" of service `{service}`" * bool(service) + f" (scope `{scope}`)" * bool(scope)
+
+
+def check_certificate(check: str, certificate: Path, key: Path | None, now_s: float) -> Finding:
+    """Check a PEM chain, leaf first, and report its expiry; without ``key`` the key is in the same file."""
+    mend = "renew it; it is read again without a restart"
+    try:
+        ends_s = ends_at(certificate, key)
+    except ssl.SSLCertVerificationError as error:
+        told = "has expired" if error.verify_code == _EXPIRED else error.verify_message
+        return failed(check, f"{certificate} {told}", mend)
+    except (OSError, ValueError) as error:
+        detail = f"{certificate}: {reason_of(error)}"
+        return failed(check, detail, "correct the file, or its key")
+    detail = f"{certificate} is valid until {datetime.fromtimestamp(ends_s, tz=UTC):%Y-%m-%d %H:%M} UTC"
+    if ends_s - now_s < SOON_S:
+        return warning(check, detail, mend)
+    return ok(check, detail)
+
+
+def ends_at(certificate: Path, key: Path | None) -> float:
+    """Return a certificate's expiry, in seconds since 1970.
+
+    Raises:
+        SSLCertVerificationError: it has expired or is not yet valid, by this machine's clock.
+        OSError: a file cannot be read or parsed.
+    """
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificate, key, password=_no_password)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # accept a chain without its self-signed root
+    client.load_verify_locations(cafile=certificate)
+    shown = _shaken(server, client).getpeercert() or {}
+    return float(ssl.cert_time_to_seconds(str(shown["notAfter"])))
+
+
+def _shaken(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
+    """Return the client's end of a connection of a TLS handshake within this process."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking, answering = client.wrap_bio(down, up), server.wrap_bio(up, down, server_side=True)
+    for side in (asking, answering):  # after both hellos the client has the certificate
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    asking.do_handshake()
+    return asking
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted with a password: expected a key without one")

@@ -1,1 +1,0 @@
-"""The subcommands of ``blamespan``, one module a command or a family."""

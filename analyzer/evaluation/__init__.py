@@ -1,0 +1,1 @@
+"""Evaluation of methods: labelled runs in, scores with confidence intervals out."""

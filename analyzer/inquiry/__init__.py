@@ -1,0 +1,1 @@
+"""Core of attribution: method protocol, posterior, calibration, rendering, verdict."""

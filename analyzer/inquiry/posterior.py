@@ -1,0 +1,164 @@
+"""Posterior over steps from several opinions: pooling, tempering, and the value of one more opinion.
+
+Opinions are pooled log-linearly (a weighted product of experts, renormalised;
+Genest & Zidek, *Combining Probability Distributions*, Statistical Science 1986):
+a step that any expert rules out stays out, and no expert needs to know how the
+others computed theirs. All sequences here hold one value per step, in step order;
+probabilities are natural logarithms unless stated otherwise.
+
+The value of a model's answer in USD decides whether ``auto`` calls one: the expected rise in the probability
+of naming the correct step (``gain_of_asking``: 0 if no answer could change the verdict) times the value of
+the correct step. It bounds the call's cost. For a negligible gain no call is made, even if it is cheap: even
+a free model costs time, and an opinion that cannot help can only mislead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from semconv.model import Ranked, Trajectory
+
+LogShares: TypeAlias = tuple[float, ...]
+"""Log-probabilities that sum (as probabilities) to 1."""
+
+_LEAST: Final = 1e-6
+"""Lowest probability an opinion may give a step: no single expert may overrule all others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """One expert's probabilities and its weight in the pool."""
+
+    shares: LogShares
+    weight: float = 1.0
+    """Exponent in the pool; 0 ignores the expert, 1 trusts it fully."""
+
+
+def log_softmax(scores: Sequence[float]) -> LogShares:
+    """Return the scores shifted so that their exponentials sum to 1; empty for no scores."""
+    if not scores:
+        return ()
+    highest = max(scores)
+    total = highest + math.log(sum(math.exp(score - highest) for score in scores))
+    return tuple(score - total for score in scores)
+
+
+def pool(opinions: Sequence[Opinion]) -> LogShares:
+    """Combine opinions on the same steps.
+
+    Raises:
+        ValueError: there are no opinions, or they cover different numbers of steps.
+    """
+    if not opinions:
+        message = "there is no opinion to pool"
+        raise ValueError(message)
+    columns = zip(*(opinion.shares for opinion in opinions), strict=True)
+    weights = [opinion.weight for opinion in opinions]
+    return log_softmax([sum(w * s for w, s in zip(weights, column, strict=True)) for column in columns])
+
+
+def temper(shares: LogShares, temperature: float) -> LogShares:
+    """Flatten (above 1) or sharpen (below 1) an opinion; keeps the order of the steps."""
+    return log_softmax([share / temperature for share in shares])
+
+
+def from_ranking(ranking: Sequence[Ranked], trajectory: Trajectory, most: float) -> LogShares:
+    """Convert a verdict's ranking to an opinion on all steps.
+
+    The probabilities are scaled down so that none exceeds ``most``, the measured accuracy of
+    such verdicts; the unranked steps share the rest evenly.
+    """
+    top = max((candidate.probability for candidate in ranking), default=0.0)
+    scale = min(1.0, most / top) if top > 0 else 0.0
+    named = {candidate.step: max(candidate.probability * scale, _LEAST) for candidate in ranking}
+    silent = sum(step.index not in named for step in trajectory.steps)
+    rest = max((1.0 - sum(named.values())) / max(1, silent), _LEAST)
+    return log_softmax([math.log(named.get(step.index, rest)) for step in trajectory.steps])
+
+
+def ranked(shares: LogShares, trajectory: Trajectory, most: int) -> tuple[Ranked, ...]:
+    """Return the likeliest steps, best first; ties go to the earlier step."""
+    order = sorted(range(len(shares)), key=lambda position: (-shares[position], position))
+    return tuple(
+        Ranked(
+            step=trajectory.steps[position].index,
+            agent=trajectory.steps[position].agent,
+            probability=round(math.exp(shares[position]), 4),
+        )
+        for position in order[:most]
+    )
+
+
+def gain_of_asking(shares: LogShares, accuracy: float) -> float:
+    """Return how much one more expert is expected to raise the probability of naming the correct step.
+
+    The expert names the correct step with probability ``accuracy`` and each other step with equal
+    probability, and is pooled by Bayes' rule. The gain is 0 if no answer could change the current choice, so
+    the call would be wasted; never negative.
+    """
+    if len(shares) < 2:
+        return 0.0
+    beliefs = [math.exp(share) for share in shares]
+    best, second = sorted(beliefs, reverse=True)[:2]
+    slip = (1.0 - accuracy) / (len(beliefs) - 1)
+    expected = 0.0
+    for belief in beliefs:
+        rival = second if belief == best else best
+        expected += max(belief * accuracy, rival * slip)
+    return max(0.0, expected - best)
+
+
+RIGHT_STEP_USD: Final = 5.0
+"""Value of a failed run's correct step: five minutes of an engineer at 60 USD an hour, less than reading
+the run takes."""
+LEAST_GAIN: Final = 0.02
+"""Expected rise in the probability of naming the correct step below which no call is made."""
+SIGNALS_ACCURACY: Final = 0.2
+"""Step accuracy of signals on systems they were not written for: 20.5 of 100 (docs/accuracy.md)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """Expected benefit of one more opinion."""
+
+    gain: float
+    """Rise in the probability of naming the correct step, 0..1."""
+    usd: float
+
+    @property
+    def is_any(self) -> bool:
+        """Whether an answer is expected to improve the verdict."""
+        return self.gain >= LEAST_GAIN
+
+    def limit(self, budget_usd: float | None) -> tuple[float, str]:
+        """Return the most to spend on the answer within the run's budget, and the purpose as text."""
+        if budget_usd is not None and budget_usd <= self.usd:
+            return budget_usd, "a run"
+        return self.usd, f"for an answer that raises the chance of the right step by {self.gain:.0%}"
+
+
+def worth_of(shares: LogShares, accuracy: float) -> Worth:
+    """Compute the value of one more opinion given the current belief.
+
+    Args:
+        shares: the current belief: the log-probability of each step.
+        accuracy: how often the new opinion names the correct step, 0..1.
+    """
+    gain = gain_of_asking(shares, accuracy)
+    return Worth(gain=gain, usd=gain * RIGHT_STEP_USD)
+
+
+def belief_in_signals(steps: int) -> LogShares:
+    """Return the belief about a run judged only by signals.
+
+    Their own confidence is not calibrated, but their accuracy is known. Which step they name
+    makes no difference here, so the first step represents it.
+    """
+    if steps < 2:
+        return (0.0,) * steps
+    first = max(SIGNALS_ACCURACY, 1 / steps)
+    others = math.log((1 - first) / (steps - 1))
+    return (math.log(first), *(others for _ in range(steps - 1)))

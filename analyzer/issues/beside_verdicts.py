@@ -1,0 +1,165 @@
+"""Runs stored with their verdicts: each is kept for labels and counted when its verdict commits.
+
+An analysis hands its run over first; the store calls ``write`` in the transaction of the verdict. So there is
+never a verdict without its count, nor a count without its verdict, even after a crash.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Final
+
+from analyzer.issues.counting import IssueCounting
+from analyzer.issues.rows import NotedRun, as_noted
+from analyzer.labels.label_store import LabelStore, PackedRun
+from collector_processor.otlp import Tenant
+from collector_processor.pipeline.commit import Keep
+from collector_processor.pipeline.prepare import KeptRun
+from collector_processor.store.connection import StoreConnection
+from collector_processor.store.kept_spans import KeptSpansRows, PackedSpans
+from collector_processor.store.records import Commit, StoredVerdict
+from semconv.model import Status
+
+logger = logging.getLogger(__name__)
+
+MOST_BYTES: Final = 64 << 20
+"""Bound on packed runs that wait for their verdicts: more than the analyses in progress can have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysedRun:
+    """The stored and the counted parts of a run."""
+
+    noted: NotedRun
+    packed: PackedRun | None
+    """The packed run; ``None`` if it is too large to be kept."""
+    spans: PackedSpans | None = None
+    """Its packed spans; ``None`` if they are not kept."""
+
+    @property
+    def size(self) -> int:
+        """Size in bytes, for the bound."""
+        return sum(len(part.packed) for part in (self.packed, self.spans) if part)
+
+
+class BesideVerdicts:
+    """Analysed runs that wait for their verdicts to be committed."""
+
+    def __init__(
+        self,
+        db: StoreConnection,
+        labels: LabelStore,
+        counting: IssueCounting,
+        now_ns: Callable[[], int],
+        *,
+        spans: KeptSpansRows | None = None,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        """Create it without waiting runs.
+
+        Args:
+            db: the connection on which verdicts are committed.
+            labels: keeps the runs, on the same connection.
+            counting: counts them, on the same connection.
+            now_ns: returns the wall-clock time.
+            spans: keeps their spans, on the same connection; ``None`` if they are not kept.
+            most_bytes: bound on waiting packed runs. Beyond it the oldest first lose their spans, then are
+            dropped, neither kept nor counted.
+        """
+        self._db: Final = db
+        self._labels: Final = labels
+        self._counting: Final = counting
+        self._now_ns: Final = now_ns
+        self._spans: Final = spans
+        self._most_bytes: Final = most_bytes
+        self._bytes = 0
+        self._waiting: Final[dict[tuple[Tenant, str], AnalysedRun]] = {}
+        self._lock: Final = Lock()
+
+    def add(self, run: AnalysedRun) -> None:
+        """Hand over a run whose verdict is about to be committed; callable from any thread."""
+        key = (run.noted.tenant, run.noted.run_id)
+        with self._lock:
+            self._forget(key)
+            self._waiting[key] = run
+            self._bytes += run.size
+            self._make_room()
+
+    def _make_room(self) -> None:
+        with_spans = [key for key, run in self._waiting.items() if run.spans is not None]
+        for key in with_spans if self._bytes > self._most_bytes else ():
+            if self._bytes > self._most_bytes:
+                logger.warning("spans of a run are not kept", extra={"run_id": key[1]})
+                run = self._waiting[key]
+                self._waiting[key] = replace(run, spans=None)
+                self._bytes -= run.size - self._waiting[key].size
+        while self._bytes > self._most_bytes:
+            oldest = next(iter(self._waiting))
+            logger.warning("run is neither kept nor counted", extra={"run_id": oldest[1]})
+            self._forget(oldest)
+
+    def write(self, commits: Sequence[Commit]) -> None:
+        """Keep and count the runs whose verdicts are committed; runs in the transaction of the verdicts.
+
+        Raises:
+            StoreError: the store refuses; the runs keep waiting.
+        """
+        verdicts = [one for commit in commits for one in commit.verdicts if not one.is_provisional]
+        found = [(self._waiting.get((one.tenant, one.run_id)), one) for one in verdicts]
+        packed = [run.packed for run, _ in found if run is not None and run.packed is not None]
+        if packed:
+            self._labels.keep(packed, self._now_ns())
+        spans = [run.spans for run, _ in found if run is not None and run.spans is not None]
+        if spans and self._spans is not None:
+            self._spans.keep_all(spans, self._now_ns())
+        self._counting.count(list(_counted(found)))
+        self._db.after_commit(lambda: self._written(verdicts))
+
+    def _written(self, verdicts: Sequence[StoredVerdict]) -> None:
+        with self._lock:
+            for verdict in verdicts:
+                self._forget((verdict.tenant, verdict.run_id))
+
+    def _forget(self, key: tuple[Tenant, str]) -> None:
+        run = self._waiting.pop(key, None)
+        self._bytes -= run.size if run else 0
+
+
+def keeper(beside: BesideVerdicts) -> Keep:
+    """Return a function that hands over analysed runs, to be stored with their verdicts."""
+
+    async def keep(runs: Sequence[tuple[Tenant, KeptRun]]) -> None:
+        for tenant, run in runs:
+            packed = packed_run(tenant, run.run_id, run.packed, is_failure=run.is_failure)
+            spans = None
+            if run.spans is not None:
+                spans = PackedSpans(
+                    tenant=tenant, run_id=run.run_id, is_failure=run.is_failure, packed=run.spans
+                )
+            noted = as_noted(tenant, run.run_id, run.noted)
+            beside.add(AnalysedRun(noted=noted, packed=packed, spans=spans))
+
+    return keep
+
+
+def packed_run(tenant: Tenant, run_id: str, packed: bytes | None, *, is_failure: bool) -> PackedRun | None:
+    """Return the packed run; ``None`` if it is too large, which is logged."""
+    if packed is None:
+        logger.warning("run is too large to be kept", extra={"run_id": run_id})
+        return None
+    return PackedRun(tenant=tenant, run_id=run_id, is_failure=is_failure, packed=packed)
+
+
+def _counted(
+    found: Sequence[tuple[AnalysedRun | None, StoredVerdict]],
+) -> Iterator[tuple[NotedRun, StoredVerdict]]:
+    """Yield the counted runs; a run that could not be read has an ``error`` verdict and no analysis."""
+    for run, verdict in found:
+        if run is not None and verdict.status != Status.ERROR:
+            yield run.noted, verdict
+        elif verdict.status == Status.ERROR:
+            unread = NotedRun(tenant=verdict.tenant, run_id=verdict.run_id, status=verdict.status, agents=())
+            yield unread, verdict

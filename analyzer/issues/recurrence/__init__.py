@@ -1,0 +1,1 @@
+"""Recurring failures: grouping of equal ones, their frequency, and detection of an increase. Pure."""

@@ -1,0 +1,240 @@
+"""Labels and the runs they are about: tables of the store.
+
+Any number of processes may have it open: the service keeps runs while a person at
+the command line labels them. A run is kept in the transaction of its verdict.
+
+Runs without a label have a quota of their own: passed runs are deleted before failed ones, the oldest first.
+Labelled runs stay.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Final
+
+from analyzer.labels.label import Label, LabelKind
+from collector_processor.otlp import Tenant
+from collector_processor.store.connection import Flush, StoreError
+from collector_processor.store.kept_spans import KeptSpansRows
+from collector_processor.store.places import StorePlace, connected
+from semconv.model import SpanId
+
+logger = logging.getLogger(__name__)
+
+MAX_UNLABELLED_BYTES: Final = 256 << 20
+MAX_LABELLED_BYTES: Final = 1 << 30
+MAX_LABELS_OF_A_RUN: Final = 100
+_PRUNE_EVERY: Final = 1 / 16
+"""Share of the quota that may be written between two checks of the quota."""
+_MAX_DAMAGED: Final = 100
+"""Bound on damaged labels that are logged."""
+_COLUMNS: Final = "tenant, run_id, kind, version, service, labelled_ns, agent, step, span_id"
+_IS_CURRENT: Final = """NOT EXISTS (
+  SELECT 1 FROM label AS later
+  WHERE later.tenant = label.tenant AND later.run_id = label.run_id AND later.id > label.id
+)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedRun:
+    """A run to be kept; ``kept_run.py`` defines its content."""
+
+    tenant: Tenant
+    run_id: str
+    is_failure: bool
+    packed: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledRun:
+    """A label that counts, and its run if it is kept."""
+
+    label: Label
+    packed: bytes | None
+    trust: float = 1.0
+    """Weight of the label in training."""
+    is_refuted: bool = False
+    """True if the label's step is known not to be the decisive one."""
+
+
+class LabelStore:
+    """Labels and kept runs. One thread at a time; other processes may have the store open too."""
+
+    def __init__(self, place: StorePlace, *, quota: int = MAX_UNLABELLED_BYTES) -> None:
+        """Open the tables.
+
+        Args:
+            place: the store.
+            quota: bound in bytes on runs without a label.
+
+        Raises:
+            CollectorError: as ``connected``.
+        """
+        self._quota: Final = quota
+        self._unpruned = 0
+        self._damaged: Final[set[object]] = set()
+        self._db: Final = connected(place)
+        self._spans: Final = KeptSpansRows(self._db)
+
+    def close(self) -> None:
+        """Close the connection; everything committed stays."""
+        self._db.close()
+
+    def transaction(self, flush: Flush = Flush.AT_ONCE) -> AbstractContextManager[None]:
+        """Write all changes made inside, or none; raises ``StoreError`` if the store refuses."""
+        return self._db.transaction(flush)
+
+    def keep(self, runs: Iterable[PackedRun], now_ns: int) -> None:
+        """Store runs, all or none, replacing what was stored of them before.
+
+        Raises:
+            StoreError: the disk refuses.
+        """
+        kept = tuple(runs)
+        with self.transaction(Flush.LATER):
+            self._db.executemany(
+                "INSERT INTO kept_run (tenant, run_id, is_failure, kept_ns, size, packed)"
+                " VALUES (?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT (tenant, run_id) DO UPDATE SET is_failure = excluded.is_failure,"
+                " kept_ns = excluded.kept_ns, size = excluded.size, packed = excluded.packed",
+                [
+                    (run.tenant, run.run_id, run.is_failure, now_ns, len(run.packed), run.packed)
+                    for run in kept
+                ],
+            )
+            self._unpruned += sum(len(run.packed) for run in kept)
+            if self._unpruned > self._quota * _PRUNE_EVERY:
+                self._prune()
+                self._unpruned = 0
+
+    def kept(self, tenant: Tenant, run_id: str) -> bytes | None:
+        """Return the kept form of a run."""
+        row = self._db.execute(
+            "SELECT packed FROM kept_run WHERE tenant = ? AND run_id = ?", (tenant, run_id)
+        ).fetchone()
+        return row[0] if row else None
+
+    def pin(self, tenant: Tenant, run_id: str) -> None:
+        """Keep a run for as long as labelled ones: an experiment decided on one of its steps.
+
+        Raises:
+            StoreError: the disk refuses, or the labelled runs have grown beyond their bound.
+        """
+        self._require_room()
+        with self.transaction():
+            self._pin(tenant, run_id)
+
+    def _pin(self, tenant: Tenant, run_id: str) -> None:
+        self._db.execute(
+            "UPDATE kept_run SET is_labelled = true WHERE tenant = ? AND run_id = ?", (tenant, run_id)
+        )
+
+    def _require_room(self) -> None:
+        total = "SELECT coalesce(sum(size), 0) FROM kept_run WHERE is_labelled"
+        labelled = int(self._db.execute(total).fetchone()[0])
+        if labelled > MAX_LABELLED_BYTES:
+            raise StoreError(f"labelled runs take {labelled >> 20} MiB: no more are taken")
+
+    def add(self, label: Label) -> None:
+        """Write a label durably; it becomes the run's current one.
+
+        Raises:
+            StoreError: the disk refuses, or the labelled runs have grown beyond their bound.
+        """
+        self._require_room()
+        with self.transaction():
+            self._db.execute(
+                f"INSERT INTO label ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own words
+                [getattr(label, name) for name in _COLUMNS.split(", ")],
+            )
+            run = (label.tenant, label.run_id)
+            self._pin(*run)
+            if label.kind is LabelKind.CORRECTED:
+                self._spans.count_as_failed(label.tenant, label.run_id)
+            self._db.execute(
+                "DELETE FROM label WHERE id IN (SELECT id FROM label WHERE tenant = ? AND run_id = ?"
+                " ORDER BY id DESC LIMIT ? OFFSET ?)",
+                (*run, MAX_LABELS_OF_A_RUN, MAX_LABELS_OF_A_RUN),
+            )
+
+    def labels(self, tenant: Tenant, run_id: str) -> list[Label]:
+        """Return the labels of a run, newest first; the newest counts."""
+        rows = self._db.execute(
+            f"SELECT {_COLUMNS} FROM label WHERE tenant = ? AND run_id = ? ORDER BY id DESC",  # noqa: S608 - as above
+            (tenant, run_id),
+        )
+        return [label for row in rows if (label := self._read(row))]
+
+    def current(self, runs: Sequence[tuple[Tenant, str]]) -> dict[tuple[Tenant, str], Label]:
+        """Return the current label of each of these runs that has one."""
+        rows = self._db.read_rows(_COLUMNS, "label", "tenant, run_id", runs, "ORDER BY id")
+        return {(label.tenant, label.run_id): label for row in rows if (label := self._read(row))}
+
+    def since(self, last_id: int, limit: int = 1_000) -> list[tuple[int, Label]]:
+        """Return the labels of all tenants with higher numbers than this, in order."""
+        rows = self._db.execute(
+            f"SELECT id, {_COLUMNS} FROM label WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608 - as above
+            (last_id, limit),
+        )
+        return [(row[0], label) for row in rows if (label := self._read(row[1:]))]
+
+    def last(self) -> int:
+        """Return the number of the last label; 0 if there is none."""
+        row = self._db.execute("SELECT max(id) FROM label").fetchone()
+        return row[0] or 0
+
+    def tenants(self) -> list[Tenant]:
+        """Return the tenants that have labelled runs."""
+        return [Tenant(row[0]) for row in self._db.execute("SELECT DISTINCT tenant FROM label ORDER BY 1")]
+
+    def labelled(self, tenant: Tenant) -> Iterator[LabelledRun]:
+        """Yield the labels of a tenant that count, in the order in which they were given."""
+        columns = ", ".join(f"label.{name.strip()}" for name in _COLUMNS.split(","))
+        rows = self._db.execute(
+            f"SELECT {columns}, kept_run.packed FROM label LEFT JOIN kept_run USING (tenant, run_id)"  # noqa: S608 - as above
+            f" WHERE label.tenant = ? AND {_IS_CURRENT} ORDER BY label.id",
+            (tenant,),
+        )
+        for *row, packed in rows:
+            if label := self._read(row):
+                yield LabelledRun(label=label, packed=packed)
+
+    def _read(self, row: list[object] | tuple[object, ...]) -> Label | None:
+        """Return the label of a row; ``None``, with a log line, if it is damaged on disk."""
+        try:
+            return _label(row)
+        except (ValueError, TypeError) as error:
+            if len(self._damaged) < _MAX_DAMAGED and row[1] not in self._damaged:
+                self._damaged.add(row[1])
+                told = {"run_id": str(row[1]), "reason": str(error)}
+                logger.error("a stored label is damaged and does not count: label the run again", extra=told)  # noqa: TRY400 - the reason is logged
+            return None
+
+    def _prune(self) -> None:
+        """Delete the oldest runs without a label, successes first, until the rest fits the quota."""
+        self._db.execute(
+            "DELETE FROM kept_run WHERE id IN (SELECT id FROM (SELECT id, sum(size) OVER"
+            " (ORDER BY is_failure DESC, kept_ns DESC, id DESC) AS taken FROM kept_run"
+            " WHERE NOT is_labelled) AS sized WHERE taken > ?)",
+            (self._quota,),
+        )
+
+
+def _label(row: list[object] | tuple[object, ...]) -> Label:
+    tenant, run_id, kind, version, service, labelled_ns, agent, step, span_id = row
+    if not (isinstance(version, int) and isinstance(labelled_ns, int) and isinstance(step, int | None)):
+        raise TypeError("expected whole numbers")
+    return Label(
+        tenant=Tenant(str(tenant)),
+        run_id=str(run_id),
+        kind=LabelKind(str(kind)),
+        version=version,
+        service=str(service),
+        labelled_ns=labelled_ns,
+        agent=None if agent is None else str(agent),
+        step=step,
+        span_id=None if span_id is None else SpanId(str(span_id)),
+    )

@@ -1,0 +1,166 @@
+"""Second opinions on runs and results of experiments: tables of the store. Synchronous; one thread at a time.
+
+An opinion that cost money is never requested twice: it is stored with the run's verdict, and found by method,
+model and the digest of the analysed content. Bounded; the oldest are deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from collector_processor.otlp import Tenant
+from collector_processor.store.connection import StoreConnection
+from collector_processor.store.places import StorePlace, connected
+
+MAX_OF_A_RUN: Final = 50
+MAX_OPINIONS: Final = 20_000
+MAX_WAITING: Final = 1_000
+"""Experiments that wait for the service; the oldest are dropped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """One analysis of a kept run by a person's choice of method and model."""
+
+    tenant: Tenant
+    run_id: str
+    method: str
+    """The chosen method; the document names the method that answered."""
+    model: str
+    """The chosen model; empty for the operator's model."""
+    run_digest: str
+    """Digest of the kept run that was analysed."""
+    given_ns: int
+    document: str
+    """The attribution as JSON."""
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """The parsed document; empty if it is damaged."""
+        try:
+            document = json.loads(self.document)
+        except ValueError:
+            return {}
+        return document if isinstance(document, dict) else {}
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether the chosen method itself answered, so that a repetition would be wasted."""
+        return bool(self.told) and not self.told.get("fallback")
+
+
+_FIELDS: Final = tuple(Opinion.__dataclass_fields__)
+_COLUMNS: Final = ", ".join(_FIELDS)
+
+
+class OpinionStore:
+    """Rows of ``opinion``."""
+
+    def __init__(self, place: StorePlace) -> None:
+        """Open the table.
+
+        Raises:
+            CollectorError: as ``connected``.
+        """
+        self._db: Final[StoreConnection] = connected(place)
+
+    def add(self, opinion: Opinion) -> None:
+        """Store an opinion durably; part of the open transaction, if there is one.
+
+        Raises:
+            StoreError: the store refuses.
+        """
+        with self._db.transaction():
+            self._db.execute(
+                f"INSERT INTO opinion ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own words
+                [getattr(opinion, name) for name in _FIELDS],
+            )
+            self._db.execute(
+                "DELETE FROM opinion WHERE id IN (SELECT id FROM opinion WHERE tenant = ? AND run_id = ?"
+                " ORDER BY id DESC LIMIT ? OFFSET ?)",
+                (opinion.tenant, opinion.run_id, MAX_OF_A_RUN, MAX_OF_A_RUN),
+            )
+            self._db.execute(
+                "DELETE FROM opinion WHERE given_ns <="
+                " (SELECT given_ns FROM opinion ORDER BY given_ns DESC LIMIT 1 OFFSET ?)",
+                (MAX_OPINIONS,),
+            )
+
+    def of(self, tenant: Tenant, run_id: str) -> list[Opinion]:
+        """Return the opinions on a run, newest first."""
+        rows = self._db.execute(
+            f"SELECT {_COLUMNS} FROM opinion WHERE tenant = ? AND run_id = ? ORDER BY id DESC",  # noqa: S608 - as above
+            (tenant, run_id),
+        )
+        return [_opinion(row) for row in rows]
+
+    def by_method(self, tenant: Tenant, method: str) -> list[Opinion]:
+        """Return the opinions of one method on a tenant's runs, newest first."""
+        rows = self._db.execute(
+            f"SELECT {_COLUMNS} FROM opinion WHERE tenant = ? AND method = ? ORDER BY id DESC",  # noqa: S608 - as above
+            (tenant, method),
+        )
+        return [_opinion(row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """An experiment's result that the service has not read yet."""
+
+    id: int
+    tenant: Tenant
+    run_id: str
+    given_ns: int
+    document: str
+    """The attribution, in the format of ``executor/codec.py``."""
+
+
+class WaitingExperiments:
+    """Rows of ``experiment``: written by the command, read and deleted by the service."""
+
+    def __init__(self, db: StoreConnection) -> None:
+        """Use the tables of an open store."""
+        self._db: Final = db
+
+    def add(self, tenant: Tenant, run_id: str, given_ns: int, document: str) -> None:
+        """Hand a result to the service, durably.
+
+        Raises:
+            StoreError: the store refuses.
+        """
+        with self._db.transaction():
+            self._db.execute(
+                "INSERT INTO experiment (tenant, run_id, given_ns, document) VALUES (?, ?, ?, ?)",
+                (tenant, run_id, given_ns, document),
+            )
+            self._db.execute(
+                "DELETE FROM experiment WHERE id IN"
+                " (SELECT id FROM experiment ORDER BY id DESC LIMIT ? OFFSET ?)",
+                (MAX_WAITING, MAX_WAITING),
+            )
+
+    def all(self) -> list[Waiting]:
+        """Return the waiting results, in the order they were added."""
+        rows = self._db.execute("SELECT id, tenant, run_id, given_ns, document FROM experiment ORDER BY id")
+        return [
+            Waiting(id=row[0], tenant=Tenant(row[1]), run_id=row[2], given_ns=row[3], document=row[4])
+            for row in rows
+        ]
+
+    def done(self, waiting: Waiting) -> None:
+        """Delete a result that has been read.
+
+        Raises:
+            StoreError: the store refuses.
+        """
+        with self._db.transaction():
+            self._db.execute(
+                "DELETE FROM experiment WHERE id = ? AND given_ns = ?", (waiting.id, waiting.given_ns)
+            )
+
+
+def _opinion(row: Sequence[Any]) -> Opinion:
+    return Opinion(**dict(zip(_FIELDS, row, strict=True)))

@@ -1,1 +1,0 @@
-"""How a method is measured: labelled runs in, scores with their intervals out."""

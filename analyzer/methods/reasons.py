@@ -1,0 +1,148 @@
+"""Wording of verdicts by findings: the mode, and a sentence each for cause, evidence and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from operator import itemgetter
+from typing import Final
+
+from analyzer.inquiry.verdict import FailureMode
+from analyzer.signals.faults import CODE_ERROR
+from analyzer.signals.run_view import Finding, Reading
+from analyzer.signals.suspicion import MOST_STEPS
+from analyzer.signals.suspicion.claims import wrong_figures
+from semconv.model import UNKNOWN_AGENT, Blame, Evidence, Ranked, Step, StepKind, Trajectory, agent_in_prose
+
+_MODES: Final[dict[str, FailureMode]] = {
+    "unhandled_error": FailureMode.UNHANDLED_ERROR,
+    "unrepaired_error": FailureMode.UNHANDLED_ERROR,
+    "empty_result": FailureMode.INCOMPLETE_WORK,
+    "ignored_error": FailureMode.IGNORED_RESULT,
+    "wrong_computation": FailureMode.WRONG_COMPUTATION,
+    "unsupported_figure": FailureMode.UNSUPPORTED_CLAIM,
+    "answer_origin": FailureMode.UNSUPPORTED_CLAIM,
+    "made_up_data": FailureMode.UNSUPPORTED_CLAIM,
+    "hedging": FailureMode.UNVERIFIED_RESULT,
+    "gave_up": FailureMode.GAVE_UP,
+    "loop": FailureMode.LOOP,
+    "turn_limit": FailureMode.LOOP,
+    "unverified_claim": FailureMode.UNVERIFIED_RESULT,
+}
+_FIXES: Final[dict[str, str]] = {
+    "unhandled_error": "Retry {tool} when it fails, and tell {agent} to report an error that stays.",
+    "unrepaired_error": "Have {agent} retry {tool} with other arguments, or report that it failed.",
+    "empty_result": "Tell {agent} to treat an empty result of {tool} as a failure and to ask differently.",
+    "ignored_error": "Tell {agent} to stop when a call fails or returns nothing, instead of going on.",
+    "wrong_computation": "Give {agent} a calculator tool, and tell it to copy the tool's result.",
+    "unsupported_figure": "Tell {agent} to take each number from a tool's result, and check that it did.",
+    "answer_origin": "Check the answer of {agent} against the results of its tools before it is passed on.",
+    "made_up_data": "Tell {agent} to look data up, and to say what is missing instead of assuming it.",
+    "hedging": "Tell {agent} to verify a guess with a tool before it answers.",
+    "gave_up": "Give {agent} another source or tool for this, or let it hand over instead of giving up.",
+    "loop": "Stop {agent} after two equal calls or answers, and make it change its approach or hand over.",
+    "turn_limit": "Tell {agent} to report after two equal results, instead of trying until the limit.",
+    "unverified_claim": "Have a tool or a second agent check the result of {agent} before it counts as done.",
+}
+_UNTOLD_FIX: Final = (
+    "Read the first steps, or ask again with the right answer (--reference) or with a model (--model)."
+)
+_CODE_FIX: Final = "Have {agent} correct its code and run it again, or report the error, before it goes on."
+_MODEL_FIX: Final = "Retry {agent}'s model call when the provider fails, or give {agent} a fallback model."
+_FAILED_CALLS: Final = frozenset({"unhandled_error", "unrepaired_error"})
+_FOLLOWS: Final = {"wrong_computation": frozenset({"unsupported_figure", "answer_origin"})}
+"""Findings that only repeat another finding on the step."""
+_SHOWN: Final = 3
+_TOLD: Final = 2
+
+
+def blame_first(found: Sequence[Finding], ranking: tuple[Ranked, ...], trajectory: Trajectory) -> Blame:
+    """Blame the first step of a ranking.
+
+    The reason has one sentence for the cause, the strongest finding on the step, and one for the evidence:
+    its detail, or else the next finding of another kind. The fix describes the remedy.
+    """
+    first = ranking[0]
+    mine = sorted((f for f in found if f.step == first.step and f.weight > 0), key=lambda f: -f.weight)
+    repeats = _FOLLOWS.get(mine[0].signal, frozenset()) if mine else frozenset()
+    mine = [f for f in mine if f.signal not in repeats]
+    kinds = {_MODES.get(f.signal, FailureMode.OTHER): f for f in reversed(mine)}  # the strongest of each kind
+    told = [f for f in mine if kinds[_MODES.get(f.signal, FailureMode.OTHER)] is f][:_TOLD]
+    return Blame(
+        agent=first.agent,
+        step=first.step,
+        reason=_reason(subject_of(trajectory.steps[first.step]), told),
+        confidence=first.probability,
+        fix=_fix(mine[0], first.agent, trajectory.steps) if mine else _UNTOLD_FIX,
+        mode=_MODES.get(mine[0].signal, FailureMode.OTHER).value if mine else "",
+        evidence=_evidence(told, mine),
+        ranking=ranking,
+    )
+
+
+def _reason(subject: str, told: Sequence[Finding]) -> str:
+    if not told:
+        return f"Nothing stands out: no step shows an error. {subject} is named only because it acts first."
+    second = told[0].detail or (f"It also {told[1].reason}" if len(told) > 1 else "")
+    sentences = (f"{subject} {told[0].reason}", second)
+    return " ".join(one if one.endswith("…") else f"{one}." for one in sentences if one)
+
+
+def _evidence(told: Sequence[Finding], mine: Sequence[Finding]) -> tuple[Evidence, ...]:
+    """Return the quotes, those of the findings in the reason first, without quotes contained in others."""
+    found = dict.fromkeys([*told, *mine[:_SHOWN]])
+    quotes = [(f.step if f.quoted_step is None else f.quoted_step, f.quote) for f in found if f.quote]
+    kept = [
+        (step, quote)
+        for place, (step, quote) in enumerate(quotes)
+        if not any(
+            step == other and quote in longer and (quote != longer or at < place)
+            for at, (other, longer) in enumerate(quotes)
+            if at != place
+        )
+    ]
+    return tuple(Evidence(step=step, quote=quote) for step, quote in sorted(kept[:_SHOWN], key=itemgetter(0)))
+
+
+def in_fix(agent: str) -> str:
+    """Return the name of an agent for use in a fix."""
+    return "this agent" if agent == UNKNOWN_AGENT else agent_in_prose(agent)
+
+
+def subject_of(step: Step) -> str:
+    """Return a step's agent as the subject of a sentence; nameless agents are named after their span."""
+    told = agent_in_prose(step.agent)
+    span = f" (span “{step.name}”)" if step.agent == UNKNOWN_AGENT and step.span_id and step.name else ""
+    return (told if told == step.agent else told[:1].upper() + told[1:]) + span
+
+
+def _fix(finding: Finding, agent: str, steps: Sequence[Step]) -> str:
+    """Describe the change to make: a prompt, a tool, a limit or a check."""
+    step = steps[finding.step if finding.quoted_step is None else finding.quoted_step]
+    agent = in_fix(agent)
+    is_own = finding.quoted_step in {None, finding.step}  # else the quoted call only received the failure
+    if finding.signal in _FAILED_CALLS and step.kind is StepKind.LLM and is_own:
+        return _MODEL_FIX.format(agent=agent)
+    if finding.signal in _FAILED_CALLS and not step.target and CODE_ERROR.search(finding.detail):
+        return _CODE_FIX.format(agent=agent)
+    tool = step.target if step.kind is StepKind.TOOL and step.target else "the tool"
+    fix = _FIXES.get(finding.signal, "")
+    return fix.format(agent=agent, tool=tool) if fix else ""
+
+
+def with_product(reading: Reading, verdict: Blame) -> Blame:
+    """Name the calculation that gives the right figure, if it is certain, instead of the missing source."""
+    is_short = len(reading.steps) <= MOST_STEPS  # comparing all figures with all texts is quadratic
+    if verdict.mode != FailureMode.UNSUPPORTED_CLAIM or not is_short:
+        return verdict
+    found = (clue for clue in wrong_figures(reading) if clue.is_miscalculated and clue.step == verdict.step)
+    clue = next(found, None)
+    if clue is None:
+        return verdict
+    return replace(
+        verdict,
+        reason=f"{subject_of(reading.steps[verdict.step])} {clue.reason}.",
+        mode=FailureMode.WRONG_COMPUTATION.value,
+        fix=_FIXES["wrong_computation"].format(agent=in_fix(verdict.agent)),
+        evidence=clue.evidence,
+    )

@@ -1,0 +1,157 @@
+"""Suspected failures: runs that reported no failure, but whose evidence says that they failed.
+
+The evidence is weighed without a model (``analyzer.signals.suspicion``). If a model is configured, it is
+shown the run and asked whether the strongest evidence holds. Cost: no call for runs without such evidence,
+one for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from analyzer.inquiry.method import Inquiry, Prompt
+from analyzer.inquiry.render import Rendering, render
+from analyzer.inquiry.verdict import FailureMode
+from analyzer.methods.briefing import ask
+from analyzer.methods.prompt_injection import speaking_steps
+from analyzer.methods.reasons import in_fix, subject_of
+from analyzer.methods.yes_or_no import read_yes_or_no
+from analyzer.signals.run_view import read
+from analyzer.signals.suspicion import Clue, ClueKind, clues
+from analyzer.signals.suspicion.weigh import weigh
+from semconv.model import (
+    Abstention,
+    Blame,
+    Evidence,
+    Ranked,
+    Status,
+    Trajectory,
+)
+
+_MODES: Final[dict[ClueKind, FailureMode]] = {
+    ClueKind.WRONG_FIGURE: FailureMode.UNSUPPORTED_CLAIM,
+    ClueKind.WRONG_SUM: FailureMode.WRONG_COMPUTATION,
+    ClueKind.UNSOURCED: FailureMode.UNSUPPORTED_CLAIM,
+    ClueKind.IGNORED_ERROR: FailureMode.IGNORED_RESULT,
+    ClueKind.LOOP: FailureMode.LOOP,
+    ClueKind.CONSTRAINT: FailureMode.OFF_TASK,
+}
+_FIXES: Final[dict[ClueKind, str]] = {
+    ClueKind.WRONG_FIGURE: "Check each figure in the answer of {agent} against its tools' results.",
+    ClueKind.WRONG_SUM: "Have {agent} compute with a tool and copy the result; check sums.",
+    ClueKind.UNSOURCED: "Let {agent} cite only what its tools returned, and check that it did.",
+    ClueKind.IGNORED_ERROR: "Tell {agent} to stop when a call fails or returns nothing, or to say so.",
+    ClueKind.LOOP: "Stop {agent} after two equal calls with an equal result.",
+    ClueKind.CONSTRAINT: "Check the answer of {agent} against the task's demands before it is sent.",
+}
+_RANKED: Final = 5
+_SHOWN: Final = 3
+_OUTPUT_TOKENS: Final = 512
+_DUTY: Final = (
+    "You check whether the final answer of a run of AI agents is right, by what the run itself shows."
+)
+_BELIEVED: Final = 0.85
+"""Assumed share of correct answers of a model to this question; not measured."""
+
+
+def suspect(trajectory: Trajectory, least: float) -> Blame | None:
+    """Return the suspected failure of a run that reports none; ``None`` below ``least`` probability."""
+    weighed = weigh(clues(read(trajectory)))
+    if not weighed.clues or weighed.probability < least:
+        return None
+    agents = {step.index: step.agent for step in trajectory.steps}
+    first = _told([clue for _, clue in weighed.clues])
+    agent = agents[first.step]
+    kind = ClueKind.WRONG_SUM if first.is_miscalculated else first.kind
+    return Blame(
+        agent=agent,
+        step=first.step,
+        reason=f"{subject_of(trajectory.steps[first.step])} {first.reason}.",
+        confidence=weighed.probability,
+        fix=_FIXES[kind].format(agent=in_fix(agent)),
+        mode=_MODES[kind].value,
+        evidence=_evidence([first, *(clue for _, clue in weighed.clues)]),
+        ranking=_ranking(weighed.clues, weighed.probability, agents),
+        status=Status.SUSPECTED,
+    )
+
+
+def _told(found: Sequence[Clue]) -> Clue:
+    """Return the strongest clue, or the wrong calculation in the same step that led to the same figure."""
+    first = found[0]
+    same = (clue for clue in found if (clue.step, clue.value) == (first.step, first.value))
+    sums = (clue for clue in same if clue.is_miscalculated)
+    return first if first.is_miscalculated else next(sums, first)
+
+
+def _evidence(found: Sequence[Clue]) -> tuple[Evidence, ...]:
+    quotes = dict.fromkeys(quote for clue in found[: _SHOWN + 1] for quote in clue.evidence if quote.quote)
+    return tuple(
+        one
+        for one in quotes
+        if not any(one.step == other.step and one != other and one.quote in other.quote for other in quotes)
+    )[:_SHOWN]
+
+
+def _ranking(
+    scored: Sequence[tuple[float, Clue]], probability: float, agents: dict[int, str]
+) -> tuple[Ranked, ...]:
+    """Distribute a run's probability over the steps of its clues, which are sorted by strength."""
+    by_step: dict[int, float] = {}
+    for score, clue in scored:
+        by_step.setdefault(clue.step, score)
+    shares = list(by_step.items())[:_RANKED]
+    total = sum(share for _, share in shares)
+    return tuple(
+        Ranked(step=step, agent=agents[step], probability=round(probability * share / total, 4))
+        for step, share in shares
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirm:
+    """Asks a model whether the evidence of a suspected failure holds."""
+
+    blame: Blame
+    max_bytes: int
+    marker: str
+    name: str = "confirm"
+
+    def investigate(self, trajectory: Trajectory) -> Inquiry:
+        """Yield one question; an unreadable answer leaves the suspicion unchanged."""
+        rendering = render(trajectory, max_bytes=self.max_bytes, marker=self.marker)
+        reply = yield self._question(rendering, trajectory)
+        said = read_yes_or_no(reply.text)
+        if said is None or speaking_steps(trajectory):
+            return self.blame  # the run's text may have dictated the answer
+        updated = _updated(self.blame, holds=said)
+        if said:
+            return updated
+        reason = f"{self.blame.reason} A model that was shown this evidence says that it does not hold."
+        return Abstention(status=Status.NO_FAILURE, reason=reason, ranking=updated.ranking)
+
+    def _question(self, rendering: Rendering, trajectory: Trajectory) -> Prompt:
+        """Ask about the step by number and kind of mistake: no text of the run appears outside its fence."""
+        steps = sorted({evidence.step for evidence in self.blame.evidence} - {self.blame.step})
+        beside = f" Compare it with step {' and '.join(map(str, steps))}." if steps else ""
+        mistake = self.blame.mode.replace("_", " ")
+        question = (
+            f"The run ended without an error. An automatic check suspects step {self.blame.step} of a mistake"
+            f" of the kind “{mistake}” that makes the final answer wrong.{beside} Read the run. Did this step"
+            " make a mistake that is still in the final answer? Begin with Yes or No, then give one sentence."
+        )
+        return ask(trajectory, rendering, duty=_DUTY, question=question, max_output_tokens=_OUTPUT_TOKENS)
+
+
+def _updated(blame: Blame, *, holds: bool) -> Blame:
+    """Return a suspicion with its probability after a model's answer (Bayes' rule)."""
+    right, wrong = (_BELIEVED, 1 - _BELIEVED) if holds else (1 - _BELIEVED, _BELIEVED)
+    odds = blame.confidence / max(1e-6, 1 - blame.confidence) * right / wrong
+    confidence = round(odds / (1 + odds), 4)
+    scale = confidence / blame.confidence if blame.confidence else 0.0
+    ranking = tuple(
+        replace(one, probability=round(min(1.0, one.probability * scale), 4)) for one in blame.ranking
+    )
+    return replace(blame, confidence=confidence, ranking=ranking)

@@ -1,0 +1,285 @@
+"""Methods without a model: ``signals``, ``ranker`` and the baselines. Source: this project.
+
+``signals`` combines a position prior and the findings (``signals/scoring.py``). ``ranker`` applies a ranker
+trained on labelled runs of the user's own system; a run of an unknown system gets an answer too, but the
+verdict says so, and its confidence is capped at the measured accuracy of such answers. The baselines read no
+content: a method must beat them to be of use. The blamed agent is always the actor of the blamed step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from analyzer.inquiry.agent_names import normalise
+from analyzer.inquiry.method import Inquiry, answered
+from analyzer.inquiry.posterior import LogShares, Opinion, from_ranking, pool, ranked
+from analyzer.learning.features import VERSION, tabulate
+from analyzer.learning.ranker import Ranker
+from analyzer.methods.reasons import blame_first, with_product
+from analyzer.signals import findings
+from analyzer.signals.run_view import Finding, read
+from analyzer.signals.scoring import earned, marks, most_confidence, posterior
+from semconv.model import (
+    Abstention,
+    Blame,
+    Ranked,
+    Status,
+    Step,
+    StepKind,
+    Trajectory,
+    Verdict,
+    agent_in_prose,
+)
+
+_RANKED: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signals:
+    """Combines the findings of ``analyzer.signals``; always answers if there is a step to blame."""
+
+    name: str = "signals"
+
+    def investigate(self, trajectory: Trajectory) -> Inquiry:
+        """Return the verdict at once, without yielding a prompt."""
+        return answered(judge_by_signals(trajectory))
+
+
+def judge_by_signals(trajectory: Trajectory) -> Blame | Abstention:
+    """Judge a trajectory by its signals."""
+    if not trajectory.steps:
+        return Abstention(status=Status.ERROR, reason="the run has no steps to blame")
+    reading = read(trajectory)
+    found = findings(reading)
+    probabilities, added = posterior(reading, found), marks(reading, found)
+    ranking = tuple(
+        Ranked(step=step, agent=trajectory.steps[step].agent, probability=round(probabilities[step], 4))
+        for step in _candidates(probabilities, added)
+    )
+    first = ranking[0].step
+    verdict = at_most(most_confidence(added, first), blame_first(found, ranking, trajectory))
+    verdict = with_product(reading, verdict)
+    limit = earned(verdict.confidence, reading, found, first)
+    reason = f"{verdict.reason} {limit.reason}".rstrip()
+    return at_most(limit.most, replace(verdict, reason=reason))
+
+
+def _candidates(probabilities: Sequence[float], added: Sequence[float]) -> list[int]:
+    """Return the most probable steps, best first; the one with the strongest evidence is among them.
+
+    In a long run, the first steps would otherwise crowd out the only step that shows an error.
+    """
+    order = sorted(range(len(probabilities)), key=lambda step: (-probabilities[step], step))
+    first, strongest = order[:_RANKED], max(order, key=lambda step: added[step])
+    return first if strongest in first or added[strongest] <= 0 else [*first[:-1], strongest]
+
+
+def at_most(most: float, verdict: Blame) -> Blame:
+    """Scale down a verdict's confidence and ranking so that no probability exceeds ``most``."""
+    if verdict.confidence <= most:
+        return verdict
+    scale = most / verdict.confidence
+    ranking = tuple(replace(each, probability=round(each.probability * scale, 4)) for each in verdict.ranking)
+    return replace(verdict, confidence=ranking[0].probability, ranking=ranking)
+
+
+_STRANGE: Final = 0.15
+"""Highest confidence on an unknown system: models trained on all other systems of the development data
+named the correct step in 26 of 181 runs of five systems outside Who&When."""
+JUDGE_ACCURACY: Final = 0.45
+"""Step accuracy of one call over an indexed log: 45 to 49 of 100 on algorithm-generated Who&When logs, by
+model (the structured single-call baseline in the literature); not measured here."""
+_UNTRAINED: Final = (
+    "no ranker is trained: train one on labelled runs with `blamespan train DATASET --out FILE`,"
+    " and say where it is with BLAMESPAN_RANKER=FILE"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedRanking:
+    """Applies a trained ranker; without one, abstains and says how to train one."""
+
+    ranker: Ranker | None = None
+    name: str = "ranker"
+
+    def investigate(self, trajectory: Trajectory) -> Inquiry:
+        """Return the verdict at once, without yielding a prompt."""
+        if self.ranker is None:
+            return answered(Abstention(status=Status.ERROR, reason=_UNTRAINED))
+        return answered(rank(self.ranker, trajectory))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """A ranker's result for a run: the steps' log-probabilities, and whether the system is known."""
+
+    shares: LogShares
+    is_at_home: bool
+    found: tuple[Finding, ...]
+
+
+def ranking(ranker: Ranker, trajectory: Trajectory) -> Ranking:
+    """Apply a ranker to a run that has steps."""
+    reading = read(trajectory)
+    found = findings(reading)
+    table = tabulate(reading, found)
+    return Ranking(shares=ranker.rank(table), is_at_home=ranker.is_at_home(table.agents), found=found)
+
+
+def rank(ranker: Ranker, trajectory: Trajectory) -> Verdict:
+    """Judge a run by a ranker."""
+    if not trajectory.steps:
+        return Abstention(status=Status.ERROR, reason="the run has no steps to blame")
+    if ranker.features_version != VERSION:
+        reason = (
+            f"the ranker was trained on version {ranker.features_version} of the features, this is version"
+            f" {VERSION}: train it again"
+        )
+        return Abstention(status=Status.ERROR, reason=reason)
+    seen = ranking(ranker, trajectory)
+    return blame(ranker, trajectory, seen)
+
+
+def blame(ranker: Ranker, trajectory: Trajectory, seen: Ranking) -> Blame:
+    """Convert a ranking to a verdict that names the ranker's training systems."""
+    candidates = ranked(seen.shares, trajectory, _RANKED)
+    verdict = blame_first(seen.found, candidates, trajectory)
+    trained = (
+        f"{ranker.card.get('labels', '?')} labelled runs of {', '.join(ranker.systems) or 'unnamed systems'}"
+    )
+    evidence = f": {verdict.reason}" if verdict.mode else "; no signal stands out in it"
+    confidence = min(math.exp(max(seen.shares)), highest_confidence(ranker))
+    if seen.is_at_home:
+        reason = f"ranked first by a model trained on {trained}{evidence}"
+    else:
+        reason = (
+            f"out of distribution: the model was trained on {trained}, and knows few of this run's agents;"
+            f" its ranking is little better than a guess here{evidence}"
+        )
+        confidence = min(confidence, _STRANGE)
+    return at_most(round(confidence, 4), replace(verdict, reason=reason))
+
+
+def highest_confidence(ranker: Ranker) -> float:
+    """Return a ranker's highest confidence by the rule of succession: (n + 1) / (n + 2) of n labels.
+
+    Even twenty labels of single-step runs do not give certainty.
+    """
+    labels = ranker.card.get("labels")
+    n = labels if isinstance(labels, int) and labels > 0 else 0
+    return (n + 1) / (n + 2)
+
+
+def pool_with_judge(ranker: Ranker, trajectory: Trajectory, seen: Ranking, judged: Blame) -> Blame:
+    """Pool a ranker's ranking of a run of its own system with a judge's verdict on it.
+
+    The reason is the judge's if both blame the same step, else the ranker's followed by
+    the judge's.
+    """
+    judge = from_ranking(judged.ranking, trajectory, JUDGE_ACCURACY)
+    pooled = pool([Opinion(shares=seen.shares), Opinion(shares=judge)])
+    candidates = ranked(pooled, trajectory, _RANKED)
+    first = candidates[0]
+    if first.step == judged.step:
+        agreed = replace(judged, confidence=first.probability, ranking=candidates)
+        return at_most(highest_confidence(ranker), agreed)
+    own = blame(ranker, trajectory, replace(seen, shares=pooled))
+    named = f"step {judged.step} of {agent_in_prose(judged.agent)}"
+    note = f"{own.reason} (the judge named {named}: {judged.reason})"
+    return replace(own, reason=note)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomStep:
+    """Blames a step drawn uniformly at random, always the same one for the same content."""
+
+    name: str = "random"
+
+    def investigate(self, trajectory: Trajectory) -> Inquiry:
+        """Return the verdict at once, without yielding a prompt."""
+        order = sorted(trajectory.steps, key=draw)
+        return answered(_verdict(order, 1 / max(1, len(order)), "drawn at random"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstAgentStep:
+    """Blames the first step after step 0 that is neither a tool's nor a person's."""
+
+    name: str = "first-agent-step"
+
+    def investigate(self, trajectory: Trajectory) -> Inquiry:
+        """Return the verdict at once, without yielding a prompt."""
+        silent = (StepKind.TOOL, StepKind.HUMAN, StepKind.OTHER)
+        order = sorted(
+            trajectory.steps, key=lambda step: (step.index == 0 or step.kind in silent, step.index)
+        )
+        return answered(_verdict(order, 1 / max(1, len(order)), "the first step of an agent after step 0"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantStep:
+    """Blames the same step in every run; the next best if a run is too short."""
+
+    name: str = "constant"
+    steps: tuple[int, ...] = (1,)
+    """Best first."""
+    shares: tuple[float, ...] = ()
+    """Share of the counted runs in which each step was decisive."""
+
+    def investigate(self, trajectory: Trajectory) -> Inquiry:
+        """Return the verdict at once, without yielding a prompt."""
+        place = {step: number for number, step in enumerate(self.steps)}
+        order = sorted(
+            trajectory.steps,
+            key=lambda step: (place.get(step.index, len(place)), abs(step.index - self.steps[0]), step.index),
+        )
+        share = dict(zip(self.steps, self.shares, strict=False)).get(order[0].index if order else -1)
+        probability = 1 / max(1, len(order)) if share is None else share
+        return answered(_verdict(order, probability, f"always step {self.steps[0]}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantAgent:
+    """Blames the first step of the same agent in every run, or of the next best agent that the run has."""
+
+    name: str = "constant-agent"
+    agents: tuple[str, ...] = ()
+    """Normalised names, best first; if empty, the first step after step 0 is blamed."""
+    shares: tuple[float, ...] = ()
+    """Share of the counted runs in which each agent's first step was decisive."""
+
+    def investigate(self, trajectory: Trajectory) -> Inquiry:
+        """Return the verdict at once, without yielding a prompt."""
+        place = {agent: number for number, agent in enumerate(self.agents)}
+
+        def rank(step: Step) -> tuple[int, bool, int]:
+            return place.get(normalise(step.agent), len(place)), step.index == 0, step.index
+
+        order = sorted(trajectory.steps, key=rank)
+        told = dict(zip(self.agents, self.shares, strict=False))
+        share = told.get(normalise(order[0].agent)) if order else None
+        probability = 1 / max(1, len(order)) if share is None else share
+        return answered(_verdict(order, probability, "the first step of the agent most often to blame"))
+
+
+def draw(step: Step) -> bytes:
+    """Rank by a digest of the content: no random generator, no state, no seed."""
+    return hashlib.sha256(f"{step.index}\x00{step.agent}\x00{step.output}".encode()).digest()
+
+
+def _verdict(order: Sequence[Step], probability: float, reason: str) -> Verdict:
+    if not order:
+        return Abstention(status=Status.ERROR, reason="the run has no steps to blame")
+    others = min(probability, (1 - probability) / max(1, len(order[:_RANKED]) - 1))
+    ranking = tuple(
+        Ranked(step=step.index, agent=step.agent, probability=round(others if place else probability, 4))
+        for place, step in enumerate(order[:_RANKED])
+    )
+    first = ranking[0]
+    return Blame(
+        agent=first.agent, step=first.step, reason=reason, confidence=first.probability, ranking=ranking
+    )

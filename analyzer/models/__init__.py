@@ -1,0 +1,1 @@
+"""Model access: litellm behind one adapter, reply cache, budget."""

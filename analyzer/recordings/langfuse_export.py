@@ -1,0 +1,145 @@
+"""Conversion of Langfuse's JSON exports to OTLP/JSON documents.
+
+Reads a trace with its observations (``GET /api/public/traces/{id}``, or the page's download, which nests the
+trace under ``trace``), a list of observations under ``data``, or a bare list. Each observation becomes the
+span that Langfuse's SDK would have sent, so that one dialect reads both. Observations without a common parent
+become children of the trace itself. Ids that do not have OpenTelemetry's form (UUIDs, before version 3 of the
+SDK) are hashed.
+Source: Langfuse's OpenAPI description, ``TraceWithFullDetails`` and ``ObservationsView`` (2026).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from semconv.dialects.conventions.langfuse import (
+    LEVEL,
+    METADATA,
+    OBSERVATION_INPUT,
+    OBSERVATION_OUTPUT,
+    OBSERVATION_TYPE,
+    SCOPE,
+    STATUS_MESSAGE,
+)
+
+_TYPES: Final = frozenset(
+    {"SPAN", "GENERATION", "EVENT", "AGENT", "TOOL", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING"}
+    | {"GUARDRAIL", "COMPLETION"}
+)
+_HEX: Final = re.compile(r"[0-9a-f]+")
+
+
+def is_langfuse(document: object) -> bool:
+    """Tell whether a document is an export of traces or observations from Langfuse."""
+    found = _observations(document)
+    return bool(found) and all(
+        isinstance(one, Mapping) and one.get("type") in _TYPES and "startTime" in one and one.get("id")
+        for one in found
+    )
+
+
+def langfuse_to_otlp(document: Any) -> dict[str, Any]:
+    """Return the observations as an OTLP/JSON ``resourceSpans`` document."""
+    trace, observations = _trace(document), _observations(document)
+    known = {str(one["id"]) for one in observations}
+    tops = [one for one in observations if str(one.get("parentObservationId")) not in known]
+    spans = [_span(one, trace) for one in observations]
+    if len(tops) > 1 and trace:
+        root = _root(trace, observations)
+        top_ids = {_id(one["id"], 16) for one in tops}
+        spans = [_span(root, trace)] + [
+            {**span, "parentSpanId": _id(root["id"], 16)} if span["spanId"] in top_ids else span
+            for span in spans
+        ]
+    service = {"key": "service.name", "value": {"stringValue": "langfuse"}}
+    return {
+        "resourceSpans": [
+            {
+                "resource": {"attributes": [service]},
+                "scopeSpans": [{"scope": {"name": SCOPE}, "spans": spans}],
+            }
+        ]
+    }
+
+
+def _observations(document: object) -> Sequence[Any]:
+    found = document
+    if isinstance(document, Mapping):
+        found = document.get("observations", document.get("data"))
+    return found if isinstance(found, list) else ()
+
+
+def _trace(document: object) -> Mapping[str, Any]:
+    if not isinstance(document, Mapping) or "observations" not in document:
+        return {}
+    inner = document.get("trace")
+    return inner if isinstance(inner, Mapping) else document
+
+
+def _root(trace: Mapping[str, Any], observations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the trace as an observation around all the others."""
+    starts = [str(one["startTime"]) for one in observations]
+    ends = [str(one["endTime"]) for one in observations if one.get("endTime")]
+    return {
+        **{name: trace.get(name) for name in ("name", "input", "output", "metadata")},
+        "id": f"trace {trace.get('id')}",
+        "traceId": observations[0].get("traceId"),
+        "type": "SPAN",
+        "startTime": min(starts),
+        "endTime": max(ends, default=max(starts)),
+    }
+
+
+def _span(observation: Mapping[str, Any], trace: Mapping[str, Any]) -> dict[str, Any]:
+    parent, level = observation.get("parentObservationId"), str(observation.get("level") or "DEFAULT")
+    start = _nanoseconds(observation["startTime"])
+    end = observation.get("endTime")
+    metadata = observation.get("metadata")
+    attributes = {
+        OBSERVATION_TYPE: str(observation["type"]).lower(),
+        OBSERVATION_INPUT: observation.get("input"),
+        OBSERVATION_OUTPUT: observation.get("output"),
+        LEVEL: level,
+        STATUS_MESSAGE: observation.get("statusMessage"),
+        **{
+            f"{METADATA}{key}": value
+            for key, value in (metadata.items() if isinstance(metadata, Mapping) else ())
+        },
+    }
+    return {
+        "traceId": _id(observation.get("traceId") or trace.get("id") or "", 32),
+        "spanId": _id(observation["id"], 16),
+        "parentSpanId": _id(parent, 16) if parent else "",
+        "name": str(observation.get("name") or observation["type"]),
+        "kind": 1,
+        "startTimeUnixNano": str(start),
+        "endTimeUnixNano": str(_nanoseconds(end) if end else start),
+        "attributes": [
+            {"key": key, "value": {"stringValue": value if isinstance(value, str) else json.dumps(value)}}
+            for key, value in attributes.items()
+            if value is not None
+        ],
+        "status": {
+            "code": 2 if level == "ERROR" else 0,
+            "message": str(observation.get("statusMessage") or ""),
+        },
+    }
+
+
+def _id(text: object, digits: int) -> str:
+    """Return an id in OpenTelemetry's form; any other id is hashed."""
+    found = str(text)
+    if len(found) == digits and _HEX.fullmatch(found):
+        return found
+    return hashlib.sha256(found.encode()).hexdigest()[:digits]
+
+
+def _nanoseconds(moment: object) -> int:
+    read = datetime.fromisoformat(str(moment))
+    read = read if read.tzinfo else read.replace(tzinfo=UTC)
+    return round(read.timestamp() * 1e6) * 1000

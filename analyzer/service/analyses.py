@@ -1,0 +1,101 @@
+"""The executor, built from the settings, and the settings for its worker processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from analyzer.executor.analyst import RunAnalyst
+from analyzer.executor.consulting import ThreadSteps
+from analyzer.executor.executor import Executor, ExecutorCounters
+from analyzer.executor.remote import RemoteAnalyst
+from analyzer.executor.step_process import ProcessSteps
+from analyzer.executor.worker_process import WorkerProcess, command_of
+from analyzer.service.analyzer_half.open_remote import without_model
+from analyzer.service.lifetime import Lifetime
+from analyzer.service.preparing import passed_by, preparer_of
+from collector_processor.pipeline.analyst import Analyst
+from collector_processor.pipeline.prepare import Look
+from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.settings import Settings
+from collector_processor.settings.machine import usable_cores
+
+AnyAnalyst = TypeVar("AnyAnalyst", bound=Analyst)
+
+COMMAND: Final = command_of("analyzer.service.preparing")
+MOST_PROCESSES: Final = 8
+"""Limit of the default; the setting may exceed it."""
+NEEDED: Final = frozenset(
+    {
+        "budget_usd_per_run", "export_text", "failure_pattern", "keep_failed_bytes", "keep_passed_bytes",
+        "method", "model", "notify_text", "precision", "redact", "redact_patterns", "suspect_false_alarms",
+    }
+)  # fmt: skip
+"""Settings that worker processes get: none is a secret. They call no model, but must know whether there is
+one."""
+_ELSEWHERE: Final = "http://elsewhere"
+"""Replaces the analyzers' address, which worker processes do not get."""
+
+
+def open_executor(
+    settings: Settings, analyst: Analyst, cleaner: Cleaner, counters: ExecutorCounters
+) -> Executor:
+    """Return the executor that prepares traces, in threads and in worker processes."""
+    return Executor(
+        preparer_of(settings, analyst, _look_of(analyst), cleaner),
+        _start_worker(settings, analyst),
+        most_workers=processes(settings),
+        counters=counters,
+    )
+
+
+def stepping_elsewhere(settings: Settings, analyst: AnyAnalyst, lifetime: Lifetime) -> AnyAnalyst:
+    """Return the analyst with its steps in a worker process, if the settings allow any."""
+    start = _start_worker(settings, analyst)
+    if start is None or not isinstance(analyst, RunAnalyst) or analyst.attributor.model is None:
+        return analyst
+    steps = ProcessSteps(start, ThreadSteps(analyst.steps))
+    lifetime.stack.push_async_callback(steps.close)
+    return replace(analyst, stepping=steps)
+
+
+def processes(settings: Settings, cores: Callable[[], float] = usable_cores) -> int:
+    """Return the maximum number of worker processes: by default cores minus one, 1 to 8."""
+    if settings.analysis_processes is not None:
+        return settings.analysis_processes
+    return max(1, min(MOST_PROCESSES, int(cores()) - 1))
+
+
+def worker_settings(settings: Settings, analyst: Analyst) -> bytes:
+    """Return the settings for a worker process as JSON."""
+    is_remote = isinstance(analyst, RemoteAnalyst)
+    needed = (without_model(settings) if is_remote else settings).model_dump(mode="json", include=set(NEEDED))
+    return json.dumps(needed | ({"analyzer_endpoint": _ELSEWHERE} if is_remote else {})).encode()
+
+
+def _look_of(analyst: Analyst) -> Look:
+    match analyst:
+        case RunAnalyst():
+            return analyst.unasked
+        case RemoteAnalyst(local=RunAnalyst() as local):
+            return passed_by(local.unasked)
+        case _:
+            return lambda _trajectory: None
+
+
+def _start_worker(settings: Settings, analyst: Analyst) -> Callable[[], Awaitable[WorkerProcess]] | None:
+    """Return a function that starts worker processes; ``None`` if all traces are prepared in this process.
+
+    With a ranker there are no worker processes: they would read its file later, when it may have changed.
+    """
+    is_ours = isinstance(analyst, RunAnalyst | RemoteAnalyst)
+    if not processes(settings) or settings.ranker is not None or not is_ours:
+        return None
+    document = worker_settings(settings, analyst)
+
+    async def start_worker() -> WorkerProcess:
+        return await WorkerProcess.start(document, COMMAND)
+
+    return start_worker

@@ -1,0 +1,185 @@
+"""Client and server of remote analyses, built from the settings, for commands and the service.
+
+Also the analyzers' opinions for the pages of a collector half. Their offer is cached for a while,
+so that pages do not wait each time when no analyzer is reachable.
+
+With a data directory, an analyzer keeps the hour's spending, so that a crash does not reset it. Any number
+of analyzers may run on one machine, each with its own budget, so a directory belongs to one process.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Final
+
+from analyzer.executor.analyst import Called, Choice, Offer, Opinions, RunAnalyst
+from analyzer.executor.composition import budget_of, open_analyst, open_cleaner, open_opinions, tls_files
+from analyzer.executor.remote import AwayError, HttpAsk, RemoteAnalyst
+from analyzer.inquiry.errors import AnalyzerError
+from analyzer.models.budget import HourlyBudget, StoredSpending
+from analyzer.service.analyzer_half.server import AnalyzerRules, AnalyzerServer
+from analyzer.service.lifetime import Lifetime
+from analyzer.web.jobs import JobLimits, Jobs
+from analyzer.web.pages.analyzer_half import AnalyzerPages
+from analyzer.web.pages.front import shown_settings
+from collector_processor.journal.directory import DirectoryLock
+from collector_processor.otlp import CollectorError
+from collector_processor.otlp.tls import ClientFiles, ClientTls, open_client_tls
+from collector_processor.pipeline.analyst import Analyst
+from collector_processor.settings import Settings, SettingsError
+from collector_processor.store.older_files import bring_up_to_date
+from collector_processor.store.places import connected
+from collector_processor.store.small_tables import SpendingRows
+from collector_processor.store.thread import StoreThread
+from collector_processor.store.verdicts import RUNS
+from semconv.model import Attribution, Trajectory
+
+logger = logging.getLogger(__name__)
+
+MAX_RUN_BYTES: Final = 128 << 20
+"""Largest run as JSON: more than the assembler lets a trace grow to."""
+FOLDER: Final = "analyzer"
+"""Subfolder of the data directory; a collector may use the rest."""
+FRESH_S: Final = 30.0
+"""Seconds for which an offer is cached."""
+AWAY_S: Final = 5.0
+"""Seconds without another attempt after no analyzer answered."""
+
+
+class RemoteOpinions:
+    """``Opinions`` over HTTP."""
+
+    def __init__(self, ask: HttpAsk, clock: Callable[[], float] = time.monotonic) -> None:
+        """Create a client over ``ask``; ``clock`` returns seconds."""
+        self._ask: Final = ask
+        self._clock: Final = clock
+        self._known: Offer | str = "not asked yet"
+        self._fresh_until = float("-inf")
+
+    async def offer(self) -> Offer:
+        """Return the methods and models that can be chosen there.
+
+        Raises:
+            AwayError: no analyzer answers.
+        """
+        if self._clock() >= self._fresh_until:
+            try:
+                self._known, lasts_s = await self._ask.offer(), FRESH_S
+            except AnalyzerError as error:
+                self._known, lasts_s = str(error), AWAY_S
+            self._fresh_until = self._clock() + lasts_s
+        if isinstance(self._known, str):
+            raise AwayError(self._known)
+        return self._known
+
+    async def ask(self, trajectory: Trajectory, choice: Choice, called: Called) -> Attribution:
+        """Have a run analysed remotely; ``called`` is invoked for each model call at the end."""
+        attribution = await self._ask(trajectory, choice)
+        for _ in range(attribution.effort.calls):
+            called()
+        return attribution
+
+
+def without_model(settings: Settings) -> Settings:
+    """Return the settings of a collector half, whose analyses here use no model."""
+    return settings.model_copy(update={"model": None, "method": "auto"})
+
+
+@asynccontextmanager
+async def asking(settings: Settings) -> AsyncIterator[Analyst]:
+    """Yield an analyst that calls the configured analyzers, until the block ends.
+
+    Raises:
+        SettingsError: no analyzer is set, or a certificate cannot be read.
+    """
+    if settings.analyzer_endpoint is None:
+        raise SettingsError(
+            "BLAMESPAN_ANALYZER_ENDPOINT is not set: expected http://host:port of an analyzer"
+        )
+    is_secure = settings.analyzer_endpoint.startswith("https:")
+    if settings.token and not is_secure:
+        logger.warning(
+            "analyzers are called without TLS: token and runs are sent in clear text",
+            extra={"endpoint": settings.analyzer_endpoint},
+        )
+    ask = HttpAsk(
+        settings.analyzer_endpoint,
+        timeout_s=settings.analyzer_timeout_s,
+        token=settings.token,
+        tls=analyzer_trust(settings) if is_secure else None,
+    )
+    try:
+        yield RemoteAnalyst(ask=ask, local=open_analyst(without_model(settings)))
+    finally:
+        await ask.close()
+
+
+def analyzer_server(settings: Settings, analyst: RunAnalyst) -> AnalyzerServer:
+    """Return the server configured by the settings; it does not listen yet."""
+    rules = AnalyzerRules(
+        at_once=settings.concurrency,
+        max_run_bytes=min(MAX_RUN_BYTES, settings.receiving_bytes),
+        token=settings.token,
+        metrics_token=settings.metrics_token,
+        allowed_hosts=settings.allowed_host_names,
+        tls=tls_files(settings),
+        room_bytes=settings.receiving_bytes,
+    )
+    opinions = open_opinions(settings, analyst)
+    pages = AnalyzerPages(
+        jobs=Jobs(opinions, JobLimits(at_once=settings.concurrency)),
+        clean=open_cleaner(settings),
+        settings=shown_settings(settings),
+        runs_at=settings.web_url.rstrip("/") if settings.web_url else None,
+    )
+    return AnalyzerServer(
+        analyst, settings.listeners[2], rules, budget=budget_of(analyst), opinions=opinions, pages=pages
+    )
+
+
+def opinions_of(settings: Settings, analyst: Analyst) -> Opinions | None:
+    """Return the opinions for choices on the pages, local or remote; ``None`` if not available."""
+    match analyst:
+        case RunAnalyst():
+            return open_opinions(settings, analyst)
+        case RemoteAnalyst(ask=HttpAsk() as ask):
+            return RemoteOpinions(ask)
+        case _:
+            return None
+
+
+def analyzer_trust(settings: Settings) -> ClientTls:
+    """Return the TLS trust for analyzers; our client certificate is that of our own listeners.
+
+    Raises:
+        SettingsError: a file cannot be read.
+    """
+    files = ClientFiles(
+        authorities=settings.analyzer_certificate, certificate=settings.tls_certificate, key=settings.tls_key
+    )
+    return open_client_tls(files, SettingsError)
+
+
+async def keep_spending(data_dir: Path, budget: HourlyBudget, lifetime: Lifetime) -> None:
+    """Restore the hour's spending of an earlier process, and record each call from now on.
+
+    Raises:
+        CollectorError: another analyzer uses the directory, or it cannot be written to.
+    """
+    folder = data_dir / FOLDER
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = DirectoryLock(folder)
+    except OSError as error:
+        raise CollectorError(f"{folder}: cannot store the cost of models: {error.strerror}") from error
+    lifetime.stack.callback(lock.release)
+    bring_up_to_date(folder, folder / RUNS, stub="spending.sqlite")
+    db = lifetime.stack.enter_context(closing(connected(folder / RUNS)))
+    thread = StoreThread(name="spending")
+    lifetime.stack.callback(thread.close)
+    rows = SpendingRows(db)
+    await budget.keep_in(StoredSpending(rows=rows, in_db=thread.run, wall_ns=time.time_ns))

@@ -1,0 +1,115 @@
+"""Wiring of the pages and the API to the stores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from prometheus_client.registry import CollectorRegistry
+
+from analyzer.executor.composition import carrier_policy, tls_files
+from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.second_opinions import SecondOpinions
+from analyzer.labels.correcting import Corrections
+from analyzer.labels.label import Label
+from analyzer.labels.opinion_store import OpinionStore
+from analyzer.service.analyzer_half.open_remote import opinions_of
+from analyzer.service.durable import Files
+from analyzer.service.lifetime import Lifetime
+from analyzer.service.preparing import keeping
+from analyzer.service.proving import Proving
+from analyzer.service.start_lanes import AnalysisParts, start_corrections
+from analyzer.web.api import Deleting, Labels
+from analyzer.web.app import WebParts
+from analyzer.web.jobs import JobLimits, Jobs
+from analyzer.web.pages.front import shown_settings
+from analyzer.web.pages.run_pages import Pages
+from analyzer.web.reads.archive import RunArchive
+from analyzer.web.reads.issue_reads import IssueReader
+from analyzer.web.views.run_page import TraceLink
+from collector_processor.otlp import Tenant
+from collector_processor.otlp.tls import Renewals
+from collector_processor.pipeline.examine import Examiner
+from collector_processor.settings import Settings
+from collector_processor.store.deletion import delete_run, delete_tenant
+
+
+def web_parts(
+    settings: Settings,
+    lifetime: Lifetime,
+    files: Files,
+    examiner: Examiner,
+    analysis: AnalysisParts,
+    *,
+    is_ready: Callable[[], bool],
+    registry: CollectorRegistry,
+    renewals: Renewals,
+) -> WebParts:
+    """Return the parts of the pages and the API; they query the stores on the stores' own thread."""
+    second = SecondOpinions(
+        examiner=examiner,
+        store=files.store,
+        opinions=OpinionStore(files.db),
+        beside=analysis.issues.beside,
+        kept=keeping(settings),
+        policy=carrier_policy(settings),
+        now_ns=time.time_ns,
+    )
+    lifetime.background(Proving(second=second, db=files.db).run())
+    return WebParts(
+        is_ready=is_ready,
+        recent=lambda limit: examiner.in_db(files.store.recent, limit),
+        find=lambda run_id: examiner.in_db(files.store.find, run_id),
+        metrics=registry,
+        labels=_label_parts(
+            files, examiner, start_corrections(settings, lifetime, files, examiner, analysis.issues)
+        ),
+        deleting=Deleting(
+            run=lambda tenant, run_id: examiner.in_turn(delete_run, files.db, tenant, run_id),
+            tenant=lambda tenant: examiner.in_turn(delete_tenant, files.db, tenant),
+        ),
+        issues=analysis.issues.desk,
+        token=settings.token,
+        metrics_token=settings.metrics_token,
+        tenant_header_names=settings.tenant_header_names,
+        allowed_hosts=settings.allowed_host_names,
+        tls=tls_files(settings, renewals),
+        pages=replace(_open_pages(settings, lifetime, files, analysis), second=second),
+    )
+
+
+def _open_pages(settings: Settings, lifetime: Lifetime, files: Files, analysis: AnalysisParts) -> Pages:
+    """Open the pages; uploads are analysed in this process, or by the configured analyzers."""
+    # The listener is opened later and closed before these.
+    archive = RunArchive(files.database)
+    lifetime.watched.callback(archive.close)
+    issues = IssueReader(
+        analysis.issues.desk,
+        IssueStore(files.database.connect()),
+        time.time_ns,
+        is_fair_sample=settings.is_fair_sample,
+    )
+    lifetime.watched.callback(issues.close)
+    opinions = opinions_of(settings, analysis.analyst)
+    jobs = None if opinions is None else Jobs(opinions, JobLimits(at_once=settings.concurrency))
+    if jobs is not None:
+        lifetime.watched.push_async_callback(jobs.close)
+    return Pages(
+        runs=archive,
+        clean=analysis.cleaner,
+        jobs=jobs,
+        issues=issues,
+        trace_link=TraceLink(template=settings.trace_url or ""),
+        settings=shown_settings(settings),
+        now_ns=time.time_ns,
+    )
+
+
+def _label_parts(files: Files, examiner: Examiner, corrections: Corrections) -> Labels:
+    labels = files.labels
+
+    async def of(tenant: Tenant, run_id: str) -> Sequence[Label]:
+        return await examiner.in_db(labels.labels, tenant, run_id)
+
+    return Labels(give=corrections.give, of=of)

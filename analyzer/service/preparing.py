@@ -1,0 +1,91 @@
+"""The preparer of traces, built from settings; run as a module, it is a worker process of the service.
+
+Imports no pages, servers or HTTP client: worker processes do without them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from analyzer.executor.composition import (
+    kept_texts,
+    notice_text,
+    open_analyst,
+    open_cleaner,
+    open_span_keeper,
+)
+from analyzer.executor.step_process import StepServer
+from analyzer.executor.worker import OpenWork, Work, main
+from analyzer.issues.counting import noted_run
+from analyzer.issues.rows import noted_document
+from analyzer.labels.kept_run import pack
+from analyzer.telemetry.json_lines import configure_logging
+from collector_processor.mapping_files import open_reader
+from collector_processor.otlp import NO_TENANT
+from collector_processor.pipeline.analyst import Analysis, Analyst
+from collector_processor.pipeline.prepare import KeepRun, KeptRun, Look, Preparer
+from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.rebuild.redaction import omit
+from collector_processor.settings import Settings
+from semconv.model import Status, Trajectory
+
+
+def open_told(told: bytes) -> Work:
+    """Build the work of a worker process from the settings that the service sends as JSON."""
+    settings = Settings.model_validate_json(told)
+    analyst = open_analyst(settings)
+    look = analyst.unasked if settings.analyzer_endpoint is None else passed_by(analyst.unasked)
+    prepare = preparer_of(settings, analyst, look, open_cleaner(settings))
+    return Work(prepare=prepare, step=StepServer(analyst.steps))
+
+
+def keeping(settings: Settings) -> KeepRun:
+    """Return a function that produces the stored form of an analysed run."""
+    texts, noticed = kept_texts(settings), notice_text(settings)
+
+    def kept(trajectory: Trajectory, analysis: Analysis) -> KeptRun:
+        is_failure = analysis.attribution.status is not Status.NO_FAILURE
+        # Successful runs keep only agents and order: most runs succeed, and cleaning text takes time.
+        packed = pack(trajectory, texts if is_failure else omit)
+        noted = noted_document(noted_run(NO_TENANT, trajectory, analysis, noticed))
+        return KeptRun(run_id=trajectory.run_id, is_failure=is_failure, packed=packed, noted=noted)
+
+    return kept
+
+
+def preparer_of(settings: Settings, analyst: Analyst, unasked: Look, cleaner: Cleaner) -> Preparer:
+    """Return the preparer of traces; ``unasked`` analyses runs that need no model."""
+    return Preparer(
+        unasked=unasked,
+        glance=analyst.glance,
+        kept=keeping(settings),
+        cleaner=cleaner,
+        spans=open_span_keeper(settings),
+        reader=open_reader(settings.mappings),
+    )
+
+
+def passed_by(unasked: Look) -> Look:
+    """Return a function that analyses successful runs; all others are left to the analyzers."""
+
+    def look(trajectory: Trajectory) -> Analysis | None:
+        analysis = unasked(trajectory)
+        is_done = analysis and analysis.attribution.status in {Status.NO_FAILURE, Status.UNREADABLE}
+        return analysis if is_done else None
+
+    return look
+
+
+ROLE: Final = "analyses"
+"""Identifies a worker process's log lines, which go to the service's standard error."""
+
+
+def run(open_work: OpenWork = open_told) -> None:
+    """Prepare traces until the service ends."""
+    configure_logging(about={"role": ROLE, "pid": os.getpid()})
+    main(open_work)
+
+
+if __name__ == "__main__":
+    run()

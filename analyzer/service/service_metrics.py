@@ -1,0 +1,143 @@
+"""Prometheus collector of one service: reads its parts at each scrape, by ``metric_table``.
+
+Values are all of one moment, so that the conservation law can be checked from outside: received =
+refused + acknowledged, and acknowledged = forwarded + rejected + unsupported + lost + kept + held.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from analyzer.executor.executor import ExecutorCounters, Outcome
+from analyzer.issues.courier import DeliveryCounters
+from analyzer.issues.issue_service import IssueCounts
+from analyzer.models.budget import HourlyBudget
+from analyzer.telemetry import metric_table as table
+from analyzer.telemetry.metric import Labels
+from analyzer.telemetry.process_stats import ProcessStats
+from analyzer.telemetry.verdict_counters import VerdictCounters
+from collector_processor.forwarding.ledger import Ledger
+from collector_processor.forwarding.outbox import OutboxDelivery
+from collector_processor.journal import Journal
+from collector_processor.journal.chunks import QueueLook
+from collector_processor.otlp import Cause, Setback, Signal
+from collector_processor.otlp.tls import Renewals
+from collector_processor.pipeline.scheduler import Pipeline
+from collector_processor.rebuild.redact_run import Cleaner
+
+_NS: Final = 1e9
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class ServiceMetrics(Collector):
+    """Reads the parts of one service; on its event loop, without waiting."""
+
+    ledger: Ledger
+    journal: Journal
+    now_ns: Callable[[], int]
+    """Wall clock in Unix ns; the journal records arrival times by it."""
+    pipeline: Pipeline
+    deliveries: Sequence[OutboxDelivery]
+    cleaner: Cleaner
+    verdicts: VerdictCounters
+    settle_s: float
+    """Time for which a new series is shown at zero (``telemetry/verdict_counters.py`` says why)."""
+    budget: HourlyBudget | None = None
+    renewals: Renewals = field(default_factory=Renewals)
+    issues: Callable[[], IssueCounts] = IssueCounts
+    """Current issues and alarms; must not block."""
+    repetitions: Callable[[], int] = int
+    """Number of failures that repeat a known issue and were not announced; must not block."""
+    notices: Sequence[DeliveryCounters] = ()
+    refusals: Counter[Cause] = field(default_factory=Counter)
+    """Requests that the receivers refused."""
+    process: ProcessStats = field(default_factory=ProcessStats)
+    executor: ExecutorCounters = field(default_factory=ExecutorCounters)
+    """Prepared traces and worker processes."""
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+
+    def __post_init__(self) -> None:
+        self.registry.register(self)
+
+    def collect(self) -> Iterator[Family]:
+        """Yield every family, as of now."""
+        yield from self._items()
+        yield from self._queues()
+        yield from self.process.collect()
+        yield from self._analyses()
+        yield from self._preparing()
+        yield from self.verdicts.collect(self.settle_s)
+        yield from self._budget()
+        yield from self._issues()
+
+    def _items(self) -> Iterator[Family]:
+        snapshot = self.ledger.snapshot()
+        for metric in table.ITEMS:
+            what = metric.name.removeprefix("blamespan_items_")
+            yield metric.family(((one.value,), getattr(counts, what)) for one, counts in snapshot.items())
+        yield table.HELD.family(((one.value,), counts.held) for one, counts in snapshot.items())
+        yield table.MALFORMED.single(self.ledger.malformed_requests)
+
+    def _queues(self) -> Iterator[Family]:
+        looks = {(signal.value,): self.journal.look(signal) for signal in Signal}
+        now_ns = self.now_ns()
+        yield table.QUEUE_SIZE.family((one, look.size_bytes) for one, look in looks.items())
+        yield table.QUEUE_CAPACITY.family((one, look.capacity_bytes) for one, look in looks.items())
+        yield table.QUEUE_FULLNESS.family((one, look.fullness) for one, look in looks.items())
+        yield table.QUEUE_AGE.family((one, _age_s(look, now_ns)) for one, look in looks.items())
+        yield table.SEND_FAILURES.family(self._setbacks())
+        yield table.REFUSALS.family(((cause.value,), self.refusals[cause]) for cause in Cause)
+
+    def _setbacks(self) -> Iterator[tuple[Labels, float]]:
+        """Yield failed sends, originals and verdicts together; every series exists from the start."""
+        for signal in Signal:
+            own = [one.setbacks for one in self.deliveries if one.signal is signal]
+            for setback in Setback:
+                count = self.ledger.setbacks[signal, setback] + sum(one[setback] for one in own)
+                yield (signal.value, setback.value), count
+
+    def _analyses(self) -> Iterator[Family]:
+        yield table.OPEN_TRACES.single(self.pipeline.open_traces)
+        yield table.EXAMINATIONS.single(self.pipeline.under_way)
+        yield table.EVICTED.single(self.pipeline.evictions)
+        yield table.TLS_FAILED.single(self.renewals.failed)
+        yield table.VERDICTS_SENT.family(((one.signal.value,), one.sent) for one in self.deliveries)
+        yield table.VERDICTS_REFUSED.family(((one.signal.value,), one.refused) for one in self.deliveries)
+        unsupported = (((one.signal.value,), one.unsupported) for one in self.deliveries)
+        yield table.VERDICTS_UNSUPPORTED.family(unsupported)
+        yield table.REDACTED.family(((kind,), self.cleaner.count(kind)) for kind in self.cleaner.kinds)
+
+    def _preparing(self) -> Iterator[Family]:
+        yield table.DRAFTS.family(((one.value,), self.executor.traces[one]) for one in Outcome)
+        yield table.DRAFTING_S.single(self.executor.busy_s)
+        yield table.PROCESSES.single(self.executor.processes)
+        yield table.PROCESS_STARTS.single(self.executor.started)
+        yield table.PROCESS_DEATHS.single(self.executor.ended)
+
+    def _budget(self) -> Iterator[Family]:
+        if self.budget is not None:
+            yield table.BUDGET_REFUSALS.single(self.budget.refused)
+            yield table.SUSPECT_USAGE.single(self.budget.suspect)
+            yield table.BUDGET_SPENT.single(self.budget.spent_usd)
+            yield table.BUDGET_LIMIT.single(self.budget.usd)
+
+    def _issues(self) -> Iterator[Family]:
+        found = self.issues()
+        yield table.ISSUES.family(((state,), count) for state, count in found.states.items())
+        yield table.STANDING.family(found.standing.items())
+        yield table.ALARM.family(found.alarms.items())
+        yield table.SHARE_LOW.family(found.shares_low.items())
+        yield table.REPEATED.single(self.repetitions())
+        for metric in table.NOTICES:
+            what = metric.name.removeprefix("blamespan_notices_")
+            yield metric.family(((one.receiver,), getattr(one, what)) for one in self.notices)
+
+
+def _age_s(look: QueueLook, now_ns: int) -> float:
+    return 0.0 if look.oldest_ns is None else max(0.0, (now_ns - look.oldest_ns) / _NS)

@@ -1,0 +1,215 @@
+"""Start-up of the forwarder, the analyses, the delivery of their verdicts, and the issue service."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from analyzer.executor.composition import budget_of, carrier_policy
+from analyzer.executor.executor import ExecutorCounters
+from analyzer.issues.beside_verdicts import BesideVerdicts, keeper
+from analyzer.issues.counting import IssueCounting
+from analyzer.issues.courier import InDb, counting_rules, receivers_of
+from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, IssueService
+from analyzer.issues.issue_store import IssueStore
+from analyzer.labels.correcting import Corrections
+from analyzer.models.budget import HourlyBudget, StoredSpending
+from analyzer.service.analyses import open_executor
+from analyzer.service.durable import Files
+from analyzer.service.lifetime import Lifetime
+from analyzer.service.preparing import keeping
+from analyzer.telemetry.verdict_counters import Move, VerdictCounters
+from collector_processor.exporters import open_exporters
+from collector_processor.forwarding.forwarder import Forwarder
+from collector_processor.forwarding.ledger import Ledger
+from collector_processor.forwarding.outbox import OutboxDelivery
+from collector_processor.journal import Journal
+from collector_processor.otlp import Exporter, Signal
+from collector_processor.pipeline.analyst import Analyst
+from collector_processor.pipeline.commit import Leaving
+from collector_processor.pipeline.examine import Examiner
+from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
+from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.settings import Settings, WriteBack
+from collector_processor.store.records import Outgoing, StoredVerdict
+from collector_processor.store.verdicts import RunStore
+from collector_processor.writeback.outgoing import VerdictSummary
+
+_ANALYSES_SHARE: Final = 0.5
+"""Share of the shutdown time for analyses; the rest is for sending their verdicts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysisParts:
+    """The parts that analyse complete traces and receive the results."""
+
+    analyst: Analyst
+    cleaner: Cleaner
+    verdict_counters: VerdictCounters
+    issues: Issues
+    executor_counters: ExecutorCounters = field(default_factory=ExecutorCounters)
+
+
+def open_routes(settings: Settings, lifetime: Lifetime, instance_id: str) -> Mapping[Signal, Exporter]:
+    """Open the exporter of each signal; no exporter without an endpoint."""
+    if not settings.endpoints:
+        return {}
+    router = open_exporters(settings.endpoints, instance_id)
+    lifetime.stack.push_async_callback(router.close)
+    return router.routes
+
+
+def start_forwarder(
+    lifetime: Lifetime, journal: Journal, ledger: Ledger, exporters: Mapping[Signal, Exporter]
+) -> Forwarder:
+    """Start the forwarder of received requests."""
+    forwarder = Forwarder(journal=journal, ledger=ledger, exporters=exporters)
+    lifetime.background(forwarder.run())
+    lifetime.drained(forwarder.drain)  # runs before the one above is cancelled
+    forwarder.resume()
+    return forwarder
+
+
+def start_deliveries(
+    settings: Settings,
+    lifetime: Lifetime,
+    files: Files,
+    exporters: Mapping[Signal, Exporter],
+    analysis: AnalysisParts,
+) -> tuple[Examiner, tuple[OutboxDelivery, ...]]:
+    """Start the delivery of verdicts; return the examiner, which commits verdicts, and the deliveries."""
+    deliveries: list[OutboxDelivery] = []
+    store = files.store
+
+    def wake() -> None:
+        for delivery in deliveries:
+            delivery.wake()
+
+    def delivered(entry: Outgoing) -> None:
+        if entry.ended_ns:
+            analysis.verdict_counters.delivered(entry.ended_ns, time.time_ns())
+
+    examiner = _examiner(settings, lifetime, files, analysis, wake)
+    lifetime.watched.callback(examiner.close)
+    for signal in (Signal.TRACES, Signal.LOGS):
+        delivery = OutboxDelivery(
+            signal,
+            read=lambda signal, skip: examiner.in_db(store.outbox, signal, skip),
+            forget=lambda ids: examiner.in_db(store.delivered, ids),
+            exporters=exporters,
+            delivered=delivered,
+        )
+        deliveries.append(delivery)
+        lifetime.drained(delivery.drain)
+        lifetime.background(delivery.run())  # cancelled first, so that nothing is sent twice
+    return examiner, tuple(deliveries)
+
+
+def _examiner(
+    settings: Settings, lifetime: Lifetime, files: Files, analysis: AnalysisParts, wake: Callable[[], None]
+) -> Examiner:
+    def tell(summary: VerdictSummary, verdict: StoredVerdict) -> None:
+        analysis.verdict_counters.count(summary, verdict)
+        analysis.issues.desk.committed(summary, verdict)
+
+    executor = open_executor(settings, analysis.analyst, analysis.cleaner, analysis.executor_counters)
+    lifetime.stack.push_async_callback(executor.close)  # after the drain, which needs it
+    return Examiner(
+        source=files.journal,
+        store=files.store,
+        prepare=executor,
+        analyst=analysis.analyst,
+        kept=keeping(settings),
+        leaving=Leaving(
+            policy=carrier_policy(settings),
+            wall_ns=time.time_ns,
+            wake_outbox=wake,
+            keep=keeper(analysis.issues.beside),
+            tell=tell,
+            count_redacted=analysis.cleaner.add,
+        ),
+    )
+
+
+def start_corrections(
+    settings: Settings, lifetime: Lifetime, files: Files, examiner: Examiner, issues: Issues
+) -> Corrections:
+    """Start the task that applies labels to verdicts and traces."""
+    corrections = Corrections(
+        examiner=examiner,
+        store=files.store,
+        labels=files.labels,
+        policy=carrier_policy(settings),
+        now_ns=time.time_ns,
+        count=issues.counting.apply_labels,
+        counted=issues.desk.counted,
+    )
+    lifetime.background(corrections.run())
+    return corrections
+
+
+async def open_budget(analyst: Analyst, store: RunStore, examiner: Examiner) -> HourlyBudget | None:
+    """Persist the cost of model calls from now on; ``None`` without a model."""
+    budget = budget_of(analyst)
+    if budget is not None:
+        await budget.keep_in(StoredSpending(rows=store.spending, in_db=examiner.in_db, wall_ns=time.time_ns))
+    return budget
+
+
+async def start_pipeline(
+    settings: Settings, lifetime: Lifetime, journal: Journal, examiner: Examiner
+) -> Pipeline:
+    """Start the analyses, first of the traces that an earlier process left in the journal."""
+    hold_max_s = settings.hold_max / 1000 if settings.write_back is WriteBack.HOLD else None
+    limits = PipelineLimits(
+        assembler=settings.assembler_limits, hold_max_s=hold_max_s, concurrency=settings.concurrency
+    )
+    pipeline = Pipeline(examiner, limits, time.monotonic)
+    journal.on_evicted = pipeline.evicted
+    await pipeline.recover(journal.agent_traces())
+    lifetime.drained(pipeline.drain, share=_ANALYSES_SHARE)
+    lifetime.background(pipeline.run())  # cancelled first: nothing new begins while it drains
+    return pipeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issues:
+    """The parts that count runs, keep them beside their verdicts, and notify receivers."""
+
+    counting: IssueCounting
+    beside: BesideVerdicts
+    desk: IssueService
+
+
+def open_issues(
+    settings: Settings, lifetime: Lifetime, files: Files, moved: Callable[[Move], None], in_db: InDb
+) -> Issues:
+    """Count runs in the transactions of their verdicts from now on.
+
+    ``moved`` is called for each run counted or moved. ``in_db`` runs a call on the store's thread; it is not
+    called before the issue service runs.
+    """
+    receivers = receivers_of(settings)
+    counting = IssueCounting(files.issues, files.labels, counting_rules(settings, receivers))
+    desk = IssueService(
+        counting=counting,
+        store=files.issues,
+        reader=IssueStore(files.database.connect()),
+        in_db=in_db,
+        receivers=receivers,
+        moved=moved,
+    )
+    counting.count_left(files.store, desk.now_ns())
+    beside = BesideVerdicts(files.db, files.labels, counting, desk.now_ns, spans=files.store.spans)
+    files.store.also = beside.write
+    lifetime.stack.callback(desk.close)
+    return Issues(counting=counting, beside=beside, desk=desk)
+
+
+def count_issues(lifetime: Lifetime, desk: IssueService) -> Callable[[], IssueCounts]:
+    """Start counting issues periodically; return the reader of the last counts."""
+    gauge = IssueCountsReader(read=desk.counts)
+    lifetime.background(gauge.run())
+    return gauge.counts

@@ -1,0 +1,269 @@
+"""HTTP API of issues and labels, and its OpenAPI 3.1 description (``openapi.yaml`` beside this file).
+
+A browser sends requests with effects on behalf of any page; it only hides the response from that page.
+``guard.py`` refuses requests that a browser marks as coming from another site; for browsers that do not mark
+them, such a request must have the content type of JSON, which a foreign page cannot send without our
+permission (none is given).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Any, Final
+
+import yaml
+from aiohttp import web
+
+from analyzer.issues.issue_service import IssueService
+from analyzer.issues.recurrence.issue import IssueState
+from analyzer.issues.report import Wanted
+from analyzer.labels.label import Label, LabelKind, LabelRefused, Statement, to_json
+from analyzer.labels.labelling import AcceptedLabel
+from analyzer.labels.opinion_store import Opinion
+from analyzer.web.reads.documents import read_document
+from collector_processor.otlp import Tenant
+from collector_processor.store.records import StoredVerdict
+
+MAX_LISTED: Final = 500
+MAX_MUTE_S: Final = 366 * 86_400
+_JSON: Final = "application/json"
+_MUTE_EXPECTED: Final = f'expected {{"for_s": SECONDS}}, 0 to {MAX_MUTE_S}; 0 ends it\n'
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+TenantOf = Callable[[web.Request], Tenant]
+
+
+def issue_routes(issues: IssueService, tenant_of: TenantOf) -> list[web.RouteDef]:
+    """Return the routes; ``tenant_of`` returns the tenant of a request's header, empty for all tenants."""
+
+    async def listing(request: web.Request) -> web.Response:
+        wanted = read_wanted(request.query, tenant_of(request))
+        return web.json_response({"issues": await issues.documents(wanted)})
+
+    async def resolve(request: web.Request) -> web.Response:
+        await _json(request)
+        tenant, issue_id = await _meant(issues, request, tenant_of(request))
+        await _written(issues.resolve(tenant, issue_id))
+        return web.json_response({"id": issue_id, "tenant": tenant, "state": IssueState.RESOLVED.value})
+
+    async def mute(request: web.Request) -> web.Response:
+        for_s = read_mute(await _json(request))
+        tenant, issue_id = await _meant(issues, request, tenant_of(request))
+        until_ns = time.time_ns() + int(for_s * 10**9) if for_s else 0
+        await _written(issues.mute(tenant, issue_id, until_ns))
+        return web.json_response({"id": issue_id, "tenant": tenant, "muted_until_ns": until_ns})
+
+    return [
+        web.get("/api/issues", listing),
+        web.post("/api/issues/{issue_id}/resolve", resolve),
+        web.post("/api/issues/{issue_id}/mute", mute),
+    ]
+
+
+def read_wanted(query: Mapping[str, str], tenant: Tenant) -> Wanted:
+    """Read the filters of a request.
+
+    Raises:
+        HTTPBadRequest: a filter is invalid.
+    """
+    state = query.get("state")
+    if state is not None and state not in set(IssueState):
+        raise web.HTTPBadRequest(text=f"state: expected one of {', '.join(IssueState)}\n")
+    return Wanted(
+        tenant=tenant or None,
+        state=None if state is None else IssueState(state),
+        service=query.get("service"),
+        agent=query.get("agent"),
+        limit=read_limit(query),
+    )
+
+
+def read_limit(query: Mapping[str, str]) -> int:
+    """Read the maximum number of results.
+
+    Raises:
+        HTTPBadRequest: the limit is invalid.
+    """
+    asked = query.get("limit", "100")
+    if not (asked.isascii() and asked.isdigit() and len(asked) < 5 and 0 < int(asked) <= MAX_LISTED):
+        raise web.HTTPBadRequest(text=f"limit: expected 1 to {MAX_LISTED}\n")
+    return int(asked)
+
+
+def read_mute(document: object) -> float:
+    """Read the duration of muting, in seconds.
+
+    Raises:
+        HTTPBadRequest: the document has no valid duration.
+    """
+    for_s: object = document.get("for_s") if isinstance(document, Mapping) and len(document) == 1 else None
+    if isinstance(for_s, bool) or not isinstance(for_s, int | float):
+        raise web.HTTPBadRequest(text=_MUTE_EXPECTED)
+    if not 0 <= for_s <= MAX_MUTE_S:  # this also rejects NaN
+        raise web.HTTPBadRequest(text=_MUTE_EXPECTED)
+    return float(for_s)
+
+
+async def _json(request: web.Request, expected: str = "expected JSON\n") -> object:
+    """Return a request's document; ``None`` for an empty body."""
+    if request.content_type != _JSON:
+        raise web.HTTPUnsupportedMediaType(text=f"expected Content-Type: {_JSON}\n")
+    body = await request.read()  # bounded by the application
+    try:
+        return json.loads(body) if body.strip() else None
+    except (ValueError, RecursionError):
+        raise web.HTTPBadRequest(text=expected) from None
+
+
+async def _meant(issues: IssueService, request: web.Request, tenant: Tenant) -> tuple[Tenant, str]:
+    issue_id = request.match_info["issue_id"]
+    found = [one for one in await issues.tenants_of(issue_id) if not tenant or one == tenant]
+    if not found:
+        raise web.HTTPNotFound(text="no such issue\n")
+    if len(found) > 1:
+        raise web.HTTPConflict(text="several tenants have an issue of this id: send the tenant's header\n")
+    return found[0], issue_id
+
+
+async def _written(writing: Awaitable[bool]) -> None:
+    if not await writing:
+        raise web.HTTPNotFound(text="no such issue\n")
+
+
+_EXPECTED: Final = 'expected {"agent": NAME, "step": N}, either or both, or {"failed": false}\n'
+
+_CHOICE_EXPECTED: Final = 'expected {"method": NAME}, and optionally "model": NAME and "failed": true\n'
+
+FindOne = Callable[[web.Request], Awaitable[StoredVerdict]]
+"""Returns the run in a request's path, for the request's tenant; raises a 404 or 409 if there is not exactly
+one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """Functions that store labels and read them."""
+
+    give: Callable[[StoredVerdict, Statement], Awaitable[AcceptedLabel]]
+    of: Callable[[Tenant, str], Awaitable[Sequence[Label]]]
+
+
+def label_routes(labels: Labels, find: FindOne) -> list[web.RouteDef]:
+    """Return the routes that take labels."""
+    return [
+        web.post("/api/runs/{run_id}/label", _giving(labels, find, read_statement)),
+        web.post("/api/runs/{run_id}/confirm", _giving(labels, find, _always(LabelKind.CONFIRMED))),
+        web.post("/api/runs/{run_id}/reject", _giving(labels, find, _always(LabelKind.REJECTED))),
+    ]
+
+
+def read_statement(document: object) -> Statement:
+    """Read a label's content.
+
+    Raises:
+        ValueError: the document is not a label.
+    """
+    if not isinstance(document, Mapping) or not document or document.keys() - {"agent", "step", "failed"}:
+        raise ValueError(_EXPECTED)
+    agent, step, failed = document.get("agent"), document.get("step"), document.get("failed", True)
+    is_step = step is None or (isinstance(step, int) and not isinstance(step, bool))
+    if not (agent is None or isinstance(agent, str)) or not is_step or not isinstance(failed, bool):
+        raise ValueError(_EXPECTED)
+    names_something = agent is not None or step is not None
+    if names_something is not failed:
+        raise ValueError(_EXPECTED)
+    return Statement(kind=LabelKind.CORRECTED if failed else LabelKind.NOT_A_FAILURE, agent=agent, step=step)
+
+
+def _always(kind: LabelKind) -> Callable[[object], Statement]:
+    return lambda _document: Statement(kind=kind)
+
+
+def _giving(labels: Labels, find: FindOne, read: Callable[[object], Statement]) -> Handler:
+    async def handle(request: web.Request) -> web.Response:
+        document = await _json(request, _EXPECTED)
+        try:
+            statement = read(document)
+        except ValueError as error:
+            raise web.HTTPBadRequest(text=str(error)) from None
+        verdict = await find(request)
+        try:
+            accepted = await labels.give(verdict, statement)
+        except LabelRefused as refusal:
+            raise web.HTTPUnprocessableEntity(text=f"{refusal}\n") from refusal
+        return web.json_response(accepted.to_json())
+
+    return handle
+
+
+def label_document(labels: Sequence[Label]) -> Mapping[str, Any]:
+    """Return a run's label fields: the current label, and the earlier ones, newest first."""
+    documents = [to_json(label) for label in labels]
+    return {"label": documents[0] if documents else None, "earlier_labels": documents[1:]}
+
+
+async def read_choice_fields(request: web.Request) -> Mapping[str, str]:
+    """Read the choice of a second opinion: the method, the model, and whether the run failed.
+
+    Raises:
+        HTTPBadRequest: the document is not a choice.
+    """
+    document = await _json(request, _CHOICE_EXPECTED)
+    if not isinstance(document, Mapping) or document.keys() - {"method", "model", "failed"}:
+        raise web.HTTPBadRequest(text=_CHOICE_EXPECTED)
+    method, model, failed = document.get("method"), document.get("model", ""), document.get("failed", False)
+    if not (isinstance(method, str) and isinstance(model, str | None) and isinstance(failed, bool)):
+        raise web.HTTPBadRequest(text=_CHOICE_EXPECTED)
+    return {"method": method, "model": model or ""} | ({"failed": "yes"} if failed else {})
+
+
+def opinion_document(opinion: Opinion) -> dict[str, Any]:
+    """Return a second opinion: the choice, the time and the verdict."""
+    chosen = {"method": opinion.method, "model": opinion.model or None}
+    verdict = read_document(opinion.document, opinion.run_id)
+    return {"chosen": chosen, "given_ns": opinion.given_ns, "verdict": verdict}
+
+
+DeleteRun = Callable[[Tenant, str], Awaitable[bool]]
+DeleteTenant = Callable[[Tenant], Awaitable[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deleting:
+    """Functions that delete runs from the store."""
+
+    run: DeleteRun
+    tenant: DeleteTenant
+
+
+def delete_routes(deleting: Deleting, find: FindOne, tenant_of: TenantOf) -> list[web.RouteDef]:
+    """Return the routes that delete runs; foreign pages cannot send DELETE without our permission."""
+
+    async def one(request: web.Request) -> web.Response:
+        verdict = await find(request)
+        await deleting.run(verdict.tenant, verdict.run_id)
+        return web.json_response({"deleted": 1})
+
+    async def everything(request: web.Request) -> web.Response:
+        if request.query.get("all") != "yes":
+            raise web.HTTPBadRequest(text="expected ?all=yes: deletes all runs of the header's tenant\n")
+        return web.json_response({"deleted": await deleting.tenant(tenant_of(request))})
+
+    return [web.delete("/api/runs/{run_id}", one), web.delete("/api/runs", everything)]
+
+
+@cache
+def openapi() -> dict[str, Any]:
+    """Return the API's description with this version's number, parsed once; callers must not change it.
+
+    YAML rather than JSON: anchors and merge keys keep it a fifth as long.
+    """
+    document: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("openapi.yaml").read_bytes())
+    del document["fragments"]
+    document["info"]["version"] = version("blamespan")
+    return document

@@ -1,0 +1,148 @@
+"""Common parts of both halves' pages: layout, sign-in, static files, uploads, the settings shown."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+from aiohttp import web
+from pydantic.fields import FieldInfo
+
+from analyzer.web.guard import SIGN_IN, STATIC, Sessions, require_stated_origin
+from analyzer.web.jobs import Jobs
+from analyzer.web.rendering import Renderer
+from collector_processor.receivers.admission import bears
+from collector_processor.settings import PREFIX, Settings
+from semconv.model import Trajectory
+
+CleanRun = Callable[[Trajectory], Trajectory]
+D = TypeVar("D")
+
+_TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_ADDRESSES: Final = ("_endpoint", "_url")
+_MAY_HOLD_SECRETS: Final = frozenset({"redact_patterns"})
+"""Patterns of users' secrets, which reveal the form of the secrets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """Dependencies of the pages that both halves have."""
+
+    renderer: Renderer
+    sessions: Sessions
+    clean: CleanRun
+    """Removes secrets from uploads."""
+    jobs: Jobs | None
+    """``None`` if nothing can be analysed from a page."""
+    has_token: bool
+
+    async def show(self, request: web.Request, template: str, **values: Any) -> web.Response:
+        """Return a page within the common layout."""
+        return await self.renderer.page(
+            template, here=request.path, can_sign_out=self.has_token, said=request.query.get("said"), **values
+        )
+
+
+def routed(
+    context: D, *routes: tuple[str, str, Callable[[D, web.Request], Awaitable[web.StreamResponse]]]
+) -> list[web.RouteDef]:
+    """Return routes whose handlers receive the page context."""
+
+    def bound(
+        handle: Callable[[D, web.Request], Awaitable[web.StreamResponse]],
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handler(request: web.Request) -> web.StreamResponse:
+            return await handle(context, request)
+
+        return handler
+
+    return [web.route(method, path, bound(handle)) for method, path, handle in routes]
+
+
+def door_routes(context: Front, token: str | None) -> list[web.RouteDef]:
+    """Return the routes of sign-in, sign-out and the static files."""
+
+    async def ask(context: Front, request: web.Request) -> web.StreamResponse:
+        going = local(request.query.get("next", ""))
+        return await context.show(request, "sign_in.html", next=going, wrong=False)
+
+    async def sign_in(context: Front, request: web.Request) -> web.StreamResponse:
+        require_stated_origin(request)
+        form = await request.post()
+        going = local(str(form.get("next", "")))
+        shown = str(form.get("token", ""))
+        if token is None or not bears([("x-blamespan-token", shown)], token):
+            page = await context.show(request, "sign_in.html", next=going, wrong=True)
+            page.set_status(401)
+            return page
+        response = web.HTTPSeeOther(going)
+        context.sessions.begin(response, signed_in=True)
+        raise response
+
+    async def sign_out(context: Front, request: web.Request) -> web.StreamResponse:
+        require_stated_origin(request)
+        response = web.HTTPSeeOther(SIGN_IN)
+        context.sessions.end(request, response)
+        raise response
+
+    return routed(
+        context,
+        ("GET", SIGN_IN, ask),
+        ("POST", SIGN_IN, sign_in),
+        ("POST", "/sign-out", sign_out),
+        ("GET", STATIC + "{name}", _static),
+    )
+
+
+def local(path: str) -> str:
+    """Return a path on this site to redirect to, never another site's."""
+    is_ours = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
+    return quote(path, safe="/?&=%#") if is_ours and "\\" not in path else "/runs"
+
+
+async def _static(context: Front, request: web.Request) -> web.StreamResponse:
+    name = request.match_info["name"]
+    body = context.renderer.files.get(name)
+    if body is None:
+        raise web.HTTPNotFound(text="no such file\n")
+    # Pages link to static files with a digest of all of them: a new version has another URL.
+    headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+    kind = _TYPES[name.rpartition(".")[2]]
+    return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownSetting:
+    """One setting."""
+
+    name: str
+    value: str
+    meaning: str
+    is_default: bool
+
+
+def shown_settings(settings: Settings) -> tuple[ShownSetting, ...]:
+    """Return all settings; of possibly secret ones, only whether they are set."""
+    fields: Mapping[str, FieldInfo] = type(settings).model_fields
+    return tuple(
+        ShownSetting(
+            name=PREFIX + name.upper(),
+            value=_shown(name, getattr(settings, name), is_secret=not field.repr),
+            meaning=field.description,
+            is_default=getattr(settings, name) == field.get_default(call_default_factory=True),
+        )
+        for name, field in fields.items()
+        if field.description
+    )
+
+
+def _shown(name: str, value: Any, *, is_secret: bool) -> str:
+    if value is None or value in ("", ()):
+        return "not set"
+    if is_secret or name in _MAY_HOLD_SECRETS:
+        return "set, not shown"
+    if name.endswith(_ADDRESSES):  # queries may contain keys
+        return str(value).partition("?")[0]
+    return str(value)

@@ -1,0 +1,315 @@
+"""Pages of the list of runs and of one run. Uses ``views/run_page.py`` and templates."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from aiohttp import web
+
+from analyzer.executor.analyst import Offer
+from analyzer.inquiry.errors import AnalyzerError
+from analyzer.issues.recurrence.issue import Issue
+from analyzer.issues.second_opinions import SecondOpinions
+from analyzer.labels.kept_run import KeptRun
+from analyzer.labels.kept_trace import otlp_json, read_kept
+from analyzer.labels.label import LabelKind, LabelRefused, Statement
+from analyzer.web.api import FindOne, Labels, label_document, opinion_document
+from analyzer.web.guard import require_stated_origin
+from analyzer.web.jobs import Jobs
+from analyzer.web.pages.front import CleanRun, Front, ShownSetting, routed
+from analyzer.web.reads.archive import RunArchive
+from analyzer.web.reads.sources import IssueSource, RunKey, RunName, RunQuery
+from analyzer.web.views.run_page import TraceLink, Wanted, view
+from collector_processor.otlp import MalformedRequestError, Tenant
+from collector_processor.rebuild.kept_spans import unpack_spans
+from collector_processor.store.records import SECOND_OPINION, StoredVerdict
+from semconv.model import Status
+
+PER_PAGE: Final = 50
+MOST_ASKED: Final = 200
+"""Longest search, in characters."""
+_NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+Document = Callable[[StoredVerdict], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    """Dependencies of the pages."""
+
+    runs: RunArchive
+    clean: CleanRun
+    """Removes secrets from uploads."""
+    jobs: Jobs | None = None
+    """``None`` if nothing can be analysed from a page."""
+    issues: IssueSource | None = None
+    """``None`` if recurring failures are not stored."""
+    trace_link: TraceLink = field(default_factory=TraceLink)
+    settings: tuple[ShownSetting, ...] = ()
+    second: SecondOpinions | None = None
+    """Keeps second opinions; ``None`` if they are only shown."""
+    now_ns: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageContext:
+    """Dependencies of the pages that show runs."""
+
+    front: Front
+    pages: Pages
+    labels: Labels
+    find: FindOne
+    tenant: Callable[[web.Request], Tenant]
+    document: Document
+
+
+def run_routes(context: PageContext) -> list[web.RouteDef]:
+    """Return the routes of the list and of a run."""
+    return routed(
+        context,
+        ("GET", "/", _home),
+        ("GET", "/runs", _listed),
+        ("GET", "/runs/{run_id}", _one),
+        ("GET", "/runs/{run_id}/report.html", _report),
+        ("GET", "/runs/{run_id}/run.json", _export),
+        ("GET", "/api/runs/{run_id}/otlp", _otlp),
+        ("POST", "/runs/{run_id}/label", _label),
+    )
+
+
+async def _home(_context: PageContext, _request: web.Request) -> web.StreamResponse:
+    raise web.HTTPSeeOther("/runs")
+
+
+async def _listed(context: PageContext, request: web.Request) -> web.Response:
+    query = read_query(request.query, context.tenant(request))
+    page = await context.pages.runs.page(query)
+    asked = {
+        "q": query.text,
+        "status": query.status.value if query.status else "",
+        "service": query.service,
+        "agent": query.agent,
+    }
+    more = None
+    if page.next is not None:
+        chosen = {name: value for name, value in asked.items() if value}
+        more = "?" + urlencode({**chosen, "after": write_key(page.next)})
+    template = "rows.html" if request.query.get("part") == "rows" else "runs.html"
+    return await context.front.show(
+        request,
+        template,
+        page=page,
+        issues=await _issues_of(
+            context, [(row.key.tenant, row.key.run_id) for row in page.rows if row.agent]
+        ),
+        asked=asked,
+        more=more,
+        is_first=query.before is None,
+        statuses=tuple(Status),
+    )
+
+
+async def _issues_of(context: PageContext, runs: Sequence[RunName]) -> Mapping[RunName, Issue]:
+    """Return the recurring failures of runs."""
+    source = context.pages.issues
+    return await source.of_runs(runs) if source is not None and runs else {}
+
+
+def read_query(asked: Any, tenant: Tenant) -> RunQuery:
+    """Read the query of a list.
+
+    Raises:
+        web.HTTPBadRequest: a parameter is invalid.
+    """
+    status, text = asked.get("status", ""), asked.get("q", "").strip()
+    if status and status not in set(Status):
+        raise web.HTTPBadRequest(text=f"status: expected one of {', '.join(Status)}\n")
+    if len(text) > MOST_ASKED:
+        raise web.HTTPBadRequest(text=f"q: expected at most {MOST_ASKED} characters\n")
+    return RunQuery(
+        tenant=tenant,
+        status=Status(status) if status else None,
+        text=text,
+        service=asked.get("service", "")[:MOST_ASKED],
+        agent=asked.get("agent", "")[:MOST_ASKED],
+        before=read_key(asked["after"]) if asked.get("after") else None,
+        limit=PER_PAGE,
+    )
+
+
+def write_key(key: RunKey) -> str:
+    """Encode a position in the list for a URL."""
+    packed = json.dumps([key.decided_ns, key.tenant, key.run_id]).encode()
+    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+def read_key(word: str) -> RunKey:
+    """Decode a position in the list.
+
+    Raises:
+        web.HTTPBadRequest: the text is not an encoded position.
+    """
+    try:
+        decided, tenant, run_id = json.loads(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)))
+        is_text = isinstance(tenant, str) and isinstance(run_id, str) and f"{tenant}{run_id}".isprintable()
+        if is_text and isinstance(decided, int) and 0 <= decided < 1 << 63:
+            return RunKey(decided_ns=decided, tenant=Tenant(tenant), run_id=run_id)
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise web.HTTPBadRequest(text="after: expected the value from a page's link\n")
+
+
+async def _one(context: PageContext, request: web.Request) -> web.Response:
+    verdict = await context.find(request)
+    wanted = Wanted(first=_number(request.query, "from"), full=_number(request.query, "full"))
+    said = await context.labels.of(verdict.tenant, verdict.run_id)
+    document = context.document(verdict)
+    kept = await kept_run(context, verdict)
+    shown = None if kept is None else await asyncio.to_thread(view, kept.trajectory, document, wanted)
+    name = (verdict.tenant, verdict.run_id)
+    return await context.front.show(
+        request,
+        "run.html",
+        run=document,
+        shown=shown,
+        spans=None if kept is None else kept.spans,
+        issue=(await _issues_of(context, [name])).get(name),
+        labels=label_document(said),
+        opinions=await _opinions(context, verdict),
+        is_second_opinion=verdict.told.get(SECOND_OPINION) is True,
+        trace_url=context.pages.trace_link.to(
+            document.get("trace_id") or verdict.trace_id, document.get("span_id")
+        ),
+        chance=await chance_of(context.front.jobs) if shown and shown.has_texts else None,
+    )
+
+
+async def _opinions(context: PageContext, verdict: StoredVerdict) -> list[dict[str, Any]]:
+    """Return the second opinions on a run, newest first."""
+    second = context.pages.second
+    found = await second.of(verdict.tenant, verdict.run_id) if second is not None else ()
+    return [opinion_document(one) for one in found]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chance:
+    """The choices for analyses from a page, or the reason why there are none."""
+
+    offer: Offer | None = None
+    obstacle: str = ""
+    """The reason if there is no offer."""
+
+
+async def chance_of(jobs: Jobs | None) -> Chance:
+    """Return the choices for analyses on a page, or the obstacle."""
+    if jobs is None:
+        return Chance(obstacle="Nothing can be analysed from this page: no analyzer is configured.")
+    try:
+        return Chance(offer=await jobs.opinions.offer())
+    except AnalyzerError as error:
+        return Chance(obstacle=f"No analyzer answers at the moment ({error}). Try again in a minute.")
+
+
+async def kept_run(context: PageContext, verdict: StoredVerdict) -> KeptRun | None:
+    """Return the run's steps if they are kept and readable."""
+    runs = context.pages.runs
+    spans = await runs.kept_spans(verdict.tenant, verdict.run_id)
+    steps = await runs.kept(verdict.tenant, verdict.run_id)
+    if spans is None and steps is None:
+        return None
+    return await asyncio.to_thread(read_kept, verdict, spans, steps, context.pages.clean)
+
+
+def _number(query: Mapping[str, str], name: str) -> int | None:
+    """Read the number of a step.
+
+    Raises:
+        web.HTTPBadRequest: it is not a number.
+    """
+    text = query.get(name, "")
+    if text and not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise web.HTTPBadRequest(text=f"{name}: expected the number of a step\n")
+    return int(text) if text else None
+
+
+async def _report(context: PageContext, request: web.Request) -> web.Response:
+    """Return a self-contained report page, to attach to a ticket or archive."""
+    verdict = await context.find(request)
+    document = context.document(verdict)
+    kept = await kept_run(context, verdict)
+    text = await asyncio.to_thread(
+        context.front.renderer.text,
+        "report.html",
+        run=document,
+        shown=None if kept is None else view(kept.trajectory, document),
+        style=context.front.renderer.style(),
+        made_ns=context.pages.now_ns(),
+    )
+    return web.Response(text=text, content_type="text/html", headers=attachment(verdict.run_id, "html"))
+
+
+async def _export(context: PageContext, request: web.Request) -> web.Response:
+    verdict = await context.find(request)
+    said = await context.labels.of(verdict.tenant, verdict.run_id)
+    opinions = {"opinions": await _opinions(context, verdict)}
+    document = {**context.document(verdict), **label_document(said), **opinions}
+    # Escaped, so that a program that guesses the content type finds no HTML tag.
+    text = json.dumps(document, ensure_ascii=False, indent=2).replace("<", "\\u003c")
+    return web.Response(
+        text=text, content_type="application/json", headers=attachment(verdict.run_id, "json")
+    )
+
+
+async def _otlp(context: PageContext, request: web.Request) -> web.Response:
+    """Return a run's kept spans and logs."""
+    verdict = await context.find(request)
+    packed = await context.pages.runs.kept_spans(verdict.tenant, verdict.run_id)
+    if packed is None:
+        raise web.HTTPNotFound(text="the spans of this run are not kept\n")
+    try:
+        body = await asyncio.to_thread(lambda: otlp_json(unpack_spans(packed)))
+    except MalformedRequestError as error:
+        raise web.HTTPNotFound(text=f"{error}\n") from error
+    headers = attachment(f"{verdict.run_id}.otlp", "json")
+    return web.Response(body=body, content_type="application/json", headers=headers)
+
+
+def attachment(name: str, ending: str) -> dict[str, str]:
+    """Return the headers of a download; the name is a run's id, which a trace may have chosen."""
+    safe = _NAME.sub("-", name)[:80].strip(".-") or "run"
+    return {"Content-Disposition": f'attachment; filename="blamespan-{safe}.{ending}"'}
+
+
+async def _label(context: PageContext, request: web.Request) -> web.StreamResponse:
+    """Store a label from the page's form, and show the run again with the result."""
+    require_stated_origin(request)
+    form = await request.post()
+    statement = read_form({name: str(value) for name, value in form.items()})
+    verdict = await context.find(request)
+    try:
+        await context.labels.give(verdict, statement)
+    except LabelRefused as refusal:
+        raise web.HTTPUnprocessableEntity(text=f"{refusal}\n") from refusal
+    raise web.HTTPSeeOther(f"/runs/{quote(verdict.run_id, safe='')}?said=label#verdict")
+
+
+def read_form(form: dict[str, str]) -> Statement:
+    """Read a label from the page's form.
+
+    Raises:
+        web.HTTPBadRequest: the form holds no label.
+    """
+    simple = {"right": LabelKind.CONFIRMED, "wrong": LabelKind.REJECTED, "passed": LabelKind.NOT_A_FAILURE}
+    answer, step = form.get("answer", ""), form.get("step", "")
+    if answer in simple:
+        return Statement(kind=simple[answer])
+    if answer == "step" and step.isascii() and step.isdigit() and len(step) < 10:
+        return Statement(kind=LabelKind.CORRECTED, step=int(step))
+    raise web.HTTPBadRequest(text="expected: right, wrong, passed, or step with the number of a step\n")

@@ -1,0 +1,250 @@
+"""Pages that analyse an uploaded file, or a kept run again, with a chosen method. Not pure."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+from urllib.parse import quote
+
+from aiohttp import BodyPartReader, web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from analyzer.executor.analyst import Choice, NotOffered
+from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
+from analyzer.inquiry.present import plain
+from analyzer.issues.second_opinions import Outcome, Wanted
+from analyzer.labels.opinion_store import Opinion
+from analyzer.recordings.read_files import read_recording, unpack
+from analyzer.web.api import opinion_document, read_choice_fields
+from analyzer.web.guard import require_stated_origin
+from analyzer.web.jobs import MOST_RUNS, Asked, Job, Jobs, Load, TooBusy
+from analyzer.web.pages.front import Front, routed
+from analyzer.web.pages.run_pages import PageContext, chance_of, kept_run
+from analyzer.web.reads.documents import read_document
+from analyzer.web.views.run_page import view
+from collector_processor.otlp import Signal
+from collector_processor.rebuild.stages import rebuild
+from semconv.model import Status, Trajectory
+
+MAX_UPLOAD: Final = 8 << 20
+"""Largest upload, in bytes."""
+MAX_UNPACKED: Final = 48 << 20
+_MOST_NAME: Final = 100
+_MOST_FIELD: Final = 200
+
+
+def try_routes(context: Front) -> list[web.RouteDef]:
+    """Return the routes; without an analyzer, only the page that says so."""
+    return routed(
+        context,
+        ("GET", "/try", _ask),
+        ("POST", "/try", _take),
+        ("GET", "/try/{job_id}", _watch),
+        ("GET", "/try/{job_id}/state", _state),
+    )
+
+
+def again_routes(context: PageContext) -> list[web.RouteDef]:
+    """Return the routes that analyse a kept run again."""
+    return routed(
+        context,
+        ("POST", "/runs/{run_id}/again", _again),
+        ("POST", "/api/runs/{run_id}/opinions", _give_opinion),
+    )
+
+
+async def _ask(context: Front, request: web.Request) -> web.StreamResponse:
+    jobs = context.jobs
+    mine = jobs.of(context.sessions.owner(request)) if jobs else []
+    chance = await chance_of(jobs)
+    return await context.show(
+        request, "try.html", chance=chance, jobs=mine, most=MAX_UPLOAD >> 20, most_runs=MOST_RUNS
+    )
+
+
+async def _take(context: Front, request: web.Request) -> web.StreamResponse:
+    require_stated_origin(request)
+    jobs = _jobs(context)
+    data, fields = await _upload(request)
+    if not data:
+        raise web.HTTPBadRequest(text="expected a file\n")
+    choice = await _choice(jobs, fields, takes_as_failed="failed" in fields)
+    load = loading(data, context.clean)
+    name = plain(fields.get("name", ""), _MOST_NAME) or "a file"
+    return _begin(context, request, Asked(name=name, choice=choice, size=len(data), load=load))
+
+
+async def _again(context: PageContext, request: web.Request) -> web.StreamResponse:
+    require_stated_origin(request)
+    fields = {name: str(value) for name, value in (await request.post()).items()}
+    asked = await _asked_again(context, request, fields)
+    if isinstance(asked, Opinion):  # the analysis has been paid for
+        raise web.HTTPSeeOther(f"/runs/{quote(asked.run_id, safe='')}#opinions")
+    return _begin(context.front, request, asked)
+
+
+async def _give_opinion(context: PageContext, request: web.Request) -> web.Response:
+    """Analyse a kept run again, and answer once that is done."""
+    fields = await read_choice_fields(request)
+    asked = await _asked_again(context, request, fields)
+    if isinstance(asked, Opinion):
+        return web.json_response({"outcome": "known", "opinion": opinion_document(asked)})
+    job = _start(context.front, f"api {secrets.token_hex(8)}", asked)
+    if job.work is not None:
+        await asyncio.shield(job.work)  # it continues if the client disconnects, and its result is kept
+    if job.error or job.outcome is None:
+        raise web.HTTPBadGateway(text=f"{job.error or 'no analyzer answers'}\n")
+    given = {
+        "chosen": {"method": asked.choice.method, "model": asked.choice.model or None},
+        "given_ns": context.pages.now_ns(),
+        "verdict": read_document(json.dumps(job.found[0].document), asked.run_id),
+    }
+    return web.json_response({"outcome": job.outcome.value, "opinion": given})
+
+
+async def _asked_again(
+    context: PageContext, request: web.Request, fields: Mapping[str, str]
+) -> Asked | Opinion:
+    """Return the analysis to start, or an earlier opinion on the same request."""
+    jobs = _jobs(context.front)
+    verdict = await context.find(request)
+    failed = verdict.status != Status.NO_FAILURE or "failed" in fields
+    choice = await _choice(jobs, fields, takes_as_failed=failed)
+    kept = await kept_run(context, verdict)
+    if kept is None or not kept.has_texts:
+        raise web.HTTPConflict(text="the texts of this run are not kept: it cannot be analysed again\n")
+    wanted = Wanted(
+        tenant=verdict.tenant,
+        run_id=verdict.run_id,
+        method=choice.method,
+        model=choice.model,
+        digest=f"{kept.digest}{' failed' if failed else ''}",
+    )
+    second = context.pages.second
+    known = None if second is None else await second.known(wanted)
+    if known is not None:
+        return known
+    size = sum(len(step.input) + len(step.output) for step in kept.trajectory.steps)
+    trajectory = kept.trajectory
+    return Asked(
+        name=f"run {verdict.run_id}",
+        choice=choice,
+        size=size,
+        load=lambda: [trajectory],
+        run_id=verdict.run_id,
+        take=None if second is None else partial(second.take, wanted),
+    )
+
+
+_SAID: Final[Mapping[Outcome, str]] = {
+    Outcome.NEW_VERSION: "The run's verdict has a new version: this one.",
+    Outcome.AGREES: "It agrees with the run's verdict, which stays as it is. It is kept on the run's page.",
+    Outcome.PERSON_DECIDED: "A person decided on this run, and that stands. This is kept on the run's page.",
+    Outcome.PROOF_STANDS: "An experiment decided on this run. That stands; this is kept on the run's page.",
+    Outcome.NO_ANSWER: "The chosen method gave no answer of its own: the run's verdict stays as it is.",
+    Outcome.NOT_CORRECTABLE: "It is kept on the run's page. The run's verdict stays as it is: where the run's"
+    " spans stand is no longer known.",
+}
+
+
+async def _watch(context: Front, request: web.Request) -> web.StreamResponse:
+    job = _job(context, request).as_of_now()
+    shown = await asyncio.to_thread(
+        lambda: [(found.document, view(found.trajectory, found.document)) for found in job.found]
+    )
+    said = None if job.outcome is None else _SAID[job.outcome]
+    return await context.show(request, "job.html", job=job, shown=shown, outcome=said)
+
+
+async def _state(context: Front, request: web.Request) -> web.StreamResponse:
+    job = _job(context, request)
+    counts = {"runs": job.runs, "done": len(job.found), "calls": job.calls}
+    return web.json_response({"state": job.state.value, "over": job.is_over, **counts})
+
+
+def loading(data: bytes, clean: Callable[[Trajectory], Trajectory]) -> Load:
+    """Return a function that reads the runs of a file and removes their secrets."""
+
+    def load() -> Sequence[Trajectory]:
+        recording = read_recording(unpack(data, MAX_UNPACKED))
+        runs = rebuild(recording.bodies(Signal.TRACES), recording.bodies(Signal.LOGS))
+        found = [run.trajectory for run in runs] + [one.trajectory for one in recording.conversations]
+        if not found:
+            raise UnreadableInput("this file holds no run: no spans of agents and no conversation in it")
+        return [clean(trajectory) for trajectory in found[: MOST_RUNS + 1]]
+
+    return load
+
+
+async def _upload(request: web.Request) -> tuple[bytes, dict[str, str]]:
+    """Read the form, with the file's size limited while it arrives."""
+    if request.content_type != "multipart/form-data":
+        raise web.HTTPUnsupportedMediaType(text="expected a form with a file\n")
+    if (request.content_length or 0) > MAX_UPLOAD + (1 << 16):
+        raise web.HTTPRequestEntityTooLarge(max_size=MAX_UPLOAD, actual_size=request.content_length or 0)
+    data, fields = bytearray(), {}
+    try:
+        parts = await request.multipart()
+        while (part := await parts.next()) is not None:
+            if not isinstance(part, BodyPartReader):
+                raise web.HTTPBadRequest(text="expected a form with a file\n")
+            limit = MAX_UPLOAD if part.name == "file" else _MOST_FIELD
+            body = bytearray()
+            while chunk := await part.read_chunk():
+                body += chunk
+                if len(body) > limit:
+                    raise web.HTTPRequestEntityTooLarge(max_size=limit, actual_size=len(body))
+            if part.name == "file":
+                data, fields["name"] = body, part.filename or ""
+            elif part.name in {"method", "model", "failed"}:
+                fields[part.name] = body.decode("utf-8", "replace")
+    except (ValueError, RuntimeError, AssertionError, HttpProcessingError) as error:
+        raise web.HTTPBadRequest(text="expected a form with a file\n") from error
+    return bytes(data), fields
+
+
+def _begin(context: Front, request: web.Request, asked: Asked) -> web.StreamResponse:
+    """Start the analysis for the browser's session; creates the session if there is none."""
+    response = web.Response(status=303)
+    owner = context.sessions.owner(request) or context.sessions.begin(response, signed_in=False)
+    job = _start(context, owner, asked)
+    response.headers["Location"] = f"/try/{quote(job.id, safe='')}"
+    return response
+
+
+def _start(context: Front, owner: str, asked: Asked) -> Job:
+    try:
+        return _jobs(context).start(owner, asked)
+    except TooBusy as error:
+        raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": "60"}) from error
+
+
+def _jobs(context: Front) -> Jobs:
+    if context.jobs is None:
+        raise web.HTTPNotFound(text="nothing can be analysed from this page\n")
+    return context.jobs
+
+
+def _job(context: Front, request: web.Request) -> Job:
+    job = _jobs(context).find(context.sessions.owner(request), request.match_info["job_id"])
+    if job is None:
+        raise web.HTTPNotFound(text="no such analysis in this browser\n")
+    return job
+
+
+async def _choice(jobs: Jobs, fields: Mapping[str, str], *, takes_as_failed: bool) -> Choice:
+    """Read the form's choice, which must be on offer."""
+    choice = Choice(
+        method=fields.get("method", ""), model=fields.get("model", ""), takes_as_failed=takes_as_failed
+    )
+    try:
+        (await jobs.opinions.offer()).require(choice)
+    except NotOffered as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from error
+    except AnalyzerError as error:
+        raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": "10"}) from error
+    return choice

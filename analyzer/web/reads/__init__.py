@@ -1,0 +1,1 @@
+"""Read access of the pages to runs, verdicts and issues."""

@@ -1,0 +1,237 @@
+"""Reads runs and verdicts for the pages, beside the thread that writes them. Not pure.
+
+It has read-only connections and threads of its own: pages never wait for commits of analyses, nor commits for
+pages. A list is read along the time index, by key; a search examines at most ``MOST_LOOKED_AT`` runs per page
+and says where it stopped, so that a hundred thousand runs cost as much as a few.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple, TypeVar
+
+from analyzer.labels.kept_run import task_of
+from analyzer.labels.label import Label
+from analyzer.labels.label_store import LabelStore
+from analyzer.telemetry.metric import CUT
+from analyzer.web.reads.documents import read_document
+from analyzer.web.reads.sources import Analysed, RunKey, RunName, RunPage, RunQuery, RunRow
+from collector_processor.otlp import Tenant
+from collector_processor.store.connection import StoreConnection, refusing
+from collector_processor.store.kept_spans import KeptSpansRows
+from collector_processor.store.places import Database
+from collector_processor.store.verdicts import IS_CURRENT
+
+T = TypeVar("T")
+
+MOST_LOOKED_AT: Final = 2_000
+_TASK: Final = 200
+_HEADS: Final = "tenant, run_id, substr(packed, 1, 16384)"
+"""Length of the beginning of a packed run that always contains the shown part of its task."""
+_COLUMNS: Final = (
+    "tenant, run_id, version, status, agent, step, service, is_provisional, decided_ns, document"
+)
+_NEWEST_FIRST: Final = "ORDER BY decided_ns DESC, tenant DESC, run_id DESC"
+_AFTER: Final = "(decided_ns, tenant, run_id) < (?, ?, ?)"
+_WITHIN: Final = "(decided_ns, tenant, run_id) >= (?, ?, ?)"
+_RECENT: Final = (
+    "SELECT decided_ns, status, document FROM verdict WHERE decided_ns > ? ORDER BY decided_ns DESC LIMIT ?"
+)
+_WORK_IN_SQLITE: Final = f"""
+SELECT json_group_array(
+  json_array(decided_ns, status, json_extract(document, '$.cost_usd', '$.calls', '$.duration_s'))
+) FROM ({_RECENT}) AS recent WHERE json_valid(document)
+"""  # noqa: S608 - our own words
+"""Query for a day's analyses as one row: each row would need the interpreter lock once more."""
+_WORK_IN_POSTGRESQL: Final = f"""
+SELECT coalesce(json_agg(json_build_array(decided_ns, status, json_build_array(
+  document::json -> 'cost_usd', document::json -> 'calls', document::json -> 'duration_s'
+))), '[]')::text FROM ({_RECENT}) AS recent
+"""  # noqa: S608 - our own words
+_CHANGES_IN_SQLITE: Final = "PRAGMA data_version"
+_CHANGES_IN_POSTGRESQL: Final = "SELECT txid_snapshot_xmax(txid_current_snapshot())"
+"""Query for a value that changes at the latest when another connection commits."""
+
+
+class RunArchive:
+    """Read access to the store."""
+
+    def __init__(self, database: Database) -> None:
+        """Open two connections.
+
+        Raises:
+            CollectorError: as ``Database.connect``.
+        """
+        self._db: Final[StoreConnection] = database.connect()
+        self._labels: Final = LabelStore(self._db)
+        self._spans: Final = KeptSpansRows(self._db)
+        self._worked: Final[StoreConnection] = database.connect()
+        self._thread: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pages")
+        self._summing: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page-sums")
+        """Connection for reading many runs, so that a single run's page does not wait for it."""
+
+    async def page(self, query: RunQuery) -> RunPage:
+        """Return the runs of a query, newest first."""
+        return await self._beside(lambda: self._page(query))
+
+    async def rows(self, names: Sequence[RunName]) -> Sequence[RunRow]:
+        """Return list rows of some runs, in this order; deleted runs are left out."""
+        return await self._beside(
+            lambda: self._rows([row for name in names if (row := self._current(name)) is not None])
+        )
+
+    async def newest(self) -> tuple[int, int]:
+        """Return a version that changes whenever a verdict is added or deleted."""
+        return await self._beside(self._newest)
+
+    async def kept(self, tenant: Tenant, run_id: str) -> bytes | None:
+        """Return a run's kept steps, packed; ``None`` if not kept."""
+        return await self._beside(lambda: self._labels.kept(tenant, run_id))
+
+    async def kept_spans(self, tenant: Tenant, run_id: str) -> bytes | None:
+        """Return a run's kept spans, packed; ``None`` if not kept."""
+        return await self._beside(lambda: self._spans.packed(tenant, run_id))
+
+    async def analyses_since(self, since_ns: int, most: int) -> Sequence[Analysed]:
+        """Return the analyses after that time, newest first."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._summing, refusing, lambda: self._analyses(since_ns, most))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._thread.shutdown(wait=True)
+        self._summing.shutdown(wait=True)
+        self._db.close()
+        self._worked.close()
+
+    async def _beside(self, read: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, refusing, read)
+
+    def _page(self, query: RunQuery) -> RunPage:
+        start = [_place(_AFTER, query.before)] if query.before else []
+        conditions = _conditions(query)
+        floor = self._floor(start) if conditions else None
+        if floor is not None:
+            conditions = [_place(_WITHIN, floor), *conditions]
+        where, values = _joined([*start, *conditions, _Condition(IS_CURRENT)])
+        found = self._db.execute(
+            f"SELECT {_COLUMNS} FROM verdict {where} {_NEWEST_FIRST} LIMIT ?",  # noqa: S608 - our own words
+            (*values, query.limit + 1),
+        )
+        rows = self._rows(found.fetchall())
+        if len(rows) > query.limit:
+            return RunPage(rows=tuple(rows[: query.limit]), next=rows[query.limit - 1].key)
+        return RunPage(rows=tuple(rows), next=floor, looked_at=MOST_LOOKED_AT if floor else 0)
+
+    def _current(self, name: RunName) -> tuple[Any, ...] | None:
+        row: tuple[Any, ...] | None = self._db.execute(
+            f"SELECT {_COLUMNS} FROM verdict WHERE tenant = ? AND run_id = ? ORDER BY version DESC LIMIT 1",  # noqa: S608 - our own words
+            name,
+        ).fetchone()  # fmt: skip
+        return row
+
+    def _floor(self, start: Sequence[_Condition]) -> RunKey | None:
+        """Return the last verdict within one page's bound, by the index alone; ``None`` if all are."""
+        where, values = _joined(start)
+        row = self._db.execute(
+            f"SELECT decided_ns, tenant, run_id FROM verdict {where} {_NEWEST_FIRST}"  # noqa: S608 - our own words
+            " LIMIT 1 OFFSET ?",
+            (*values, MOST_LOOKED_AT - 1),
+        ).fetchone()  # fmt: skip
+        return None if row is None else RunKey(decided_ns=row[0], tenant=Tenant(row[1]), run_id=row[2])
+
+    def _rows(self, found: Sequence[tuple[Any, ...]]) -> list[RunRow]:
+        """Return rows with their tasks and labels, fetched by one statement each.
+
+        Each statement releases the interpreter lock and may wait for other threads to get it back:
+        with two statements per row, a list takes many times as long while something computes.
+        """
+        names = [(row[0], row[1]) for row in found]
+        packed = self._db.read_rows(_HEADS, "kept_run", "tenant, run_id", names)
+        heads = {(row[0], row[1]): row[2] for row in packed}
+        said = self._labels.current(names)
+        return [_row(row, heads.get((row[0], row[1]), b""), said.get((row[0], row[1]))) for row in found]
+
+    def _newest(self) -> tuple[int, int]:
+        row = self._db.execute("SELECT max(decided_ns) FROM verdict").fetchone()
+        changes = _CHANGES_IN_POSTGRESQL if self._db.is_postgresql else _CHANGES_IN_SQLITE
+        return (row[0] or 0, self._db.execute(changes).fetchone()[0])
+
+    def _analyses(self, since_ns: int, most: int) -> list[Analysed]:
+        work = _WORK_IN_POSTGRESQL if self._worked.is_postgresql else _WORK_IN_SQLITE
+        (written,) = self._worked.execute(work, (since_ns, most)).fetchone()
+        return [
+            Analysed(
+                decided_ns=decided_ns,
+                status=status,
+                cost_usd=cost_usd,
+                calls=calls or 0,
+                duration_s=float(duration_s or 0.0),
+            )
+            for decided_ns, status, (cost_usd, calls, duration_s) in json.loads(written)
+        ]
+
+
+def _row(row: tuple[Any, ...], head: bytes, said: Label | None) -> RunRow:
+    tenant, run_id, _version, status, agent, step, service, is_provisional, decided_ns, document = row
+    return RunRow(
+        key=RunKey(decided_ns=decided_ns, tenant=Tenant(tenant), run_id=run_id),
+        service=service,
+        status=status,
+        is_provisional=bool(is_provisional),
+        agent=agent,
+        step=step,
+        task=task_of(head, _TASK) if head else "",
+        document=read_document(document, run_id),
+        said=said,
+    )
+
+
+class _Condition(NamedTuple):
+    """Part of a WHERE clause, with its values."""
+
+    sql: str
+    values: tuple[Any, ...] = ()
+
+
+def _place(sql: str, key: RunKey) -> _Condition:
+    return _Condition(sql, (key.decided_ns, key.tenant, key.run_id))
+
+
+def _joined(conditions: Sequence[_Condition]) -> tuple[str, list[Any]]:
+    where = " AND ".join(condition.sql for condition in conditions)
+    return f"WHERE {where}" if where else "", [value for one in conditions for value in one.values]
+
+
+def _conditions(query: RunQuery) -> list[_Condition]:
+    conditions = []
+    if query.tenant:
+        conditions.append(_Condition("tenant = ?", (query.tenant,)))
+    if query.status:
+        conditions.append(_Condition("status = ?", (query.status.value,)))
+    for name, wanted in (("service", query.service), ("agent", query.agent)):
+        if wanted:
+            conditions.append(_Condition(_like(name), (_labelled(wanted),)))
+    if query.text:
+        fields = ("service", "agent", "document")  # the document names the run too
+        pattern = f"%{_literal(query.text)}%"
+        conditions.append(_Condition(f"({' OR '.join(map(_like, fields))})", (pattern,) * len(fields)))
+    return conditions
+
+
+def _like(column: str) -> str:
+    """Return a comparison with a pattern that ignores case in ASCII."""
+    return f"lower({column}) LIKE lower(?) ESCAPE '\\'"
+
+
+def _labelled(name: str) -> str:
+    """Return the ``LIKE`` pattern of a name from the metrics, which truncate long names."""
+    return f"{_literal(name[:-1])}%" if name.endswith(CUT) else _literal(name)
+
+
+def _literal(text: str) -> str:
+    """Escape text for a LIKE pattern."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -1,0 +1,1 @@
+"""View models of the pages: what a page shows, as data. Pure."""
