@@ -1,13 +1,13 @@
-"""``python -m tests.bench.ablation DATASET…``: what each signal brings, and weights learned elsewhere.
+"""``python -m tests.bench.ablation DATASET…``: contribution of each signal, and weights learned elsewhere.
 
-Three tables on labelled runs, no model, right answers unseen:
+Three tables on labelled runs, without a model and without the right answers:
 
 1. signals with each signal left out, and the prior alone;
-2. leave one system out: the weights as they are (reasoned, fitted to no labels) beside weights fitted to
-   the other systems' labels, tested on the system left out;
+2. leave one system out: the shipped weights (reasoned, not fitted) beside weights fitted to the other
+   systems' labels, tested on the system left out;
 3. with ``--ranker``: nested cross-validation of the ranker with each group of features left out (minutes).
 
-Identical histories never stand on both sides of a split; a second label of the same conversation is left out.
+Identical histories are never on both sides of a split; a second label of the same conversation is left out.
 """
 
 from __future__ import annotations
@@ -18,20 +18,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from analyzer.finding import Signal
+from analyzer.evaluation.dataset import read_dataset
+from analyzer.evaluation.scores import Score, score
+from analyzer.evaluation.significance import wilson
+from analyzer.evaluation.validation import FOLDS, Labelled, prepare
+from analyzer.inquiry.posterior import LogShares, log_softmax, ranked
 from analyzer.learning.features import FEATURES, FEATURES_OF, Table
-from analyzer.learning.fitting import fit_linear
-from analyzer.learning.folds import families, split_kin
+from analyzer.learning.folds import families, split_by_keys
 from analyzer.learning.ranker import linear_shares
-from analyzer.learning.training import Example, train
-from analyzer.measuring.dataset import read_dataset
-from analyzer.measuring.scoring import Score, score
-from analyzer.measuring.significance import wilson
-from analyzer.measuring.validation import FOLDS, Labelled, prepare
-from analyzer.posterior import LogShares, log_softmax, ranked
-from analyzer.reading import Reading, read
+from analyzer.learning.training import Example, fit_linear, train
 from analyzer.signals import SIGNALS, findings
-from analyzer.weighing import posterior, prior
+from analyzer.signals.run_view import Reading, Signal, read
+from analyzer.signals.scoring import posterior, prior
 from semconv.model import Attribution, Blame
 
 SEEN_WITHOUT_REFERENCE = tuple(signal for signal in SIGNALS if signal.__name__ != "right_answer_seen")
@@ -74,7 +72,7 @@ def ablate_signals(runs: Sequence[Labelled], readings: Sequence[Reading]) -> Non
 
 
 def without_each(runs: Sequence[Labelled], readings: Sequence[Reading]) -> Iterator[tuple[str, list[Score]]]:
-    """Score all signals, all but each, and the prior alone."""
+    """Score all signals, all but one for each signal, and the prior alone."""
     kept: list[tuple[str, Sequence[Signal]]] = [("all signals", SEEN_WITHOUT_REFERENCE)]
     kept += [
         (f"without {left_out.__name__}", [s for s in SEEN_WITHOUT_REFERENCE if s is not left_out])
@@ -88,7 +86,7 @@ def without_each(runs: Sequence[Labelled], readings: Sequence[Reading]) -> Itera
 def leave_one_system_out(runs: Sequence[Labelled], readings: Sequence[Reading]) -> None:
     rows = [_columns(reading) for reading in readings]
     fitted: list[LogShares] = [()] * len(runs)
-    family = families([one.example.kin for one in runs])
+    family = families([one.example.keys for one in runs])
     for system in dict.fromkeys(one.example.system for one in runs):
         held = {i for i, one in enumerate(runs) if one.example.system == system}
         alike = {family[i] for i in held}
@@ -115,20 +113,20 @@ def ablate_features(runs: Sequence[Labelled]) -> None:
 
 def _ranked_out_of_fold(examples: Sequence[Example]) -> list[LogShares]:
     shares: dict[int, LogShares] = {}
-    for held in split_kin([example.kin for example in examples], FOLDS):
+    for held in split_by_keys([example.keys for example in examples], FOLDS):
         ranker = train([example for i, example in enumerate(examples) if i not in held])
         shares.update({i: ranker.rank(examples[i].table) for i in held})
     return [shares[i] for i in range(len(examples))]
 
 
 def _without(table: Table, gone: set[int]) -> Table:
-    """Set columns to 0 in all rows, which tells the learners nothing."""
+    """Set columns to 0 in all rows, so that they carry no information."""
     rows = (tuple(0.0 if i in gone else value for i, value in enumerate(row)) for row in table.rows)
     return replace(table, rows=tuple(rows))
 
 
 def judge(runs: Sequence[Labelled], shares: Sequence[LogShares]) -> list[Score]:
-    """Score the likeliest step of each run."""
+    """Score the most likely step of each run."""
     scores = []
     for one, share in zip(runs, shares, strict=True):
         ranking = ranked(share, one.run.trajectory, 5)
@@ -165,7 +163,7 @@ def weighed(reading: Reading, signals: Sequence[Signal]) -> LogShares:
 
 
 def _columns(reading: Reading) -> list[list[float]]:
-    """One row a step: the prior, and whether and how strongly each kind of finding marks it."""
+    """Return one row per step: the prior, and for each kind of finding its presence and strength."""
     rows = [[before, *([0.0] * len(KINDS))] for before in prior(reading.roles)]
     for finding in findings(reading, SEEN_WITHOUT_REFERENCE):
         column = 1 + KINDS.index(finding.signal)

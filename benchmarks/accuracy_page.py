@@ -1,10 +1,10 @@
-# ruff: noqa: E501 - the rows of a Markdown table are as long as they are
+# ruff: noqa: E501 - rows of Markdown tables cannot be wrapped
 """Refreshes the tables of docs/accuracy.md: ``python -m tests.bench.accuracy_page DATASETS_FOLDER [--only NAME]``.
 
-Every table stands between two marks in the page; each is made anew by ``blamespan bench --format
-json``, by ``tests.bench.ranker_limits`` or by ``tests.bench.ablation``, so that no figure is typed. Ten
-minutes of one core, most of it the ranker's. The prose around the tables is a person's, and has to be read
-again when figures move.
+Each table is between two marks in the page and is rebuilt by ``blamespan bench --format json``, by
+``tests.bench.ranker_limits`` or by ``tests.bench.ablation``, so that no number is typed by hand. Takes ten
+minutes of one core, mostly for the ranker. The prose around the tables is written by hand: read it again when
+the numbers change.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from analyzer.measuring.dataset import read_dataset
-from analyzer.measuring.significance import wilson
-from analyzer.measuring.validation import Labelled, across_systems, prepare
-from analyzer.methods.baselines import draw
-from analyzer.posterior import LogShares, log_softmax
-from analyzer.reading import read
-from tests.bench.ablation import SEEN_WITHOUT_REFERENCE, judge, weighed, without_each
-from tests.bench.ranker_limits import TABLES as LIMITS
+from analyzer.evaluation.dataset import read_dataset
+from analyzer.evaluation.significance import wilson
+from analyzer.evaluation.validation import Labelled, across_systems, prepare
+from analyzer.inquiry.posterior import LogShares, log_softmax
+from analyzer.methods.without_model import draw
+from analyzer.signals.run_view import read
+from benchmarks.ablation import SEEN_WITHOUT_REFERENCE, judge, weighed, without_each
+from benchmarks.abstaining import TABLES as ABSTAINING
+from benchmarks.ranker_limits import TABLES as LIMITS
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "accuracy.md"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "accuracy.md"
 WHO_AND_WHEN: Final = "who_and_when.dev.jsonl.gz"
 SECOND: Final = "agentrx.dev.jsonl.gz"
 OTHERS: Final = (
@@ -56,7 +57,7 @@ Line = Mapping[str, Any]
 
 
 def bench(dataset: Path, *options: str) -> list[Line]:
-    """Return the JSON lines of one ``blamespan bench``."""
+    """Return the JSON lines of one run of ``blamespan bench``."""
     command = [sys.executable, "-m", "analyzer", "bench", str(dataset), *options, "--format", "json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -72,7 +73,7 @@ def interval(line: Line, name: str) -> str:
 
 
 def methods_table(folder: Path) -> list[str]:
-    """Every method that asks no model, beside the floor."""
+    """Return the results of every method without a model, beside the floor."""
     rows = [
         "| method | labels it learned from | data | n | step % | agent % | step in top 3 % | ECE (if calibrated) |",
         "|---|---|---|---|---|---|---|---|",
@@ -98,7 +99,7 @@ def figures(line: Line) -> str:
 
 
 def one_subset(dataset: Path, subset: str, folder: Path) -> Path:
-    """Write the runs of one subset into a file of their own."""
+    """Write the runs of one subset to a separate file."""
     lines = gzip.decompress(dataset.read_bytes()).decode().splitlines()
     part = folder / f"{subset}.jsonl"
     part.write_text("\n".join(line for line in lines if json.loads(line)["subset"] == subset))
@@ -106,7 +107,7 @@ def one_subset(dataset: Path, subset: str, folder: Path) -> Path:
 
 
 def comparison_table(folder: Path) -> list[str]:
-    """Paired tests on the same runs, by subset."""
+    """Return paired tests on the same runs, by subset."""
     rows = [
         "| second against first | data | step, points | p | agent, points | p | top 3, points | p |",
         "|---|---|---|---|---|---|---|---|",
@@ -115,7 +116,7 @@ def comparison_table(folder: Path) -> list[str]:
     for first, second, options in pairs:
         for line in bench(folder / WHO_AND_WHEN, "--compare", first, second, *options):
             if "compare" not in line:
-                continue  # a line of one of the two by itself
+                continue  # a line of one of the two methods
             cells = [f"`{second}` against `{first}`", line["subset"]]
             for what in ("step", "agent", "top3_step"):
                 low, high = line[what]["difference_ci"]
@@ -128,7 +129,7 @@ def comparison_table(folder: Path) -> list[str]:
 
 
 def second_table(folder: Path) -> list[str]:
-    """Against either of two groups of annotators, where both labelled a run."""
+    """Return the results against either of two groups of annotators, for runs labelled by both."""
     rows = [
         "| method | n | step % by the first labels | by the second | by either | agent % by the first | by the second | by either |",
         "|---|---|---|---|---|---|---|---|",
@@ -152,7 +153,7 @@ def second_table(folder: Path) -> list[str]:
 
 
 def elsewhere_table(folder: Path) -> list[str]:
-    """Each system by what never saw a run, a task or a label of it."""
+    """Return the results on each system of methods that saw none of its runs, tasks or labels."""
     runs = prepare([run for name in (WHO_AND_WHEN, *OTHERS) for run in read_dataset(folder / name)])
     readings = [read(replace(one.run.trajectory, reference=None)) for one in runs]
     by_method = {
@@ -175,7 +176,7 @@ def elsewhere_table(folder: Path) -> list[str]:
 
 
 def ablation_table(folder: Path) -> list[str]:
-    """What each signal brings, on Who&When and on all systems together."""
+    """Return the contribution of each signal, on Who&When and on all systems together."""
     runs = prepare([run for name in (WHO_AND_WHEN, *OTHERS) for run in read_dataset(folder / name)])
     readings = [read(replace(one.run.trajectory, reference=None)) for one in runs]
     own = sum(one.run.source == runs[0].run.source for one in runs)
@@ -197,7 +198,7 @@ def ablation_table(folder: Path) -> list[str]:
 
 
 def drawn(one: Labelled) -> LogShares:
-    """Put the step that ``random`` draws first, the others after it in the order of its draw."""
+    """Rank the steps in the order in which ``random`` draws them."""
     order = sorted(one.run.trajectory.steps, key=draw)
     place = {step.index: number for number, step in enumerate(order)}
     return log_softmax([-1e-6 * place[step.index] for step in one.run.trajectory.steps])
@@ -229,12 +230,13 @@ TABLES: Final[Mapping[str, Callable[[Path], list[str]]]] = {
     "second": second_table,
     "elsewhere": elsewhere_table,
     "ablation": ablation_table,
+    **ABSTAINING,
     **{name: partial(limits_table, name) for name in LIMITS},
 }
 
 
 def refreshed(page: str, tables: Mapping[str, Sequence[str]]) -> str:
-    """Return the page with what stands between the marks replaced; every mark must be there."""
+    """Return the page with the text between the marks replaced; every mark must exist."""
     for name, rows in tables.items():
         marks = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         page, count = marks.subn(partial(_replaced, rows), page)

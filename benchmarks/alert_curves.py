@@ -1,4 +1,4 @@
-"""The curves of the delays: by the share that doubles, one for each system and method."""
+"""Plot of alert delays by the share that doubles, one curve for each system and method."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from tests.bench.alert_worlds import MOST_DAYS, World
+from benchmarks.alert_worlds import MOST_DAYS, World
 
 _X: Final = (60.0, 640.0)
 _BOTTOM, _TOP = 375.0, 45.0
@@ -16,7 +16,7 @@ _DASHES: Final = {0.4: "", 0.2: "8 3", 0.0: "2 4"}
 
 
 def to_svg(medians: Mapping[World, float]) -> str:
-    """Draw medians in days; both axes are logarithmic. What was not found half the time has no point."""
+    """Draw medians in days; both axes are logarithmic. Changes mostly not found have no point."""
     body = [*_frame(sorted({world.share for world in medians}))]
     systems = list(dict.fromkeys((world.agents, world.runs_a_day) for world in medians))
     for number, (agents, runs) in enumerate(systems):

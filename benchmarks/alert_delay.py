@@ -1,9 +1,9 @@
-"""How often an alarm is false and how soon a true one comes: ``python -m tests.bench.alert_delay``.
+"""False alarms and the delay of true ones: ``python -m tests.bench.alert_delay``.
 
-A simulation with a fixed seed; minutes. Agents take part in every run; in a stable system each breaks a fixed
-share of runs, and the method names another agent than the right one in 40 %, 20 % or none of the failures:
-the last sees the truth. Four weeks of past, then four stable weeks (is there any alarm?), or one agent's
-share doubles (how long until its alarm?). ``--write`` renews tables and curves in docs/alerts.md.
+A simulation with a fixed seed; takes minutes. Agents take part in every run; in a stable system each breaks a
+fixed share of runs, and the method names a wrong agent in 40 %, 20 % or none of the failures. After four
+weeks of history come four stable weeks (is there an alarm?), or one agent's share doubles (how long until its
+alarm?). ``--write`` renews tables and curves in docs/alerts.md.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from analyzer.measuring.significance import wilson
-from tests.bench.alert_curves import to_svg
-from tests.bench.alert_worlds import MOST_DAYS, Stable, World, delays, stable
+from analyzer.evaluation.significance import wilson
+from benchmarks.alert_curves import to_svg
+from benchmarks.alert_worlds import MOST_DAYS, Stable, World, delays, stable
 
-DOCS: Final = Path(__file__).parents[2] / "docs"
+DOCS: Final = Path(__file__).parents[1] / "docs"
 PAGE: Final = DOCS / "alerts.md"
 CURVES: Final = DOCS / "alert-delay.svg"
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
@@ -31,19 +31,19 @@ _Z_95: Final = 1.959964
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """How long doubled shares stay unseen."""
+    """Time until doubled shares are found."""
 
     n: int
     found: float
-    """Share of them that is found at all."""
+    """Share of changes that are found at all."""
     median: float
-    """Days, as the two below, which hold the median with 95 %; infinite where half are not found."""
+    """Median in days; the next two are its 95 % interval. Infinite if fewer than half are found."""
     low: float
     high: float
 
 
 def worlds() -> Iterator[World]:
-    """Yield the systems that are simulated, as a method that is never wrong sees them."""
+    """Yield the simulated systems, with a method that is never wrong."""
     for agents in (3, 6):
         for runs_a_day in (50, 500):
             for share in (0.02, 0.05, 0.10):
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def report(calm: Mapping[World, Stable], delayed: Mapping[World, Delay]) -> str:
-    """Return both tables and what is under them, as Markdown."""
+    """Return both tables with their notes, as Markdown."""
     methods = ["sees the truth" if not wrong else f"wrong {wrong:.0%}" for wrong in CONFUSIONS]
     one, other = next(iter(calm.values())), next(iter(delayed.values()))
     head = ["agents", "runs a day", "share", *methods]
@@ -130,7 +130,7 @@ def _every(calm: Mapping[World, Stable]) -> str:
 
 
 def _weekly(found: Sequence[Stable]) -> str:
-    """Return alarms a week; a stretch counts one, and stands for as many weeks as it has."""
+    """Return alarms per week; a stretch counts as one alarm over all of its weeks."""
     n, alarms, weeks = sum(one.n for one in found), sum(one.alarms for one in found), found[0].weeks
     interval = wilson(alarms, n)
     return f"{alarms / n / weeks:.1%} [{interval.low / weeks:.1%}, {interval.high / weeks:.1%}]"

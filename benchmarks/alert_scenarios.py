@@ -1,9 +1,9 @@
-"""``python -m tests.bench.alert_scenarios``: the shipped alerts before a real Prometheus and Alertmanager.
+"""``python -m tests.bench.alert_scenarios``: the shipped alerts in a real Prometheus and Alertmanager.
 
-Plays ``alert_stories`` all at once, three minutes a second: every window of the rules is shortened alike.
-The week before is written into Prometheus's storage beforehand, and its own tool evaluates the recording
-rules over it; then 15 hours are played live for five minutes, with a scrape a second, and what Alertmanager
-sends is compared with what it ought to send. ``--write`` renews the table in docs/alerts.md.
+Plays all ``alert_stories`` at once, three minutes per second: every window of the rules is shortened equally.
+The preceding week is written into Prometheus's storage beforehand, and its own tool evaluates the recording
+rules over it; then 15 hours are played live in five minutes, with a scrape each second, and the messages of
+Alertmanager are compared with the expected ones. ``--write`` renews the table in docs/alerts.md.
 """
 
 from __future__ import annotations
@@ -27,14 +27,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from analyzer import metric_table as table
-from analyzer.families import counter
-from analyzer.metric_table import Metric
-from analyzer.tallies import Counter, Point
-from tests.backends.debian import INSTALL, DebianName, debian_binary
-from tests.backends.prometheus import DATA, start_alertmanager, start_prometheus
-from tests.backends.supervise import HOST, free_ports
-from tests.bench.alert_stories import (
+from analyzer.telemetry.metric import Metric, Point
+from analyzer.telemetry.verdict_counters import Counter
+from benchmarks.alert_stories import (
     BEGIN,
     END,
     HOUR,
@@ -48,20 +43,23 @@ from tests.bench.alert_stories import (
     Trouble,
     playings,
 )
-from tests.deploy.alert_rules import SHIPPED, Durations, rule_file
+from tests.backends.debian import INSTALL, DebianName, debian_binary
+from tests.backends.prometheus import DATA, start_alertmanager, start_prometheus
+from tests.backends.supervise import HOST, free_ports
 from tests.deploy.told import Pager, pager
+from tools.alert_rules import SHIPPED, Durations, rule_file
 
-DEPLOY: Final = Path(__file__).parents[2] / "deploy"
-PAGE_OF_DOCS: Final = Path(__file__).parents[2] / "docs" / "alerts.md"
+DEPLOY: Final = Path(__file__).parents[1] / "deploy"
+PAGE_OF_DOCS: Final = Path(__file__).parents[1] / "docs" / "alerts.md"
 MARKS: Final = ("<!-- scenarios: begin -->", "<!-- scenarios: end -->")
 PAST_EVERY: Final = 5
-"""Ticks between two samples of the past."""
+"""Ticks between two historical samples."""
 AHEAD_S: Final = 60
-"""Seconds in which all must run."""
+"""Time limit in seconds for everything to be running."""
 TWO_WINDOWS: Final = (SHIPPED.now + SHIPPED.keep_firing) // TICK_S
-"""Ticks after its cause in which an alert must end."""
+"""Ticks within which an alert must end after its cause."""
 SLACK: Final = 3
-"""Ticks that a scrape, an evaluation and Alertmanager's grouping take, each a second."""
+"""Ticks for a scrape, an evaluation and Alertmanager's grouping, one second each."""
 
 
 def shortened() -> Durations:
@@ -70,23 +68,21 @@ def shortened() -> Durations:
     return Durations(**short)
 
 
-def counters(playing: Playing) -> Iterator[tuple[Metric, Counter]]:
-    """Yield what a story's process counts, by the metric that shows it."""
+def counters(playing: Playing) -> Iterator[Counter]:
+    """Yield the counters of a story's process."""
     tallies = playing.tallies
-    yield table.TASKS, tallies.tasks.counted
-    yield table.TASKS_WITHDRAWN, tallies.tasks.withdrawn
-    yield table.FAILURES, tallies.failures.counted
-    yield table.FAILURES_WITHDRAWN, tallies.failures.withdrawn
+    for moving in (tallies.tasks, tallies.failures):
+        yield from (moving.counted, moving.withdrawn)
 
 
 def points(playing: Playing, kept: Counter) -> Iterator[Point]:
-    """Yield a counter's series as they are shown now."""
+    """Yield a counter's series with their current values."""
     return kept.points(playing.tick * TICK_S, SETTLE_S)
 
 
 @dataclass(eq=False, slots=True)
 class Shown(Collector):
-    """All stories' counters on one page."""
+    """The counters of all stories on one page."""
 
     playing: Sequence[Playing]
     lock: threading.Lock
@@ -95,14 +91,13 @@ class Shown(Collector):
         """Yield every family, as of now."""
         with self.lock:
             for several in zip(*map(counters, self.playing), strict=True):
-                metric = several[0][0]
-                shown = (points(one, kept) for one, (_, kept) in zip(self.playing, several, strict=True))
-                yield counter(metric, chain.from_iterable(shown))
+                shown = (points(one, kept) for one, kept in zip(self.playing, several, strict=True))
+                yield several[0].metric.family(chain.from_iterable(shown))
 
 
 @contextmanager
 def served(shown: Shown) -> Iterator[str]:
-    """Serve the page until the block ends, and give its address."""
+    """Serve the page until the block ends, and yield its address."""
     registry = CollectorRegistry()
     registry.register(shown)
 
@@ -113,7 +108,7 @@ def served(shown: Shown) -> Iterator[str]:
             self.wfile.write(generate_latest(registry))
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer((HOST, free_ports(1)[0]), Door) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -137,11 +132,11 @@ def past(playing: Sequence[Playing], begin_s: float) -> Iterator[str]:
         if playing[0].tick % PAST_EVERY:
             continue
         for one in playing:
-            for metric, kept in counters(one):
-                lines = samples.setdefault(metric.name, [])
+            for kept in counters(one):
+                lines = samples.setdefault(kept.metric.name, [])
                 at = begin_s + one.tick - 1
                 now = used(points(one, kept))
-                lines.extend(f"{written(metric, point)} {point.value} {at}" for point in now)
+                lines.extend(f"{written(kept.metric, point)} {point.value} {at}" for point in now)
     for name, lines in samples.items():
         yield f"# TYPE {name} counter"
         yield from lines
@@ -149,14 +144,14 @@ def past(playing: Sequence[Playing], begin_s: float) -> Iterator[str]:
 
 
 def used(shown: Iterable[Point]) -> Iterator[Point]:
-    """Leave out the failure modes that no story has."""
+    """Drop the failure modes that no story has."""
     return (point for point in shown if point.labels[2:] in {(), ("loop",)})
 
 
 def written(metric: Metric, point: Point) -> str:
     """Return a series' name as Prometheus writes it."""
     labels = ",".join(f'{name}="{value}"' for name, value in zip(metric.labels, point.labels, strict=True))
-    return f"{metric.name}_total{{{labels}}}"
+    return f"{metric.sample_name}{{{labels}}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +166,7 @@ class Heard:
 
 
 def play(folder: Path, stories: tuple[Story, ...] = STORIES) -> list[Heard]:
-    """Play the stories, and return what was told of them while they were live."""
+    """Play the stories, and return Alertmanager's messages during the live part."""
     prometheus, promtool = insist("prometheus"), insist("promtool")
     playing, rules = playings(stories), folder / "rules.yaml"
     rules.write_text(yaml.safe_dump(rule_file(shortened())))
@@ -217,7 +212,7 @@ def _listen(playing: Sequence[Playing], lock: threading.Lock, told: Pager, begin
 
 
 def routes(told: Pager) -> dict[str, Any]:
-    """Return the shipped routes, with shorter waits, no repetition, and our pager behind every receiver."""
+    """Return the shipped routes, with shorter waits, no repetition, and our pager as every receiver."""
     config: dict[str, Any] = yaml.safe_load((DEPLOY / "alertmanager/alertmanager.yml").read_text())
     config["route"] |= {"group_wait": "200ms", "group_interval": "1s"}
     for route in (config["route"], *config["route"]["routes"]):
@@ -229,7 +224,7 @@ def routes(told: Pager) -> dict[str, Any]:
 
 
 def scraping(rules: Path, target: str, alertmanager: str) -> dict[str, Any]:
-    """Return a configuration with a scrape and an evaluation a second."""
+    """Return a configuration with one scrape and one evaluation per second."""
     every = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
     return {
         "global": every,
@@ -240,7 +235,7 @@ def scraping(rules: Path, target: str, alertmanager: str) -> dict[str, Any]:
 
 
 def insist(name: DebianName) -> Path:
-    """Return a tool of Debian's.
+    """Return the path of a tool from Debian.
 
     Raises:
         SystemExit: it is not installed.
@@ -252,7 +247,7 @@ def insist(name: DebianName) -> Path:
 
 
 def run(command: Sequence[str]) -> None:
-    """Run a tool, and show what it says only if it fails."""
+    """Run a tool, and show its output only if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
@@ -260,25 +255,25 @@ def run(command: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one story."""
+    """Result of one story."""
 
     story: Story
     pages: int
     tickets: int
     resolved: int
     false: int
-    """Told where nothing was wrong, or of another agent, or again after it was told."""
+    """False alerts: when nothing was wrong, about another agent, or repeated."""
     missed: int
     late: int
-    """Not ended within two windows."""
+    """Alerts that did not end within two windows."""
     told_after: tuple[int, ...]
-    """Ticks from a trouble's begin to its alert."""
+    """Ticks from the beginning of a trouble to its alert."""
     quiet_after: tuple[int, ...]
-    """Ticks from its end to the alert's."""
+    """Ticks from its end to the end of the alert."""
 
 
 def outcome(story: Story, heard: Sequence[Heard]) -> Outcome:
-    """Compare what was told of a story with what ought to have been."""
+    """Compare the alerts about a story with the expected ones."""
     own = [one for one in heard if one.service in story.services and one.alert in {PAGE, TICKET}]
     fired = [one for one in own if one.fires]
     first = {trouble: _first(story, trouble, own) for trouble in story.troubles}
@@ -319,13 +314,13 @@ def _quiet(story: Story, trouble: Trouble, own: Sequence[Heard]) -> int | None:
 
 
 def _is_excused(story: Story, one: Heard, right: set[Heard]) -> bool:
-    """Whether it is the ticket that goes with a page, once."""
+    """Return whether it is the one ticket that accompanies a page."""
     during = (t for t in story.troubles if _is_about(story, t, one) and t.begin <= one.tick <= t.end)
     return one.alert == TICKET and any(trouble.alert == PAGE for trouble in during) and one not in right
 
 
 def rows(outcomes: Iterable[Outcome]) -> Iterator[str]:
-    """Yield the table."""
+    """Yield the rows of the table."""
     heads = "scenario", "what happens", "pages", "tickets", "resolved", "false", "missed", "told after"
     yield f"| {' | '.join(heads)} | quiet after |"
     yield "|---|---|---:|---:|---:|---:|---:|---:|---:|"
@@ -337,7 +332,7 @@ def rows(outcomes: Iterable[Outcome]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Play, print the table, and say by the exit status whether all was told as it ought to be."""
+    """Play, print the table, and exit with 0 only if all alerts were as expected."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.alert_scenarios", description=__doc__)
     parser.add_argument("--write", action="store_true", help="renew the table in docs/alerts.md")
     chosen = parser.parse_args()

@@ -1,9 +1,8 @@
-"""Weeks of made-up agents whose alerts are known to be right or wrong beforehand: 21 stories.
+"""21 stories: weeks of simulated agents with known correct alerts.
 
-Each story says how many runs a service has, which share of them each agent breaks and when, how late
-verdicts come and what corrects them, and which alerts ought to come of it. What it tells are ``Move``s,
-as the issue desk tells them: ``alert_scenarios`` plays them to a real Prometheus, and the tests to
-promtool. Pure, with fixed dice.
+Each story defines a service's number of runs, the share that each agent breaks and when, the delay and
+corrections of verdicts, and the expected alerts. It emits ``Move``s, as the issue service does:
+``alert_scenarios`` plays them to a real Prometheus, and the tests to promtool. Pure, with a fixed seed.
 """
 
 from __future__ import annotations
@@ -14,34 +13,34 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from analyzer.tallies import Move, RunCount, VerdictTallies
+from analyzer.telemetry.verdict_counters import Move, RunCount, VerdictCounters
 
 TICK_S: Final = 180
-"""Seconds that one tick stands for; in compressed time it is one."""
+"""Real seconds represented by one tick; in compressed time it takes one second."""
 HOUR: Final = 3600 // TICK_S
 DAY: Final = 24 * HOUR
 WEEK: Final = 7 * DAY
 BEGIN: Final = -WEEK - 3 * HOUR
-"""The first tick; what comes before 0 is the past, which no alert is told of."""
+"""The first tick; ticks before 0 are history without alerts."""
 END: Final = 15 * HOUR
 PAGE: Final = "BlamespanAgentFailureShare"
 TICKET: Final = "BlamespanAgentKeepsFailing"
 SETTLE_S: Final = 2.5 * TICK_S
-"""How long a new series is shown at 0; longer than two scrapes are apart, as the shipped setting is."""
+"""Time for which a new series is shown at 0; longer than the scrape interval, as in the shipped setting."""
 
 Share = Callable[[int], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """What ought to be told: a stretch of ticks in which an agent is broken."""
+    """An expected alert: a range of ticks in which an agent is broken."""
 
     agent: str
     begin: int
     end: int
     alert: str = PAGE
     service: str = ""
-    """After the story's name, where that has several."""
+    """Suffix to the story's name, if it has several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,21 +50,21 @@ class Story:
     name: str
     what: str
     shares: Mapping[str, Share]
-    """By agent, which share of the runs it breaks at a tick; all agents take part in each run."""
+    """The share of runs that each agent breaks at a tick; all agents take part in each run."""
     runs: Share = lambda _tick: 2.0
-    """How many there are at a tick."""
+    """Number of runs at a tick."""
     late: int = 0
     """Ticks between a run and its settled verdict."""
     first_blamed: str = ""
-    """Blamed for every failure until late spans come, ``corrected`` ticks later."""
+    """The agent blamed for every failure until late spans arrive, ``corrected`` ticks later."""
     corrected: int = 0
     joins: Mapping[str, int] = field(default_factory=dict)
-    """When an agent takes part for the first time; the others always do."""
+    """Tick at which an agent first takes part; the others always do."""
     restarts: tuple[int, ...] = ()
-    """When our counters begin at 0 again."""
+    """Ticks at which the counters restart at 0."""
     troubles: tuple[Trouble, ...] = ()
     past: int = DAY + 3 * HOUR
-    """Ticks before 0 that it is about."""
+    """Number of ticks of history that it needs."""
     beside: Mapping[str, Share] = field(default_factory=dict)
     """Agents of a second service of the same story."""
 
@@ -81,7 +80,7 @@ def steady(share: float) -> Share:
 
 
 def between(begin: float, end: float, inside: float, outside: float = 0.02, every: int = 0) -> Share:
-    """Return a share that is another one between two hours; repeated every so many ticks."""
+    """Return a share that differs between two hours, repeated at an interval of ticks."""
     first, last = round(begin * HOUR), round(end * HOUR)
     return lambda tick: inside if first <= (tick % every if every else tick) < last else outside
 
@@ -248,14 +247,14 @@ STORIES: Final = (
 
 @dataclass(slots=True)
 class Playing:
-    """A story as it is told, tick by tick, to counters as the service keeps them."""
+    """A story being played, tick by tick, into counters like those of the service."""
 
     story: Story
     tick: int = BEGIN
-    tallies: VerdictTallies = field(init=False)
+    tallies: VerdictCounters = field(init=False)
     _owed: defaultdict[int, list[Move]] = field(default_factory=lambda: defaultdict(list))
     _due: dict[str, float] = field(default_factory=dict)
-    """Parts of a run that are left over, by service."""
+    """Fractions of a run left over, by service."""
     _chance: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
@@ -263,11 +262,11 @@ class Playing:
         self.restart()
 
     def restart(self) -> None:
-        """Begin to count at 0."""
-        self.tallies = VerdictTallies(monotonic=lambda: float(self.tick * TICK_S))
+        """Restart the counters at 0."""
+        self.tallies = VerdictCounters(monotonic=lambda: float(self.tick * TICK_S))
 
     def step(self) -> None:
-        """Tell what is settled at this tick, and go on to the next."""
+        """Count the verdicts settled at this tick, and go on to the next."""
         if self.tick in self.story.restarts:
             self.restart()
         for service, shares in self.story.services.items():
@@ -300,5 +299,5 @@ class Playing:
 
 
 def playings(stories: Iterable[Story] = STORIES, begin: int = BEGIN) -> list[Playing]:
-    """Return stories at their beginning."""
+    """Return the stories, each at its beginning."""
     return [Playing(story, begin) for story in stories]

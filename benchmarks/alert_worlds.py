@@ -1,7 +1,7 @@
-"""Systems of agents whose failures are simulated, and the watches on them, many stretches of time at once.
+"""Simulated failures of systems of agents, and the watches on them, for many stretches of time at once.
 
-The arithmetic of ``analyzer/recurrence/watch.py`` over arrays, one place for each stretch: what is
-measured is that module, and ``tests/unit/test_alert_worlds.py`` holds that both say the same.
+This repeats the arithmetic of ``analyzer/issues/recurrence/watch.py`` over arrays, with one element for each
+stretch; ``tests/unit/test_alert_worlds.py`` checks that both agree.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.issues.agent_counts import FEWEST_A_WEEK, PAST_DAYS, RENEW_DAYS, WEEK
-from analyzer.recurrence import threshold
-from analyzer.recurrence.watch import RATIOS
+from analyzer.issues.recurrence.watch import RATIOS, threshold
 
 MOST_DAYS: Final = 12 * WEEK
-"""How long a doubled share is waited for."""
+"""Time limit for finding a doubled share."""
 NOBODY: Final = -1
 _RATIOS: Final = np.array(RATIOS)
 
@@ -32,37 +31,38 @@ class World:
     agents: int
     runs_a_day: int
     share: float
-    """Of runs that each agent breaks."""
+    """Share of runs that each agent breaks."""
     confusion: float
-    """Of failures that are put down to another agent, each of them as often; 0 sees the truth."""
+    """Share of failures attributed to another agent, each equally often; 0 for a method that is always
+    right."""
 
     @property
     def limit(self) -> float:
-        """The evidence at which the service would raise an alarm."""
+        """Return the evidence at which the service would raise an alarm."""
         return threshold(max(self.runs_a_day * WEEK, FEWEST_A_WEEK), self.agents)
 
 
 @dataclass(slots=True)
 class Watches:
-    """A watch on each agent in each stretch, by what is known of the agent before."""
+    """A watch on each agent in each stretch, given the agent's history."""
 
     hits: Counts
-    """By stretch and agent."""
+    """Counts, by stretch and agent."""
     n: Counts
     sums: Days = field(init=False)
-    """Of the bets, by stretch, agent and ratio."""
+    """Sums of the bets, by stretch, agent and ratio."""
 
     def __post_init__(self) -> None:
         self.sums = np.zeros((*self.hits.shape, len(RATIOS)))
 
     @property
     def evidence(self) -> Days:
-        """What speaks for a change, by stretch and agent."""
+        """Evidence of a change, by stretch and agent."""
         found: Days = self.sums.mean(axis=-1)
         return found
 
     def take(self, said: Counts) -> None:
-        """Take note of one more run of each stretch, and who is said to have broken it."""
+        """Add one run to each stretch, with the agent blamed for it."""
         base = ((self.hits + 0.5) / (self.n + 1))[..., None]
         bet = np.minimum(base * _RATIOS, (base + 1) / 2)
         is_blamed = said[:, None] == np.arange(self.hits.shape[1])
@@ -72,29 +72,29 @@ class Watches:
         self.n += 1
 
     def begin_again(self, which: NDArray[np.bool_], hits: Counts, n: int) -> None:
-        """Begin those watches anew with another past."""
+        """Restart some watches with another history."""
         self.hits, self.n = np.where(which, hits, self.hits), np.where(which, n, self.n)
         self.sums[which] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stable:
-    """What became of stretches in which nothing changed, each as long as a watch lives."""
+    """Results of stretches without a change, each as long as a watch lives."""
 
     n: int
     alarms: int
-    """Stretches with any alarm."""
+    """Number of stretches with an alarm."""
     naive_weeks: float
-    """Share of weeks with a day on which somebody had twice the share that was usual."""
+    """Share of weeks with a day on which some agent had twice its usual share."""
 
     @property
     def weeks(self) -> int:
-        """How many weeks a stretch has."""
+        """Length of a stretch in weeks."""
         return RENEW_DAYS // WEEK
 
 
 def stable(world: World, n: int, seed: int) -> Stable:
-    """Simulate stretches in which nothing changes, each after four weeks of past."""
+    """Simulate stretches without a change, each after four weeks of history."""
     chance = np.random.default_rng([seed, 0, *_key(world)])
     past = _past(world, n, chance)
     watches = _begin(world, past)
@@ -111,10 +111,10 @@ def stable(world: World, n: int, seed: int) -> Stable:
 
 
 def delays(world: World, n: int, seed: int) -> Days:
-    """Return the days until the first agent, whose share has doubled, has its alarm; infinite for never.
+    """Return the days until the alarm for the first agent, whose share doubled; infinite for never.
 
-    As in the service, a watch that has found nothing in four weeks begins anew with these as its past, which
-    hold some of what it looks for.
+    As in the service, a watch that has found nothing in four weeks restarts with these as its history, which
+    then contains part of the change.
     """
     chance = np.random.default_rng([seed, 1, *_key(world)])
     daily = list(np.moveaxis(_past(world, n, chance)[..., :1], 1, 0))
@@ -144,7 +144,7 @@ def _renew(world: World, watches: Watches, begun: Days, daily: list[Counts], num
 
 
 def _key(world: World) -> tuple[int, ...]:
-    """Return what tells a world's dice from another's; a method's from the truth's too."""
+    """Return a seed that differs between worlds, and between the method and the truth."""
     return world.agents, world.runs_a_day, round(1000 * world.share), round(1000 * world.confusion)
 
 
@@ -158,16 +158,16 @@ def _begin(world: World, past: Counts) -> Watches:
 
 
 def _past(world: World, n: int, chance: np.random.Generator) -> Counts:
-    """Return who is blamed how often, by stretch, day and agent.
+    """Return the number of blames, by stretch, day and agent.
 
-    In a stable system each agent gets from the others' failures what it gives away of its own.
+    In a stable system, each agent is blamed for as many failures of others as others are for its own.
     """
     often = [*_shares(world), 1 - world.agents * world.share]
     return chance.multinomial(world.runs_a_day, often, size=(n, PAST_DAYS))[..., : world.agents]
 
 
 def _day(world: World, n: int, chance: np.random.Generator, shares: Days) -> Counts:
-    """Return who is said to have broken each run, by run and stretch."""
+    """Return the agent blamed for each run, by run and stretch."""
     size = (world.runs_a_day, n)
     guilty = np.searchsorted(np.cumsum(shares), chance.random(size), side="right")
     other = (guilty + chance.integers(1, world.agents, size)) % world.agents

@@ -1,11 +1,11 @@
-"""How long a big trace takes from OTLP bytes to ordered steps, and how much memory.
+"""Time and memory of a big trace from OTLP bytes to ordered steps.
 
     python -m tests.bench.big_trace                    # 10,000 and 100,000 spans, in each shape; of those
-                                                       # whose calls hear 300 messages each, a tenth
+                                                       # whose calls get 300 messages each, a tenth
     python -m tests.bench.big_trace --spans 50000 --shape wide
 
-Time is the process's own CPU time, the best of three; memory is the growth of the process's peak
-resident size, in a process of its own for each shape.
+Time is the process's own CPU time, the best of three; memory is the growth of the peak resident size, in a
+separate process for each shape.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from collector_processor.decode import decode
-from collector_processor.encode import encode
-from collector_processor.repair import repair
+from collector_processor.rebuild.decode import decode
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.repair import repair
 from collector_processor.trajectory import order
 from semconv.model import Span, Trace
 from tests.factories import agent, chat, openinference, said, tool, workflow
 
 _ROUNDS: Final = 3
 _HEARD: Final = 300
-"""Messages that each call hears in a long conversation."""
+"""Messages that each call gets in a long conversation."""
 _MIB: Final = 1024 * 1024
 _PROSE: Final = "and so on " * 20
 
 
 def wide(count: int) -> list[Span]:
-    """Make a run of seven agents in turn: each call repeats the last six messages, and asks for a tool."""
+    """Make a run of seven agents in turn: each call repeats the last six messages, and requests a tool."""
     spans = [workflow(end=20 * count), *(agent(n, f"agent {n}", end=20 * count) for n in range(2, 9))]
     history: list[dict[str, Any]] = []
     for number in range(9, count + 1, 2):
@@ -64,7 +64,7 @@ def crowded(count: int) -> list[Span]:
 
 
 def team(count: int) -> list[Span]:
-    """Make many agents under one root, each with a model call and the tool it asked for."""
+    """Make many agents under one root, each with a model call and the requested tool."""
     spans = [workflow(end=20 * count)]
     for number in range(2, count, 3):
         start = 10 * number
@@ -99,7 +99,7 @@ def nested(count: int) -> list[Span]:
 
 
 def history(count: int, heard: int = _HEARD) -> list[Span]:
-    """Make one agent that is asked again and again, and hears the last ``heard`` messages each time."""
+    """Make one agent with many requests, which gets the last ``heard`` messages each time."""
     spans = [workflow(end=20 * count), agent(2, "solo", end=20 * count)]
     conversation = deque((said("user", f"before {turn} {_PROSE}") for turn in range(heard)), maxlen=heard)
     for number in range(3, count + 1):
@@ -111,7 +111,7 @@ def history(count: int, heard: int = _HEARD) -> list[Span]:
 
 
 def flat_history(count: int, heard: int = _HEARD) -> list[Span]:
-    """Make the same as OpenInference writes it: two attributes a message."""
+    """Make the same as OpenInference writes it: two attributes per message."""
     spans = [openinference(1, "AGENT", parent=None, name="solo", end=20 * count)]
     conversation = deque((("user", f"before {turn} {_PROSE}") for turn in range(heard)), maxlen=heard)
     for number in range(2, count + 1):
@@ -146,7 +146,7 @@ _HEAVY: Final = frozenset({"history", "flat_history"})
 
 
 def main() -> None:
-    """Make each trace here, and measure it in a process of its own."""
+    """Make each trace here, and measure it in a separate process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--spans", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--shape", nargs="+", choices=SHAPES, default=list(SHAPES))

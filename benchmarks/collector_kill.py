@@ -1,9 +1,8 @@
-"""``python -m tests.bench.collector_kill``: spans that a killed Collector acknowledged and lost.
+"""``python -m tests.bench.collector_kill``: acknowledged spans that a killed Collector loses.
 
-Runs the real Collector with deploy/collector/agent.yaml and gateway.yaml in front
-of a backend in this process, kills it with SIGKILL while runs come in, starts it
-again on the same queue, and counts acknowledged spans that never arrived. The
-same is done with the files as they were before, for comparison.
+Runs the real Collector with deploy/collector/agent.yaml and gateway.yaml in front of a backend in this
+process, kills it with SIGKILL while runs arrive, restarts it on the same queue, and counts acknowledged spans
+that never arrived. For comparison, the same is done with the previous versions of the files.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ from tests.e2e.killing import Run, make_run
 from tests.e2e.raw import plain_span, raw_spans
 from tests.e2e.traffic import Doors, send
 
-FOLDER: Final = Path(__file__).parents[2] / "deploy" / "collector"
+FOLDER: Final = Path(__file__).parents[1] / "deploy" / "collector"
 SENDERS: Final = 4
 PAUSE_S: Final = 0.02
-"""Between the requests of a run: runs then last about as long as the kills are apart."""
+"""Seconds between the requests of a run, so that runs last about as long as the interval of kills."""
 ARRIVAL_S: Final = 15.0
-"""How long the backend may take to get the rest, once everything was acknowledged."""
+"""Time limit for the rest to reach the backend, once everything was acknowledged."""
 
 Config: TypeAlias = dict[str, Any]
 Tier: TypeAlias = Callable[[str], Config]
-"""Makes a Collector's configuration, given the address (host:port) of the backend."""
+"""Returns a Collector's configuration for the address (host:port) of the backend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Losses:
-    """What became of the runs of one trial; every span of each was acknowledged."""
+    """Lost runs of one trial; every span was acknowledged."""
 
     runs: int
     spans: int
@@ -57,21 +56,21 @@ class Losses:
 
 
 def agent(backend: str) -> Config:
-    """Return the agent tier as it is shipped."""
+    """Return the agent tier as shipped."""
     config = _read("agent.yaml")
     config["exporters"]["otlp_grpc/blamespan"]["endpoint"] = backend
     return config
 
 
 def agent_before(backend: str) -> Config:
-    """Return the agent tier as it was shipped before: batches in memory, in front of the queue."""
+    """Return the agent tier as previously shipped: batches in memory, in front of the queue."""
     config = agent(backend)
     del config["exporters"]["otlp_grpc/blamespan"]["sending_queue"]["batch"]
     return _with_batch_processor(config)
 
 
 def gateway(backend: str) -> Config:
-    """Return the gateway tier as it is shipped, but for the resolver: Kubernetes is not there to be asked."""
+    """Return the gateway tier as shipped, except for the resolver, which would need Kubernetes."""
     config = _read("gateway.yaml")
     config["exporters"]["loadbalancing"]["resolver"] = {"static": {"hostnames": [backend]}}
     config["exporters"]["otlp_grpc/rest"]["endpoint"] = backend
@@ -79,7 +78,7 @@ def gateway(backend: str) -> Config:
 
 
 def gateway_before(backend: str) -> Config:
-    """Return the gateway tier as it was shipped before: nothing on disk."""
+    """Return the gateway tier as previously shipped: nothing on disk."""
     config = gateway(backend)
     balancer = config["exporters"]["loadbalancing"]
     del balancer["sending_queue"], balancer["retry_on_failure"], balancer["protocol"]["otlp"]["sending_queue"]
@@ -110,14 +109,14 @@ def _with_batch_processor(config: Config) -> Config:
 
 
 def kill_under_load(binary: Path, tier: Tier, folder: Path, *, runs: int, kills: int) -> Losses:
-    """Send runs through a Collector, kill it ``kills`` times meanwhile, and count what did not arrive.
+    """Send runs through a Collector, kill it ``kills`` times meanwhile, and count the losses.
 
     Args:
         binary: the Collector.
-        tier: makes its configuration.
+        tier: returns its configuration.
         folder: for its queue and log; must be this trial's alone.
-        runs: how many are sent; a request is sent again until it is acknowledged, as SDKs do.
-        kills: spread evenly over the runs.
+        runs: number of runs; a request is repeated until it is acknowledged, as SDKs do.
+        kills: number of kills, spread evenly over the runs.
     """
     chance = random.Random(0)
     made = [make_run(chance, plain_span) for _ in range(runs)]
@@ -133,7 +132,7 @@ def kill_under_load(binary: Path, tier: Tier, folder: Path, *, runs: int, kills:
                     server = start()
                 _await_done(sent, runs)
             finally:
-                over.set()  # else the senders would try for ever, should a Collector not start again
+                over.set()  # otherwise the senders would retry forever if a Collector does not restart
         _await_arrival(backend, made)
         return _losses(made, _arrived(backend), kills)
 
@@ -142,7 +141,7 @@ def kill_under_load(binary: Path, tier: Tier, folder: Path, *, runs: int, kills:
 def _collectors(
     binary: Path, tier: Tier, folder: Path, backend: Backend
 ) -> Iterator[tuple[Doors, Callable[[], Server]]]:
-    """Give an address, and a function that starts a Collector there, with the queue of the one before."""
+    """Yield an address, and a function that starts a Collector there with the previous one's queue."""
     grpc_port, http_port, *own = free_ports(5)
     config = tier(backend.url.removeprefix("http://"))
     for protocol, port in (("grpc", grpc_port), ("http", http_port)):
@@ -164,7 +163,7 @@ def _collectors(
 
 
 def own_ports(ports: Sequence[int]) -> dict[str, str]:
-    """Return the variables that say which ports a Collector uses itself."""
+    """Return the variables for the ports that a Collector itself uses."""
     signals = ("TRACES", "LOGS", "METRICS")
     return {f"COLLECTOR_{signal}_PORT": str(port) for signal, port in zip(signals, ports, strict=True)}
 
@@ -189,7 +188,7 @@ def _await_arrival(backend: Backend, runs: Sequence[Run]) -> None:
     try:
         wait_until(lambda: wanted <= _arrived(backend), what="the rest", timeout_s=ARRIVAL_S)
     except BackendError:
-        return  # what is missing now is lost: the caller counts it
+        return  # what is missing now is lost; the caller counts it
 
 
 def _losses(runs: Sequence[Run], arrived: set[tuple[bytes, bytes]], kills: int) -> Losses:

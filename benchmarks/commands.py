@@ -1,4 +1,4 @@
-"""Commands as others run them: timed, with their peak memory, against a model that takes its time."""
+"""Timed runs of commands, with peak memory, against a slow model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Timed:
 
 @contextmanager
 def slow_model(delay_s: float) -> Iterator[str]:
-    """Run the model beside us; yields its base URL."""
+    """Run the model in its own process; yield its base URL."""
     command = [sys.executable, "-m", "tests.bench.slow_model", "--delay", str(delay_s)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -40,7 +40,7 @@ def slow_model(delay_s: float) -> Iterator[str]:
 
 
 def count(url: str) -> dict[str, int]:
-    """Ask the model what it was asked."""
+    """Return the model's count of requests."""
     with urllib.request.urlopen(url.removesuffix("/v1") + "/count", timeout=10) as answer:
         counted: dict[str, int] = json.load(answer)
         return counted
@@ -65,7 +65,7 @@ def timed(command: Sequence[str], environment: Mapping[str, str]) -> Timed:
 
 
 def environment(url: str, home: Path) -> dict[str, str]:
-    """Return an environment in which model calls go to ``url``."""
+    """Return an environment that directs model calls to ``url``."""
     own = {key: value for key, value in os.environ.items() if not key.startswith(("BLAMESPAN_", "OTEL_"))}
     return own | {
         "BLAMESPAN_DATA_DIR": str(home),

@@ -1,8 +1,7 @@
-"""Calls and tokens a log of every method that asks a model: ``python -m tests.bench.cost_table DATASET``.
+"""Calls and tokens per log of every method that asks a model: ``python -m tests.bench.cost_table DATASET``.
 
-Measured by counting what is sent (GPT-4o's tokeniser) to a model that knows the
-label and answers honestly, so that methods that stop early stop where a right
-answer lets them. Nothing is estimated, and nothing leaves the machine.
+Counts the tokens (with GPT-4o's tokeniser) sent to a model that knows the label and answers correctly, so
+that methods that can stop early do so. Nothing is estimated, and nothing leaves the machine.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from analyzer.attribution import Attributor
-from analyzer.conversation import Conversation
-from analyzer.measuring.benchmark import labelled
-from analyzer.measuring.dataset import read_dataset
+from analyzer.evaluation.benchmark import labelled
+from analyzer.evaluation.dataset import read_dataset
+from analyzer.inquiry.conversation import Conversation
 from analyzer.methods import METHODS
+from analyzer.methods.attribution import Attributor
+from benchmarks.oracle import Oracle
 from semconv.model import Attribution, Blame
-from tests.bench.oracle import Oracle
 
 
 async def attributed(run: Conversation, method: str, *, with_reference: bool) -> Attribution:

@@ -1,4 +1,4 @@
-"""The demo's run again and again, under new ids: as many agents' runs as a load wants."""
+"""Source of runs for load tests: the demo's run, repeated under new ids."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Again:
     before: bytes
     """A request with all its spans but the root."""
     root: bytes
-    """A request with the root, which ends the run."""
+    """A request with the root, whose end completes the run."""
 
 
 class DemoAgain:
-    """Gives run after run."""
+    """Source of runs."""
 
     def __init__(self, *, is_failing: bool = True) -> None:
         played = play_demo() if is_failing else play_demo(without_mistake)
@@ -29,7 +29,7 @@ class DemoAgain:
         self._chance = random.Random(played.trace_id)
 
     def next(self) -> Again:
-        """Return the run under a trace id that no other has."""
+        """Return the run under a new trace id."""
         trace_id, old = self._chance.randbytes(16), self._played.trace_id
         return Again(
             trace_id.hex(),

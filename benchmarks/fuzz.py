@@ -1,9 +1,8 @@
-"""``python -m tests.bench.fuzz``: coverage-guided fuzzing of everything that reads what strangers write.
+"""``python -m tests.bench.fuzz``: coverage-guided fuzzing of all code that reads untrusted input.
 
-Needs atheris (dependency group ``fuzz``). Each target runs in a process of its
-own, from the good inputs of ``tests/security/seeds.py``, with libFuzzer's mutations
-and our own, which keep the framing. Prints one JSON object a target; what was
-found is kept in ``--findings`` and makes the exit code 1: mend it, and add the
+Needs atheris (dependency group ``fuzz``). Each target runs in its own process, from the valid inputs of
+``tests/security/seeds.py``, with libFuzzer's mutations and our own, which keep the protobuf valid. Prints one
+JSON object per target; findings are stored in ``--findings`` and make the exit code 1: fix them, and add the
 input to ``tests/security/findings``, which the default tests replay.
 """
 
@@ -26,7 +25,7 @@ ALL: Final = "all"
 NAMES: Final = (
     "survey", "wire", "decode", "slow-lane", "from-json", "recordings", "replies", "unpack", "text"
 )  # fmt: skip
-"""As in ``tests/security/targets.py``, which is imported only where it is instrumented."""
+"""As in ``tests/security/targets.py``, which is imported only in the instrumented process."""
 _DONE: Final = re.compile(r"Done (\d+)(?: runs)? in (\d+) second")
 _COVERED: Final = re.compile(r"cov: (\d+)")
 _OWN_MUTATIONS: Final = 0.25
@@ -58,7 +57,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Fuzz one target in a process of its own: libFuzzer ends the process it runs in."""
+    """Fuzz one target in its own process: libFuzzer ends the process it runs in."""
     findings: Path = arguments.findings / name
     findings.mkdir(parents=True, exist_ok=True)
     before = set(findings.iterdir())

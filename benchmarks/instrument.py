@@ -1,9 +1,9 @@
-"""What our emitting API costs a span in the agent's process, beside a bare SDK span with the same attributes.
+"""Cost of our emitting API per span in the agent's process, beside a bare SDK span with the same attributes.
 
     python -m tests.bench.instrument
 
-CPU time of the process; each figure is the median of the rounds, both sides of a round one after the
-other. The bare side encodes the messages with ``json.dumps``, as anybody who emits them must.
+CPU time of the process; each figure is the median of the rounds, with both sides of a round run in turn. The
+bare side encodes the messages with ``json.dumps``, as any emitter must.
 """
 
 from __future__ import annotations

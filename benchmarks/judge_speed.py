@@ -1,9 +1,8 @@
-"""How long a benchmark takes against a model that answers in a second.
+"""Duration of a benchmark with a model that answers in a second.
 
-``python -m tests.bench.judge_speed DATASET``: starts the model as a process of
-its own, runs ``blamespan bench --method judge`` on the data set twice (the second
-time from the cache), with ``--ag2tracer`` then ag2tracer from its package on the
-same runs, and at last ten times as many runs for memory.
+``python -m tests.bench.judge_speed DATASET``: starts the model in its own process, runs ``blamespan bench
+--method judge`` on the data set twice (the second time from the cache), with ``--ag2tracer`` then ag2tracer
+from its package on the same runs, and finally ten times as many runs, for memory.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.bench.commands import Timed, count, environment, slow_model, timed
-from tests.bench.peer_ag2tracer import time_ag2tracer
+from benchmarks.commands import Timed, count, environment, slow_model, timed
+from benchmarks.peer_ag2tracer import time_ag2tracer
 
 COPIES = 10
 

@@ -1,9 +1,9 @@
-"""What a service that waits for many runs takes in memory and on disk: ``python -m tests.bench.memory``.
+"""Memory and disk use of a service with many open runs: ``python -m tests.bench.memory``.
 
-A real ``blamespan serve`` before a backend that keeps nothing: a million spans of agents in 50,000 traces
-whose roots have not ended, each trace's spans in four requests that 16 traces share. Then every root ends,
-all runs are analysed; their spans stay for others that come late, up to ``BLAMESPAN_MAX_RETAINED_BYTES``.
-A second process with a small quota must then give the disk back.
+Uses a real ``blamespan serve`` in front of a backend that keeps nothing: a million spans of agents in 50,000
+traces whose roots have not ended, each trace's spans in four requests that 16 traces share. Then every root
+ends and all runs are analysed; their spans are kept for late spans, up to ``BLAMESPAN_MAX_RETAINED_BYTES``. A
+second process with a small quota must then return the disk space.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ import grpc.aio
 import uvloop
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from benchmarks.ingest.passthrough import PATH
+from benchmarks.ingest.subjects import Running, announcing
 from semconv.attributes import (
     GEN_AI_AGENT_NAME,
     GEN_AI_INPUT_MESSAGES,
     GEN_AI_OPERATION_NAME,
     GEN_AI_OUTPUT_MESSAGES,
 )
-from tests.bench.ingest.passthrough import PATH
-from tests.bench.ingest.subjects import Running, announcing
 from tests.e2e.line import Line, starting
 from tests.factories import messages, said
 from tests.otlp_requests import request, span
 
 TOGETHER: Final = 16
-"""Traces in a request."""
+"""Traces per request."""
 PARTS: Final = 4
-"""Requests in which a trace's spans come."""
+"""Requests per trace."""
 _CLIENTS: Final = 16
 _FULL_S: Final = 0.05
 _QUIET_S: Final = 2.0
@@ -51,29 +51,29 @@ _MIB: Final = 1 << 20
 _LARGE_QUOTA: Final = 16 << 30
 _SMALL_QUOTA: Final = 64 << 20
 _GIVE_BACK_S: Final = 300.0
-"""More than the minute after which a service looks for traces that it kept too long."""
+"""Longer than the minute between a service's checks for traces kept too long."""
 _BLOCK: Final = 512
-"""What ``st_blocks`` counts in."""
+"""Unit of ``st_blocks`` in bytes."""
 _SCOPE: Final = "opentelemetry.instrumentation.demo"
 _WORDS: Final = ("plan", "route", "harbour", "ferry", "price", "total", "ask", "captain", "and", "return")
 _ROOT: Final = 1
 _AGENT: Final = 2
 _FIRST: Final = 3
-"""Numbers of spans."""
+"""Counter of spans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A service that waits."""
+    """Measurements of a waiting service."""
 
     traces: int
     spans: int
     open_traces: int
-    """As it says itself."""
+    """Open traces as reported by the service."""
     idle_mib: float
-    """Before anything came."""
+    """Memory before the first request."""
     rss_mib: float
-    """When all had come and it was quiet."""
+    """Memory after all requests, when idle."""
     peak_mib: float
     wire_bytes_per_span: float
     disk_bytes_per_span: float
@@ -81,33 +81,33 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freed:
-    """The same service when all runs were analysed."""
+    """Measurements of the same service after all runs were analysed."""
 
     seconds: float
-    """From the first root's end."""
+    """Seconds from the first root's end."""
     unfinished: int
-    """Traces that are still open or being analysed."""
+    """Number of traces still open or being analysed."""
     rss_mib: float
     peak_mib: float
     journal_mib: float
-    """On disk for spans; before, it was ``disk_bytes_per_span`` for each."""
+    """Bytes on disk for spans; before, ``disk_bytes_per_span`` for each."""
     stores_mib: float
-    """On disk for verdicts and kept runs."""
+    """Bytes on disk for verdicts and kept runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenBack:
-    """Another process on the same directory, with room for little."""
+    """Measurements of another process on the same directory, with a small quota."""
 
     quota_mib: float
     seconds: float
-    """From its start."""
+    """Seconds from its start."""
     rss_mib: float
     journal_mib: float
 
 
 class Batch:
-    """A request with the ids of its traces left open: filled in, it is another one of the same size."""
+    """A request template without trace ids: filled in, each request has the same size."""
 
     def __init__(self, first_span: int, spans_each: int, chance: random.Random) -> None:
         ids = [chance.getrandbits(127) | 1 << 126 for _ in range(TOGETHER)]
@@ -157,7 +157,7 @@ def _ends(group: int) -> bytes:
 
 
 class Filled:
-    """A service, the door to it, and what of it is on the disk."""
+    """A filled service, its endpoint and its disk use."""
 
     def __init__(self, line: Line, folder: Path, channel: grpc.aio.Channel) -> None:
         self._line = line
@@ -166,13 +166,13 @@ class Filled:
         self.process = Running(pid=line.server.process.pid, endpoint=line.grpc)
 
     async def send(self, bodies: Iterable[bytes]) -> int:
-        """Send all, a few at a time; return the bytes."""
+        """Send all requests, a few at a time; return the bytes."""
         waiting, sent = iter(bodies), 0
 
         async def client() -> None:
             nonlocal sent
             for body in waiting:
-                while not await self._taken(body):  # noqa: ASYNC110 - it says when it is full, not when no more
+                while not await self._taken(body):  # noqa: ASYNC110 - it reports being full, not having room again
                     await asyncio.sleep(_FULL_S)
                 sent += len(body)
 
@@ -189,9 +189,9 @@ class Filled:
         return True
 
     async def quiet(self, traces: int, patience_s: float) -> int:
-        """Wait until so many traces are open or being analysed, all is forwarded and the disk is at rest.
+        """Wait until this many traces are open or being analysed, all is forwarded and the disk is idle.
 
-        Returns how many they are then, or when ``patience_s`` was over.
+        Returns their number then, or when ``patience_s`` is over.
         """
         deadline, before = time.monotonic() + patience_s, -1
         while True:
@@ -209,10 +209,10 @@ class Filled:
         return int(sample("blamespan_open_traces") + sample("blamespan_examinations"))
 
     def disk(self, part: str) -> int:
-        """Return what the data directory, or a part of it, takes on the disk."""
+        """Return the disk use of the data directory or a part of it."""
         found = 0
         for path in (self._data / part).rglob("*"):
-            with suppress(FileNotFoundError):  # a segment goes as we look
+            with suppress(FileNotFoundError):  # a segment is deleted while we look
                 found += path.stat().st_blocks * _BLOCK
         return found
 
@@ -221,9 +221,9 @@ async def measure(traces: int, spans: int, patience_s: float) -> AsyncIterator[H
     """Fill a service, and let it finish.
 
     Args:
-        traces: how many wait at once.
-        spans: how many in all.
-        patience_s: for how long the analysis of all may take; 0 leaves that out.
+        traces: number of open traces.
+        spans: number of spans in all.
+        patience_s: time limit for analysing all; 0 to skip that.
     """
     null = [sys.executable, "-m", "tests.bench.ingest.null_backend", "grpc"]
     with (
@@ -285,7 +285,7 @@ async def _finish(filled: Filled, traces: int, patience_s: float) -> Freed:
 
 async def _give_back(filled: Filled) -> GivenBack:
     began = time.monotonic()
-    while filled.disk("ingest") > _SMALL_QUOTA and time.monotonic() - began < _GIVE_BACK_S:  # noqa: ASYNC110 - another's files
+    while filled.disk("ingest") > _SMALL_QUOTA and time.monotonic() - began < _GIVE_BACK_S:  # noqa: ASYNC110 - another process's files
         await asyncio.sleep(_QUIET_S)
     return GivenBack(
         quota_mib=_SMALL_QUOTA / _MIB,
@@ -296,7 +296,7 @@ async def _give_back(filled: Filled) -> GivenBack:
 
 
 async def main() -> None:
-    """Print what was found, or a JSON object a line."""
+    """Print the measurements, or one JSON object per line."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.memory", description=__doc__)
     parser.add_argument("--traces", type=int, default=50_000)
     parser.add_argument("--spans", type=int, default=1_000_000)

@@ -1,6 +1,6 @@
-"""A model that knows the label and answers every method honestly; counts what it is sent.
+"""A model that knows the label and answers every method correctly; counts the tokens it is sent.
 
-It reads each question from the prompt's end, as a person would, and never the log.
+It reads each question from the prompt's end, and never reads the log.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from analyzer.method import Prompt, Reply
+from analyzer.inquiry.method import Prompt, Reply
 from semconv.model import Step
 
 LONGEST_QUESTION = 3_000
@@ -22,7 +22,7 @@ CANDIDATES = re.compile(r"Answer it for each of: ((?:step \d+(?:, )?)+)")
 
 
 def count_tokens(text: str) -> int:
-    """Count tokens as GPT-4o's tokeniser does."""
+    """Count tokens with GPT-4o's tokeniser."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     import litellm  # noqa: PLC0415 - seconds
 
@@ -38,10 +38,10 @@ class Oracle:
     name: str = "oracle"
     context_tokens: int = CONTEXT_TOKENS
     left: list[int] = field(default_factory=list)
-    """Suspects, first and last, of a binary search under way."""
+    """First and last suspect of the current binary search."""
 
     def price(self, _prompt: Prompt) -> float | None:
-        """Cost nothing."""
+        """Return 0."""
         return 0.0
 
     async def complete(self, prompt: Prompt) -> Reply:

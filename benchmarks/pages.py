@@ -1,12 +1,11 @@
-"""``python -m tests.web.measure``: what pages take while people analyse, ag2tracer's page in the same run.
+"""``python -m benchmarks.pages``: page latency while people analyse, with ag2tracer's page in the same run.
 
-Both services run as processes of their own, as their users start them: ours over stores of
-100,000 runs, ag2tracer from its package. So many people on each analyse the same file
-all-at-once, one time after the other, with the same model, which answers after a second.
-Meanwhile pages are asked for at a steady pace (``asking.py``): the same for both, for the
-same time, with the same patience. What nobody answered in that time counts as having taken
-at least as long, so that ag2tracer's quantiles are lower bounds where they say ``>=``. Then
-ours once more with people whose analyses need no model and take the processor instead.
+Both services run in their own processes, started as by users: ours with stores of 100,000 runs, ag2tracer
+from its package. On each, simulated people repeatedly analyse the same file all-at-once, with the same model,
+which answers after a second. Meanwhile pages are requested at a steady pace (``pages_asking.py``): the same
+for both, for the same time, with the same timeout. Unanswered requests count as having taken at least the
+timeout, so that ag2tracer's quantiles are lower bounds where marked ``>=``. Then ours is measured again with
+analyses that need no model but use the CPU.
 """
 
 from __future__ import annotations
@@ -24,32 +23,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.commands import environment, slow_model
+from benchmarks.pages_asking import Pace, Took, asked, quantile, told
+from benchmarks.pages_filling import Filled, filled
+from benchmarks.pages_load import MODEL, Analyse, Done, ours, theirs, work
+from benchmarks.peer_ag2tracer import PACKAGE, install
 from tests.backends.supervise import running
-from tests.bench.commands import environment, slow_model
-from tests.bench.peer_ag2tracer import PACKAGE, install
-from tests.web.asking import Pace, Took, asked, quantile, told
-from tests.web.filling import Filled, filled
-from tests.web.load import MODEL, Analyse, Done, ours, theirs, work
 
 _WARM_S: Final = 4.0
-"""People are at it for so long before pages are asked for."""
+"""Seconds of load before pages are requested."""
 _SETTLE_S: Final = 60.0
-"""The last analyses are waited for at most so long, so that the next load begins in quiet."""
+"""Time limit for the last analyses, so that the next load begins on an idle service."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """One of the two."""
+    """One of the two compared services."""
 
     name: str
     address: str
     pages: Mapping[str, str]
-    """Paths by name."""
+    """Paths of pages, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a service does meanwhile."""
+    """Load on a service during the measurement."""
 
     name: str
     analyse: Analyse | None
@@ -58,7 +57,7 @@ class Load:
 
 @contextmanager
 def serving(data: Path, url: str) -> Iterator[str]:
-    """Run our service over a store; gives its page's address."""
+    """Run our service with a store; yield its page's address."""
     ports = {f"BLAMESPAN_{name}_LISTEN": "127.0.0.1:0" for name in ("OTLP_GRPC", "OTLP_HTTP")}
     address = f"127.0.0.1:{free_port()}"
     environ = {**environment(url, data), **ports, "BLAMESPAN_WEB_LISTEN": address, "BLAMESPAN_MODEL": MODEL}
@@ -69,7 +68,7 @@ def serving(data: Path, url: str) -> Iterator[str]:
 
 @contextmanager
 def serving_peer(scratch: Path, url: str) -> Iterator[str | None]:
-    """Run ag2tracer's page; gives its address, or ``None`` where it cannot be had."""
+    """Run ag2tracer's page; yield its address, or ``None`` if it is not available."""
     python = install(scratch / "ag2tracer")
     if python is None:
         print(f"{PACKAGE}: the package registry does not have it, or cannot be reached")
@@ -87,14 +86,14 @@ def serving_peer(scratch: Path, url: str) -> Iterator[str | None]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on at the moment."""
+    """Return a port that is currently free."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
 def answers(address: str) -> bool:
-    """Whether somebody listens."""
+    """Return whether a server listens."""
     host, _, port = address.partition(":")
     with socket.socket() as knock:
         return knock.connect_ex((host, int(port))) == 0
@@ -102,7 +101,7 @@ def answers(address: str) -> bool:
 
 @asynccontextmanager
 async def under(load: Load, address: str) -> AsyncIterator[Done]:
-    """Keep people busy; gives how much came of it."""
+    """Run simulated people; yield their count of analyses."""
     done = Done()
     if load.analyse is None:
         yield done
@@ -120,7 +119,7 @@ async def under(load: Load, address: str) -> AsyncIterator[Done]:
 
 
 async def measured(service: Service, load: Load, pace: Pace) -> list[Took]:
-    """Ask for a service's pages under a load, print what each took, and return all."""
+    """Ask for a service's pages under a load, print the latencies, and return them."""
     async with under(load, service.address) as done:
         before, began = done.analyses, time.monotonic()
         found = await asked([service.address + path for path in service.pages.values()], pace)
@@ -140,7 +139,7 @@ async def measured(service: Service, load: Load, pace: Pace) -> list[Took]:
 
 
 async def measure(own: Service, peer: Service | None, people: Sequence[int], pace: Pace) -> None:
-    """Measure both in quiet and under each load, one after the other, and compare them."""
+    """Measure both when idle and under each load, in turn, and compare them."""
     quiet = Load(name="quiet", analyse=None, people=0)
     await measured(own, quiet, pace)
     if peer is not None:
@@ -157,7 +156,7 @@ async def measure(own: Service, peer: Service | None, people: Sequence[int], pac
 
 
 def compared(own: Sequence[Took], peer: Sequence[Took]) -> dict[str, Any]:
-    """Return how many times as long theirs takes; ``>=`` where theirs is known as a lower bound only."""
+    """Return the ratio of their latency to ours; ``>=`` if theirs is only a lower bound."""
     return {
         f"{PACKAGE} / ours, {name}": _ratio(quantile(own, share).at, quantile(peer, share).at)
         for name, share in (("medians", 0.5), ("p99", 0.99))
@@ -175,7 +174,7 @@ def _print(document: Mapping[str, Any]) -> None:
 
 
 def pages_of(store: Filled) -> dict[str, str]:
-    """Return what is asked for of ours."""
+    """Return the paths requested from our service."""
     return {
         "runs": "/runs", "runs in the middle": f"/runs?after={store.middle}",
         "last page of runs": f"/runs?after={store.end}", "search that finds": "/runs?q=solar",
@@ -186,8 +185,8 @@ def pages_of(store: Filled) -> dict[str, str]:
 
 
 def main() -> None:
-    """Fill stores, start what is compared, measure."""
-    parser = argparse.ArgumentParser(prog="python -m tests.web.measure", description=__doc__)
+    """Fill stores, start both services, measure."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pages", description=__doc__)
     parser.add_argument("--runs", type=int, default=100_000)
     parser.add_argument("--people", type=int, nargs="+", default=[2, 16], metavar="N")
     parser.add_argument("--seconds", type=float, default=25.0, help="for each load")

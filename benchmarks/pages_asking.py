@@ -1,8 +1,8 @@
-"""Pages asked for at a steady pace, whoever has been answered; what each took, or that it was given up.
+"""Open-loop page requests: sent at a steady pace, with the latency or timeout of each.
 
-One request after the other would hide a stall: while one waits, those that others would
-have sent meanwhile are never counted. So each is sent at its time, answered or not. A person
-gives up after a while: such a request took at least that long, and counts so.
+Sequential requests would hide a stall: while one waits, those that others would have sent meanwhile are not
+counted. So each is sent at its time, whether or not earlier ones are answered. A person gives up after a
+while: such a request counts as having taken at least that long.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ _MS: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Took:
-    """How long one request took; one that was given up stands above all that were answered."""
+    """Latency of one request; requests that timed out sort above all answered ones."""
 
     is_given_up: bool = False
-    """Whether nobody waited any longer: it took at least so long."""
+    """Whether it timed out: then its latency is a lower bound."""
     ms: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How a page is asked for."""
+    """Pace of requests for a page."""
 
     seconds: float
     every_s: float
     patience_s: float
-    """How long each is waited for."""
+    """Timeout of each request."""
 
 
 async def asked(addresses: Sequence[str], pace: Pace) -> list[list[Took]]:
-    """Ask for each address in turn; return for each what its answers took."""
+    """Request each address in turn; return the latencies of each."""
     timeout = ClientTimeout(total=pace.patience_s)
     async with ClientSession(timeout=timeout, connector=TCPConnector(limit=0)) as session:
         began = time.monotonic()
@@ -64,7 +64,7 @@ async def _took(session: ClientSession, address: str, patience_s: float) -> Took
 
 
 def told(took: Sequence[Took]) -> dict[str, Any]:
-    """Return what is said of requests: how many were answered, their median and p99."""
+    """Return a summary of requests: how many were answered, their median and p99."""
     return {
         "n": len(took),
         "answered": sum(not one.is_given_up for one in took),
@@ -76,7 +76,7 @@ def told(took: Sequence[Took]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantile:
-    """An order statistic with its 95 % interval by ranks; ``None`` where n is too small for an end."""
+    """An order statistic with its 95 % interval by ranks; ``None`` if n is too small for a bound."""
 
     at: Took
     low: Took | None
@@ -84,7 +84,7 @@ class Quantile:
 
 
 def quantile(took: Sequence[Took], share: float) -> Quantile:
-    """Return the quantile that so large a share of requests is not above."""
+    """Return the quantile of the latencies for a share."""
     ordered, n = sorted(took), len(took)
     spread = 1.96 * math.sqrt(n * share * (1 - share))
     low, high = math.floor(n * share - spread) - 1, math.ceil(n * share + spread)
@@ -96,12 +96,12 @@ def quantile(took: Sequence[Took], share: float) -> Quantile:
 
 
 def interval(found: Quantile) -> dict[str, Any]:
-    """Return a quantile as it is printed."""
+    """Return a quantile in printed form."""
     return {"ms": shown(found.at), "low": shown(found.low), "high": shown(found.high)}
 
 
 def shown(took: Took | None) -> float | str | None:
-    """Return milliseconds; ``>=`` before those of a request that was given up."""
+    """Return milliseconds, preceded by ``>=`` for a request that timed out."""
     if took is None:
         return None
     return f">={took.ms:.0f}" if took.is_given_up else round(took.ms, 1)

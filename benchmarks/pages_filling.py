@@ -1,4 +1,4 @@
-"""Stores as weeks of work leave them: many verdicts, kept runs, and the issues that they are counted in."""
+"""Stores filled as after weeks of use: many verdicts, kept runs, and their issues."""
 
 from __future__ import annotations
 
@@ -7,46 +7,46 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.recurrence.issue import Fingerprint, Issue, seen
 from analyzer.issues.rows import CountedRun
-from analyzer.issues.store import open_issues
 from analyzer.labels.kept_run import pack
-from analyzer.labels.store import PackedRun
-from analyzer.recurrence import Fingerprint, IssueRules, seen
-from analyzer.recurrence.issue import Issue
-from analyzer.web.pages import write_key
-from analyzer.web.sources import RunKey
+from analyzer.labels.label_store import PackedRun
+from analyzer.web.pages.run_pages import write_key
+from analyzer.web.reads.sources import RunKey
 from collector_processor.otlp import NO_TENANT
-from collector_processor.stored import Commit, StoredVerdict
-from collector_processor.stores import Flush
+from collector_processor.store.connection import Flush
+from collector_processor.store.places import RUNS
+from collector_processor.store.records import Commit, StoredVerdict
 from semconv.model import Abstention, Attribution, Status, Trajectory
 from tests.web.showcase import demo_run
 from tests.web.stage import ANALYST, Stage, open_stage, verdict_of
 
 _BATCH: Final = 5_000
 _APART_NS: Final = 6 * 10**9
-"""Between two runs: 14,400 a day, a hundred thousand in a week."""
+"""Nanoseconds between two runs: 14,400 a day, 100,000 in a week."""
 _SERVICES: Final = 20
 _ISSUES: Final = 60
 _PASSED: Final = 3
-"""Of so many runs one went well."""
+"""One run in this many passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """What to ask for in a store that was filled."""
+    """Ids to request from a filled store."""
 
     run_id: str
-    """Of the newest run, whose steps are kept."""
+    """Id of the newest run, whose steps are kept."""
     issue_id: str
-    """Of the issue with the most runs."""
+    """Id of the issue with the most runs."""
     middle: str
-    """The word in a page's address for a place in the middle of the list."""
+    """Key in the page's address for a position in the middle of the list."""
     end: str
-    """... and for one a page before its end."""
+    """The same for a position one page before its end."""
 
 
 async def filled(folder: Path, runs: int) -> Filled:
-    """Make stores of so many runs."""
+    """Make stores with this many runs."""
     trajectory = demo_run()
     failed = (await ANALYST.analyse(trajectory)).attribution
     passed = replace(failed, verdict=Abstention(status=Status.NO_FAILURE, reason="the run states success"))
@@ -86,23 +86,23 @@ def _store(stage: Stage, trajectory: Trajectory, verdicts: list[StoredVerdict]) 
             run = PackedRun(
                 tenant=NO_TENANT, run_id=one.run_id, is_failure=one.agent is not None, packed=packed
             )
-            stage.labels.keep(run, one.decided_ns)
+            stage.labels.keep([run], one.decided_ns)
 
 
 def _count(data_dir: Path, verdicts: list[StoredVerdict]) -> Issue:
     """Count the failures in issues; return the one with the most."""
     issues: dict[str, Issue] = {}
-    store = open_issues(data_dir)
+    store = IssueStore(data_dir / RUNS)
     try:
         with store.transaction(Flush.LATER):
             for number, verdict in enumerate(verdicts):
                 mark = _mark(verdict, number) if verdict.agent else None
                 if mark is not None:
-                    found = seen(issues.get(mark.id), mark, verdict.run_id, verdict.decided_ns, IssueRules())
+                    found = seen(issues.get(mark.id), mark, verdict.run_id, verdict.decided_ns)
                     issues[mark.id] = found.issue
-                store.write_run(_counted(verdict, mark))
+                store.write_runs([_counted(verdict, mark)])
             for issue in issues.values():
-                store.write_issue(NO_TENANT, issue)
+                store.write_issues([(NO_TENANT, issue)])
     finally:
         store.close()
     return max(issues.values(), key=lambda issue: issue.count)

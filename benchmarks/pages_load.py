@@ -1,4 +1,4 @@
-"""People who analyse files without pause, on our page and ag2tracer's: the load of ``tests.web.measure``."""
+"""Simulated people who analyse files without pause, on our page and ag2tracer's, for ``benchmarks.pages``."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ LOG: Final[dict[str, Any]] = {
 _FILE: Final = json.dumps(LOG).encode()
 _OURS: Final = {"Sec-Fetch-Site": "same-origin"}
 _POLL_S: Final = 0.7
-"""As the page's script asks."""
+"""Polling interval of the page's script."""
 _PATIENT: Final = ClientTimeout(total=600)
 
 Analyse = Callable[[ClientSession, str], Awaitable[None]]
-"""Analyses the file once, at an address."""
+"""Analyses the file once, on the page at an address."""
 
 
 @dataclass(slots=True)
 class Done:
-    """How many analyses came to their end, and when to begin no more."""
+    """Number of completed analyses, and whether to stop."""
 
     analyses: int = 0
     enough: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 def ours(method: str) -> Analyse:
-    """Return what analyses on our page by a method."""
+    """Return a function that analyses on our page by a method."""
 
     async def analyse(session: ClientSession, address: str) -> None:
         form = FormData({"method": method, "failed": "yes"})
@@ -70,7 +70,7 @@ async def theirs(session: ClientSession, address: str) -> None:
 
 
 async def work(analyse: Analyse, address: str, people: int, done: Done) -> None:
-    """Have so many people analyse one file after the other until it is ``enough``."""
+    """Let people analyse repeatedly until ``enough``."""
 
     async def person() -> None:
         async with ClientSession(cookie_jar=CookieJar(unsafe=True), timeout=_PATIENT) as session:

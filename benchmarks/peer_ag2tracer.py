@@ -1,7 +1,6 @@
 """ag2tracer from its package on the same runs and model, all-at-once: for ``tests.bench.judge_speed``.
 
-It is installed into a virtual environment of its own, which is thrown away; where
-the registry does not have it, that is said.
+It is installed into a temporary virtual environment; if the registry does not have it, that is reported.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.bench.commands import count, environment, timed
+from benchmarks.commands import count, environment, timed
 
 PACKAGE = "ag2tracer==0.1.1"
 DRIVER = Path(__file__).with_name("peer_ag2tracer_run.py")
 
 
 def time_ag2tracer(dataset: Path, url: str, scratch: Path) -> None:
-    """Install it, run it on every run of the data set, and print how long that took."""
+    """Install it, run it on every run of the data set, and print the duration."""
     python = install(scratch / "ag2tracer")
     if python is None:
         print(f"{PACKAGE}: the package registry does not have it, or cannot be reached")
@@ -29,7 +28,7 @@ def time_ag2tracer(dataset: Path, url: str, scratch: Path) -> None:
 
 
 def install(place: Path) -> Path | None:
-    """Install it into an environment of its own; return that one's Python, or ``None``."""
+    """Install it into its own environment; return that environment's Python, or ``None``."""
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
     python = place / "bin" / "python"
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PACKAGE]

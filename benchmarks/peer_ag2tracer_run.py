@@ -1,4 +1,4 @@
-"""Runs in ag2tracer's own environment: attributes every run of a data set and says how it went."""
+"""Runs in ag2tracer's own environment: attributes every run of a data set and reports the result."""
 
 from __future__ import annotations
 

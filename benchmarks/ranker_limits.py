@@ -1,16 +1,15 @@
-"""What limits the ranker: ``python -m tests.bench.ranker_limits DATASET [--table NAME] [--splits N]``.
+"""Limits of the ranker: ``python -m tests.bench.ranker_limits DATASET [--table NAME] [--splits N]``.
 
-Each table is nested cross-validation over several outer splits, with their mean, and the
-least and most of them; all choices are made inside. Minutes.
+Each table is nested cross-validation over several outer splits, with mean, minimum and maximum; all choices
+are made inside. Takes minutes.
 
-- ``splits``: is the figure that of a lucky split? And abstaining to reach a precision, the threshold
-  chosen out of fold (``precision``);
+- ``splits``: does the result depend on a lucky split? Also abstention to reach a precision, with the
+  threshold chosen out of fold (``precision``);
 - ``curve``: the learning curve;
-- ``alternatives``: what else could have been trained: parts of the pool alone, whatever does best on
-  inner folds, boosted trees (which a model file cannot hold, so that they are here and not in the
-  package), a curve (isotonic) in place of the temperature;
-- ``bounds``: how often the right step is among the first k, and the agent of the first step against
-  the agent of the greatest mass.
+- ``alternatives``: other models: the signals alone, boosted trees (which a model file cannot hold, so they
+  are here and not in the package), an isotonic curve instead of the temperature;
+- ``bounds``: how often the right step is among the first k, and the agent of the first step against the agent
+  with the highest total probability.
 """
 
 from __future__ import annotations
@@ -23,33 +22,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from analyzer.agent_names import normalise
-from analyzer.calibration import Calibration
-from analyzer.learning.candidates import CANDIDATES, Candidate
-from analyzer.learning.fitting import fit_curve, library
-from analyzer.learning.folds import split_kin
+from analyzer.evaluation.benchmark import select
+from analyzer.evaluation.dataset import read_dataset
+from analyzer.evaluation.scores import Score
+from analyzer.evaluation.significance import calibration_error, error_if_calibrated, wilson
+from analyzer.evaluation.validation import CURVE, FOLDS, Labelled, cross_validated, prepare, scored
+from analyzer.inquiry.agent_names import normalise
+from analyzer.inquiry.calibration import Calibration, calibrate
+from analyzer.inquiry.posterior import LogShares, Opinion, log_softmax, pool
+from analyzer.learning.folds import split_by_keys
 from analyzer.learning.ranker import Ranker, signal_shares, step_rows
-from analyzer.learning.training import Example, count_records, train
-from analyzer.measuring.benchmark import select
-from analyzer.measuring.dataset import read_dataset
-from analyzer.measuring.reliability import calibration_error, error_if_calibrated
-from analyzer.measuring.scoring import Score
-from analyzer.measuring.significance import wilson
-from analyzer.measuring.validation import CURVE, FOLDS, Labelled, cross_validated, prepare, scored
-from analyzer.posterior import LogShares, Opinion, agent_masses, log_softmax, pool
+from analyzer.learning.training import Example, count_records, fit_curve, library, train
 
 SPLITS = 3
 PRECISIONS = (0.5, 0.6, 0.7, 0.8)
 FIRST = (1, 2, 3, 5)
-ALONE = ("signals", "linear-30+signals", "forest+signals", "linear-30+forest+signals")
 
 Learn = Callable[[Sequence[Example]], Callable[[Example], LogShares]]
-"""Labelled examples → what says how likely each step of another one is."""
+"""Trains on labelled examples; returns a function for the probabilities of another run's steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What one split of the runs gave, in percent but for the calibration error."""
+    """Results of one split of the runs, in percent except for the calibration error."""
 
     step: float
     agent: float
@@ -60,7 +55,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """The runs of a fold, by position, and a ranker of all others."""
+    """The runs of a fold, by position, and a ranker trained on all others."""
 
     held: tuple[int, ...]
     ranker: Ranker
@@ -68,24 +63,24 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """The runs, and what training makes of all folds but one of each split, made once."""
+    """The runs, and the rankers trained on all folds but one of each split, cached."""
 
     runs: Sequence[Labelled]
     splits: int
     made: dict[int, list[Fold]] = field(default_factory=dict)
 
     def folds(self, salt: int) -> list[Fold]:
-        """Return the folds of a split with the ranker that saw none of each."""
+        """Return the folds of a split, each with the ranker that did not see it."""
         if salt not in self.made:
             examples = [one.example for one in self.runs]
             self.made[salt] = [
                 Fold(held=held, ranker=train([one for i, one in enumerate(examples) if i not in held]))
-                for held in split_kin([example.kin for example in examples], FOLDS, salt)
+                for held in split_by_keys([example.keys for example in examples], FOLDS, salt)
             ]
         return self.made[salt]
 
     def shares(self, salt: int) -> list[LogShares]:
-        """Return what the rankers say of the runs that they did not see."""
+        """Return the rankers' probabilities for the runs that they did not see."""
         said = {
             i: fold.ranker.rank(self.runs[i].example.table) for fold in self.folds(salt) for i in fold.held
         }
@@ -110,14 +105,14 @@ def main() -> None:
 
 
 def splits_table(study: Study) -> list[str]:
-    """The same nested cross-validation on other outer splits."""
+    """Print the same nested cross-validation on other outer splits."""
     found = [of_scores(study.scores(salt)) for salt in range(study.splits)]
     rows = [_row(f"split {salt}", [one]) for salt, one in enumerate(found)]
     return [*_head("outer split"), *rows, _row("mean (least to most)", found)]
 
 
 def curve_table(study: Study) -> list[str]:
-    """The same with fewer labels to learn from, drawn from the training folds."""
+    """Print the same with fewer labels, drawn from the training folds."""
     rows = [
         _row(
             str(labels),
@@ -133,16 +128,15 @@ def curve_table(study: Study) -> list[str]:
 
 
 def alternatives_table(study: Study) -> list[str]:
-    """What else could have been trained, by the same splits."""
+    """Print the results of other models on the same splits."""
     runs, salts = study.runs, range(study.splits)
-    rivals: list[tuple[str, Learn]] = [
-        (f"`{one.name}` alone", _trained(one)) for one in CANDIDATES if one.name in ALONE
-    ]
-    rivals.append(("boosted trees + signals", _boosted))
+    rivals: tuple[tuple[str, Learn], ...] = (
+        ("`signals` alone", _signals_alone),
+        ("boosted trees + signals", _boosted),
+    )
     return [
         *_head("model"),
-        _row("what training makes", [_measured(runs, study.shares(salt)) for salt in salts]),
-        _row("whatever did best on inner folds", [_measured(runs, _luckiest(study, salt)) for salt in salts]),
+        _row("the trained model", [_measured(runs, study.shares(salt)) for salt in salts]),
         *(
             _row(name, [_measured(runs, out_of_fold(runs, learn, s)) for s in salts])
             for name, learn in rivals
@@ -152,7 +146,7 @@ def alternatives_table(study: Study) -> list[str]:
 
 
 def bounds_table(study: Study) -> list[str]:
-    """How often the right step is among the first k, and two ways to name the agent."""
+    """Print how often the right step is among the first k, and two ways to name the agent."""
     found: dict[str, list[float]] = {}
     for salt in range(study.splits):
         judged = list(zip(study.runs, study.shares(salt), strict=True))
@@ -161,7 +155,7 @@ def bounds_table(study: Study) -> list[str]:
             found.setdefault(f"right step among the first {k}", []).append(100 * statistics.fmean(hits))
         for name, agent_of in (
             ("first step's agent", _agent_of_step),
-            ("agent of most mass", _agent_of_mass),
+            ("agent with the highest total probability", _agent_of_mass),
         ):
             hits = [normalise(_labelled(one)) == agent_of(one, share) for one, share in judged]
             found.setdefault(f"{name} right", []).append(100 * statistics.fmean(hits))
@@ -170,9 +164,9 @@ def bounds_table(study: Study) -> list[str]:
 
 
 def precision_table(study: Study) -> list[str]:
-    """Abstaining to reach a precision: how many were answered, and how many of those rightly."""
+    """Print, for target precisions, the number of answers and of right answers."""
     rows = [
-        f"| precision wanted | answered of {len(study.runs)} | right of these % | intervals that hold it |",
+        f"| precision wanted | answered of {len(study.runs)} | right of these % | target in interval |",
         "|---|---|---|---|",
     ]
     found = [study.scores(salt) for salt in range(study.splits)]
@@ -191,17 +185,17 @@ def precision_table(study: Study) -> list[str]:
 
 
 def out_of_fold(runs: Sequence[Labelled], learn: Learn, salt: int) -> list[LogShares]:
-    """Return what is said of each run by what was learned from the other folds."""
+    """Return the probabilities of each run from the model of the other folds."""
     examples = [one.example for one in runs]
     said: dict[int, LogShares] = {}
-    for held in split_kin([example.kin for example in examples], FOLDS, salt):
+    for held in split_by_keys([example.keys for example in examples], FOLDS, salt):
         judge = learn([example for place, example in enumerate(examples) if place not in held])
         said.update({place: judge(examples[place]) for place in held})
     return [said[place] for place in range(len(runs))]
 
 
 def of_scores(scores: Sequence[Score]) -> Measured:
-    """Measure scored verdicts."""
+    """Return the measures of scored verdicts."""
     pairs = [(s.confidence, s.step_right) for s in scores if s.confidence is not None]
     return Measured(
         step=100 * statistics.fmean(s.step_right for s in scores),
@@ -212,28 +206,14 @@ def of_scores(scores: Sequence[Score]) -> Measured:
     )
 
 
-def _trained(candidate: Candidate) -> Learn:
-    return lambda examples: _judge(train(examples, candidates=[candidate]))
-
-
-def _judge(ranker: Ranker) -> Callable[[Example], LogShares]:
-    return lambda example: ranker.rank(example.table)
-
-
-def _luckiest(study: Study, salt: int) -> list[LogShares]:
-    """Use the candidate of the least log-loss on inner folds, by however little."""
-    said: dict[int, LogShares] = {}
-    for fold in study.folds(salt):
-        told = fold.ranker.card["candidates"]
-        best = min(CANDIDATES, key=lambda one: float(told[one.name]))
-        seen = [one.example for i, one in enumerate(study.runs) if i not in fold.held]
-        ranker = train(seen, candidates=[best])
-        said.update({i: ranker.rank(study.runs[i].example.table) for i in fold.held})
-    return [said[i] for i in range(len(study.runs))]
+def _signals_alone(examples: Sequence[Example]) -> Callable[[Example], LogShares]:
+    heard = [signal_shares(step_rows(one.table, {})) for one in examples]
+    calibration = calibrate(heard, [one.step for one in examples], fit_curve)
+    return lambda example: calibration.apply(signal_shares(step_rows(example.table, {})))
 
 
 def _boosted(examples: Sequence[Example]) -> Callable[[Example], LogShares]:
-    """Histogram gradient boosting, small steps and shallow trees for few labels, and the signals."""
+    """Train histogram gradient boosting (small steps, shallow trees), pooled with the signals."""
     numpy, ensemble = library("numpy"), library("sklearn.ensemble")
     records = count_records(examples)
     rows = [step_rows(one.table, records, own=one.agent) for one in examples]
@@ -261,7 +241,7 @@ def _curved(study: Study, salt: int) -> list[LogShares]:
     shares = study.shares(salt)
     steps = [one.example.step for one in study.runs]
     mended = list(shares)
-    for held in split_kin([one.example.kin for one in study.runs], FOLDS, salt + 1):
+    for held in split_by_keys([one.example.keys for one in study.runs], FOLDS, salt + 1):
         rest = [place for place in range(len(shares)) if place not in held]
         curve = Calibration(curve=fit_curve(*_stated(shares, steps, rest)))
         for place in held:
@@ -298,7 +278,9 @@ def _agent_of_step(one: Labelled, shares: LogShares) -> str:
 
 
 def _agent_of_mass(one: Labelled, shares: LogShares) -> str:
-    masses = agent_masses(shares, one.example.table.agents)
+    masses: dict[str, float] = {}
+    for agent, share in zip(one.example.table.agents, shares, strict=True):
+        masses[agent] = masses.get(agent, 0.0) + math.exp(share)
     return max(masses, key=masses.__getitem__)
 
 

@@ -1,9 +1,8 @@
-"""A chat server that takes its time and knows what each method wants to hear; counts what it is sent.
+"""A slow chat server that gives each method a usable answer; counts its requests.
 
-``python -m tests.bench.slow_model --delay 1``: prints its base URL, then serves
-until its standard input closes. A process of its own, so that what is measured is
-the client. ``GET /count`` tells how many calls were answered, how many were
-under way at once at most, and how many bytes of prompt came in.
+``python -m tests.bench.slow_model --delay 1``: prints its base URL, then serves until its standard input
+closes. It is a process of its own, so that only the client is measured. ``GET /count`` returns the number of
+answered calls, the highest number of concurrent calls, and the bytes of prompts received.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 REPLIES = (
-    # What is in a prompt, and the answer that keeps the method going as long as possible.
+    # Text in a prompt, and the answer that keeps the method going as long as possible.
     ("Yes or No", "1. No.\n2. Reason: nothing is wrong here"),
     ("upper half, lower half", "lower half"),
     ("Agent Name:", "Agent Name: nobody in particular\nStep Number: 1\nReason for Mistake: a guess"),
@@ -61,14 +60,14 @@ class SlowModel:
         return web.json_response(completion(text, input_tokens=len(asked) // 4))
 
     async def count(self, _request: web.Request) -> web.Response:
-        """Say what was asked so far."""
+        """Return the counts so far."""
         return web.json_response(
             {"calls": self.calls, "at_once": self.most_under_way, "prompt_bytes": self.prompt_bytes}
         )
 
 
 def completion(text: str, *, input_tokens: int) -> dict[str, object]:
-    """A chat completion as OpenAI's API gives it."""
+    """Return a chat completion in OpenAI's format."""
     message = {"role": "assistant", "content": text}
     output_tokens = len(text) // 4
     return {

@@ -1,4 +1,4 @@
-"""A null backend over OTLP/gRPC that tells over HTTP what it saw: what benchmarks put behind the service."""
+"""A null backend over OTLP/gRPC that reports over HTTP what it received; used behind the service."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any, Final, TypeAlias
 import grpc.aio
 from aiohttp import web
 
-from collector_processor.otlp import Signal
-from collector_processor.otlp.services import grpc_path
+from collector_processor.otlp import Signal, grpc_path
 
 HOST: Final = "127.0.0.1"
 _OPTIONS: Final = (("grpc.max_receive_message_length", -1), ("grpc.so_reuseport", 0))
@@ -21,11 +20,11 @@ _TIMEOUT_S: Final = 60
 
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
 Take: TypeAlias = Callable[[Signal, bytes, Context], Awaitable[None]]
-"""Takes a request, or aborts its context."""
+"""Accepts a request, or aborts its context."""
 
 
 async def serve_telling(take: Take, told: Callable[[], Any]) -> None:
-    """Print the OTLP endpoint and where ``told`` is told as JSON; serve until standard input ends."""
+    """Print the OTLP endpoint and the address of the report as JSON; serve until standard input ends."""
     server = grpc.aio.server(options=_OPTIONS)
     for signal in Signal:
         server.add_generic_rpc_handlers((_handler(signal, take),))
@@ -38,7 +37,7 @@ async def serve_telling(take: Take, told: Callable[[], Any]) -> None:
 
 
 def read_told(address: str) -> Any:
-    """Return what the backend that tells at this address saw."""
+    """Return the report of the backend at this address."""
     with urllib.request.urlopen(address, timeout=_TIMEOUT_S) as answer:
         return json.loads(answer.read())
 

@@ -1,7 +1,7 @@
-"""What the fast lane costs before any network: ``python -m tests.bench.wire``.
+"""Cost of the fast lane without network: ``python -m tests.bench.wire``.
 
-Spans of 1.4 KB, 16 interleaved traces a request; surveyed, journalled durably,
-acknowledged, and forwarded to nowhere.
+Spans of 1.4 KB, 16 interleaved traces per request; scanned, journalled durably, acknowledged, and forwarded
+to a null backend.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from collector_processor.forwarder import Forwarder
-from collector_processor.intake import Intake, IntakeRules
+from collector_processor.forwarding.forwarder import Forwarder
+from collector_processor.forwarding.ledger import Ledger
 from collector_processor.journal import open_journal
-from collector_processor.ledger import Ledger
 from collector_processor.otlp import Arrival, Delivered, SendOutcome, Signal, Tenant
-from collector_processor.survey import survey
-from collector_processor.wire import split_by_size
+from collector_processor.receivers.intake import Intake, IntakeRules
+from collector_processor.wire.scan import scan_traces
+from collector_processor.wire.split import split_by_size
 from tests.otlp_requests import request, span
 
 SPAN_BYTES = 1400
@@ -30,7 +30,7 @@ WORDS = ("select", "order", "total", "from", "items", "where", "price", "custome
 
 
 class Nowhere:
-    """A backend that takes everything at once."""
+    """A backend that accepts everything at once."""
 
     max_bytes = 4 << 20
 
@@ -39,11 +39,11 @@ class Nowhere:
         return Delivered()
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 def make_request(spans: int, agent_traces: int, seed: int = 1) -> bytes:
-    """One request; ``agent_traces`` of its 16 traces carry an agent's attributes."""
+    """Return one request; ``agent_traces`` of its 16 traces carry an agent's attributes."""
     chance = random.Random(seed)
     first = chance.getrandbits(60) | 1
     return request(*(_span(n, first, chance, is_agent=n % TRACES < agent_traces) for n in range(spans)))
@@ -75,13 +75,13 @@ def _span(number: int, first: int, chance: random.Random, *, is_agent: bool) -> 
 
 
 def measure_survey(spans: int, agent_traces: int) -> float:
-    """Spans a second that are surveyed."""
+    """Return the spans scanned per second."""
     body = make_request(spans, agent_traces)
-    return spans / min(_timed(lambda: survey(body)) for _ in range(20))
+    return spans / min(_timed(lambda: scan_traces(body)) for _ in range(20))
 
 
 def measure_split(spans: int) -> float:
-    """Spans a second that are cut into pieces of a quarter."""
+    """Return the spans per second when requests are split into quarters."""
     body = make_request(spans, 0)
     return spans / min(_timed(lambda: split_by_size(body, len(body) // 4)) for _ in range(20))
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from collector_processor.repair import repair
+from collector_processor.rebuild.repair import repair
 from collector_processor.trajectory import order
 from semconv.model import (
     Attributes,

@@ -1,22 +1,28 @@
-"""Issues over real stores in a folder: a test says what is judged and labelled, and reads what is counted."""
+"""Issues over a real store: a test says what is judged and labelled, and reads what is counted."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from analyzer.issues.counting import CountingRules, IssueCounting, Sources
+from analyzer.issues.beside_verdicts import AnalysedRun, BesideVerdicts
+from analyzer.issues.counting import CountingRules, IssueCounting, noted_run
+from analyzer.issues.issue_service import IssueService
+from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.recurrence.issue import Issue
 from analyzer.issues.report import IssueReports, Wanted
-from analyzer.issues.store import IssueStore, open_issues
-from analyzer.labels import Label, LabelKind
-from analyzer.labels.store import LabelStore, open_labels
-from analyzer.recurrence import Issue
-from collector_processor.analyst import Analysis
+from analyzer.issues.rows import NotedRun
+from analyzer.labels.label import Label, LabelKind
+from analyzer.labels.label_store import LabelStore
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.runstore import RUNS, RunStore
-from collector_processor.stored import Commit
+from collector_processor.pipeline.analyst import Analysis
+from collector_processor.store.connection import StoreConnection
+from collector_processor.store.places import StorePlace, connected
+from collector_processor.store.records import Commit, StoredVerdict
+from collector_processor.store.verdicts import RUNS, RunStore
 from semconv.model import Abstention, Attribution, Blame, Status, StepKind, Trajectory
 from tests.runs import run, step
 from tests.verdicts import stored
@@ -28,34 +34,58 @@ START = 20_000 * DAY
 
 @dataclass(slots=True)
 class Bench:
-    """All stores of a data directory, and what writes into them."""
+    """The store of a data directory, and what writes into it."""
 
     folder: Path
+    place: StorePlace | None = None
+    """Of the store; by default the file in the folder."""
     rules: CountingRules = field(default_factory=CountingRules)
+    clean: Callable[[str], str] = lambda _text: ""
+    """The part of a verdict's prose that receivers may read."""
+    db: StoreConnection = field(init=False)
     issues: IssueStore = field(init=False)
     verdicts: RunStore = field(init=False)
     labels: LabelStore = field(init=False)
     counting: IssueCounting = field(init=False)
+    beside: BesideVerdicts = field(init=False)
 
     def __post_init__(self) -> None:
-        self.issues = open_issues(self.folder)
-        self.verdicts = RunStore(self.folder / RUNS)
-        self.labels = open_labels(self.folder)
-        sources = Sources(issues=self.issues, verdicts=self.verdicts, labels=self.labels)
-        self.counting = IssueCounting(sources, self.rules)
+        self.db = connected(self.place or self.folder / RUNS)
+        self.issues, self.verdicts, self.labels = IssueStore(self.db), RunStore(self.db), LabelStore(self.db)
+        self.counting = IssueCounting(self.issues, self.labels, self.rules)
+        self.beside = BesideVerdicts(self.db, self.labels, self.counting, lambda: START)
+        self.verdicts.also = self.beside.write
 
     def close(self) -> None:
-        for store in (self.issues, self.verdicts, self.labels):
-            store.close()
+        self.db.close()
 
     def again(self) -> Bench:
         """As after a restart."""
         self.close()
-        return Bench(folder=self.folder, rules=self.rules)
+        return Bench(folder=self.folder, rules=self.rules, clean=self.clean)
 
-    def note(self, number: int, agent: str | None, *, at: int = START, **fields: Any) -> None:
-        rows = self.counting.rows_of(fields.get("tenant", NO_TENANT), [judged(number, agent)])
-        self.counting.note(rows, at)
+    def noted(self, tenant: Tenant, trajectory: Trajectory, analysis: Analysis) -> NotedRun:
+        """Return the counted part of an analysed run."""
+        return noted_run(tenant, trajectory, analysis, self.clean)
+
+    def note(self, number: int, agent: str | None, **fields: Any) -> None:
+        noted = self.noted(fields.get("tenant", NO_TENANT), *judged(number, agent))
+        self.beside.add(AnalysedRun(noted=noted, packed=None))
+
+    def decided(
+        self, number: int, agent: str | None, version: int, at: int
+    ) -> tuple[NotedRun, StoredVerdict]:
+        """Return an analysed run and its verdict, which are counted nowhere yet."""
+        status = Status.NO_FAILURE if agent is None else Status.ATTRIBUTED
+        noted = self.noted(NO_TENANT, *judged(number, agent))
+        return noted, stored(
+            run_id=f"run-{number}",
+            agent=agent,
+            status=status.value,
+            decided_ns=at,
+            step=0,
+            version=version,
+        )
 
     def commit(self, number: int, agent: str | None, *, at: int = START, **fields: Any) -> None:
         status = Status.NO_FAILURE if agent is None else Status.ATTRIBUTED
@@ -66,9 +96,8 @@ class Bench:
 
     def judge(self, number: int, agent: str | None, *, at: int = START, **fields: Any) -> None:
         """Analyse, commit and count a run that an agent broke, or nobody."""
-        self.note(number, agent, at=at, **fields)
+        self.note(number, agent, **fields)
         self.commit(number, agent, at=at, **fields)
-        self.counting.settle(at)
 
     def say(self, number: int, kind: LabelKind, agent: str | None = None, step: int | None = None) -> None:
         label = Label(
@@ -82,7 +111,7 @@ class Bench:
             step=step,
         )
         self.labels.add(label)
-        self.counting.heed_labels()
+        self.counting.apply_labels()
 
     def all(self, at: int = START, tenant: Tenant | None = None) -> Sequence[Issue]:
         reports = IssueReports(self.issues, is_fair_sample=self.rules.is_fair_sample)
@@ -103,3 +132,23 @@ def judged(number: int, agent: str | None) -> tuple[Trajectory, Analysis]:
         verdict = Blame(agent=agent, step=place, reason="<b>It misread & lost it</b>", confidence=0.8)
     attribution = Attribution(run_id=trajectory.run_id, verdict=verdict, method="signals")
     return trajectory, Analysis(attribution=attribution, document="{}")
+
+
+@contextmanager
+def opened_issue_service(bench: Bench, **fields: Any) -> Iterator[IssueService]:
+    """Open the issue service over the bench's store."""
+
+    async def in_db(call: Callable[..., Any], *args: Any) -> Any:
+        return call(*args)
+
+    desk = IssueService(
+        counting=bench.counting,
+        store=bench.issues,
+        reader=IssueStore(bench.folder / RUNS),
+        in_db=in_db,
+        **fields,
+    )
+    try:
+        yield desk
+    finally:
+        desk.close()

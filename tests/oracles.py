@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from analyzer.method import Prompt, Reply
+from analyzer.inquiry.method import Prompt, Reply
 
 _PART: Final = re.compile(r"one of the steps (\d+) to (\d+)\?")
 

@@ -12,7 +12,9 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from collector_processor.framing import write_varint
+from collector_processor.journal import Journal
+from collector_processor.otlp import TraceKey
+from collector_processor.wire.protobuf import write_varint
 from semconv.model import TraceId
 
 Value = str | int | bool
@@ -167,3 +169,13 @@ def _roomy(message: Message) -> bytes:
 
 def _in_four_bytes(length: int) -> bytes:
     return bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14 & 0x7F | 0x80, length >> 21))
+
+
+async def rows_of(journal: Journal, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
+    ((rows, _),) = await journal.read_whole([key])
+    return rows
+
+
+async def log_rows_of(journal: Journal, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
+    ((_, rows),) = await journal.read_whole([key])
+    return rows

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from analyzer.recordings import read_recording
+from analyzer.recordings.read_files import read_recording
 from collector_processor.otlp import Signal
-from collector_processor.rebuild import Run, rebuild
-from semconv.dialects import DIALECTS
-from semconv.dialects.support import Support
+from collector_processor.rebuild.stages import Run, rebuild
+from semconv.dialects.support import Support, support_table
 from semconv.model import UNKNOWN_AGENT, ContentState, SpanStatus, Step, StepKind
 from tests.contract.recorded import SHARED
 
@@ -92,6 +91,6 @@ def _share(each: Iterable[bool]) -> float | None:
 
 def declared() -> Iterator[tuple[str, Support]]:
     """Yield every declaration with its dialect's name."""
-    for dialect in DIALECTS:
-        for support in dialect.support:
-            yield dialect.name, support
+    for dialect, supports in support_table().items():
+        for support in supports:
+            yield dialect, support

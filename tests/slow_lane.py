@@ -10,24 +10,30 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collector_processor.analyst import Analysis
-from collector_processor.annotate import CarrierPolicy
-from collector_processor.assembler import AssemblerLimits, TraceKey
-from collector_processor.decode import decode
-from collector_processor.encode import encode
-from collector_processor.examine import Examiner
-from collector_processor.notes import TraceArrival
-from collector_processor.otlp import NO_TENANT, RefusedError, Signal
-from collector_processor.outright import Rows
-from collector_processor.pipeline import Pipeline, PipelineLimits
-from collector_processor.runstore import RunStore
-from collector_processor.stored import Commit, StoredVerdict
-from collector_processor.stores import StoreError
-from collector_processor.survey import survey_signal
-from collector_processor.writeback import Gist
+from analyzer.service.preparing import keeping
+from collector_processor.assembly.assembler import AssemblerLimits
+from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant, TraceKey
+from collector_processor.pipeline.analyst import Analysis, Analyst
+from collector_processor.pipeline.commit import Leaving
+from collector_processor.pipeline.examine import Examiner
+from collector_processor.pipeline.load import Prepare, Rows
+from collector_processor.pipeline.prepare import Look, Prepared, Preparer, TraceBytes
+from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
+from collector_processor.rebuild.decode import decode
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.rebuild.redaction import make_redactor
+from collector_processor.settings import load_settings
+from collector_processor.store.connection import StoreError
+from collector_processor.store.records import Commit, StoredVerdict
+from collector_processor.store.verdicts import RunStore
+from collector_processor.wire.facts import TraceArrival
+from collector_processor.wire.scan import scan_request
+from collector_processor.writeback.annotate import CarrierPolicy
+from collector_processor.writeback.outgoing import VerdictSummary
 from semconv.model import Abstention, Attribution, Blame, Span, Status, TraceId, Trajectory
 
-LIMITS = AssemblerLimits(root_grace_s=2, idle_close_s=60, max_age_s=3600)
+LIMITS = AssemblerLimits(root_grace_s=2, idle_close_s=60, max_silence_s=3600)
 Say = int | str | Exception | None
 """A step to blame, a reason why none can be told, an error to raise, or no failure."""
 
@@ -56,9 +62,16 @@ class MemorySource:
         """Reads for which there is no file descriptor."""
         self.seq = 0
 
-    def store(self, body: bytes, *, signal: Signal = Signal.TRACES, is_held: bool = False) -> TraceArrival:
-        (note,) = survey_signal(signal, body, known=_EveryTrace()).traces
-        key = TraceKey(NO_TENANT, note.trace_id)
+    def store(
+        self,
+        body: bytes,
+        *,
+        signal: Signal = Signal.TRACES,
+        is_held: bool = False,
+        tenant: Tenant = NO_TENANT,
+    ) -> TraceArrival:
+        (note,) = scan_request(signal, body, known=_EveryTrace()).traces
+        key = TraceKey(tenant, note.trace_id)
         self.seq += 1
         (self.rows if signal is Signal.TRACES else self.logs)[key][self.seq] = body
         if is_held:
@@ -66,7 +79,7 @@ class MemorySource:
         arrival = TraceArrival(
             seq=self.seq,
             signal=signal,
-            tenant=NO_TENANT,
+            tenant=tenant,
             trace_id=note.trace_id,
             received_ns=self.seq,
             byte_count=len(body),
@@ -124,7 +137,7 @@ class MemorySource:
         for key, held in self.held.items():
             if seq in held and self.rewrite_refusals:
                 self.rewrite_refusals -= 1
-                raise RefusedError("the journal cannot store: disk full", retry_after_s=1)
+                raise RefusedError("cannot write to the journal: disk full", retry_after_s=1)
             if seq in held:
                 held.discard(seq)
                 self.rows[key][seq] = body
@@ -193,6 +206,19 @@ def _documented(attribution: Attribution) -> Analysis:
     return Analysis(attribution=attribution, document=json.dumps(document))
 
 
+KEPT = keeping(load_settings({}))
+
+
+def preparing(analyst: Analyst, unasked: Look = lambda _: None) -> Prepare:
+    """Prepare on the event loop, and leave all runs to the analyst that ``unasked`` leaves open."""
+    preparer = Preparer(unasked=unasked, glance=analyst.glance, kept=KEPT, cleaner=Cleaner(make_redactor(())))
+
+    async def prepare(trace: TraceBytes) -> Prepared:
+        return preparer(trace)
+
+    return prepare
+
+
 class FullStore(RunStore):
     """A store whose disk is full for so many commits of verdicts."""
 
@@ -247,11 +273,15 @@ class SlowLane:
         self.examiner = Examiner(
             source=self.source,
             store=self.store,
+            prepare=preparing(self.analyst),
             analyst=self.analyst,
-            policy=CarrierPolicy(),
-            wall_ns=lambda: int(self.now * 1e9),
-            wake_outbox=self._woken,
-            tell=self._hear,
+            kept=KEPT,
+            leaving=Leaving(
+                policy=CarrierPolicy(),
+                wall_ns=lambda: int(self.now * 1e9),
+                wake_outbox=self._woken,
+                tell=self._hear,
+            ),
             pause=self._pause,
         )
         limits = PipelineLimits(
@@ -267,17 +297,17 @@ class SlowLane:
         self.pauses.append(seconds)
         self.on_pause(seconds)
 
-    def _hear(self, _gist: Gist, verdict: StoredVerdict) -> None:
+    def _hear(self, _gist: VerdictSummary, verdict: StoredVerdict) -> None:
         assert self.store.current(verdict.tenant, verdict.run_id) == verdict, "told before it was durable"
         self.told.append(verdict)
 
     def _woken(self) -> None:
         self.wakes += 1
 
-    def receive(self, *spans: Span) -> TraceArrival:
+    def receive(self, *spans: Span, tenant: Tenant = NO_TENANT) -> TraceArrival:
         """Take spans of one trace, as the intake does: held where the pipeline says so."""
-        key = TraceKey(NO_TENANT, spans[0].trace_id)
-        arrival = self.source.store(encode(spans), is_held=self.pipeline.holds(key))
+        key = TraceKey(tenant, spans[0].trace_id)
+        arrival = self.source.store(encode(spans), is_held=self.pipeline.holds(key), tenant=tenant)
         self.pipeline.feed(arrival)
         return arrival
 

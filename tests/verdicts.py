@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from collector_processor.otlp import NO_TENANT
-from collector_processor.stored import StoredVerdict
+from collector_processor.store.records import StoredVerdict
 from semconv.model import SpanId
 
 _BLAME = StoredVerdict(

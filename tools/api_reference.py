@@ -1,7 +1,7 @@
-# ruff: noqa: E501 - the lines of a generated page are as long as they are
-"""``python -m tests.docs.api_reference``: writes docs/reference/api.md from the service's OpenAPI description.
+# ruff: noqa: E501 - lines of generated pages cannot be wrapped
+"""Generator of docs/reference/api.md from the OpenAPI description: ``python -m tools.api_reference``.
 
-``tests/web`` holds that description against the routes and real answers.
+``tests/web`` compares that description with the routes and real answers.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.web.openapi import OPENAPI
+from analyzer.web.api import openapi
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "api.md"
 _HEAD: Final = """# HTTP API
 
-Made from the service's OpenAPI description by `python -m tests.docs.api_reference`; do not edit. A running service gives
-the same at `/api/openapi.json`, for tools that make clients.
+Made from the service's OpenAPI description by `python -m tools.api_reference`; do not edit. A running service
+serves that description at `/api/openapi.json`, for client generators.
 
-On `BLAMESPAN_WEB_LISTEN` (`127.0.0.1:8500`). With `BLAMESPAN_TOKEN` every request but those marked *open* wants
-`Authorization: Bearer TOKEN`. Without a token only this machine is answered. A tenant's header (`x-scope-orgid`) limits
-the answer to its runs. What changes something must be JSON by its content type, and is refused from another site's page.
+The API listens on `BLAMESPAN_WEB_LISTEN` (`127.0.0.1:8500`). With `BLAMESPAN_TOKEN`, every request needs
+`Authorization: Bearer TOKEN`, except those marked *open*. Without a token, only requests from this machine are answered.
+A tenant's header (`x-scope-orgid`) limits the answer to its runs. Requests that change something need a JSON content
+type, and are refused if another site's page sends them.
 
 ```sh
 curl -s 'http://localhost:8500/api/runs?limit=10'
@@ -30,7 +31,7 @@ curl -X POST -H 'Content-Type: application/json' -d '{"failed": false}' http://l
 curl -X POST -H 'Content-Type: application/json' http://localhost:8500/api/runs/RUN/confirm
 ```
 
-`RUN` is a run's whole id. What a label teaches: [labels](../methods.md#labels).
+`RUN` is a run's full id. How labels are used: [labels](../methods.md#labels).
 
 | method and path | what it does | answers |
 |---|---|---|
@@ -55,7 +56,7 @@ _MEANINGS: Final[Mapping[str, str]] = {
     "verdict_version": "The version of the verdict that was labelled.",
     "version": "Counts the analyses of one run, from 1.",
 }
-"""Of fields that the description leaves bare or says little of; where there is neither, the name must do."""
+"""Meanings of fields that the OpenAPI description does not describe, or only briefly."""
 
 
 def page() -> str:
@@ -64,7 +65,7 @@ def page() -> str:
 
 
 def _operations() -> Iterator[str]:
-    for path, item in OPENAPI["paths"].items():
+    for path, item in openapi()["paths"].items():
         for method in _METHODS:
             if method in item:
                 yield _operation(path, method, item[method])
@@ -99,7 +100,7 @@ def _body_fields(body: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 
 def _schemas() -> Iterator[str]:
-    for name, schema in OPENAPI["components"]["schemas"].items():
+    for name, schema in openapi()["components"]["schemas"].items():
         rows = "".join(_field(field, of) for field, of in schema["properties"].items())
         yield f"\n## {name}\n\n{schema['description']}\n\n| field | type | meaning |\n|---|---|---|\n{rows}"
 

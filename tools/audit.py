@@ -1,9 +1,8 @@
-"""``python -m tests.security.audit``: known vulnerabilities of the pinned set.
+"""``python -m tools.audit``: known vulnerabilities of the pinned dependencies.
 
-With ``--sbom FILE`` its bill of materials too. Needs the dependency group ``audit``.
-Exit code 1 where a dependency has a known vulnerability. Where the advisories cannot
-be reached, pip-audit says that none were found; here it is said that nothing was
-looked up, and the exit code is 3.
+With ``--sbom FILE`` it also writes their bill of materials. Needs the dependency group ``audit``. Exit code 1
+if a dependency has a known vulnerability. If the advisories cannot be reached, pip-audit reports that none
+were found; this reports that nothing was checked, and the exit code is 3.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-PINNED: Final = Path(__file__).parents[2] / "requirements" / "dev.txt"
+PINNED: Final = Path(__file__).parents[1] / "requirements" / "dev.txt"
 VULNERABLE, UNREACHABLE = 1, 3
 _LONGEST_S: Final = 300
 
 
 def main() -> int:
-    """Audit, and write the bill of materials where one is asked for."""
+    """Audit, and write the bill of materials if requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sbom", type=Path, metavar="FILE", help="write CycloneDX JSON")
     parser.add_argument("--only-sbom", action="store_true", help="look nothing up")
     arguments = parser.parse_args()
     if arguments.sbom:
-        _write_sbom(arguments.sbom)
+        write_sbom(arguments.sbom)
     return 0 if arguments.only_sbom else _audit()
 
 
@@ -47,7 +46,7 @@ def _audit() -> int:
 
 
 def report(found: list[dict[str, Any]]) -> int:
-    """Print what was found; return the exit code."""
+    """Print the findings; return the exit code."""
     looked_up = [one for one in found if "skip_reason" not in one]
     vulnerable = [one for one in looked_up if one.get("vulns")]
     for one in vulnerable:
@@ -60,8 +59,9 @@ def report(found: list[dict[str, Any]]) -> int:
     return 0 if len(looked_up) == len(found) else UNREACHABLE
 
 
-def _write_sbom(path: Path) -> None:
-    command = [_tool("cyclonedx-py"), "requirements", str(PINNED), "--of", "JSON", "--output-reproducible"]
+def write_sbom(path: Path, pinned: Path = PINNED) -> None:
+    """Write the bill of materials of a pinned set as CycloneDX JSON."""
+    command = [_tool("cyclonedx-py"), "requirements", str(pinned), "--of", "JSON", "--output-reproducible"]
     subprocess.run([*command, "--output-file", str(path)], timeout=_LONGEST_S, check=True)
 
 

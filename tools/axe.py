@@ -1,6 +1,6 @@
-"""``python -m tests.web.axe``: fetches axe-core, which the browser's tests judge every page with.
+"""``python -m tools.axe``: fetches axe-core, with which the browser tests check every page.
 
-By npm, at one version and with one digest, into the user's cache beside the backends. Its
+It is fetched by npm, at a fixed version and digest, into the user's cache beside the backends. Its
 licence (MPL 2.0) lets it be used, not mixed into ours: it is never part of the project.
 """
 
@@ -32,7 +32,7 @@ _RUN: Final = """async tags => {
 
 
 class AxeMissing(Exception):  # noqa: N818 - a statement reads better where it is raised
-    """It cannot be had; the message says why."""
+    """axe-core is not available; the message says why."""
 
 
 def script() -> Path | None:
@@ -41,16 +41,15 @@ def script() -> Path | None:
 
 
 def fetched() -> Path:
-    """Return the script, fetched first if need be.
+    """Return the script, after fetching it if necessary.
 
-    Raises:
-        AxeMissing: there is no npm, or it did not give what it should.
+    Raises: AxeMissing: there is no npm, or the package is not the expected one.
     """
     return cache.keep("axe", _folder(), _SCRIPT, _fetch)
 
 
 async def violations(page: Any, source: str) -> list[dict[str, Any]]:
-    """Return what a page has against WCAG 2.2 A and AA and good practice, as far as a program can see."""
+    """Return a page's violations of WCAG 2.2 A and AA and of good practice that a program can detect."""
     await page.evaluate(source)
     found: list[dict[str, Any]] = await page.evaluate(_RUN, list(STANDARD))
     return found
@@ -74,10 +73,9 @@ def _fetch(folder: Path) -> None:
 
 
 def unpack(package: Path, script: Path, integrity: str) -> None:
-    """Write the script of a package that is the one we mean.
+    """Write the script from the package, after checking its digest.
 
-    Raises:
-        AxeMissing: it is another.
+    Raises: AxeMissing: the digest differs.
     """
     body = package.read_bytes()
     digest = base64.b64encode(hashlib.sha512(body).digest()).decode()
@@ -87,7 +85,7 @@ def unpack(package: Path, script: Path, integrity: str) -> None:
         member = archive.extractfile(_MEMBER)
         assert member is not None
         script.write_bytes(member.read())
-    script.chmod(0o755)  # what the cache takes for a finished build
+    script.chmod(0o755)  # marks a finished build for the cache
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
-"""``python -m tests.docs.built dist/site``: what the built site would ask of others, or not find in itself.
+"""``python -m tools.built_site dist/site``: checks the built site.
 
-Zensical checks the links between pages. This looks at what it made: nothing may be fetched
-from another host, and every local address must be there. Exit code 1 and one line each where not.
+It finds loads from other hosts, dead links, and markup that was not rendered.
+
+Zensical checks the links between pages; this checks the built files: nothing may be fetched from another
+host, and every local address must exist. Exit code 1, with one line for each fault.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -14,17 +17,20 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 _LOADS: Final = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+_UNRENDERED: Final = re.compile(r"-+ ?8 ?< ?-+|\[/?bold\]")
+"""Source markup that readers must not see: snippets, and terminal markup."""
 _ONLY_NAMES: Final = frozenset({"canonical", "alternate", "next", "prev"})
 """Kinds of ``<link>`` that a browser does not fetch."""
 
 
 class _Loaded(HTMLParser):
-    """Collects what a page makes a browser fetch, and what its links point to."""
+    """Collects the addresses that a page makes a browser fetch, its links, and its text."""
 
     def __init__(self) -> None:
         super().__init__()
         self.fetched: list[str] = []
         self.linked: list[str] = []
+        self.text: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
@@ -34,9 +40,12 @@ class _Loaded(HTMLParser):
         if address and given.get("rel") not in _ONLY_NAMES:
             self.fetched.append(address)
 
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
 
 def faults(site: Path) -> Iterator[str]:
-    """Yield what is wrong with a built site, one sentence each."""
+    """Yield the faults of a built site, one sentence each."""
     pages = sorted(site.rglob("*.html"))
     if not pages:
         yield f"{site} has no pages"
@@ -45,6 +54,7 @@ def faults(site: Path) -> Iterator[str]:
         parser.feed(page.read_text(encoding="utf-8"))
         name = page.relative_to(site)
         yield from (f"{name} fetches {address}" for address in parser.fetched if _is_foreign(address))
+        yield from (f"{name} shows {markup}" for markup in _UNRENDERED.findall("".join(parser.text)))
         local = (address for address in (*parser.fetched, *parser.linked) if not _is_foreign(address))
         if page.name != "404.html":  # served for any address, so its own are absolute
             yield from (f"{name} misses {each}" for each in local if not _is_there(page, each))
@@ -63,7 +73,7 @@ def _is_there(page: Path, address: str) -> bool:
 
 
 def main() -> int:
-    """Look at the folder named on the command line."""
+    """Check the folder named on the command line."""
     found = list(faults(Path(sys.argv[1])))
     print("\n".join(found) or "the site fetches nothing from elsewhere and misses nothing")
     return 1 if found else 0

@@ -1,5 +1,5 @@
-# ruff: noqa: E501 - the lines of a generated page are as long as they are
-"""``python -m tests.docs.cli_reference``: writes docs/reference/cli.md from the commands themselves."""
+# ruff: noqa: E501 - lines of generated pages cannot be wrapped
+"""``python -m tools.cli_reference``: writes docs/reference/cli.md from the commands themselves."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import typer
 
-from analyzer.cli import COMMANDS, _app
+from analyzer.cli.main import COMMANDS, _app
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 _HEAD: Final = """# Command line
 
-Made from the commands by `python -m tests.docs.cli_reference`; do not edit. `blamespan COMMAND --help` says the same.
+Made from the commands by `python -m tools.cli_reference`; do not edit. `blamespan COMMAND --help` says the same.
 
 Exit codes: 0 success, 1 the thing asked failed, 2 wrong usage or setting, 130 interrupted. Errors are one line on
 standard error. Options go before the environment, the environment before `blamespan.toml`
@@ -37,19 +37,24 @@ def page() -> str:
 
 
 def command(name: str) -> Any:
-    """Return a command with its parameters, as typer built it."""
+    """Return a command with its parameters, as built by typer."""
     group: Any = typer.main.get_command(_app([name]))
     return group.commands[name]
 
 
 def _title(text: str) -> str:
-    return text.partition("\n\n")[0].replace("\n", " ")
+    return _plain(text.partition("\n\n")[0])
+
+
+def _plain(text: str) -> str:
+    """Return the help as Markdown: terminal markup as code, and paragraphs on one line."""
+    return _MARKUP.sub("`", _WRAPPED.sub(" ", text))
 
 
 def _section(name: str, found: Any) -> str:
     context: Any = typer.Context(found, info_name=f"blamespan {name}")
     usage = " ".join(found.get_usage(context).removeprefix("Usage: ").split())
-    about = _MARKUP.sub("`", _WRAPPED.sub(" ", found.help))
+    about = _plain(found.help)
     rows = "".join(_rows(found, context))
     table = f"\n| argument or option | meaning |\n|---|---|\n{rows}" if rows else ""
     return f"\n## {name}\n\n```text\n{usage}\n```\n\n{about}\n{table}"
@@ -60,7 +65,8 @@ def _rows(found: Any, context: Any) -> Iterator[str]:
         record = parameter.get_help_record(context)
         if record is not None:
             written, meaning = (
-                " ".join(part.split()).replace("|", "\\|") for part in (_TYPE.sub("", record[0]), record[1])
+                " ".join(part.split()).replace("|", "\\|")
+                for part in (_TYPE.sub("", record[0]), _plain(record[1]))
             )
             yield f"| `{written}` | {meaning} |\n"
 

@@ -1,6 +1,6 @@
-"""``python -m tests.deploy.dashboards``: writes the dashboards, and the Helm chart's copy.
+"""``python -m tools.dashboards``: writes the dashboards, and the Helm chart's copy.
 
-Built and type-checked with Grafana's own foundation SDK; no Grafana has run them here.
+Built and type-checked with Grafana's own foundation SDK; they have not been run in a Grafana here.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from grafana_foundation_sdk.models import common, dashboard
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 from grafana_foundation_sdk.models.tempo import SearchTableType
 
-from tests.deploy.panels import AGENTS, SERVICE, Panel, Query, Shape, blamed_spans
+from tools.panels import AGENTS, SERVICE, Panel, Query, Shape, blamed_spans
 
-_DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+_DEPLOY: Final = Path(__file__).parents[1] / "deploy"
 FOLDER: Final = _DEPLOY / "grafana" / "dashboards"
 CHART_FOLDER: Final = _DEPLOY / "helm" / "blamespan" / "files" / "dashboards"
-"""The same again: a chart can include only files of its own folder."""
+"""A copy for the Helm chart, which can include only files from its own folder."""
 PROMETHEUS: Final = dashboard.DataSourceRef(type_val="prometheus", uid="prometheus")
 TEMPO: Final = dashboard.DataSourceRef(type_val="tempo", uid="tempo")
 """The uids of provisioning/datasources/blamespan.yaml."""

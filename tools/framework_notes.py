@@ -1,5 +1,5 @@
-# ruff: noqa: E501 - the lines of a generated page are as long as they are
-"""What the pages on frameworks say beyond what is read off the suite: one record a page."""
+# ruff: noqa: E501 - lines of generated pages cannot be wrapped
+"""Hand-written parts of the framework pages, one record per page."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ class FrameworkPage:
     """A page on one framework."""
 
     framework: str
-    """As in the catalogue of the run scripts; names the file too."""
+    """Name in the catalogue of run scripts, and of the page's file."""
     title: str
     supports: tuple[str, ...]
-    """Its names in the dialects' declarations."""
+    """Names of the framework in ``support.toml``."""
     first: tuple[str, ...] = ()
-    """Runs to show first, in this order; the others follow by name."""
+    """Runs shown first, in this order; the others follow by name."""
     advice: str
-    """What to choose, in a sentence or two."""
+    """Which instrumentation to choose, in a sentence or two."""
     from_kit: tuple[tuple[str, str], ...] = ()
-    """Functions of the scripts' kit that instrument too: module and name."""
+    """Functions of the scripts' kit that also instrument, as (module, name)."""
 
     @property
     def file_name(self) -> str:
@@ -35,16 +35,16 @@ PAGES: Final = (
         title="OpenAI Agents SDK",
         supports=("openai-agents",),
         first=("openai_agents_openinference", "openai_agents_genai"),
-        advice="Take OpenInference if you have no other: it tells most without a switch. Unless you say"
-        " `set_trace_processors([])`, the SDK sends every run to OpenAI as well.",
+        advice="If you have no instrumentation yet, use OpenInference: it records most without extra settings."
+        " Unless you call `set_trace_processors([])`, the SDK also sends every run to OpenAI.",
     ),
     FrameworkPage(
         framework="langgraph",
         title="LangGraph and LangChain",
         supports=("langgraph, langchain",),
         first=("langgraph_openinference", "langgraph_genai"),
-        advice="Take the one that you have already; all six are read. Give every agent a name"
-        ' (`create_agent(…, name="researcher")`): a plain function as a node has no other.',
+        advice="Keep the instrumentation that you have; blamespan reads all six. Give every agent a name"
+        ' (`create_agent(…, name="researcher")`); blamespan has no other name for it.',
     ),
     FrameworkPage(
         framework="pydantic-ai",
@@ -65,83 +65,83 @@ PAGES: Final = (
         title="AutoGen",
         supports=("autogen-agentchat", "autogen-agentchat, autogen-core"),
         first=("autogen_openinference", "autogen_native"),
-        advice="AutoGen's own spans show turns and tools, but no model calls; with OpenInference beside them"
-        " those are there too, and what is told twice is counted once.",
+        advice="AutoGen's own spans show turns and tools, but no model calls. OpenInference adds the model calls;"
+        " blamespan counts a call once that both record.",
     ),
     FrameworkPage(
         framework="ag2",
         title="AG2",
         supports=("ag2",),
         first=("ag2_1", "ag2_native"),
-        advice="AG2 1.x and 0.x are instrumented differently. In 1.x tell the middleware the agent's name,"
-        " or nothing names it.",
+        advice="AG2 1.x and 0.x are instrumented differently. In 1.x, pass the agent's name to the middleware;"
+        " otherwise no span contains it.",
         from_kit=(("ag2_1_story", "_answer"),),
     ),
     FrameworkPage(
         framework="smolagents",
         title="smolagents",
         supports=("smolagents",),
-        advice="Name managed agents; the span of one that fails is never sent, which no setting mends.",
+        advice="Name managed agents. If a managed agent fails, its span is never sent; no setting changes this.",
     ),
     FrameworkPage(
         framework="google-adk",
         title="Google ADK",
         supports=("google-adk",),
-        advice="ADK emits spans by itself, but puts what was said into log events: send logs to blamespan too,"
-        " by the same endpoint. `logs()` below is what does it.",
+        advice="ADK emits spans by itself, but puts message texts into log events. Send the logs to blamespan too,"
+        " to the same endpoint, as `logs()` does below.",
     ),
     FrameworkPage(
         framework="strands",
         title="Strands Agents",
         supports=("strands-agents",),
-        advice="Strands emits spans by itself, content included; an exporter is all it needs.",
+        advice="Strands emits spans by itself, with content. You only need to add an exporter.",
     ),
     FrameworkPage(
         framework="agent-framework",
         title="Microsoft Agent Framework",
         supports=("agent-framework",),
         first=("agent_framework_handoff",),
-        advice="It emits spans by itself once they are switched on; without `enable_sensitive_data` there is"
-        " nothing of what was said, and blame rests on errors and order alone.",
+        advice="Agent Framework emits spans by itself once you turn them on. Without `enable_sensitive_data` they"
+        " contain no message texts, so verdicts rest on errors and order alone.",
         from_kit=(("agent_framework_story", "answer"),),
     ),
     FrameworkPage(
         framework="agno",
         title="Agno",
         supports=("agno",),
-        advice="OpenInference instruments it: teams, members and their tools.",
+        advice="Use OpenInference: it records teams, members and their tools.",
     ),
     FrameworkPage(
         framework="llama-index",
         title="LlamaIndex",
         supports=("llama-index",),
-        advice="OpenInference instruments it. Name the agents of a workflow.",
+        advice="Use OpenInference, and name the agents of a workflow.",
     ),
     FrameworkPage(
         framework="dspy",
         title="DSPy",
         supports=("dspy",),
-        advice="OpenInference instruments it. What is an agent to you should be a module of its own: a step is"
-        " told by the nearest `dspy.Module` of yours around it.",
+        advice="Use OpenInference, and write each agent as its own `dspy.Module`: blamespan assigns a step to your"
+        " nearest enclosing module.",
     ),
     FrameworkPage(
         framework="litellm",
         title="LiteLLM",
         supports=("litellm",),
-        advice="Its callback shows model calls, and nothing of agents or tools: with a framework around it,"
-        " instrument that too. Without `USE_OTEL_LITELLM_REQUEST_SPAN=true` it writes each call over your own"
-        " span.",
+        advice="LiteLLM's callback records model calls, but no agents or tools. If you call LiteLLM from a framework,"
+        " instrument the framework too. Set `USE_OTEL_LITELLM_REQUEST_SPAN=true`, or the callback overwrites your own"
+        " span with the call.",
     ),
     FrameworkPage(
         framework="claude-agent-sdk",
         title="Claude Code and the Claude Agent SDK",
         supports=("claude-agent-sdk", "Claude Code"),
         first=("claude_code_native", "claude_code_detailed", "claude_code_background"),
-        advice="Claude Code, which the SDK drives, traces itself (a beta of its makers): model calls, tools and"
-        " subagents; it tells more than OpenInference, which sees no model calls. Send its log events too: answers"
-        " stand there. Its detailed tracing, which also needs `BETA_TRACING_ENDPOINT` (the same address), writes"
-        " prompts and answers into the spans. Subagents work in the background by default, and each of their"
-        " reports then begins a trace of its own, which is joined to the first by the call that the report names:"
-        " `OTEL_LOG_USER_PROMPTS=1` shows it. `CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1` keeps a task in one trace.",
+        advice="The SDK runs Claude Code, which can trace itself (a beta feature). Its own traces contain model calls,"
+        " tools and subagents; OpenInference records no model calls. Send its log events too: they contain the"
+        " answers. Detailed tracing, which also needs `BETA_TRACING_ENDPOINT` (the same address), adds prompts and"
+        " answers to the spans. By default subagents work in the background, and each of their reports begins a new"
+        " trace. blamespan joins it to the first trace by the call id in the report, which is recorded only with"
+        " `OTEL_LOG_USER_PROMPTS=1`. `CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1` keeps a task in one trace.",
     ),
 )

@@ -1,27 +1,28 @@
-# ruff: noqa: E501 - the lines of a generated page are as long as they are
-"""``python -m tests.docs.framework_pages``: writes docs/frameworks from the runs of real frameworks.
+# ruff: noqa: E501 - lines of generated pages cannot be wrapped
+"""Generator of docs/frameworks from the runs of real frameworks: ``python -m tools.framework_pages``.
 
-Code and versions are those of the run scripts in ``tests/frameworks``, what is seen is declared beside the
-dialects, and the advice is what ``blamespan lint`` says of the recording.
+Code and versions come from the run scripts in ``tests/frameworks``, the table of what blamespan sees from
+``semconv/dialects/support.toml``, and the findings from ``blamespan lint`` on the recording.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from collector_processor.lint import Finding, lint
-from semconv.dialects import DIALECTS
-from semconv.dialects.support import ASPECTS, Level, Support
-from tests.docs.framework_code import function_of_kit, instrumenting_lines
-from tests.docs.frameworks import PAGES, FrameworkPage
+from semconv.dialects.support import ASPECTS, Level, Support, support_table
 from tests.frameworks.catalogue import FOLDER as SUITE
 from tests.frameworks.catalogue import RunScript, catalogue
 from tests.shown import shown
+from tools.framework_code import function_of_kit, instrumenting_program, telemetry
+from tools.framework_notes import PAGES, FrameworkPage
 
-FOLDER: Final = Path(__file__).parents[2] / "docs" / "frameworks"
-_MADE: Final = "<!-- Made by python -m tests.docs.framework_pages; do not edit. -->\n"
+FOLDER: Final = Path(__file__).parents[1] / "docs" / "frameworks"
+_MADE: Final = "<!-- Made by python -m tools.framework_pages; do not edit. -->\n"
+_OWN: Final = re.compile(r"s own(?=$|,)")
 _MARKS: Final = {Level.YES: "●", Level.PARTLY: "◐", Level.NO: "○"}
 _OF_THE_SUITE: Final = frozenset(
     {
@@ -36,7 +37,7 @@ _OF_THE_SUITE: Final = frozenset(
         "MLFLOW_DISABLE_TELEMETRY",
     }
 )
-"""Variables that only keep a run from reaching for the network, or stand for your own keys."""
+"""Variables that only keep a run off the network, or stand for your own keys."""
 
 
 def pages() -> dict[str, str]:
@@ -52,11 +53,11 @@ def _index(runs: dict[str, RunScript]) -> str:
     ]
     return (
         f"# Frameworks\n\n{_MADE}\n"
-        "Each page has the lines that instrument the framework, taken from scripts that are really run and"
-        " recorded, what blamespan sees of it, and what to switch on. What is not here may be read all the"
-        " same: [what each framework tells](../support.md) lists all that is known, and"
-        " [instrument your own agents](../instrument.md) is the way for plain Python.\n\n"
-        "| framework | instrumented in our suite by |\n|---|---|\n" + "".join(rows)
+        "Find your framework below. Its page has the lines that instrument it, taken from scripts that our tests"
+        " really ran and recorded, and says what blamespan sees of it and which settings to turn on. blamespan may"
+        " also read frameworks that are not listed here: see [what each framework records](../support.md). For plain"
+        " Python, see [instrument your own agents](../instrument.md).\n\n"
+        "| framework | instrumentation in our tests |\n|---|---|\n" + "".join(rows)
     )
 
 
@@ -65,7 +66,7 @@ def _instrumentations(runs: list[RunScript]) -> str:
 
 
 def _instrumentation(run: RunScript) -> str:
-    return run.instrumentation.replace("its own", "its own instrumentation", 1)
+    return _OWN.sub("s own instrumentation", run.instrumentation)
 
 
 def _runs_of(page: FrameworkPage, runs: dict[str, RunScript]) -> list[RunScript]:
@@ -78,10 +79,11 @@ def _page(page: FrameworkPage, runs: dict[str, RunScript]) -> Iterator[str]:
     yield f"# {page.title}\n\n{_MADE}\n{page.advice}\n\n"
     mine = _runs_of(page, runs)
     yield (
-        "Give the program `OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318`, blamespan's OTLP over HTTP."
-        " `traces()` below is OpenTelemetry's usual"
-        " [set-up of an exporter](../instrument.md#send-spans-to-blamespan); `answer()`, or what comes from a"
-        " module named `…_story`, stands for your program.\n"
+        "Each program below is complete, but for your own: `answer()` of your module `my_agents` runs your agents and"
+        " returns what they say. Save what sets up OpenTelemetry's exporter as `telemetry.py`:\n\n"
+        f"```python\n{telemetry()}```\n\n"
+        "Then set the endpoint, blamespan's OTLP/HTTP port:\n\n"
+        "```sh\nexport OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318\n```\n"
     )
     for run in mine:
         yield from _instrumented(page, run)
@@ -91,11 +93,11 @@ def _page(page: FrameworkPage, runs: dict[str, RunScript]) -> Iterator[str]:
 def _instrumented(page: FrameworkPage, run: RunScript) -> Iterator[str]:
     yield f"\n## With {_instrumentation(run)}\n\n```sh\n{_install(run)}\n"
     yield from (f"export {name}={value}\n" for name, value in run.env.items() if name not in _OF_THE_SUITE)
-    code = instrumenting_lines(run.script)
+    code = instrumenting_program(run.script)
     yield f"```\n\n```python\n{code}```\n"
     for module, function in page.from_kit:
         if f"from {module} import" in code:
-            yield f"\nwhere\n\n```python\n{function_of_kit(module, function)}```\n"
+            yield f"\n`{function}` is:\n\n```python\n{function_of_kit(module, function)}```\n"
     yield from _measured(run)
 
 
@@ -131,9 +133,9 @@ def _measured(run: RunScript) -> Iterator[str]:
     yield "\n" if any((run.hidden, run.unnamed, run.lacks, run.unread)) else ""
     findings = _findings(run)
     if not findings:
-        yield "\n`blamespan lint` finds nothing lacking.\n"
+        yield "\n`blamespan lint` reports nothing missing.\n"
         return
-    yield "\n`blamespan lint` says of it:\n\n"
+    yield "\n`blamespan lint` reports:\n\n"
     yield from (_advised(finding) for finding in findings)
 
 
@@ -145,27 +147,27 @@ def _findings(run: RunScript) -> tuple[Finding, ...]:
 def _advised(finding: Finding) -> str:
     mend = "; ".join(f"`{line.strip()}`" for line in finding.mend)
     return f"- **{finding.rule}** ({finding.severity}): {finding.what}" + (
-        f". Mend: {mend}\n" if mend else "\n"
+        f". Fix: {mend}\n" if mend else "\n"
     )
 
 
 def _seen(page: FrameworkPage) -> Iterator[str]:
-    supports = [each for dialect in DIALECTS for each in dialect.support if each.framework in page.supports]
-    yield "\n## What blamespan sees\n\n● all of it · ◐ some of it, or only with a setting · ○ nothing\n\n"
-    yield f"| written by | {' | '.join(ASPECTS)} |\n|---|{'---|' * len(ASPECTS)}\n"
+    supports = [each for rows in support_table().values() for each in rows if each.framework in page.supports]
+    yield "\n## What blamespan sees\n\n● recorded · ◐ recorded in part, or only with a setting · ○ not recorded\n\n"
+    yield f"| recorded by | {' | '.join(ASPECTS)} |\n|---|{'---|' * len(ASPECTS)}\n"
     for support in supports:
-        yield f"| {support.instrumentation} | {' | '.join(_MARKS[gift.level] for _, gift in support.gifts())} |\n"
+        yield f"| {support.instrumentation} | {' | '.join(_MARKS[coverage.level] for _, coverage in support.aspects())} |\n"
     yield "".join(_notes(support) for support in supports)
 
 
 def _notes(support: Support) -> str:
-    told = "".join(f"- *{name}*: {gift.note}\n" for name, gift in support.gifts() if gift.note)
+    told = "".join(f"- *{name}*: {coverage.note}\n" for name, coverage in support.aspects() if coverage.note)
     more = ", ".join(f"`{switch}`" for switch in support.switches)
-    return f"\n### {support.instrumentation}\n\n{told}" + (f"\nTells more with {more}.\n" if more else "")
+    return f"\n### {support.instrumentation}\n\n{told}" + (f"\nRecords more with {more}.\n" if more else "")
 
 
 def write() -> None:
-    """Write every page; ``python -m tests.support_page`` does so too, since both show the declarations."""
+    """Write every page; ``python -m tools.support_page`` does so too, since both show the declarations."""
     FOLDER.mkdir(exist_ok=True)
     for name, text in pages().items():
         (FOLDER / name).write_text(text, encoding="utf-8")

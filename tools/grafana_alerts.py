@@ -1,6 +1,6 @@
-"""``python -m tests.deploy.grafana_alerts``: writes deploy/grafana/provisioning/alerting/blamespan.yaml.
+"""``python -m tools.grafana_alerts``: writes deploy/grafana/provisioning/alerting/blamespan.yaml.
 
-The Prometheus rules once more for those whose Grafana does the alerting: the
+The Prometheus rules in Grafana's format, for users who alert from Grafana: the
 same expressions and durations, from the same template.
 """
 
@@ -12,20 +12,20 @@ from typing import Any, Final
 
 import yaml
 
-from tests.deploy.alert_rules import BASE, inlined, rule_file
+from tools.alert_rules import BASE, inlined, rule_file
 
 FILE: Final = (
-    Path(__file__).parents[2] / "deploy" / "grafana" / "provisioning" / "alerting" / "blamespan.yaml"
+    Path(__file__).parents[1] / "deploy" / "grafana" / "provisioning" / "alerting" / "blamespan.yaml"
 )
 _HEAD: Final = """\
 # Alert rules for those whose Grafana does the alerting: Prometheus's own, once more. Made by
-# `python -m tests.deploy.grafana_alerts`; do not edit. A dollar sign is doubled: a single one is Grafana's.
+# `python -m tools.grafana_alerts`; do not edit. A dollar sign is doubled: a single one is Grafana's.
 # Links begin with the environment variable BLAMESPAN_WEB_URL of the Grafana that reads this.
 """
 ADDRESS: Final = "${BLAMESPAN_WEB_URL}"
-"""Where links begin; Grafana puts in its own environment when it reads the file."""
+"""Base address of links; Grafana expands its own environment variables when it reads the file."""
 _BACK_S: Final = 6 * 3600
-"""An instant query looks back by itself; this is what Grafana draws beside the rule."""
+"""Time range that Grafana draws beside the rule; an instant query does not need it."""
 
 Json = dict[str, Any]
 
@@ -41,14 +41,13 @@ def provisioned() -> Json:
             "rules": [_rule(rule) for rule in group["rules"]],
         }
         for group in rule_file()["groups"]
-        if "alert"
-        in group["rules"][0]  # what is recorded stands in the expressions: Grafana may have no rules
+        if "alert" in group["rules"][0]  # recorded series are inlined: Grafana may have no recording rules
     ]
     return {"apiVersion": 1, "groups": groups}
 
 
 def write() -> str:
-    """Return it as YAML."""
+    """Return the content as YAML."""
     return _HEAD + yaml.safe_dump(provisioned(), sort_keys=False, width=1000)
 
 
@@ -58,7 +57,7 @@ def _rule(rule: Json) -> Json:
         "title": rule["alert"],
         "condition": "B",
         "data": [_asked(inlined(rule["expr"])), _IS_THERE],
-        # The expressions answer only for what is wrong: nothing is the healthy answer.
+        # The expressions return series only for problems: no data means healthy.
         "noDataState": "OK",
         "execErrState": "Error",
         "for": rule.get("for", "0s"),
@@ -84,7 +83,7 @@ _IS_THERE: Final[Json] = {
 
 
 def _annotation(text: str) -> str:
-    """Write Prometheus's templates as Grafana's: the value has a query's name, the address is a variable."""
+    """Write Prometheus's templates as Grafana's: values have a query's name, the address is a variable."""
     own = text.replace("$value", "$values.A.Value").replace("$", "$$")
     return own.replace(BASE.replace("$", "$$"), ADDRESS)
 

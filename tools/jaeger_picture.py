@@ -1,7 +1,7 @@
-"""``python -m tests.backends.picture OUT.svg``: a blamed trace as a real Jaeger holds it, as a waterfall.
+"""``python -m tools.jaeger_picture OUT.svg``: waterfall of a blamed trace from a real Jaeger.
 
-Starts Jaeger, plays the demo into it, asks Jaeger's API for the trace, and draws
-what it answers. Nothing in the picture is made up.
+Starts Jaeger, plays the demo into it, asks Jaeger's API for the trace, and draws the response. Nothing in the
+picture is made up.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def main(out: Path) -> None:
 
 
 def rows_of(trace: JaegerTrace) -> list[Row]:
-    """Return the trace's spans as a tree written down, children by their start."""
+    """Return the trace's spans as a flattened tree, children ordered by start."""
     children: defaultdict[str | None, list[JaegerSpan]] = defaultdict(list)
     ids = {span["spanID"] for span in trace["spans"]}
     for span in trace["spans"]:

@@ -1,30 +1,30 @@
-# ruff: noqa: E501 - the lines of a Markdown table are as long as they are
-"""``python -m tests.metrics_reference``: writes docs/metrics.md from the table of metrics."""
+# ruff: noqa: E501 - lines of Markdown tables cannot be wrapped
+"""Generator of docs/metrics.md from the table of metrics: ``python -m tools.metrics_reference``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
-from analyzer.issue_gauge import EVERY_S
-from analyzer.metric_table import ANSWERS, MAX_STANDING, METRICS, Kind, Metric
-from analyzer.modes import FailureMode
-from analyzer.tallies.names import MAX_AGENTS, MAX_LENGTH, MAX_SERVICES
-from analyzer.tallies.verdicts import CONFIDENCE_BOUNDS, LAG_BOUNDS_S, MAX_LAG_S
+from analyzer.inquiry.verdict import FailureMode
+from analyzer.issues.issue_service import EVERY_S
+from analyzer.telemetry.metric import ANSWERS, MAX_AGENTS, MAX_LENGTH, MAX_SERVICES, Metric
+from analyzer.telemetry.metric_table import MAX_STANDING, METRICS
+from analyzer.telemetry.verdict_counters import CONFIDENCE_BOUNDS, LAG_BOUNDS_S, MAX_LAG_S
 from semconv.model import Status
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "metrics.md"
 _HEAD: Final = """# Metrics
 
-Made from `analyzer/metric_table.py` by `python -m tests.metrics_reference`; do not edit.
+Made from `analyzer/telemetry/metric_table.py` by `python -m tools.metrics_reference`; do not edit.
 
-`GET /metrics` answers in Prometheus's text format, or in OpenMetrics where that is asked for, as Prometheus does:
-only there are exemplars, the trace and span that one count stands for. Prometheus keeps them with
+`GET /metrics` answers in Prometheus's text format, or in OpenMetrics if the client accepts it, as Prometheus does.
+Only OpenMetrics has exemplars: the trace and span of one of the counted runs. Prometheus keeps them with
 `--enable-feature=exemplar-storage`.
 
-`BLAMESPAN_METRICS_INTERVAL` sends the same over OTLP to the endpoint for metrics, by OpenTelemetry's names and with units
-and exemplars. They pass the exporter that forwards everybody's metrics, with its hop header: where that leads back
-to this process, they are refused.
+With `OTEL_METRICS_EXPORTER=otlp`, the same metrics are also sent over OTLP every `OTEL_METRIC_EXPORT_INTERVAL` milliseconds
+(60,000) to the endpoint for metrics, under OpenTelemetry's names, with units and exemplars. They go through the exporter
+that forwards clients' metrics, with its hop header: if the endpoint leads back to this process, they are refused.
 
 | metric | over OTLP | kind | unit | labels | series | shown by | meaning |
 |---|---|---|---|---|---:|---|---|
@@ -37,13 +37,12 @@ def page() -> str:
 
 
 def _row(metric: Metric) -> str:
-    name = f"{metric.name}_total" if metric.kind is Kind.COUNTER else metric.name
     kind = f"{metric.kind.value}, exemplars" if metric.has_exemplars else metric.kind.value
     labels = ", ".join(f"`{label}`" for label in metric.labels)
     halves = ", ".join(f"`{half.value}`" for half in metric.halves)
     shown = f"{halves}; with `{metric.needs}`" if metric.needs else halves
     columns = (
-        f"`{name}`",
+        f"`{metric.sample_name}`",
         f"`{metric.otel_name}`",
         kind,
         f"`{metric.unit}`",
@@ -56,12 +55,8 @@ def _row(metric: Metric) -> str:
 
 
 def _beside() -> str:
-    """Return the rows of what the Collector calls the same."""
-    rows = (
-        (metric.otelcol, f"{metric.name}_total" if metric.kind is Kind.COUNTER else metric.name)
-        for metric in METRICS
-        if metric.otelcol
-    )
+    """Return the table rows of the Collector's equivalent metrics."""
+    rows = ((metric.otelcol, metric.sample_name) for metric in METRICS if metric.otelcol)
     return "\n".join(f"| `{theirs.partition(' (')[0]}`{_aside(theirs)} | `{ours}` |" for theirs, ours in rows)
 
 
@@ -88,11 +83,12 @@ def _rules() -> str:
   rules and dashboards use it. Both series of an agent start at 0 together.
 - A correction of a run that was settled over a day ago changes its issue, its agents' shares and the page, but no counter:
   Prometheus would count it as a failure of today.
-- Counters begin at 0 with the process, as Prometheus expects of them.
-- A new series is shown at 0 for `BLAMESPAN_METRICS_SETTLE`, whatever it holds. Prometheus's `increase` of a series that
-  is first seen at 6 is 0: a new agent's first failures would raise no alarm. Keep it longer than two scrapes are apart.
+- Counters start at 0 with the process, as Prometheus expects.
+- A new series is shown at 0 for 35 seconds, whatever its value. Prometheus computes an `increase` of 0 for
+  a series that it first sees at 6: a new agent's first failures would raise no alarm. So scrape
+  at least every 30 s.
 - From its first task on, every agent has a series for each failure mode, in both counters.
-- What an analysis cost counts each time it was paid, with a verdict that was replaced too.
+- The cost of an analysis counts each time it is paid, also for a verdict that was replaced.
 
 ## Labels
 
@@ -100,35 +96,36 @@ def _rules() -> str:
   never become labels. Names are bounded, {MAX_SERVICES} services and {MAX_AGENTS} agents of each: further ones share the label `other` until
   the process starts again.
 - `status` is one of {statuses}.
-- `mode` is one of {modes}; what a model calls otherwise is `other`.
-- `receiver` is one of `webhook`, `slack`, `alertmanager`, those that are set; `answer` one of {answers}.
-- `issue` is an issue's id. Only the {MAX_STANDING} newest issues that are new or came back have a series, which ends when they are
-  ongoing, resolved or muted; likewise agents with an alarm. Both are read from the store every {EVERY_S:g} seconds.
-- *Series* says how many one process shows at most; a histogram counts as one.
-- Tenants are told apart nowhere here: services of the same name count together.
+- `mode` is one of {modes}; any other mode that a model names is `other`.
+- `receiver` is one of `webhook`, `slack`, if configured; `answer` one of {answers}.
+- `issue` is an issue's id. Only the {MAX_STANDING} newest issues that are new or regressed have a series, which ends when they are
+  ongoing, resolved or muted. The same holds for agents with an alarm. Both are read from the store every {EVERY_S:g} seconds.
+- *Series* is the greatest number that one process shows; a histogram counts as one.
+- Metrics do not distinguish tenants: services of the same name count together. Requests with a tenant's header are refused, and
+  `BLAMESPAN_METRICS_TOKEN` is a token for the metrics alone.
 - `blamespan_confidence` has the bounds {confidence}; `blamespan_analysis_lag_seconds` {lag}.
-  Runs that ended over {MAX_LAG_S / 3600:g} hours before their verdict were played back, and are left out of the lag.
+  Runs that ended over {MAX_LAG_S / 3600:g} hours before their verdict are taken as replayed, and left out of the lag.
 
-## Beside the Collector's
+## Equivalents of the Collector's metrics
 
-What [otelcol tells of itself](https://opentelemetry.io/docs/collector/internal-telemetry/) has a counterpart here. The signal is part of
-the Collector's metric names (`_spans`, `_log_records`, `_metric_points`); here it is a label.
+Most of the [OpenTelemetry Collector's internal telemetry](https://opentelemetry.io/docs/collector/internal-telemetry/) has an equivalent here.
+The signal is part of the Collector's metric names (`_spans`, `_log_records`, `_metric_points`); here it is a label.
 
 | OpenTelemetry Collector | blamespan |
 |---|---|
 {_beside()}
 
-`blamespan_queue_size_bytes` and `_capacity_bytes` measure the journal on disk, which outlives the process. A backend
+`blamespan_queue_size_bytes` and `_capacity_bytes` measure the journal on disk, which survives restarts. A backend
 without a service for a signal (404, `UNIMPLEMENTED`) is not a failure: those items are counted in
 `blamespan_items_unsupported_total` and logged once, and `blamespan doctor` says how to fix it.
 
 ## Alerts and dashboards
 
 `deploy/prometheus/rules/blamespan.yaml` has the alert rules, `deploy/alertmanager/alertmanager.yml` a routing for them, and
-`deploy/grafana` dashboards and the same rules for Grafana's own alerting. All are made by code: `python -m
-tests.deploy.alert_rules`, `tests.deploy.dashboards`, `tests.deploy.grafana_alerts`. Prometheus's own tool plays the rules
-over hours of made-up failures, and every query of the dashboards is run against a real Prometheus
-(`tests/deploy`). Grafana itself could not be run: what the dashboards look like was seen by nobody yet.
+`deploy/grafana` dashboards and the same rules for Grafana's own alerting. All are generated: `python -m
+tools.alert_rules`, `tools.dashboards`, `tools.grafana_alerts`. The tests in `tests/deploy` run the rules with
+promtool over hours of simulated failures, and every query of the dashboards against a real Prometheus. The dashboards
+have not been viewed in Grafana yet.
 
 | alert | when | severity |
 |---|---|---|

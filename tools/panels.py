@@ -1,7 +1,7 @@
-"""What Grafana's dashboards ask and how it is drawn: one record a panel.
+"""Panels of Grafana's dashboards: queries and display, one record per panel.
 
-The queries are run against a real Prometheus by ``test_grafana_dashboards.py``,
-and the TraceQL is taken from the one file that has it all.
+``test_grafana_dashboards.py`` runs the queries against a real Prometheus; the TraceQL comes from the one file
+that contains all of it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 
 import yaml
 
-_TRACEQL: Final = Path(__file__).parents[2] / "docs" / "backends" / "traceql.yaml"
+_TRACEQL: Final = Path(__file__).parents[1] / "docs" / "backends" / "traceql.yaml"
 _ONE: Final = '{service=~"$service", agent=~"$agent"}'
 _LAG: Final = "sum by (le) (rate(blamespan_analysis_lag_seconds_bucket[$__rate_interval]))"
 
 
 class Shape(StrEnum):
-    """How a panel draws."""
+    """Display type of a panel."""
 
     LINES = "lines"
     HEAT = "heat"
@@ -27,7 +27,7 @@ class Shape(StrEnum):
     HISTOGRAM = "histogram"
     """Buckets over time."""
     TABLE = "table"
-    """One row a set of labels, one column a query."""
+    """One row for each set of labels, one column for each query."""
     NUMBER = "number"
 
 
@@ -37,7 +37,7 @@ class Query:
 
     expr: str
     legend: str = ""
-    """A series' name in the legend; in a table the column's."""
+    """Name of a series in the legend, or of the column in a table."""
     has_exemplars: bool = False
 
 
@@ -51,7 +51,7 @@ class Panel:
     shape: Shape = Shape.LINES
     unit: str = "short"
     width: int = 12
-    """Of 24."""
+    """Width, out of 24 columns."""
 
 
 def _failures(window: str, by: str) -> str:

@@ -1,7 +1,7 @@
-"""``python -m semconv.registry.generate [--check]``: everything that is made from the registry.
+"""``python -m tools.registry [--check]``: generator of all files derived from the registry.
 
-Writes the constants (``semconv/attributes.py``), the reference page (``docs/convention-reference.md``)
-and a JSON schema of the attributes. With ``--check`` it writes nothing and fails if one of them is stale.
+Writes the constants (``semconv/attributes.py``), the reference page (``docs/convention-reference.md``) and
+a JSON schema of the attributes. With ``--check`` it writes nothing and fails if a file is stale.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import jinja2
 
-from semconv.registry.definition import Attribute, Registry, Use, load
+from tools.registry_definition import Attribute, Registry, Use, load
 
-FOLDER: Final = Path(__file__).parent
-ROOT: Final = FOLDER.parent.parent
+ROOT: Final = Path(__file__).parent.parent
+FOLDER: Final = ROOT / "semconv" / "registry"
 
 _SECTIONS: Final[Mapping[str, str]] = {
     "emitter": "Written by emitters",
@@ -42,18 +42,18 @@ _JSON_TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def constant(key: str) -> str:
-    """Return the Python name of an attribute: its key in capitals, without our own namespace."""
+    """Return an attribute's Python name: its key in capitals, without our own namespace."""
     return key.removeprefix("blamespan.").replace(".", "_").upper()
 
 
 def enumeration(key: str) -> str:
-    """Return the name of the ``StrEnum`` of an enumerated attribute: its key in camel case."""
+    """Return the name of an enumerated attribute's ``StrEnum``: its key in camel case."""
     words = key.removeprefix("blamespan.").replace(".", "_").split("_")
     return "".join(word.capitalize() for word in words)
 
 
 def outputs(registry: Registry) -> dict[Path, str]:
-    """Return every generated file's path, relative to the repository, and its text."""
+    """Return the generated files' texts by path relative to the repository."""
     return {
         Path("semconv/attributes.py"): _render("attributes.py.j2", registry),
         Path("docs/convention-reference.md"): _render("convention-reference.md.j2", registry),
@@ -62,7 +62,7 @@ def outputs(registry: Registry) -> dict[Path, str]:
 
 
 def stale(registry: Registry, root: Path) -> list[Path]:
-    """Return the generated files that are not what the registry makes of them."""
+    """Return the generated files that differ from the registry's output."""
     return [
         path
         for path, text in outputs(registry).items()
@@ -71,15 +71,15 @@ def stale(registry: Registry, root: Path) -> list[Path]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the generated files, or with ``--check`` say which are stale; 0 if all is well."""
-    parser = argparse.ArgumentParser(prog="python -m semconv.registry.generate", description=__doc__)
+    """Write the generated files, or with ``--check`` list the stale ones; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.registry", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is stale")
     options = parser.parse_args(arguments)
     registry = load(FOLDER)
     old = stale(registry, ROOT)
     if options.check:
         for path in old:
-            sys.stderr.write(f"{path} is stale: run python -m semconv.registry.generate\n")
+            sys.stderr.write(f"{path} is stale: run python -m tools.registry\n")
         return 1 if old else 0
     texts = outputs(registry)
     for path in old:
@@ -91,12 +91,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _render(template: str, registry: Registry) -> str:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER / "templates"),
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "registry_templates"),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
-        autoescape=False,  # noqa: S701 - makes Python and Markdown from our own files, no HTML
+        autoescape=False,
     )
     environment.filters.update(
         constant=constant,
@@ -113,7 +113,7 @@ def _render(template: str, registry: Registry) -> str:
 
 
 def _docstring(text: str, indent: int = 0) -> str:
-    """Return ``text`` as a docstring wrapped for our line length."""
+    """Return ``text`` as a docstring, wrapped to our line length."""
     one_line = f'"""{text}"""'
     if len(one_line) + indent <= 100:
         return one_line
@@ -142,12 +142,12 @@ def _level(use: Use) -> str:
 
 
 def _anchor(key: str) -> str:
-    """Return the anchor GitHub and MkDocs give to a heading that is a key in code marks."""
+    """Return the anchor that GitHub and MkDocs generate for a heading of a key in backticks."""
     return key.replace(".", "")
 
 
 def _schema(registry: Registry) -> dict[str, Any]:
-    """Return a JSON schema: the attributes by key, and each signal with what it requires."""
+    """Return a JSON schema: the attributes by key, and the required ones of each signal."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Attributes of the blamespan convention, as an object from key to value",
@@ -167,7 +167,7 @@ def _schema(registry: Registry) -> dict[str, Any]:
 def _property(attribute: Attribute) -> dict[str, Any]:
     schema: dict[str, Any] = {"description": attribute.brief, **_JSON_TYPES[attribute.type]}
     if attribute.members:
-        # Open by definition (OpenTelemetry's rule for enumerations): listed, not enforced.
+        # OpenTelemetry's enumerations are open: values are listed, not enforced.
         schema["examples"] = [member.value for member in attribute.members]
     elif attribute.examples:
         schema["examples"] = list(attribute.examples)

@@ -1,7 +1,7 @@
-"""Read and check the registry: weaver's definition format, file format ``definition/2``.
+"""Reader and checker of the registry, in weaver's definition format (``definition/2``).
 
-Only the part of the format that our files use is known; anything else is an error rather than ignored.
-Needs PyYAML, a development dependency, so nothing that is used at run time may import this.
+Supports only the part of the format that our files use; anything else is an error. Needs PyYAML, a
+development dependency, so runtime modules must not import this.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 import yaml
 
 FILES: Final = ("emitter", "processor", "analyzer", "compatibility", "upstream")
-"""In the order of the reference page: who writes, then what is borrowed."""
+"""The files, in the order of the reference page: by writer, then upstream names."""
 
 PRIMITIVES: Final = (
     "string",
@@ -32,7 +32,7 @@ STABILITIES: Final = ("development", "alpha", "beta", "release_candidate", "stab
 
 
 class DefinitionError(Exception):
-    """The registry says something it must not; the message names the file and the item."""
+    """An invalid registry; the message names the file and the item."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +57,15 @@ class Attribute:
     examples: tuple[Any, ...]
     members: tuple[Member, ...]
     python: str
-    """The ``StrEnum`` that holds the values already, as ``module.Class``; empty if one is generated."""
+    """Existing ``StrEnum`` with the values, as ``module.Class``; empty if one is generated."""
     renamed_to: str
-    """The name that replaced this one upstream, if any."""
+    """Upstream's replacement for this name, if any."""
     file: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """An attribute's place on a signal."""
+    """An attribute as used by a signal."""
 
     key: str
     level: str
@@ -83,7 +83,7 @@ class Signal:
     kind: str
     """The span's kind; empty for the other forms."""
     name: str
-    """How the span is named; empty for the other forms."""
+    """The rule for the span's name; empty for the other forms."""
     brief: str
     note: str
     uses: tuple[Use, ...]
@@ -92,7 +92,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry:
-    """All definitions, in the order of ``FILES`` and within a file as written."""
+    """All definitions, in the order of ``FILES`` and of each file."""
 
     attributes: Mapping[str, Attribute]
     signals: tuple[Signal, ...]
@@ -102,7 +102,7 @@ def load(folder: Path) -> Registry:
     """Read the registry in ``folder``.
 
     Raises:
-        DefinitionError: an item is malformed, defined twice, or refers to nothing.
+        DefinitionError: An item is malformed, defined twice, or refers to an undefined one.
     """
     documents = {file: _document(folder / f"{file}.yaml") for file in FILES}
     attributes: dict[str, Attribute] = {}
@@ -129,7 +129,7 @@ def load(folder: Path) -> Registry:
 def _document(path: Path) -> Mapping[str, Any]:
     document: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     if document.get("file_format") != "definition/2":
-        raise DefinitionError(f"{path.name}: the file format is not definition/2")
+        raise DefinitionError(f"{path.name}: file_format must be definition/2")
     known = {"file_format", "attributes", "attribute_groups", "spans", "events"}
     if unknown := document.keys() - known:
         raise DefinitionError(f"{path.name}: unknown section {sorted(unknown)}")
@@ -149,7 +149,7 @@ def _attribute(raw: Mapping[str, Any], file: str) -> Attribute:
     if kind not in PRIMITIVES or raw["stability"] not in STABILITIES:
         raise DefinitionError(f"{where}: unknown type or stability")
     if kind in {"string", "string[]"} and not members and not raw.get("examples"):
-        raise DefinitionError(f"{where}: strings need examples")
+        raise DefinitionError(f"{where}: string attributes need examples")
     return Attribute(
         key=raw["key"],
         type=kind,
@@ -203,8 +203,8 @@ def _uses(
     for reference in references:
         if "ref_group" in reference:
             if reference["ref_group"] not in groups:
-                raise DefinitionError(f"{where}: there is no group {reference['ref_group']}")
-            # One level only: the format advises against groups of groups, and ours have none.
+                raise DefinitionError(f"{where}: undefined group {reference['ref_group']}")
+            # One level only: the format advises against nested groups.
             uses.extend(_use(inner, where) for inner in groups[reference["ref_group"]]["attributes"])
         else:
             uses.append(_use(reference, where))
@@ -226,20 +226,18 @@ def _use(reference: Mapping[str, Any], where: str) -> Use:
 
 def _check_keys(raw: Mapping[str, Any], where: str, *, required: set[str], optional: set[str]) -> None:
     if missing := required - raw.keys():
-        raise DefinitionError(f"{where}: {sorted(missing)} missing")
+        raise DefinitionError(f"{where}: missing {sorted(missing)}")
     if unknown := raw.keys() - required - optional:
-        raise DefinitionError(f"{where}: {sorted(unknown)} unknown")
+        raise DefinitionError(f"{where}: unknown {sorted(unknown)}")
 
 
 def _check_references(signals: tuple[Signal, ...], attributes: Mapping[str, Attribute]) -> None:
     for signal in signals:
         keys = [use.key for use in signal.uses]
         if unknown := set(keys) - attributes.keys():
-            raise DefinitionError(
-                f"{signal.file}.yaml: {signal.id} refers to {sorted(unknown)}, defined nowhere"
-            )
+            raise DefinitionError(f"{signal.file}.yaml: {signal.id} refers to undefined {sorted(unknown)}")
         if len(keys) != len(set(keys)):
-            raise DefinitionError(f"{signal.file}.yaml: {signal.id} names an attribute twice")
+            raise DefinitionError(f"{signal.file}.yaml: {signal.id} lists an attribute twice")
 
 
 def _line(text: str) -> str:

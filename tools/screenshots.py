@@ -1,6 +1,6 @@
-"""``python -m tests.web.screenshots FOLDER``: every page, wide and narrow, light and dark, as PNG files.
+"""``python -m tools.screenshots FOLDER``: every page, wide and narrow, light and dark, as PNG files.
 
-``python -m tests.web.screenshots --docs`` renews those that the documentation shows.
+``python -m tools.screenshots --docs`` renews those in the documentation.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tests.web.stage import serving
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 WIDTHS = {"wide": 1280, "narrow": 390}
 _HEIGHT = 900
-DOCS = Path(__file__).parents[2] / "docs" / "images"
+DOCS = Path(__file__).parents[1] / "docs" / "images"
 LARGEST = 150_000
-"""Bytes of a picture in the documentation."""
+"""Bound in bytes on a picture in the documentation."""
 
 
 async def take(folder: Path) -> list[Path]:
-    """Write the pictures; returns their paths."""
+    """Write the pictures; return their paths."""
     with tempfile.TemporaryDirectory() as data:
         stage, ids = await showcase(Path(data))
         pages = {
@@ -42,7 +42,7 @@ async def take(folder: Path) -> list[Path]:
 
 
 def path_of(name: str, id_: str) -> str:
-    """Return where a run or an issue is shown."""
+    """Return the path of the page of a run or an issue."""
     return f"/{'issues' if name.endswith(' issue') else 'runs'}/{id_}"
 
 
@@ -58,7 +58,7 @@ async def _take(browser: Browser, address: str, path: Path, scheme: Literal["lig
 
 
 async def take_for_docs(folder: Path) -> list[Path]:
-    """Write what is seen first of the list, of a run and of an issue, light and dark; returns their paths."""
+    """Write the visible top of the list, of a run and of an issue, light and dark; return their paths."""
     with tempfile.TemporaryDirectory() as data:
         stage, ids = await shop_window(Path(data))
         pages = {"runs": "/runs", "run": f"/runs/{ids['run']}", "issue": f"/issues/{ids['issue']}"}
@@ -78,9 +78,9 @@ async def take_for_docs(folder: Path) -> list[Path]:
 
 
 def main() -> None:
-    """Take them."""
+    """Take the pictures."""
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m tests.web.screenshots FOLDER, or --docs")
+        sys.exit("usage: python -m tools.screenshots FOLDER, or --docs")
     if chromium() is None:
         sys.exit("no Chromium here: install it, or say where it is with BLAMESPAN_CHROMIUM")
     is_for_docs = sys.argv[1] == "--docs"

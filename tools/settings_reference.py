@@ -1,5 +1,5 @@
-# ruff: noqa: E501 - the lines of a Markdown table are as long as they are
-"""``python -m tests.settings_reference``: writes docs/settings.md from the settings class."""
+# ruff: noqa: E501 - lines of Markdown tables cannot be wrapped
+"""Generator of docs/settings.md from the settings class: ``python -m tools.settings_reference``."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ from collector_processor.settings import Settings
 PAGE: Final = Path(__file__).parent.parent / "docs" / "settings.md"
 _HEAD: Final = """# Settings
 
-Made from `collector_processor/settings.py` by `python -m tests.settings_reference`; do not edit.
+Set these as environment variables, or in a `blamespan.toml` in the directory where you start the command, in lower case
+and without `BLAMESPAN_`. A command-line option overrides the environment, and the environment overrides the file. An empty
+variable counts as unset. Times are whole milliseconds. `blamespan doctor` checks all settings.
 
-Environment variables, or the names in lower case and without `BLAMESPAN_` in a `blamespan.toml` where the
-command is started. The environment goes before the file, an option of the command before both. An empty
-variable is unset. Times are whole milliseconds. `blamespan doctor` checks them all.
+Made from `collector_processor/settings/model.py` by `python -m tools.settings_reference`; do not edit.
 
 | variable | default | meaning |
 |---|---|---|
 """
 _OTEL: Final = """
-## OpenTelemetry's own
+## OpenTelemetry's variables
 
 | variable | meaning |
 |---|---|
-| `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_{TRACES,LOGS,METRICS}_ENDPOINT` | where each signal goes on to. Beside `BLAMESPAN_FORWARD_ENDPOINT` only those of logs and metrics count, with their own headers, protocol and certificates; `none` sends the signal nowhere |
+| `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_{TRACES,LOGS,METRICS}_ENDPOINT` | where to forward each signal. If `BLAMESPAN_FORWARD_ENDPOINT` is set, only the variables of logs and metrics apply, with their own headers, protocol and certificates; `none` turns forwarding of the signal off |
 | `OTEL_EXPORTER_OTLP_PROTOCOL` (and per signal) | `grpc` or `http/protobuf`; default: HTTP for port 4318, else gRPC |
 | `OTEL_EXPORTER_OTLP_HEADERS` (and per signal) | `key=value,…`, percent-encoded |
-| `OTEL_EXPORTER_OTLP_CERTIFICATE` (and per signal) | PEM file of the authorities to trust |
-| `OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE`, `OTEL_EXPORTER_OTLP_CLIENT_KEY` (and per signal) | PEM files of what the backend is shown of us (mutual TLS) |
+| `OTEL_EXPORTER_OTLP_CERTIFICATE` (and per signal) | PEM file of the certificate authorities to trust |
+| `OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE`, `OTEL_EXPORTER_OTLP_CLIENT_KEY` (and per signal) | PEM files of blamespan's client certificate and its key (mutual TLS) |
 | `OTEL_EXPORTER_OTLP_COMPRESSION` (and per signal) | `none` (default) or `gzip` |
+| `OTEL_METRICS_EXPORTER` | with `otlp`, blamespan sends its own metrics to the metrics endpoint |
+| `OTEL_METRIC_EXPORT_INTERVAL` | milliseconds between two sends; default 60000 |
 
-Certificates, theirs and ours (`BLAMESPAN_TLS_…`), are read again when their files change; what cannot be used is said
-in the log, and the one before stays.
+Certificates, including those of `BLAMESPAN_TLS_…`, are reloaded when their files change. If a new certificate is invalid,
+blamespan logs this and keeps the previous one.
 
-Model keys and addresses are litellm's own variables (`OPENAI_API_KEY`, `OPENAI_API_BASE`, …).
+For model keys and addresses, set litellm's own variables (`OPENAI_API_KEY`, `OPENAI_API_BASE`, …).
 """
 
 

@@ -1,8 +1,8 @@
-"""What analysis costs and how soon a verdict is there: ``python -m tests.bench.analysis``.
+"""Cost of analysis and latency of verdicts: ``python -m tests.bench.analysis``.
 
-First the stages alone, on complete traces, in CPU time. Then a real ``blamespan serve`` with the method
-``signals``: failing runs at a fixed pace, and the time from each run's completion until its verdict's carrier
-is in a backend that keeps nothing.
+It measures first the stages alone, on complete traces, in CPU time; then a real ``blamespan serve`` with the
+method ``signals``: failing runs at a fixed pace, and the time from each run's completion until its verdict's
+carrier is in a backend that keeps nothing.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import asdict
 
 import uvloop
 
-from tests.bench.analysis.live import Delays, Pace, measure
-from tests.bench.analysis.stages import WORKLOADS, Costs
-from tests.bench.analysis.stages import measure as measure_stages
+from benchmarks.analysis.live import Delays, Pace, measure
+from benchmarks.analysis.stages import WORKLOADS, Costs
+from benchmarks.analysis.stages import measure as measure_stages
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print both tables, or a JSON object a line."""
+    """Print both tables, or one JSON object per line."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.analysis", description=__doc__)
     parser.add_argument("--only", choices=["stages", "live"])
     parser.add_argument("--workload", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))

@@ -1,7 +1,7 @@
-"""A backend that takes everything and keeps when each trace's first carrier came.
+"""A backend that accepts everything and records when each trace's first carrier arrived.
 
-``python -m tests.bench.analysis.backend`` prints its OTLP endpoint and where it tells what it knows. Times
-are of the machine's monotonic clock, which all processes share.
+``python -m tests.bench.analysis.backend`` prints its OTLP endpoint and the address of its results. Times are
+from the machine's monotonic clock, which all processes share.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Final
 import uvloop
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from benchmarks.telling import Context, read_told, serve_telling
 from collector_processor.otlp import Signal
 from semconv.attributes import SCOPE_ANALYZER
-from tests.bench.telling import Context, read_told, serve_telling
 
 _OURS: Final = SCOPE_ANALYZER.encode()
 
 
 class Arrivals:
-    """When each trace's first carrier came, in seconds."""
+    """Arrival times of each trace's first carrier, in seconds."""
 
     def __init__(self) -> None:
         self.first: dict[str, float] = {}
 
     def take(self, body: bytes) -> None:
-        """Note the carriers in a request."""
+        """Record the carriers in a request."""
         now = time.monotonic()
         if _OURS not in body:
             return
@@ -38,7 +38,7 @@ class Arrivals:
 
 
 def read_arrivals(told: str) -> Mapping[str, float]:
-    """Return what the backend at this address knows."""
+    """Return the results of the backend at this address."""
     found: Mapping[str, float] = read_told(told)
     return found
 

@@ -1,9 +1,9 @@
-"""Runs through a real service: how long from a run's end until its verdict is in the backend.
+"""Latency through a real service: from a run's end until its verdict is in the backend.
 
-A run is complete when nothing came for ``BLAMESPAN_ROOT_GRACE`` after its root's end: the clock starts when
-its last request was acknowledged, and the grace is taken off. Runs come at a fixed pace, whatever becomes of
-those before (open loop): each in two requests, the root's end alone in the second. Afterwards requests come
-that have nothing to do with agents, alone and beside runs: what they wait longer is what runs cost others.
+A run is complete when nothing has arrived for ``BLAMESPAN_ROOT_GRACE`` after its root's end: the clock starts
+when its last request was acknowledged, and the grace is subtracted. Runs are sent at a fixed pace, regardless
+of earlier ones (open loop): each in two requests, with only the root in the second. Afterwards, requests
+without agents are sent, alone and beside runs: their additional latency is the cost of runs to others.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from typing import Final, TypeAlias
 import grpc
 import grpc.aio
 
-from collector_processor.encode import encode
-from tests.bench.analysis.backend import read_arrivals
-from tests.bench.demo_again import Again, DemoAgain
-from tests.bench.ingest.passthrough import PATH
-from tests.bench.ingest.subjects import Running, announcing
+from benchmarks.analysis.backend import read_arrivals
+from benchmarks.demo_again import Again, DemoAgain
+from benchmarks.ingest.passthrough import PATH
+from benchmarks.ingest.subjects import Running, announcing
+from collector_processor.rebuild.encode import encode
 from tests.e2e.line import Line, starting
 from tests.factories import TRACE, span
 
 WARM_S: Final = 3.0
 _PATIENCE_S: Final = 60.0
 _BETWEEN_S: Final = 0.05
-"""From a run's spans to its root's end."""
+"""Seconds from a run's spans to its root's end."""
 _FULL: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})
 _FULL_S: Final = 0.01
 _BYSTANDERS_PER_S: Final = 50
@@ -43,7 +43,7 @@ _Call: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """What is sent."""
+    """The load."""
 
     runs_per_s: float
     seconds: float
@@ -52,30 +52,30 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
-    """What came of it."""
+    """Measured delays."""
 
     runs: int
     verdicts: int
-    """Runs whose carrier came."""
+    """Runs whose carrier arrived."""
     spans_per_run: int
     after_completion_ms: Sequence[float]
     """Ascending, from the end of the grace until the first carrier was in the backend."""
     acknowledged_ms: Sequence[float]
     """Ascending, from the moment the last request was due until it was acknowledged."""
     bystanders_alone_ms: Sequence[float]
-    """Ascending, until requests without agents were acknowledged while no runs came."""
+    """Ascending latencies of requests without agents while no runs were sent."""
     bystanders_ms: Sequence[float]
-    """The same while runs came."""
+    """The same while runs were sent."""
     cpu_per_run_ms: float
-    """Of the whole service and its process for analyses: taking, storing and passing on too."""
+    """CPU time of the service and its analysis process, including receiving, storing and forwarding."""
     own_cpu_per_run_ms: float
-    """The service's alone."""
+    """CPU time of the service alone."""
     late_s: float
-    """How far sending fell behind at worst: where this is large, the load was none of the kind."""
+    """Largest delay of the sender itself: if it is large, the intended load was not reached."""
     peak_mib: float
-    """The most memory that the service had."""
+    """Peak memory of the service."""
     beside_mib: float
-    """The memory of its process for analyses; 0 where none was started."""
+    """Memory of its analysis process; 0 if none was started."""
 
 
 async def measure(pace: Pace) -> Delays:
@@ -151,7 +151,7 @@ def _children(pid: int) -> _Children:
 
 
 class Bystanders:
-    """Sends requests of spans that no agent made, at a fixed pace, and notes how long each waits."""
+    """Sends requests without agents' spans at a fixed pace, and records each latency."""
 
     def __init__(self, call: _Call) -> None:
         self._call = call
@@ -160,7 +160,7 @@ class Bystanders:
         self.waits_ms: list[float] = []
 
     async def send(self, seconds: float) -> None:
-        """Send for so long; returns when all is acknowledged."""
+        """Send for the given time; return when all requests are acknowledged."""
         began = time.monotonic()
         async with asyncio.TaskGroup() as group:
             for number in range(int(_BYSTANDERS_PER_S * seconds)):
@@ -176,23 +176,22 @@ class Bystanders:
 
 
 class _Sender:
-    """Sends runs at a pace and notes when each was acknowledged whole."""
+    """Sends runs at a pace and records when each was completely acknowledged."""
 
     def __init__(self, call: _Call) -> None:
         self._call = call
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: what was sent to warm up does not count."""
+        """Reset: the warm-up does not count."""
         self.ended: dict[str, float] = {}
         self.waits_ms: list[float] = []
         self.late_s = 0.0
 
     async def send(self, runs: DemoAgain, runs_per_s: float, seconds: float) -> None:
-        """Send for so long; returns when all is acknowledged.
+        """Send for the given time; return when all requests are acknowledged.
 
-        Raises:
-            grpc.RpcError: something was refused for good.
+        Raises: grpc.RpcError: a request was permanently refused.
         """
         began = time.monotonic()
         async with asyncio.TaskGroup() as group:
@@ -226,7 +225,7 @@ async def _insist(call: _Call, body: bytes) -> None:
 
 
 async def _arrived(told: str, ended: Mapping[str, float]) -> Mapping[str, float]:
-    """Wait until every run's carrier came, or none more does."""
+    """Wait until every run's carrier has arrived, or no more arrive."""
     deadline = time.monotonic() + _PATIENCE_S
     missing, since = len(ended), time.monotonic()
     while True:

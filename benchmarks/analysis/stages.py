@@ -1,7 +1,7 @@
-"""What the analysis of complete traces costs, stage by stage, on one core.
+"""Cost of the analysis of complete traces, by stage, on one core.
 
-Each stage is run over all runs of a workload; its time is the thread's own CPU time, the least of several
-rounds, so that neighbours count as little as may be. Rounds of the stages take turns.
+Each stage is run over all runs of a workload; its time is the thread's own CPU time, the minimum of several
+rounds, so that other load counts as little as possible. Rounds of the stages alternate.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from analyzer.attribution import Attributor
-from analyzer.recordings import read_recording
+from analyzer.methods.attribution import Attributor
+from analyzer.recordings.read_files import read_recording
 from analyzer.triage import triage
-from collector_processor.cleaning import Cleaner
-from collector_processor.decode import decode
-from collector_processor.encode import encode
+from benchmarks.big_trace import team, wide
 from collector_processor.otlp import Signal
-from collector_processor.redaction import Redactor
-from collector_processor.repair import repair
-from collector_processor.runs import group_runs
+from collector_processor.rebuild.decode import decode
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.rebuild.redaction import Redactor
+from collector_processor.rebuild.repair import repair
+from collector_processor.rebuild.runs import group_runs
 from collector_processor.trajectory import order
 from semconv.model import Completion, Trace, Trajectory
-from tests.bench.big_trace import team, wide
 from tests.e2e.traffic import play_demo
 
-FIXTURES: Final = Path(__file__).parents[2] / "frameworks" / "fixtures"
+FIXTURES: Final = Path(__file__).parents[2] / "tests" / "frameworks" / "fixtures"
 _SPANS: Final = 1_000
 Bodies: TypeAlias = Sequence[bytes]
 """The export requests of one recording."""
@@ -44,26 +44,26 @@ WORKLOADS: Final[Mapping[str, Callable[[], Iterable[Bodies]]]] = {
     "team": lambda: [[encode(team(_SPANS))]],
     "wide": lambda: [[encode(wide(_SPANS))]],
 }
-"""The demo's run of 17 spans; the recorded runs of all frameworks; two long runs of our own making."""
+"""The demo's run of 17 spans; the recorded runs of all frameworks; two long generated runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What one workload costs."""
+    """Cost of one workload."""
 
     workload: str
     spans: int
     bytes: int
     stages: Mapping[str, float]
-    """CPU seconds of each stage, over all of the workload."""
+    """CPU seconds of each stage, over the whole workload."""
 
     @property
     def spans_per_s(self) -> float:
-        """How many spans a core analyses in a second."""
+        """Number of spans that one core analyses per second."""
         return self.spans / sum(self.stages.values())
 
     def share(self, stage: str) -> float:
-        """Return what part of the time a stage takes."""
+        """Return a stage's share of the time."""
         return self.stages[stage] / sum(self.stages.values())
 
 
@@ -82,7 +82,7 @@ def measure(workload: str, rounds: int) -> Costs:
 
 
 class _Line:
-    """The stages in turn; each leaves its results to the next."""
+    """The stages in order; each passes its results to the next."""
 
     def __init__(self, recordings: Sequence[Bodies]) -> None:
         self._recordings = recordings
@@ -121,7 +121,7 @@ class _Line:
     def _blame(self) -> None:
         for run in self._cleaned:
             triage(run)
-            self._attributor.at_once(run)  # as for a run that failed, whether it did or not
+            self._attributor.at_once(run)  # as for a failed run, whether it failed or not
 
 
 def _traces_in(bodies: Bodies) -> list[Trace]:

@@ -1,4 +1,4 @@
-"""What was said of runs against what happened in them: the counts of both completion benches. Pure."""
+"""Comparison of verdicts with the truth: the counts of both completion benchmarks. Pure."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ BLAMED: Final = "attributed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """What happened in a run."""
+    """The truth about a run."""
 
     culprit: str | None
-    """The agent to blame; ``None`` where the run passed."""
+    """The agent to blame; ``None`` if the run passed."""
     traces: frozenset[TraceId]
     end_s: float
-    """When its last span ended, in seconds since 1970."""
+    """End of its last span, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """One verdict that was not provisional, and when it was first there."""
+    """One final verdict, and the time at which it first appeared."""
 
     at_s: float
     run_id: str
@@ -38,44 +38,44 @@ class Said:
 
 @dataclass(slots=True, kw_only=True)
 class Seen:
-    """What the service said, in order, and what it sent."""
+    """The service's verdicts, in order, and the spans it sent."""
 
     said: list[Said] = field(default_factory=list)
-    """Each version of each run once."""
+    """Verdicts: each version of each run once."""
     parts: Mapping[str, frozenset[TraceId]] = field(default_factory=dict)
-    """At the end, of each run id: the traces that were analysed as that run."""
+    """Final traces of each run id: those analysed as that run."""
     carriers: tuple[Span, ...] = ()
 
     def standing(self) -> dict[str, Said]:
-        """Return the newest of each run."""
+        """Return the newest verdict on each run."""
         return {one.run_id: one for one in sorted(self.said, key=lambda one: one.version)}
 
 
 @dataclass(slots=True, kw_only=True)
 class Counts:
-    """Of runs, unless said otherwise."""
+    """Counts of runs, unless stated otherwise."""
 
     runs: int = 0
     wrong: int = 0
-    """The verdict that stands at the end is not the right one, or there is none."""
+    """Runs whose last verdict is wrong or missing."""
     missing: int = 0
-    """Of these: there is none that is not provisional."""
+    """Of these, runs without a final verdict."""
     innocent: int = 0
-    """A carrier or a verdict that was not provisional blamed another agent than the culprit, at any time."""
+    """Runs in which a carrier or final verdict ever blamed an agent other than the culprit."""
     passing_blamed: int = 0
-    """Of these: the run had passed."""
+    """Of these, runs that had passed."""
     passed: int = 0
-    """Failed, and a verdict that was not provisional said ``no_failure``, at any time."""
+    """Failed runs for which a final verdict ever said ``no_failure``."""
     changed: int = 0
-    """A verdict that was not provisional was replaced by one that says something else, or withdrawn."""
+    """Runs with a final verdict that was withdrawn or replaced by a different one."""
     joined: int = 0
-    """The run is judged together with another's traces, or not as one."""
+    """Runs judged together with another's traces, or in parts."""
     blames: int = 0
-    """Carriers that blame."""
+    """Number of carriers that blame."""
     withdrawn: int = 0
-    """Blames that carriers withdraw; each has a carrier beside the old mark and one on the root."""
+    """Blames withdrawn by carriers; each has one beside the old mark and one on the root."""
     waits: list[float] = field(default_factory=list)
-    """Seconds from a run's end to its right verdict; 0 where that came before the end."""
+    """Seconds from a run's end to its right verdict; 0 if it came before the end."""
 
     def __iadd__(self, other: Counts) -> Self:
         for one in fields(self):
@@ -84,11 +84,11 @@ class Counts:
 
     @property
     def withdrawn_share(self) -> float:
-        """Of all carriers that blame."""
+        """Share of withdrawn blames among all carriers that blame."""
         return self.withdrawn / self.blames if self.blames else 0.0
 
     def told(self) -> dict[str, float | None]:
-        """Return the counts for JSON, the waits as percentiles."""
+        """Return the counts for JSON, with waits as percentiles."""
         plain: dict[str, float | None] = {
             one.name: getattr(self, one.name) for one in fields(self) if one.name != "waits"
         }
@@ -96,14 +96,14 @@ class Counts:
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
-    """Return the smallest value that so many percent are at or below; ``None`` of none."""
+    """Return the smallest value that this percentage of values does not exceed; ``None`` for no values."""
     if not values:
         return None
     return round(sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)], 2)
 
 
 def count(truths: Iterable[Truth], seen: Seen) -> Counts:
-    """Return the counts of the runs of one world."""
+    """Return the counts of the runs of one simulation."""
     total, standing = Counts(), seen.standing()
     for truth in truths:
         total += _count(truth, seen, standing)
@@ -138,12 +138,12 @@ def _count(truth: Truth, seen: Seen, verdicts: Mapping[str, Said]) -> Counts:
 
 
 def is_withdrawal(carrier: Span) -> bool:
-    """Whether a carrier says that an earlier blame no longer stands."""
+    """Return whether a carrier withdraws an earlier blame."""
     return carrier.attributes.get(names.FAILURE_STATUS) == names.FailureStatus.WITHDRAWN
 
 
 def _standing(parts: Iterable[str], verdicts: Mapping[str, Said]) -> Said | None:
-    """Return the verdict on the run that the traces are; a blame first, where they are several."""
+    """Return the verdict on the run of these traces; if there are several, preferably a blame."""
     found = [verdicts[run_id] for run_id in parts if run_id in verdicts]
     return min(found, key=lambda one: one.status != BLAMED, default=None)
 

@@ -1,11 +1,11 @@
-"""What the commands of both completion benches share: a setting as an argument, the columns of the table."""
+"""Common parts of both completion benchmarks' commands: settings as arguments, and table columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tests.bench.completion.counting import Counts, percentile
+from benchmarks.completion.counting import Counts, percentile
 
 _WIDTH: Final = 10
 _COLUMNS: Final[Mapping[str, Callable[[Counts], object]]] = {
@@ -30,7 +30,7 @@ def setting(text: str) -> tuple[str, int]:
 
 
 def heading(first: str) -> str:
-    """Return the first line of a table, under which ``figures`` stand."""
+    """Return the header of the table of ``figures``."""
     return first + "".join(f"{name:>{_WIDTH}}" for name in _COLUMNS)
 
 

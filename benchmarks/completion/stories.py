@@ -1,6 +1,6 @@
-"""Runs whose right verdict is known, as spans with start and end times: what both completion benches play.
+"""Runs whose right verdict is known, as spans with start and end times; played by both completion benchmarks.
 
-Five agents work one after another. A look at a part of a run gives a wrong verdict: the planner's lookup
+Five agents work one after another. Judging only part of a run gives a wrong verdict: the planner's lookup
 fails, and the researcher's succeeds later; or everything succeeds until the calculator's tool fails at the
 very end. A run that fails says so at its top, too: without the calculator's spans the planner looks guilty.
 Times are milliseconds after the run's start (``tests.factories``); span numbers are unique in a run.
@@ -20,20 +20,20 @@ AGENTS: Final = ("planner", "researcher", "analyst", "reviewer", "calculator")
 CULPRIT: Final = "calculator"
 ERROR: Final = "ConnectionError: the compute service closed the connection"
 CRON_TRACE: Final = TraceId("c0" * 16)
-"""A scheduler's trace, which never comes: the runs that it starts link to it."""
+"""Id of a scheduler's trace, which never arrives; the runs that it starts link to it."""
 CRON_SPAN: Final = SpanId("c0" * 8)
 NEVER: Final = 9_999
-"""The number of a parent that is never sent: an unsampled web request."""
+"""Span number of a parent that is never sent: an unsampled web request."""
 _REMOTE_PARENT: Final = 0x301
 _SCOPE: Final = "opentelemetry.instrumentation.agents"
 _WORK_MS: Final = 1_000
-"""Milliseconds one agent works."""
+"""Milliseconds of work of one agent."""
 _TRACE_NUMBERS: Final = 100
-"""Span numbers of the run's second trace begin here, those of the third at twice that."""
+"""First span number of the run's second trace; the third begins at twice that."""
 
 
 class Kind(StrEnum):
-    """What happens in a run."""
+    """Kinds of runs."""
 
     CLEAN = "clean"
     """Everything succeeds."""
@@ -49,12 +49,12 @@ KINDS: Final = tuple(Kind)
 
 
 class Shape(StrEnum):
-    """How the spans of a run hang together."""
+    """Structures of a run's spans."""
 
     AGENTS = "agents"
     """One agent after another, each with a span of its own, under a workflow that ends last."""
     PACED = "paced"
-    """The same with a pause after each agent but the last: several times something looks like the end."""
+    """The same with a pause after each agent but the last, so that the run seems over several times."""
     FLAT = "flat"
     """Model and tool calls that name their agent, directly under the workflow."""
     WEB = "web"
@@ -64,23 +64,23 @@ class Shape(StrEnum):
     CHAIN = "chain"
     """Three traces; each links to the one before, starts before that has ended, and ends after it."""
     LATE_LINK = "late link"
-    """The same, but only the later traces' tops have the links: nothing tells of them until they end."""
+    """The same, but only the later traces' tops have the links: so the links are unknown until they end."""
     CRON = "cron"
-    """Independent runs that all link to one common trace of a scheduler, which never comes."""
+    """Independent runs that all link to one common trace of a scheduler, which never arrives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """One run, as it happens."""
+    """One run in time."""
 
     shape: Shape
     kind: Kind
     spans: tuple[Span, ...]
-    """In the order of their ends. Services are ``service-0``, ``service-1``, …"""
+    """Spans in the order of their ends. Services are ``service-0``, ``service-1``, …"""
 
     @property
     def culprit(self) -> str | None:
-        """The agent to blame; ``None`` where the run passes."""
+        """The agent to blame; ``None`` if the run passes."""
         return CULPRIT if self.kind in (Kind.LATE_FAILURE, Kind.BOTH) else None
 
     @property
@@ -90,7 +90,7 @@ class Story:
 
     @property
     def trace_ids(self) -> tuple[TraceId, ...]:
-        """Its traces, in the order in which they begin."""
+        """Ids of its traces, in order of start."""
         begun = sorted(self.spans, key=lambda one: one.start_ns)
         return tuple(dict.fromkeys(one.trace_id for one in begun))
 
@@ -99,10 +99,10 @@ def tell(shape: Shape, kind: Kind, *, services: int, pause_s: float, ids: Sequen
     """Return one run.
 
     Args:
-        shape: how its spans hang together.
-        kind: what happens.
-        services: over how many services its agents are spread; the top of the run is in the first.
-        pause_s: how long nothing happens after the planner's work (``PACED``: after each agent's); in a
+        shape: the structure of its spans.
+        kind: the kind of run.
+        services: number of services of its agents; the top of the run is in the first.
+        pause_s: length of the pause after the planner's work (``PACED``: after each agent's); in a
             chain before the end of each later trace, and under a web request again after the last agent.
         ids: trace ids to use, one for each trace.
     """
@@ -122,11 +122,11 @@ class _Writer:
 
     @property
     def breaks(self) -> bool:
-        """Whether the run fails."""
+        """Return whether the run fails."""
         return self.kind in (Kind.LATE_FAILURE, Kind.BOTH)
 
     def service(self, place: int) -> str:
-        """Return where an agent works: the culprit in the last service, away from the top's."""
+        """Return an agent's service: the culprit works in the last one, away from the top's."""
         is_culprit = AGENTS[place] == CULPRIT
         return f"service-{self.services - 1 if is_culprit else place % self.services}"
 
@@ -151,7 +151,7 @@ class _Writer:
     def chain(self, ids: Sequence[TraceId], *, links_early: bool) -> Iterator[Span]:
         """Yield a run of three linked traces.
 
-        A later trace's top links to the earlier trace, and where ``links_early`` so does its first agent,
+        A later trace's top links to the earlier trace, and with ``links_early`` so does its first agent,
         which ends while the earlier trace is still open: the link can be known in time.
         """
         first, second, third = ids
@@ -199,7 +199,7 @@ class _Writer:
         is_flat: bool = False,
         hurry: float = 1,
     ) -> Iterator[Span]:
-        """Yield what one agent does: it thinks, calls its tool, and sums up."""
+        """Yield the spans of one agent: it thinks, calls its tool, and sums up."""
         name, own = AGENTS[place], base + 10 * (place + 1)
         parent = base + 1 if is_flat else own
         unit = _WORK_MS / 10 / hurry

@@ -1,6 +1,6 @@
 """The service's slow lane in virtual time: SDKs that batch, the real intake, journal, pipeline and store.
 
-Nothing sleeps: a clock that is set from event to event stands for both the wall clock and the monotonic one.
+Nothing sleeps: one simulated clock, moved from event to event, serves as wall clock and monotonic clock.
 A request leaves an SDK at the first flush of its service after the spans in it ended.
 """
 
@@ -13,31 +13,34 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from analyzer.composition import carrier_policy, open_analyst
-from collector_processor.analyst import Analyst
-from collector_processor.assembler import TraceKey
-from collector_processor.decode import decode
-from collector_processor.encode import encode
-from collector_processor.examine import Examiner
-from collector_processor.intake import Intake, IntakeRules
+from analyzer.executor.composition import carrier_policy, open_analyst, open_cleaner
+from analyzer.executor.executor import ExecutorCounters
+from analyzer.service.analyses import open_executor
+from analyzer.service.preparing import keeping
+from benchmarks.completion.counting import Said, Seen, Truth
+from benchmarks.completion.stories import Story
+from collector_processor.forwarding.ledger import Ledger
 from collector_processor.journal import Journal, open_journal
 from collector_processor.journal.chunks import Chunk
-from collector_processor.ledger import Ledger
-from collector_processor.otlp import NO_TENANT, Arrival, Signal
-from collector_processor.pipeline import Pipeline, PipelineLimits
-from collector_processor.runstore import RunStore
+from collector_processor.otlp import NO_TENANT, Arrival, Signal, TraceKey
+from collector_processor.pipeline.analyst import Analyst
+from collector_processor.pipeline.commit import Leaving
+from collector_processor.pipeline.examine import Examiner
+from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
+from collector_processor.rebuild.decode import decode
+from collector_processor.rebuild.encode import encode
+from collector_processor.receivers.intake import Intake, IntakeRules
 from collector_processor.settings import Settings
-from collector_processor.stored import StoredVerdict
+from collector_processor.store.records import StoredVerdict
+from collector_processor.store.verdicts import RunStore
 from semconv.model import Span, TraceId
-from tests.bench.completion.counting import Said, Seen, Truth
-from tests.bench.completion.stories import Story
 
 NETWORK_S: Final = 0.01
-"""From an SDK's flush to the service."""
+"""Seconds from an SDK's flush to its arrival."""
 COMPANY_S: Final = 0.02
-"""The pipeline looks no more often than this."""
+"""Smallest interval between turns of the pipeline."""
 DOWN_S: Final = 1.0
-"""How long a restart takes; SDKs send again what comes meanwhile."""
+"""Duration of a restart; SDKs resend requests that fail meanwhile."""
 PATIENCE_S: Final = 4 * 3600.0
 """Virtual seconds after the last run's end at which runs without a verdict are given up."""
 _MOST_VERDICTS: Final = 10_000
@@ -45,19 +48,19 @@ _MOST_VERDICTS: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """A story, and when it begins."""
+    """A story and its start time."""
 
     story: Story
     begin_s: float
 
     @property
     def end_s(self) -> float:
-        """When its last span ends."""
+        """End of its last span."""
         return self.begin_s + self.story.end_s
 
     @property
     def truth(self) -> Truth:
-        """What verdicts are counted against."""
+        """The truth to compare verdicts with."""
         traces = frozenset(self.story.trace_ids)
         return Truth(culprit=self.story.culprit, traces=traces, end_s=self.end_s)
 
@@ -73,13 +76,13 @@ class _Clock:
 def requests(
     runs: Iterable[Begun], delay_s: float, chance: random.Random, skew_s: float = 0
 ) -> Iterator[tuple[float, bytes]]:
-    """Yield when each export request of the runs' services arrives, and its bytes; in no order.
+    """Yield the arrival time and bytes of each export request of the runs' services, unordered.
 
     Args:
-        runs: when they begin is in seconds since 1970.
-        delay_s: what SDKs wait between two flushes; where each is in that when all begins is by chance.
-        chance: draws it.
-        skew_s: by how much each service's clock is ahead of that of the service before.
+        runs: with start times in seconds since 1970.
+        delay_s: the SDKs' interval between flushes; each starts at a random phase.
+        chance: random generator for the phases.
+        skew_s: seconds by which each service's clock is ahead of the previous one's.
     """
     phases = defaultdict[str, float](lambda: chance.uniform(0, delay_s))
     flushed: defaultdict[tuple[str, int], list[Span]] = defaultdict(list)
@@ -101,7 +104,7 @@ def _moved(run: Begun) -> Iterator[Span]:
 
 
 class _Forwarded:
-    """A backend that takes everything at once."""
+    """A backend that accepts everything at once."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal: Final = journal
@@ -111,20 +114,23 @@ class _Forwarded:
 
 
 class Process:
-    """One life of the service on a data directory, without its doors."""
+    """One process of the service on a data directory, without listeners."""
 
     def __init__(self, journal: Journal, store: RunStore, settings: Settings, parts: _Parts) -> None:
         self._journal: Final = journal
         self._store: Final = store
         self._clock: Final = parts.clock
         self._origin: Final = parts.origin_s
+        alone = settings.model_copy(update={"analysis_processes": 0})
         self._examiner: Final = Examiner(
             source=journal,
             store=store,
+            prepare=open_executor(alone, parts.analyst, open_cleaner(alone), ExecutorCounters()),
             analyst=parts.analyst,
-            policy=carrier_policy(settings),
-            wall_ns=parts.clock.wall_ns,
-            wake_outbox=lambda: None,
+            kept=keeping(settings),
+            leaving=Leaving(
+                policy=carrier_policy(settings), wall_ns=parts.clock.wall_ns, wake_outbox=lambda: None
+            ),
         )
         limits = PipelineLimits(assembler=settings.assembler_limits, concurrency=settings.concurrency)
         self.pipeline: Final = Pipeline(self._examiner, limits, lambda: parts.clock.now - parts.origin_s)
@@ -140,7 +146,7 @@ class Process:
 
     @classmethod
     async def started(cls, settings: Settings, parts: _Parts) -> Process:
-        """Start on what an earlier life left, as ``blamespan serve`` does."""
+        """Start on an earlier process's data, as ``blamespan serve`` does."""
         journal = await open_journal(settings.data_dir / "ingest")
         process = cls(journal, RunStore(settings.data_dir / "runs.sqlite"), settings, parts)
         await process.pipeline.recover(journal.agent_traces())
@@ -150,21 +156,21 @@ class Process:
         await self._intake.accept(Arrival(signal=Signal.TRACES, body=body))
 
     async def turn(self) -> None:
-        """Do what is due now, and end it."""
+        """Do and finish all work that is due now."""
         await self.pipeline.turn()
         await self.pipeline.settle()
 
     def next_due(self) -> float:
-        """Return when something is due next, on the world's clock; infinite where nothing is."""
+        """Return the time of the next due work, on the simulated clock; infinite if there is none."""
         due = self.pipeline._assembler.next_deadline()
         return math.inf if due is None else due + self._origin
 
     def verdicts(self) -> list[StoredVerdict]:
-        """Return the current verdicts that are not provisional."""
+        """Return the current final verdicts."""
         return [one for one in self._store.recent(_MOST_VERDICTS) if not one.is_provisional]
 
     def carriers(self) -> tuple[Span, ...]:
-        """Return the spans that were to be written back, in order."""
+        """Return the carrier spans to send, in order."""
         bodies: list[bytes] = []
         while rows := self._store.outbox(Signal.TRACES):
             bodies += [row.body for row in rows]
@@ -172,14 +178,15 @@ class Process:
         return tuple(span for body in bodies for span in decode(body).spans)
 
     def parts(self, traces: Iterable[TraceId]) -> dict[str, frozenset[TraceId]]:
-        """Return the runs that these traces are in, each with its traces."""
+        """Return the runs of these traces, each with all of its traces."""
         parts: dict[str, frozenset[TraceId]] = {}
-        for told in self._store.told([TraceKey(NO_TENANT, trace_id) for trace_id in traces]):
+        found = self._store.told([TraceKey(NO_TENANT, trace_id) for trace_id in traces])
+        for told in (run for runs in found.values() for run in runs):
             parts[told.run_id] = parts.get(told.run_id, frozenset()) | told.trace_ids
         return parts
 
     async def die(self) -> None:
-        """End without finishing anything: what is not in the files is gone."""
+        """Die without finishing anything: data that is not in the files is lost."""
         for task in tuple(self.pipeline._tasks):
             task.cancel()
         await self.pipeline.settle()
@@ -190,12 +197,12 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    """What a life is handed."""
+    """Parameters of a process."""
 
     analyst: Analyst
     clock: _Clock
     origin_s: float
-    """Where its monotonic clock is zero: another place in every life."""
+    """Zero point of its monotonic clock, different for each process."""
 
 
 async def play(
@@ -204,13 +211,13 @@ async def play(
     arrivals: Iterable[tuple[float, bytes]],
     restarts: Iterable[float],
 ) -> Seen:
-    """Play runs against the service, and return what it said.
+    """Play runs against the service, and return its verdicts.
 
     Args:
-        settings: the service's; its data directory is empty.
-        runs: their traces are asked for at the end.
+        settings: the service's settings, with an empty data directory.
+        runs: whose traces are looked up at the end.
         arrivals: requests with their times.
-        restarts: when the service is killed and started again.
+        restarts: times at which the service is killed and restarted.
     """
     analyst = open_analyst(settings)
     events: list[tuple[float, bytes | None]] = [*arrivals, *((at, None) for at in restarts)]

@@ -1,11 +1,11 @@
-"""Taken, durable, acknowledged, passed on, beside others in the same run: ``python -m tests.bench.ingest``.
+"""Ingest throughput and latency, compared with other programs: ``python -m tests.bench.ingest``.
 
-Spans of 1.4 KB, 16 interleaved traces a request, a backend that keeps nothing. Figures are spans a second of
-wall time and of the process's own CPU time (all threads), so that what sends and what receives do not count.
+Spans of 1.4 KB, 16 interleaved traces per request, and a backend that keeps nothing. Figures are spans per
+second of wall time and of the process's own CPU time (all threads), so that sender and backend do not count.
 
-A plan (``speed``, ``sizes``, ``gzip``, ``agents``, ``stores``) says which rows; options change it. Each
-round runs every row once, those that are compared next to each other. ``--output`` keeps the rows as JSON
-lines, from which ``python -m tests.bench.ingest.report`` makes the same Markdown again.
+A plan (``speed``, ``sizes``, ``gzip``, ``agents``, ``stores``) defines the rows; options change it. Each
+round runs every row once, with compared rows next to each other. ``--output`` stores the rows as JSON lines,
+from which ``python -m tests.bench.ingest.report`` produces the same Markdown again.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from typing import Any
 
 import uvloop
 
-from tests.bench.ingest.load import RefusedError
-from tests.bench.ingest.measuring import Case, measure
-from tests.bench.ingest.plans import PLANS, Plan
-from tests.bench.ingest.report import as_line, render
-from tests.bench.ingest.subjects import SUBJECTS
+from benchmarks.ingest.load import RefusedError
+from benchmarks.ingest.measuring import Case, measure
+from benchmarks.ingest.plans import PLANS, Plan
+from benchmarks.ingest.report import as_line, render
+from benchmarks.ingest.subjects import SUBJECTS
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a plan, say each row on standard error, print the tables."""
+    """Run a plan, report each row on standard error, print the tables."""
     chosen = _parser().parse_args(arguments)
     lines: list[str] = []
     for line in _run(_plan(chosen), chosen.rounds, chosen.seconds):
@@ -68,7 +68,7 @@ def _say(case: Case, what: str) -> None:
 
 
 def _machine() -> str:
-    """Say what all this ran on, and how busy that was with other things."""
+    """Describe the machine and its other load."""
     info = Path("/proc/cpuinfo")
     models = (
         [line for line in info.read_text().splitlines() if line.startswith("model name")]

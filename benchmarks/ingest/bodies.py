@@ -1,7 +1,7 @@
-"""Ready-made requests, and the same with new ids for the traces of agents. Pure.
+"""Ready-made requests, and the same requests with new ids for agents' traces. Pure.
 
-A plain trace may come again and again; an agent's is counted, kept and analysed, so
-that each request holds runs nobody has seen before.
+A plain trace may be repeated; an agent's trace is counted, kept and analysed, so each request must hold new
+runs.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from collector_processor.survey import survey
-from tests.bench.wire import TRACES, make_request
+from benchmarks.wire import TRACES, make_request
+from collector_processor.wire.scan import scan_traces
 
 _BODIES: Final = 8
 _FEW_BODIES: Final = 25
-"""Of 400 traces in so many requests, one in a hundred can be an agent's."""
+"""Number of distinct requests: of their 400 traces, one in a hundred can be an agent's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +24,16 @@ class Body:
     """One request."""
 
     pieces: tuple[bytes, ...]
-    """Between them stands an agent's trace id."""
+    """Parts of the request, separated by an agent's trace id."""
     ids: tuple[bytes, ...]
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         return sum(map(len, self.pieces)) + sum(map(len, self.ids))
 
     def fresh(self, number: int) -> bytes:
-        """Return the request with ids that stand in no other's; ``number`` is 1 or more."""
+        """Return the request with unique ids; ``number`` is 1 or more."""
         if not self.ids:
             return self.pieces[0]
         head = number.to_bytes(8, "big")
@@ -46,7 +46,7 @@ class Body:
 
 @cache
 def make_bodies(spans: int, agent_percent: int) -> tuple[Body, ...]:
-    """Return requests of 16 interleaved traces each, of which so many in a hundred are an agent's."""
+    """Return requests of 16 interleaved traces each, of which ``agent_percent`` are an agent's."""
     count = _BODIES if agent_percent in {0, 100} else _FEW_BODIES
     agents = round(count * TRACES * agent_percent / 100)
     shares = [agents // count + (number < agents % count) for number in range(count)]
@@ -54,7 +54,7 @@ def make_bodies(spans: int, agent_percent: int) -> tuple[Body, ...]:
 
 
 def _cut(request: bytes) -> Body:
-    ids = [bytes.fromhex(note.trace_id) for note in survey(request).traces]
+    ids = [bytes.fromhex(note.trace_id) for note in scan_traces(request).traces]
     if not ids:
         return Body((request,), ())
     pieces = re.split(b"(" + b"|".join(map(re.escape, ids)) + b")", request)

@@ -1,4 +1,4 @@
-"""How long the disk alone takes to flush: no acknowledgement that means "on disk" comes sooner."""
+"""Flush time of the disk alone: a lower bound for acknowledgements that mean "on disk"."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 _BYTES: Final = 64 << 10
-"""What a group of requests takes on the disk, compressed: some six of 16 spans."""
+"""Compressed size of a group of requests on disk: about six with 16 spans."""
 
 
 def flushes(folder: Path, seconds: float) -> Iterator[float]:
-    """Append to a file and flush it, again and again for so long; give the seconds that each took."""
+    """Append to a file and flush it repeatedly for a time; return the seconds of each flush."""
     until = time.perf_counter() + seconds
     with (folder / "floor").open("wb", buffering=0) as file:
         while (began := time.perf_counter()) < until:
@@ -23,5 +23,5 @@ def flushes(folder: Path, seconds: float) -> Iterator[float]:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """Return the value below which that share of all values is; of none, 0."""
+    """Return the value below which this share of the values lies; 0 for no values."""
     return sorted(values)[min(int(len(values) * share), len(values) - 1)] if values else 0.0

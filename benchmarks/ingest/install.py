@@ -1,6 +1,6 @@
-"""Installs what we are measured beside: ``python -m tests.bench.ingest.install [NAME…]``.
+"""Installs the programs that we compare with: ``python -m tests.bench.ingest.install [NAME…]``.
 
-Each into a virtual environment of its own, beside the backends, from the Python package index.
+Each gets its own virtual environment, beside the backends, from the Python package index.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _PATIENCE_S: Final = 1800
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """What to install, and which file of it is run."""
+    """A package to install, and its program."""
 
     requirement: str
     program: str
-    """In the virtual environment; a glob pattern."""
+    """Path of the program in the virtual environment; a glob pattern."""
 
 
 PACKAGES: Final[Mapping[str, Package]] = {
-    # Not its script, whose first line names the folder that it was installed in first.
+    # Not its script, whose first line names the folder of the original installation.
     "phoenix": Package(requirement="arize-phoenix==20.26.1", program="bin/python"),
     "rotel": Package(requirement="rotel==0.0.1a15", program="lib/python*/site-packages/rotel/rotel-agent"),
 }
@@ -36,7 +36,7 @@ _MARK: Final = "bin/python"
 
 
 class MissingError(SystemExit):
-    """It is not installed; the message says how it is."""
+    """The program is not installed; the message says how to install it."""
 
 
 def program(name: str) -> Path:
@@ -52,7 +52,7 @@ def program(name: str) -> Path:
 
 
 def install(name: str) -> Path:
-    """Return the program of a package, installed first if need be."""
+    """Return the program of a package, after installing it if necessary."""
     cache.keep(name, _folder(name), _MARK, lambda folder: _make(name, folder))
     return program(name)
 
@@ -70,7 +70,7 @@ def _folder(name: str) -> str:
 
 
 def main() -> None:
-    """Install what the command line asks for; print each program's path."""
+    """Install the requested packages; print each program's path."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.ingest.install", description=__doc__)
     parser.add_argument("name", nargs="*", metavar="|".join(PACKAGES), default=list(PACKAGES))
     for name in parser.parse_args().name:

@@ -1,7 +1,7 @@
-"""Sends requests as fast as they are acknowledged, or at set times; notes how long each took.
+"""Load generator: sends requests as fast as they are acknowledged, or at set times, and records latencies.
 
-At set times, a request's wait begins when it was due, though all senders were busy then:
-what a slow answer holds up counts as slow too (no coordinated omission).
+At set times, a request's latency is counted from when it was due, even if all senders were busy: requests
+delayed by a slow answer count as slow too (no coordinated omission).
 """
 
 from __future__ import annotations
@@ -17,62 +17,62 @@ from typing import Final, TypeAlias
 import grpc
 import grpc.aio
 
-from tests.bench.ingest.bodies import Body
-from tests.bench.ingest.floor import percentile
-from tests.bench.ingest.passthrough import PATH
+from benchmarks.ingest.bodies import Body
+from benchmarks.ingest.floor import percentile
+from benchmarks.ingest.passthrough import PATH
 
 CLIENTS: Final = 32
-"""Who wait for their acknowledgement before they send again."""
+"""Number of clients that wait for each acknowledgement before the next request."""
 PACED_CLIENTS: Final = 128
-"""Enough that a request that is due finds one who is free."""
+"""Number of clients at set times: enough for a free one to be found."""
 _REFUSED_S: Final = 0.005
-"""How long we wait where somebody is full; the wait counts as part of the request's."""
+"""Pause after a refusal because of load; it counts as part of the latency."""
 _MOST_REFUSALS: Final = 400
-"""Without a single success: it is not full, it takes nothing like it."""
+"""Seconds without a success after which the subject is not overloaded but refuses such requests."""
 _LATER: Final = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED}
 )
-"""Where OTLP's clients come back."""
+"""Responses after which OTLP's clients retry."""
 Send: TypeAlias = Callable[[bytes], Awaitable[str]]
-"""Says why it was not acknowledged; empty if it was."""
+"""Sends a request; returns why it was not acknowledged, or an empty string."""
 
 
 class RefusedError(Exception):
-    """Nothing of the kind is taken; the message is the other side's."""
+    """Such requests are refused; the message is the subject's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What is sent."""
+    """Parameters of the load."""
 
     protocol: str
     """``grpc`` or ``http``."""
     bodies: Sequence[Body]
     spans: int
-    """In each body."""
+    """Spans in each body."""
     is_gzip: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What became of it."""
+    """Results of sending."""
 
     requests: int
     bytes: int
-    """Before compression."""
+    """Bytes before compression."""
     seconds: float
     p50_ms: float
     p99_ms: float
     late_p99_ms: float
-    """How late those at set times were sent: the sender's own part of the wait."""
+    """Delays of requests at set times before they were sent: the sender's own part of the latency."""
 
 
 class _Requests:
-    """Numbers requests, of all phases and clients; each is made when it is sent."""
+    """Numbers the requests of all phases and clients; each is built when it is sent."""
 
     def __init__(self, load: Load) -> None:
         self._load: Final = load
-        # Without new ids a request is packed once; with them it cannot be.
+        # Without new ids, a request is compressed once; with them it cannot be.
         self._ready: Final = {
             at: self._packed(body.fresh(1)) for at, body in enumerate(load.bodies) if not body.ids
         }
@@ -83,24 +83,24 @@ class _Requests:
         return self._packed(self._load.bodies[place].fresh(number + 1)) if found is None else found
 
     def _packed(self, body: bytes) -> bytes:
-        # gRPC compresses by itself, and only what is plain.
+        # gRPC compresses by itself, and only plain bodies.
         return gzip.compress(body, 1) if self._load.is_gzip and self._load.protocol == "http" else body
 
 
 async def send(
     load: Load, endpoint: str, *, seconds: float, pace: float | None = None, first: int = 0
 ) -> Sent:
-    """Send for so long.
+    """Send for the given time.
 
     Args:
-        load: what.
-        endpoint: where, as a URL.
-        seconds: for how long.
-        pace: requests a second; ``None`` for as many as are acknowledged.
-        first: the first request's number; the same number makes the same trace ids.
+        load: the load.
+        endpoint: URL to send to.
+        seconds: duration.
+        pace: requests per second; ``None`` for as many as are acknowledged.
+        first: the first request's number; the same number gives the same trace ids.
 
     Raises:
-        RefusedError: nothing like it is taken.
+        RefusedError: such requests are refused.
     """
     clients = CLIENTS if pace is None else PACED_CLIENTS
     requests = _Requests(load)
@@ -145,7 +145,7 @@ async def _sender(load: Load, endpoint: str, place: int, stack: AsyncExitStack) 
     if load.protocol == "http":
         return await _http_sender(load, endpoint, stack)
     compression = grpc.Compression.Gzip if load.is_gzip else grpc.Compression.NoCompression
-    # Some channels, as there are some clients; not so many that they are what is measured.
+    # Several channels, as with several clients, but not so many that channels dominate the measurement.
     options = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1), ("n", place % 32))
     channel = grpc.aio.insecure_channel(endpoint.removeprefix("http://"), options=options)
     await stack.enter_async_context(channel)
@@ -164,7 +164,7 @@ async def _sender(load: Load, endpoint: str, place: int, stack: AsyncExitStack) 
 
 
 async def _http_sender(load: Load, endpoint: str, stack: AsyncExitStack) -> Send:
-    """Write HTTP by hand: a client library would cost more than what is measured."""
+    """Write HTTP by hand: a client library would cost more than the measured subject."""
     host, _, port = endpoint.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     stack.callback(writer.close)

@@ -1,4 +1,4 @@
-"""Runs one subject under one load: first as fast as it acknowledges, then at half of that speed."""
+"""Runs one subject under one load: first as fast as it acknowledges, then at half that speed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.bench.ingest.bodies import make_bodies
-from tests.bench.ingest.floor import flushes, percentile
-from tests.bench.ingest.load import Load, Sent, send
-from tests.bench.ingest.subjects import SUBJECTS, Running, announcing
+from benchmarks.ingest.bodies import make_bodies
+from benchmarks.ingest.floor import flushes, percentile
+from benchmarks.ingest.load import Load, Sent, send
+from benchmarks.ingest.subjects import SUBJECTS, Running, announcing
 
 WARM_S: Final = 1.0
 _DRAIN_S: Final = 30.0
@@ -26,25 +26,25 @@ _ENOUGH: Final = 0.98
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What is measured."""
+    """One row to measure."""
 
     subject: str
     protocol: str
     spans: int
-    """In a request."""
+    """Spans in a request."""
     agents: int
-    """Of a hundred traces."""
+    """Agents' traces among a hundred."""
     is_gzip: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What came of it."""
+    """Figures of a row."""
 
     spans_per_s: float
-    """Until the last of them was behind it."""
+    """Spans per second, until the last one left the subject."""
     spans_per_cpu_s: float
-    """Of the process's own time, all threads."""
+    """Spans per second of the process's CPU time, all threads."""
     requests: int
     p50_ms: float
     p99_ms: float
@@ -52,19 +52,19 @@ class Figures:
     half_load_p50_ms: float
     half_load_p99_ms: float
     late_p99_ms: float
-    """How late requests were sent at half load: what of their wait is the sender's."""
+    """Sending delays at half load: the sender's own part of the latency."""
     flush_p99_ms: float
-    """Of the disk alone, before and after the half load."""
+    """Flush times of the disk alone, before and after the half load."""
     peak_mib: float
     delivered: float
-    """The share of the acknowledged bytes that came out behind it (or, of a store, was stored)."""
+    """Share of the acknowledged bytes that reached the backend (or, for a store, were stored)."""
 
 
 async def measure(case: Case, seconds: float) -> Figures:
     """Run one subject from start to end.
 
     Raises:
-        RefusedError: it takes no such request.
+        RefusedError: it refuses such requests.
     """
     load = Load(
         protocol=case.protocol,
@@ -83,24 +83,24 @@ async def measure(case: Case, seconds: float) -> Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """What became of all that was sent as fast as it was acknowledged."""
+    """Arrival of everything that was sent at full speed."""
 
     seconds: float
-    """Until the last of it was behind the subject."""
+    """Seconds until the last byte left the subject."""
     cpu_s: float
     came: int
-    """Bytes behind it."""
+    """Bytes that reached the backend."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Setup:
-    """What is measured, and by what."""
+    """The subject and the means of measurement."""
 
     running: Running
     arrived: Callable[[], int]
-    """How many bytes came out behind it so far."""
+    """Returns the bytes that reached the backend so far."""
     folder: Path
-    """On the disk that it writes to."""
+    """Folder on the disk that it writes to."""
 
 
 async def _measure(load: Load, setup: _Setup, seconds: float) -> Figures:
@@ -124,12 +124,12 @@ def figures_of(
     """Return the figures of a row.
 
     Args:
-        spans: in a request.
-        sent: as fast as it was acknowledged.
-        half: at half of that pace.
-        passage: what became of ``sent``.
-        flush_s: how long the disk alone took to flush, each time.
-        peak_mib: the most memory that the subject had.
+        spans: spans in a request.
+        sent: results at full speed.
+        half: results at half that pace.
+        passage: the arrival of ``sent``.
+        flush_s: flush times of the disk alone.
+        peak_mib: peak memory of the subject.
     """
     return Figures(
         spans_per_s=sent.requests * spans / passage.seconds,
@@ -153,7 +153,7 @@ async def _at_half_load(load: Load, running: Running, sent: Sent, seconds: float
 
 
 def _arrivals(running: Running, counter: str, bytes_per_span: float) -> Callable[[], int]:
-    """Return what says how many bytes came out so far."""
+    """Return a function for the number of bytes that arrived so far."""
     stored = running.stored_spans
     if stored is None:
         return lambda: _count(counter)
@@ -161,7 +161,7 @@ def _arrivals(running: Running, counter: str, bytes_per_span: float) -> Callable
 
 
 async def _drained(arrived: Callable[[], int], expected: int) -> float:
-    """Wait until that much came and nothing more does, or in vain; return when the last came."""
+    """Wait until this much has arrived and no more does, or give up; return the time of the last arrival."""
     deadline = time.perf_counter() + _DRAIN_S
     last, since = -1, time.perf_counter()
     while time.perf_counter() < deadline:

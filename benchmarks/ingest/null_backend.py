@@ -1,7 +1,7 @@
-"""A backend that takes everything and keeps only count: ``python -m tests.bench.ingest.null_backend grpc``.
+"""A backend that accepts everything and only counts: ``python -m tests.bench.ingest.null_backend grpc``.
 
-Prints its OTLP endpoint and where it tells how many bytes came. Runs beside what is measured, so it does as
-little as can be done in Python.
+Prints its OTLP endpoint and the address of its byte count. It runs beside the measured program, so it does as
+little as possible.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.so_reuseport", 0))
 
 @dataclass
 class Count:
-    """What came so far."""
+    """Counts so far."""
 
     bytes: int = 0
 
@@ -39,7 +39,7 @@ async def main(protocol: str) -> None:
 
 @asynccontextmanager
 async def grpc_backend(count: Count) -> AsyncIterator[int]:
-    """Take spans over gRPC; give the port."""
+    """Accept spans over gRPC; return the port."""
 
     async def export(body: bytes, _: object) -> bytes:
         count.bytes += len(body)
@@ -59,11 +59,11 @@ async def grpc_backend(count: Count) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def http_backend(count: Count) -> AsyncIterator[int]:
-    """Take spans over HTTP, and tell how much came; give the port."""
+    """Accept spans over HTTP and serve the count; return the port."""
 
     async def take(request: web.Request) -> web.Response:
         body = await request.read()
-        count.bytes += len(body)  # not in one: the sum would be that of before the wait, and others' be lost
+        count.bytes += len(body)  # not ``+=`` around the wait: concurrent additions would be lost
         return web.Response(content_type="application/x-protobuf")
 
     async def tell(_: web.Request) -> web.Response:

@@ -1,7 +1,7 @@
-"""The least a proxy in Python can do: take a request, pass its bytes on, answer. Nothing is kept.
+"""Minimal proxy in Python: receives a request, forwards its bytes, answers. Nothing is stored.
 
-``python -m tests.bench.ingest.passthrough grpc http://127.0.0.1:4317`` prints its endpoint. What blamespan
-adds to this is its own; what this costs is Python's gRPC and HTTP.
+``python -m tests.bench.ingest.passthrough grpc http://127.0.0.1:4317`` prints its endpoint. Its cost is
+that of Python's gRPC and HTTP; anything beyond it is blamespan's own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which rows answer which question, each set in a few minutes. Pure."""
+"""Plans: sets of rows for each question, a few minutes each. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tests.bench.ingest.measuring import Case
+from benchmarks.ingest.measuring import Case
 
 GRPC, HTTP = "grpc", "http"
 _BOTH: Final = (GRPC, HTTP)
@@ -15,7 +15,7 @@ _LARGE: Final = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Every combination of these is a row."""
+    """A plan; every combination of its values is a row."""
 
     subjects: tuple[str, ...]
     spans: tuple[int, ...]
@@ -24,7 +24,7 @@ class Plan:
     gzip: tuple[bool, ...] = (False,)
 
     def cases(self, round_number: int) -> Iterator[Case]:
-        """Iterate over the rows of a round; what is compared stands side by side, in turn first and last."""
+        """Iterate over the rows of a round; compared rows are side by side, alternating in order."""
         turn = 1 if round_number % 2 == 0 else -1
         return (case for case in self._all(turn) if says_nothing(case) is None)
 
@@ -48,7 +48,7 @@ class Plan:
 
 
 def says_nothing(case: Case) -> str | None:
-    """Return why a row would say nothing, if it would."""
+    """Return why a row would be meaningless, if it would be."""
     if case.subject == "rotel" and case.spans >= _LARGE:
         return "it sends the spans of such requests up to twice"
     return None

@@ -1,7 +1,7 @@
 """Rows of measurements as Markdown: ``python -m tests.bench.ingest.report FILE…``.
 
-A figure is the median of its rounds, with the least and the most; a ratio is taken within
-each round, between neighbours, and is the median of these.
+A figure is the median of its rounds, with minimum and maximum; a ratio is computed within each round, between
+neighbours, and its median is shown.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, TypeAlias
 
-from tests.bench.ingest.measuring import Case, Figures
-from tests.bench.ingest.subjects import BASELINE, SUBJECTS
+from benchmarks.ingest.measuring import Case, Figures
+from benchmarks.ingest.subjects import BASELINE, SUBJECTS
 
 _TOLERANCE: Final = 0.1
-"""Of what was acknowledged, how much may be missing behind it, or come twice, in a row that is shown."""
+"""Share of acknowledged bytes that may be missing or duplicated in a row that is shown."""
 Round: TypeAlias = tuple[int, int]
-"""Of which run of the benchmark, and its number there."""
+"""The run of the benchmark, and the round's number in it."""
 Rounds: TypeAlias = Mapping[Case, Mapping[Round, Figures]]
-"""Of each row, the figures of each round."""
+"""The figures of each row, by round."""
 
 _HEADS: Final = (
     "",
@@ -67,7 +67,7 @@ def render(lines: Iterable[str]) -> str:
 
 
 def _is_telling(found: Mapping[Round, Figures]) -> bool:
-    """Whether what was acknowledged came out behind it, once: else its speed is that of something else."""
+    """Return whether everything acknowledged arrived exactly once; otherwise the speed is meaningless."""
     return abs(_delivered(found) - 1) <= _TOLERANCE
 
 
@@ -126,7 +126,7 @@ def _row(case: Case, rounds: Rounds) -> tuple[str, ...]:
 
 
 def _shares(rounds: Rounds) -> str:
-    """Return what agents' traces cost, beside the same load without any."""
+    """Return the cost of agents' traces, relative to the same load without them."""
     heads = ("", "", "of the throughput per core without agents")
     rows = [
         (case.subject, _title(case), _ratio(rounds, case, replace(case, agents=0)))
@@ -137,7 +137,7 @@ def _shares(rounds: Rounds) -> str:
 
 
 def _ratio(rounds: Rounds, case: Case, other: Case) -> str:
-    """Compare round by round: what disturbs the machine disturbs both."""
+    """Compare round by round: disturbances of the machine then affect both."""
     theirs: Mapping[Round, Figures] = rounds.get(other, {})
     pairs = [(figures, theirs[number]) for number, figures in rounds[case].items() if number in theirs]
     return _spread([mine.spans_per_cpu_s / base.spans_per_cpu_s for mine, base in pairs], ".2f")

@@ -1,10 +1,11 @@
-"""Real runs, judged when they are over? ``python -m tests.bench.settled --runs 200``.
+"""Timing and correctness of verdicts on real runs: ``python -m tests.bench.settled --runs 200``.
 
-A real ``blamespan serve`` with default settings, and runs from OpenTelemetry's SDK with its defaults (batches
-of 5 s) over OTLP/gRPC: 40 % in one service, 30 % in two, 15 % in five, 15 % over linked traces; some pause,
-some have a root that runs on. ``--restarts 2`` kills the service twice on the way. What is counted is what
-the API shows, asked every second, and the carriers that a backend receives. Exits with 1 if an innocent agent
-was blamed, a failed run passed, a run has no verdict or a wrong one, or 1 % of verdicts changed.
+Uses a real ``blamespan serve`` with default settings, and runs from OpenTelemetry's SDK with its defaults
+(batches of 5 s) over OTLP/gRPC: 40 % in one service, 30 % in two, 15 % in five, 15 % over linked traces; some
+pause, some have a root that continues. ``--restarts 2`` kills the service twice during the runs. It counts
+the verdicts in the API, polled every second, and the carriers that a backend receives. Exits with 1 if an
+innocent agent was blamed, a failed run passed, a run has no verdict or a wrong one, or 1 % of verdicts
+changed.
 """
 
 from __future__ import annotations
@@ -22,35 +23,34 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final
 
-from collector_processor.assembler import TraceKey
-from collector_processor.decode import decode
-from collector_processor.otlp import NO_TENANT, Signal
-from collector_processor.runstore import RUNS, RunStore
+from benchmarks.completion.counting import Counts, Said, Seen, count
+from benchmarks.completion.report import figures, heading, setting
+from benchmarks.completion.stories import KINDS, Shape, Story, tell
+from benchmarks.settled.agents import Deployment, Run, deployed, play
+from collector_processor.otlp import NO_TENANT, Signal, TraceKey
+from collector_processor.rebuild.decode import decode
+from collector_processor.store.verdicts import RUNS, RunStore
 from semconv.attributes import CARRIER
 from semconv.model import Span, SpanId, TraceId
 from tests.backends.supervise import HOST, free_ports
-from tests.bench.completion.counting import Counts, Said, Seen, count
-from tests.bench.completion.report import figures, heading, setting
-from tests.bench.completion.stories import KINDS, Shape, Story, tell
-from tests.bench.settled.agents import Deployment, Run, deployed, play
 from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.line import Line, StartLine, starting
 
 MOST_CHANGED: Final = 0.01
 _SPREAD_S: Final = 60.0
-"""Runs begin within it."""
+"""Time window in which runs begin."""
 _PATIENCE_S: Final = 75.0
-"""The longest that verdicts are waited for after that end."""
+"""Time limit for verdicts after the last run's end."""
 _WATCH_S: Final = 1.0
 _MOST_LISTED: Final = 500
 _TIMEOUT_S: Final = 10.0
 _APPS: Final = 6
-"""Deployments of each group."""
+"""Number of deployments of each group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Runs of a kind, and how many of all they are."""
+    """A kind of runs, and its share of all runs."""
 
     name: str
     share: float
@@ -69,23 +69,23 @@ GROUPS: Final = (
 
 @dataclass(slots=True)
 class Watcher:
-    """Asks the API for verdicts again and again, and remembers each version."""
+    """Polls the API for verdicts, and records each version."""
 
     url: str = ""
     said: dict[tuple[str, int], Said] = field(default_factory=dict)
     _ended: Event = field(default_factory=Event)
 
     def watch(self) -> None:
-        """Ask until told to end."""
+        """Poll until stopped."""
         while not self._ended.wait(_WATCH_S):
             self.look()
 
     def end(self) -> None:
-        """Have ``watch`` return."""
+        """Stop ``watch``."""
         self._ended.set()
 
     def look(self) -> None:
-        """Ask once; a service that is away now says nothing."""
+        """Poll once; a service that is down gives no verdicts."""
         try:
             with urllib.request.urlopen(
                 f"{self.url}/api/runs?limit={_MOST_LISTED}", timeout=_TIMEOUT_S
@@ -110,7 +110,7 @@ def _said(run: dict[str, Any]) -> Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is played."""
+    """Parameters of a measurement."""
 
     runs: int
     pauses_s: tuple[float, ...]
@@ -118,33 +118,33 @@ class Plan:
     restarts: int = 0
     seed: int = 1
     settings: Mapping[str, int] = field(default_factory=dict)
-    """Those that are not the defaults."""
+    """Settings that differ from the defaults."""
     quiet_s: float = 30.0
-    """At least so long verdicts are watched after the last run's end, for they might change."""
+    """Minimum time to watch verdicts after the last run's end, because they may change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of it."""
+    """Results of a measurement."""
 
     by_group: dict[str, Counts]
     total: Counts
     cut: int
-    """Runs that do not count: the SDK gave up spans of them, since we were away for longer than it tries."""
+    """Runs that do not count: the SDK dropped spans of them, because the service was down for too long."""
     sent: int
-    """Spans that the SDK did not give up."""
+    """Spans that the SDK did not drop."""
     arrived: int
-    """Of these, at the backend."""
+    """Of these, spans that reached the backend."""
 
     @property
     def is_good(self) -> bool:
-        """Whether nobody was wronged."""
+        """Whether all verdicts were right and complete."""
         faults = self.total.innocent + self.total.passed + self.total.wrong + self.sent - self.arrived
         return not faults and self.total.changed < MOST_CHANGED * self.total.runs
 
 
 def groups_of(count_: int) -> list[Group]:
-    """Return the groups of so many runs, in turn, each by its share."""
+    """Return the groups for this many runs, in turn, each by its share."""
     found: list[Group] = []
     for place in range(count_):
         missing = {group.name: group.share * (place + 1) - found.count(group) for group in GROUPS}
@@ -153,7 +153,7 @@ def groups_of(count_: int) -> list[Group]:
 
 
 def runs_of(plan: Plan, apps: Mapping[str, Sequence[Deployment]]) -> list[Run]:
-    """Return the runs that the plan wants."""
+    """Return the runs of the plan."""
     chance = random.Random(plan.seed)
     return [
         Run(
@@ -206,7 +206,7 @@ def measure(plan: Plan, folder: Path) -> Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class _Service:
-    """``blamespan serve``, with its defaults but for ``settings``, always at the same addresses."""
+    """``blamespan serve`` with its defaults except ``settings``, always at the same addresses."""
 
     start: StartLine
     backend: Backend
@@ -218,7 +218,7 @@ class _Service:
         self.line = self._started()
 
     def restart(self, times: int, lasts_s: float) -> None:
-        """Kill and start it, at even distances over the time that the runs last."""
+        """Kill and restart it, at even intervals over the duration of the runs."""
         for _ in range(times):
             time.sleep(lasts_s / (times + 1))
             self.line.server.kill()
@@ -231,12 +231,12 @@ class _Service:
             otlp_grpc_listen=grpc,
             otlp_http_listen=http,
             web_listen=web,
-            **{"root_grace": "", **self.settings},  # unset: the tests' own value is shorter than the default
+            **{"root_grace": "", **self.settings},  # unset: the tests' value is shorter than the default
         )
 
 
 def _await_verdicts(runs: Sequence[Run], watcher: Watcher, line: Line, quiet_s: float) -> None:
-    """Wait until every run has a verdict and no trace is open, and for changes; but not for ever."""
+    """Wait until every run has a verdict and no trace is open, and then for changes, up to a time limit."""
     ended = time.monotonic()
     while (waited := time.monotonic() - ended) < _PATIENCE_S:
         judged = {run_id.partition(":")[0] for run_id, _ in watcher.said}
@@ -270,7 +270,7 @@ def _outcome(
 
 
 def _received(backend: Backend) -> dict[tuple[TraceId, SpanId], Span]:
-    """Return the spans that the backend got, each once."""
+    """Return the spans that the backend received, each once."""
     decoded = (decode(request.body).spans for request in backend.of(Signal.TRACES))
     return {(span.trace_id, span.span_id): span for spans in decoded for span in spans}
 
@@ -280,7 +280,7 @@ def _parts(path: Path, runs: Sequence[Run]) -> dict[str, frozenset[TraceId]]:
     try:
         keys = [TraceKey(NO_TENANT, trace_id) for run in runs for trace_id in run.truth.traces]
         parts: dict[str, frozenset[TraceId]] = {}
-        for told in store.told(keys):
+        for told in (run for found in store.told(keys).values() for run in found):
             parts[told.run_id] = parts.get(told.run_id, frozenset()) | told.trace_ids
         return parts
     finally:

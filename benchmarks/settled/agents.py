@@ -1,7 +1,7 @@
 """Stories played in real time by OpenTelemetry's own SDK, with its defaults: providers, batches, OTLP/gRPC.
 
-Every service of a deployment is a ``TracerProvider`` of its own; where work goes on in another service, the
-parent is handed over as a remote context, as HTTP headers would.
+Every service of a deployment is a ``TracerProvider`` of its own; if work continues in another service, the
+parent is passed as a remote context, as by HTTP headers.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from opentelemetry.trace import (
     format_trace_id,
 )
 
+from benchmarks.completion.counting import Truth
+from benchmarks.completion.stories import Story
 from semconv.model import Span, SpanId, SpanStatus, TraceId
-from tests.bench.completion.counting import Truth
-from tests.bench.completion.stories import Story
 from tests.factories import ORIGIN_NS
 
 _DELAY_S: Final = 5.0
-"""The SDKs' default; deployments begin at different times within it."""
+"""Seconds between batches, the SDKs' default; deployments begin at different times within it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Deployment:
 
 
 class _Exporter(OTLPSpanExporter):
-    """The SDK's own, that tells which spans it gave up: it tries again for 10 s."""
+    """The SDK's exporter, which also reports dropped spans: it retries for 10 s."""
 
     def __init__(self, endpoint: str, dropped: set[SpanId]) -> None:
         super().__init__(endpoint=endpoint, insecure=True)
@@ -66,12 +66,12 @@ class _Exporter(OTLPSpanExporter):
 
 @contextmanager
 def deployed(sizes: Sequence[int], endpoint: str, dropped: set[SpanId]) -> Iterator[list[Deployment]]:
-    """Start deployments of so many services each; they end with the block.
+    """Start deployments; they end with the block.
 
     Args:
-        sizes: services of each.
-        endpoint: where their spans go.
-        dropped: gets the ids of spans that the SDK gave up.
+        sizes: number of services of each.
+        endpoint: destination of their spans.
+        dropped: receives the ids of spans that the SDK dropped.
     """
     found: list[Deployment] = []
     try:
@@ -93,27 +93,27 @@ def _service(name: str, exporter: SpanExporter) -> TracerProvider:
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """A story that is played."""
+    """A story being played."""
 
     group: str
     story: Story
     begin_s: float
-    """Seconds after all began."""
+    """Start in seconds after the beginning."""
     deployment: Deployment
     end_s: float = 0.0
-    """When its last span so far ended, in seconds since 1970."""
+    """End of its last span so far, in seconds since 1970."""
     live: dict[SpanId, trace.Span] = field(default_factory=dict)
     """Its spans so far, by their ids in the story."""
     _traces: dict[TraceId, TraceId] = field(default_factory=dict)
 
     @property
     def truth(self) -> Truth:
-        """What verdicts are counted against."""
+        """The truth to compare verdicts with."""
         return Truth(culprit=self.story.culprit, traces=frozenset(self._traces.values()), end_s=self.end_s)
 
     @property
     def spans(self) -> frozenset[SpanId]:
-        """Their ids, as they were sent."""
+        """Trace and span ids of its spans, as sent."""
         return frozenset(SpanId(format_span_id(one.get_span_context().span_id)) for one in self.live.values())
 
     def begin(self, span: Span) -> None:
@@ -154,7 +154,7 @@ class Run:
 
 
 def play(runs: Sequence[Run]) -> None:
-    """Play all runs, each from its beginning; returns when the last has ended."""
+    """Play all runs, each from its start time; return when the last has ended."""
     moments: list[tuple[float, int, bool, Run, Span]] = []
     for run in runs:
         for span in run.story.spans:

@@ -1,14 +1,14 @@
-"""Does it last? ``python -m tests.bench.soak --minutes 30``.
+"""Soak test: ``python -m tests.bench.soak --minutes 30``.
 
-A real ``blamespan serve`` under a mixed load (plain spans and agents' runs, gRPC and HTTP, packed and not)
-before a backend that is away now and then. Exits with 1 unless memory and the CPU time of a span stay flat,
-the journal stays bounded, and in the end all that was acknowledged is in the backend and every run judged.
-Ratios decide, never durations: a slow machine is no failure.
+Runs a real ``blamespan serve`` under a mixed load (plain spans and agents' runs, gRPC and HTTP, compressed
+and not) in front of a backend with regular outages. Exits with 1 unless memory and CPU time per span stay
+flat, the journal stays bounded, and at the end everything acknowledged is in the backend and every run is
+judged. Only ratios count, never durations, so a slow machine does not fail.
 
-The short form, for every change: ``--minutes 2 --first 3000 --runs 30 --requests 5 --memory 0.04``. It must
-be able to fail: a build that kept 4 KiB of each run did (124.5 to 130.0 MiB), the same without that did not
-(109.5 to 109.4). A leak of bytes a run is seen from tolerance x memory / runs in two thirds of the time on:
-many runs a second see more than a long time does. Half an hour at 4 runs a second sees 2.4 KiB a run.
+The short form, for every change: ``--minutes 2 --first 3000 --runs 30 --requests 5 --memory 0.04``. It can
+fail: a build that leaked 4 KiB per run did (124.5 to 130.0 MiB), the same build without the leak did not
+(109.5 to 109.4). A leak per run is detected from tolerance x memory / (runs in two thirds of the time): many
+runs per second detect more than a long duration. Half an hour at 4 runs per second detects 2.4 KiB per run.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from typing import Any, Final
 
 import uvloop
 
-from tests.bench.ingest.subjects import Running, announcing
-from tests.bench.soak.backend import read_taken
-from tests.bench.soak.load import Pace, Sent, keep_sending
-from tests.bench.soak.trend import Trend, trend
+from benchmarks.ingest.subjects import Running, announcing
+from benchmarks.soak.backend import read_taken
+from benchmarks.soak.load import Pace, Sent, keep_sending
+from benchmarks.soak.trend import Trend, trend
 from tests.e2e.line import Line, starting
 
 SAMPLES: Final = 60
 WARM: Final = 0.1
-"""Of the soak: caches fill, libraries load."""
+"""Share of the soak to ignore: caches fill, libraries load."""
 _FULL_SPEED: Final = 1_000.0
 _END_S: Final = 30.0
 _AWAYS: Final = 8
@@ -49,54 +49,54 @@ _BLOCK: Final = 512
 _LEAST_QUOTA: Final = 4 << 20
 _EVICTED: Final = "traces evicted before their analysis"
 _RUN_BYTES: Final = 15_000
-"""What one of the demo's runs counts for in the journal."""
+"""Bytes counted in the journal for one of the demo's runs."""
 JOURNAL_MIB: Final = 4 * 64
-"""Most that the journal may take while the backend is away: a few segments."""
+"""Bound on the journal during an outage of the backend: a few segments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The service at one moment."""
+    """Measurements of the service at one moment."""
 
     rss_mib: float
     cpu_s: float
     spans: int
-    """Acknowledged since the beginning."""
+    """Spans acknowledged since the start."""
     journal_mib: float
     stores_mib: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a soak."""
+    """Results of a soak."""
 
     minutes: float
     samples: Sequence[Sample]
     acknowledged: int
-    """As those who sent it say."""
+    """Spans acknowledged, according to the senders."""
     runs: int
     balance: dict[str, int]
-    """As the service says, when all was quiet."""
+    """Counts according to the service, once idle."""
     taken: int
-    """As the backend says, without carriers."""
+    """Spans received according to the backend, without carriers."""
     away: int
-    """Requests that the backend was not there for."""
+    """Requests refused during the backend's outages."""
     unjudged: int
     """Runs without a carrier in the backend."""
     evicted: int
-    """Runs whose spans went before they were judged, as the service says."""
+    """Runs evicted before they were judged, according to the service."""
 
     def memory(self) -> Trend:
-        """Return how memory went."""
+        """Return the trend of memory."""
         return trend([sample.rss_mib for sample in self.samples])
 
     def cost(self) -> Trend:
-        """Return how the CPU time of a span went, in µs."""
+        """Return the trend of CPU time per span, in µs."""
         pairs = zip(self.samples, self.samples[1:], strict=False)
         return trend([1e6 * (b.cpu_s - a.cpu_s) / (b.spans - a.spans) for a, b in pairs if b.spans > a.spans])
 
     def faults(self, most_memory: float, most_cost: float) -> list[str]:
-        """Return what is wrong; nothing where the service lasts."""
+        """Return the failures; empty if the service passes."""
         journal = max(sample.journal_mib for sample in self.samples)
         balance = self.balance
         checks = {
@@ -114,13 +114,13 @@ class Outcome:
 
 
 async def soak(pace: Pace, minutes: float, first: int) -> Outcome:
-    """Run it.
+    """Run the soak.
 
     Args:
-        pace: how much is sent in a second.
-        minutes: for how long.
-        first: runs that are sent before that, as fast as they are taken: SQLite's page caches (2 MiB a
-            connection) are full after some 3,000, which a short soak takes for a leak otherwise.
+        pace: load per second.
+        minutes: duration.
+        first: runs sent beforehand, as fast as they are accepted: SQLite's page caches (2 MiB per connection)
+        are full after some 3,000; otherwise a short soak mistakes their growth for a leak.
     """
     seconds = 60 * minutes
     every_s = seconds / _AWAYS
@@ -137,7 +137,7 @@ async def soak(pace: Pace, minutes: float, first: int) -> Outcome:
             forward_protocol="grpc",
             method="signals",
             root_grace=2000,
-            carriers="all",  # of runs that pass too: each says that it was judged
+            carriers="all",  # also for runs that pass: each carrier shows that a run was judged
             max_retained_bytes=_quota(pace, seconds, first),
         )
         sent, watch = Sent(), _Watch(line, Path(folder) / "data")
@@ -149,7 +149,7 @@ async def soak(pace: Pace, minutes: float, first: int) -> Outcome:
             taken = await _settled(line, told, sent)
         return Outcome(
             minutes=minutes,
-            samples=samples[:-1],  # the last one saw the end
+            samples=samples[:-1],  # the last sample was taken at the end
             acknowledged=sent.spans,
             runs=len(sent.runs),
             balance=line.balance(),
@@ -161,10 +161,10 @@ async def soak(pace: Pace, minutes: float, first: int) -> Outcome:
 
 
 def _quota(pace: Pace, seconds: float, first: int) -> int:
-    """Return how many bytes of runs are kept.
+    """Return the quota in bytes for retained runs.
 
-    Reached while it warms up: the index of what is kept grows until then, and is meant to. But all the first
-    runs have room at once: where a disk flushes fast they are acknowledged before any of them has ended.
+    It is reached during the warm-up, because the index of retained runs grows until then. But it has room for
+    all of the first runs at once: with a fast disk they are acknowledged before any of them has ended.
     """
     return max(_LEAST_QUOTA, int((first + WARM * seconds * pace.runs) * _RUN_BYTES))
 
@@ -183,7 +183,7 @@ async def _sampled(pace: Pace, line: Line, sent: Sent, watch: _Watch, seconds: f
 
 @contextmanager
 def _telling_how_it_ended(line: Line) -> Iterator[None]:
-    """Tell, where the service ended under the load, how, and what its log says: both are gone afterwards."""
+    """If the service dies under the load, report its exit code and log, which are gone afterwards."""
     try:
         yield
     except Exception as error:
@@ -195,14 +195,14 @@ def _telling_how_it_ended(line: Line) -> Iterator[None]:
 
 
 class _Watch:
-    """Looks at a service from outside."""
+    """Observes a service from outside."""
 
     def __init__(self, line: Line, data: Path) -> None:
         self._process = Running(pid=line.server.process.pid, endpoint=line.grpc)
         self._data = data
 
     def sample(self, sent: Sent) -> Sample:
-        """Return how it is now."""
+        """Return its current measurements."""
         journal = _disk_mib(self._data / "ingest")
         return Sample(
             rss_mib=self._process.rss_mib(),
@@ -219,12 +219,12 @@ def _disk_mib(folder: Path) -> float:
         try:
             found += path.stat().st_blocks * _BLOCK
         except FileNotFoundError:
-            continue  # a segment goes as we look
+            continue  # a segment is deleted while we look
     return found / _MIB
 
 
 async def _settled(line: Line, told: str, sent: Sent) -> dict[str, Any]:
-    """Wait until all is forwarded and judged, or for so long that it never will be."""
+    """Wait until everything is forwarded and judged, up to a time limit."""
     deadline = time.monotonic() + _DRAIN_S
     while True:
         balance = await asyncio.to_thread(line.balance)
@@ -236,7 +236,7 @@ async def _settled(line: Line, told: str, sent: Sent) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print how it went, and say whether it lasts."""
+    """Print the results, and exit with 1 if it failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--requests", type=float, default=20.0, help="of plain spans a second")

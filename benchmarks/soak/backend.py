@@ -1,6 +1,7 @@
-"""A backend that is away now and then, and counts what it took: ``python -m tests.bench.soak.backend 60 5``.
+"""A backend with regular outages, which counts the spans that it accepts: ``python -m
+tests.bench.soak.backend 60 5``.
 
-Of every 60 seconds it answers ``UNAVAILABLE`` for the last 5. Prints its OTLP endpoint and where it tells its
+Of every 60 seconds it answers ``UNAVAILABLE`` for the last 5. Prints its OTLP endpoint and the address of its
 counts.
 """
 
@@ -14,21 +15,21 @@ from typing import Any, Final
 import grpc
 import uvloop
 
-from collector_processor.decode import decode
+from benchmarks.telling import Context, read_told, serve_telling
 from collector_processor.otlp import Signal
-from collector_processor.survey import item_count
+from collector_processor.rebuild.decode import decode
+from collector_processor.wire.scan import item_count
 from semconv.attributes import SCOPE_ANALYZER
-from tests.bench.telling import Context, read_told, serve_telling
 
 _OURS: Final = SCOPE_ANALYZER.encode()
 
 
 @dataclass(slots=True)
 class Taken:
-    """What it took, and how often it was away."""
+    """Counts of accepted spans and refused requests."""
 
     spans: int = 0
-    """Without carriers."""
+    """Spans, without carriers."""
     refusals: int = 0
     judged: set[str] = field(default_factory=set)
     """Ids of the traces that have a carrier."""
@@ -50,7 +51,7 @@ class Taken:
 
 
 def read_taken(told: str) -> dict[str, Any]:
-    """Return what the backend at this address took."""
+    """Return the counts of the backend at this address."""
     found: dict[str, Any] = read_told(told)
     return found
 

@@ -1,4 +1,4 @@
-"""A mixed load at a steady pace: plain spans and agents' runs, over gRPC and HTTP, packed and not."""
+"""A mixed load at a steady pace: plain spans and agents' runs, over gRPC and HTTP, compressed and not."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import aiohttp
 import grpc
 import grpc.aio
 
-from tests.bench.demo_again import DemoAgain
-from tests.bench.ingest.passthrough import PATH
-from tests.bench.wire import make_request
+from benchmarks.demo_again import DemoAgain
+from benchmarks.ingest.passthrough import PATH
+from benchmarks.wire import make_request
 from tests.e2e.line import Line
 
 _BODIES: Final = 8
@@ -25,26 +25,26 @@ _FULL_S: Final = 0.5
 _TIMEOUT_S: Final = 60.0
 _FULL: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})
 _GOOD: Final = 4
-"""One run in so many does not fail."""
+"""One run in this many does not fail."""
 
 Door: TypeAlias = Callable[[bytes], Awaitable[bool]]
-"""Sends a request; ``False`` where the service asks to come again."""
+"""Sends a request; returns ``False`` if the service asks for a retry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How much is sent in a second."""
+    """Load per second."""
 
     requests: float
-    """Of plain spans."""
+    """Requests of plain spans."""
     spans: int
-    """In each of these."""
+    """Spans in each of these requests."""
     runs: float
 
 
 @dataclass(slots=True)
 class Sent:
-    """What was acknowledged so far."""
+    """Counts of acknowledged data so far."""
 
     spans: int = 0
     runs: set[str] = field(default_factory=set)
@@ -52,7 +52,7 @@ class Sent:
 
 
 async def keep_sending(pace: Pace, line: Line, sent: Sent, is_over: Callable[[], bool]) -> None:
-    """Send until it is over, and note what is acknowledged."""
+    """Send until the end, and count acknowledged data."""
     async with AsyncExitStack() as stack:
         doors = itertools.cycle(await _doors(line, stack))
         plain = itertools.cycle(make_request(pace.spans, 0, seed) for seed in range(_BODIES))
@@ -86,7 +86,7 @@ async def _send_runs(pace: Pace, doors: Iterator[Door], sent: Sent, is_over: Cal
 
 
 async def _steadily(per_s: float, send: Callable[[], Awaitable[None]], is_over: Callable[[], bool]) -> None:
-    """Send one after another at a pace; what a slow service costs is not made up for."""
+    """Send sequentially at a pace; time lost to a slow service is not made up for."""
     while not is_over():
         began = time.monotonic()
         await send()
@@ -94,7 +94,7 @@ async def _steadily(per_s: float, send: Callable[[], Awaitable[None]], is_over: 
 
 
 async def _insist(door: Door, body: bytes) -> None:
-    while not await door(body):  # noqa: ASYNC110 - there is nothing to be told by
+    while not await door(body):  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(_FULL_S)
 
 

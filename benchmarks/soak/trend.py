@@ -1,8 +1,8 @@
-"""Is a quantity flat over a soak? Pure.
+"""Test of whether a quantity is flat over a soak. Pure.
 
-It is not, where it grows beyond doubt (the slope's 95 % interval lies above zero) *and* by more than is
-tolerated: the last third's median against the first third's. Either alone is no verdict: noise has slopes,
-and in a long soak the smallest growth is beyond doubt.
+It is not flat if it grows significantly (the slope's 95 % interval is above zero) *and* by more than is
+tolerated, comparing the last third's median with the first third's. Neither alone is enough: noise has
+slopes, and in a long soak even the smallest growth is significant.
 """
 
 from __future__ import annotations
@@ -19,33 +19,32 @@ _WITHIN: Final = 1.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """How a quantity went, as shares of its first third's median."""
+    """Trend of a quantity, relative to its first third's median."""
 
     first: float
     """The first third's median, in the quantity's own unit."""
     last: float
-    """The last third's."""
+    """The last third's median."""
     slope: float
-    """Growth over the whole soak by the straight line that fits best, as a share of ``first``."""
+    """Growth over the whole soak by the best straight line, as a share of ``first``."""
     low: float
     high: float
-    """Its 95 % interval."""
+    """95 % interval of the slope."""
 
     @property
     def growth(self) -> float:
-        """From the first third to the last, as a share."""
+        """Growth from the first third to the last, as a share."""
         return self.last / self.first - 1
 
     def is_flat(self, tolerated: float) -> bool:
-        """Say whether it does not grow beyond doubt by more than ``tolerated``, a share."""
+        """Return whether it does not grow significantly by more than ``tolerated``, a share."""
         return self.low <= 0 or self.growth <= tolerated
 
 
 def trend(values: Sequence[float]) -> Trend:
-    """Return how values taken at even distances went.
+    """Return the trend of values taken at even intervals.
 
-    Raises:
-        ValueError: they are too few to tell, or not above zero.
+    Raises: ValueError: there are too few values, or some are not above zero.
     """
     count = len(values)
     if count < LEAST_SAMPLES:

@@ -14,9 +14,8 @@ import grpc
 import grpc.aio
 from aiohttp import web
 
-from collector_processor.otlp import Signal
-from collector_processor.otlp.services import EXPORT, SERVICES, grpc_path
-from collector_processor.receivers import TlsFiles
+from collector_processor.otlp import EXPORT, SERVICES, Signal, grpc_path
+from collector_processor.otlp.tls import ServerTls, TlsFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +142,7 @@ async def http_backend(
         return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
 
     server = web.Server(handle, auto_decompress=False, access_log=None)
-    context: ssl.SSLContext | None = tls.ssl_context() if tls else None
+    context: ssl.SSLContext | None = ServerTls(tls).context() if tls else None
     listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0, ssl=context)
     port = listener.sockets[0].getsockname()[1]
     backend.url = f"https://localhost:{port}" if tls else f"http://127.0.0.1:{port}"

@@ -15,11 +15,9 @@ import aiohttp
 import grpc
 import grpc.aio
 
-from collector_processor.otlp import Arrival, Receipt, Signal
+from collector_processor.otlp import Address, Arrival, Receipt, Signal, grpc_path, http_path
 from collector_processor.otlp.answers import MediaType, read_reason, read_retry_delay, read_success
-from collector_processor.otlp.services import grpc_path, http_path
-from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, Receiver, TlsFiles
-from collector_processor.settings import Address
+from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver, Receiver, TlsFiles
 
 LOOPBACK = Address(host="127.0.0.1", port=0)
 
@@ -143,8 +141,8 @@ async def listening(receiver: Receiver) -> AsyncIterator[int]:
         await receiver.stop(grace_s=1)
 
 
-def rules(**changed: Any) -> DoorRules:
-    return DoorRules(**changed)
+def rules(**changed: Any) -> AdmissionRules:
+    return AdmissionRules(**changed)
 
 
 def make_tls(directory: Path) -> TlsFiles:

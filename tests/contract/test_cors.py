@@ -10,9 +10,9 @@ from typing import Final
 import aiohttp
 import pytest
 
-from collector_processor.origins import Cors, read_origins
 from collector_processor.otlp import Cause
-from collector_processor.receivers import DoorRules, HttpReceiver
+from collector_processor.otlp.cors import Cors, read_origins
+from collector_processor.receivers import AdmissionRules, HttpReceiver
 from collector_processor.settings import SettingsError, load_settings
 from tests.contract.doors import LOOPBACK, MemorySink, listening
 
@@ -53,7 +53,7 @@ class Page:
 @asynccontextmanager
 async def serving(origins: str, token: str | None = None) -> AsyncIterator[Page]:
     cors = Cors(origins=read_origins(origins), tenant_headers=("x-scope-orgid",))
-    rules = DoorRules(token=token, cors=cors)
+    rules = AdmissionRules(token=token, cors=cors)
     async with listening(HttpReceiver(MemorySink(), LOOPBACK, rules)) as port:
         yield Page(port)
 
@@ -123,7 +123,7 @@ async def test_only_what_takes_spans_answers_questions() -> None:
 
 async def test_a_host_that_is_not_ours_gets_no_leave_either() -> None:
     refused: list[Cause] = []
-    rules = DoorRules(local_names=(), cors=Cors(origins=read_origins(PAGE)), refused=refused.append)
+    rules = AdmissionRules(local_names=(), cors=Cors(origins=read_origins(PAGE)), refused=refused.append)
     async with listening(HttpReceiver(MemorySink(), LOOPBACK, rules)) as port:
         status, _ = await Page(port).send("OPTIONS", ASKS | {"Origin": PAGE, "Host": "evil.example.com"})
     assert (status, refused) == (403, [Cause.UNAUTHORIZED])

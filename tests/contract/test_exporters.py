@@ -21,11 +21,7 @@ from opentelemetry import context
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector_processor.destination import Protocol
 from collector_processor.exporters import (
-    Compression,
-    Destination,
-    DestinationError,
     GrpcExporter,
     HttpExporter,
     JsonExporter,
@@ -45,6 +41,8 @@ from collector_processor.otlp import (
     Signal,
     Tenant,
     TryLater,
+    grpc_path,
+    http_path,
     setback_of,
 )
 from collector_processor.otlp.answers import (
@@ -56,8 +54,8 @@ from collector_processor.otlp.answers import (
     retry_info,
     success,
 )
-from collector_processor.otlp.services import grpc_path, http_path
-from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, TlsFiles
+from collector_processor.otlp.destination import Compression, Destination, DestinationError, Protocol
+from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver, TlsFiles
 from tests.backends.supervise import free_ports
 from tests.contract.backends import Backend, GrpcAnswer, HttpReply, grpc_backend, http_backend, socket_backend
 from tests.contract.doors import LOOPBACK, MemorySink, listening, make_tls
@@ -161,7 +159,7 @@ async def test_a_success_nobody_can_read_is_still_a_success(transport: Transport
     async with transport.backend(answer) as backend, exporting(backend.url, transport.protocol) as exporter:
         outcome = await send(exporter)
     assert isinstance(outcome, Delivered)
-    assert "no OTLP response" in outcome.message
+    assert "not an OTLP response" in outcome.message
 
 
 DETAILS: Final = ((STATUS_DETAILS_KEY, failure(RpcCode.RESOURCE_EXHAUSTED, "x", retry_after_s=1.5)),)
@@ -181,7 +179,9 @@ async def test_nobody_there_is_not_a_backend_that_asks_to_wait(transport: Transp
 async def test_a_name_that_nobody_knows_is_said_so(transport: Transport) -> None:
     async with exporting("http://no-such-host.invalid:4317", transport.protocol) as exporter:
         outcome = await send(exporter)
-    assert outcome == TryLater(reason="no address is known for no-such-host.invalid:4317", is_away=True)
+    assert outcome == TryLater(
+        reason="cannot resolve the host name of no-such-host.invalid:4317", is_away=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -461,7 +461,7 @@ async def test_one_blamespan_behind_another_understands_it(
     request.resource_spans.add().scope_spans.add().spans.add(trace_id=b"\xab" * 16, name="chat")
     body = request.SerializeToString()
     sink = MemorySink(Receipt(rejected=1, message="old"), RefusedError("full", retry_after_s=2))
-    async with listening(receiver(sink, LOOPBACK, DoorRules(token="t"))) as port:
+    async with listening(receiver(sink, LOOPBACK, AdmissionRules(token="t"))) as port:
         headers = {"authorization": "Bearer t"}
         exporter = make(Destination(endpoint=f"http://127.0.0.1:{port}", headers=headers), INSTANCE)
         outcomes = [

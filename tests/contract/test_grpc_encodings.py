@@ -15,9 +15,8 @@ import h2.connection
 import h2.events
 import pytest
 
-from collector_processor.otlp import Signal
-from collector_processor.otlp.services import grpc_path
-from collector_processor.receivers import DoorRules, GrpcReceiver
+from collector_processor.otlp import Signal, grpc_path
+from collector_processor.receivers import AdmissionRules, GrpcReceiver
 from tests.contract.doors import LOOPBACK, MemorySink, listening
 
 MESSAGE = b"\x01\x00\x00\x00\x03abc"
@@ -69,7 +68,7 @@ def closing(writer: asyncio.StreamWriter) -> Iterator[None]:
 @pytest.mark.parametrize("encoding", ["zstd", "snappy", "br"])
 async def test_an_encoding_that_grpc_does_not_know_is_refused_before_our_code_runs(encoding: str) -> None:
     sink = MemorySink()
-    async with listening(GrpcReceiver(sink, LOOPBACK, DoorRules())) as port:
+    async with listening(GrpcReceiver(sink, LOOPBACK, AdmissionRules())) as port:
         answer = await call(port, encoding, MESSAGE)
     assert sink.arrivals == []
     assert answer.headers["grpc-status"] == "13", "INTERNAL, which clients do not send again"
@@ -78,7 +77,7 @@ async def test_an_encoding_that_grpc_does_not_know_is_refused_before_our_code_ru
 
 async def test_every_answer_names_the_encodings_that_are_taken() -> None:
     sink = MemorySink()
-    async with listening(GrpcReceiver(sink, LOOPBACK, DoorRules())) as port:
+    async with listening(GrpcReceiver(sink, LOOPBACK, AdmissionRules())) as port:
         answer = await call(port, "identity", b"\x00" + MESSAGE[1:])
     assert [arrival.body for arrival in sink.arrivals] == [b"abc"]
     assert set(answer.headers["grpc-accept-encoding"].replace(" ", "").split(",")) == {

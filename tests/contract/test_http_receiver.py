@@ -23,17 +23,15 @@ import pytest
 import zstandard
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector_processor.otlp import Receipt, RefusedError, Signal
-from collector_processor.otlp.services import grpc_path
+from collector_processor.otlp import Address, Receipt, RefusedError, Signal, grpc_path
 from collector_processor.receivers import (
-    DoorRules,
+    AdmissionRules,
     GrpcReceiver,
-    HttpPatience,
     HttpReceiver,
+    HttpTimeouts,
     ListenError,
     TlsFiles,
 )
-from collector_processor.settings import Address
 from tests.contract.doors import LOOPBACK, MemorySink, listening, make_tls
 
 PROTOBUF: Final = {"Content-Type": "application/x-protobuf"}
@@ -79,10 +77,10 @@ class Service:
 
 @asynccontextmanager
 async def serving(
-    *answers: Receipt | BaseException, patience: HttpPatience | None = None
+    *answers: Receipt | BaseException, timeouts: HttpTimeouts | None = None
 ) -> AsyncIterator[Service]:
     sink = MemorySink(*answers)
-    async with listening(HttpReceiver(sink, LOOPBACK, DoorRules(), patience=patience)) as port:
+    async with listening(HttpReceiver(sink, LOOPBACK, AdmissionRules(), timeouts=timeouts)) as port:
         yield Service(sink, port)
 
 
@@ -246,7 +244,7 @@ async def test_a_client_that_asks_first_is_told_to_go_on() -> None:
 
 
 async def test_a_client_that_asks_first_need_not_send_what_is_too_large() -> None:
-    async with serving(patience=HttpPatience(lingering_s=0.05)) as service:
+    async with serving(timeouts=HttpTimeouts(lingering_s=0.05)) as service:
         answer = await service.speak(_head(50 << 20, b"Expect: 100-continue", b"Connection: close"))
     assert answer.startswith(b"HTTP/1.1 413")
 
@@ -277,19 +275,19 @@ async def test_garbage_gets_a_400_and_never_stands_in_the_log(
 
 
 async def test_a_client_that_never_ends_its_body_is_let_go() -> None:
-    async with serving(patience=HttpPatience(body_s=0.05, lingering_s=0.05)) as service:
+    async with serving(timeouts=HttpTimeouts(body_s=0.05, lingering_s=0.05)) as service:
         answer = await service.speak(_head(10) + b"12345")
     assert answer.startswith(b"HTTP/1.1 408")
     assert service.sink.arrivals == []
 
 
 async def test_a_client_that_never_ends_its_head_is_let_go() -> None:
-    async with serving(patience=HttpPatience(idle_s=0.05)) as service:
+    async with serving(timeouts=HttpTimeouts(idle_s=0.05)) as service:
         assert await service.speak(b"POST /v1/traces HTTP/1.1\r\nHost") == b""
 
 
 async def test_stopping_does_not_wait_for_connections_that_ask_nothing() -> None:
-    receiver = HttpReceiver(MemorySink(), LOOPBACK, DoorRules())
+    receiver = HttpReceiver(MemorySink(), LOOPBACK, AdmissionRules())
     service = Service(MemorySink(), await receiver.start())
     async with aiohttp.ClientSession() as session:
         await session.post(f"http://127.0.0.1:{service.port}/v1/traces", data=BODY, headers=PROTOBUF)
@@ -320,7 +318,7 @@ def tls(tmp_path: Path) -> TlsFiles:
 
 async def test_speaks_tls_when_given_files(tls: TlsFiles) -> None:
     sink = MemorySink()
-    async with listening(HttpReceiver(sink, LOOPBACK, DoorRules(), tls)) as port:
+    async with listening(HttpReceiver(sink, LOOPBACK, AdmissionRules(), tls)) as port:
         trust = ssl.create_default_context(cafile=str(tls.certificate))
         async with (
             aiohttp.ClientSession() as session,
@@ -336,7 +334,7 @@ async def test_grpc_speaks_tls_when_given_files(tls: TlsFiles) -> None:
     sink = MemorySink()
     trust = grpc.ssl_channel_credentials(tls.certificate.read_bytes())
     async with (
-        listening(GrpcReceiver(sink, LOOPBACK, DoorRules(), tls)) as port,
+        listening(GrpcReceiver(sink, LOOPBACK, AdmissionRules(), tls)) as port,
         grpc.aio.secure_channel(f"localhost:{port}", trust) as channel,
     ):
         call: Any = channel.unary_unary
@@ -349,6 +347,6 @@ async def test_a_missing_tls_file_is_said_at_the_start(
     make: type[GrpcReceiver | HttpReceiver], tmp_path: Path
 ) -> None:
     files = TlsFiles(certificate=tmp_path / "none.pem", key=tmp_path / "none.key")
-    receiver = make(MemorySink(), Address(host="127.0.0.1", port=0), DoorRules(), files)
+    receiver = make(MemorySink(), Address(host="127.0.0.1", port=0), AdmissionRules(), files)
     with pytest.raises(ListenError, match="No such file"):
         await receiver.start()

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from analyzer.attribution import Attributor
-from analyzer.conversation import read_conversation
-from analyzer.scripted import ScriptedModel
+from analyzer.methods.attribution import Attributor
+from analyzer.models.scripted import ScriptedModel
+from analyzer.recordings.conversation_log import read_conversation
 from semconv.model import Attribution, Blame, Status
 
 TURNS = [{"role": "user", "name": name, "content": f"turn {n}"} for n, name in enumerate("ABCABCABCABC")]

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analyzer.attribution import Attributor
-from analyzer.errors import ModelError, ModelFailure
-from analyzer.method import Prompt, Reply
-from analyzer.scripted import ScriptedModel
+from analyzer.inquiry.errors import ModelError, ModelFailure
+from analyzer.inquiry.method import Prompt, Reply
+from analyzer.methods.attribution import Attributor
+from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Status, StepKind, Trajectory
 from tests.runs import run, step, tool
 
@@ -89,7 +89,7 @@ def check(verdict: Any, trajectory: Trajectory) -> None:
         assert evidence.quote.split()[0] in f"{trajectory.steps[evidence.step].output}"
 
 
-@pytest.mark.parametrize("method", ["judge", "investigate", "verify", "bisect", "panel", "verify*2"])
+@pytest.mark.parametrize("method", ["judge", "investigate", "verify", "bisect", "verify*2"])
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(replies=st.lists(REPLIES, max_size=14))
 async def test_any_mixture_of_replies_ends_in_a_sound_verdict(
@@ -101,7 +101,7 @@ async def test_any_mixture_of_replies_ends_in_a_sound_verdict(
 
 @pytest.mark.parametrize(
     ("method", "most"),
-    [("judge", 2), ("panel", 6), ("investigate", 10), ("verify", 16), ("bisect", 32), ("judge*3", 6)],
+    [("judge", 2), ("investigate", 10), ("verify", 16), ("bisect", 32), ("judge*3", 6)],
 )
 @pytest.mark.parametrize(
     "said",
@@ -128,7 +128,7 @@ async def test_a_model_that_says_the_same_for_ever_is_asked_a_bounded_number_of_
     check(attribution.verdict, RUN)
 
 
-@pytest.mark.parametrize("method", ["judge", "investigate", "verify", "bisect", "panel"])
+@pytest.mark.parametrize("method", ["judge", "investigate", "verify", "bisect"])
 async def test_a_run_that_does_not_fit_is_folded_said_to_be_and_keeps_every_step(method: str) -> None:
     long = run(*(step(f"agent{n % 3}", f"head{n} " + "words " * 3_000) for n in range(40)), task="t")
     model = ScriptedModel(replies=[], context_tokens=12_000)

@@ -28,12 +28,19 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from collector_processor.intake import LoopError
-from collector_processor.otlp import Cause, MalformedRequestError, Receipt, RefusedError, Signal, Tenant
+from collector_processor.otlp import (
+    Address,
+    Cause,
+    MalformedRequestError,
+    Receipt,
+    RefusedError,
+    Signal,
+    Tenant,
+    grpc_path,
+)
 from collector_processor.otlp.answers import RETRY_INFO_KEY, STATUS_DETAILS_KEY, read_retry_delay
-from collector_processor.otlp.services import grpc_path
-from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, ListenError
-from collector_processor.settings import Address
+from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver, ListenError
+from collector_processor.receivers.intake import LoopError
 from tests.contract.doors import LOOPBACK, Door, GrpcClient, HttpClient, MemorySink, listening
 
 GRPC: Final = Door(
@@ -70,7 +77,7 @@ def door(request: pytest.FixtureRequest) -> Door:
 @pytest.mark.parametrize("signal", Signal)
 async def test_hands_each_signal_to_the_sink_byte_for_byte(door: Door, signal: Signal) -> None:
     sink = MemorySink()
-    async with listening(door.make(sink, LOOPBACK, DoorRules())) as port:
+    async with listening(door.make(sink, LOOPBACK, AdmissionRules())) as port:
         answer = await door.client.post(port, signal, BODY)
     assert answer.ok
     assert answer.receipt == Receipt()
@@ -81,7 +88,7 @@ async def test_hands_each_signal_to_the_sink_byte_for_byte(door: Door, signal: S
 async def test_takes_gzip(door: Door) -> None:
     sink = MemorySink()
     body = BODY * 1000
-    async with listening(door.make(sink, LOOPBACK, DoorRules())) as port:
+    async with listening(door.make(sink, LOOPBACK, AdmissionRules())) as port:
         answer = await door.gzip_client.post(port, Signal.TRACES, body)
     assert answer.ok
     assert sink.arrivals[0].body == body
@@ -89,7 +96,7 @@ async def test_takes_gzip(door: Door) -> None:
 
 async def test_an_empty_request_is_a_success_that_keeps_nothing(door: Door) -> None:
     sink = MemorySink()
-    async with listening(door.make(sink, LOOPBACK, DoorRules())) as port:
+    async with listening(door.make(sink, LOOPBACK, AdmissionRules())) as port:
         answer = await door.client.post(port, Signal.LOGS, b"")
     assert answer.ok
     assert sink.arrivals == []
@@ -98,7 +105,7 @@ async def test_an_empty_request_is_a_success_that_keeps_nothing(door: Door) -> N
 async def test_tenant_and_hops_come_with_the_request(door: Door) -> None:
     sink = MemorySink()
     headers = {"x-scope-orgid": "team a", "x-blamespan-hop": "one, two,", "x-other": "not asked for"}
-    async with listening(door.make(sink, LOOPBACK, DoorRules())) as port:
+    async with listening(door.make(sink, LOOPBACK, AdmissionRules())) as port:
         await door.client.post(port, Signal.TRACES, BODY, headers)
     (arrival,) = sink.arrivals
     assert arrival.tenant == "x-scope-orgid=team+a"
@@ -111,7 +118,7 @@ async def test_tenant_and_hops_come_with_the_request(door: Door) -> None:
 )
 async def test_says_what_was_not_taken_as_partial_success(door: Door, signal: Signal, message: str) -> None:
     receipt = Receipt(rejected=2, message=message)
-    async with listening(door.make(MemorySink(receipt), LOOPBACK, DoorRules())) as port:
+    async with listening(door.make(MemorySink(receipt), LOOPBACK, AdmissionRules())) as port:
         answer = await door.client.post(port, signal, BODY)
     assert answer.ok
     assert answer.receipt == receipt
@@ -119,7 +126,7 @@ async def test_says_what_was_not_taken_as_partial_success(door: Door, signal: Si
 
 async def test_a_malformed_request_is_the_clients_fault_and_not_to_be_retried(door: Door) -> None:
     sink = MemorySink(MalformedRequestError("field 7 is cut short"))
-    async with listening(door.make(sink, LOOPBACK, DoorRules())) as port:
+    async with listening(door.make(sink, LOOPBACK, AdmissionRules())) as port:
         answer = await door.client.post(port, Signal.TRACES, b"\x0a\xff")
     assert (answer.status, answer.message, answer.retry_after_s) == (
         door.invalid,
@@ -130,7 +137,7 @@ async def test_a_malformed_request_is_the_clients_fault_and_not_to_be_retried(do
 
 async def test_a_refused_request_is_told_when_to_come_back(door: Door) -> None:
     sink = MemorySink(RefusedError("the journal is full", retry_after_s=3))
-    async with listening(door.make(sink, LOOPBACK, DoorRules())) as port:
+    async with listening(door.make(sink, LOOPBACK, AdmissionRules())) as port:
         answer = await door.client.post(port, Signal.TRACES, BODY)
     assert (answer.status, answer.message, answer.retry_after_s) == (door.refused, "the journal is full", 3.0)
 
@@ -149,7 +156,7 @@ async def test_every_refusal_is_told_once_with_its_cause(
     door: Door, answer: Receipt | Exception, token: str | None, cause: Cause
 ) -> None:
     refused: list[Cause] = []
-    rules = DoorRules(token=token, refused=refused.append)
+    rules = AdmissionRules(token=token, refused=refused.append)
     async with listening(door.make(MemorySink(answer), LOOPBACK, rules)) as port:
         assert not (await door.client.post(port, Signal.TRACES, BODY)).ok
         await door.client.post(port, Signal.TRACES, BODY, {"x-blamespan-token": token or ""})
@@ -160,7 +167,7 @@ async def test_grpc_says_when_to_come_back_in_both_places_clients_look() -> None
     """The specification's is the status; the Python SDK reads the bare message only."""
     sink = MemorySink(RefusedError("full", retry_after_s=1.5))
     async with (
-        listening(GrpcReceiver(sink, LOOPBACK, DoorRules())) as port,
+        listening(GrpcReceiver(sink, LOOPBACK, AdmissionRules())) as port,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         call: Any = channel.unary_unary
@@ -178,7 +185,7 @@ async def test_our_own_fault_is_logged_and_its_text_kept_from_the_client(
     door: Door, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = MemorySink(ZeroDivisionError("secret"))
-    async with listening(door.make(sink, LOOPBACK, DoorRules())) as port:
+    async with listening(door.make(sink, LOOPBACK, AdmissionRules())) as port:
         answer = await door.client.post(port, Signal.TRACES, BODY)
         after = await door.client.post(port, Signal.TRACES, BODY)
     assert answer.status == door.broken
@@ -199,7 +206,7 @@ async def test_our_own_fault_is_logged_and_its_text_kept_from_the_client(
 )
 async def test_without_the_token_nobody_comes_in(door: Door, headers: dict[str, str]) -> None:
     sink = MemorySink()
-    async with listening(door.make(sink, LOOPBACK, DoorRules(token="open sesame"))) as port:
+    async with listening(door.make(sink, LOOPBACK, AdmissionRules(token="open sesame"))) as port:
         answer = await door.client.post(port, Signal.TRACES, BODY, headers)
     assert answer.status == door.unauthorized
     assert "sesame" not in answer.message
@@ -218,14 +225,14 @@ async def test_without_the_token_nobody_comes_in(door: Door, headers: dict[str, 
     ],
 )
 async def test_the_token_opens_by_either_header(door: Door, headers: dict[str, str]) -> None:
-    async with listening(door.make(MemorySink(), LOOPBACK, DoorRules(token="open sesame"))) as port:
+    async with listening(door.make(MemorySink(), LOOPBACK, AdmissionRules(token="open sesame"))) as port:
         answer = await door.client.post(port, Signal.TRACES, BODY, headers)
     assert answer.ok
 
 
 async def test_a_request_at_the_limit_is_taken_and_one_above_is_not(door: Door) -> None:
     sink = MemorySink()
-    async with listening(door.make(sink, LOOPBACK, DoorRules(max_bytes=1000))) as port:
+    async with listening(door.make(sink, LOOPBACK, AdmissionRules(max_bytes=1000))) as port:
         fits = await door.client.post(port, Signal.TRACES, bytes(1000))
         above = await door.client.post(port, Signal.TRACES, bytes(1001))
     assert fits.ok
@@ -235,7 +242,7 @@ async def test_a_request_at_the_limit_is_taken_and_one_above_is_not(door: Door) 
 
 async def test_50_mb_are_refused_and_the_service_lives(door: Door) -> None:
     sink = MemorySink()
-    async with listening(door.make(sink, LOOPBACK, DoorRules())) as port:
+    async with listening(door.make(sink, LOOPBACK, AdmissionRules())) as port:
         refused = await door.client.post(port, Signal.TRACES, bytes(50 << 20))
         after = await door.client.post(port, Signal.TRACES, BODY)
     assert refused.status == door.too_large
@@ -244,7 +251,7 @@ async def test_50_mb_are_refused_and_the_service_lives(door: Door) -> None:
 
 async def test_a_compressed_body_counts_as_what_it_becomes(door: Door) -> None:
     sink = MemorySink()
-    async with listening(door.make(sink, LOOPBACK, DoorRules(max_bytes=1000))) as port:
+    async with listening(door.make(sink, LOOPBACK, AdmissionRules(max_bytes=1000))) as port:
         answer = await door.gzip_client.post(port, Signal.TRACES, bytes(100_000))
     assert answer.status == door.too_large
     assert sink.arrivals == []
@@ -253,22 +260,22 @@ async def test_a_compressed_body_counts_as_what_it_becomes(door: Door) -> None:
 async def test_a_tenant_that_could_not_go_on_as_a_header_is_malformed() -> None:
     # gRPC's client refuses to send one, so only HTTP can bring it.
     sink = MemorySink()
-    async with listening(HttpReceiver(sink, LOOPBACK, DoorRules())) as port:
+    async with listening(HttpReceiver(sink, LOOPBACK, AdmissionRules())) as port:
         answer = await HTTP.client.post(port, Signal.TRACES, BODY, {"x-scope-orgid": "Zoë"})
     assert answer.status == 400
     assert sink.arrivals == []
 
 
 async def test_a_taken_port_is_said_and_not_shared(door: Door) -> None:
-    async with listening(door.make(MemorySink(), LOOPBACK, DoorRules())) as port:
-        second = door.make(MemorySink(), Address(host="127.0.0.1", port=port), DoorRules())
+    async with listening(door.make(MemorySink(), LOOPBACK, AdmissionRules())) as port:
+        second = door.make(MemorySink(), Address(host="127.0.0.1", port=port), AdmissionRules())
         with pytest.raises(ListenError, match=f"cannot listen on 127.0.0.1:{port}"):
             await second.start()
         await second.stop(grace_s=0)
 
 
 async def test_a_receiver_starts_again_after_it_was_stopped(door: Door) -> None:
-    receiver = door.make(MemorySink(), LOOPBACK, DoorRules())
+    receiver = door.make(MemorySink(), LOOPBACK, AdmissionRules())
     for _ in range(2):
         async with listening(receiver) as port:
             assert (await door.client.post(port, Signal.TRACES, BODY)).ok
@@ -290,7 +297,7 @@ class SlowSink(MemorySink):
 
 async def test_stopping_lets_a_request_under_way_end(door: Door) -> None:
     sink = SlowSink()
-    receiver = door.make(sink, LOOPBACK, DoorRules())
+    receiver = door.make(sink, LOOPBACK, AdmissionRules())
     port = await receiver.start()
     async with asyncio.TaskGroup() as group:
         request = group.create_task(door.client.post(port, Signal.TRACES, BODY))
@@ -309,7 +316,7 @@ async def _set_soon(event: asyncio.Event) -> None:
 
 async def test_stopping_does_not_wait_longer_than_its_grace(door: Door) -> None:
     sink = SlowSink()
-    receiver = door.make(sink, LOOPBACK, DoorRules())
+    receiver = door.make(sink, LOOPBACK, AdmissionRules())
     port = await receiver.start()
     request = asyncio.ensure_future(_outcome(door, port))
     await sink.holding.wait()
@@ -343,7 +350,7 @@ def _export_a_span(exporter: Any) -> None:
 
 async def test_the_sdks_spans_arrive(door: Door) -> None:
     sink = MemorySink()
-    async with listening(door.make(sink, LOOPBACK, DoorRules(token="t"))) as port:
+    async with listening(door.make(sink, LOOPBACK, AdmissionRules(token="t"))) as port:
         exporter = _sdk_spans(door, port, headers={"authorization": "Bearer t"})
         await asyncio.to_thread(_export_a_span, exporter)
     (arrival,) = sink.arrivals
@@ -360,7 +367,7 @@ def _export_a_log(exporter: Any) -> None:
 
 async def test_the_sdks_logs_arrive(door: Door) -> None:
     sink = MemorySink()
-    async with listening(door.make(sink, LOOPBACK, DoorRules())) as port:
+    async with listening(door.make(sink, LOOPBACK, AdmissionRules())) as port:
         exporter = (
             GrpcLogs(endpoint=f"http://127.0.0.1:{port}")
             if door is GRPC
@@ -383,7 +390,7 @@ def _export_a_metric(exporter: Any) -> None:
 
 async def test_the_sdks_metrics_arrive(door: Door) -> None:
     sink = MemorySink()
-    async with listening(door.make(sink, LOOPBACK, DoorRules())) as port:
+    async with listening(door.make(sink, LOOPBACK, AdmissionRules())) as port:
         exporter = (
             GrpcMetrics(endpoint=f"http://127.0.0.1:{port}")
             if door is GRPC
@@ -398,7 +405,7 @@ async def test_the_sdks_metrics_arrive(door: Door) -> None:
 
 async def test_the_sdk_comes_back_after_a_refusal_and_loses_nothing(door: Door) -> None:
     sink = MemorySink(RefusedError("full", retry_after_s=0.01))
-    async with listening(door.make(sink, LOOPBACK, DoorRules())) as port:
+    async with listening(door.make(sink, LOOPBACK, AdmissionRules())) as port:
         await asyncio.to_thread(_export_a_span, _sdk_spans(door, port))
     first, second = sink.arrivals
     assert first == second
@@ -409,10 +416,10 @@ async def test_the_sdk_does_not_come_back_with_a_malformed_request(
 ) -> None:
     sink = MemorySink(MalformedRequestError("no"))
     with caplog.at_level(logging.CRITICAL):
-        async with listening(door.make(sink, LOOPBACK, DoorRules())) as port:
+        async with listening(door.make(sink, LOOPBACK, AdmissionRules())) as port:
             await asyncio.to_thread(_export_a_span, _sdk_spans(door, port))
     assert len(sink.arrivals) == 1
 
 
 def test_rules_never_show_the_token() -> None:
-    assert "sesame" not in repr(replace(DoorRules(), token="sesame"))
+    assert "sesame" not in repr(replace(AdmissionRules(), token="sesame"))

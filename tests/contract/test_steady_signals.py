@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from analyzer.methods.signals import weigh
+from analyzer.methods.without_model import judge_by_signals
 from semconv.model import Blame, Step, StepKind, Trajectory, Verdict
 from tests.tokens import recorded_failures
 
@@ -52,7 +52,9 @@ def test_what_says_nothing_about_a_failure_moves_no_verdict(
     change: Callable[[Trajectory], Trajectory],
 ) -> None:
     runs = [replace(one.trajectory, reference=None) for one in recorded_failures()[::EVERY]]
-    before, after = ([weigh(run) for run in which] for which in (runs, [change(run) for run in runs]))
+    before, after = (
+        [judge_by_signals(run) for run in which] for which in (runs, [change(run) for run in runs])
+    )
     assert len(runs) > 10
     assert all(isinstance(verdict, Blame) for verdict in before)
     moved = [

@@ -5,22 +5,28 @@ from __future__ import annotations
 import pytest
 
 from semconv.dialects import DIALECTS, Dialect
-from semconv.dialects.support import Level, Support
+from semconv.dialects.support import Level, Support, support_table
 from tests.contract.recorded import needs_shared
 from tests.shown import CAPTURES, Shown, captures, declared, fixtures, shown
-from tests.support_page import PAGE, page
+from tools.support_page import PAGE, page
 
 RECORDED = {path.name: path for path in (*fixtures(), *captures())}
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 def test_every_dialect_declares_what_it_tells(dialect: Dialect) -> None:
-    assert dialect.support
-    for support in dialect.support:
+    assert support_table()[dialect.name]
+    for support in support_table()[dialect.name]:
         assert support.source in {"recorded", "source"}
-        for name, gift in support.gifts():
-            assert gift.note or gift.level is Level.YES, f"{support.framework}: {name} needs its reason"
-            assert "\n" not in gift.note
+        for name, coverage in support.aspects():
+            assert coverage.note or coverage.level is Level.YES, (
+                f"{support.framework}: {name} needs its reason"
+            )
+            assert "\n" not in coverage.note
+
+
+def test_only_dialects_are_declared() -> None:
+    assert list(support_table()) == [dialect.name for dialect in DIALECTS]
 
 
 def _broken(each: Shown, dialect: str) -> list[str]:
@@ -36,10 +42,10 @@ def _broken(each: Shown, dialect: str) -> list[str]:
 
 def _unfit(each: Shown, support: Support) -> list[str]:
     return [
-        f"{each.name}: {support.framework}: {name} declared {gift.level}, shown by {share:.0%}"
-        for name, gift in support.gifts()
+        f"{each.name}: {support.framework}: {name} declared {coverage.level}, shown by {share:.0%}"
+        for name, coverage in support.aspects()
         if (share := each.shares[name]) is not None
-        and ((gift.level is Level.YES and share < 1) or (gift.level is Level.NO and share == 1))
+        and ((coverage.level is Level.YES and share < 1) or (coverage.level is Level.NO and share == 1))
     ]
 
 
@@ -57,4 +63,4 @@ def test_every_recording_that_a_declaration_names_is_there() -> None:
 
 
 def test_the_page_is_fresh() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "stale: run `python -m tests.support_page`"
+    assert PAGE.read_text(encoding="utf-8") == page(), "stale: run `python -m tools.support_page`"

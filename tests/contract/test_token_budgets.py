@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from analyzer.method import Prompt, Reply, attribute
+from analyzer.inquiry.method import Prompt, Reply
 from analyzer.methods.investigate import Investigate
 from analyzer.methods.judge import Judge
 from semconv.model import Trajectory
+from tests.inquiries import MARKER, attribute
 from tests.tokens import count_tokens, recorded_failures, text_of
 
 PLENTY = 10_000_000
@@ -24,7 +25,7 @@ def test_a_judge_sends_little_more_than_the_log() -> None:
     count = count_tokens()
     worst = 0.0
     for recorded in recorded_failures():
-        prompt = next(Judge(max_bytes=PLENTY).investigate(recorded.trajectory))
+        prompt = next(Judge(marker=MARKER, max_bytes=PLENTY).investigate(recorded.trajectory))
         assert not prompt.truncated
         allowed = 1.2 * count(log_and_instructions(recorded.trajectory)) + 800
         worst = max(worst, count(text_of([prompt])) / allowed)
@@ -42,7 +43,7 @@ async def test_an_investigation_of_the_longest_logs_stays_within_60k_tokens(gree
         sent: list[Prompt] = []
         received: list[str] = []
         model = _Reader(greed=greed, last=len(trajectory.steps) - 1, sent=sent, received=received)
-        await attribute(Investigate(max_bytes=300_000), trajectory, model, clock=lambda: 0.0)
+        await attribute(Investigate(marker=MARKER, max_bytes=300_000), trajectory, model)
         spent = count(text_of([*sent])) + count("\n".join(received))
         assert len(sent) > 1
         assert spent <= 60_000

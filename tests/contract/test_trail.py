@@ -10,7 +10,7 @@ import gzip
 import json
 from typing import Any
 
-from collector_processor.rebuild import Run
+from collector_processor.rebuild.stages import Run
 from semconv.model import SpanStatus
 from tests.contract.recorded import SHARED, needs_shared, runs_in
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from uuid import uuid4
 
-from collector_processor.encode import encode
+from collector_processor.rebuild.encode import encode
 from semconv.model import Resource, Span, TraceId
 from tests.e2e.line import Line
 from tests.e2e.traffic import Doors, send

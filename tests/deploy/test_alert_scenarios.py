@@ -1,4 +1,4 @@
-"""The stories of ``tests/bench/alert_stories.py`` before the shipped rules, played by promtool."""
+"""The stories of ``benchmarks/alert_stories.py`` before the shipped rules, played by promtool."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from tests.backends.debian import insist_on_debian
-from tests.bench.alert_scenarios import (
+from benchmarks.alert_scenarios import (
     SLACK,
     TWO_WINDOWS,
     Heard,
@@ -21,7 +20,7 @@ from tests.bench.alert_scenarios import (
     used,
     written,
 )
-from tests.bench.alert_stories import (
+from benchmarks.alert_stories import (
     END,
     PAGE,
     STORIES,
@@ -31,8 +30,9 @@ from tests.bench.alert_stories import (
     Trouble,
     playings,
 )
-from tests.deploy.alert_rules import SHIPPED, rule_file
+from tests.backends.debian import insist_on_debian
 from tests.deploy.test_prometheus_rules import ask
+from tools.alert_rules import SHIPPED, rule_file
 
 STEP: Final = f"{TICK_S}s"
 AGENTS: Final = {PAGE, TICKET}
@@ -48,9 +48,9 @@ def series(stories: Sequence[Story], begin: int) -> list[dict[str, str]]:
     for tick in range(begin, END):
         for one in playing:
             one.step()
-            for metric, kept in counters(one):
+            for kept in counters(one):
                 for point in used(points(one, kept)):
-                    values = found.setdefault(written(metric, point), [])
+                    values = found.setdefault(written(kept.metric, point), [])
                     values += ["_"] * (tick - begin - len(values))
                     values.append(f"{point.value:g}")
     return [{"series": name, "values": " ".join(values)} for name, values in found.items()]

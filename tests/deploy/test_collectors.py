@@ -19,14 +19,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_DECISIVE
-from tests.backends import install
-from tests.backends.endpoint_slices import EndpointSlices, kubeconfig, serve
-from tests.backends.fixtures import insist_on
-from tests.backends.jaeger_query import JaegerTrace, tags_of
-from tests.backends.processes import RunningJaeger
-from tests.backends.supervise import HOST, Server, free_ports, listens, running, wait_until
-from tests.bench.collector_kill import (
+from benchmarks.collector_kill import (
     Tier,
     agent,
     agent_before,
@@ -35,6 +28,13 @@ from tests.bench.collector_kill import (
     kill_under_load,
     own_ports,
 )
+from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_DECISIVE
+from tests.backends import install
+from tests.backends.endpoint_slices import EndpointSlices, kubeconfig, serve
+from tests.backends.fixtures import insist_on
+from tests.backends.jaeger_query import JaegerTrace, tags_of
+from tests.backends.processes import RunningJaeger
+from tests.backends.supervise import HOST, Server, free_ports, listens, running, wait_until
 from tests.deploy.shifts import work
 from tests.e2e.backend import Request as Received
 from tests.e2e.backend import grpc_backend

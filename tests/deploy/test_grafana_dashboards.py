@@ -16,16 +16,16 @@ import yaml
 from tests.backends.debian import insist_on_debian
 from tests.backends.prometheus import RunningPrometheus, start_prometheus
 from tests.backends.supervise import wait_until
-from tests.deploy import grafana_alerts
-from tests.deploy.alert_rules import inlined, rule_file
-from tests.deploy.dashboards import CHART_FOLDER, FOLDER, dashboards
-from tests.deploy.panels import blamed_spans
 from tests.deploy.shifts import work
-from tests.deploy.test_prometheus_live import SETTLE_MS, watching
+from tests.deploy.test_prometheus_live import SETTLE_S, watching
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import StartLine
 from tests.e2e.model_server import Scripted, serve
 from tests.e2e.test_line_model import VERDICT, in_background, settings_for
+from tools import grafana_alerts
+from tools.alert_rules import inlined, rule_file
+from tools.dashboards import CHART_FOLDER, FOLDER, dashboards
+from tools.panels import blamed_spans
 
 GRAFANA: Final = FOLDER.parent
 VARIABLES: Final = {"$__rate_interval": "1m", "$__range": "1h", "$service": "shop", "$agent": ".*"}
@@ -54,12 +54,12 @@ def queries() -> list[str]:
 def test_the_dashboards_are_what_the_code_makes() -> None:
     for folder in (FOLDER, CHART_FOLDER):
         checked_in = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
-        assert checked_in == dashboards(), "run `python -m tests.deploy.dashboards`"
+        assert checked_in == dashboards(), "run `python -m tools.dashboards`"
 
 
 def test_the_alert_rules_are_what_the_code_makes() -> None:
     found = grafana_alerts.FILE.read_text(encoding="utf-8")
-    assert found == grafana_alerts.write(), "run `python -m tests.deploy.grafana_alerts`"
+    assert found == grafana_alerts.write(), "run `python -m tools.grafana_alerts`"
 
 
 def test_grafanas_alerts_are_prometheus_own_with_no_template_left_that_grafana_lacks() -> None:
@@ -134,7 +134,7 @@ def test_every_query_of_every_panel_finds_figures(
     with ExitStack() as stack:
         model = stack.enter_context(in_background(serve(Scripted(text=json.dumps(told)))))
         backend = stack.enter_context(grpc_backend())
-        line = start_line(forward_endpoint=backend.url, metrics_settle=SETTLE_MS, **settings_for(model))
+        line = start_line(forward_endpoint=backend.url, settle_s=SETTLE_S, **settings_for(model))
         config = watching(line, tmp_path / "none.yaml", "127.0.0.1:1")
         if labels:
             (scrape,) = config["scrape_configs"]

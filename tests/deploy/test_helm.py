@@ -13,14 +13,16 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
-from analyzer.cli import COMMANDS
-from collector_processor.settings import Settings
+from analyzer.cli.commands.serve import ANALYZER_SHUTDOWN_S
+from analyzer.cli.main import COMMANDS
+from collector_processor.settings import Settings, load_settings
 from tests.backends import install
 from tests.backends.debian import insist_on_debian
 from tests.backends.fixtures import insist_on
-from tests.deploy.alert_rules import rule_file
-from tests.deploy.dashboards import dashboards
 from tests.deploy.test_prometheus_rules import Play
+from tools.alert_rules import rule_file
+from tools.dashboards import dashboards
+from tools.release import ROOT, version_of
 
 CHART: Final = Path(__file__).parents[2] / "deploy" / "helm" / "blamespan"
 KUBERNETES: Final = ("1.27", "1.37")
@@ -151,7 +153,7 @@ def test_pods_have_no_rights_and_more_time_to_end_than_a_shutdown_takes(objects:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-        shutdown_s = int(environ(pod)["BLAMESPAN_SHUTDOWN_MAX"]) / 1000
+        shutdown_s = ANALYZER_SHUTDOWN_S if container["name"] == "analyzer" else load_settings({}).shutdown_s
         assert pod["terminationGracePeriodSeconds"] >= shutdown_s + 10
 
 
@@ -163,7 +165,7 @@ def test_pods_run_commands_there_are_with_settings_there_are_and_a_pinned_image(
         (container,) = pod["containers"]
         assert container["args"][0] in COMMANDS
         assert {name for name in environ(pod) if name.startswith("BLAMESPAN_")} <= settings
-        assert container["image"].endswith((":0.1.0", f"@sha256:{'0' * 64}"))
+        assert container["image"].endswith((f":{version_of(ROOT)}", f"@sha256:{'0' * 64}"))
         mounted = {mount["name"] for mount in container["volumeMounts"]}
         claimed = (
             {"data"} if "data" in mounted and "data" not in {v["name"] for v in pod["volumes"]} else set()
@@ -381,6 +383,23 @@ def test_a_token_is_made_where_none_is_given_and_none_where_there_is_a_secret(
     assert "mine" in json.dumps(only(objects, "StatefulSet"))
 
 
+def test_metrics_with_a_token_of_their_own_are_scraped_with_it(helm: Path, tmp_path: Path) -> None:
+    values = {"auth": {"ownMetricsToken": True}, "serviceMonitor": {"enabled": True}}
+    objects = rendered(helm, tmp_path, values)
+    made = only(objects, "Secret")["data"]
+    assert len(made["metrics-token"]) > 40
+    assert made["metrics-token"] != made["token"]
+    (endpoint,) = only(objects, "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["authorization"]["credentials"]["key"] == "metrics-token"
+    keys = {
+        one["name"]: one["valueFrom"]["secretKeyRef"]["key"]
+        for one in only(objects, "StatefulSet")["spec"]["template"]["spec"]["containers"][0]["env"]
+        if "valueFrom" in one
+    }
+    assert keys["BLAMESPAN_METRICS_TOKEN"] == "metrics-token"
+    assert "BLAMESPAN_METRICS_TOKEN" not in json.dumps(rendered(helm, tmp_path, {}))
+
+
 def test_what_a_setting_says_is_never_executed_by_the_template(helm: Path, tmp_path: Path) -> None:
     text = CHOICES["with all"]["env"]["BLAMESPAN_FAILURE_PATTERN"]
     ((_, pod),) = pods(rendered(helm, tmp_path, CHOICES["with all"]))
@@ -411,11 +430,11 @@ def test_the_notes_tell_of_the_gateway_the_budget_and_what_is_missing(helm: Path
         pytest.param({"auth": {"existingSecret": "../etc"}}, id="a name that is none"),
         pytest.param({"processor": {"replicas": 0}}, id="nobody at the door"),
         pytest.param({"processor": {"replicas": "two"}}, id="a number in words"),
-        pytest.param({"processor": {"shutdownMaxMs": 5}}, id="no time to end"),
         pytest.param({"processor": {"persistence": {"size": "lots"}}}, id="a size that is none"),
         pytest.param({"processor": {"securityContext": {}}}, id="rights"),
         pytest.param({"analyser": {"enabled": True}}, id="a misspelt key"),
         pytest.param({"env": {"BLAMESPAN_TOKEN": "in the open"}}, id="the token beside its secret"),
+        pytest.param({"env": {"BLAMESPAN_METRICS_TOKEN": "x"}}, id="the metrics' token beside its secret"),
         pytest.param({"env": {"lower": "x"}}, id="no variable"),
         pytest.param({"env": {"BLAMESPAN_MAX_AGE": 3600000}}, id="a number that would be written 3.6e+06"),
         pytest.param({"tls": {"enabled": True}}, id="TLS without a certificate"),

@@ -9,18 +9,19 @@ from urllib.request import ProxyHandler, build_opener
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from analyzer.metric_table import METRICS, Half
+from analyzer.telemetry.metric import Half
+from analyzer.telemetry.metric_table import METRICS
 from tests.backends.supervise import free_ports, wait_until
 from tests.deploy.shifts import work
 from tests.e2e.line import Line, StartLine
 from tests.e2e.test_halves import StartAnalyzer, start_analyzer
-from tests.metrics_reference import page
+from tools.metrics_reference import page
 
 __all__ = ["start_analyzer"]
 
 ROW: Final = re.compile(r"^\| `(?P<name>blamespan_\w+)` \|(?P<rest>.*)\|$", re.MULTILINE)
 NOBODY: Final = f"http://127.0.0.1:{free_ports(1)[0]}"
-TELLS: Final = {"notify_slack": NOBODY, "notify_webhook": NOBODY, "notify_alertmanager": NOBODY}
+TELLS: Final = {"notify_slack": NOBODY, "notify_webhook": NOBODY}
 MODEL: Final = {"model": "openai/local", "OPENAI_API_BASE": f"{NOBODY}/v1", "OPENAI_API_KEY": "none"}
 
 
@@ -49,8 +50,8 @@ def assert_bounded(shown: dict[str, int]) -> None:
 
 def start(half: Half, start_line: StartLine) -> Line:
     if half is Half.SERVE:
-        return start_line(half=half.value, metrics_settle=0, **TELLS, **MODEL)
-    return start_line(half=half.value, metrics_settle=0, analyzer_endpoint=NOBODY, **TELLS)
+        return start_line(half=half.value, settle_s=0, **TELLS, **MODEL)
+    return start_line(half=half.value, settle_s=0, analyzer_endpoint=NOBODY, **TELLS)
 
 
 @pytest.mark.parametrize("half", [Half.SERVE, Half.COLLECTOR])

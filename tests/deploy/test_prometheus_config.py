@@ -13,12 +13,11 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from analyzer.families import gauge, histogram, sums
-from analyzer.metric_table import METRICS, Kind
-from analyzer.tallies import Histogram
+from analyzer.telemetry.metric import Kind
+from analyzer.telemetry.metric_table import METRICS
 from tests.backends.debian import insist_on_debian
-from tests.deploy.alert_rules import rule_file
 from tests.deploy.test_prometheus_rules import ask
+from tools.alert_rules import rule_file
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 ALERTMANAGER: Final = DEPLOY / "alertmanager" / "alertmanager.yml"
@@ -52,13 +51,10 @@ class Everything(Collector):
     def collect(self) -> Iterator[Family]:
         for metric in METRICS:
             labels = ("x",) * len(metric.labels)
-            match metric.kind:
-                case Kind.COUNTER:
-                    yield sums(metric, [(labels, 1.0)])
-                case Kind.GAUGE:
-                    yield gauge(metric, [(labels, 1.0)])
-                case Kind.HISTOGRAM:
-                    yield histogram(metric, Histogram(bounds=(1.0,)))
+            if metric.kind is Kind.HISTOGRAM:
+                yield from metric.histogram((1.0,)).collect()
+            else:
+                yield metric.family([(labels, 1.0)])
 
 
 def test_amtool_takes_the_configuration(amtool: Path) -> None:

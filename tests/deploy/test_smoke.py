@@ -13,11 +13,11 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
+from benchmarks.collector_kill import own_ports
 from tests.backends import install
 from tests.backends.fixtures import insist_on
 from tests.backends.processes import RunningJaeger
 from tests.backends.supervise import HOST, free_ports, listens, running
-from tests.bench.collector_kill import own_ports
 from tests.e2e.line import Line, StartLine
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"

@@ -15,7 +15,7 @@ FILES: Final = sorted(FOLDER.glob("*.yaml"))
 REMOVED_IN_3: Final = {"ingester", "ingester_client", "compactor", "metrics_generator_client"}
 """Tempo 3 does not start with these ("field ingester not found"), says its guide to the migration."""
 SLACK: Final = "2h"
-"""Longer than BLAMESPAN_MAX_AGE (1 h) and what an analysis may take."""
+"""Longer than 1.25 times BLAMESPAN_MAX_AGE (75 min) and what an analysis may take."""
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from tests.docs.blocks import DOCS
+from tools.markdown_blocks import DOCS
 
 PAGE: Final = DOCS / "backends" / "jaeger.md"
 _ROW: Final = re.compile(r"^\| ([^|]+) \| `(blamespan\.[^`]+)` \|$", re.MULTILINE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.docs.built import faults
+from tools.built_site import faults
 
 
 def test_what_is_fetched_from_elsewhere_or_missing_is_named(tmp_path: Path) -> None:
@@ -12,11 +12,13 @@ def test_what_is_fetched_from_elsewhere_or_missing_is_named(tmp_path: Path) -> N
     (tmp_path / "index.html").write_text(
         '<link rel="stylesheet" href="here.css"><link rel="canonical" href="https://example.org/">'
         '<script src="https://cdn.example.org/a.js"></script><img src="//example.org/b.png">'
+        '<p><b>--</b>8 &lt; -- "SECURITY.md"</p>'
         '<a href="https://example.org">out</a><a href="#top">up</a><a href="gone.html#x">gone</a>'
     )
     assert list(faults(tmp_path)) == [
         "index.html fetches https://cdn.example.org/a.js",
         "index.html fetches //example.org/b.png",
+        "index.html shows --8 < --",
         "index.html misses gone.html#x",
     ]
 

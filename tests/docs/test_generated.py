@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-import ast
 import re
+import subprocess
+import sys
 from typing import Final
 
 import pytest
 import yaml
 
-from tests.docs import api_reference, cli_reference, framework_pages
-from tests.docs.blocks import DOCS, ROOT, pages
-from tests.docs.framework_code import function_of_kit, instrumenting_lines
-from tests.docs.frameworks import PAGES
+from analyzer.inquiry.verdict import FailureMode
 from tests.frameworks.catalogue import RunScript, catalogue
+from tools import api_reference, cli_reference, framework_pages
+from tools.framework_code import YOURS, function_of_kit, instrumenting_program
+from tools.framework_notes import PAGES
+from tools.markdown_blocks import DOCS, ROOT, pages
 
 NO_FRAMEWORK: Final = "none"
+IMPORT: Final = "from my_agents import "
 WEB: Final = ROOT / "analyzer" / "web"
 
 
 def test_the_command_line_is_documented_as_it_is() -> None:
     assert cli_reference.PAGE.read_text(encoding="utf-8") == cli_reference.page(), (
-        "run: python -m tests.docs.cli_reference"
+        "run: python -m tools.cli_reference"
     )
 
 
 def test_the_api_is_documented_as_it_is_described() -> None:
     assert api_reference.PAGE.read_text(encoding="utf-8") == api_reference.page(), (
-        "run: python -m tests.docs.api_reference"
+        "run: python -m tools.api_reference"
     )
 
 
+def test_every_failure_mode_has_a_row_of_its_own() -> None:
+    text = (DOCS / "failure-modes.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (?!Agent|TRAIL)", text, re.MULTILINE)
+    assert [row for row in rows if row != "signals"] == [mode.value for mode in FailureMode]
+
+
 def test_every_page_of_the_service_that_is_named_is_served() -> None:
-    sources = "".join(path.read_text(encoding="utf-8") for path in WEB.glob("*.py"))
+    sources = "".join(path.read_text(encoding="utf-8") for path in WEB.rglob("*.py"))
     named = re.findall(r"^\| `(/[^`]+)` \|", (DOCS / "web.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert named
     assert [path for path in named if f'"GET", "{path}"' not in sources] == []
@@ -40,12 +49,12 @@ def test_every_page_of_the_service_that_is_named_is_served() -> None:
 
 def test_the_pages_on_frameworks_are_those_of_the_runs() -> None:
     written = {path.name: path.read_text(encoding="utf-8") for path in framework_pages.FOLDER.iterdir()}
-    assert written == framework_pages.pages(), "run: python -m tests.docs.framework_pages"
+    assert written == framework_pages.pages(), "run: python -m tools.framework_pages"
 
 
 def test_every_framework_that_is_played_has_a_page() -> None:
     played = {run.framework for run in catalogue().values()} - {NO_FRAMEWORK}
-    assert played - {page.framework for page in PAGES} == set(), "add it to tests/docs/frameworks.py"
+    assert played - {page.framework for page in PAGES} == set(), "add it to tools/framework_notes.py"
 
 
 def test_the_navigation_has_every_page_and_no_other() -> None:
@@ -55,13 +64,25 @@ def test_the_navigation_has_every_page_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("run", catalogue().values(), ids=lambda run: run.name)
-def test_the_lines_that_are_shown_are_lines_of_the_script(run: RunScript) -> None:
-    shown = instrumenting_lines(run.script)
-    ast.parse(shown)
-    lines = run.script.read_text().splitlines()
-    assert [line for line in shown.splitlines() if line and line not in lines] == []
+def test_the_program_that_is_shown_is_complete_and_of_the_scripts_lines(run: RunScript) -> None:
+    shown = instrumenting_program(run.script)
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--isolated", "--select=F", "--quiet", "-"],
+        input=shown, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, ""), "a name is undefined, or an import unused"
+    lines = [*run.script.read_text().splitlines(), ""]
+    added = [line.strip() for line in shown.splitlines() if line not in lines]
+    assert [line for line in added if line != YOURS and not line.startswith(IMPORT)] == []
+    assert shown.count(IMPORT) == 1
 
 
 def test_a_function_that_the_kit_has_not_is_an_error() -> None:
     with pytest.raises(LookupError, match="has no function nobody"):
         function_of_kit("ag2_1_story", "nobody")
+
+
+def test_make_runs_every_folder_of_tests() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    run = set(re.findall(r"\btests/\w+", makefile.partition("PLAIN :=")[2].partition("\n\n")[0]))
+    assert run == {str(path.parent.relative_to(ROOT)) for path in (ROOT / "tests").glob("*/test_*.py")}

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.docs.blocks import DOCS, ROOT, anchors, pages, targets
+from tools.markdown_blocks import DOCS, ROOT, anchors, pages, targets
 
 OUTSIDE: Final = [ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md")]
 

@@ -8,8 +8,8 @@ from typing import Final
 import yaml
 
 from semconv import attributes
-from tests.docs.blocks import DOCS
 from tests.docs.jaeger_searches import searches
+from tools.markdown_blocks import DOCS
 
 TRACEQL: Final = DOCS / "backends" / "traceql.yaml"
 KNOWN: Final = {value for value in vars(attributes).values() if isinstance(value, str)}

@@ -15,8 +15,7 @@ import grpc
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
-from collector_processor.otlp import Signal
-from collector_processor.otlp.services import EXPORT, SERVICES, http_path
+from collector_processor.otlp import EXPORT, SERVICES, Signal, http_path
 from tests.backends.supervise import wait_until
 from tests.e2e.spans import Placed, placed
 

@@ -1,8 +1,7 @@
-"""``blamespan serve`` that dies between two commits: ``python -m tests.e2e.dying MOMENT COUNT FOLDER``.
+"""``blamespan serve`` that dies around a commit: ``python -m tests.e2e.dying MOMENT COUNT FOLDER``.
 
-What is known of a run stands in two files: that it is to be counted in an issue is noted in
-one, its verdict committed to the other, and then it is counted in the first. The process kills
-itself at a moment between them, the COUNT-th time that it gets there; ``never`` lets it live.
+A run is handed over, counted in the transaction of its verdict, and the verdict is committed. The process
+kills itself at one of these moments, the COUNT-th time that it gets there; ``never`` lets it live.
 """
 
 from __future__ import annotations
@@ -15,45 +14,44 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.issue_desk import IssueDesk
+from analyzer.issues.beside_verdicts import BesideVerdicts
 from analyzer.issues.counting import IssueCounting
-from analyzer.json_lines import configure_logging
+from analyzer.issues.issue_service import IssueService
+from analyzer.telemetry.json_lines import configure_logging
 from tests.e2e.fickle import serve
 
 
 def die_when_noted(reached: Callable[[], None]) -> None:
-    """Runs are noted, and none of their verdicts is committed."""
-    keep = IssueDesk.keep_noted
+    """Runs are handed over, and none of their verdicts is committed."""
+    add = BesideVerdicts.add
 
-    async def noted(desk: IssueDesk, *what: Any) -> None:
-        await keep(desk, *what)
+    def noted(beside: BesideVerdicts, *what: Any) -> None:
+        add(beside, *what)
         reached()
 
-    IssueDesk.keep_noted = noted  # type: ignore[assignment,method-assign] # no seam is here but for this test
+    BesideVerdicts.add = noted  # type: ignore[assignment,method-assign] # no seam is here but for this test
 
 
 def die_when_decided(reached: Callable[[], None]) -> None:
-    """Verdicts are committed, and none of their runs is counted."""
-    committed = IssueDesk.committed
+    """Verdicts are committed with their counts, and nobody was told."""
+    committed = IssueService.committed
 
-    def decided(desk: IssueDesk, *what: Any) -> None:
+    def decided(desk: IssueService, *what: Any) -> None:
         committed(desk, *what)
         reached()
 
-    IssueDesk.committed = decided  # type: ignore[assignment,method-assign] # as above
+    IssueService.committed = decided  # type: ignore[assignment,method-assign] # as above
 
 
 def die_when_counted(reached: Callable[[], None]) -> None:
-    """Runs are counted, and nobody was told."""
-    settle = IssueCounting.settle
+    """Runs are counted, and the transaction with their verdicts is open."""
+    count = IssueCounting.count
 
-    def counted(counting: IssueCounting, now_ns: int) -> int:
-        count = settle(counting, now_ns)
-        if count:
-            reached()
-        return count
+    def counted(counting: IssueCounting, *what: Any) -> None:
+        count(counting, *what)
+        reached()
 
-    IssueCounting.settle = counted  # type: ignore[assignment,method-assign] # as above
+    IssueCounting.count = counted  # type: ignore[assignment,method-assign] # as above
 
 
 def live(_reached: Callable[[], None]) -> None:

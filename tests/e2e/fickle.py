@@ -13,9 +13,9 @@ import random
 import sys
 from pathlib import Path
 
-from analyzer.json_lines import configure_logging
-from analyzer.service import running_service
-from collector_processor.analyst import Analysis
+from analyzer.service.all_in_one import running_service
+from analyzer.telemetry.json_lines import configure_logging
+from collector_processor.pipeline.analyst import Analysis
 from collector_processor.settings import load_settings
 from semconv.model import Abstention, Attribution, Blame, SpanStatus, Status, Trajectory
 

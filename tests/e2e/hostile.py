@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector_processor.encode import encode
+from collector_processor.rebuild.encode import encode
 from semconv.model import Link, Span, SpanId, TraceId
 from tests.e2e.raw import field, wrap
 from tests.factories import agent, chat, span, tool, workflow

@@ -1,6 +1,7 @@
 """Kill the service again and again in the middle of its work: ``python -m tests.e2e.kill --rounds 200``.
 
-With ``--power-loss`` the disk keeps what was flushed, and of the rest any part (tests/e2e/power).
+With ``--power-loss`` the disk keeps what was flushed, and of the rest any part (tests/e2e/power). With
+``--postgresql`` the store is in a real PostgreSQL, which is killed too, in every third round.
 
 Each process is killed at a random instant, one in five while it starts; the next
 takes over its data directory, perhaps in the other write-back mode. At the end
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,9 +25,11 @@ from typing import Final
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from collector_processor.otlp import Signal
-from collector_processor.runstore import RunStore
-from collector_processor.stored import StoredVerdict
+from collector_processor.store.places import open_database
+from collector_processor.store.records import StoredVerdict
+from collector_processor.store.verdicts import RUNS, RunStore
 from semconv.attributes import ERROR, FAILURE_ID, FAILURE_VERSION
+from tests.backends.postgresql import PostgresServer, postgresql
 from tests.backends.supervise import BackendError, wait_until
 from tests.e2e.backend import grpc_backend
 from tests.e2e.killing import Agents, Kind, Run, Services
@@ -64,19 +68,27 @@ class Outcome:
         )
 
 
-def kill_again_and_again(rounds: int, seed: int, folder: Path, supply: PowerSupply | None = None) -> Outcome:
+def kill_again_and_again(
+    rounds: int,
+    seed: int,
+    folder: Path,
+    supply: PowerSupply | None = None,
+    store: PostgresServer | None = None,
+) -> Outcome:
     """Do it, and return what there is to compare once everything has come to rest."""
     chance, agents = random.Random(seed), Agents(seed)
+    place = folder / "data" / RUNS if store is None else store.url()
     with grpc_backend() as backend:
-        services = Services(folder=folder, backend=backend, agents=agents, supply=supply)
+        services = Services(folder=folder, backend=backend, agents=agents, supply=supply, store=store)
         with agents.at_work():
             for number in range(rounds):
                 _one_round(services, chance, number)
             with services.serving(Kind(hold=False, fickle=True)) as line:
                 agents.finish()
                 _come_to_rest(line, agents.runs)
+                wait_until(lambda: not _stored(place, ())[1], what="an empty outbox", timeout_s=REST_S)
                 line.server.stop()
-    verdicts, undelivered = _stored(folder / "data" / "runs.sqlite", agents.runs)
+    verdicts, undelivered = _stored(place, agents.runs)
     return Outcome(
         runs=agents.runs,
         received=[request.body for request in backend.of(Signal.TRACES)],
@@ -100,7 +112,12 @@ def _one_round(services: Services, chance: random.Random, number: int) -> None:
         return
     after_s = chance.uniform(SHORTEST_S, LONGEST_S)
     with services.serving(kind) as line:
-        time.sleep(after_s)
+        time.sleep(after_s / 2)
+        if services.store is not None and not number % 3:
+            services.store.kill()
+            time.sleep(after_s)
+            services.store.start()
+        time.sleep(after_s / 2)
         line.server.kill()
     services.lose_power(chance)
     _say(f"round {number}: killed after {after_s:.3f} s of service ({kind})")
@@ -125,8 +142,8 @@ def _is_decided(line: Line, run_id: str) -> bool:
     return found is not None and not found["provisional"]
 
 
-def _stored(path: Path, runs: Sequence[Run]) -> tuple[dict[str, StoredVerdict], int]:
-    store = RunStore(path)
+def _stored(path: Path | str, runs: Sequence[Run]) -> tuple[dict[str, StoredVerdict], int]:
+    store = RunStore(open_database(path).connect())
     try:
         found = [verdict for run in runs for verdict in store.find(run.trace_id)]
         undelivered = sum(len(store.outbox(signal)) for signal in Signal)
@@ -218,13 +235,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--power-loss", action="store_true", help="lose what was not flushed, too")
+    parser.add_argument("--postgresql", action="store_true", help="with the store in PostgreSQL")
     parser.add_argument("--seed", type=int, default=None, help="default: from the clock")
     arguments = parser.parse_args()
     seed = int(time.time()) if arguments.seed is None else arguments.seed
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         _say(f"seed {seed}")
         supply = supply_of(Path(folder)) if arguments.power_loss else None
-        outcome = kill_again_and_again(arguments.rounds, seed, Path(folder), supply)
+        store = stack.enter_context(postgresql()) if arguments.postgresql else None
+        outcome = kill_again_and_again(arguments.rounds, seed, Path(folder), supply, store)
     _say(outcome.summary())
     found = faults(outcome)
     for fault in found[:20]:

@@ -19,6 +19,7 @@ from urllib.error import URLError
 import grpc
 
 from semconv.model import Span, TraceId
+from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import running
 from tests.e2e.backend import Backend
 from tests.e2e.line import Line, environment
@@ -68,7 +69,7 @@ def make_run(chance: random.Random, write: Callable[[Span], bytes]) -> Run:
             agent(first, name, trace_id=trace_id, end=10 * first + 80),
         ]
     spans.append(
-        workflow(task="add up", answer="42", trace_id=trace_id, error="wrong sum" if fails else None)
+        workflow(task="add up", answer="12 rows", trace_id=trace_id, error="wrong sum" if fails else None)
     )
     cuts = sorted(chance.sample(range(1, len(spans)), chance.randint(1, 4)))
     parts = [spans[start:end] for start, end in zip([0, *cuts], [*cuts, len(spans)], strict=True)]
@@ -157,6 +158,8 @@ class Services:
     agents: Agents
     supply: PowerSupply | None = None
     """Where it is the power that fails, not only the process."""
+    store: PostgresServer | None = None
+    """Where the store is in PostgreSQL."""
     started: int = 0
 
     @property
@@ -208,6 +211,8 @@ class Services:
         )
         if self.supply is not None:
             environ |= self.supply.switch_on()
+        if self.store is not None:
+            environ["BLAMESPAN_STORE_URL"] = self.store.url()
         return command, environ, self.folder / f"serve-{self.started}.log"
 
 

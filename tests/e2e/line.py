@@ -21,6 +21,8 @@ from tests.backends.supervise import BackendError, Server, running, wait_until
 GRACE_MS: Final = 300
 ANY_PORT: Final = "127.0.0.1:0"
 _OURS: Final = ("OTEL_", "BLAMESPAN_", "OPENAI_", "OPENINFERENCE_")
+FIXED: Final = frozenset({"receiving_bytes", "settle_s", "shutdown_s"})
+"""Values that are constants, which tests need smaller (``fixed_values``)."""
 _TIMEOUT_S: Final = 60.0
 
 
@@ -148,7 +150,7 @@ def starting(folder: Path) -> Iterator[StartLine]:
     with ExitStack() as stack:
         count = 0
 
-        def start(half: str = "serve", **settings: str | int) -> Line:
+        def start(half: str = "serve", **settings: str | float) -> Line:
             nonlocal count
             count += 1
             log = folder / f"serve-{count}.log"
@@ -158,8 +160,12 @@ def starting(folder: Path) -> Iterator[StartLine]:
 
 
 @contextmanager
-def _serving(half: str, data: Path, log: Path, settings: dict[str, str | int]) -> Iterator[Line]:
-    command = [sys.executable, "-m", "analyzer", half, "--data-dir", str(data), "--format", "json"]
+def _serving(half: str, data: Path, log: Path, settings: dict[str, str | float]) -> Iterator[Line]:
+    fixed = {name: settings.pop(name) for name in FIXED & settings.keys()}
+    command = [sys.executable, "-m", "analyzer"]
+    if fixed:
+        command = [sys.executable, str(Path(__file__).with_name("fixed_values.py")), json.dumps(fixed)]
+    command += [half, "--data-dir", str(data), "--format", "json"]
 
     def is_ready() -> bool:
         return any("grpc" in line for line in _json_lines(log))
@@ -170,10 +176,10 @@ def _serving(half: str, data: Path, log: Path, settings: dict[str, str | int]) -
         yield Line(server=server, announced=announced)
 
 
-def environment(**settings: str | int) -> dict[str, str]:
+def environment(**settings: str | float) -> dict[str, str]:
     """Return our environment without anything a developer may have set, and with these settings."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-    chosen: dict[str, str | int] = {
+    chosen: dict[str, str | float] = {
         "otlp_grpc_listen": ANY_PORT,
         "otlp_http_listen": ANY_PORT,
         "web_listen": ANY_PORT,

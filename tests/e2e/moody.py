@@ -19,8 +19,7 @@ from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untype
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from collector_processor.otlp import Signal
-from collector_processor.otlp.services import EXPORT, SERVICES, http_path
+from collector_processor.otlp import EXPORT, SERVICES, Signal, http_path
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import HOST, Request
 from tests.e2e.spans import placed

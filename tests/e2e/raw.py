@@ -7,7 +7,7 @@ from typing import Final
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector_processor.encode import encode
+from collector_processor.rebuild.encode import encode
 from semconv.model import Span
 
 _RESOURCE_SPANS, _SCOPE_SPANS, _SPANS = 1, 2, 2

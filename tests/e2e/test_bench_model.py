@@ -17,8 +17,10 @@ from aiohttp import web
 
 from tests.e2e.model_server import ModelServer, Scripted, serve
 
+EVIDENCE = [{"step": 1, "quote": "B says"}]
+RANKING = [{"step": 1, "probability": 0.6}]
 JUDGED = Scripted(
-    text=json.dumps({"reason": "r", "step": 1, "agent": "B", "ranking": [{"step": 1, "probability": 0.6}]})
+    text=json.dumps({"reason": "r", "step": 1, "agent": "B", "ranking": RANKING, "evidence": EVIDENCE})
 )
 RUNS = 4
 LIVES = 2
@@ -48,7 +50,7 @@ def dataset(tmp_path: Path) -> Path:
             "id": f"r{n}",
             "subset": "s",
             "question": "q",
-            "history": [{"role": agent, "content": f"{agent} {n}"} for agent in "ABC"],
+            "history": [{"role": agent, "content": f"{agent} says {n}"} for agent in "ABC"],
             "label": {"agent": "B", "step": 1},
         }
         for n in range(RUNS)
@@ -58,12 +60,12 @@ def dataset(tmp_path: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Statement:
     total: dict[str, Any]
     err: str
 
 
-async def bench(dataset: Path, url: str, *options: str, method: str = "judge") -> Said:
+async def bench(dataset: Path, url: str, *options: str, method: str = "judge") -> Statement:
     variables = {
         "BLAMESPAN_DATA_DIR": str(dataset.parent / "data"),
         "OPENAI_API_BASE": url,
@@ -85,7 +87,7 @@ async def bench(dataset: Path, url: str, *options: str, method: str = "judge") -
     )
     out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
-    return Said(total=json.loads(out.splitlines()[-1]), err=err.decode())
+    return Statement(total=json.loads(out.splitlines()[-1]), err=err.decode())
 
 
 async def test_a_second_run_makes_no_call_and_gives_the_same_figures(dataset: Path) -> None:
@@ -95,13 +97,21 @@ async def test_a_second_run_makes_no_call_and_gives_the_same_figures(dataset: Pa
         assert len(server.received) == RUNS
         second = await bench(dataset, server.url, *kept)
         assert len(server.received) == RUNS
-        assert f"{RUNS} of {RUNS} replies were kept" in second.err
+        assert f"{RUNS} of {RUNS} replies came from the cache" in second.err
         assert first.total["step_accuracy"] == 1.0
         first.total.pop("duration_s")
         second.total.pop("duration_s")
         assert first.total == second.total
         await bench(dataset, server.url, *kept, "--no-cache")
         assert len(server.received) == 2 * RUNS
+
+
+async def test_a_benchmark_spends_no_more_than_its_budget(dataset: Path) -> None:
+    async with serve(JUDGED) as server:
+        told = await bench(dataset, server.url, "--model", "openai/gpt-4o-mini", "--budget-usd", "0")
+        assert (server.received, told.total["errors"]) == ([], RUNS)
+        assert f"{RUNS} × " in told.err  # noqa: RUF001 - the sign as it is printed
+        assert "the budget of $0 for this benchmark is used up" in told.err
 
 
 async def test_a_server_killed_half_way_is_told_as_errors_and_gone_on_with(dataset: Path) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from analyzer.cli import run
-from collector_processor.encode import encode, encode_logs
+from analyzer.cli.main import run
 from collector_processor.otlp import Signal
-from collector_processor.otlp.to_json import to_json
+from collector_processor.otlp.otlp_json import to_json
+from collector_processor.rebuild.encode import encode, encode_logs
 from semconv.model import Event, LogRecord, TraceId
 from tests.contract_keys import BENCH_KEYS, VERDICT_KEYS
 from tests.e2e.hostile import ESCAPES, failing_run, noise, odd_traces
@@ -65,11 +65,11 @@ CONVERSATION = {
 BODY = encode(failing_run(TRACE))
 OTLP = json.loads(to_json(Signal.TRACES, BODY))
 Write = Callable[[str, bytes], Path]
-Cli = Callable[..., "Said"]
+Cli = Callable[..., "Statement"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Statement:
     """What one command said, and how it ended."""
 
     code: int
@@ -103,20 +103,20 @@ def write(tmp_path: Path) -> Write:
 def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cli:
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: object) -> Said:
+    def call(*arguments: object) -> Statement:
         code = run([str(argument) for argument in arguments])
         said = capsys.readouterr()
-        return Said(code=code, out=said.out, err=said.err)
+        return Statement(code=code, out=said.out, err=said.err)
 
     return call
 
 
-def in_a_process(*arguments: object, data: bytes = b"") -> Said:
+def in_a_process(*arguments: object, data: bytes = b"") -> Statement:
     command = [sys.executable, "-m", "analyzer", *map(str, arguments)]
     ended = subprocess.run(
         command, input=data, capture_output=True, timeout=60, check=False, env=environment()
     )
-    return Said(code=ended.returncode, out=ended.stdout.decode(), err=ended.stderr.decode())
+    return Statement(code=ended.returncode, out=ended.stdout.decode(), err=ended.stderr.decode())
 
 
 def as_bytes(document: object) -> bytes:
@@ -445,18 +445,18 @@ def test_all_members_of_a_gzip_file_are_read(cli: Cli, write: Write) -> None:
 
 def test_odd_entries_of_a_history_are_steps_all_the_same(cli: Cli, write: Write) -> None:
     (found,) = cli(
-        "steps", write("a", b'{"history": [1, null, {"content": [2]}]}'), "--format", "json"
+        "steps", write("a", b'{"history": [1, null, {"content": [2], "role": "A"}]}'), "--format", "json"
     ).objects
     assert [(step["index"], step["agent"]) for step in found["steps"]] == [
         (0, "unknown"),
         (1, "unknown"),
-        (2, "unknown"),
+        (2, "A"),
     ]
 
 
 def test_a_conversation_without_a_step_cannot_be_attributed(cli: Cli, write: Write) -> None:
     said = cli("attribute", write("a", b'{"history": []}'), "--format", "json")
-    assert (said.code, said.objects[0]["status"]) == (1, "error")
+    assert (said.code, said.objects[0]["status"]) == (1, "unreadable")
 
 
 def test_ids_in_a_file_are_never_paths(cli: Cli, write: Write, tmp_path: Path) -> None:

@@ -15,9 +15,8 @@ from urllib.parse import urlsplit
 import grpc
 import pytest
 
-from collector_processor.encode import encode
-from collector_processor.otlp import Signal
-from collector_processor.otlp.services import grpc_path, http_path
+from collector_processor.otlp import Signal, grpc_path, http_path
+from collector_processor.rebuild.encode import encode
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import Line, StartLine
 from tests.e2e.traffic import send
@@ -82,7 +81,7 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reques
 
 def test_two_thousand_connections_over_http_are_all_served(start_line: StartLine) -> None:
     with many_files(2 * CONNECTIONS + 500), grpc_backend() as backend:
-        line = start_line(forward_endpoint=backend.url, max_connections=CONNECTIONS + 100)
+        line = start_line(forward_endpoint=backend.url)
         codes = asyncio.run(_all_at_once(line))
         assert codes == [200] * CONNECTIONS
         line.await_items("forwarded", CONNECTIONS)
@@ -143,9 +142,7 @@ def test_large_requests_of_many_clients_come_again_and_memory_stays_bounded(
 ) -> None:
     """Together they are forty times what may be held at once; unbounded, all of it would be in memory."""
     with many_files(2 * LARGE_CLIENTS + 500), grpc_backend() as backend:
-        line = start_line(
-            forward_endpoint=backend.url, max_receiving_bytes=32 << 20, max_connections=LARGE_CLIENTS + 100
-        )
+        line = start_line(forward_endpoint=backend.url, receiving_bytes=32 << 20)
         before, flood = memory_of(line), _large_over_grpc if way == "grpc" else _large_over_http
         refusals = asyncio.run(flood(line, LARGE_CLIENTS, LARGE_BYTES))
         share = (memory_of(line) - before) / (LARGE_CLIENTS * LARGE_BYTES)
@@ -278,11 +275,8 @@ def test_requests_of_20_mb_are_taken_or_told_to_come_again_and_memory_stays_boun
     body = encode([span(number, attributes={"text": text}) for number in range(1, 201)])
     assert len(body) > 20_000_000
     with grpc_backend() as backend:
-        line = start_line(
-            forward_endpoint=backend.url,
-            max_request_bytes=24 << 20,
-            max_receiving_bytes=64 << 20,
-        )
+        # They have one address, and half of it is one client's.
+        line = start_line(forward_endpoint=backend.url, receiving_bytes=128 << 20)
         codes = asyncio.run(_heavy(line, http_request(body)))
         taken = codes.count(200)
         assert set(codes) <= {200, 429, 503}

@@ -34,8 +34,8 @@ def test_all_is_well_beside_a_service_and_an_analyzer(
     start_line(half="collector", analyzer_endpoint=analyzer, web_listen=web)
     code, found = consult(tmp_path, analyzer_endpoint=analyzer, web_listen=web)
     assert code == 0, found
-    assert {name: found[name]["status"] for name in ("service", "analyzer", "labels", "issues", "clock")} == (
-        dict.fromkeys(("service", "analyzer", "labels", "issues", "clock"), "ok")
+    assert {name: found[name]["status"] for name in ("service", "analyzer", "store", "clock")} == (
+        dict.fromkeys(("service", "analyzer", "store", "clock"), "ok")
     )
     assert found["clock"]["detail"].startswith("agrees with analyzer")
 
@@ -67,15 +67,15 @@ def test_signals_without_a_home_are_warned_of_with_what_mends_them(tmp_path: Pat
             }
             code, found = consult(tmp_path, forward_endpoint=backend.url, **mended)
     assert (code, {found[f"backend {one.value}"]["status"] for one in Signal}) == (0, {"ok"})
-    assert f"{logs.url}/v1/logs (http/protobuf) takes them" in found["backend logs"]["detail"]
-    assert "sent nowhere" in found["backend metrics"]["detail"]
+    assert f"{logs.url}/v1/logs (http/protobuf) accepts them" in found["backend logs"]["detail"]
+    assert "not forwarded" in found["backend metrics"]["detail"]
 
 
 def test_a_backend_that_is_away_is_called_so(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     code, found = consult(tmp_path, forward_endpoint=f"http://{HOST}:{port}")
     assert (code, found["backend traces"]["status"]) == (1, "failed")
-    assert f"is away: connection refused to {HOST}:{port}" in found["backend traces"]["detail"]
+    assert f"is unreachable: connection refused to {HOST}:{port}" in found["backend traces"]["detail"]
 
 
 def test_warnings_alone_are_no_failure(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_warnings_alone_are_no_failure(tmp_path: Path) -> None:
 def test_a_kind_of_queue_or_store_that_there_is_not_is_refused_in_words(tmp_path: Path) -> None:
     for settings, words in (
         ({"queue": "kafka://broker:9092"}, ("BLAMESPAN_QUEUE", "sqlite")),
-        ({"store_url": "postgresql://db/blame"}, ("BLAMESPAN_STORE_URL", "must be unset")),
+        ({"store_url": "mysql://db/blame"}, ("BLAMESPAN_STORE_URL", "expected postgresql+psycopg")),
     ):
         code, found = consult(tmp_path, **settings)
         assert (code, list(found)) == (1, ["settings"])

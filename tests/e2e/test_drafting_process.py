@@ -9,15 +9,15 @@ from contextlib import suppress
 
 import pytest
 
+from benchmarks.demo_again import DemoAgain
 from tests.backends.supervise import wait_until
-from tests.bench.demo_again import DemoAgain
 from tests.e2e.line import Line, StartLine
 from tests.e2e.traffic import send
 
 pytestmark = pytest.mark.timeout(900)  # minutes, where a process gets a tenth of a core
 
 LONG_S = 120.0
-STARTED = "analyses have a process of their own"
+STARTED = "worker process started"
 GRACE_MS = 50
 TOGETHER = 50
 
@@ -103,7 +103,7 @@ def test_signals_to_all_of_us_leave_it_to_the_service(start_line: StartLine) -> 
 
 
 def test_none_is_started_where_it_is_not_wanted(start_line: StartLine) -> None:
-    line, runs = start_line(method="signals", root_grace=GRACE_MS, analysis_process="never"), DemoAgain()
+    line, runs = start_line(method="signals", root_grace=GRACE_MS, analysis_processes=0), DemoAgain()
     sent = [run for _ in range(10) for run in send_runs(line, runs, TOGETHER)]
     assert await_verdicts(line, sent) == [1] * len(sent)
     assert not line.said(STARTED)

@@ -15,10 +15,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from analyzer.issues.store import open_issues
-from collector_processor.encode import encode
+from analyzer.issues.issue_store import IssueStore
 from collector_processor.otlp import NO_TENANT, Signal
-from collector_processor.runstore import RUNS, RunStore
+from collector_processor.rebuild.encode import encode
+from collector_processor.store.verdicts import RUNS, RunStore
 from semconv.attributes import FAILURE_ID, FAILURE_VERSION
 from semconv.model import TraceId
 from tests.backends.supervise import running, wait_until
@@ -105,18 +105,25 @@ def test_a_crash_between_notes_and_verdicts_counts_no_run_twice_and_loses_none(t
 
 def _is_at_rest(folder: Path) -> bool:
     """Whether every run is counted, and nothing left to be sent."""
-    with closing(open_issues(folder / "data")) as issues, closing(RunStore(folder / "data" / RUNS)) as store:
-        return not store.outbox_size() and all(issues.run(NO_TENANT, run_id) for run_id in ALL)
+    with (
+        closing(IssueStore(folder / "data" / RUNS)) as issues,
+        closing(RunStore(folder / "data" / RUNS)) as store,
+    ):
+        # In this order: a verdict and what the outbox holds of it are one commit.
+        return all(issues.run(NO_TENANT, run_id) for run_id in ALL) and not store.outbox_size()
 
 
 def _differences(folder: Path, backend: Backend) -> list[str]:
     """Compare verdicts, what the backend was told, and what is counted."""
     told = _told(backend)
-    with closing(open_issues(folder / "data")) as issues, closing(RunStore(folder / "data" / RUNS)) as store:
+    with (
+        closing(IssueStore(folder / "data" / RUNS)) as issues,
+        closing(RunStore(folder / "data" / RUNS)) as store,
+    ):
         verdicts = [verdict for run_id in ALL if (verdict := store.current(NO_TENANT, run_id)) is not None]
         runs = [run for run_id in ALL if (run := issues.run(NO_TENANT, run_id)) is not None]
         kept = {issue.fingerprint.id: issue.count for _, issue in issues.issues(NO_TENANT, 1000)}
-        waiting = issues.pending(0)
+        waiting = issues.pending(0, 10)
         blamed = issues.db.execute("SELECT agent, sum(blamed) FROM agent_day GROUP BY 1 HAVING sum(blamed)")
         days = dict(blamed.fetchall())
     found = [f"{verdict.run_id}: version {verdict.version}" for verdict in verdicts if verdict.version != 1]

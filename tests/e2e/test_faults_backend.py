@@ -10,8 +10,8 @@ from threading import Event
 import grpc
 import pytest
 
-from collector_processor.encode import encode
 from collector_processor.otlp import Signal
+from collector_processor.rebuild.encode import encode
 from semconv.model import TraceId
 from tests.e2e.backend import Request
 from tests.e2e.line import Line, StartLine
@@ -106,7 +106,7 @@ def test_every_retryable_code_is_waited_out_and_every_permanent_one_costs_its_ow
         line.await_balance(
             received=len(moods), acknowledged=len(moods), forwarded=len(kept), rejected=refused
         )
-        assert len(line.said("backend rejected for good")) == refused
+        assert len(line.said("backend rejected items for good: they are not retried")) == refused
         assert len(backend.asked) == 2 * len(kept) + refused
 
 
@@ -203,7 +203,7 @@ def test_a_throttled_tenant_and_a_dead_signal_hold_up_only_themselves(start_line
 
     with moody("grpc") as backend:
         backend.answer = answer
-        line = start_line(**to(backend, "grpc"), shutdown_max=1000)
+        line = start_line(**to(backend, "grpc"), shutdown_s=1)
         trace = TraceId("e" * 32)
         for number in range(1, 21):
             send(line, encode([span(number, trace_id=trace)]), headers={"x-scope-orgid": "slow"})

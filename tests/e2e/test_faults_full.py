@@ -11,9 +11,8 @@ import pytest
 from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
-from collector_processor.encode import encode
-from collector_processor.otlp import Signal
-from collector_processor.otlp.services import grpc_path, http_path
+from collector_processor.otlp import Signal, grpc_path, http_path
+from collector_processor.rebuild.encode import encode
 from semconv.model import TraceId
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import grpc_backend

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collector_processor.encode import encode
+from collector_processor.rebuild.encode import encode
 from semconv.model import SpanId, TraceId
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import grpc_backend
@@ -21,7 +21,7 @@ from tests.e2e.traffic import play_demo, send
 from tests.factories import agent, chat, span, workflow
 
 RUN = encode([workflow(1, task="add", error="wrong sum"), agent(2, "writer"), chat(3, parent=2, answer="5")])
-CIRCLE = "spans go round in circles"
+CIRCLE = "forwarding loop: requests are refused until the endpoint is corrected"
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_an_endpoint_that_is_ourselves_by_another_name_loses_nothing(
     start_line: StartLine, door: Alias, protocol: str
 ) -> None:
     """No start can see it; the first request that comes back does. The mended endpoint gets everything."""
-    line = start_line(forward_endpoint=door.url, forward_protocol=protocol, shutdown_max=1000)
+    line = start_line(forward_endpoint=door.url, forward_protocol=protocol, shutdown_s=1)
     door.target = line.grpc if protocol == "grpc" else line.http
     send(line, encode([span(number) for number in range(10, 20)]))
     send(line, RUN)
@@ -68,8 +68,8 @@ def test_two_in_a_ring_stop_at_the_first_round_and_keep_what_nobody_has(tmp_path
     for name in ("near", "far"):
         (tmp_path / name).mkdir()
     with starting(tmp_path / "near") as start_near, starting(tmp_path / "far") as start_far:
-        far = start_far(forward_endpoint=door.url, shutdown_max=1000)
-        near = start_near(forward_endpoint=far.grpc, shutdown_max=1000)
+        far = start_far(forward_endpoint=door.url, shutdown_s=1)
+        near = start_near(forward_endpoint=far.grpc, shutdown_s=1)
         door.target = near.grpc
         send(near, encode([span(number) for number in range(1, 6)]))
         near.await_items("forwarded", 5)

@@ -65,7 +65,7 @@ def test_signals_answer_in_its_place_and_a_restart_asks_nobody_again(
         send(line, played.body)
         settle(line, backend, played)
         (told,) = (one.attributes for one in backend.spans(played.trace_id) if one.is_decisive)
-        assert told[FAILURE_METHOD] == "judge"
+        assert told[FAILURE_METHOD] == "signals"
         assert told[FAILURE_FALLBACK].startswith("signals, because")
         assert told[FAILURE_AGENT_NAME] == "calculator"
         assert asked[0] <= len(server.received) <= asked[1]
@@ -120,3 +120,27 @@ def test_what_was_asked_before_a_kill_is_spent_after_it(start_line: StartLine) -
         line = start_line(forward_endpoint=backend.url, **settings)
         assert line.spent_usd() > 0
         line.server.kill()
+
+
+def test_an_hours_budget_holds_however_often_the_process_is_killed(start_line: StartLine) -> None:
+    """Each call is recorded durably before it is made, with the most that it can cost."""
+    with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT, delay_s=60.0))) as server:
+        settings = settings_for(server) | {"forward_endpoint": backend.url, "model": PRICED}
+        line, played = start_line(**settings), play_demo()
+        send(line, played.body)
+        price = 0.0
+        for asked in (1, 2):
+            wait_until(lambda: len(server.received) == asked, what=f"question {asked}")  # noqa: B023 - at once
+            assert line.spent_usd() == pytest.approx((asked - 1) * price)
+            line.server.kill()
+            settings |= {"budget_usd_per_hour": f"{2.5 * price:.6f}"} if price else {}
+            line = start_line(**settings)
+            price = price or line.spent_usd()
+            assert price > 0
+        for _ in range(2):
+            settle(line, backend, played)
+            assert "budget" in line.verdict(played.trace_id)["fallback"]
+            assert line.spent_usd() == pytest.approx(2 * price)
+            line.server.kill()
+            line = start_line(**settings)
+        assert len(server.received) == 2, "both asked by processes that were killed"

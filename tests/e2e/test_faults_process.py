@@ -12,9 +12,9 @@ from urllib.request import ProxyHandler, build_opener
 import grpc
 import pytest
 
-from analyzer.service import Running, running_service
-from analyzer.serving import files
-from collector_processor.encode import encode
+from analyzer.service import durable as files
+from analyzer.service.all_in_one import Running, running_service
+from collector_processor.rebuild.encode import encode
 from collector_processor.settings import load_settings
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import grpc_backend
@@ -44,7 +44,7 @@ def status(line: Line, path: str) -> int | None:
 def test_while_it_drains_it_is_alive_not_ready_and_takes_nothing_more(start_line: StartLine) -> None:
     """Readiness goes first, so that nobody sends here any more; what is left is there after the start."""
     with alias() as door, grpc_backend() as backend:
-        line = start_line(forward_endpoint=door.url, shutdown_max=120_000)
+        line = start_line(forward_endpoint=door.url, shutdown_s=120)
         assert status(line, "/readyz") == 200
         send(line, encode([span(1)]))
         line.server.process.send_signal(signal.SIGTERM)
@@ -67,13 +67,13 @@ def _is_refused(line: Line) -> bool:
 
 
 def test_a_second_sigterm_ends_a_drain_that_takes_its_time(start_line: StartLine) -> None:
-    line = start_line(forward_endpoint=NOWHERE, shutdown_max=60_000)
+    line = start_line(forward_endpoint=NOWHERE, shutdown_s=60)
     send(line, encode([span(1)]))
     line.server.process.send_signal(signal.SIGTERM)
     wait_until(lambda: status(line, "/readyz") == 503, what="not ready", timeout_s=60)
     line.server.process.send_signal(signal.SIGTERM)
     assert line.server.process.wait(timeout=60) == 130
-    assert line.said("told twice: ending at once; what is not finished is resumed")
+    assert line.said("second signal: ending at once; the next start resumes unfinished work")
 
 
 @pytest.mark.parametrize("jump_ns", [TEN_YEARS_NS, -TEN_YEARS_NS], ids=["forward", "back"])

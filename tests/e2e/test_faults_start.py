@@ -7,13 +7,13 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from analyzer.labels.store import FILE as LABELS
-from collector_processor.encode import encode
-from collector_processor.runstore import RUNS
+from collector_processor.rebuild.encode import encode
+from collector_processor.store.verdicts import RUNS
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import Line, StartLine, environment
 from tests.e2e.traffic import send
@@ -64,7 +64,7 @@ def refused(folder: Path, **settings: str) -> str:
 def test_of_a_journal_with_flipped_bits_the_sound_part_arrives_and_the_loss_is_counted_and_said(
     start_line: StartLine, tmp_path: Path
 ) -> None:
-    fill(start_line(forward_endpoint=NOWHERE, shutdown_max=500), range(1, 9))
+    fill(start_line(forward_endpoint=NOWHERE, shutdown_s=0.5), range(1, 9))
     segment = segment_in(tmp_path)
     content = bytearray(segment.read_bytes())
     for number in (3, 6):
@@ -74,7 +74,7 @@ def test_of_a_journal_with_flipped_bits_the_sound_part_arrives_and_the_loss_is_c
         line = start_line(forward_endpoint=backend.url)
         line.await_items("forwarded", 6 * SPANS_A_REQUEST)
         assert line.balance() == {"received": 24, "acknowledged": 24, "forwarded": 18, "lost": 6}
-        assert len(line.said("journal row is damaged")) == 2
+        assert len(line.said("journal row is damaged: its items are lost")) == 2
         sent = {request.body for request in backend.requests}
         assert sum(any(marked(number) in body for body in sent) for number in range(1, 9)) == 6
 
@@ -95,14 +95,14 @@ def test_spans_that_a_flipped_bit_of_the_wal_takes_along_unseen_are_counted_and_
         line = start_line(forward_endpoint=backend.url)
         line.await_items("forwarded", 3 * SPANS_A_REQUEST)
         assert line.balance() == {"received": 24, "acknowledged": 24, "forwarded": 9, "lost": 15}
-        (said,) = line.said("acknowledged rows are gone from a journal segment")
+        (said,) = line.said("acknowledged rows are missing from a journal segment")
         assert (said["rows"], said["items"]) == (5, 15)
 
 
 def test_of_a_truncated_journal_the_sound_part_arrives_and_the_rest_is_said(
     start_line: StartLine, tmp_path: Path
 ) -> None:
-    fill(start_line(forward_endpoint=NOWHERE, shutdown_max=500), range(1, 61))
+    fill(start_line(forward_endpoint=NOWHERE, shutdown_s=0.5), range(1, 61))
     segment = segment_in(tmp_path)
     with segment.open("r+b") as file:
         file.truncate(segment.stat().st_size // 2)
@@ -113,8 +113,8 @@ def test_of_a_truncated_journal_the_sound_part_arrives_and_the_rest_is_said(
         assert balance["forwarded"] >= 15 * SPANS_A_REQUEST
         assert balance["lost"] >= 15 * SPANS_A_REQUEST
         assert balance["acknowledged"] == balance["forwarded"] + balance["lost"] == 60 * SPANS_A_REQUEST
-        assert line.said("journal segment is damaged")
-        assert line.said("journal segment was salvaged")
+        assert line.said("journal segment is damaged: salvaging its readable rows")
+        assert line.said("journal segment salvaged")
         send(line, marked(99))
         line.await_items("forwarded", balance["forwarded"] + SPANS_A_REQUEST)
 
@@ -122,24 +122,31 @@ def test_of_a_truncated_journal_the_sound_part_arrives_and_the_rest_is_said(
 def test_files_of_a_newer_version_are_refused_in_words_and_left_alone(
     start_line: StartLine, tmp_path: Path
 ) -> None:
-    fill(start_line(forward_endpoint=NOWHERE, shutdown_max=500), range(1, 2))
+    fill(start_line(forward_endpoint=NOWHERE, shutdown_s=0.5), range(1, 2))
     data = tmp_path / "data"
-    for path in (segment_in(tmp_path), data / RUNS, data / LABELS):
-        before = set_version(path, 99)
+    for path, change in ((segment_in(tmp_path), set_version), (data / RUNS, set_schema)):
+        before = change(path, "99")
         said = refused(data)
         assert path.name in said
         assert "newer" in said
-        assert set_version(path, before) == 99
+        assert change(path, before) == "99"
     with grpc_backend() as backend:
         start_line(forward_endpoint=backend.url).await_items("forwarded", SPANS_A_REQUEST)
 
 
-def set_version(path: Path, version: int) -> int:
-    """Set a file's schema version, and return what it was."""
-    db = sqlite3.connect(path)
-    before: int = db.execute("PRAGMA user_version").fetchone()[0]
-    db.execute(f"PRAGMA user_version={version}")
-    db.close()
+def set_version(path: Path, version: str) -> str:
+    """Set the schema version of a journal's file, and return what it was."""
+    with closing(sqlite3.connect(path)) as db:
+        before = str(db.execute("PRAGMA user_version").fetchone()[0])
+        db.execute(f"PRAGMA user_version={version}")
+    return before
+
+
+def set_schema(path: Path, version: str) -> str:
+    """Set the schema version of the store, and return what it was."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        before = str(db.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+        db.execute("UPDATE alembic_version SET version_num = ?", (version,))
     return before
 
 
@@ -180,7 +187,7 @@ def test_a_data_directory_that_cannot_be_written_is_refused_in_words(read_only: 
 def test_nobody_else_of_the_machine_may_read_what_a_service_keeps(
     start_line: StartLine, tmp_path: Path
 ) -> None:
-    fill(start_line(forward_endpoint=NOWHERE, shutdown_max=500), range(1, 3))
+    fill(start_line(forward_endpoint=NOWHERE, shutdown_s=0.5), range(1, 3))
     kept = [tmp_path / "data", *(tmp_path / "data").rglob("*")]
     assert len(kept) > 4
     assert [path for path in kept if path.stat().st_mode & 0o077] == []

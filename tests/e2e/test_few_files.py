@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from collector_processor.encode import encode
-from collector_processor.otlp import Signal
-from collector_processor.otlp.services import http_path
+from collector_processor.otlp import Signal, http_path
+from collector_processor.rebuild.encode import encode
 from tests.backends.supervise import wait_until
 from tests.e2e.line import Line, StartLine
 from tests.e2e.traffic import play_demo
@@ -62,8 +61,9 @@ def test_verdicts_wait_for_descriptors_and_are_written_when_there_are_some(start
         assert post(door, encode([span(1)])) == OK  # the segment is there from now on, and nobody has read it
         with used_up(line):
             assert post(door, first.body) == OK
-            waits = "examination waits for the disk"
-            wait_until(lambda: bool(line.said(waits)), what="a verdict that waits", timeout_s=LONG_S)
+            wait_until(
+                lambda: bool(line.said("waiting for the disk")), what="a verdict that waits", timeout_s=LONG_S
+            )
         assert post(door, second.body) == OK
     for played in (first, second):
         assert line.verdict(played.trace_id)["status"] == "attributed"

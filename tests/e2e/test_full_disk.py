@@ -14,8 +14,8 @@ from typing import Final
 import grpc
 import pytest
 
-from collector_processor.encode import encode
 from collector_processor.otlp import Signal
+from collector_processor.rebuild.encode import encode
 from semconv.model import TraceId
 from tests.backends.fixtures import REQUIRE
 from tests.backends.supervise import wait_until
@@ -122,7 +122,7 @@ def test_with_the_backend_away_the_full_disk_refuses_and_loses_nothing(disk: Pat
     chance = random.Random(8)
     with grpc_backend() as backend, starting(disk) as start:
         closed = "http://127.0.0.1:9"
-        line = start(forward_endpoint=closed, root_grace=grace_ms, shutdown_max=3_000)
+        line = start(forward_endpoint=closed, root_grace=grace_ms, shutdown_s=3)
         insist(line, failing_run(TraceId("e" * 32)))
         acknowledged = 3
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from collector_processor.otlp import Signal
 from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_FALLBACK, FAILURE_METHOD, FAILURE_MODEL
-from tests.backends.supervise import Server, running, wait_until
+from tests.backends.supervise import BackendError, Server, running, wait_until
 from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.line import StartLine, environment
 from tests.e2e.model_server import Scripted, serve
@@ -29,6 +30,7 @@ from tests.e2e.test_faults_model import PRICED
 from tests.e2e.test_labels import label_over_http
 from tests.e2e.test_line_model import MODEL, VERDICT, in_background, settings_for, told_by
 from tests.e2e.traffic import CARRIERS, DEMO_SPANS, play_demo, send, without_mistake
+from tests.security.test_damaged_files import DAMAGES
 
 TOKEN: Final = "a-token-for-both"
 NEVER: Final = Scripted(text=VERDICT, delay_s=60)
@@ -151,7 +153,7 @@ def test_where_no_analyzer_is_signals_answer_and_say_so_and_telemetry_passes(
             half="collector",
             forward_endpoint=backend.url,
             analyzer_endpoint=f"http://{gone.address}",
-            analyzer_timeout=5000,
+            model_timeout=2000,
         )
         played = play_demo()
         send(line, played.body)
@@ -249,7 +251,8 @@ def test_an_analyzer_that_is_killed_in_an_analysis_has_spent_it_and_sends_its_me
             "model": PRICED,
             "data_dir": str(tmp_path / "analyzer"),
             "forward_endpoint": backend.url,
-            "metrics_interval": "200",
+            "OTEL_METRICS_EXPORTER": "otlp",
+            "OTEL_METRIC_EXPORT_INTERVAL": "200",
         }
         first = start_analyzer(**settings)
         line = start_line(
@@ -262,6 +265,49 @@ def test_an_analyzer_that_is_killed_in_an_analysis_has_spent_it_and_sends_its_me
         assert second.count("blamespan_budget_spent_usd") > 0
         wait_until(lambda: _gauge(backend, "blamespan.budget.spent") > 0, what="it in the backend")
         line.server.kill()
+
+
+@pytest.mark.parametrize("kills", [False, True], ids=["stopped", "killed"])
+def test_over_a_damaged_store_an_analyzer_answers_or_names_the_file(
+    start_line: StartLine, start_analyzer: StartAnalyzer, tmp_path: Path, *, kills: bool
+) -> None:
+    """Whatever became of its file: nothing hangs, the collector's spans flow on, and its verdicts come."""
+    with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
+        settings = settings_for(model) | {"model": PRICED, "data_dir": str(tmp_path / "sound")}
+        first = start_analyzer(**settings)
+        endpoint = {"analyzer_endpoint": f"http://{first.address}"}
+        line = start_line(half="collector", forward_endpoint=backend.url, **endpoint)
+        played = play_demo()
+        send(line, played.body)
+        assert line.verdict(played.trace_id)["method"] == "judge"
+        if kills:
+            first.server.kill()
+        else:
+            first.server.stop()
+        port = first.address.rpartition(":")[2]
+        outcomes = set()
+        for name, damage in DAMAGES.items():
+            folder = tmp_path / name
+            shutil.copytree(tmp_path / "sound", folder)
+            for path in (folder / "analyzer").glob("store.sqlite" + "-wal" * kills):
+                path.write_bytes(damage(path.read_bytes()))
+            try:
+                listens = {"data_dir": str(folder), "web_listen": f"127.0.0.1:{port}"}
+                again = start_analyzer(**settings | listens)
+            except BackendError as error:
+                said = str(error)
+                is_named = "Traceback" not in said and str(folder / "analyzer" / "store.sqlite") in said
+                outcomes.add("named" if is_named else said)
+                continue
+            played = play_demo()
+            send(line, played.body)
+            assert line.verdict(played.trace_id)["method"] in {"judge", "signals"}
+            again.server.stop()
+            assert again.server.process.returncode == 0
+            assert "Traceback" not in again.server.log.read_text(errors="replace")
+            outcomes.add("answers")
+        assert outcomes == ({"answers"} if kills else {"answers", "named"})
+        assert line.items("lost") == 0
 
 
 def _gauge(backend: Backend, name: str) -> float:

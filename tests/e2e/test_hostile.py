@@ -20,10 +20,9 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from collector_processor.otlp import Signal
+from collector_processor.otlp import Signal, grpc_path
 from collector_processor.otlp.answers import RETRY_INFO_KEY, STATUS_DETAILS_KEY, read_reason
-from collector_processor.otlp.services import grpc_path
-from collector_processor.rebuild import rebuild
+from collector_processor.rebuild.stages import rebuild
 from semconv.attributes import FAILURE_DECISIVE
 from semconv.model import TraceId
 from tests.backends.supervise import wait_until
@@ -231,7 +230,7 @@ def test_spans_with_invalid_ids_are_refused_and_their_neighbours_are_not(
     answer, body = post(line, Refused(body=with_invalid_ids(), status=200))
     partial = ExportTraceServiceResponse.FromString(body).partial_success
     assert (answer.status, partial.rejected_spans) == (200, 3)
-    assert "ids that OTLP calls invalid" in partial.error_message
+    assert "with invalid trace or span ids" in partial.error_message
     await_spans(backend, TraceId("f" * 32), 1)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from analyzer.attribution import Attributor
-from analyzer.completion import LiteLLM
+from analyzer.methods.attribution import Attributor
+from analyzer.models.completion import LiteLLM
 from semconv.model import Attribution, Blame
 from tests.e2e.model_server import ModelServer, Scripted, serve
 from tests.runs import run, step, tool

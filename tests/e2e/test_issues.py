@@ -1,9 +1,8 @@
-"""From a failing run to a page at night: issues by command and over HTTP, a real Alertmanager told."""
+"""From a failing run to a page at night: issues by command and over HTTP, receivers told."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,16 +15,17 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
-from analyzer.cli import run
-from collector_processor.encode import encode
+from analyzer.cli.main import run
+from collector_processor.rebuild.encode import encode
+from collector_processor.settings.model import PRECISION
+from semconv.attributes import ERROR, FAILURE_AGENT_NAME, FAILURE_DECISIVE
 from semconv.model import Span, TraceId
-from tests.backends.prometheus import start_alertmanager
 from tests.backends.supervise import wait_until
+from tests.e2e.backend import grpc_backend
 from tests.e2e.line import Line, StartLine
+from tests.e2e.spans import carriers
 from tests.e2e.traffic import send
 from tests.factories import agent, chat, tool, workflow
-
-ALERTMANAGER = shutil.which("prometheus-alertmanager")
 
 
 def trace_id(number: int) -> TraceId:
@@ -203,48 +203,42 @@ def test_without_a_store_it_says_what_was_expected(
     assert "expected the data directory of `blamespan serve`" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(
-    ALERTMANAGER is None, reason="no prometheus-alertmanager on this machine (apt-get install it)"
-)
-def test_a_real_alertmanager_pages_once_for_the_right_agent_resolves_and_pages_again(
-    start_line: StartLine, tmp_path: Path, pager: tuple[str, list[dict[str, Any]]]
-) -> None:
-    url, told = pager
-    config = {
-        "route": {
-            "receiver": "pager",
-            "group_by": ["alertname", "agent"],
-            "group_wait": "100ms",
-            "group_interval": "500ms",
-            "repeat_interval": "1h",
-        },
-        "receivers": [{"name": "pager", "webhook_configs": [{"url": url, "send_resolved": True}]}],
-    }
-    assert ALERTMANAGER is not None
-    with start_alertmanager(Path(ALERTMANAGER), tmp_path, config) as address:
-        line = start_line(notify_alertmanager=f"http://{address}", web_url="https://blame.example")
-        for number in range(3):
-            fail(line, number)
-        issue = await_count(line, 3)
-        wait_until(lambda: told, what="a page")
-        asked(f"{line.web}/api/issues/{issue['id']}/resolve", {}, "POST")
-        wait_until(lambda: told[-1]["status"] == "resolved", what="the end of the page")
-        fail(line, 3)
-        wait_until(lambda: told[-1]["status"] == "firing", what="another page")
-    firing = [one for one in told if one["status"] == "firing"]
-    assert [one["status"] for one in told] == ["firing", "resolved", "firing"]
-    assert {one["labels"]["agent"] for one in told} == {"researcher"}
-    assert {one["labels"]["alertname"] for one in told} == {"BlamespanIssue"}
-    assert firing[0]["annotations"]["run"].startswith("https://blame.example/runs/")
-    assert firing[1]["annotations"]["run"] == f"https://blame.example/runs/{trace_id(3)}"
-    assert firing[0]["generatorURL"] == firing[0]["annotations"]["run"]
-
-
 def test_a_receiver_that_never_answers_holds_nothing_up(start_line: StartLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:  # takes connections, and says nothing
         address = f"http://127.0.0.1:{deaf.getsockname()[1]}"
-        line = start_line(notify_webhook=address, notify_slack=address, notify_alertmanager=address)
+        line = start_line(notify_webhook=address, notify_slack=address)
         for number in range(3):
             fail(line, number)
         await_count(line, 3)
         assert line.terminate() == 0, "a receiver is not waited for"
+
+
+def test_a_verdict_below_the_least_confidence_accuses_no_agent(start_line: StartLine) -> None:
+    """The texts of this run were not recorded; only that it failed is known."""
+    spans = [
+        agent(2, "planner", start=5, end=20),
+        chat(3, parent=2),
+        agent(4, "writer", start=30, end=70),
+        chat(5, parent=4),
+        workflow(1, task="Write", error="the answer is wrong"),
+    ]
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url)
+        send(line, encode([replace(span, trace_id=trace_id(9)) for span in spans]))
+        verdict = line.verdict(trace_id(9))
+        assert (verdict["status"], verdict["agent"], verdict["step"]) == ("undetermined", None, None)
+        assert {one["agent"] for one in verdict["ranking"]} == {"planner", "writer"}
+        assert all(0 < one["probability"] < PRECISION for one in verdict["ranking"])
+        (carrier,) = carriers(backend.await_spans(trace_id(9), len(spans) + 1))
+        assert carrier.span.name == "failure: undetermined"
+        assert {FAILURE_DECISIVE, FAILURE_AGENT_NAME, ERROR}.isdisjoint(carrier.attributes)
+        assert carrier.span.status.code == carrier.span.status.STATUS_CODE_UNSET
+        assert issues(line) == []
+        with build_opener(ProxyHandler({})).open(f"{line.web}/runs/{trace_id(9)}", timeout=60) as page:
+            told = page.read().decode()
+        assert "No agent can be blamed with confidence" in told
+        assert "Candidates" in told
+        assert "a verdict needs 19%" in told
+        assert "2 of 2 steps cannot be read" in told
+        assert line.terminate() == 0
+        assert backend.records() == []

@@ -13,8 +13,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
-from analyzer.cli import run
-from collector_processor.encode import encode
+from analyzer.cli.main import run
+from collector_processor.rebuild.encode import encode
 from semconv.model import Span, TraceId
 from tests.e2e.line import Line, StartLine, environment, starting
 from tests.e2e.traffic import send
@@ -37,7 +37,7 @@ TOPICS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Statement:
     code: int
     out: str
     err: str
@@ -49,12 +49,12 @@ class Said:
         return found
 
 
-def cli(data: Path, *arguments: object) -> Said:
+def cli(data: Path, *arguments: object) -> Statement:
     command = [sys.executable, "-m", "analyzer", *map(str, arguments)]
     ended = subprocess.run(
         command, capture_output=True, text=True, timeout=300, check=False, env=environment(data_dir=str(data))
     )
-    return Said(code=ended.returncode, out=ended.stdout, err=ended.stderr)
+    return Statement(code=ended.returncode, out=ended.stdout, err=ended.stderr)
 
 
 def trace_id(number: int) -> TraceId:
@@ -119,7 +119,7 @@ def test_labels_make_a_ranker_that_answers_in_the_next_service(start_line: Start
     assert source["labels"] == {"confirmed": 1, "corrected": 9}
     assert source["left_out"] == {"rejected": 1, "not a failure": 1}
     assert len(source["labelled"]) == 2
-    assert "1 of the labels teach nothing: rejected" in trained.err
+    assert "1 of the labels are of no use for training: rejected" in trained.err
 
     line = start_line(ranker=str(model))
     fresh = trace_id(20)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from collector_processor.decode import decode
-from collector_processor.encode import encode
 from collector_processor.otlp import Signal
+from collector_processor.rebuild.decode import decode
+from collector_processor.rebuild.encode import encode
 from semconv.attributes import ERROR, FAILURE_AGENT_NAME, FAILURE_DECISIVE, RUN_ID
 from semconv.model import Link, Span, TraceId
 from tests.e2e.backend import Backend, grpc_backend
@@ -70,7 +70,7 @@ def test_what_gets_no_verdict_in_time_goes_on_untouched_and_the_blame_follows_la
 
         assert by_id(came) == by_id(placed(request(played.spans[:-1])))
         assert line.run(played.trace_id) is None
-        assert len(line.said("held trace let go without a verdict")) == 1
+        assert len(line.said("held traces released without a verdict")) == 1
 
         send(line, request([played.root]))
         came = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)

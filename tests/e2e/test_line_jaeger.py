@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from analyzer.demo_run import DemoExpectation, play
+from analyzer.cli.demo_run import DemoExpectation, play
 from semconv.attributes import (
     ERROR,
     FAILURE_AGENT_NAME,

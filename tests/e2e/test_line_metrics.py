@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
+from typing import Final
 from urllib.request import ProxyHandler, build_opener
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from prometheus_client.parser import text_string_to_metric_families
 
-from analyzer.cli import run
-from collector_processor.encode import encode
+from analyzer.cli.main import run
 from collector_processor.otlp import Signal
+from collector_processor.rebuild.encode import encode
 from tests.backends.supervise import wait_until
 from tests.deploy.shifts import spans_of, work
 from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.line import Line, StartLine
 from tests.e2e.traffic import send
+
+EXPORTED: Final = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "200"}
 
 
 def sums(backend: Backend) -> dict[str, float]:
@@ -35,7 +38,7 @@ def sums(backend: Backend) -> dict[str, float]:
 
 def test_what_metrics_shows_is_sent_too_and_is_nobodys_traffic(start_line: StartLine) -> None:
     with grpc_backend() as backend:
-        line = start_line(forward_endpoint=backend.url, metrics_interval=200, metrics_settle=0)
+        line = start_line(forward_endpoint=backend.url, settle_s=0, **EXPORTED)
         run_id = work(line, "planner", "calculator", failing="calculator")
         assert line.verdict(run_id)["agent"] == "calculator"
         wait_until(
@@ -46,8 +49,8 @@ def test_what_metrics_shows_is_sent_too_and_is_nobodys_traffic(start_line: Start
 
 
 def test_without_an_endpoint_for_metrics_it_is_said_and_the_service_serves(start_line: StartLine) -> None:
-    line = start_line(metrics_interval=200)
-    assert len(line.said("own metrics go nowhere: there is no endpoint for metrics")) == 1
+    line = start_line(**EXPORTED)
+    assert len(line.said("own metrics are not sent: no endpoint for metrics is set")) == 1
     assert line.runs() == []
 
 
@@ -76,7 +79,7 @@ def stands(line: Line, what: str) -> dict[tuple[str, str], float]:
 def test_people_move_a_run_in_the_metrics_from_the_agent_that_was_blamed(
     start_line: StartLine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line, data = start_line(metrics_settle=0), ["--data-dir", str(tmp_path / "data")]
+    line, data = start_line(settle_s=0), ["--data-dir", str(tmp_path / "data")]
     run_id = work(line, "planner", "calculator", failing="calculator")
     line.verdict(run_id)
     wait_until(lambda: stands(line, "failures") == {("shop", "calculator"): 1}, what="the failure")
@@ -92,7 +95,7 @@ def test_people_move_a_run_in_the_metrics_from_the_agent_that_was_blamed(
 def test_runs_over_two_services_count_under_their_roots_whichever_comes_first(
     start_line: StartLine, *, is_root_first: bool
 ) -> None:
-    line, ids = start_line(metrics_settle=0), []
+    line, ids = start_line(settle_s=0), []
     for _ in range(3):
         root, *rest = spans_of("planner", "calculator", failing="calculator", below="tools")
         for part in ([root], rest) if is_root_first else (rest, [root]):

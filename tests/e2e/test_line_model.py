@@ -112,7 +112,7 @@ def test_where_the_model_dies_signals_answer_in_its_place_and_say_so(start_line:
         spans = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
 
         carrier = told_by(spans)
-        assert (carrier[FAILURE_METHOD], carrier[FAILURE_MODEL]) == ("judge", MODEL)
+        assert (carrier[FAILURE_METHOD], carrier[FAILURE_MODEL]) == ("signals", "none")
         assert (
             carrier[FAILURE_FALLBACK] == "signals, because judge failed"
         )  # and nothing of what a provider said

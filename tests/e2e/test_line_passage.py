@@ -155,7 +155,7 @@ def test_a_signal_that_the_backend_does_not_take_is_counted_and_said_once(
     # Asked once, and not for every request; the evaluation event asks for itself.
     asked = [one.signal for one in backend.refused]
     assert (asked.count(Signal.METRICS), asked.count(Signal.LOGS)) == (1, 2)
-    told = line.said("backend does not take this signal")
+    told = line.said("backend does not take this signal: its items are dropped")
     assert sorted(one["signal"] for one in told) == ["logs", "metrics"]
 
 
@@ -169,7 +169,7 @@ def test_a_real_jaeger_takes_no_logs_and_traces_flow_on(jaeger: RunningJaeger, s
     seen = look(jaeger, played.trace_id, spans=DEMO_SPANS + CARRIERS)
 
     assert len(seen.decisive()) == 1
-    assert line.said("backend does not take this signal")
+    assert line.said("backend does not take this signal: its items are dropped")
     wait_until(
         lambda: line.verdicts("unsupported", Signal.LOGS) == 1, what="the evaluation log to be given up"
     )
@@ -194,7 +194,7 @@ def test_a_backend_that_is_away_is_told_from_one_that_waits_and_the_lag_ends_wit
     start_line: StartLine,
 ) -> None:
     (port,) = free_ports(1)
-    line = start_line(forward_endpoint=f"http://127.0.0.1:{port}", shutdown_max=500)
+    line = start_line(forward_endpoint=f"http://127.0.0.1:{port}", shutdown_s=0.5)
     played = play_demo()
     send(line, played.body)
     wait_until(lambda: line.run(played.trace_id) is not None, what="the verdict")

@@ -21,7 +21,7 @@ from tests.e2e.spans import by_id, carriers, originals, placed
 from tests.e2e.traffic import CARRIERS, DEMO_SPANS, Doors, play_demo, request, send, span_id
 from tests.otlp_requests import log_request, record
 
-DRAIN_MS: Final = 1_000
+DRAIN_S: Final = 1
 
 
 @pytest.mark.parametrize("write_back", ["late", "hold"])
@@ -68,7 +68,7 @@ def test_a_run_that_was_whole_before_the_restart_is_judged_after_it(start_line: 
 def test_what_the_backend_did_not_take_before_the_restart_it_gets_after_it(start_line: StartLine) -> None:
     nowhere = f"http://127.0.0.1:{free_ports(1)[0]}"
     played = play_demo()
-    first = start_line(forward_endpoint=nowhere, shutdown_max=DRAIN_MS)
+    first = start_line(forward_endpoint=nowhere, shutdown_s=DRAIN_S)
     send(first, played.body)
     send(first, log_request(record(trace=3)), signal=Signal.LOGS)
     before = first.verdict(played.trace_id)

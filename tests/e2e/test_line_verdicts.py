@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
-from collector_processor.assembler import TraceKey
-from collector_processor.otlp import NO_TENANT, Signal
-from collector_processor.runstore import RunStore
+from collector_processor.otlp import NO_TENANT, Signal, TraceKey
+from collector_processor.store.verdicts import RunStore
 from semconv.attributes import (
     FAILURE_AGENT_NAME,
     FAILURE_DECISIVE,
@@ -30,6 +29,7 @@ from tests.e2e.backend import grpc_backend
 from tests.e2e.line import StartLine
 from tests.e2e.spans import Placed, by_id, carriers, originals, placed
 from tests.e2e.traffic import CARRIERS, DEMO_SPANS, Played, play_demo, request, send, span_id, without_mistake
+from tests.run_store import analyses_of
 
 HASTE_MS: Final = 100
 WITHDRAWALS: Final = 2
@@ -39,10 +39,10 @@ TENANT: Final = "x-scope-orgid"
 
 def await_analyses(folder: Path, played: Played, count: int) -> None:
     """Wait until the trace was analysed that often, told or not: only the store knows."""
-    store = RunStore(folder / "data" / "runs.sqlite")
+    store = RunStore(folder / "data" / "store.sqlite")
     key = TraceKey(NO_TENANT, TraceId(played.trace_id))
     try:
-        wait_until(lambda: store.analyses(key)[0] >= count, what=f"analysis {count}")
+        wait_until(lambda: analyses_of(store, key)[0] >= count, what=f"analysis {count}")
     finally:
         store.close()
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from analyzer.attribution import Attributor
-from analyzer.completion import LiteLLM, Patience
-from analyzer.errors import ModelFailure
-from analyzer.method import Message, Prompt
+from analyzer.inquiry.errors import ModelFailure
+from analyzer.inquiry.method import Message, Prompt
+from analyzer.methods.attribution import Attributor
+from analyzer.models.budget import HourlyBudget
+from analyzer.models.completion import LiteLLM, Patience
 from semconv.markers import OWN_CALL_TRACE_PREFIX
 from semconv.model import Attribution, Blame, Status
 from tests.e2e.model_server import ModelServer, Scripted, serve
@@ -228,3 +230,51 @@ def test_a_listed_model_has_a_price_and_a_context_and_another_has_not() -> None:
     assert local.price(prompt) is None
     assert local.context_tokens == 32_000
     assert LiteLLM(name="openai/local", context_limit=8_192).context_tokens == 8_192
+
+
+def claiming(**usage: int) -> Scripted:
+    """Return a good answer with a usage report of its own."""
+    message = {"role": "assistant", "content": GOOD}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    document = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    return Scripted(body=json.dumps(document | {"usage": usage}).encode())
+
+
+ABSURD = claiming(prompt_tokens=10**9, completion_tokens=2 * 10**10, total_tokens=21 * 10**9)
+"""Claims more than 12 thousand dollars at the price of gpt-4o-mini."""
+
+
+async def test_a_reply_that_claims_a_fortune_costs_no_more_than_its_request_could(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serve(ABSURD) as server:
+        priced = replace(model(server), name="openai/gpt-4o-mini")
+        budget = HourlyBudget(model=priced, usd=0.05, clock=time.monotonic)
+        attributor = Attributor(method="judge", model=budget)
+        found = [await attributor(RUN) for _ in range(3)]
+    assert [one.status for one in found] == [Status.ATTRIBUTED] * 3, "the hour's budget is not spent"
+    assert len(server.received) == 3
+    (effort, *_) = (one.effort for one in found)
+    assert effort.cost_usd is not None
+    assert 0 < effort.cost_usd < 0.01
+    assert effort.input_tokens + effort.output_tokens < 20_000
+    assert budget.suspect == 3
+    assert "more usage than the request could have" in caplog.text
+
+
+async def test_a_reply_of_an_unlisted_model_cannot_claim_a_fortune_either() -> None:
+    async with serve(ABSURD) as server:
+        prompt = Prompt(messages=(Message(role="user", content="?"),), max_output_tokens=9)
+        reply = await model(server).complete(prompt)
+    assert reply.is_usage_suspect
+    assert reply.input_tokens + reply.output_tokens < 2_000
+    assert reply.cost_usd is None or reply.cost_usd < 3
+
+
+async def test_an_honest_report_is_taken_as_it_is() -> None:
+    honest = claiming(prompt_tokens=400, completion_tokens=60, total_tokens=460)
+    async with serve(honest) as server:
+        priced = replace(model(server), name="openai/gpt-4o-mini")
+        found = await Attributor(method="judge", model=priced)(RUN)
+    assert (found.effort.input_tokens, found.effort.output_tokens) == (400, 60)
+    assert found.effort.cost_usd == pytest.approx(400 * 1.5e-7 + 60 * 6e-7)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-from analyzer.attribution import Attributor
-from analyzer.completion import LiteLLM
-from analyzer.rotation import Rotation
+from analyzer.methods.attribution import Attributor
+from analyzer.models.completion import LiteLLM
 from semconv.model import Blame
 from tests.e2e.model_server import Scripted, serve
 from tests.runs import run, step
@@ -22,14 +21,11 @@ ANSWER = json.dumps(
 )
 
 
-async def test_further_votes_of_a_model_are_drawn_and_each_models_first_is_not() -> None:
-    async with serve(Scripted(text=ANSWER)) as one, serve(Scripted(text=ANSWER)) as other:
-        models = [
-            LiteLLM(name="openai/local", api_base=server.url, api_key="none") for server in (one, other)
-        ]
-        attribution = await Attributor(method="judge*3", model=Rotation(models=models))(RUN)
+async def test_further_votes_of_a_model_are_drawn_and_the_first_is_not() -> None:
+    async with serve(Scripted(text=ANSWER)) as server:
+        model = LiteLLM(name="openai/local", api_base=server.url, api_key="none")
+        attribution = await Attributor(method="judge*3", model=model)(RUN)
     assert isinstance(attribution.verdict, Blame)
     assert attribution.verdict.step == 1
     assert attribution.effort.calls == 3
-    assert [request.body["temperature"] for request in one.received] == [0.0, 0.7]
-    assert [request.body["temperature"] for request in other.received] == [0.0]
+    assert [request.body["temperature"] for request in server.received] == [0.0, 0.7, 0.7]

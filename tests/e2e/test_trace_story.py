@@ -15,8 +15,8 @@ from uuid import uuid4
 
 import pytest
 
-from collector_processor.decode import decode
-from collector_processor.encode import encode
+from collector_processor.rebuild.decode import decode
+from collector_processor.rebuild.encode import encode
 from semconv.attributes import (
     ERROR,
     FAILURE_AGENT_NAME,
@@ -37,12 +37,12 @@ from semconv.attributes import (
 from semconv.model import Link, Span, TraceId
 from tests.backends.jaeger_query import JaegerSpan
 from tests.backends.processes import RunningJaeger
-from tests.docs.blocks import DOCS, blocks
 from tests.e2e.in_jaeger import Seen, look, tags, trace_ids
 from tests.e2e.line import Line, StartLine
 from tests.e2e.test_labels import cli, label_over_http
 from tests.e2e.test_line_jaeger import settings_for
 from tests.e2e.traffic import CARRIERS, DEMO_SPANS, Played, play_demo, request, send, span_id
+from tools.markdown_blocks import DOCS, blocks
 
 HASTE_MS: Final = 300
 WITHDRAWALS: Final = 2

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import lz4.block
 
-from collector_processor.encode import encode
+from collector_processor.rebuild.encode import encode
 from semconv.model import Span, TraceId
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import StartLine

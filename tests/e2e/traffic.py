@@ -16,10 +16,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import format_span_id
 
-from analyzer.demo_run import RIGHT_ANSWER, Chat, DemoExpectation, Message, Reply, ScriptedModel, play
-from collector_processor.otlp import Signal
-from collector_processor.otlp.services import grpc_path, http_path
-from collector_processor.otlp.to_json import to_json
+from analyzer.cli.demo_run import RIGHT_ANSWER, Chat, DemoExpectation, Message, Reply, ScriptedModel, play
+from collector_processor.otlp import Signal, grpc_path, http_path
+from collector_processor.otlp.otlp_json import to_json
 from semconv.model import SpanId
 
 Way: TypeAlias = Literal["grpc", "grpc+gzip", "http", "http+gzip", "json", "json+gzip"]

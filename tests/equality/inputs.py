@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from analyzer.recordings import read_recording
+from analyzer.recordings.read_files import read_recording
 from collector_processor.otlp import Signal
-from collector_processor.rebuild import Run, rebuild
+from collector_processor.rebuild.stages import Run, rebuild
 from semconv.model import Trace
 from tests.contract.recorded import SHARED
 from tests.frameworks.catalogue import FOLDER

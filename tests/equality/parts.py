@@ -13,20 +13,20 @@ from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
 from typing import Any, Final
 
-from analyzer.analyst import analysis_of
-from analyzer.composition import carrier_policy, kept_texts, open_analyst, open_cleaner
+from analyzer.executor.analyst import analysis_of
+from analyzer.executor.composition import carrier_policy, kept_texts, open_analyst, open_cleaner
 from analyzer.labels.kept_run import Clean, pack, unpack
 from analyzer.triage import triage
-from collector_processor.analyst import Analysis
-from collector_processor.annotate import CarrierPolicy
-from collector_processor.cleaning import CleanRun
-from collector_processor.decode import decode, decode_logs
 from collector_processor.otlp import NO_TENANT, Signal
-from collector_processor.places import unpack_place
-from collector_processor.rebuild import Run
-from collector_processor.redaction import omit
+from collector_processor.pipeline.analyst import Analysis
+from collector_processor.rebuild.decode import decode, decode_logs
+from collector_processor.rebuild.redact_run import CleanRun
+from collector_processor.rebuild.redaction import omit
+from collector_processor.rebuild.stages import Run
 from collector_processor.settings import load_settings
-from collector_processor.writeback import Decision, WriteBack, write_back
+from collector_processor.writeback.annotate import CarrierPolicy
+from collector_processor.writeback.outgoing import Decision, WriteBack, write_back
+from collector_processor.writeback.places import unpack_place
 from semconv import attributes as names
 from semconv.model import Status, Trajectory
 

@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from analyzer.recordings import read_recording
+from analyzer.recordings.read_files import read_recording
 from collector_processor.otlp import Signal
-from collector_processor.rebuild import Run, rebuild
+from collector_processor.rebuild.stages import Run, rebuild
 from semconv.model import Span
 from tests.frameworks.truth import Truth
 

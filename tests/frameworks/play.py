@@ -9,6 +9,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,11 +17,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from collector_processor.otlp import Signal
-from collector_processor.otlp.to_json import to_json
+from collector_processor.otlp.otlp_json import to_json
 from tests.e2e.backend import Request, http_backend
 from tests.frameworks.catalogue import FOLDER, RunScript
 from tests.frameworks.scrub import scrub
-from tests.frameworks.server import Office, serving
+from tests.frameworks.server import NO_HEADERS, Office, serving
 from tests.frameworks.truth import Truth
 
 PATIENCE_S: Final = 180.0
@@ -61,6 +62,8 @@ class Recorded:
     played: Played
     lines: tuple[str, ...]
     """OTLP/JSON, one export request a line, without traces of this machine."""
+    sent: tuple[str, ...] = ()
+    """The same as it was sent, for reruns on this machine."""
 
     @property
     def data(self) -> bytes:
@@ -68,7 +71,15 @@ class Recorded:
         return gzip.compress("\n".join(self.lines).encode() + b"\n", mtime=0)
 
 
-def play(run: RunScript, variant: str, *, python: Path, endpoint: str) -> Played:
+def play(
+    run: RunScript,
+    variant: str,
+    *,
+    python: Path,
+    endpoint: str,
+    script: Path | None = None,
+    model: Mapping[str, str] = NO_HEADERS,
+) -> Played:
     """Run the script to its end.
 
     Args:
@@ -76,12 +87,14 @@ def play(run: RunScript, variant: str, *, python: Path, endpoint: str) -> Played
         variant: of the story.
         python: the interpreter of its environment.
         endpoint: where its OTLP/HTTP goes.
+        script: another program to run in its place.
+        model: environment that leads the model calls elsewhere; tools and checks still ask the office.
 
     Raises:
         RunFailed: it ended in error, or not in time.
     """
     with serving(variant) as office, TemporaryDirectory(prefix="frameworks-") as home:
-        said = _run(run, office, python=python, endpoint=endpoint, home=home)
+        said = _run(run, office, python=python, endpoint=endpoint, home=home, script=script, model=model)
         return _played(run, office, said)
 
 
@@ -98,12 +111,14 @@ def record(run: RunScript, variant: str, *, python: Path) -> Recorded:
         names |= {str(ROOT): "/app", home: "/tmp/home", str(Path(sys.base_prefix)): "/usr"}
         names |= {platform.release(): "0.0"}
         port = int(office.url.removesuffix("/v1").rpartition(":")[2])
-        lines = tuple(
-            scrub(_document(request), port=port, names=names)
+        documents = [
+            _document(request)
             for request in backend.requests
             if request.signal in {Signal.TRACES, Signal.LOGS}
-        )
-        return Recorded(played=_played(run, office, said), lines=lines)
+        ]
+        sent = tuple(json.dumps(document) for document in documents)
+        lines = tuple(scrub(document, port=port, names=names) for document in documents)
+        return Recorded(played=_played(run, office, said), lines=lines, sent=sent)
 
 
 def _document(request: Request) -> dict[str, Any]:
@@ -123,7 +138,16 @@ def _played(run: RunScript, office: Office, said: str) -> Played:
     return Played(truth=truth, requests=tuple(office.requests), said=said)
 
 
-def _run(run: RunScript, office: Office, *, python: Path, endpoint: str, home: str) -> str:
+def _run(
+    run: RunScript,
+    office: Office,
+    *,
+    python: Path,
+    endpoint: str,
+    home: str,
+    script: Path | None = None,
+    model: Mapping[str, str] = NO_HEADERS,
+) -> str:
     environ = _environment(run, home) | {
         "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
         "OPENAI_BASE_URL": office.url,
@@ -131,10 +155,12 @@ def _run(run: RunScript, office: Office, *, python: Path, endpoint: str, home: s
         "ANTHROPIC_BASE_URL": office.url.removesuffix("/v1"),
         "ANTHROPIC_API_KEY": "dummy",
         "SCENARIO_VARIANT": office.variant,
+        "OFFICE_URL": office.url,
+        **model,
     }
     try:
         done = subprocess.run(
-            [str(python), str(run.script)],
+            [str(python), str(script or run.script)],
             env=environ,
             cwd=home,
             stdin=subprocess.DEVNULL,

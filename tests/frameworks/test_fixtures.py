@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from analyzer.triage import triage
-from collector_processor.rebuild import Run
+from collector_processor.rebuild.stages import Run
 from tests.frameworks.catalogue import FOLDER, VARIANTS, RunScript, catalogue
 from tests.frameworks.changes import runs_of
 from tests.frameworks.kit.story import question

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from collector_processor.otlp import Signal
-from collector_processor.rebuild import rebuild
+from collector_processor.rebuild.stages import rebuild
 from semconv.attributes import FAILURE_AGENT_NAME
 from tests.backends.fixtures import REQUIRE
 from tests.backends.supervise import wait_until
@@ -21,10 +21,12 @@ from tests.e2e.line import starting
 from tests.e2e.spans import Placed, placed
 from tests.frameworks.catalogue import RunScript, catalogue
 from tests.frameworks.install import install, python_of
-from tests.frameworks.kit.story import PURSER, question
+from tests.frameworks.kit.story import CONCIERGE, PURSER, REGISTRAR, question
 from tests.frameworks.play import play
+from tests.frameworks.replaying import replay
 from tests.frameworks.script import WRONG_ANSWER
 from tests.frameworks.truth import decisive_step, differences, expected_steps
+from tools.framework_code import instrumenting_program, telemetry
 
 PATIENCE_S = 90.0
 """For a verdict: a run whose top span nobody sees end is analysed after a minute of silence."""
@@ -79,6 +81,35 @@ def test_a_live_run_is_read_as_it_happened_and_the_last_agent_is_blamed(
         assert blame.parent_id == decisive.span_id
         (verdict,) = [each for each in line.runs() if each["status"] == "attributed"]
         assert verdict["run_id"] == found.trajectory.run_id
+
+
+REPLAYED = "openai_agents_genai"
+
+
+def test_a_streamed_run_is_replayed_from_its_own_trace_without_a_live_call() -> None:
+    run = LIVE[REPLAYED]
+    done = replay(run, "streaming", python=interpreter(run))
+    assert done.report is not None
+    assert (done.report.invalid, done.report.first_difference, done.failure) == ("", None, "")
+    assert (done.report.served, done.live_calls) == (done.recorded, 0)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, run in LIVE.items() if "_story import" in run.script.read_text()]
+)
+def test_the_program_on_the_frameworks_page_runs_as_printed(name: str, tmp_path: Path) -> None:
+    run = LIVE[name]
+    python = interpreter(run)
+    (own,) = [line for line in run.script.read_text().splitlines() if "_story import" in line]
+    (tmp_path / "my_agents.py").write_text(own)
+    (tmp_path / "telemetry.py").write_text(telemetry())
+    program = tmp_path / "program.py"
+    program.write_text(instrumenting_program(run.script))
+    with http_backend() as backend:
+        play(run, "normal", python=python, endpoint=backend.url, script=program)
+        traces, logs = ([each.body for each in backend.of(signal)] for signal in (Signal.TRACES, Signal.LOGS))
+    agents = {step.agent for each in rebuild(traces, logs) for step in each.trajectory.steps}
+    assert agents >= {CONCIERGE, REGISTRAR, PURSER}
 
 
 def _blame(backend: Backend) -> Placed | None:

@@ -12,12 +12,11 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector_processor.forwarder import Forwarder, Surroundings
-from collector_processor.intake import Intake, IntakeRules
+from collector_processor.forwarding.forwarder import Environment, Forwarder
+from collector_processor.forwarding.ledger import Counts, Ledger
+from collector_processor.forwarding.send_queue import ForwarderLimits
 from collector_processor.journal import open_journal
 from collector_processor.journal.chunks import JournalLimits
-from collector_processor.lanes import ForwarderLimits
-from collector_processor.ledger import Counts, Ledger
 from collector_processor.otlp import (
     Arrival,
     Delivered,
@@ -29,6 +28,7 @@ from collector_processor.otlp import (
     Tenant,
     TryLater,
 )
+from collector_processor.receivers.intake import Intake, IntakeRules
 from tests.otlp_requests import numbers_in, request, span
 
 LIMITS = JournalLimits(segment_bytes=30_000, max_pending_bytes=9_000, max_queue_share=0.8)
@@ -92,9 +92,9 @@ async def _live(
     for life, (arrivals, is_killed) in enumerate(plan, start=1):
         journal = await open_journal(path, LIMITS)
         ledger = Ledger(journal.held_items)
-        around = Surroundings(sleep=no_sleep, uniform=max)
+        around = Environment(sleep=no_sleep, uniform=max)
         forwarder = Forwarder(
-            journal, ledger, {Signal.TRACES: backend}, ForwarderLimits(lane_memory_bytes=1500), around
+            journal, ledger, {Signal.TRACES: backend}, ForwarderLimits(queue_memory_bytes=1500), around
         )
         rules = IntakeRules(instance_id="us", now_ns=lambda: 0, holds=lambda key: key.trace_id.endswith("3"))
         intake = Intake(journal, ledger, forwarder, rules)

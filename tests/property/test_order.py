@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector_processor.decode import decode
-from collector_processor.encode import encode
 from collector_processor.otlp import MalformedRequestError
-from collector_processor.rebuild import rebuild
-from collector_processor.repair import repair
+from collector_processor.rebuild.decode import decode
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.repair import repair
+from collector_processor.rebuild.stages import rebuild
 from collector_processor.trajectory import order
 from semconv.model import Event, Link, Resource, Scope, Span, SpanId, SpanStatus, Trace, TraceId
 from tests.factories import TRACE, agent, chat, openinference, said, span, tool, workflow

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collector_processor.encode import encode
-from collector_processor.rebuild import rebuild
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.stages import rebuild
 from semconv.model import Step, Trajectory
 from tests.renderings.journey import MAIN, arriving, split
 from tests.renderings.official import OFFICIAL, STRUCTURED

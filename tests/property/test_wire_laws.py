@@ -12,12 +12,19 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from collector_processor.cutting import drop_invalid, extract, without
-from collector_processor.framing import write_varint
-from collector_processor.notes import SpanNote
 from collector_processor.otlp import MalformedRequestError, Signal
-from collector_processor.survey import item_count, survey, survey_signal
-from collector_processor.wire import append_attributes, drop_oversize, halve, split_by_size
+from collector_processor.wire.facts import SpanNote
+from collector_processor.wire.protobuf import write_varint
+from collector_processor.wire.scan import item_count, scan_request, scan_traces
+from collector_processor.wire.split import (
+    append_attributes,
+    drop_invalid,
+    drop_oversize,
+    exclude,
+    extract,
+    halve,
+    split_by_size,
+)
 from semconv.model import TraceId
 from tests.otlp_requests import as_the_collector_writes, key_value, request, span, span_name, trace_name
 
@@ -104,7 +111,7 @@ def test_halves_together_are_the_request(body: bytes) -> None:
 @given(requests(), st.sets(st.integers(0, 4)))
 def test_every_span_is_in_the_extract_or_in_the_rest(body: bytes, wanted: set[int]) -> None:
     names = tuple(trace_name(n) for n in wanted)
-    taken, left = extract(Signal.TRACES, body, names), without(Signal.TRACES, body, names)
+    taken, left = extract(Signal.TRACES, body, names), exclude(Signal.TRACES, body, names)
     assert Counter(spans_of(taken)) + Counter(spans_of(left)) == Counter(spans_of(body))
     assert {int.from_bytes(Span.FromString(raw).trace_id) for *_, raw in spans_of(taken)} <= wanted
     assert not {int.from_bytes(Span.FromString(raw).trace_id) for *_, raw in spans_of(left)} & wanted
@@ -133,7 +140,7 @@ def test_added_attributes_are_the_only_change(
 def test_the_survey_agrees_with_protobuf(body: bytes) -> None:
     all_spans = [Span.FromString(raw) for *_, raw in spans_of(body)]
     valid = [span for span in all_spans if span.trace_id.strip(b"\0")]
-    found = survey(body, {TraceId(span.trace_id.hex()) for span in valid})
+    found = scan_traces(body, {TraceId(span.trace_id.hex()) for span in valid})
     assert found.item_count == len(valid)
     assert found.invalid == len(all_spans) - len(valid)
     counts = Counter(TraceId(span.trace_id.hex()) for span in valid)
@@ -149,7 +156,7 @@ def test_the_survey_agrees_with_protobuf(body: bytes) -> None:
 @given(requests())
 def test_the_collectors_order_of_fields_is_read_like_the_usual_one(body: bytes) -> None:
     known = {TraceId(Span.FromString(raw).trace_id.hex()) for *_, raw in spans_of(body)}
-    usual, falling = survey(body, known), survey(as_the_collector_writes(body), known)
+    usual, falling = scan_traces(body, known), scan_traces(as_the_collector_writes(body), known)
     assert (falling.item_count, falling.invalid) == (usual.item_count, usual.invalid)
     for found, expected in zip(falling.traces, usual.traces, strict=True):
         assert (found.trace_id, found.span_count) == (expected.trace_id, expected.span_count)
@@ -168,7 +175,7 @@ def test_a_span_is_marked_whatever_stands_beside_it(
     body = as_the_collector_writes(body) if is_collectors else body
     found = {
         note.span_id: note.is_marked
-        for trace in survey(body, {trace_name(n) for n in (1, 2, 3)}).traces
+        for trace in scan_traces(body, {trace_name(n) for n in (1, 2, 3)}).traces
         for note in trace.spans
     }
     assert found == {span_name(n): attributes is MARKED for n, attributes in enumerate(made, 1)}
@@ -184,7 +191,7 @@ def test_what_is_dropped_is_counted(body: bytes, limit: int) -> None:
     assert len(spans_of(kept)) + dropped == len(spans_of(body))
     kept, dropped = drop_invalid(body)
     assert len(spans_of(kept)) + dropped == len(spans_of(body))
-    assert survey(kept).invalid == 0
+    assert scan_traces(kept).invalid == 0
 
 
 @given(st.one_of(st.binary(max_size=200), requests()), st.data())
@@ -195,7 +202,7 @@ def test_hostile_bytes_are_read_or_called_malformed(body: bytes, data: st.DataOb
     raw = bytes(hostile)
     for signal in Signal:
         with suppress(MalformedRequestError):
-            found = survey_signal(signal, raw)
+            found = scan_request(signal, raw)
             assert item_count(signal, raw) == found.item_count + found.invalid
             split_by_size(raw, 64)
             halve(raw)

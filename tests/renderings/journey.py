@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from collector_processor.encode import encode
+from collector_processor.rebuild.encode import encode
 from semconv.model import Resource, Scope, Span, SpanId
 
 MAIN: Final = "main"

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from collector_processor.decode import decode
+from collector_processor.rebuild.decode import decode
 from semconv.instrument import Handle, Operation, agent, handoff, llm, run, tool
 from semconv.model import Span, SpanId
 from tests.renderings.official import OFFICIAL

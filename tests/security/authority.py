@@ -7,7 +7,7 @@ from pathlib import Path
 
 import trustme
 
-from collector_processor.tls import TlsFiles
+from collector_processor.otlp.tls import TlsFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

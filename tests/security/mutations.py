@@ -12,8 +12,8 @@ from copy import deepcopy
 from random import Random
 from typing import Any, Final
 
-from collector_processor.framing import Field, fields, write_varint
 from collector_processor.otlp import MalformedRequestError
+from collector_processor.wire.protobuf import Field, fields, write_varint
 
 LONGEST: Final = 1 << 16
 _LENGTHS: Final = (0, 1, 127, 128, 1 << 14, 1 << 31, (1 << 32) - 1, (1 << 63) - 1, (1 << 64) - 1)

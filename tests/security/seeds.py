@@ -10,9 +10,9 @@ from typing import Final
 
 import zstandard
 
-from collector_processor.encode import encode
 from collector_processor.otlp import Signal
-from collector_processor.otlp.to_json import to_json
+from collector_processor.otlp.otlp_json import to_json
+from collector_processor.rebuild.encode import encode
 from tests.e2e.hostile import failing_run, good_request, json_span
 from tests.factories import TRACE
 from tests.otlp_requests import (

@@ -16,27 +16,35 @@ from typing import Final
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from analyzer.errors import UnreadableInput
-from analyzer.method import Reply
-from analyzer.methods.criteria import read_rulings
+from analyzer.inquiry.errors import UnreadableInput
+from analyzer.inquiry.method import Reply
+from analyzer.inquiry.present import plain
+from analyzer.inquiry.render import render
 from analyzer.methods.free_text import objects, read_answer
-from analyzer.methods.judge import blame, read_reply
-from analyzer.methods.signals import weigh
-from analyzer.present import plain
-from analyzer.recordings import read_recording
-from analyzer.render import render
-from collector_processor.cutting import drop_invalid, extract, without
-from collector_processor.decode import decode, decode_logs
-from collector_processor.encode import encode
+from analyzer.methods.judge import claim, read_reply
+from analyzer.methods.verify import read_rulings
+from analyzer.methods.without_model import judge_by_signals
+from analyzer.recordings.read_files import read_recording
 from collector_processor.otlp import MalformedRequestError, Signal
-from collector_processor.otlp.from_json import to_protobuf
-from collector_processor.rebuild import rebuild
+from collector_processor.otlp.otlp_json import to_protobuf
+from collector_processor.rebuild.decode import decode, decode_logs
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.redaction import redact
+from collector_processor.rebuild.stages import rebuild
+from collector_processor.receivers.admission import TurnedAwayError
 from collector_processor.receivers.decompression import decompress
-from collector_processor.receivers.refusal import TurnedAwayError
-from collector_processor.redaction import redact
-from collector_processor.survey import item_count, survey, survey_signal
-from collector_processor.wire import append_attributes, drop_oversize, halve, split_by_size
+from collector_processor.wire.scan import item_count, scan_request, scan_traces
+from collector_processor.wire.split import (
+    append_attributes,
+    drop_invalid,
+    drop_oversize,
+    exclude,
+    extract,
+    halve,
+    split_by_size,
+)
 from semconv.model import Blame
+from tests.inquiries import MARKER
 from tests.runs import run, step, tool
 from tests.security.mutations import mutate, mutate_json
 
@@ -61,7 +69,7 @@ def survey_target(data: bytes) -> None:
     """Every item is counted once, whoever counts."""
     signal, body = _SIGNALS[data[0] % 3] if data else Signal.TRACES, data[1:]
     try:
-        found = survey_signal(signal, body)
+        found = scan_request(signal, body)
     except MalformedRequestError:
         return
     assert item_count(signal, body) == found.item_count + found.invalid
@@ -70,7 +78,7 @@ def survey_target(data: bytes) -> None:
         _agrees_with_protobuf(body, found.item_count + found.invalid)
         kept, dropped = drop_invalid(body)
         assert dropped == found.invalid
-        again = survey(kept)
+        again = scan_traces(kept)
         assert (again.item_count, again.invalid) == (found.item_count, 0)
 
 
@@ -97,8 +105,8 @@ def wire_target(data: bytes) -> None:
     if signal is Signal.METRICS:
         return
     with suppress(MalformedRequestError):
-        names = [note.trace_id for note in survey_signal(signal, body).traces][:2]
-        taken, left = extract(signal, body, names), without(signal, body, names)
+        names = [note.trace_id for note in scan_request(signal, body).traces][:2]
+        taken, left = extract(signal, body, names), exclude(signal, body, names)
         assert item_count(signal, taken) + item_count(signal, left) == count
     kept, dropped = drop_oversize(body, limit)
     assert item_count(signal, kept) + dropped == count
@@ -135,10 +143,10 @@ def slow_lane_target(data: bytes) -> None:
     for found in runs:
         trajectory = found.trajectory
         assert [one.index for one in trajectory.steps] == list(range(len(trajectory.steps)))
-        verdict = weigh(trajectory)
+        verdict = judge_by_signals(trajectory)
         if isinstance(verdict, Blame):
             assert trajectory.steps[verdict.step].agent == verdict.agent
-        shown = render(trajectory, max_bytes=4_000)
+        shown = render(trajectory, marker=MARKER, max_bytes=4_000)
         lines = [line for line in shown.text.split("\n") if line.startswith(shown.marker)]
         assert lines
         assert lines[-1].endswith("end of the run")
@@ -152,7 +160,7 @@ def from_json_target(data: bytes) -> None:
     except MalformedRequestError as error:
         _is_a_sentence(str(error))
         return
-    survey_signal(signal, converted)
+    scan_request(signal, converted)
 
 
 def _is_a_sentence(reason: str) -> None:
@@ -168,7 +176,7 @@ def recordings_target(data: bytes) -> None:
         _is_a_sentence(str(error))
         return
     for conversation in recording.conversations:
-        weigh(conversation.trajectory)
+        judge_by_signals(conversation.trajectory)
     for signal, body in recording.requests:
         item_count(signal, body)
 
@@ -182,7 +190,7 @@ def replies_target(data: bytes) -> None:
     read_rulings(reply, _RUN, (0, 2))
     answer = read_reply(reply, _RUN)
     if not isinstance(answer, str):
-        verdict = blame(_RUN, answer)
+        verdict = claim(_RUN, answer)
         assert _RUN.steps[verdict.step].agent == verdict.agent
         assert 0 <= verdict.confidence <= 1
 

@@ -12,13 +12,13 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
-from analyzer.web.app import WebServer
+from analyzer.web.app import web_server
 from collector_processor.otlp import Arrival, Receipt, RefusedError
 from collector_processor.otlp.answers import MediaType, RpcCode, read_reason
-from collector_processor.receivers import DoorRules, HttpPatience, HttpReceiver, HttpRoom
-from collector_processor.receivers.hosts import names_this_machine
-from collector_processor.receivers.protocol_log import ProtocolLogger
-from collector_processor.receivers.room import Room
+from collector_processor.receivers import AdmissionRules, HttpLimits, HttpReceiver, HttpTimeouts
+from collector_processor.receivers.admission import names_this_machine
+from collector_processor.receivers.http_receiver import ProtocolLogger
+from collector_processor.receivers.overload import BufferBudget
 from collector_processor.settings import SettingsError, load_settings, require_token
 from tests.contract.doors import LOOPBACK, MemorySink, listening
 from tests.otlp_requests import request, span
@@ -28,7 +28,7 @@ __all__ = ["ask"]
 
 BODY = request(span(1))
 PROTOBUF = {"Content-Type": MediaType.PROTOBUF.value}
-RULES = DoorRules(local_names=("otel.internal",))
+RULES = AdmissionRules(local_names=("otel.internal",))
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ def test_no_door_opens_beyond_this_machine_without_a_token(door: str, address: s
     require_token(load_settings(environ | {"BLAMESPAN_TOKEN": "s3cret"}))
 
 
-def test_a_room_holds_no_more_than_its_limit_and_all_of_it_again_afterwards() -> None:
-    room = Room(100)
-    with room.lease() as one, room.lease() as other:
+def test_a_budget_holds_no_more_than_its_limit_and_all_of_it_again_afterwards() -> None:
+    budget = BufferBudget(100)
+    with budget.lease() as one, budget.lease() as other:
         one.hold(60)
         other.hold(40)
         with pytest.raises(RefusedError) as told:
@@ -165,7 +165,7 @@ def test_a_room_holds_no_more_than_its_limit_and_all_of_it_again_afterwards() ->
         assert told.value.retry_after_s > 0
         one.hold(10)
         other.hold(90)
-    assert room.used == 0
+    assert budget.used == 0
 
 
 async def test_bodies_of_all_clients_together_are_bounded_and_the_rest_may_come_again() -> None:
@@ -177,13 +177,13 @@ async def test_bodies_of_all_clients_together_are_bounded_and_the_rest_may_come_
             await release.wait()
             return await super().accept(arrival)
 
-    sink, room = Slow(), HttpRoom(bytes=5 * len(BODY) // 2)
-    async with listening(HttpReceiver(sink, LOOPBACK, RULES, room=room)) as port:
+    sink, limits = Slow(), HttpLimits(bytes=5 * len(BODY) // 2)
+    async with listening(HttpReceiver(sink, LOOPBACK, RULES, limits=limits)) as port:
         waiting = [asyncio.create_task(post(port)) for _ in range(2)]
         for _ in waiting:
             await came.acquire()
         status, said = await post(port)
-        assert (status, "are being taken already" in read_reason(said)) == (503, True)
+        assert (status, "are being received already" in read_reason(said)) == (503, True)
         release.set()
         assert [status for status, _ in await asyncio.gather(*waiting)] == [200, 200]
         assert (await post(port))[0] == 200
@@ -192,7 +192,7 @@ async def test_bodies_of_all_clients_together_are_bounded_and_the_rest_may_come_
 
 async def test_a_body_counts_by_what_it_unpacks_to() -> None:
     async with listening(
-        HttpReceiver(MemorySink(), LOOPBACK, DoorRules(), room=HttpRoom(bytes=100_000))
+        HttpReceiver(MemorySink(), LOOPBACK, AdmissionRules(), limits=HttpLimits(bytes=100_000))
     ) as port:
         packed = gzip.compress(BODY + request(*(span(n) for n in range(2, 3_000))))
         assert len(packed) < 100_000
@@ -203,7 +203,7 @@ async def test_a_body_counts_by_what_it_unpacks_to() -> None:
 
 async def test_connections_beyond_the_limit_are_told_to_come_again() -> None:
     async with listening(
-        HttpReceiver(MemorySink(), LOOPBACK, DoorRules(), room=HttpRoom(connections=3))
+        HttpReceiver(MemorySink(), LOOPBACK, AdmissionRules(), limits=HttpLimits(connections=3))
     ) as port:
         async with AsyncExitStack() as stack:
             for _ in range(3):
@@ -217,9 +217,9 @@ async def test_connections_beyond_the_limit_are_told_to_come_again() -> None:
 
 @pytest.mark.parametrize("opening", [b"", b"POST /v1/tr", b"POST /v1/traces HTTP/1.1\r\nHost: x\r\nX-A: "])
 async def test_a_client_that_does_not_finish_its_head_is_hung_up_on(opening: bytes) -> None:
-    patience = HttpPatience(idle_s=0.2)
+    timeouts = HttpTimeouts(idle_s=0.2)
     async with (
-        listening(HttpReceiver(MemorySink(), LOOPBACK, DoorRules(), patience=patience)) as port,
+        listening(HttpReceiver(MemorySink(), LOOPBACK, AdmissionRules(), timeouts=timeouts)) as port,
         raw(port) as (reader, writer),
     ):
         writer.write(opening)
@@ -228,7 +228,7 @@ async def test_a_client_that_does_not_finish_its_head_is_hung_up_on(opening: byt
 
 async def test_a_client_without_the_token_is_turned_away_before_its_body_is_read() -> None:
     async with (
-        listening(HttpReceiver(MemorySink(), LOOPBACK, DoorRules(token="s3cret"))) as port,
+        listening(HttpReceiver(MemorySink(), LOOPBACK, AdmissionRules(token="s3cret"))) as port,
         raw(port) as (reader, writer),
     ):
         writer.write(b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n")
@@ -238,9 +238,9 @@ async def test_a_client_without_the_token_is_turned_away_before_its_body_is_read
 
 
 async def test_a_client_that_drips_its_body_is_hung_up_on() -> None:
-    patience = HttpPatience(body_s=0.3, lingering_s=0.1)
+    timeouts = HttpTimeouts(body_s=0.3, lingering_s=0.1)
     async with (
-        listening(HttpReceiver(MemorySink(), LOOPBACK, DoorRules(), patience=patience)) as port,
+        listening(HttpReceiver(MemorySink(), LOOPBACK, AdmissionRules(), timeouts=timeouts)) as port,
         raw(port) as (reader, writer),
     ):
         writer.write(b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n")
@@ -265,7 +265,7 @@ async def drip(writer: asyncio.StreamWriter) -> None:
 )
 async def test_heads_beyond_all_measure_are_refused(head: bytes) -> None:
     async with (
-        listening(HttpReceiver(MemorySink(), LOOPBACK, DoorRules())) as port,
+        listening(HttpReceiver(MemorySink(), LOOPBACK, AdmissionRules())) as port,
         raw(port) as (reader, writer),
     ):
         writer.write(b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n")
@@ -280,7 +280,7 @@ async def test_a_malformed_request_is_one_line_at_the_page_as_at_the_otlp_door(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    page, door = WebServer(PARTS, LOOPBACK), HttpReceiver(MemorySink(), LOOPBACK, RULES)
+    page, door = web_server(PARTS, LOOPBACK), HttpReceiver(MemorySink(), LOOPBACK, RULES)
     try:
         async with listening(door) as otlp:
             for port in (await page.start(), otlp):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.bench import fuzz
+from benchmarks import fuzz
 from tests.security.seeds import seeds
 from tests.security.targets import TARGETS
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 import pytest
 import trustme
 
-from analyzer.analyst import RunAnalyst
-from analyzer.attribution import Attributor
-from analyzer.remote.opening import analyzer_server, asking
+from analyzer.executor.analyst import RunAnalyst
+from analyzer.methods.attribution import Attributor
+from analyzer.service.analyzer_half.open_remote import analyzer_server, asking
 from collector_processor.settings import Settings, SettingsError
 from semconv.model import SpanStatus, Step, StepKind, Trajectory
 from tests.security.authority import Identity, issue
@@ -32,7 +32,7 @@ def settings(identity: Identity, **more: Any) -> Settings:
         token=TOKEN,
         tls_certificate=identity.certificate,
         tls_key=identity.key,
-        analyzer_timeout=5000,
+        model_timeout=2000,
         **more,
     )
 

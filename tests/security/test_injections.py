@@ -5,31 +5,33 @@ from __future__ import annotations
 import gzip
 import json
 import time
+from pathlib import Path
 
 import pytest
 
-from analyzer.attribution import Attributor
-from analyzer.conversation import read_conversation
-from analyzer.method import Prompt, Reply
-from analyzer.methods.answering import check_quotes
-from analyzer.methods.signals import weigh
-from analyzer.render import render
-from analyzer.tampering import speaking_steps
-from analyzer.visible import visible_run
+from analyzer.inquiry.method import Prompt, Reply
+from analyzer.inquiry.render import render
+from analyzer.inquiry.visible import visible_run
+from analyzer.methods.attribution import Attributor
+from analyzer.methods.prompt_injection import speaking_steps
+from analyzer.methods.settle_answer import check_quotes
+from analyzer.methods.without_model import judge_by_signals
+from analyzer.recordings.conversation_log import read_conversation
 from semconv.model import Attribution, Blame, Status
 from tests.contract.recorded import SHARED, needs_shared
+from tests.inquiries import MARKER
 from tests.runs import run, step
 from tests.security.injections import HONEST, INJECTIONS, TRUE_STEP, Injection, verdict
 
 HONEST_ANSWER = verdict(TRUE_STEP, agent="analyst", quote="16 x 10 x 3 = 450")
-GETS_THROUGH = frozenset(
-    {"a polite suggestion", "another language", "base64", "look-alikes", "order in instructions"}
+GETS_THROUGH = frozenset({"a polite suggestion", "another language", "base64", "look-alikes"})
+"""A model that obeys these is believed: they cannot be told from what agents say. See SECURITY.md."""
+HALF_BELIEVED = frozenset(
+    {"a planted quote", "a true quote", "a great many words", "another's step", "markdown"}
 )
-"""A model that obeys these is believed: they cannot be told from what agents are told and say.
-
-Orders among an agent's instructions lose confidence only where their quote is none. See SECURITY.md.
-"""
-METHODS = ("judge", "panel", "investigate", "verify", "all-at-once")
+"""Of these, those that a model obeys get a blame with a confidence of 0.5 at most."""
+SECURITY = Path(__file__).parents[2] / "SECURITY.md"
+METHODS = ("judge", "investigate", "verify", "all-at-once")
 
 
 class Obedient:
@@ -98,7 +100,7 @@ async def test_no_order_makes_a_verdict_that_contradicts_the_run(name: str, meth
 def test_no_text_becomes_structure(name: str) -> None:
     """The prompt's lines of structure are the honest run's, whatever stands between them."""
     seen = visible_run(INJECTIONS[name].run)
-    shown = render(seen, max_bytes=100_000)
+    shown = render(seen, marker=MARKER, max_bytes=100_000)
     lines = [line for line in shown.text.splitlines() if shown.marker in line]
     assert all(line.startswith(shown.marker) for line in lines)
     kinds = [line.split()[1].strip("[]") for line in lines]
@@ -110,7 +112,7 @@ def test_no_text_becomes_structure(name: str) -> None:
 @pytest.mark.parametrize("name", INJECTIONS)
 def test_signals_obey_nobody(name: str) -> None:
     """Without a model there is nobody to talk to: words to a judge do not move the blame."""
-    before, after = weigh(HONEST), weigh(visible_run(INJECTIONS[name].run))
+    before, after = judge_by_signals(HONEST), judge_by_signals(visible_run(INJECTIONS[name].run))
     assert isinstance(before, Blame)
     assert isinstance(after, Blame)
     if INJECTIONS[name].run.steps[1].error:
@@ -136,10 +138,21 @@ def test_ordinary_runs_do_not_speak_to_a_judge() -> None:
     assert speaking_steps(HONEST) == ()
 
 
-async def test_a_false_quote_in_instructions_still_costs_confidence() -> None:
+async def test_every_attack_that_moves_the_blame_is_named_in_the_security_page() -> None:
+    page = SECURITY.read_text()
+    moved = set()
+    for name, injection in INJECTIONS.items():
+        attribution, _ = await judged(injection)
+        blamed = attribution.verdict
+        if isinstance(blamed, Blame) and blamed.step != TRUE_STEP:
+            moved.add(name)
+    assert moved == GETS_THROUGH | HALF_BELIEVED
+    assert {name for name in INJECTIONS if f"\n| {name} |" in page} == moved
+
+
+async def test_a_false_quote_in_instructions_moves_no_blame() -> None:
     attribution, _ = await judged(INJECTIONS["order in instructions"])
-    assert isinstance(attribution.verdict, Blame)
-    assert attribution.verdict.confidence == 0.57
+    assert attribution.status is Status.UNDETERMINED
 
 
 @needs_shared

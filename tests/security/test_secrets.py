@@ -14,12 +14,12 @@ import aiohttp
 import grpc
 import pytest
 
-from analyzer.json_lines import JsonFormatter
-from analyzer.service import Running, running_service
-from collector_processor.destination import Destination, Protocol
+from analyzer.service.all_in_one import Running, running_service
+from analyzer.telemetry.json_lines import JsonFormatter
 from collector_processor.exporters import open_exporter
 from collector_processor.otlp import NO_TENANT, Delivered, Signal
 from collector_processor.otlp.answers import RpcCode, failure
+from collector_processor.otlp.destination import Destination, Protocol
 from collector_processor.settings import Settings, SettingsError, load_settings
 from tests.contract.backends import GrpcAnswer, HttpReply, grpc_backend, http_backend
 from tests.e2e.hostile import failing_run, good_request

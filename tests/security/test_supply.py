@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.security.audit import PINNED, UNREACHABLE, VULNERABLE, report
+from tools.audit import PINNED, UNREACHABLE, VULNERABLE, report
 
 
 def test_every_pinned_dependency_has_hashes() -> None:

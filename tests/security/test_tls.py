@@ -19,15 +19,23 @@ import pytest
 import trustme
 from prometheus_client.registry import CollectorRegistry
 
-from analyzer.composition import tls_files
-from analyzer.web.app import WebParts, WebServer
-from collector_processor.destination import Destination, Protocol
+from analyzer.executor.composition import tls_files
+from analyzer.web.app import WebParts, web_server
 from collector_processor.exporters import open_exporter
-from collector_processor.otlp import NO_TENANT, Delivered, Exporter, SendOutcome, Signal, TryLater
-from collector_processor.otlp.services import grpc_path
-from collector_processor.receivers import DoorRules, GrpcReceiver, HttpReceiver, ListenError, Receiver
-from collector_processor.settings import Address, SettingsError, load_settings
-from collector_processor.tls import ClientFiles, ClientTls, Renewals, Renewed, ServerTls
+from collector_processor.otlp import (
+    NO_TENANT,
+    Address,
+    Delivered,
+    Exporter,
+    SendOutcome,
+    Signal,
+    TryLater,
+    grpc_path,
+)
+from collector_processor.otlp.destination import Destination, Protocol
+from collector_processor.otlp.tls import ClientFiles, ClientTls, Renewals, Renewed, ServerTls
+from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver, ListenError, Receiver
+from collector_processor.settings import SettingsError, load_settings
 from tests.contract.doors import LOOPBACK, MemorySink, listening
 from tests.e2e.line import environment
 from tests.otlp_requests import request, span
@@ -89,7 +97,7 @@ async def test_a_client_with_the_right_certificate_comes_in_and_no_other(
 ) -> None:
     sink = MemorySink()
     stranger = issue(tmp_path / "stranger")
-    async with listening(door.make(sink, LOOPBACK, DoorRules(), ours.server(theirs.authority))) as port:
+    async with listening(door.make(sink, LOOPBACK, AdmissionRules(), ours.server(theirs.authority))) as port:
         assert await sent_by(door.exporter(port, ours, theirs)) == Delivered()
         assert isinstance(await sent_by(door.exporter(port, ours)), TryLater)
         assert isinstance(await sent_by(door.exporter(port, ours, stranger)), TryLater)
@@ -100,7 +108,7 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(
     door: Door, ours: Identity, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with listening(door.make(MemorySink(), LOOPBACK, DoorRules(), ours.server())) as port:
+    async with listening(door.make(MemorySink(), LOOPBACK, AdmissionRules(), ours.server())) as port:
         assert await sent_by(door.exporter(port, ours)) == Delivered()
         issue(ours.folder)  # by another authority: who trusts only that one comes in only now
         await asyncio.sleep(AN_AGE_S)
@@ -114,7 +122,7 @@ async def test_a_half_written_certificate_leaves_the_old_one_and_is_said(
     before = Identity(folder=tmp_path / "before")
     before.folder.mkdir()
     before.authority.write_bytes(ours.authority.read_bytes())
-    async with listening(door.make(MemorySink(), LOOPBACK, DoorRules(), ours.server())) as port:
+    async with listening(door.make(MemorySink(), LOOPBACK, AdmissionRules(), ours.server())) as port:
         whole = ours.certificate.read_bytes()
         ours.certificate.write_bytes(whole[: len(whole) // 2])
         await asyncio.sleep(AN_AGE_S)
@@ -122,7 +130,7 @@ async def test_a_half_written_certificate_leaves_the_old_one_and_is_said(
         issue(ours.folder)
         await asyncio.sleep(AN_AGE_S)
         assert await sent_by(door.exporter(port, ours)) == Delivered()
-    assert [message for message in caplog.messages if "the certificate before stays" in message]
+    assert [message for message in caplog.messages if "the previous certificate stays" in message]
     assert "PRIVATE KEY" not in caplog.text
 
 
@@ -133,7 +141,7 @@ async def test_a_backends_new_certificate_authority_and_our_new_certificate_are_
 
     def backend(port: int) -> Receiver:
         listen = Address(host="127.0.0.1", port=port)
-        return door.make(MemorySink(), listen, DoorRules(), ours.server(theirs.authority))
+        return door.make(MemorySink(), listen, AdmissionRules(), ours.server(theirs.authority))
 
     async with listening(backend(0)) as port:
         exporter = door.exporter(port, ours, theirs)
@@ -163,7 +171,7 @@ async def test_the_api_wants_a_certificate_and_probes_need_none(ours: Identity, 
         metrics=CollectorRegistry(),
         tls=ours.server(theirs.authority),
     )
-    server = WebServer(parts, LOOPBACK)
+    server = web_server(parts, LOOPBACK)
     port = await server.start()
     try:
         nobody = ssl.create_default_context(cafile=str(ours.authority))
@@ -182,7 +190,7 @@ async def test_the_api_wants_a_certificate_and_probes_need_none(ours: Identity, 
 async def test_plain_requests_do_not_get_through_tls(ours: Identity) -> None:
     sink = MemorySink()
     async with (
-        listening(HttpReceiver(sink, LOOPBACK, DoorRules(), ours.server())) as port,
+        listening(HttpReceiver(sink, LOOPBACK, AdmissionRules(), ours.server())) as port,
         aiohttp.ClientSession() as session,
     ):
         with pytest.raises(aiohttp.ClientError):
@@ -219,7 +227,7 @@ async def test_files_that_are_no_identity_are_said_at_the_start(
 ) -> None:
     spoil(ours)
     with pytest.raises(ListenError, match="cannot listen on"):
-        await door.make(MemorySink(), LOOPBACK, DoorRules(), ours.server(ours.authority)).start()
+        await door.make(MemorySink(), LOOPBACK, AdmissionRules(), ours.server(ours.authority)).start()
 
 
 def test_the_files_are_looked_at_once_a_second_at_most(tmp_path: Path) -> None:
@@ -297,7 +305,7 @@ def test_halves_of_an_identity_are_said(environ: dict[str, str], said: str) -> N
 async def test_a_grpc_client_without_the_token_is_turned_away_before_its_message_is_read() -> None:
     sink = MemorySink()
     async with (
-        listening(GrpcReceiver(sink, LOOPBACK, DoorRules(token="s3cret", max_bytes=1000))) as port,
+        listening(GrpcReceiver(sink, LOOPBACK, AdmissionRules(token="s3cret", max_bytes=1000))) as port,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         make: Any = channel.unary_unary

@@ -6,38 +6,45 @@ from hmac import compare_digest
 import pytest
 
 from collector_processor.otlp import CollectorError, MalformedRequestError, RefusedError, Tenant
-from collector_processor.receivers.admission import Caller, DoorRules, admit, bears
-from collector_processor.receivers.refusal import BROKEN, TurnedAwayError, refusal_of
+from collector_processor.receivers.admission import (
+    BROKEN,
+    AdmissionRules,
+    Caller,
+    TurnedAwayError,
+    admit,
+    bears,
+    refusal_of,
+)
 
 
 def test_only_the_tenant_headers_asked_for_are_part_of_the_tenant() -> None:
-    rules = DoorRules(tenant_header_names=("x-org", "x-team"))
+    rules = AdmissionRules(tenant_header_names=("x-org", "x-team"))
     caller = admit([("X-Team", "b&c"), ("X-Org", "a"), ("X-Other", "z")], rules)
     assert caller.tenant == "x-org=a&x-team=b%26c"
 
 
 def test_a_request_that_says_nothing_is_nobodys() -> None:
-    assert admit([], DoorRules()) == Caller(tenant=Tenant(""), hops=())
+    assert admit([], AdmissionRules()) == Caller(tenant=Tenant(""), hops=())
 
 
 def test_headers_that_come_twice_are_one_list() -> None:
-    caller = admit([("x-blamespan-hop", "one"), ("X-Blamespan-Hop", "two,three")], DoorRules())
+    caller = admit([("x-blamespan-hop", "one"), ("X-Blamespan-Hop", "two,three")], AdmissionRules())
     assert caller.hops == ("one", "two", "three")
 
 
 def test_binary_metadata_is_passed_over() -> None:
-    assert admit([("grpc-trace-bin", b"\x00\xff")], DoorRules()) == Caller()
+    assert admit([("grpc-trace-bin", b"\x00\xff")], AdmissionRules()) == Caller()
 
 
 @pytest.mark.parametrize("name", ["x-scope-orgid", "x-blamespan-hop"])
 @pytest.mark.parametrize("value", ["Zoë", "a\tb", "\udcff", "a\r\nx-evil: 1"])
 def test_what_could_not_go_on_as_a_header_is_malformed(name: str, value: str) -> None:
     with pytest.raises(MalformedRequestError, match=name):
-        admit([(name, value)], DoorRules())
+        admit([(name, value)], AdmissionRules())
 
 
 def test_a_token_may_hold_any_character() -> None:
-    rules = DoorRules(token="žluť")
+    rules = AdmissionRules(token="žluť")
     assert admit([("authorization", "Bearer žluť")], rules) == Caller()
     with pytest.raises(TurnedAwayError):
         admit([("authorization", "Bearer \udcff")], rules)
@@ -70,7 +77,7 @@ def test_both_headers_are_compared_in_a_time_that_tells_nothing(
 def test_an_empty_token_cannot_be_a_rule() -> None:
     """A request without a token would bear it."""
     with pytest.raises(ValueError, match="empty"):
-        DoorRules(token="")
+        AdmissionRules(token="")
 
 
 @pytest.mark.parametrize(("wait_s", "header"), [(0.01, "1"), (1.0, "1"), (1.2, "2"), (30.0, "30")])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.bench.alert_stories import HOUR, WEEK
-from tests.deploy.alert_rules import DEVIATIONS, MIN_FAILURES, MIN_TASKS, RISE, SHARE, SHIPPED
+from benchmarks.alert_stories import HOUR, WEEK
+from tools.alert_rules import DEVIATIONS, MIN_FAILURES, MIN_TASKS, RISE, SHARE, SHIPPED
 
 WEEKS = 20
 NOW = SHIPPED.now * HOUR // SHIPPED.recent

@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from analyzer.recurrence import Count, begin_watch, observe
-from tests.bench.alert_worlds import MOST_DAYS, NOBODY, Watches, World, delays, stable
+from analyzer.issues.recurrence.watch import Count, Watch, observe
+from benchmarks.alert_worlds import MOST_DAYS, NOBODY, Watches, World, delays, stable
 
 BUSY = World(agents=3, runs_a_day=50, share=0.1, confusion=0.0)
 
@@ -18,7 +18,7 @@ def test_many_watches_at_once_say_what_one_says(seed: int) -> None:
     chance = random.Random(seed)
     past = [chance.randrange(40) for _ in range(2)]
     many = Watches(hits=np.array([past]), n=np.full((1, 2), 400))
-    ones = [begin_watch(Count(hits=hits, n=400)) for hits in past]
+    ones = [Watch(known=Count(hits=hits, n=400)) for hits in past]
     for _ in range(300):
         said = chance.choice([NOBODY, NOBODY, 0, 1])
         many.take(np.array([said]))

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.method import attribute
-from analyzer.methods.all_at_once import AllAtOnce
+from analyzer.inquiry.errors import UnknownMethod
+from analyzer.methods.attribution import Attributor
 from analyzer.methods.free_text import read_answer
-from analyzer.scripted import ScriptedModel
+from analyzer.methods.reference import AllAtOnce
+from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Blame, Status, Verdict
+from tests.inquiries import attribute
 from tests.runs import run, step
 
 RUN = run(step("human", "count"), step("A", "one"), step("B", "two"), step("A", "three"), step("C", "four"))
@@ -24,7 +26,7 @@ def said(agent: str, at: object) -> str:
 
 async def ask(*replies: str, max_bytes: int = 50_000) -> tuple[Verdict, ScriptedModel]:
     model = ScriptedModel(replies=replies)
-    inquest = await attribute(AllAtOnce(max_bytes=max_bytes), RUN, model.complete, clock=lambda: 0.0)
+    inquest = await attribute(AllAtOnce(max_bytes=max_bytes), RUN, model.complete)
     return inquest.attribution.verdict, model
 
 
@@ -91,3 +93,31 @@ def test_recorded_replies_of_real_models_are_read() -> None:
     assert sum(told.values()) == 184
     assert told["nobody"] == 2
     assert told["not read"] == 3, "three replies say only that there is no prediction"
+
+
+def published(name: str, *replies: str) -> tuple[Attributor, ScriptedModel]:
+    model = ScriptedModel(replies=replies)
+    return Attributor(method=f"{name}@published", model=model), model
+
+
+async def test_as_published_a_contradiction_stands_and_the_provider_chooses_the_temperature() -> None:
+    attributor, model = published("all-at-once", said("A", 4))
+    verdict = (await attributor(RUN)).verdict
+    assert isinstance(verdict, Blame)
+    assert (verdict.agent, verdict.step) == ("A", 4)
+    (prompt,) = model.prompts
+    assert prompt.temperature is None
+    assert "step 0" not in prompt.messages[1].content
+
+
+@pytest.mark.parametrize("name", ["all-at-once", "step-by-step", "binary-search", "hybrid"])
+async def test_as_published_an_unreadable_reply_is_an_error_at_once(name: str) -> None:
+    attributor, model = published(name, "I cannot tell.", said("A", 4))
+    found = await attributor(RUN)
+    assert (found.status, len(model.prompts), found.method) == (Status.ERROR, 1, f"{name}@published")
+
+
+@pytest.mark.parametrize("name", ["judge@published", "all-at-once@paper", "all-at-once@", "@published"])
+def test_only_the_reference_methods_are_published(name: str) -> None:
+    with pytest.raises(UnknownMethod):
+        Attributor(method=name, model=ScriptedModel(replies=()))

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import json
 
-from analyzer.analyst import RunAnalyst
-from analyzer.attribution import Attributor
-from analyzer.scripted import ScriptedModel
+from analyzer.executor.analyst import RunAnalyst
+from analyzer.methods.attribution import Attributor
+from analyzer.models.scripted import ScriptedModel
 from analyzer.triage import output_matching
 from semconv.model import UNKNOWN_AGENT, Outcome, Status
 from tests.runs import failed_tool, run, step
 
 FAILED = run(step("a", "plan"), step("b", "call"), failed_tool("b"), outcome=Outcome.FAILURE)
 FINE = run(step("a", "Paris."), output="Paris.")
-JUDGED = '{"reason": "it gave up", "step": 1}'
+JUDGED = '{"reason": "it gave up", "step": 1, "evidence": [{"step": 1, "quote": "call"}]}'
 
 
 def analyst(*replies: str, **fields: object) -> tuple[RunAnalyst, ScriptedModel]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from analyzer.ending import root_error
-from analyzer.folding import folded
-from analyzer.methods.signals import weigh
-from analyzer.reading import final_answer, read
+from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals import findings
+from analyzer.signals.faults import root_error
+from analyzer.signals.normalize import normalized
+from analyzer.signals.run_view import final_answer, read
 from semconv.model import Blame, SpanStatus, Step, Trajectory
 from tests.runs import failed_tool, run, step, tool
 
@@ -25,7 +25,7 @@ from tests.runs import failed_tool, run, step, tool
 def test_an_answer_that_a_tool_gave_is_no_unsupported_claim(given: str, said: str) -> None:
     trajectory = run(tool("reader", given), step("reader", said), task="How many people live in Paris?")
     assert not [f for f in findings(read(trajectory)) if f.signal == "unsupported_figure"]
-    if folded(given) == folded(said):
+    if normalized(given) == normalized(said):
         assert not [f for f in findings(read(trajectory)) if f.signal == "answer_origin"]
 
 
@@ -40,7 +40,7 @@ def marked(trajectory: Trajectory) -> list[int]:
 def test_a_root_error_that_repeats_a_steps_error_marks_that_step() -> None:
     refused = failed_tool("mailer", "SMTPError: refused", "mail")
     assert marked(ended("run failed: SMTPError refused", step("a", "x"), refused, step("b", "y"))) == [
-        read(run(step("a", "x"), refused, step("b", "y"))).authors[1]
+        read(run(step("a", "x"), refused, step("b", "y"))).responsible_steps[1]
     ]
 
 
@@ -50,7 +50,7 @@ def test_a_root_error_that_names_an_agent_marks_its_last_step() -> None:
 
 
 def test_a_root_error_that_speaks_of_no_step_marks_the_last() -> None:
-    verdict = weigh(
+    verdict = judge_by_signals(
         ended("boom", tool("reader", "2.1 million people"), step("reader", "2.1 million people."))
     )
     assert isinstance(verdict, Blame)

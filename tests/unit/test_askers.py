@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from analyzer.methods.signals import weigh
-from analyzer.reading import Role, read
+from analyzer.methods.without_model import judge_by_signals
+from analyzer.signals.run_view import Role, read
 from semconv.model import UNKNOWN_AGENT, Blame, Step, StepKind
 from tests.runs import failed_tool, run, step, tool
 
 
 def author(*steps: Step, at: int, **fields: object) -> int:
-    return read(run(*steps, **fields)).authors[at]
+    return read(run(*steps, **fields)).responsible_steps[at]
 
 
 def test_a_failing_tool_is_not_laid_at_another_agent_that_spoke_before_it() -> None:
@@ -21,8 +21,8 @@ def test_a_failing_tool_is_not_laid_at_another_agent_that_spoke_before_it() -> N
         step("planner", "The mail could not be sent."),
     )
     reading = read(trajectory)
-    assert (reading.roles[1], reading.authors[1]) == (Role.CALL, 1)
-    verdict = weigh(trajectory)
+    assert (reading.roles[1], reading.responsible_steps[1]) == (Role.CALL, 1)
+    verdict = judge_by_signals(trajectory)
     assert isinstance(verdict, Blame)
     assert (verdict.agent, verdict.step, verdict.mode) == ("writer", 1, "unhandled_error")
     assert "SMTPError: refused" in verdict.reason
@@ -70,7 +70,7 @@ def test_where_nothing_tells_who_ran_a_tool_the_step_before_asked(
 
 def test_what_the_tool_of_a_silent_agent_returns_is_not_that_agents_word_and_no_others_either() -> None:
     reading = read(run(step("planner", "Look it up."), tool("clerk", "16 x 10 x 3 = 450")))
-    assert (reading.roles[1], reading.authors[1]) == (Role.RELAYING, 1)
+    assert (reading.roles[1], reading.responsible_steps[1]) == (Role.RELAYING, 1)
 
 
 def test_a_tie_to_a_step_that_is_not_there_is_none() -> None:

@@ -7,16 +7,22 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector_processor.assembler import Assembler, AssemblerLimits, Released, TraceKey
-from collector_processor.assembly.groups import MAX_GROUP
-from collector_processor.notes import SpanNote
-from collector_processor.otlp import NO_TENANT, Tenant
+from collector_processor.assembly.assembler import Assembler, AssemblerLimits, Released
+from collector_processor.assembly.open_trace import MAX_GROUP
+from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
+from collector_processor.wire.facts import SpanNote
 from semconv.model import Completion, SpanId, TraceId
 
 EPOCH_NS = 1_700_000_000_000_000_000
 KEY = TraceKey(NO_TENANT, TraceId("a" * 32))
 LIMITS = AssemblerLimits(
-    root_grace_s=2, idle_close_s=60, absent_idle_s=600, max_age_s=3600, max_spans=100, max_bytes=10_000
+    root_grace_s=2,
+    idle_close_s=60,
+    absent_idle_s=600,
+    max_silence_s=3600,
+    max_age_s=36_000,
+    max_spans=100,
+    max_bytes=10_000,
 )
 
 
@@ -108,11 +114,43 @@ class TestMissingParents:
         assembler.receive(KEY, (note(1),), 10, now=240)
         assert completions(assembler, 242) == [Completion.ROOT_ENDED]
 
-    def test_an_agent_that_ended_under_a_parent_not_seen_is_not_judged_after_ten_seconds(self) -> None:
+    def test_an_agent_that_ended_under_a_remote_parent_not_seen_is_not_judged_after_ten_seconds(self) -> None:
         assembler = Assembler(LIMITS)
-        assembler.receive(KEY, (note(3, 2, marked=True), note(2, 1, agent=True)), 10, now=0)
+        assembler.receive(KEY, (note(3, 2, marked=True), note(2, 1, agent=True, remote=True)), 10, now=0)
         assert completions(assembler, 599) == [Completion.IDLE_OPEN]
         assert [one.completion for one in final(assembler, 600)] == [Completion.IDLE]
+
+    def test_an_agent_that_ended_under_a_local_parent_not_seen_may_be_followed_by_another(self) -> None:
+        assembler = Assembler(LIMITS)
+        assembler.receive(KEY, (note(2, 1, agent=True, kind=7),), 10, now=0)
+        assert final(assembler, 3500) == []
+        assembler.receive(KEY, (note(3, 1, agent=True, kind=8), note(1)), 10, now=3500)
+        assert [one.completion for one in final(assembler, 3502)] == [Completion.ROOT_ENDED]
+
+    def test_runs_one_after_another_that_all_fell_silent_under_such_a_parent_are_over(self) -> None:
+        assembler = Assembler(LIMITS)
+        for number in range(3):
+            key = other_key(number)
+            assembler.receive(key, (note(2, 1, agent=True, kind=7),), 10, now=700 * number)
+            assert final(assembler, 700 * number + 599) == []
+        found = final(assembler, 2000)
+        assert [(one.key, one.given_up) for one in found] == [(other_key(2), frozenset({7}))]
+        assert {one.key for one in final(assembler, 2600)} == {other_key(0), other_key(1)}
+
+    def test_runs_that_fell_silent_at_the_same_time_may_all_wait_for_the_same_thing(self) -> None:
+        assembler = Assembler(LIMITS)
+        for number in range(9):
+            assembler.receive(other_key(number), (note(2, 1, agent=True, kind=7),), 10, now=number)
+        assert final(assembler, 3599) == []
+
+    def test_a_run_that_went_on_after_a_long_silence_says_that_the_others_may(self) -> None:
+        assembler = Assembler(LIMITS)
+        for number in range(3):
+            key = other_key(number)
+            assembler.receive(key, (note(2, 1, agent=True, kind=7),), 10, now=700 * number)
+            assert final(assembler, 700 * number + 600 * (number < 2)) == []
+        assembler.receive(other_key(0), (note(3, 1, agent=True, kind=7),), 10, now=1500)
+        assert final(assembler, 3000) == []
 
     def test_an_agent_that_ended_within_a_running_agent_is_not_judged_before_the_cap(self) -> None:
         assembler = Assembler(LIMITS)
@@ -239,6 +277,38 @@ class TestLateness:
         assert len(final(assembler, 3060)) == 1
 
 
+class TestKindsOfRunsNotYetKnown:
+    def test_a_run_whose_spans_come_as_those_of_sdks_by_default_waits_no_longer(self) -> None:
+        assembler = Assembler(LIMITS)
+        receive(assembler, KEY, (note(2, 1, end_s=99), note(1, end_s=99.9)), 100)
+        assert [one.completion for one in final(assembler, 102)] == [Completion.ROOT_ENDED]
+
+    def test_one_whose_spans_come_later_waits_four_times_the_grace(self) -> None:
+        assembler = Assembler(LIMITS)
+        receive(assembler, KEY, (note(2, 1, end_s=90), note(1, end_s=98)), 100)
+        assert final(assembler, 107) == []
+        receive(assembler, KEY, (note(3, 1, source=2, end_s=97),), 107)
+        assert [one.completion for one in final(assembler, 115)] == [Completion.ROOT_ENDED]
+
+    def test_until_ten_runs_of_the_kind_have_ended(self) -> None:
+        assembler = Assembler(LIMITS)
+        for number in range(11):
+            assert final(assembler, 100 * number) == []
+            receive(assembler, other_key(number), (note(1, kind=5, end_s=100 * number - 5),), 100 * number)
+            assert len(final(assembler, 100 * number + 2)) == (number == 10)
+            assert len(final(assembler, 100 * number + 8)) == (number < 10)
+
+    def test_a_process_that_sends_all_when_the_run_ends_holds_back_nothing(self) -> None:
+        assembler = Assembler(LIMITS)
+        receive(assembler, KEY, (note(2, 1, end_s=60), note(1, end_s=99.9)), 100)
+        assert len(final(assembler, 102)) == 1
+
+    def test_a_clock_that_is_hours_wrong_says_nothing(self) -> None:
+        assembler = Assembler(LIMITS)
+        receive(assembler, KEY, (note(1, end_s=-7200),), 100)
+        assert len(final(assembler, 102)) == 1
+
+
 class TestLinkedTraces:
     def test_linked_traces_that_are_open_are_released_together(self) -> None:
         assembler = Assembler(LIMITS)
@@ -270,7 +340,7 @@ class TestLinkedTraces:
         assembler = Assembler(LIMITS)
         assembler.receive(KEY, (note(1),), 10, now=0)
         assembler.receive(other_key(2), (note(12, 11, marked=True, links=(KEY,)),), 10, now=1)
-        (released,) = final(assembler, 3600)
+        (released,) = final(assembler, 3601)
         assert (released.completion, len(released.along)) == (Completion.MAX_AGE, 1)
 
     def test_a_trace_whose_company_is_gone_waits_no_longer(self) -> None:
@@ -326,6 +396,28 @@ def test_silence_while_nothing_on_top_ended_keeps_the_trace_open_until_the_cap()
     assert len(assembler) == 1
     assert completions(assembler, 3599) == []
     assert completions(assembler, 3600) == [Completion.MAX_AGE]
+
+
+def test_a_run_may_be_silent_for_an_hour_again_and_again() -> None:
+    assembler = Assembler(LIMITS)
+    for number in range(9):
+        assert final(assembler, 3500 * number) == []
+        assembler.receive(KEY, (note(2 + number, 1, marked=True),), 10, now=3500 * number)
+    assembler.receive(KEY, (note(1),), 10, now=31_000)
+    assert [one.completion for one in final(assembler, 31_002)] == [Completion.ROOT_ENDED]
+
+
+def test_a_run_that_never_pauses_is_looked_at_now_and_then_and_judged_at_the_cap() -> None:
+    assembler, found = Assembler(LIMITS), list[tuple[int, Completion]]()
+    for now in range(0, 36_030, 30):
+        found += ((now, completion) for completion in completions(assembler, now))
+        if now < 36_000:
+            assembler.receive(KEY, (note(2, 1, marked=True),), 0, now=now)
+            assembler._open[KEY].spans = 0  # bounded elsewhere
+    assert [at for at, completion in found if completion is Completion.IDLE_OPEN] == [
+        *range(3600, 36_000, 3600)
+    ]
+    assert found[-1] == (36_000, Completion.MAX_AGE)
 
 
 def test_spans_after_a_provisional_look_count_from_where_they_came() -> None:
@@ -414,7 +506,7 @@ def test_every_trace_comes_out_and_none_waits_past_its_deadline(
         seen.add(key)
         deadline = assembler.next_deadline()
         assert deadline is not None
-        assert deadline <= now + LIMITS.max_age_s
+        assert deadline <= now + LIMITS.max_silence_s
     while (deadline := assembler.next_deadline()) is not None:
         now = max(now, deadline)
         out += final(assembler, now)

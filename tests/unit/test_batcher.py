@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from collector_processor.together import Together
+from collector_processor.pipeline.batcher import Batcher
 
 
 class Counter:
@@ -32,7 +32,7 @@ class Counter:
 
 async def test_what_comes_meanwhile_goes_together_in_the_next_call() -> None:
     counter = Counter()
-    ask = Together(counter, most=10)
+    ask = Batcher(counter, most=10)
     first = asyncio.create_task(ask(1))
     await counter.was_asked.wait()
     later = [asyncio.create_task(ask(number)) for number in (2, 3, 4)]
@@ -45,14 +45,14 @@ async def test_what_comes_meanwhile_goes_together_in_the_next_call() -> None:
 async def test_no_call_has_more_than_so_many() -> None:
     counter = Counter()
     counter.may_answer.set()
-    ask = Together(counter, most=2)
+    ask = Batcher(counter, most=2)
     assert await asyncio.gather(*map(ask, range(5))) == ["0", "1", "2", "3", "4"]
     assert counter.calls == [[0, 1], [2, 3], [4]]
 
 
 async def test_calls_are_made_one_after_the_other() -> None:
     counter = Counter()
-    ask = Together(counter, most=1)
+    ask = Batcher(counter, most=1)
     asked = [asyncio.create_task(ask(number)) for number in range(4)]
     await counter.was_asked.wait()
     counter.may_answer.set()
@@ -60,17 +60,18 @@ async def test_calls_are_made_one_after_the_other() -> None:
     assert counter.most_running == 1
 
 
-async def test_a_failure_is_raised_to_all_who_asked_with_it_and_to_no_other() -> None:
+async def test_one_bad_item_fails_alone() -> None:
     counter = Counter()
     counter.may_answer.set()
-    ask = Together(counter, most=2)
+    ask = Batcher(counter, most=2)
     answers = await asyncio.gather(*map(ask, (12, 13, 14)), return_exceptions=True)
-    assert [type(answer) for answer in answers] == [ValueError, ValueError, str]
+    assert [type(answer) for answer in answers] == [str, ValueError, str]
+    assert counter.calls == [[12, 13], [12], [13], [14]]
 
 
 async def test_one_that_nobody_waits_for_any_more_is_left_out() -> None:
     counter = Counter()
-    ask = Together(counter, most=1)
+    ask = Batcher(counter, most=1)
     first = asyncio.create_task(ask(1))
     await counter.was_asked.wait()
     second, third = asyncio.create_task(ask(2)), asyncio.create_task(ask(3))
@@ -86,5 +87,16 @@ async def test_one_that_nobody_waits_for_any_more_is_left_out() -> None:
 async def test_it_begins_anew_after_a_rest() -> None:
     counter = Counter()
     counter.may_answer.set()
-    ask = Together(counter, most=1)
+    ask = Batcher(counter, most=1)
     assert [await ask(number) for number in range(3)] == ["0", "1", "2"]
+
+
+async def test_several_calls_are_made_at_once_where_that_is_allowed_and_share_what_waits() -> None:
+    counter = Counter()
+    ask = Batcher(counter, most=8, at_once=lambda: 2)
+    asked = [asyncio.create_task(ask(number)) for number in range(6)]
+    await counter.was_asked.wait()
+    counter.may_answer.set()
+    assert await asyncio.gather(*asked) == [str(number) for number in range(6)]
+    assert counter.most_running == 2
+    assert [len(call) for call in counter.calls] == [3, 2, 1]

@@ -9,8 +9,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from analyzer.cli import run
-from analyzer.measuring.contender import Contender, read_contender
+from analyzer.cli.main import run
+from analyzer.evaluation.comparison import Contender, read_contender
 
 
 def log(name: str, at: int, subset: str = "s") -> dict[str, Any]:
@@ -116,7 +116,7 @@ def test_second_labels_and_excluded_runs_are_shown_apart(
         (["--method", "random", "--cv", "3"], "nothing to train"),
         (["--method", "random", "--plot", "x.gif"], "ends in .svg"),
         (["--method", "random", "--exclude", "runs.jsonl"], "JSON list"),
-        (["--method", "judge"], "no model is set"),
+        (["--method", "judge"], "needs a model, and none is set"),
         (["--method", "no-such"], "unknown method"),
         (["--compare", "signals", "no-such"], "unknown method"),
         (["--method", "constant", "--train", "missing.jsonl"], "no such file"),
@@ -185,3 +185,29 @@ def test_two_methods_are_refused_rather_than_one_of_them_forgotten(
 ) -> None:
     assert run(["bench", str(dataset), "--method", "signals", "--method", "random"]) == 2
     assert "--compare A B" in capsys.readouterr().err
+
+
+def test_below_the_floor_nothing_is_answered_and_abstaining_counts_as_wrong(
+    dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["bench", str(dataset), "--method", "constant", "--format", "json"]
+    assert run([*arguments, "--floor", "0.5"]) == 0
+    first, second, total = lines(capsys)
+    assert (first["answered"]["n"], first["answered"]["step_accuracy"], first["step_accuracy"]) == (
+        8,
+        1.0,
+        1.0,
+    )
+    assert (second["answered"]["coverage"], second["answered"]["step_accuracy"]) == (0.0, None)
+    assert (total["undetermined"], total["step_accuracy"]) == (1, pytest.approx(8 / 9))
+    assert run(["bench", str(dataset), "--method", "constant", "--floor", "0.5"]) == 0
+    assert "agent % of these" in capsys.readouterr().out
+    assert run([*arguments, "--floor", "0.5", "--precision", "0.5"]) == 2
+
+
+def test_the_services_least_confidence_changes_no_accuracy(
+    dataset: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BLAMESPAN_PRECISION", "1")
+    assert run(["bench", str(dataset), "--method", "signals", "--format", "json"]) == 0
+    assert lines(capsys)[-1]["answered"]["n"] == 9

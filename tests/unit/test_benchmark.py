@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.attribution import Attributor
-from analyzer.conversation import Conversation, Label
-from analyzer.errors import UnreadableInput
-from analyzer.learning.folds import history_key
-from analyzer.measuring.benchmark import (
+from analyzer.evaluation.benchmark import (
+    LEARNERS,
     Attribute,
     bench,
     blinded,
@@ -23,10 +20,12 @@ from analyzer.measuring.benchmark import (
     select,
     trained_on,
 )
-from analyzer.measuring.dataset import read_dataset
-from analyzer.measuring.learners import LEARNERS
-from analyzer.measuring.scoring import Score, score
-from analyzer.measuring.tabulation import Subject
+from analyzer.evaluation.dataset import read_dataset
+from analyzer.evaluation.scores import Score, Subject, score
+from analyzer.inquiry.conversation import Conversation, Label
+from analyzer.inquiry.errors import UnreadableInput
+from analyzer.learning.folds import history_key
+from analyzer.methods.attribution import Attributor
 from semconv.model import Attribution, Blame, Trajectory
 from tests.runs import run, step
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.bisection import answered, blend, is_settled, most_questions, needed, split
-from analyzer.method import Prompt, Reply, attribute
-from analyzer.methods.bisect import Bisect
-from analyzer.scripted import ScriptedModel
+from analyzer.inquiry.method import Prompt, Reply
+from analyzer.methods.bisect import Bisect, answered, blend, is_settled, most_questions, needed, split
+from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Blame, Status, Trajectory, Verdict
+from tests.inquiries import MARKER, attribute
 from tests.oracles import PartOracle
 from tests.runs import run, step
 
@@ -23,8 +23,8 @@ def long_run(count: int) -> Trajectory:
 
 
 async def bisect(trajectory: Trajectory, oracle: PartOracle, error_rate: float) -> Blame:
-    method = Bisect(max_bytes=2_000, error_rate=error_rate)
-    inquest = await attribute(method, trajectory, oracle, clock=lambda: 0.0)
+    method = Bisect(marker=MARKER, max_bytes=2_000, error_rate=error_rate)
+    inquest = await attribute(method, trajectory, oracle)
     verdict = inquest.attribution.verdict
     assert isinstance(verdict, Blame), verdict
     return verdict
@@ -99,7 +99,7 @@ async def test_a_question_that_comes_up_again_is_turned_round_and_then_drawn_afr
         return await oracle(prompt)
 
     oracle = PartOracle(step=0, lies=0.5, chance=random.Random(3))
-    await attribute(Bisect(max_bytes=2_000), long_run(4), contradicting_itself, clock=lambda: 0.0)
+    await attribute(Bisect(marker=MARKER, max_bytes=2_000), long_run(4), contradicting_itself)
     assert oracle.questions > 6
     assert set(seen.values()) == {1}
 
@@ -113,8 +113,8 @@ async def test_questions_end_however_an_oracle_answers() -> None:
 
 async def ask(*replies: str) -> tuple[Verdict, ScriptedModel]:
     model = ScriptedModel(replies=replies)
-    method = Bisect(max_bytes=2_000, error_rate=0)
-    inquest = await attribute(method, long_run(4), model.complete, clock=lambda: 0.0)
+    method = Bisect(marker=MARKER, max_bytes=2_000, error_rate=0)
+    inquest = await attribute(method, long_run(4), model.complete)
     return inquest.attribution.verdict, model
 
 
@@ -156,4 +156,4 @@ async def test_a_fix_for_another_step_is_none_for_this_one_and_the_latest_counts
 @pytest.mark.parametrize("rate", [-0.1, 0.5, 1.0])
 def test_answers_worth_nothing_are_refused(rate: float) -> None:
     with pytest.raises(ValueError, match="error rate"):
-        Bisect(max_bytes=100, error_rate=rate)
+        Bisect(marker=MARKER, max_bytes=100, error_rate=rate)

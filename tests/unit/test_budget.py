@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
-from analyzer.budget import HourlyBudget
-from analyzer.errors import ModelError, ModelFailure
-from analyzer.method import Prompt, Reply
-from analyzer.remote.spent import keep_spending
-from analyzer.serving.lifetime import Lifetime
-from analyzer.spending import HOUR_S, StoredSpending
+from analyzer.inquiry.errors import ModelError, ModelFailure
+from analyzer.inquiry.method import Prompt, Reply
+from analyzer.models.budget import HOUR_S, HourlyBudget, StoredSpending
+from analyzer.service.analyzer_half.open_remote import keep_spending
+from analyzer.service.lifetime import Lifetime
 from collector_processor.otlp import CollectorError
-from collector_processor.runstore import RunStore
+from collector_processor.store.verdicts import RunStore
 
 PROMPT = Prompt(messages=(), max_output_tokens=10)
 
@@ -216,7 +215,7 @@ class TestAnAnalyzerHalf:
     async def test_refuses_a_directory_that_cannot_be(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("no directory")
         async with AsyncExitStack() as stack:
-            with pytest.raises(CollectorError, match=r"cannot keep what models cost: [^:/]+$"):
+            with pytest.raises(CollectorError, match=r"cannot store the cost of models: [^:/]+$"):
                 await half(tmp_path / "file", Priced(usd=0.1), stack)
 
 

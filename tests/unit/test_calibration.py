@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.calibration import Calibration, Knots, calibrate, surprise
-from analyzer.posterior import LogShares, log_softmax
+from analyzer.inquiry.calibration import Calibration, Knots, calibrate, log_loss
+from analyzer.inquiry.posterior import LogShares, log_softmax
 
 OPINIONS = st.lists(st.floats(-20, 20), min_size=1, max_size=20).map(log_softmax)
 CURVES = st.lists(
@@ -59,10 +59,10 @@ def test_a_curve_that_surprises_more_on_runs_it_was_not_fitted_to_is_not_taken()
 
 def test_many_runs_get_an_isotonic_curve_where_it_surprises_less() -> None:
     pytest.importorskip("sklearn")
-    from analyzer.learning.fitting import fit_curve  # noqa: PLC0415
+    from analyzer.learning.training import fit_curve  # noqa: PLC0415
 
     shares, right = runs(400)
     found = calibrate(shares, right, fit_curve, enough=400)
     plain = Calibration(temperature=found.temperature)
     assert found.curve
-    assert surprise(found, shares, right) < surprise(plain, shares, right)
+    assert log_loss(found, shares, right) < log_loss(plain, shares, right)

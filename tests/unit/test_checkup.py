@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,24 +13,18 @@ import trustme
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from analyzer.checkup import (
-    Finding,
-    Health,
+from analyzer.cli.local_checks import Finding, Health, check_certificate, check_store
+from analyzer.cli.neighbour_checks import (
     Neighbour,
     check_analyzer,
-    check_certificate,
     check_clock,
     check_door,
     check_notifiers,
-    check_parents,
-    check_privacy,
-    check_stores,
 )
-from analyzer.issues.store import open_issues
-from analyzer.labels.store import open_labels
 from collector_processor.otlp import NO_TENANT
-from collector_processor.runstore import RUNS, RunStore
-from collector_processor.stored import AbsentParent
+from collector_processor.settings import load_settings
+from collector_processor.store.records import AbsentParent
+from collector_processor.store.verdicts import RUNS, RunStore
 
 NOW_S = 1_800_000_000.0
 DAY_S = 86_400.0
@@ -78,7 +71,7 @@ def nobody() -> str:
     ("statuses", "health", "word"),
     [
         ({}, Health.OK, "answers, ready"),
-        ({"/metrics": 401}, Health.FAILED, "does not take our token"),
+        ({"/v1/offer": 401}, Health.FAILED, "does not accept our token"),
         ({"/readyz": 503}, Health.FAILED, "is not ready: HTTP 503"),
     ],
     ids=["well", "another token", "not ready"],
@@ -101,27 +94,21 @@ async def test_an_analyzer_that_is_away_fails_with_what_happens_instead() -> Non
 
 async def test_receivers_are_connected_to_and_told_nothing(somebody: Somebody) -> None:
     told = dict.fromkeys(("slack", "webhook"), f"{somebody.url}/secret/part")
-    found = await check_notifiers(told | {"alertmanager": somebody.url}, clock)
-    assert [one.finding.health for one in found] == [Health.OK] * 3
-    assert somebody.asked == [("GET", "/-/healthy")]
+    found = await check_notifiers(told)
+    assert [one.finding.health for one in found] == [Health.OK] * 2
+    assert somebody.asked == []
     assert [one for one in found if "secret" in one.finding.detail] == []
 
 
 async def test_receivers_that_cannot_be_reached_fail_without_their_secret() -> None:
     url = f"{nobody()}/services/T0/B0/secret?token=hidden"
-    found = [one.finding for one in await check_notifiers(dict.fromkeys(("slack", "webhook"), url), clock)]
+    found = [one.finding for one in await check_notifiers(dict.fromkeys(("slack", "webhook"), url))]
     assert [one.health for one in found] == [Health.FAILED] * 2
     assert [one.mend.split(",")[0] for one in found] == [
         "correct BLAMESPAN_NOTIFY_SLACK",
         "correct BLAMESPAN_NOTIFY_WEBHOOK",
     ]
     assert [one for one in found if "secret" in one.detail or "hidden" in one.detail] == []
-
-
-async def test_what_is_no_alertmanager_is_told_from_one(somebody: Somebody) -> None:
-    somebody.statuses = {"/-/healthy": 404}
-    (found,) = await check_notifiers({"alertmanager": somebody.url}, clock)
-    assert (found.finding.health, "is it an Alertmanager?" in found.finding.detail) == (Health.FAILED, True)
 
 
 async def test_our_own_door_is_known_from_another_program(somebody: Somebody) -> None:
@@ -169,9 +156,9 @@ def written(folder: Path, *, ends_in_days: float, begins_in_days: float = -400) 
 @pytest.mark.parametrize(
     ("days", "begins", "health", "word"),
     [
-        (60, -400, Health.OK, "lasts until"),
-        (7, -400, Health.WARNING, "lasts until"),
-        (-1, -400, Health.FAILED, "is past its end"),
+        (60, -400, Health.OK, "is valid until"),
+        (7, -400, Health.WARNING, "is valid until"),
+        (-1, -400, Health.FAILED, "has expired"),
         (60, 2, Health.FAILED, "not yet valid"),
     ],
     ids=["long", "a week", "over", "not begun"],
@@ -193,25 +180,30 @@ def test_a_file_that_is_no_certificate_is_said_to_be_none(tmp_path: Path, conten
     assert check_certificate("TLS", tmp_path / "none", key, NOW_S).health is Health.FAILED
 
 
-def test_stores_are_read_and_one_that_is_damaged_is_named(tmp_path: Path) -> None:
-    assert [one.health for one in check_stores(tmp_path)] == [Health.OK] * 2
-    open_labels(tmp_path).close()
-    open_issues(tmp_path).close()
-    assert [one.health for one in check_stores(tmp_path)] == [Health.OK] * 2
-    (tmp_path / "labels.sqlite").write_bytes(b"no database at all, but long enough to be read" * 100)
-    labels, issues = check_stores(tmp_path)
-    assert (labels.health, labels.check, issues.health) == (Health.FAILED, "labels", Health.OK)
+def checked(folder: Path) -> list[Finding]:
+    return list(check_store(load_settings({}, data_dir=folder)))
 
 
-def test_looking_at_a_store_writes_nothing(tmp_path: Path) -> None:
-    older = sqlite3.connect(tmp_path / "labels.sqlite")
-    older.execute("CREATE TABLE kept (x)")
-    older.commit()
-    older.close()
-    before = (tmp_path / "labels.sqlite").read_bytes()
-    assert [one.health for one in check_stores(tmp_path)] == [Health.OK] * 2
-    assert (tmp_path / "labels.sqlite").read_bytes() == before
-    assert [path.name for path in tmp_path.iterdir()] == ["labels.sqlite"]
+def parents(folder: Path) -> list[Finding]:
+    return [one for one in checked(folder) if one.check == "parents"]
+
+
+def test_the_store_is_read_and_one_that_is_damaged_is_said(tmp_path: Path) -> None:
+    assert [one.detail for one in checked(tmp_path)] == ["is made at the first start"]
+    RunStore(tmp_path / RUNS).close()
+    assert [(one.health, one.detail) for one in checked(tmp_path)] == [
+        (Health.OK, f"{tmp_path / RUNS} is sound")
+    ]
+    (tmp_path / RUNS).write_bytes(b"no database at all, but long enough to be read" * 100)
+    (found,) = checked(tmp_path)
+    assert (found.health, found.check) == (Health.FAILED, "store")
+
+
+def test_files_of_an_older_version_are_said_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "runs.sqlite").write_bytes(b"SQLite format 3" + bytes(4096))
+    (found,) = checked(tmp_path)
+    assert (found.health, "the next start brings them up to date" in found.detail) == (Health.OK, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["runs.sqlite"]
 
 
 def absent(name: str, *, since_ns: int, service: str = "shop") -> AbsentParent:
@@ -222,9 +214,9 @@ def absent(name: str, *, since_ns: int, service: str = "shop") -> AbsentParent:
 
 def test_parents_that_never_arrive_are_told_with_what_mends_it_while_the_service_runs(tmp_path: Path) -> None:
     running = RunStore(tmp_path / RUNS)
-    assert not list(check_parents(tmp_path)), "every parent has arrived"
+    assert not list(parents(tmp_path)), "every parent has arrived"
     running.absent.add([absent("write", since_ns=1), absent("plan", since_ns=2)])
-    (finding,) = check_parents(tmp_path)
+    (finding,) = parents(tmp_path)
     assert finding.health is Health.WARNING
     assert finding.detail == (
         "parents that never arrive: 2 kinds, e.g. of span `plan` of service `shop` (scope `tracer`):"
@@ -232,7 +224,7 @@ def test_parents_that_never_arrive_are_told_with_what_mends_it_while_the_service
     )
     assert finding.mend.startswith("send the parent's spans here too")
     running.absent.arrived([(NO_TENANT, 1), (NO_TENANT, 2)], now_ns=3)
-    assert not list(check_parents(tmp_path)), "they came after all"
+    assert not list(parents(tmp_path)), "they came after all"
     running.close()
 
 
@@ -240,28 +232,6 @@ def test_names_that_senders_chose_are_shown_short_and_on_one_line(tmp_path: Path
     running = RunStore(tmp_path / RUNS)
     running.absent.add([absent("plan\n\x1b[2J" + "x" * 9_999, since_ns=1, service="")])
     running.close()
-    (finding,) = check_parents(tmp_path)
+    (finding,) = parents(tmp_path)
     assert "1 kind, e.g. of span `plan [2Jxxx" in finding.detail
     assert ("service" in finding.detail, len(finding.detail) < 200) == (False, True)
-
-
-def test_a_store_without_such_parents_yet_is_left_as_it_is(tmp_path: Path) -> None:
-    assert not list(check_parents(tmp_path)), "no store yet"
-    older = sqlite3.connect(tmp_path / RUNS)
-    older.execute("CREATE TABLE verdict (x)")
-    older.commit()
-    older.close()
-    before = (tmp_path / RUNS).read_bytes()
-    assert not list(check_parents(tmp_path))
-    assert (tmp_path / RUNS).read_bytes() == before
-    (tmp_path / RUNS).write_bytes(b"no database at all, but long enough to be read" * 100)
-    assert [one.health for one in check_parents(tmp_path)] == [Health.FAILED]
-
-
-def test_a_data_directory_that_others_may_look_into_is_warned_of(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    (finding,) = check_privacy(tmp_path)
-    assert (finding.health, finding.mend) == (Health.WARNING, f"chmod 700 {tmp_path}")
-    tmp_path.chmod(0o750)
-    assert not list(check_privacy(tmp_path)), "a group is its owner's choice"
-    assert not list(check_privacy(tmp_path / "nowhere"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collector_processor.repair import repair
+from collector_processor.rebuild.repair import repair
 from semconv.model import Span, Trace
 from tests.factories import at, span, span_id, trace
 

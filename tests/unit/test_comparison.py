@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from analyzer.conversation import Conversation, Label
+from analyzer.evaluation.comparison import compare, multi_reference, second_labels
+from analyzer.evaluation.scores import Score, score
+from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.learning.folds import history_key
-from analyzer.measuring.comparison import compare, multi_reference, second_labels
-from analyzer.measuring.scoring import Score, score
 from semconv.model import Attribution, Blame, Trajectory
 from tests.runs import run, step
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.completion.counting import Said, Seen, Truth, count, percentile
+from benchmarks.completion.stories import KINDS, Kind, Shape, tell
+from benchmarks.completion.world import Begun, play, requests
 from collector_processor.settings import load_settings
 from semconv.attributes import (
     CARRIER,
@@ -19,9 +22,6 @@ from semconv.attributes import (
     FailureStatus,
 )
 from semconv.model import Attributes, Span, TraceId
-from tests.bench.completion.counting import Said, Seen, Truth, count, percentile
-from tests.bench.completion.stories import KINDS, Kind, Shape, tell
-from tests.bench.completion.world import Begun, play, requests
 from tests.factories import span
 
 ONE, OTHER = TraceId("1" * 32), TraceId("2" * 32)

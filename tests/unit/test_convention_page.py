@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.cli import run as command
+from analyzer.cli.main import run as command
 from collector_processor.lint import RULES, Severity, lint
 from collector_processor.otlp import Signal
-from collector_processor.otlp.from_json import to_protobuf
-from collector_processor.rebuild import rebuild
+from collector_processor.otlp.otlp_json import to_protobuf
+from collector_processor.rebuild.stages import rebuild
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "convention.md").read_text(encoding="utf-8")
 BLOCKS: Final[Sequence[tuple[str, str]]] = re.findall(
@@ -90,5 +90,5 @@ def test_the_trace_on_the_wire_lacks_nothing() -> None:
 
 def test_the_table_lists_every_rule_and_its_severity() -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \| ([a-z, ]+) \|", PAGE, re.MULTILINE)
-    assert {rule for rule, _ in rows} == {rule.__name__.replace("_", "-") for rule in RULES}
+    assert {rule for rule, _ in rows} == {rule.name for rule in RULES}
     assert {severity for _, told in rows for severity in told.split(", ")} == set(Severity)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from analyzer.conversation import is_conversation, read_conversation
-from analyzer.errors import UnreadableInput
+from analyzer.inquiry.errors import UnreadableInput
+from analyzer.recordings.conversation_log import is_conversation, read_conversation
 from semconv.model import UNKNOWN_AGENT, ContentState, Step, StepKind
 
 

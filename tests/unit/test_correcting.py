@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.labels import LabelKind, Said
 from analyzer.labels.correcting import follow_labels
 from analyzer.labels.kept_run import pack
-from analyzer.labels.labelling import Given, give
-from analyzer.labels.store import LabelStore, PackedRun
-from collector_processor.annotate import CarrierPolicy
-from collector_processor.decode import decode
-from collector_processor.encode import encode
+from analyzer.labels.label import LabelKind, Statement
+from analyzer.labels.label_store import LabelStore, PackedRun
+from analyzer.labels.labelling import AcceptedLabel, accept_label
 from collector_processor.otlp import NO_TENANT, Signal
-from collector_processor.rebuild import rebuild
-from collector_processor.redaction import keep
-from collector_processor.runstore import RunStore
-from collector_processor.stored import Commit, StoredVerdict
-from collector_processor.writeback import Decision, write_back
+from collector_processor.rebuild.decode import decode
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.redaction import keep
+from collector_processor.rebuild.stages import rebuild
+from collector_processor.store.records import Commit, StoredVerdict
+from collector_processor.store.verdicts import RunStore
+from collector_processor.writeback.annotate import CarrierPolicy
+from collector_processor.writeback.outgoing import Decision, write_back
 from semconv.model import Abstention, Attribution, Blame, Span, Status
 from tests.factories import TRACE, agent, chat, span_id, workflow
 
@@ -34,10 +34,10 @@ SPANS = (
     chat(5, parent=4, answer="2"),
 )
 POLICY = CarrierPolicy()
-WRITER = Said(kind=LabelKind.CORRECTED, step=1)
-DID_NOT_FAIL = Said(kind=LabelKind.NOT_A_FAILURE)
-REJECTED = Said(kind=LabelKind.REJECTED)
-CONFIRMED = Said(kind=LabelKind.CONFIRMED)
+WRITER = Statement(kind=LabelKind.CORRECTED, step=1)
+DID_NOT_FAIL = Statement(kind=LabelKind.NOT_A_FAILURE)
+REJECTED = Statement(kind=LabelKind.REJECTED)
+CONFIRMED = Statement(kind=LabelKind.CONFIRMED)
 
 
 @dataclass(kw_only=True)
@@ -68,7 +68,7 @@ class Desk:
             Commit(analysed=(), verdicts=(back.verdict,), outgoing=back.outgoing, places=(back.place,))
         )
         packed = pack(run.trajectory, keep) or b""
-        self.labels.keep(PackedRun(tenant=NO_TENANT, run_id=TRACE, is_failure=True, packed=packed), 5)
+        self.labels.keep([PackedRun(tenant=NO_TENANT, run_id=TRACE, is_failure=True, packed=packed)], 5)
         self.sent()
 
     def sent(self) -> list[Span]:
@@ -83,8 +83,8 @@ class Desk:
         assert found is not None
         return found
 
-    def say(self, said: Said) -> Given:
-        return give(self.labels, self.verdict(), said, 6, verdicts=self.store)
+    def say(self, statement: Statement) -> AcceptedLabel:
+        return accept_label(self.labels, self.verdict(), statement, 6, verdicts=self.store)
 
     def follow(self) -> list[tuple[str, str | None]]:
         """Follow the labels; return the new carriers' names and parents."""
@@ -94,7 +94,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    found = Desk(store=RunStore(tmp_path / "runs.sqlite"), labels=LabelStore(tmp_path / "labels.sqlite"))
+    found = Desk(store=RunStore(tmp_path / "store.sqlite"), labels=LabelStore(tmp_path / "store.sqlite"))
     yield found
     found.store.close()
     found.labels.close()
@@ -143,13 +143,13 @@ def test_a_run_that_passed_can_be_blamed(desk: Desk) -> None:
     assert [name for name, _ in desk.follow()] == ["writer: decisive error", "failure: writer"]
 
 
-@pytest.mark.parametrize("said", [WRITER, DID_NOT_FAIL, REJECTED])
-def test_the_same_label_again_changes_nothing(desk: Desk, said: Said) -> None:
+@pytest.mark.parametrize("statement", [WRITER, DID_NOT_FAIL, REJECTED])
+def test_the_same_label_again_changes_nothing(desk: Desk, statement: Statement) -> None:
     desk.judge()
-    desk.say(said)
+    desk.say(statement)
     desk.follow()
     before = desk.verdict()
-    desk.say(said)
+    desk.say(statement)
     assert (desk.follow(), desk.verdict()) == ([], before)
     assert len(desk.labels.labels(NO_TENANT, TRACE)) == 1
 
@@ -176,7 +176,7 @@ def test_a_confirmation_marks_what_was_too_uncertain_to_be_marked(desk: Desk) ->
 
 def test_an_agent_without_a_step_stands_under_the_root_alone(desk: Desk) -> None:
     desk.judge()
-    desk.say(Said(kind=LabelKind.CORRECTED, agent="writer"))
+    desk.say(Statement(kind=LabelKind.CORRECTED, agent="writer"))
     assert [name for name, _ in desk.follow()] == ["failure: writer", *["withdrawn: planner → writer"] * 2]
     now = desk.verdict()
     assert (now.agent, now.step, now.span_id, json.loads(now.document)["step"]) == (
@@ -228,7 +228,7 @@ def test_a_damaged_place_stops_no_other_label(desk: Desk) -> None:
 def test_a_label_of_a_provisional_verdict_writes_nothing(desk: Desk) -> None:
     desk.judge()
     desk.store.commit(Commit(analysed=(), verdicts=(replace(desk.verdict(), is_provisional=True),)))
-    assert desk.say(DID_NOT_FAIL).trace_obstacle == "the run still goes on"
+    assert desk.say(DID_NOT_FAIL).trace_obstacle == "the run has not ended"
     assert desk.follow() == []
 
 

@@ -9,10 +9,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
-from collector_processor.decode import decode, decode_logs
-from collector_processor.encode import encode, encode_attributes, encode_logs
 from collector_processor.otlp import MalformedRequestError
-from collector_processor.salvage import MAX_NESTING, TOO_DEEP
+from collector_processor.rebuild.decode import decode, decode_logs
+from collector_processor.rebuild.encode import encode, encode_attributes, encode_logs
+from collector_processor.wire.salvage import MAX_NESTING, TOO_DEEP
 from semconv.model import Event, Link, LogRecord, Span, SpanId, SpanStatus, TraceId
 from tests.factories import TRACE, span, span_id
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector_processor.otlp import MalformedRequestError
+from collector_processor.receivers.admission import TurnedAwayError
 from collector_processor.receivers.decompression import decompress
-from collector_processor.receivers.refusal import TurnedAwayError
 
 Compress = Callable[[bytes], bytes]
 

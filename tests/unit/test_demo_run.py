@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from analyzer.demo_run import (
+from analyzer.cli.demo_run import (
     RIGHT_ANSWER,
     TASK,
     DemoExpectation,
@@ -22,9 +22,9 @@ from analyzer.demo_run import (
     multiply,
     play,
 )
-from analyzer.methods.signals import weigh
-from collector_processor.decode import decode
-from collector_processor.repair import repair
+from analyzer.methods.without_model import judge_by_signals
+from collector_processor.rebuild.decode import decode
+from collector_processor.rebuild.repair import repair
 from collector_processor.trajectory import order
 from semconv import attributes as names
 from semconv.model import Blame, Trace, Trajectory
@@ -157,7 +157,7 @@ def test_the_signals_find_the_decisive_step_and_not_the_repaired_one(
     played: tuple[DemoExpectation, list[ReadableSpan]],
 ) -> None:
     expectation, spans = played
-    verdict = weigh(read(spans))
+    verdict = judge_by_signals(read(spans))
     assert isinstance(verdict, Blame)
     assert (verdict.agent, verdict.step) == (expectation.agent, expectation.step)
     assert expectation.repaired_step not in [candidate.step for candidate in verdict.ranking[:3]]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from analyzer.denial import disowned
+from analyzer.signals.wrong_numbers import disowned
 
 CLAIM = "3 + 4 = 8"
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import packages_distributions, requires
 
 import pytest
+
+_RUN_BY_OTHERS = frozenset({"collector_processor.store.migrations.env"})
+"""Alembic runs it, with a context of its own."""
 
 
 @pytest.mark.parametrize("package", ["semconv", "collector_processor", "analyzer"])
@@ -40,5 +45,14 @@ def test_the_command_without_the_server_part_says_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.strip() == (
-        "blamespan: typer is not installed; it needs: pip install 'blamespan[server]'"
+        "blamespan: typer is not installed; it is of the extra server: pip install '.[server]'"
     )
+
+
+@pytest.mark.parametrize("package", ["semconv", "collector_processor", "analyzer"])
+def test_every_module_can_be_imported(package: str) -> None:
+    found = pkgutil.walk_packages(import_module(package).__path__, prefix=f"{package}.")
+    names = {module.name for module in found} - {"analyzer.__main__"}
+    assert len(names) > 20
+    for name in names - _RUN_BY_OTHERS:
+        import_module(name)

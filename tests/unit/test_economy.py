@@ -10,17 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.attribution import Attributor
-from analyzer.economy import RIGHT_STEP_USD, SIGNALS_ACCURACY, Worth, belief_in_signals, worth_of
-from analyzer.posterior import log_softmax
-from analyzer.scripted import ScriptedModel
+from analyzer.inquiry.posterior import (
+    RIGHT_STEP_USD,
+    SIGNALS_ACCURACY,
+    Worth,
+    belief_in_signals,
+    log_softmax,
+    worth_of,
+)
+from analyzer.methods.attribution import Attributor
+from analyzer.models.scripted import ScriptedModel
 from semconv.model import Status
 from tests.runs import run, step
 
 JUDGE = 0.45
 BELIEFS = st.lists(st.floats(-8, 8), min_size=1, max_size=40).map(log_softmax)
 RUN = run(*(step(f"agent{n}", f"said {n}") for n in range(5)), task="t")
-JUDGED = json.dumps({"reason": "r", "step": 1, "agent": "agent1", "ranking": []})
+EVIDENCE = [{"step": 1, "quote": "said 1"}]
+JUDGED = json.dumps({"reason": "r", "step": 1, "agent": "agent1", "ranking": [], "evidence": EVIDENCE})
 
 
 @given(BELIEFS, st.floats(0.01, 1))
@@ -82,7 +89,7 @@ def test_the_figures_of_the_page_on_methods(shares: tuple[float, ...], gain: flo
         pytest.param(None, "judge", 1, id="nobody knows the price"),
         pytest.param(0.0, "judge", 1, id="free"),
         pytest.param(1.0, "judge", 1, id="worth it"),
-        pytest.param(2.0, "judge", 0, id="too dear for what it brings"),
+        pytest.param(2.0, "signals", 0, id="too dear for what it brings"),
     ],
 )
 async def test_auto_spends_what_the_answer_is_worth_and_says_where_it_did_not(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from collector_processor.analyst import Analysis
-from collector_processor.encode import encode
-from collector_processor.rebuild import Run, rebuild
-from collector_processor.redaction import omit
+from collector_processor.pipeline.analyst import Analysis
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.redaction import omit
+from collector_processor.rebuild.stages import Run, rebuild
 from semconv.model import Attribution, Blame, Resource, SpanStatus, Status, Trajectory
 from tests.equality.__main__ import main
 from tests.equality.inputs import recorded_inputs

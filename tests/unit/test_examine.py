@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from collector_processor.assembler import Released, TraceKey
-from collector_processor.decode import decode, decode_logs
-from collector_processor.encode import encode
-from collector_processor.examine import Examined
-from collector_processor.material import MAX_KEYS
-from collector_processor.otlp import NO_TENANT, Signal
-from collector_processor.store_thread import STORE_RETRY_S
+from collector_processor.assembly.assembler import Released
+from collector_processor.otlp import NO_TENANT, Signal, TraceKey
+from collector_processor.pipeline.examine import Examined
+from collector_processor.pipeline.prepare import MAX_KEYS
+from collector_processor.rebuild.decode import decode, decode_logs
+from collector_processor.rebuild.encode import encode
+from collector_processor.store.thread import STORE_RETRY_S
 from semconv.model import Completion, Link, SpanId, TraceId
 from tests.factories import TRACE, agent, chat, span, workflow
 from tests.otlp_requests import log_request, record
+from tests.run_store import analyses_of, joined
 from tests.slow_lane import ScriptedAnalyst, SlowLane, written_names
 
 KEY = TraceKey(NO_TENANT, TRACE)
@@ -56,7 +57,7 @@ async def test_the_verdict_and_its_bytes_are_committed_in_one(lane: SlowLane) ->
     ids = {carrier.attributes["blamespan.failure.id"] for carrier in decode(carriers.body).spans}
     assert ids == {found.failure_id}
     assert [entry.event.name for entry in decode_logs(log.body)] == ["gen_ai.evaluation.result"]
-    assert (lane.store.analyses(KEY), lane.wakes) == ((1, 1), 1)
+    assert (analyses_of(lane.store, KEY), lane.wakes) == ((1, 1), 1)
 
 
 async def test_what_was_analysed_is_not_analysed_again_without_anything_new(lane: SlowLane) -> None:
@@ -78,7 +79,7 @@ async def test_the_log_records_of_the_trace_are_part_of_the_run(lane: SlowLane) 
     store_run(lane)
     lane.source.store(log_request(record(trace=int(TRACE, 16))), signal=Signal.LOGS)
     await examine(lane)
-    assert lane.store.analyses(KEY) == (1, 2)
+    assert analyses_of(lane.store, KEY) == (1, 2)
 
 
 async def test_a_trace_that_nothing_is_left_of_is_an_error_once(lane: SlowLane) -> None:
@@ -115,7 +116,7 @@ async def test_links_to_traces_that_nobody_knows_are_asked_for_once(lane: SlowLa
     async with asyncio.timeout(60):
         await examine(lane)
     assert written_names(lane.written()) == ["planner: decisive error", "failure: planner"]
-    assert lane.store.join(NEVER_HEARD_OF, [f"trace:{TRACE}"]) == {TRACE}
+    assert joined(lane.store, NEVER_HEARD_OF, [f"trace:{TRACE}"]) == {TRACE}
 
 
 async def test_a_chain_of_links_is_followed(lane: SlowLane) -> None:
@@ -128,7 +129,7 @@ async def test_a_chain_of_links_is_followed(lane: SlowLane) -> None:
     await examine(lane, Released(key=TraceKey(NO_TENANT, chain[-1]), completion=Completion.ROOT_ENDED))
     (asked,) = lane.analyst.asked
     assert asked.agents == ("a0", "a1", "a2", "a3", "a4")
-    assert [lane.store.analyses(TraceKey(NO_TENANT, trace_id))[0] for trace_id in chain] == [1] * 5
+    assert [analyses_of(lane.store, TraceKey(NO_TENANT, trace_id))[0] for trace_id in chain] == [1] * 5
 
 
 async def test_an_open_sibling_is_awaited_and_nothing_is_committed(lane: SlowLane) -> None:
@@ -136,7 +137,7 @@ async def test_an_open_sibling_is_awaited_and_nothing_is_committed(lane: SlowLan
         encode([workflow(1, links=[Link(trace_id=OTHER.trace_id, span_id=SpanId("1" * 16))]), chat(2)])
     )
     assert await examine(lane, still_open=(OTHER,)) == Examined(awaited=frozenset((OTHER,)))
-    assert (lane.analyst.asked, lane.store.analyses(KEY)) == ([], (0, -1))
+    assert (lane.analyst.asked, analyses_of(lane.store, KEY)) == ([], (0, -1))
 
 
 async def test_of_two_examinations_of_the_same_spans_one_has_the_word(lane: SlowLane) -> None:
@@ -146,7 +147,7 @@ async def test_of_two_examinations_of_the_same_spans_one_has_the_word(lane: Slow
     )
     await asyncio.gather(examine(lane), examine(lane))
     assert written_names(lane.written()) == ["planner: decisive error", "failure: planner"]
-    assert lane.store.analyses(KEY)[0] == 1
+    assert analyses_of(lane.store, KEY)[0] == 1
 
 
 async def test_only_claimed_rows_are_rewritten(lane: SlowLane) -> None:
@@ -164,11 +165,12 @@ async def test_claimed_rows_are_rewritten_and_the_replacements_forgotten(lane: S
     assert (lane.written(), lane.store.rewrites()) == ([], [])
 
 
-async def test_plain_spans_that_were_joined_to_nothing_are_still_answered(lane: SlowLane) -> None:
-    lane.analyst.answers = ["no step to blame"]
+async def test_plain_spans_that_were_joined_to_nothing_are_no_run_and_the_trace_is_done(
+    lane: SlowLane,
+) -> None:
     lane.source.store(encode([span(1)]))
-    await examine(lane)
-    assert written_names(lane.written()) == ["failure: undetermined"]
+    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    assert (lane.analyst.asked, lane.written()) == ([], [])
 
 
 async def test_a_verdict_waits_for_a_full_disk_and_the_model_is_not_asked_again(lane: SlowLane) -> None:
@@ -177,7 +179,7 @@ async def test_a_verdict_waits_for_a_full_disk_and_the_model_is_not_asked_again(
     assert await examine(lane) == Examined(done=frozenset((KEY,)))
     assert lane.pauses == [STORE_RETRY_S] * 3
     assert len(lane.analyst.asked) == 1
-    assert lane.store.analyses(KEY) == (1, 1)
+    assert analyses_of(lane.store, KEY) == (1, 1)
 
 
 async def test_the_model_is_not_asked_again_where_nothing_can_be_read_either(lane: SlowLane) -> None:
@@ -203,7 +205,7 @@ async def test_while_the_verdict_waits_for_the_disk_new_spans_are_not_passed_ove
     lane.on_pause = more
     await examine(lane)
     assert [len(asked.steps) for asked in lane.analyst.asked] == [1, 2]
-    assert lane.store.analyses(KEY) == (1, 2)
+    assert analyses_of(lane.store, KEY) == (1, 2)
 
 
 async def test_spans_that_make_room_while_their_verdict_waits_for_the_disk_are_judged(lane: SlowLane) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from analyzer.figures import derivable, numbers, written_out
+from analyzer.signals.numbers import derivable, numbers, written_out
 
 
 def test_numbers_are_values_not_spellings() -> None:

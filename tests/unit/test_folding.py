@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.folding import Sought, contains, folded
+from analyzer.signals.normalize import SearchText, contains, normalized
 
 
 @pytest.mark.parametrize(
@@ -18,14 +18,14 @@ from analyzer.folding import Sought, contains, folded
     ],
 )
 def test_texts_that_say_the_same_are_the_same(one: str, other: str) -> None:
-    assert folded(one) == folded(other)
+    assert normalized(one) == normalized(other)
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [("-5", "5"), ("2.1", "21"), ("50%", "50"), ("a", "b"), ("1,08", "108")]
 )
 def test_texts_that_say_something_else_stay_apart(one: str, other: str) -> None:
-    assert folded(one) != folded(other)
+    assert normalized(one) != normalized(other)
 
 
 @pytest.mark.parametrize("text", ["it is 450", "450", "450 dollars", "1450 and 450", "about 450.5 or 450"])
@@ -39,14 +39,14 @@ def test_a_number_is_not_found_inside_another(text: str) -> None:
 
 
 def test_words_are_found_wherever_they_stand() -> None:
-    assert contains(folded("The answer: Lisbon!"), "lisbon")
+    assert contains(normalized("The answer: Lisbon!"), "lisbon")
 
 
 @given(st.text("0123 4.,-_%aB\u0130\u00e9", max_size=20), st.text("012.,- aB\u00e9", max_size=6))
 def test_looking_for_a_text_in_many_finds_what_folding_each_would(text: str, wanted: str) -> None:
-    assert Sought(folded(wanted)).is_in(text) == contains(folded(text), folded(wanted))
+    assert SearchText(normalized(wanted)).is_in(text) == contains(normalized(text), normalized(wanted))
 
 
 @given(st.text("0123 4.,-_%aB", max_size=20))
 def test_plain_texts_are_folded_as_others_are(text: str) -> None:
-    assert folded(text) == folded(f"{text} \u00e9").removesuffix("\u00e9").rstrip()
+    assert normalized(text) == normalized(f"{text} \u00e9").removesuffix("\u00e9").rstrip()

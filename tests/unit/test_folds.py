@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.conversation import Conversation
-from analyzer.learning.folds import Kin, families, history_key, split, split_kin
-from analyzer.measuring.dataset import read_dataset
+from analyzer.evaluation.dataset import read_dataset
+from analyzer.inquiry.conversation import Conversation
+from analyzer.learning.folds import RunKeys, families, history_key, split, split_by_keys
 from tests.runs import run, step
 
 DATASETS = Path(__file__).parents[3] / "shared" / "datasets"
@@ -49,24 +49,24 @@ def test_runs_of_one_task_are_in_one_fold_whoever_worked_on_it() -> None:
 
 
 def test_kin_of_kin_are_kin() -> None:
-    kin = [
-        Kin(subset="s", history="x", task="one"),
-        Kin(subset="s", history="x", task="two"),
-        Kin(subset="s", history="y", task="two"),
-        Kin(subset="s", history="a", task=""),
-        Kin(subset="s", history="b", task=""),
+    keys = [
+        RunKeys(subset="s", history="x", task="one"),
+        RunKeys(subset="s", history="x", task="two"),
+        RunKeys(subset="s", history="y", task="two"),
+        RunKeys(subset="s", history="a", task=""),
+        RunKeys(subset="s", history="b", task=""),
     ]
-    assert families(kin) == ("hx", "hx", "hx", "ha", "hb")
+    assert families(keys) == ("hx", "hx", "hx", "ha", "hb")
 
 
 def test_a_task_that_all_runs_share_keeps_none_of_them_together() -> None:
-    kin = [Kin(subset="s", history=str(n), task="the same") for n in range(10)]
-    assert [len(fold) for fold in split_kin(kin, 5)] == [2] * 5
+    keys = [RunKeys(subset="s", history=str(n), task="the same") for n in range(10)]
+    assert [len(fold) for fold in split_by_keys(keys, 5)] == [2] * 5
 
 
 def test_another_salt_is_another_split_of_the_same_runs() -> None:
-    kin = [Kin(subset="s", history=str(n)) for n in range(40)]
-    splits = {split_kin(kin, 5, salt) for salt in range(4)}
+    keys = [RunKeys(subset="s", history=str(n)) for n in range(40)]
+    splits = {split_by_keys(keys, 5, salt) for salt in range(4)}
     assert len(splits) == 4
     assert all(sorted(i for fold in one for i in fold) == list(range(40)) for one in splits)
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from collector_processor.exporters.memory import MemoryExporter
-from collector_processor.forwarder import Forwarder, Surroundings
+from collector_processor.forwarding.forwarder import Environment, Forwarder
+from collector_processor.forwarding.ledger import Counts, Ledger
+from collector_processor.forwarding.send_queue import ForwarderLimits
 from collector_processor.journal import Journal, open_journal
 from collector_processor.journal.chunks import Backlog, Chunk, Entry, Queue, State
-from collector_processor.lanes import ForwarderLimits
-from collector_processor.ledger import Counts, Ledger
 from collector_processor.otlp import (
     NO_TENANT,
     Delivered,
@@ -28,8 +28,8 @@ from collector_processor.otlp import (
     Tenant,
     TryLater,
 )
-from collector_processor.store_thread import STORE_RETRY_S
-from collector_processor.survey import survey
+from collector_processor.store.thread import STORE_RETRY_S
+from collector_processor.wire.scan import scan_traces
 from tests.otlp_requests import many_spans, metric_request, numbers_in, request, span
 
 LARGE = 4 << 20
@@ -87,7 +87,7 @@ class Bench:
         hops: tuple[str, ...] = (),
         state: State = State.PENDING,
     ) -> Chunk:
-        found = survey(body) if signal is Signal.TRACES else None
+        found = scan_traces(body) if signal is Signal.TRACES else None
         items = found.item_count if found else 1
         entry = Entry(
             signal=signal,
@@ -100,10 +100,11 @@ class Bench:
             traces=found.traces if found and state is State.HELD else (),
         )
 
-        def stored(chunks: tuple[Chunk, ...]) -> None:
+        def stored(chunks: tuple[Chunk, ...]) -> Iterator[None]:
             self.ledger.acknowledge(signal, items)
             if state is State.PENDING:
                 self.forwarder.offer(chunks[0])
+            yield
 
         return (await self.journal.append([entry], stored))[0]
 
@@ -121,7 +122,7 @@ async def bench(
     clock = Clock()
     ledger = Ledger(journal.held_items)
     exporters = {} if exporter is None else dict.fromkeys(Signal, exporter)
-    around = Surroundings(sleep=clock.sleep, uniform=lambda _low, high: high, now=lambda: clock.now)
+    around = Environment(sleep=clock.sleep, uniform=lambda _low, high: high, now=lambda: clock.now)
     forwarder = Forwarder(journal, ledger, exporters, limits, around)
     async with asyncio.TaskGroup() as group:
         group.create_task(forwarder.run())
@@ -248,7 +249,9 @@ async def test_a_signal_without_service_is_said_once_and_dropped(
         for _ in range(5):
             await at.store(metric_request([1]), signal=Signal.METRICS)
     assert len(backend.requests) == 1
-    assert [record.message for record in caplog.records].count("backend does not take this signal") == 1
+    assert [record.message for record in caplog.records].count(
+        "backend does not take this signal: its items are dropped"
+    ) == 1
     assert (at.counts(Signal.METRICS).rejected, at.counts(Signal.METRICS).unsupported) == (0, 5)
 
 
@@ -266,7 +269,7 @@ async def test_a_signal_without_service_is_said_once_and_dropped(
         ),
         pytest.param(
             TryLater(reason="HTTP 503", after_s=0),
-            "backend cannot take requests now",
+            "backend returns errors: requests are kept and retried",
             Setback.FAILING,
             id="failing",
         ),
@@ -285,7 +288,7 @@ async def test_a_backend_that_is_away_is_told_from_one_that_asks_to_wait(
     told = [record for record in caplog.records if record.levelname == "WARNING"]
     assert [record.message for record in told] == [said]  # once, however often it is tried
     assert told[0].__dict__["reason"] == outcome.reason
-    assert told[0].__dict__.get("wait_s") == outcome.wish_s
+    assert told[0].__dict__.get("wait_s") == outcome.requested_wait_s
     assert at.ledger.setbacks == {(Signal.TRACES, counted): 2}
 
 
@@ -361,7 +364,7 @@ async def test_a_lane_that_falls_behind_reads_its_backlog_and_loses_and_doubles_
     tmp_path: Path,
 ) -> None:
     backend = MemoryExporter()
-    limits = ForwarderLimits(max_in_flight=2, lane_memory_bytes=2000, batch_bytes=800)
+    limits = ForwarderLimits(max_in_flight=2, queue_memory_bytes=2000, batch_bytes=800)
     async with bench(tmp_path, backend, limits) as at:
         for first in range(1, 200, 20):
             await asyncio.gather(*(at.store(request(span(n))) for n in range(first, first + 20)))
@@ -377,7 +380,7 @@ async def test_a_backlog_that_cannot_be_read_is_read_later(
     entry = Entry(
         signal=Signal.TRACES, tenant=NO_TENANT, hops=(), received_ns=0, items=3, body=many_spans(3), traces=()
     )
-    await journal.append([entry], lambda _: None)
+    await journal.append([entry])
     await journal.close()
 
     backend = MemoryExporter()
@@ -409,7 +412,7 @@ async def test_a_throttled_tenant_holds_up_only_itself(tmp_path: Path) -> None:
             return await super().send(signal, body, tenant, hops)
 
     backend = Throttled()
-    limits = ForwarderLimits(memory_bytes=1000, lane_memory_bytes=1000)
+    limits = ForwarderLimits(memory_bytes=1000, queue_memory_bytes=1000)
     async with bench(tmp_path, backend, limits) as at:
         for n in range(1, 21):
             await at.store(request(span(n)), tenant="slow")

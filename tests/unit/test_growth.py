@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from collector_processor.repair import repair
+from benchmarks.big_trace import SHAPES, flat_history, history
+from collector_processor.rebuild.repair import repair
 from collector_processor.trajectory import order
 from semconv.model import Span, Trace
-from tests.bench.big_trace import SHAPES, flat_history, history
 
 
 def operations(work: Callable[[], object]) -> int:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.cli import run as blamespan
-from analyzer.web.app import WebServer
-from collector_processor.settings import Address
-from collector_processor.tls import TlsFiles
+from analyzer.cli.main import run as blamespan
+from analyzer.web.app import web_server
+from collector_processor.otlp import Address
+from collector_processor.otlp.tls import TlsFiles
 from tests.security.authority import issue
 from tests.unit.test_web import PARTS
 
@@ -35,7 +35,7 @@ async def serving(
     tls: TlsFiles | None = None,
 ) -> AsyncIterator[None]:
     """Run the door, and set what a service with such a door has set."""
-    server = WebServer(replace(PARTS, is_ready=lambda: ready, tls=tls), Address(host=listen, port=0))
+    server = web_server(replace(PARTS, is_ready=lambda: ready, tls=tls), Address(host=listen, port=0))
     port = await server.start()
     monkeypatch.setenv("BLAMESPAN_WEB_LISTEN", f"{listen}:{port}")
     if tls is not None:

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from collector_processor.assembler import TraceKey
-from collector_processor.inbox import ARRIVAL_BYTES, NOTE_BYTES, Inbox
-from collector_processor.notes import TraceArrival, make_note
-from collector_processor.otlp import NO_TENANT, Signal
-from collector_processor.pipeline import Pipeline, PipelineLimits
+from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
+from collector_processor.pipeline.queues import ARRIVAL_BYTES, NOTE_BYTES, Inbox
+from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
+from collector_processor.wire.facts import TraceArrival, make_note
 from semconv.model import TraceId
 from tests.factories import chat, workflow
+from tests.run_store import analyses_of
 from tests.slow_lane import LIMITS, ScriptedAnalyst, SlowLane
 
 TINY = ARRIVAL_BYTES + NOTE_BYTES
 
 
-def arrival(number: int, notes: int = 1) -> TraceArrival:
+def arrival(number: int, notes: int = 1, tenant: Tenant = NO_TENANT) -> TraceArrival:
     return TraceArrival(
         seq=1_000_000 + number,
         signal=Signal.TRACES,
-        tenant=NO_TENANT,
+        tenant=tenant,
         trace_id=TraceId(f"{number:032x}"),
         received_ns=1_700_000_000_000_000_000 + number,
         byte_count=100_000 + number,
@@ -44,6 +44,16 @@ def test_one_that_is_too_large_for_all_of_it_waits_alone() -> None:
     inbox.put(arrival(1))
     assert inbox.put(arrival(2, notes=50)) == (arrival(1),)
     assert inbox.take(1) == (arrival(2, notes=50),)
+
+
+def test_tenants_are_taken_in_turn() -> None:
+    inbox, calm = Inbox(100 * TINY), Tenant("x=calm")
+    for number in (1, 2, 3):
+        inbox.put(arrival(number))
+    inbox.put(arrival(4, tenant=calm))
+    assert set(inbox.tenants) == {NO_TENANT, calm}
+    assert [one.trace_id[-1] for one in inbox.take(3)] == ["1", "4", "2"]
+    assert set(inbox.tenants) == {NO_TENANT}
 
 
 @pytest.mark.parametrize("notes", [0, 1, 10, 1000])
@@ -73,7 +83,7 @@ async def test_runs_that_find_no_room_are_analysed_all_the_same_and_once(tmp_pat
             lane.receive(workflow(1, trace_id=name))
         await lane.pass_time(100 * LIMITS.root_grace_s)
         assert len(lane.analyst.asked) == len(names)
-        analyses = {name: lane.store.analyses(TraceKey(NO_TENANT, name))[0] for name in names}
+        analyses = {name: analyses_of(lane.store, TraceKey(NO_TENANT, name))[0] for name in names}
         assert analyses == dict.fromkeys(names, 1)
     finally:
         lane.close()

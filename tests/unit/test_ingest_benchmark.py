@@ -13,14 +13,14 @@ from typing import TypeAlias
 import aiohttp
 import pytest
 
-from tests.bench.ingest import load, measuring
-from tests.bench.ingest.bodies import Body, make_bodies
-from tests.bench.ingest.floor import percentile
-from tests.bench.ingest.load import Load, Sent, send
-from tests.bench.ingest.measuring import Case, Figures, Passage, figures_of
-from tests.bench.ingest.null_backend import Count, grpc_backend, http_backend
-from tests.bench.ingest.plans import PLANS
-from tests.bench.ingest.report import as_line, render
+from benchmarks.ingest import load, measuring
+from benchmarks.ingest.bodies import Body, make_bodies
+from benchmarks.ingest.floor import percentile
+from benchmarks.ingest.load import Load, Sent, send
+from benchmarks.ingest.measuring import Case, Figures, Passage, figures_of
+from benchmarks.ingest.null_backend import Count, grpc_backend, http_backend
+from benchmarks.ingest.plans import PLANS
+from benchmarks.ingest.report import as_line, render
 
 Backend: TypeAlias = Callable[[Count], AbstractAsyncContextManager[int]]
 OURS = Case(subject="blamespan", protocol="http", spans=16, agents=0, is_gzip=False)

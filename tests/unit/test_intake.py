@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from collector_processor.assembler import TraceKey
-from collector_processor.intake import Intake, IntakeRules, LoopError
+from collector_processor.forwarding.ledger import Counts, Ledger
 from collector_processor.journal import Journal, open_journal
 from collector_processor.journal.chunks import Chunk, JournalLimits
-from collector_processor.ledger import Counts, Ledger
-from collector_processor.notes import TraceArrival
 from collector_processor.otlp import (
     NO_TENANT,
     Arrival,
@@ -21,14 +18,19 @@ from collector_processor.otlp import (
     RefusedError,
     Signal,
     Tenant,
+    TraceKey,
 )
+from collector_processor.receivers.intake import Intake, IntakeRules, LoopError
+from collector_processor.wire.facts import TraceArrival
 from tests.otlp_requests import (
     log_request,
+    log_rows_of,
     many_spans,
     metric_request,
     numbers_in,
     record,
     request,
+    rows_of,
     span,
     span_name,
     trace_name,
@@ -109,7 +111,7 @@ async def test_later_spans_of_a_known_trace_are_told_though_they_carry_no_marker
             [span_name(1)],
             [span_name(9)],
         ]
-        assert len(await at.journal.read_trace(KEY)) == 2
+        assert len(await rows_of(at.journal, KEY)) == 2
 
 
 async def test_a_carrier_is_passed_on_and_never_told(tmp_path: Path) -> None:
@@ -125,7 +127,7 @@ async def test_logs_of_agent_traces_keep_them_awake(tmp_path: Path) -> None:
         await at.accept(request(span(1, attributes=AGENT)))
         await at.accept(log_request(record(trace=1), record(trace=2)), signal=Signal.LOGS)
         assert [(arrival.signal, arrival.notes) for arrival in at.fed[1:]] == [(Signal.LOGS, ())]
-        assert len(await at.journal.read_logs(KEY)) == 1
+        assert len(await log_rows_of(at.journal, KEY)) == 1
         assert at.counts(Signal.LOGS).held == 2
 
 
@@ -189,7 +191,9 @@ async def test_our_own_hop_coming_back_is_refused_and_may_be_kept_by_who_sent_it
             with pytest.raises(LoopError, match="us") as refused:
                 await at.accept(many_spans(1), hops=("far", "us"))
             assert refused.value.retry_after_s > 0
-        assert [record.message for record in caplog.records] == ["spans go round in circles"]
+        assert [record.message for record in caplog.records] == [
+            "forwarding loop: requests are refused until the endpoint is corrected"
+        ]
         assert at.counts().refused == 2
         assert at.offered == []
 

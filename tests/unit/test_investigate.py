@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from analyzer.method import attribute
 from analyzer.methods.investigate import Investigate
-from analyzer.methods.reader import Request, carry_out, requests_in
-from analyzer.scripted import ScriptedModel
+from analyzer.methods.reading_session import Request, carry_out, requests_in
+from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Attribution, Blame, Evidence, Status, StepKind, Trajectory
+from tests.inquiries import MARKER, attribute
 from tests.runs import run, step, tool
 
 RUN = run(
@@ -49,8 +49,8 @@ async def investigate(
     *replies: str, trajectory: Trajectory = RUN, max_bytes: int = 50_000, most_tokens: int = 60_000
 ) -> tuple[Attribution, ScriptedModel]:
     model = ScriptedModel(replies=replies)
-    method = Investigate(max_bytes=max_bytes, most_tokens=most_tokens)
-    inquest = await attribute(method, trajectory, model.complete, clock=lambda: 0.0)
+    method = Investigate(marker=MARKER, max_bytes=max_bytes, most_tokens=most_tokens)
+    inquest = await attribute(method, trajectory, model.complete)
     return inquest.attribution, model
 
 
@@ -95,11 +95,11 @@ async def test_a_broken_link_in_the_middle_stops_the_way_up() -> None:
     assert verdict.step == 4
 
 
-async def test_an_answer_without_any_quote_that_stands_loses_confidence() -> None:
+async def test_an_answer_without_any_quote_that_stands_blames_nobody() -> None:
     bare = answer(path=[], evidence=[])
-    verdict, _ = await blame(bare, bare)
-    assert verdict.step == 1
-    assert verdict.confidence < 0.5
+    verdict, _ = await investigate(bare, bare)
+    assert verdict.status is Status.UNDETERMINED
+    assert verdict.verdict.ranking[0].step == 1
 
 
 async def test_what_the_model_asks_to_read_is_shown_under_the_runs_own_marker() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,30 +9,43 @@ from pathlib import Path
 import pytest
 
 from analyzer.issues.agent_counts import FEWEST_RUNS, Place
+from analyzer.issues.beside_verdicts import AnalysedRun, BesideVerdicts
 from analyzer.issues.counting import CountingRules
-from analyzer.issues.report import SAMPLED, IssueReports, Wanted, checked, to_json
-from analyzer.issues.store import FILE, IssueStore
-from analyzer.labels import LabelKind
-from analyzer.recurrence import Count, IssueState
-from analyzer.recurrence.notice import NoticeKind
-from collector_processor.otlp import NO_TENANT, CollectorError, Tenant
-from collector_processor.stores import StoreError
-from tests.issues import DAY, START, Bench
+from analyzer.issues.recurrence.issue import IssueState, NoticeKind
+from analyzer.issues.recurrence.watch import Count
+from analyzer.issues.report import (
+    NO_RUNS,
+    SAMPLED,
+    IssueReports,
+    Wanted,
+    checked,
+    to_json,
+    told_of_share,
+)
+from analyzer.issues.rows import noted_document
+from analyzer.labels.label import LabelKind
+from analyzer.labels.label_store import PackedRun
+from collector_processor.otlp import NO_TENANT, Tenant
+from collector_processor.store.connection import StoreError
+from collector_processor.store.records import Commit
+from semconv.model import Abstention, Ranked, Status
+from tests.issues import DAY, START, Bench, judged
+from tests.verdicts import stored
 
 OTHER = Tenant("x-scope-orgid=b")
-TOLD = CountingRules(targets=("hook",), clean=lambda text: text)
+TOLD = CountingRules(targets=("hook",))
 CLERK = Place(tenant=NO_TENANT, service="shop", agent="clerk")
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    opened = Bench(folder=tmp_path, rules=TOLD)
+    opened = Bench(folder=tmp_path, rules=TOLD, clean=str)
     yield opened
     opened.close()
 
 
 def told(bench: Bench) -> list[tuple[NoticeKind, str]]:
-    return [(owed.notice.kind, owed.notice.agent) for owed in bench.issues.owed("hook")]
+    return [(owed.notice.kind, owed.notice.agent) for owed in bench.issues.unsent("hook")]
 
 
 def test_a_failure_that_comes_again_is_one_issue_told_once(bench: Bench) -> None:
@@ -61,34 +73,72 @@ def test_the_same_run_never_counts_twice_also_after_a_restart(bench: Bench) -> N
     bench.close()
 
 
-def test_what_a_crash_leaves_between_verdict_and_count_is_counted_at_the_next_start(bench: Bench) -> None:
-    bench.note(1, "clerk")
+def test_what_an_older_version_noted_and_did_not_count_is_counted_at_the_first_start(bench: Bench) -> None:
     bench.commit(1, "clerk")
-    bench = bench.again()
-    assert bench.counting.settle(START) == 1
-    assert bench.counting.settle(START) == 0
+    for number in (1, 2):  # of the second there is no verdict
+        noted = bench.noted(NO_TENANT, *judged(number, "clerk"))
+        row = (NO_TENANT, noted.run_id, START, noted_document(noted))
+        bench.db.execute("INSERT INTO pending (tenant, run_id, noted_ns, document) VALUES (?, ?, ?, ?)", row)
+    assert bench.counting.count_left(bench.verdicts, START) == 2
+    assert bench.counting.count_left(bench.verdicts, START) == 0
     assert bench.counted() == {"clerk": 1}
-    bench.close()
 
 
-def test_a_verdict_that_is_not_durable_is_not_counted(bench: Bench) -> None:
+def test_a_run_without_a_verdict_is_not_counted(bench: Bench) -> None:
     bench.note(1, "clerk")
-    bench.counting.settle(START)
     assert bench.counted() == {}
 
 
-def test_runs_whose_verdicts_never_come_hold_up_no_others(bench: Bench) -> None:
-    for number in range(1_000, 2_100):
-        bench.note(number, "clerk")
-    bench.judge(1, "clerk", at=START + 1)
+def test_a_verdict_that_cannot_be_committed_counts_nothing_until_it_can(bench: Bench) -> None:
+    bench.note(1, "clerk")
+    with pytest.raises(ZeroDivisionError), bench.verdicts.transaction():  # noqa: PT012 - of a transaction
+        bench.commit(1, "clerk")
+        _ = 1 / 0
+    assert (bench.counted(), bench.counting.take_moves(), bench.counting.repetitions) == ({}, [], 0)
+    bench.commit(1, "clerk")
     assert bench.counted() == {"clerk": 1}
+    assert len(bench.counting.take_moves()) == 1
+
+
+def test_runs_whose_verdicts_never_come_make_room_for_others(bench: Bench) -> None:
+    beside = BesideVerdicts(bench.db, bench.labels, bench.counting, lambda: START, most_bytes=250)
+    for number in range(5):
+        noted = bench.noted(NO_TENANT, *judged(number, "clerk"))
+        packed = PackedRun(tenant=NO_TENANT, run_id=noted.run_id, is_failure=True, packed=b"x" * 100)
+        beside.add(AnalysedRun(noted=noted, packed=packed))
+    bench.verdicts.also = beside.write
+    for number in range(5):
+        bench.commit(number, "clerk")
+    kept = [number for number in range(5) if bench.labels.kept(NO_TENANT, f"run-{number}")]
+    assert (kept, bench.counted()) == ([3, 4], {"clerk": 2})
+
+
+def test_runs_of_one_commit_count_as_if_each_were_committed_alone(tmp_path: Path) -> None:
+    judgements: list[tuple[int, str | None, int, int]] = [
+        (number, None, 1, START + number) for number in range(40)
+    ]
+    judgements += [(number, "clerk", 1, START + number) for number in range(40, 90)]
+    judgements += [(90, "planner", 1, START + 40 * DAY), (50, "planner", 2, START + 40 * DAY + 1)]
+    found: list[dict[str, list[tuple[object, ...]]]] = []
+    for most in (1, 7, 100):
+        (tmp_path / str(most)).mkdir()
+        bench = Bench(folder=tmp_path / str(most), rules=TOLD, clean=str)
+        for start in range(0, len(judgements), most):
+            decided = [bench.decided(*one) for one in judgements[start : start + most]]
+            with bench.issues.transaction():
+                bench.counting.count(decided)
+        tables = ("issue", "counted_run", "agent_day", "watch")
+        found.append({name: sorted(bench.db.execute(f"SELECT * FROM {name}")) for name in tables})
+        assert NoticeKind.FAILS_MORE in {kind for kind, _ in told(bench)}
+        found[-1]["told"] = sorted(told(bench))
+        bench.close()
+    assert found[0] == found[1] == found[2]
 
 
 def test_a_provisional_verdict_is_not_counted(bench: Bench) -> None:
     bench.judge(1, "clerk", is_provisional=True)
     assert bench.counted() == {}
     bench.commit(1, "clerk")
-    bench.counting.settle(START)
     assert bench.counted() == {"clerk": 1}
 
 
@@ -194,9 +244,8 @@ def test_an_alarm_ends_when_people_reject_the_verdicts_that_raised_it(bench: Ben
 
 def test_a_label_given_before_the_run_was_counted_is_heeded(bench: Bench) -> None:
     bench.note(1, "clerk")
-    bench.commit(1, "clerk")
     bench.say(1, LabelKind.REJECTED)
-    bench.counting.settle(START)
+    bench.commit(1, "clerk")
     assert bench.counted() == {}
 
 
@@ -205,7 +254,7 @@ def test_a_label_taken_back_counts_the_run_again_and_labels_are_read_once(bench:
     bench.say(1, LabelKind.REJECTED)
     bench.say(1, LabelKind.CONFIRMED, "clerk", 0)
     assert bench.counted() == {"clerk": 1}
-    assert bench.counting.heed_labels() == 0
+    assert bench.counting.apply_labels() == 0
 
 
 def test_what_was_resolved_and_comes_back_is_told_again(bench: Bench) -> None:
@@ -292,7 +341,7 @@ def test_with_hardly_a_run_there_is_no_alarm(bench: Bench) -> None:
 
 
 def test_with_tail_sampling_there_are_issues_and_no_shares(tmp_path: Path) -> None:
-    bench = Bench(folder=tmp_path, rules=replace(TOLD, is_fair_sample=False))
+    bench = Bench(folder=tmp_path, rules=replace(TOLD, is_fair_sample=False), clean=str)
     for number in range(60):
         bench.judge(number, None if number < 40 else "clerk")
     (report,) = IssueReports(bench.issues, is_fair_sample=False).reports(Wanted(), START)
@@ -335,6 +384,47 @@ def test_a_report_says_share_trend_and_examples(bench: Bench) -> None:
     assert document["share"]["low"] < document["share"]["estimate"] < document["share"]["high"]
 
 
+def test_without_labels_of_its_service_a_share_is_the_methods_own(bench: Bench) -> None:
+    for number in range(7):
+        bench.judge(number, "clerk")
+        bench.judge(100 + number, "clerk", service="other shop")
+        bench.say(100 + number, LabelKind.CONFIRMED, "clerk", 0)
+    reports = IssueReports(bench.issues, is_fair_sample=True)
+    (mine,) = reports.reports(Wanted(service="shop"), START)
+    (others,) = reports.reports(Wanted(service="other shop"), START)
+    assert mine.agent is not None
+    assert mine.agent.labelled == 0
+    document = to_json(mine, START)["share"]
+    assert (document["estimate"], document["high"]) == (1.0, 1.0)
+    assert 0.6 < document["low"] < 0.8, "seven of seven"
+    assert document["told"] == told_of_share(mine.agent)
+    assert document["told"].endswith("by the method alone")
+    assert to_json(others, START)["share"]["told"].endswith("corrected by 7 labels")
+    low = {service: low for service, _, low in reports.lows(START)}
+    assert low == {"other shop": pytest.approx(to_json(others, START)["share"]["low"], abs=1e-4)}
+
+
+def test_an_agent_without_runs_this_week_has_no_share(bench: Bench) -> None:
+    bench.judge(1, "clerk")
+    (report,) = IssueReports(bench.issues, is_fair_sample=True).reports(Wanted(), START + 8 * DAY)
+    document = to_json(report, START + 8 * DAY)
+    assert (document["share"], document["share_off"]) == (None, NO_RUNS)
+
+
+def test_an_undetermined_run_opens_no_issue_and_blames_no_agent(bench: Bench) -> None:
+    trajectory, analysis = judged(1, "clerk")
+    candidates = (Ranked(step=0, agent="clerk", probability=0.1),)
+    doubtful = Abstention(status=Status.UNDETERMINED, reason="too weak", ranking=candidates)
+    attribution = replace(analysis.attribution, verdict=doubtful)
+    noted = bench.noted(NO_TENANT, trajectory, replace(analysis, attribution=attribution))
+    verdict = stored(run_id="run-1", agent=None, status="undetermined", decided_ns=START, step=None)
+    bench.beside.add(AnalysedRun(noted=noted, packed=None))
+    bench.verdicts.commit(Commit(analysed=(), verdicts=(verdict,)))
+    assert (bench.counted(), told(bench)) == ({}, [])
+    counts = bench.counting.counts
+    assert counts.window(CLERK, START // DAY, START // DAY) == Count(hits=0, n=1), "it took part"
+
+
 def test_filters_choose(bench: Bench) -> None:
     bench.judge(1, "clerk")
     bench.judge(2, "planner")
@@ -354,9 +444,8 @@ def test_a_full_disk_fails_one_write_and_loses_nothing_that_was_there(bench: Ben
         judge_many(bench)
     before = bench.counted()["clerk"]
     bench.issues.db.execute(f"PRAGMA max_page_count={pages * 100}")
-    bench.counting.settle(START)
     bench.judge(5_000, "clerk")
-    assert bench.counted()["clerk"] in {before + 1, before + 2}
+    assert bench.counted()["clerk"] == before + 1
 
 
 def judge_many(bench: Bench) -> None:
@@ -369,37 +458,3 @@ def test_what_is_too_old_is_forgotten(bench: Bench) -> None:
     bench.issues.prune(START + 100 * DAY)
     assert bench.counting.counts.window(CLERK, 0, 99_999) == Count()
     assert bench.counting.counts.watched(CLERK) is None
-
-
-def test_a_store_of_a_newer_version_is_refused_in_words(tmp_path: Path) -> None:
-    IssueStore(tmp_path / FILE).close()
-    with sqlite3.connect(tmp_path / FILE) as db:
-        db.execute("PRAGMA user_version=99")
-    db.close()
-    with pytest.raises(
-        CollectorError, match=r"issues\.sqlite was written by a newer blamespan \(schema 99\)"
-    ):
-        IssueStore(tmp_path / FILE)
-
-
-def test_a_file_that_is_no_store_is_refused_in_words(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_bytes(b"no database" * 500)
-    with pytest.raises(CollectorError, match="cannot be used as a store"):
-        IssueStore(tmp_path / FILE)
-
-
-def test_a_store_of_before_knows_when_its_runs_were_settled(bench: Bench) -> None:
-    bench.judge(1, "clerk")
-    bench.judge(2, None)
-    bench.issues.db.executescript(
-        "ALTER TABLE run DROP COLUMN status; ALTER TABLE run DROP COLUMN settled_ns; PRAGMA user_version=1"
-    )
-    bench = bench.again()
-    bench.judge(1, "planner", version=2, at=START + 60)
-    (move,) = bench.counting.take_moves()
-    assert move.before is not None
-    assert (move.before.status, move.before.blamed, move.after.blamed) == ("attributed", "clerk", "planner")
-    kept = bench.issues.run(NO_TENANT, "run-2")
-    assert kept is not None
-    assert kept.settled_ns == START
-    bench.close()

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.issue_gauge import IssueCounts, IssueGauge, alarms_of, lows_of, standing_of
-from analyzer.metric_table import MAX_STANDING
-from analyzer.recurrence import Fingerprint, Issue, IssueState
-from collector_processor.stores import StoreError
+from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, alarms_of, lows_of, standing_of
+from analyzer.issues.recurrence.issue import Fingerprint, Issue, IssueState
+from analyzer.telemetry.metric_table import MAX_STANDING
+from collector_processor.store.connection import StoreError
 
 
 async def test_what_was_read_stands_while_the_store_refuses(caplog: pytest.LogCaptureFixture) -> None:
@@ -29,7 +29,7 @@ async def test_what_was_read_stands_while_the_store_refuses(caplog: pytest.LogCa
             raise answer
         return answer
 
-    gauge = IssueGauge(read=read, every_s=0)
+    gauge = IssueCountsReader(read=read, every_s=0)
     task = asyncio.create_task(gauge.run())
     await read_all.wait()
     task.cancel()

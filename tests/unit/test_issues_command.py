@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from analyzer.commands.issues import _table
+from analyzer.cli.commands.issues import _table
 
 DOCUMENT = {
     "id": "0123456789abcdef",
@@ -18,7 +18,13 @@ DOCUMENT = {
     "count": 12,
     "trend": [{"count": number} for number in range(14)],
     "last_seen": "2026-11-21T18:00:00Z",
-    "share": {"estimate": 0.25, "low": 0.1, "high": 0.4, "alarm": True},
+    "share": {
+        "told": "25% [10%, 40%], by the method alone",
+        "estimate": 0.25,
+        "low": 0.1,
+        "high": 0.4,
+        "alarm": True,
+    },
 }
 
 

@@ -3,18 +3,19 @@ from __future__ import annotations
 import _sqlite3
 import asyncio
 import ctypes
+import errno
+import os
 import random
 import shutil
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from collector_processor.assembler import TraceKey
 from collector_processor.journal import Journal, is_in_use, open_journal
 from collector_processor.journal.chunks import (
     Chunk,
@@ -28,17 +29,26 @@ from collector_processor.journal.chunks import (
     pack_body,
     unpack_body,
 )
-from collector_processor.journal.connection import SCHEMA_VERSION
-from collector_processor.journal.few_open import MOST
-from collector_processor.journal.reads import Reads
-from collector_processor.journal.register import SUFFIX
-from collector_processor.journal.reserve import Space
+from collector_processor.journal.connection import MAX_OPEN, SCHEMA_VERSION
+from collector_processor.journal.directory import REGISTER, Space
+from collector_processor.journal.keeper import Reads
 from collector_processor.journal.segments import SegmentFile
-from collector_processor.notes import TraceNote
-from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant
-from collector_processor.survey import survey, survey_logs
+from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant, TraceKey
+from collector_processor.wire.facts import TraceNote
+from collector_processor.wire.scan import scan_traces
+from collector_processor.wire.scan_records import scan_logs
 from semconv.model import TraceId
-from tests.otlp_requests import log_request, many_spans, numbers_in, record, request, span, trace_name
+from tests.otlp_requests import (
+    log_request,
+    log_rows_of,
+    many_spans,
+    numbers_in,
+    record,
+    request,
+    rows_of,
+    span,
+    trace_name,
+)
 
 TRACES = Queue(Signal.TRACES, NO_TENANT)
 KEY = TraceKey(NO_TENANT, trace_name(1))
@@ -72,7 +82,7 @@ def agent_entry(
     number: int = 1, *, trace: int = 1, state: State = State.PENDING, received_ns: int = 1_000
 ) -> Entry:
     body = request(span(number, trace=trace, attributes=AGENT), span(number + 100, trace=77))
-    notes = tuple(note for note in survey(body).traces if note.is_agent)
+    notes = tuple(note for note in scan_traces(body).traces if note.is_agent)
     return entry(body, state=state, traces=notes, received_ns=received_ns)
 
 
@@ -151,8 +161,13 @@ async def test_rows_of_one_request_are_committed_together(tmp_path: Path) -> Non
 
 async def test_the_forwarder_hears_of_rows_whose_client_has_gone(tmp_path: Path) -> None:
     heard: list[tuple[Chunk, ...]] = []
+
+    def hear(chunks: tuple[Chunk, ...]) -> Iterator[None]:
+        yield from [None] * 1_000  # many steps
+        heard.append(chunks)
+
     async with journal_in(tmp_path) as journal:
-        task = asyncio.create_task(journal.append([entry(b"a")], heard.append))
+        task = asyncio.create_task(journal.append([entry(b"a")], hear))
         await asyncio.sleep(0)
         task.cancel()
         await journal.append([entry(b"b")])
@@ -312,10 +327,10 @@ def test_connections_keep_few_of_the_bodies_they_stored(tmp_path: Path, body_byt
 async def test_a_segment_that_takes_no_more_rows_keeps_nothing_of_them_in_memory(tmp_path: Path) -> None:
     before = sqlite_memory()
     async with journal_in(tmp_path, SMALL_SEGMENTS) as journal:
-        for number in range(MOST):
+        for number in range(MAX_OPEN):
             await journal.append([entry(_noise(number))])
         await settled(journal)
-        assert sqlite_memory() - before < MOST << 20  # one body is 1 MiB
+        assert sqlite_memory() - before < MAX_OPEN << 20  # one body is 1 MiB
 
 
 def sqlite_memory() -> int:
@@ -464,7 +479,7 @@ async def test_closing_writes_what_was_put_off(tmp_path: Path) -> None:
     async with journal_in(tmp_path) as journal:
         first, _ = await journal.append([entry(b"a"), entry(b"b")])
         journal.mark_done([first])
-    assert not journal._writer._soon
+    assert not journal._writer._marks
     async with journal_in(tmp_path) as journal:
         assert [chunk.body for chunk in await pending(journal)] == [b"b"]
 
@@ -515,7 +530,7 @@ async def test_a_newer_schema_is_refused_with_words(tmp_path: Path) -> None:
 
 async def test_a_directory_that_cannot_be_is_told_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(JournalError, match="cannot be kept"):
+    with pytest.raises(JournalError, match="cannot open the journal"):
         await open_journal(tmp_path / "file")
 
 
@@ -554,16 +569,18 @@ class Unreadable(SegmentFile):
 class _Refusing:
     """A connection that reads no bodies."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, code: int = sqlite3.SQLITE_IOERR) -> None:
         self._db = db
+        self._code = code
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._db, name)
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
         if sql.startswith("SELECT checksum"):
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            kind = sqlite3.OperationalError if self._code == sqlite3.SQLITE_IOERR else sqlite3.DatabaseError
+            error = kind("disk I/O error")
+            error.sqlite_errorcode = self._code
             raise error
         return self._db.execute(sql, *values)
 
@@ -687,6 +704,58 @@ async def test_a_failing_disk_refuses_and_another_segment_is_begun(tmp_path: Pat
         assert chunk.seq >> 32 == 2
 
 
+class FailsOnSmall(SegmentFile):
+    """A segment that cannot take small rows: the disk fails."""
+
+    def insert(self, rows: Sequence[Any]) -> None:
+        if rows[0][1].body == b"small":
+            raise sqlite3.OperationalError("disk I/O error")
+        super().insert(rows)
+
+
+async def test_a_failing_disk_evicts_no_trace_that_waits_for_its_analysis(tmp_path: Path) -> None:
+    evicted: list[TraceKey] = []
+    async with journal_in(tmp_path, make_segment=FailsOnSmall) as journal:
+        journal.on_evicted = evicted.extend
+        journal.mark_done(await journal.append([agent_entry(1, trace=1)]))
+        for _ in range(3):
+            with pytest.raises(RefusedError, match="I/O"):
+                await journal.append([entry(b"small")])
+            await settled(journal)
+        assert await rows_of(journal, KEY)
+    assert evicted == []
+
+
+class Misreported(SegmentFile):
+    """A segment on a disk that gives nothing; SQLite reports it as damage, as it does for EIO."""
+
+    def __init__(self, path: Path, number: int) -> None:
+        super().__init__(path, number)
+        self._db = _Refusing(self._db, sqlite3.SQLITE_CORRUPT)  # type: ignore[misc, assignment]
+
+    def read_files(self) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+async def test_an_error_of_the_disk_that_sqlite_reports_as_damage_loses_no_row(tmp_path: Path) -> None:
+    async with journal_in(tmp_path, make_segment=Misreported) as journal:
+        await journal.append([entry(b"x")])
+        with pytest.raises(OSError, match="Input/output error"):
+            await journal.read_pending(TRACES, 0, 1 << 20)
+    async with journal_in(tmp_path) as journal:
+        assert [chunk.body for chunk in await pending(journal)] == [b"x"]
+
+
+async def test_a_row_that_the_disk_never_gives_is_lost_in_the_end(tmp_path: Path) -> None:
+    async with journal_in(tmp_path, make_segment=Misreported) as journal:
+        await journal.append([entry(b"x")])
+        for _ in range(300):
+            with pytest.raises(OSError, match="Input/output error"):
+                await journal.read_pending(TRACES, 0, 1 << 20)
+        backlog = await journal.read_pending(TRACES, 0, 1 << 20)
+        assert [chunk.items for chunk in backlog.lost] == [1]
+
+
 class Faulty(SegmentFile):
     """A segment with a fault of ours."""
 
@@ -734,10 +803,10 @@ async def test_an_agent_trace_is_read_back_with_only_its_spans(tmp_path: Path) -
         await journal.append([agent_entry(1)])
         await journal.append([agent_entry(2)])
         await journal.append([agent_entry(3, trace=5)])
-        rows = await journal.read_trace(KEY)
+        rows = await rows_of(journal, KEY)
         assert [numbers_in(body) for _, body in rows] == [[1], [2]]
         assert rows[0][0] < rows[1][0]
-        assert await journal.read_trace(TraceKey(Tenant("other"), KEY.trace_id)) == ()
+        assert await rows_of(journal, TraceKey(Tenant("other"), KEY.trace_id)) == ()
         assert KEY.trace_id in journal.knows(NO_TENANT)
         assert KEY.trace_id not in journal.knows(Tenant("other"))
 
@@ -745,10 +814,10 @@ async def test_an_agent_trace_is_read_back_with_only_its_spans(tmp_path: Path) -
 async def test_logs_of_a_trace_are_read_back(tmp_path: Path) -> None:
     body = log_request(record(trace=1, name="gen_ai.choice"), record(trace=2))
     async with journal_in(tmp_path) as journal:
-        await journal.append([entry(body, signal=Signal.LOGS, traces=survey_logs(body).traces[:1])])
-        ((_, logs),) = await journal.read_logs(KEY)
-        assert [note.span_count for note in survey_logs(logs).traces] == [1]
-        assert await journal.read_trace(KEY) == ()
+        await journal.append([entry(body, signal=Signal.LOGS, traces=scan_logs(body).traces[:1])])
+        ((_, logs),) = await log_rows_of(journal, KEY)
+        assert [note.span_count for note in scan_logs(logs).traces] == [1]
+        assert await rows_of(journal, KEY) == ()
 
 
 async def test_a_restart_tells_of_agent_traces_as_they_were(tmp_path: Path) -> None:
@@ -761,7 +830,7 @@ async def test_a_restart_tells_of_agent_traces_as_they_were(tmp_path: Path) -> N
         assert (first.seq, first.trace_id, first.received_ns) == (chunk.seq, KEY.trace_id, 7)
         assert (first.is_held, second.is_held) == (False, True)
         assert first.notes == agent_entry(1).traces[0].spans
-        assert [numbers_in(body) for _, body in await journal.read_trace(KEY)] == [[1], [2]]
+        assert [numbers_in(body) for _, body in await rows_of(journal, KEY)] == [[1], [2]]
 
 
 async def test_held_rows_wait_until_they_are_let_go(tmp_path: Path) -> None:
@@ -838,30 +907,28 @@ def open_registers(folder: Path) -> int:
     for link in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # another thread closed it as we look
             path = link.readlink()
-            found += path.parent == folder and path.name.endswith(SUFFIX)
+            found += path.parent == folder and path.name.endswith(REGISTER)
     return found
 
 
 async def test_segments_that_wait_take_no_connections(tmp_path: Path) -> None:
     """A day of light load leaves 288 of them, a heavy one thousands: each holds a run that may go on."""
     Counted.most_open = 0
-    count = 4 * MOST
+    count = 4 * MAX_OPEN
     async with journal_in(tmp_path, SMALL_SEGMENTS, make_segment=Counted) as journal:
         for number in range(1, count + 1):
             journal.mark_done(await journal.append([agent_entry(number, trace=number)]))
-            assert await journal.read_trace(TraceKey(NO_TENANT, trace_name(number)))
+            assert await rows_of(journal, TraceKey(NO_TENANT, trace_name(number)))
         await settled(journal)
         assert len(segments(tmp_path)) >= count
-        assert all(
-            [await journal.read_trace(TraceKey(NO_TENANT, trace_name(n))) for n in range(1, count + 1)]
-        )
-        assert open_registers(tmp_path) <= MOST
+        assert all([await rows_of(journal, TraceKey(NO_TENANT, trace_name(n))) for n in range(1, count + 1)])
+        assert open_registers(tmp_path) <= MAX_OPEN
         for number in range(1, count + 1):
             journal.forget(TraceKey(NO_TENANT, trace_name(number)))
         await settled(journal)
-        assert len(segments(tmp_path)) < MOST
+        assert len(segments(tmp_path)) < MAX_OPEN
     assert not Counted.open_now
-    assert Counted.most_open <= 2 * MOST + 3  # the writer's and the keeper's; new rows; one opened by each
+    assert Counted.most_open <= 2 * MAX_OPEN + 3  # the writer's and the keeper's; new rows; one each opens
 
 
 async def test_a_held_row_is_rewritten_once(tmp_path: Path) -> None:
@@ -892,11 +959,11 @@ async def test_analysis_keeps_a_segment_until_the_trace_is_forgotten(tmp_path: P
         journal.mark_done(await journal.append([agent_entry(1)]))
         await settled(journal)
         assert "00000001.sqlite" in segments(tmp_path)
-        assert [numbers_in(body) for _, body in await journal.read_trace(KEY)] == [[1]]
+        assert [numbers_in(body) for _, body in await rows_of(journal, KEY)] == [[1]]
         journal.forget(KEY)
         await settled(journal)
         assert "00000001.sqlite" not in segments(tmp_path)
-        assert await journal.read_trace(KEY) == ()
+        assert await rows_of(journal, KEY) == ()
 
 
 async def test_retention_evicts_the_longest_silent_and_never_refuses(tmp_path: Path) -> None:
@@ -907,7 +974,7 @@ async def test_retention_evicts_the_longest_silent_and_never_refuses(tmp_path: P
         for n, trace in enumerate((1, 2, 3), start=1):
             await journal.append([agent_entry(n, trace=trace)])
         assert evicted == [KEY]
-        assert await journal.read_trace(KEY) == ()
+        assert await rows_of(journal, KEY) == ()
         assert len(await pending(journal)) == 3
 
 
@@ -932,12 +999,12 @@ async def test_a_segment_that_few_need_is_compacted(tmp_path: Path) -> None:
         journal.mark_done(chunk for chunk in chunks if chunk.queue == TRACES)
         await settled(journal)
         assert path.stat().st_size < before // 20
-        assert [numbers_in(body) for _, body in await journal.read_trace(KEY)] == [[1]]
+        assert [numbers_in(body) for _, body in await rows_of(journal, KEY)] == [[1]]
         assert [row.body for row in await pending(journal, Queue(Signal.TRACES, Tenant("slow")))] == [
             b"throttled"
         ]
     async with journal_in(tmp_path) as journal:
-        assert [numbers_in(body) for _, body in await journal.read_trace(KEY)] == [[1]]
+        assert [numbers_in(body) for _, body in await rows_of(journal, KEY)] == [[1]]
 
 
 def _noise(seed: int) -> bytes:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from analyzer.method import attribute
 from analyzer.methods.judge import Judge
-from analyzer.scripted import ScriptedModel
+from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Blame, Evidence, Status, Trajectory, Verdict
+from tests.inquiries import MARKER, attribute
 from tests.runs import run, step, tool
 
 RUN = run(
@@ -35,7 +35,7 @@ def answer(**changes: Any) -> str:
 
 async def judge(*replies: str, trajectory: Trajectory = RUN) -> tuple[Verdict, ScriptedModel]:
     model = ScriptedModel(replies=replies)
-    inquest = await attribute(Judge(max_bytes=50_000), trajectory, model.complete, clock=lambda: 0.0)
+    inquest = await attribute(Judge(marker=MARKER, max_bytes=50_000), trajectory, model.complete)
     return inquest.attribution.verdict, model
 
 
@@ -115,10 +115,26 @@ async def test_two_unusable_answers_are_an_error_and_never_a_guess() -> None:
 
 async def test_quotes_that_are_not_in_the_step_are_dropped_and_cost_confidence() -> None:
     some = await blame(answer(evidence=[{"step": 3, "quote": "= 450"}, {"step": 3, "quote": "invented"}]))
-    none = await blame(answer(evidence=[{"step": 2, "quote": "= 450"}, {"step": 77, "quote": "x y z"}]))
     assert [e.quote for e in some.evidence] == ["= 450"]
-    assert none.evidence == ()
-    assert none.confidence < some.confidence < 0.8
+    assert some.confidence < 0.8
+
+
+@pytest.mark.parametrize(
+    "quotes",
+    [
+        pytest.param([], id="none"),
+        pytest.param([{"step": 3, "quote": "invented"}], id="nowhere in the run"),
+        pytest.param([{"step": 2, "quote": "= 450"}], id="of another step"),
+        pytest.param([{"step": 77, "quote": "= 450"}], id="of no step"),
+        pytest.param([{"step": 3, "quote": " . "}], id="empty"),
+    ],
+)
+async def test_without_one_true_quote_nobody_is_blamed(quotes: list[dict[str, Any]]) -> None:
+    verdict, _ = await judge(answer(evidence=quotes))
+    assert isinstance(verdict, Abstention)
+    assert verdict.status is Status.UNDETERMINED
+    assert "nothing that it quoted stands in the run" in verdict.reason
+    assert verdict.ranking[0].step == 3
 
 
 async def test_the_ranking_is_made_sound() -> None:
@@ -136,10 +152,10 @@ async def test_the_ranking_is_made_sound() -> None:
 
 
 async def test_what_is_not_strictly_needed_may_be_missing() -> None:
-    verdict = await blame('{"reason": "r", "step": 3}')
+    verdict = await blame('{"reason": "r", "step": 3, "evidence": [{"step": 3, "quote": "= 450"}]}')
     assert verdict.agent == "analyst"
     assert verdict.mode == "other"
-    assert verdict.confidence == 0.3, "half, for no probability, and less, for no evidence"
+    assert verdict.confidence == 0.5, "half, for no probability"
 
 
 async def test_a_mode_of_the_models_own_is_other() -> None:

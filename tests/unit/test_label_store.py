@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.labels import Label, LabelKind
-from analyzer.labels.store import MAX_LABELS_OF_A_RUN, LabelStore, PackedRun
+from analyzer.labels.label import Label, LabelKind
+from analyzer.labels.label_store import MAX_LABELS_OF_A_RUN, LabelStore, PackedRun
 from collector_processor.otlp import NO_TENANT, CollectorError, Tenant
-from collector_processor.stores import StoreError
+from collector_processor.store.connection import StoreError
 from semconv.model import SpanId
 
 LABEL = Label(
@@ -45,7 +44,7 @@ def store(tmp_path: Path) -> Iterator[LabelStore]:
 
 def test_the_newest_label_counts_and_older_ones_are_kept(store: LabelStore) -> None:
     later = replace(LABEL, kind=LabelKind.REJECTED, agent=None, step=None, span_id=None, labelled_ns=4)
-    store.keep(packed("run-1"), 1)
+    store.keep([packed("run-1")], 1)
     store.add(LABEL)
     store.add(later)
     assert store.labels(NO_TENANT, "run-1") == [later, LABEL], "whatever the clock says"
@@ -56,14 +55,14 @@ def test_a_label_brings_along_what_it_is_about(store: LabelStore) -> None:
     store.add(LABEL)
     (bare,) = store.labelled(NO_TENANT)
     assert bare.packed is None
-    store.keep(packed("run-1"), 1)
-    store.keep(packed("run-1", 20), 2)
+    store.keep([packed("run-1")], 1)
+    store.keep([packed("run-1", 20)], 2)
     (kept,) = store.labelled(NO_TENANT)
     assert kept.packed == b"x" * 20
 
 
 def test_tenants_do_not_see_each_other(store: LabelStore) -> None:
-    store.keep(packed("run-1", tenant=OTHER), 1)
+    store.keep([packed("run-1", tenant=OTHER)], 1)
     store.add(replace(LABEL, tenant=OTHER))
     assert store.labels(NO_TENANT, "run-1") == []
     assert list(store.labelled(NO_TENANT)) == []
@@ -72,21 +71,21 @@ def test_tenants_do_not_see_each_other(store: LabelStore) -> None:
 
 
 def test_the_oldest_unlabelled_runs_go_first_and_of_those_the_ones_that_went_well(store: LabelStore) -> None:
-    store.keep(packed("labelled", 300), 0)
+    store.keep([packed("labelled", 300)], 0)
     store.add(replace(LABEL, run_id="labelled"))
     for number in range(40):
-        store.keep(packed(f"run-{number}", 100, is_failure=number % 2 == 0), number + 1)
+        store.keep([packed(f"run-{number}", 100, is_failure=number % 2 == 0)], number + 1)
     kept = [number for number in range(40) if store.kept(NO_TENANT, f"run-{number}")]
     assert kept == [20, 22, 24, 26, 28, 30, 32, 34, 36, 38]
     assert store.kept(NO_TENANT, "labelled") is not None
 
 
 def test_a_run_kept_again_stays_labelled(store: LabelStore) -> None:
-    store.keep(packed("run-1"), 0)
+    store.keep([packed("run-1")], 0)
     store.add(LABEL)
-    store.keep(packed("run-1", 20), 1)
+    store.keep([packed("run-1", 20)], 1)
     for number in range(40):
-        store.keep(packed(f"other-{number}", 100), number + 2)
+        store.keep([packed(f"other-{number}", 100)], number + 2)
     assert store.kept(NO_TENANT, "run-1") == b"x" * 20
 
 
@@ -100,7 +99,7 @@ def test_a_run_labelled_again_and_again_does_not_fill_the_disk(store: LabelStore
 
 def test_two_processes_write_at_once(tmp_path: Path, store: LabelStore) -> None:
     beside = LabelStore(tmp_path / "labels.sqlite")
-    store.keep(packed("run-1"), 1)
+    store.keep([packed("run-1")], 1)
     beside.add(LABEL)
     store.add(replace(LABEL, labelled_ns=6))
     assert [label.labelled_ns for label in beside.labels(NO_TENANT, "run-1")] == [6, 5]
@@ -110,10 +109,10 @@ def test_two_processes_write_at_once(tmp_path: Path, store: LabelStore) -> None:
 def test_a_label_survives_a_kill(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from analyzer.labels.store import LabelStore\n"
+        "from analyzer.labels.label_store import LabelStore\n"
         "from tests.unit.test_label_store import LABEL, packed\n"
         "store = LabelStore(Path(sys.argv[1]))\n"
-        "store.keep(packed('run-1'), 1); store.add(LABEL)\n"
+        "store.keep([packed('run-1')], 1); store.add(LABEL)\n"
         "store._db.execute('BEGIN IMMEDIATE'); store._db.execute('DELETE FROM label')\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -124,16 +123,6 @@ def test_a_label_survives_a_kill(tmp_path: Path) -> None:
     (found,) = store.labelled(NO_TENANT)
     assert (found.label, found.packed) == (LABEL, b"x" * 10)
     store.close()
-
-
-def test_a_newer_schema_is_refused_in_words(tmp_path: Path) -> None:
-    path = tmp_path / "labels.sqlite"
-    LabelStore(path).close()
-    with sqlite3.connect(path) as db:
-        db.execute("PRAGMA user_version=9")
-    db.close()
-    with pytest.raises(CollectorError, match=r"newer blamespan \(schema 9\)"):
-        LabelStore(path)
 
 
 def test_a_file_that_is_no_store_is_left_alone_and_said(tmp_path: Path) -> None:
@@ -151,5 +140,5 @@ def test_a_full_disk_refuses_the_label_with_words_and_keeps_the_others(store: La
     with pytest.raises(StoreError, match="cannot write"):
         store.add(replace(LABEL, agent="a" * 100_000))
     with pytest.raises(StoreError, match="cannot write"):
-        store.keep(packed("run-2", 100_000), 1)
+        store.keep([packed("run-2", 100_000)], 1)
     assert store.labels(NO_TENANT, "run-1") == [LABEL]

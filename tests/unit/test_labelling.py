@@ -8,27 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.labels import LabelKind, Said
+from analyzer.issues.beside_verdicts import keeper
 from analyzer.labels.kept_run import pack
-from analyzer.labels.labelling import NoSuchRun, find_run, give, keeper, lessons
-from analyzer.labels.store import LabelStore, PackedRun
-from collector_processor.analyst import Analysis
+from analyzer.labels.label import LabelKind, Statement
+from analyzer.labels.label_store import LabelStore, PackedRun
+from analyzer.labels.labelling import NoSuchRun, accept_label, find_run, training_runs
+from analyzer.service.preparing import keeping
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.redaction import keep, omit, redact
-from collector_processor.runstore import RunStore
-from collector_processor.stored import Commit, StoredVerdict
-from collector_processor.stores import StoreError
-from semconv.model import Abstention, Attribution, Blame, Status
+from collector_processor.pipeline.analyst import Analysis
+from collector_processor.pipeline.prepare import KeptRun
+from collector_processor.rebuild.redaction import keep, omit
+from collector_processor.settings import load_settings
+from collector_processor.store.records import Commit, StoredVerdict
+from collector_processor.store.verdicts import RunStore
+from semconv.model import Abstention, Attribution, Blame, Status, Trajectory
+from tests.issues import Bench
 from tests.runs import run, step, tool
-from tests.verdicts import stored
+from tests.verdicts import stored, stored_without_blame
 
 RUN = run(
     step("planner", "plan\u200b for ann@example.org"), tool("clerk", "1,450"), step("analyst", "14,500")
 )
 VERDICT = stored()
 OTHER = Tenant("x=b")
-CORRECTED = Said(kind=LabelKind.CORRECTED, step=2)
-CONFIRMED = Said(kind=LabelKind.CONFIRMED)
+CORRECTED = Statement(kind=LabelKind.CORRECTED, step=2)
+CONFIRMED = Statement(kind=LabelKind.CONFIRMED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +45,12 @@ class Stores:
         self.verdicts.commit(Commit(analysed=(), verdicts=(verdict,)))
         packed = pack(replace(RUN, run_id=verdict.run_id), keep if texts else omit) or b""
         kept = PackedRun(tenant=verdict.tenant, run_id=verdict.run_id, is_failure=True, packed=packed)
-        self.labels.keep(kept, 1)
+        self.labels.keep([kept], 1)
 
 
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[Stores]:
-    both = Stores(verdicts=RunStore(tmp_path / "runs.sqlite"), labels=LabelStore(tmp_path / "labels.sqlite"))
+    both = Stores(verdicts=RunStore(tmp_path / "runs.sqlite"), labels=LabelStore(tmp_path / "runs.sqlite"))
     yield both
     both.verdicts.close()
     both.labels.close()
@@ -93,9 +97,9 @@ def test_only_the_newest_verdict_is_meant(stores: Stores) -> None:
 def test_what_is_corrected_or_confirmed_can_be_learned(stores: Stores) -> None:
     stores.has()
     stores.has(replace(VERDICT, run_id="run-2"))
-    assert give(stores.labels, VERDICT, CORRECTED, 1).obstacle is None
-    assert give(stores.labels, replace(VERDICT, run_id="run-2"), CONFIRMED, 2).obstacle is None
-    found = lessons(stores.labels.labelled(NO_TENANT))
+    assert accept_label(stores.labels, VERDICT, CORRECTED, 1).obstacle is None
+    assert accept_label(stores.labels, replace(VERDICT, run_id="run-2"), CONFIRMED, 2).obstacle is None
+    found = training_runs(stores.labels.labelled(NO_TENANT))
     assert [(one.label and (one.label.agent, one.label.step), one.source) for one in found.runs] == [
         (("analyst", 2), "shop"),
         (("clerk", 1), "shop"),
@@ -105,37 +109,37 @@ def test_what_is_corrected_or_confirmed_can_be_learned(stores: Stores) -> None:
 
 def test_what_teaches_nothing_is_left_out_and_counted(stores: Stores) -> None:
     kinds = {
-        "rejected": Said(kind=LabelKind.REJECTED),
-        "not a failure": Said(kind=LabelKind.NOT_A_FAILURE),
-        "corrected without a step": Said(kind=LabelKind.CORRECTED, agent="analyst"),
+        "rejected": Statement(kind=LabelKind.REJECTED),
+        "not a failure": Statement(kind=LabelKind.NOT_A_FAILURE),
+        "corrected without a step": Statement(kind=LabelKind.CORRECTED, agent="analyst"),
     }
-    for why, said in kinds.items():
+    for why, statement in kinds.items():
         verdict = replace(VERDICT, run_id=why)
         stores.has(verdict)
-        assert give(stores.labels, verdict, said, 1).obstacle == why
+        assert accept_label(stores.labels, verdict, statement, 1).obstacle == why
     bare = replace(VERDICT, run_id="bare")
     stores.has(bare, texts=False)
-    assert give(stores.labels, bare, CORRECTED, 1).obstacle == "kept without its texts"
-    assert give(stores.labels, replace(VERDICT, run_id="gone"), CONFIRMED, 1).obstacle == "not kept"
-    found = lessons(stores.labels.labelled(NO_TENANT))
+    assert accept_label(stores.labels, bare, CORRECTED, 1).obstacle == "kept without its texts"
+    assert accept_label(stores.labels, replace(VERDICT, run_id="gone"), CONFIRMED, 1).obstacle == "not kept"
+    found = training_runs(stores.labels.labelled(NO_TENANT))
     assert found.runs == ()
     assert found.left_out == dict.fromkeys([*kinds, "kept without its texts", "not kept"], 1)
 
 
 def test_a_rejection_takes_a_confirmation_back(stores: Stores) -> None:
     stores.has()
-    give(stores.labels, VERDICT, CONFIRMED, 1)
-    give(stores.labels, VERDICT, Said(kind=LabelKind.REJECTED), 2)
-    assert lessons(stores.labels.labelled(NO_TENANT)).runs == ()
+    accept_label(stores.labels, VERDICT, CONFIRMED, 1)
+    accept_label(stores.labels, VERDICT, Statement(kind=LabelKind.REJECTED), 2)
+    assert training_runs(stores.labels.labelled(NO_TENANT)).runs == ()
 
 
 def test_a_damaged_run_costs_itself_alone(stores: Stores) -> None:
     stores.has()
-    give(stores.labels, VERDICT, CONFIRMED, 1)
+    accept_label(stores.labels, VERDICT, CONFIRMED, 1)
     stores.has(replace(VERDICT, run_id="run-2"))
-    give(stores.labels, replace(VERDICT, run_id="run-2"), CONFIRMED, 1)
-    stores.labels.keep(PackedRun(tenant=NO_TENANT, run_id="run-1", is_failure=True, packed=b"rot"), 9)
-    found = lessons(stores.labels.labelled(NO_TENANT))
+    accept_label(stores.labels, replace(VERDICT, run_id="run-2"), CONFIRMED, 1)
+    stores.labels.keep([PackedRun(tenant=NO_TENANT, run_id="run-1", is_failure=True, packed=b"rot")], 9)
+    found = training_runs(stores.labels.labelled(NO_TENANT))
     assert ([one.trajectory.run_id for one in found.runs], found.left_out) == (["run-2"], {"not kept": 1})
 
 
@@ -152,19 +156,19 @@ def analysis(status: Status) -> Analysis:
     return Analysis(attribution=Attribution(run_id="run-1", verdict=verdict, method="m"), document="{}")
 
 
-async def test_the_service_keeps_what_failed_redacted_and_of_the_rest_who_acted(stores: Stores) -> None:
-    keep_runs = keeper(stores.labels, redact, lambda: 7, in_db)
-    fine = replace(RUN, run_id="run-2")
-    await keep_runs(NO_TENANT, [(RUN, analysis(Status.ATTRIBUTED)), (fine, analysis(Status.NO_FAILURE))])
-    give(stores.labels, VERDICT, CORRECTED, 8)
-    assert give(stores.labels, replace(VERDICT, run_id="run-2"), CORRECTED, 8).obstacle
-    (learned,) = lessons(stores.labels.labelled(NO_TENANT)).runs
+def kept(run: Trajectory, status: Status) -> tuple[Tenant, KeptRun]:
+    return NO_TENANT, keeping(load_settings({"BLAMESPAN_REDACT": "none"}))(run, analysis(status))
+
+
+async def test_the_service_keeps_what_failed_redacted_and_of_the_rest_who_acted(tmp_path: Path) -> None:
+    bench = Bench(folder=tmp_path)
+    keep_runs = keeper(bench.beside)
+    fine = stored_without_blame("no_failure", run_id="run-2")
+    await keep_runs([kept(RUN, Status.ATTRIBUTED), kept(replace(RUN, run_id="run-2"), Status.NO_FAILURE)])
+    assert bench.labels.kept(NO_TENANT, "run-1") is None, "it is kept with its verdict"
+    bench.verdicts.commit(Commit(analysed=(), verdicts=(VERDICT, fine)))
+    accept_label(bench.labels, VERDICT, CORRECTED, 8)
+    assert accept_label(bench.labels, fine, CORRECTED, 8).obstacle
+    (learned,) = training_runs(bench.labels.labelled(NO_TENANT)).runs
     assert learned.trajectory.steps[0].output == "plan for [e-mail]"
-
-
-async def test_a_disk_that_refuses_costs_no_verdict(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
-    async def full(*_call: object) -> None:
-        raise StoreError("the label store cannot write: database or disk is full")
-
-    await keeper(stores.labels, redact, lambda: 7, full)(NO_TENANT, [(RUN, analysis(Status.ATTRIBUTED))])
-    assert "run cannot be kept for labels" in caplog.text
+    bench.close()

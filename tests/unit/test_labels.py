@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.labels import Label, LabelKind, LabelRefused, Said, as_label, place_of
+from analyzer.labels.label import Label, LabelKind, LabelRefused, Statement, as_label, place_of
 from collector_processor.otlp import Tenant
-from collector_processor.stored import StoredVerdict
+from collector_processor.store.records import StoredVerdict
 from semconv.model import SpanId, Trajectory
 from tests.runs import run, step, tool
 from tests.verdicts import stored, stored_without_blame
@@ -19,11 +19,11 @@ FINE = stored_without_blame("no_failure")
 
 
 def corrected(agent: str | None = None, step: int | None = None, kept: Trajectory | None = RUN) -> Label:
-    return as_label(Said(kind=LabelKind.CORRECTED, agent=agent, step=step), VERDICT, kept, 9)
+    return as_label(Statement(kind=LabelKind.CORRECTED, agent=agent, step=step), VERDICT, kept, 9)
 
 
 def said(kind: LabelKind, verdict: StoredVerdict = VERDICT) -> Label:
-    return as_label(Said(kind=kind), verdict, RUN, 9)
+    return as_label(Statement(kind=kind), verdict, RUN, 9)
 
 
 def test_a_step_alone_names_its_agent() -> None:

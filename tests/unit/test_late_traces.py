@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from collector_processor.assembler import TraceKey
-from collector_processor.decode import decode
-from collector_processor.encode import encode
-from collector_processor.examine import MAX_ANALYSES
-from collector_processor.otlp import NO_TENANT
-from collector_processor.rebuild import rebuild
-from collector_processor.runs import steady_ids
+from collector_processor.otlp import NO_TENANT, TraceKey
+from collector_processor.pipeline.examine import MAX_ANALYSES
+from collector_processor.rebuild.decode import decode
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.runs import keep_run_ids
+from collector_processor.rebuild.stages import rebuild
 from semconv.model import Link, Span, SpanId, Trace, TraceId
 from tests.factories import TRACE, agent, chat, span, workflow
+from tests.run_store import analyses_of
 from tests.slow_lane import LIMITS, Say, ScriptedAnalyst, SlowLane, written_names
 
 GRACE = LIMITS.root_grace_s
@@ -71,7 +71,7 @@ class TestWhatComesTwice:
         lane.receive(chat(2, answer="4", agent_name="planner"), chat(3, answer="5", agent_name="writer"))
         await lane.pass_time(1000)
         assert (len(lane.analyst.asked), versions(lane)) == (1, {TRACE: 1})
-        assert lane.store.analyses(next(iter(lane.source.rows))) == (1, 4)
+        assert analyses_of(lane.store, next(iter(lane.source.rows))) == (1, 4)
 
     async def test_nor_does_it_after_a_restart(self, slow_lane: Open) -> None:
         lane = slow_lane(0, 1)
@@ -101,8 +101,8 @@ class TestRunsThatGrowByTraces:
         lane = slow_lane(0)
         for number in range(6):
             lane.receive(*part(number))
-            await lane.pass_time(LIMITS.max_age_s)
-            await lane.pass_time(LIMITS.max_age_s)
+            await lane.pass_time(LIMITS.max_silence_s)
+            await lane.pass_time(LIMITS.max_silence_s)
         assert [len(asked.agents) for asked in lane.analyst.asked] == [1, 2, 3, 1, 1, 1]
         assert set(versions(lane)) == {trace_id(number) for number in (0, 3, 4, 5)}
         assert lane.pipeline.open_traces == 0
@@ -168,11 +168,11 @@ class TestRunsThatGrowByTraces:
         lane = slow_lane(0)
         for number in range(3):
             lane.receive(*part(number))
-            await lane.pass_time(LIMITS.max_age_s)
-            await lane.pass_time(LIMITS.max_age_s)
+            await lane.pass_time(LIMITS.max_silence_s)
+            await lane.pass_time(LIMITS.max_silence_s)
         after = await lane.restarted()
         after.receive(*part(3))
-        await after.pass_time(LIMITS.max_age_s)
+        await after.pass_time(LIMITS.max_silence_s)
         assert [len(asked.agents) for asked in lane.analyst.asked] == [1, 2, 3, 1]
         after.close()
 
@@ -182,9 +182,9 @@ class TestRunsThatGrowByTraces:
         lane = slow_lane(0, hold_max_s=20)
         lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
         for number in range(3, MAX_ANALYSES + 6):
-            await lane.pass_time(LIMITS.max_age_s)
+            await lane.pass_time(LIMITS.max_silence_s)
             lane.receive(chat(number, answer=f"more {number}", agent_name="writer"))
-        await lane.pass_time(LIMITS.max_age_s)
+        await lane.pass_time(LIMITS.max_silence_s)
         assert len(lane.analyst.asked) == MAX_ANALYSES
         assert lane.source.held[KEY] == set()
 
@@ -203,23 +203,23 @@ class TestRunsThatGrowByTraces:
 
 class TestIds:
     def test_a_run_that_is_new_goes_by_its_own_id(self) -> None:
-        assert steady_ids(runs(part(3)), {}) == (trace_id(3),)
+        assert keep_run_ids(runs(part(3)), {}) == (trace_id(3),)
 
     def test_a_run_keeps_its_own_id_though_its_traces_had_others_too(self) -> None:
         given = {str(trace_id(number)): frozenset((trace_id(number),)) for number in (0, 1)}
-        assert steady_ids(runs(part(0), part(1)), given) == (trace_id(0),)
+        assert keep_run_ids(runs(part(0), part(1)), given) == (trace_id(0),)
 
     def test_of_a_trace_that_turns_out_to_be_two_runs_the_first_keeps_the_id(self) -> None:
         two = runs((workflow(1), chat(2, parent=1)), (workflow(3, start=500), chat(4, parent=3, start=600)))
         given = {str(TRACE): frozenset((TRACE,))}
-        first, second = steady_ids(two, given)
+        first, second = keep_run_ids(two, given)
         assert (first, second) == (TRACE, f"{TRACE}:{3:016x}")
-        assert steady_ids(two, dict.fromkeys((first, second), frozenset((TRACE,)))) == (first, second)
+        assert keep_run_ids(two, dict.fromkeys((first, second), frozenset((TRACE,)))) == (first, second)
 
     def test_no_two_runs_get_one_id(self) -> None:
         two = [Trace(spans=(span(1),), run_id="a"), Trace(spans=(span(2),), run_id="b")]
         given = {"old": frozenset((TRACE,))}
-        assert steady_ids(two, given) == ("old", "b")
+        assert keep_run_ids(two, given) == ("old", "b")
 
 
 def runs(*requests: tuple[Span, ...]) -> list[Trace]:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collector_processor.ledger import Ledger
+from collector_processor.forwarding.ledger import Ledger
 from collector_processor.otlp import Signal
 
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from analyzer.cli import run as command
-from collector_processor.encode import encode
+from analyzer.cli.main import run as command
 from collector_processor.lint import RULES, Finding, Severity, lint
-from collector_processor.rebuild import rebuild
-from semconv.model import Span
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.stages import rebuild
+from semconv.model import Attributes, Resource, Span
 from tests.factories import agent, chat, openinference, said, span, tool, workflow
 from tests.renderings.own import OWN
 from tests.renderings.play import Asked, ModelCall, Play, ToolUse, Turn
@@ -54,9 +54,11 @@ class Lack(NamedTuple):
     mend: str
 
 
+INFERRED: Attributes = {"acme.input_tokens": 3, "acme.output_tokens": 4, "acme.model": "m", "acme.mood": "x"}
 CASES: list[tuple[str, Severity, int, int, Sequence[Span], str]] = [
     ("unknown-dialect", Severity.ERROR, 1, 1, [span(1, scope="ag2-next", attributes={"ag2.x": 1})], "docs/"),
     ("unknown-dialect", Severity.ERROR, 1, 2, [span(1), span(2, parent=1)], "docs/convention.md"),
+    ("inferred", Severity.WARNING, 1, 1, [span(1, attributes=INFERRED)], "blamespan map"),
     (
         "no-agent",
         Severity.ERROR,
@@ -130,6 +132,14 @@ CASES: list[tuple[str, Severity, int, int, Sequence[Span], str]] = [
         "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS",
     ),
     (
+        "agent-from-function",
+        Severity.INFO,
+        1,
+        1,
+        [workflow(task="q"), span(2, name="clerk", parent=1, end=90), spoken(3, parent=2)],
+        "agent.name",
+    ),
+    (
         "clock-skew",
         Severity.INFO,
         1,
@@ -174,6 +184,36 @@ def test_content_is_turned_on_in_the_way_of_the_framework_seen(scope: str, line:
     finding = found(workflow(task="q"), chat(2, agent_name="a", scope=scope))["content-off"]
     assert finding.framework == scope
     assert line in finding.mend
+
+
+PYTHONS = ("import", "with ", "propagate", "set_attribute", "OTEL_PYTHON", "OTEL_SEMCONV")
+
+
+@pytest.mark.parametrize("language", ["java", "nodejs", "go", "dotnet", "rust"])
+@pytest.mark.parametrize("lack", LACKS, ids=lambda lack: lack.rule)
+def test_no_line_of_python_is_suggested_to_another_language(lack: Lack, language: str) -> None:
+    told = {"telemetry.sdk.language": language}
+    spans = [
+        replace(each, resource=replace(each.resource, attributes={**each.resource.attributes, **told}))
+        for each in lack.spans
+    ]
+    mend = "\n".join(found(*spans)[lack.rule].mend)
+    assert mend
+    assert not any(line in mend for line in PYTHONS), mend
+
+
+def test_spring_is_told_of_its_own_properties() -> None:
+    call = chat(2, agent_name="a", scope="org.springframework.boot")
+    java = replace(call, resource=Resource(attributes={"telemetry.sdk.language": "java"}))
+    assert (
+        "spring.ai.chat.observations.log-prompt=true" in found(workflow(task="q"), java)["content-off"].mend
+    )
+
+
+def test_a_dialect_without_a_scope_of_its_own_tells_its_switch() -> None:
+    haystack = span(2, name="haystack.agent.step.llm", parent=1, scope="ferry")
+    (line,) = found(span(1, name="haystack.agent.run", end=90), haystack)["content-off"].mend
+    assert line == "HAYSTACK_CONTENT_TRACING_ENABLED=true"
 
 
 def test_each_instrumentation_gets_a_finding_and_a_line_of_its_own() -> None:

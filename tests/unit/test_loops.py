@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from collector_processor.loops import own_listener
-from collector_processor.settings import Address
+from collector_processor.otlp import Address
+from collector_processor.otlp.destination import own_listener
 
 LOOPBACK = Address(host="127.0.0.1", port=4317)
 EVERYWHERE = Address(host="0.0.0.0", port=4317)

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from analyzer.errors import ModelError, ModelFailure
-from analyzer.method import Budget, Inquiry, Message, Prompt, Reply, answered, attribute
-from analyzer.scripted import ScriptedModel
+from analyzer.inquiry.errors import ModelError, ModelFailure
+from analyzer.inquiry.method import Budget, Inquiry, Message, Prompt, Reply, answered
+from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Blame, Status, Trajectory
+from tests.inquiries import attribute
 from tests.runs import run, step
 
 TWO_STEPS = run(step("a", "x"), step("b", "y"))
@@ -37,41 +37,31 @@ class Asks:
         return BLAME
 
 
-def ticking(*times: float) -> Iterator[float]:
-    return iter(times)
-
-
 def reply(cost_usd: float | None = 0.1) -> Reply:
     return Reply(text="b", input_tokens=100, output_tokens=7, cost_usd=cost_usd)
 
 
 async def test_effort_is_counted_over_all_calls() -> None:
-    clock = ticking(10.0, 12.5)
     model = ScriptedModel(replies=[reply(), reply()])
-    inquest = await attribute(
-        Asks(shares=(0.5, 0.25)), TWO_STEPS, model.complete, clock=lambda: next(clock), model="m"
-    )
+    inquest = await attribute(Asks(shares=(0.5, 0.25)), TWO_STEPS, model.complete, model="m")
     found = inquest.attribution
     assert found.verdict == BLAME
     assert (found.effort.calls, found.effort.input_tokens, found.effort.output_tokens) == (2, 200, 14)
     assert found.effort.cost_usd == 0.2
-    assert found.effort.duration_s == 2.5
     assert (found.truncated, found.coverage) == (True, 0.5)
     assert found.error is None
 
 
 async def test_one_unknown_price_makes_the_cost_unknown() -> None:
     model = ScriptedModel(replies=[reply(), reply(None)])
-    inquest = await attribute(Asks(shares=(1, 1)), TWO_STEPS, model.complete, clock=lambda: 0.0)
+    inquest = await attribute(Asks(shares=(1, 1)), TWO_STEPS, model.complete)
     assert inquest.attribution.effort.cost_usd is None
 
 
 async def test_the_budget_stops_before_the_call_that_would_exceed_it() -> None:
     model = ScriptedModel(replies=[reply(0.3), reply(0.3)])
-    budget = Budget(usd=0.5, price=lambda _prompt: 0.3)
-    inquest = await attribute(
-        Asks(shares=(1, 1)), TWO_STEPS, model.complete, clock=lambda: 0.0, budget=budget
-    )
+    budget = Budget(usd=0.5)
+    inquest = await attribute(Asks(shares=(1, 1)), TWO_STEPS, model.complete, budget=budget, price=0.3)
     found = inquest.attribution
     assert found.status is Status.ERROR
     assert found.error is not None
@@ -86,8 +76,7 @@ async def test_a_free_or_unpriced_call_is_never_too_dear() -> None:
         Asks(),
         TWO_STEPS,
         model.complete,
-        clock=lambda: 0.0,
-        budget=Budget(usd=0.0, price=lambda _prompt: None),
+        budget=Budget(usd=0.0),
     )
     assert inquest.attribution.status is Status.ATTRIBUTED
 
@@ -95,7 +84,7 @@ async def test_a_free_or_unpriced_call_is_never_too_dear() -> None:
 async def test_a_model_that_fails_is_an_error_that_keeps_what_was_spent() -> None:
     failure = ModelError("gone", kind=ModelFailure.CONNECTION, retryable=True)
     model = ScriptedModel(replies=[reply(), failure])
-    inquest = await attribute(Asks(shares=(1, 1)), TWO_STEPS, model.complete, clock=lambda: 0.0)
+    inquest = await attribute(Asks(shares=(1, 1)), TWO_STEPS, model.complete)
     assert inquest.failure is failure
     assert isinstance(inquest.attribution.verdict, Abstention)
     assert inquest.attribution.status is Status.ERROR
@@ -105,7 +94,7 @@ async def test_a_model_that_fails_is_an_error_that_keeps_what_was_spent() -> Non
 
 async def test_a_call_that_timed_out_may_have_cost_something() -> None:
     model = ScriptedModel(replies=[ModelError("slow", kind=ModelFailure.TIMEOUT)])
-    inquest = await attribute(Asks(), TWO_STEPS, model.complete, clock=lambda: 0.0)
+    inquest = await attribute(Asks(), TWO_STEPS, model.complete)
     assert inquest.attribution.effort.cost_usd is None
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from analyzer.metric_table import METRICS
-from tests.deploy.alert_rules import rule_file
-from tests.metrics_reference import PAGE, page
+from analyzer.executor.executor import Outcome
+from analyzer.issues.recurrence.issue import IssueState
+from analyzer.telemetry.metric import MOST_VALUES
+from analyzer.telemetry.metric_table import METRICS
+from tools.alert_rules import rule_file
+from tools.metrics_reference import PAGE, page
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="the built wheel has no docs")
 def test_the_page_is_what_the_table_makes() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.metrics_reference`"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tools.metrics_reference`"
 
 
 def test_every_alert_is_on_the_page() -> None:
@@ -23,3 +26,7 @@ def test_names_and_opentelemetrys_names_are_told_apart() -> None:
     assert len({metric.name for metric in METRICS}) == len(METRICS)
     assert len({metric.otel_name for metric in METRICS}) == len(METRICS)
     assert [name for metric in METRICS if not (name := metric.otel_name).startswith("blamespan.")] == []
+
+
+def test_bounds_of_labels_from_packages_above_are_those_of_the_code() -> None:
+    assert (MOST_VALUES["outcome"], MOST_VALUES["state"]) == (len(Outcome), len(IssueState))

@@ -15,24 +15,19 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
-from analyzer.issues.agent_counts import Place, Watched
-from analyzer.issues.store import IssueStore, open_issues
-from analyzer.notifiers import (
+from analyzer.executor.composition import notice_text
+from analyzer.issues.courier import (
     Courier,
     CourierRules,
-    Links,
+    Fate,
     Poster,
-    Standing,
+    counting_rules,
     opened_session,
-    slack_message,
-    webhook_message,
+    receivers_of,
 )
-from analyzer.notifiers.alertmanager import Alert, of_issue, of_watch
-from analyzer.notifiers.opening import counting_rules, receivers_of
-from analyzer.notifiers.sending import Fate
-from analyzer.recurrence import Count, Fingerprint, Issue, IssueState, Watch
-from analyzer.recurrence.notice import Notice, NoticeKind, read_notice, safe_title
-from collector_processor.otlp import Tenant
+from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.notice_messages import Links, slack_message, webhook_message
+from analyzer.issues.recurrence.issue import Fingerprint, Notice, NoticeKind, read_notice, safe_title
 from collector_processor.settings import SettingsError, load_settings
 
 START = 20_000 * 86_400 * 10**9
@@ -118,12 +113,12 @@ class Stage:
     def owe(self, *notices: Notice) -> None:
         with self.store.transaction():
             for one in notices:
-                self.store.owe("hook", one)
+                self.store.queue_notice("hook", one)
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[IssueStore]:
-    opened = open_issues(tmp_path)
+    opened = IssueStore(tmp_path / "store.sqlite")
     yield opened
     opened.close()
 
@@ -139,8 +134,8 @@ async def stage(store: IssueStore) -> AsyncIterator[Stage]:
 
 async def test_a_notice_is_told_once_with_a_link_to_the_run(stage: Stage) -> None:
     stage.owe(notice())
-    assert await stage.courier().tell_some() is None
-    assert await stage.courier().tell_some() is None
+    assert await stage.courier().send_due() is None
+    assert await stage.courier().send_due() is None
     (document,) = stage.receiver.documents
     assert (document["kind"], document["agent"], document["version"]) == ("new", "clerk", 1)
     assert document["run_url"] == "https://blame.example/runs/run-0"
@@ -148,7 +143,7 @@ async def test_a_notice_is_told_once_with_a_link_to_the_run(stage: Stage) -> Non
 
 async def test_what_is_told_is_signed_with_the_time(stage: Stage) -> None:
     stage.owe(notice())
-    await stage.courier().tell_some()
+    await stage.courier().send_due()
     headers, body = stage.receiver.took[0]
     expected = hmac.new(b"s3cret", b"1700000000." + body, sha256).hexdigest()
     assert headers["X-Blamespan-Timestamp"] == "1700000000"
@@ -160,16 +155,16 @@ async def test_a_receiver_that_is_down_is_tried_again_later_and_later_also_after
 ) -> None:
     stage.receiver.answers = [503, 500, 200]
     stage.owe(notice())
-    first = await stage.courier().tell_some()
+    first = await stage.courier().send_due()
     assert first is not None
     assert 0.5 <= first <= 1
-    assert await stage.courier().tell_some() == pytest.approx(first), "not before its time"
+    assert await stage.courier().send_due() == pytest.approx(first), "not before its time"
     stage.clock.ns += int(1.1 * 10**9)
-    second = await stage.courier().tell_some()
+    second = await stage.courier().send_due()
     assert second is not None
     assert 1 <= second <= 2
     stage.clock.ns += 3 * 10**9
-    assert await stage.courier().tell_some() is None
+    assert await stage.courier().send_due() is None
     ids = {headers["X-Blamespan-Delivery"] for headers, _ in stage.receiver.took}
     assert (len(stage.receiver.took), len(ids)) == (3, 1)
 
@@ -177,7 +172,7 @@ async def test_a_receiver_that_is_down_is_tried_again_later_and_later_also_after
 async def test_a_receiver_says_when_to_come_again(stage: Stage) -> None:
     stage.receiver.answers, stage.receiver.headers = [429], {"Retry-After": "120"}
     stage.owe(notice())
-    assert await stage.courier().tell_some() == 120
+    assert await stage.courier().send_due() == 120
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308, 400, 401, 404, 410])
@@ -187,38 +182,38 @@ async def test_what_a_receiver_refuses_is_not_sent_again_and_no_redirect_is_foll
     stage.receiver.answers, stage.receiver.headers = [status], {"Location": stage.url + "/elsewhere"}
     stage.owe(notice(), notice(1))
     courier = stage.courier()
-    assert await courier.tell_some() is None
-    assert (len(stage.receiver.took), courier.tally.dropped, courier.tally.sent) == (2, 2, 0)
+    assert await courier.send_due() is None
+    assert (len(stage.receiver.took), courier.counters.dropped, courier.counters.sent) == (2, 2, 0)
 
 
 async def test_a_receiver_that_is_not_there_is_one_to_come_back_to() -> None:
     async with opened_session() as session:
-        answer = await Poster(url="http://127.0.0.1:1/hook?token=hidden", session=session).post(b"{}")
+        answer = await Poster(url="http://127.0.0.1:1/hook?token=hidden", session=session).post(b"{}", "1")
     assert answer.fate is Fate.LATER
     assert "hidden" not in answer.reason
 
 
 async def test_more_than_an_hour_may_hold_is_told_in_one(stage: Stage) -> None:
     stage.owe(*(notice(number) for number in range(50)))
-    wait_s = await stage.courier(per_hour=3).tell_some()
+    wait_s = await stage.courier(per_hour=3).send_due()
     assert wait_s is None, "nothing is owed"
     kinds = [document["kind"] for document in stage.receiver.documents]
     assert kinds == ["new", "new", "more"]
     assert stage.receiver.documents[-1]["count"] == 48
     stage.owe(notice(51))
     stage.clock.ns += HOUR // 2
-    assert await stage.courier(per_hour=3).tell_some() == pytest.approx(1800)
+    assert await stage.courier(per_hour=3).send_due() == pytest.approx(1800)
     stage.clock.ns += HOUR // 2
-    assert await stage.courier(per_hour=3).tell_some() is None
+    assert await stage.courier(per_hour=3).send_due() is None
     assert len(stage.receiver.took) == 4
 
 
 async def test_what_is_older_than_a_day_is_told_to_nobody(stage: Stage) -> None:
     stage.owe(notice())
     stage.clock.ns += 25 * HOUR
-    await stage.courier().tell_some()
+    await stage.courier().send_due()
     assert stage.receiver.took == []
-    assert stage.store.owed("hook") == []
+    assert stage.store.unsent("hook") == []
 
 
 async def test_the_courier_runs_until_cancelled_and_wakes(stage: Stage) -> None:
@@ -244,7 +239,7 @@ async def test_a_shutdown_notes_what_the_receiver_has_already(stage: Stage) -> N
     await asyncio.gather(task, return_exceptions=True)
     stage.disk_answers.set()
     await asyncio.sleep(0)
-    assert await stage.courier().tell_some() is None
+    assert await stage.courier().send_due() is None
     assert len(stage.receiver.took) == 1
 
 
@@ -298,66 +293,14 @@ def test_a_title_that_goes_out_has_no_words_of_an_error(error: str, title: str) 
     assert safe_title(mark) == title
 
 
-ALERT = Alert(
-    labels=(("alertname", "BlamespanIssue"), ("agent", "clerk")), summary="s", since_ns=START, run_id="r"
-)
-
-
-async def test_what_stands_is_said_again_and_its_end_is_said(stage: Stage) -> None:
-    standing = [ALERT]
-
-    async def read() -> list[Alert]:
-        return standing
-
-    poster = Poster(url=stage.url, session=stage.session)
-    teller = Standing(poster, LINKS, read, stage.clock)
-    await teller.tell()
-    await teller.tell()
-    standing.clear()
-    for _ in range(5):
-        await teller.tell()
-    ends = [document[0]["endsAt"] for document in stage.receiver.documents]
-    assert ends == ["2024-10-04T00:05:00.000+00:00"] * 2 + ["2024-10-04T00:00:00.000+00:00"] * 3
-    assert stage.receiver.documents[0][0]["generatorURL"] == "https://blame.example/runs/r"
-
-
-async def test_nothing_that_stands_is_not_said(stage: Stage) -> None:
-    async def read() -> list[Alert]:
-        return []
-
-    await Standing(Poster(url=stage.url, session=stage.session), LINKS, read, stage.clock).tell()
-    assert stage.receiver.took == []
-
-
-@pytest.mark.parametrize(
-    ("state", "muted_until_ns", "stands"),
-    [
-        (IssueState.NEW, 0, True),
-        (IssueState.REGRESSED, 0, True),
-        (IssueState.ONGOING, 0, False),
-        (IssueState.RESOLVED, 0, False),
-        (IssueState.NEW, START + 1, False),
-    ],
-)
-def test_an_alert_stands_while_an_issue_is_news(
-    state: IssueState, muted_until_ns: int, *, stands: bool
-) -> None:
-    mark = Fingerprint(service="shop", agent="clerk", mode="", kind="tool", tool="", error=HOSTILE)
-    issue = Issue(
-        fingerprint=mark, state=state, since_ns=1, first_ns=1, last_ns=1, muted_until_ns=muted_until_ns
-    )
-    assert (of_issue("", issue, START) is not None) == stands
-
-
 def settings_of(**variables: str) -> Any:
     return load_settings({f"BLAMESPAN_{name.upper()}": value for name, value in variables.items()})
 
 
 def test_receivers_are_those_of_the_settings() -> None:
-    settings = settings_of(notify_slack="https://hooks.example/a/b", notify_alertmanager="http://am:9093/")
+    settings = settings_of(notify_slack="https://hooks.example/a/b")
     receivers = receivers_of(settings)
     assert [rules.name for rules in receivers.couriers] == ["slack"]
-    assert receivers.alertmanager == "http://am:9093/api/v2/alerts"
     assert "hooks.example" not in repr(receivers) + repr(settings)
 
 
@@ -365,11 +308,10 @@ def test_no_prose_of_a_verdict_goes_out_unless_asked_for() -> None:
     secret = "the key sk-proj-" + "a1B2" * 12
     for level, expected in (("", ""), ("none", ""), ("full", secret)):
         settings = settings_of(notify_text=level)
-        assert counting_rules(settings, receivers_of(settings)).clean(secret) == expected
+        assert notice_text(settings)(secret) == expected
     settings = settings_of(notify_text="redacted", upstream_sampling="tail")
-    rules = counting_rules(settings, receivers_of(settings))
-    assert "a1B2" not in rules.clean(secret)
-    assert not rules.is_fair_sample
+    assert "a1B2" not in notice_text(settings)(secret)
+    assert not counting_rules(settings, receivers_of(settings)).is_fair_sample
 
 
 @pytest.mark.parametrize(
@@ -380,17 +322,3 @@ def test_an_address_that_is_none_is_refused_without_being_shown(url: str) -> Non
     with pytest.raises(SettingsError, match="BLAMESPAN_NOTIFY_WEBHOOK=…:") as refused:
         settings_of(notify_webhook=url)
     assert url not in str(refused.value)
-
-
-def test_the_alarm_on_an_agent_names_it_and_the_run_that_raised_it() -> None:
-    place = Place(tenant=Tenant("x-scope-orgid=b"), service="shop", agent="clerk\n\x1b[31m")
-    watch = Watch(known=Count(hits=1, n=100), is_alarm=True)
-    alert = of_watch(Watched(place=place, watch=watch, begun_day=0, alarm_ns=START, run_id="run-7"))
-    assert dict(alert.labels) == {
-        "alertname": "BlamespanAgentFailsMore",
-        "severity": "page",
-        "tenant": "x-scope-orgid=b",
-        "service": "shop",
-        "agent": "clerk [31m",
-    }
-    assert (alert.since_ns, alert.run_id) == (START, "run-7")

@@ -9,15 +9,8 @@ from dataclasses import dataclass
 import aiohttp
 import pytest
 
-from analyzer.analyst import RunAnalyst
-from analyzer.attribution import Attributor
-from analyzer.budget import HourlyBudget
-from analyzer.composition import open_analyst, open_opinions
-from analyzer.errors import AnalyzerError, ModelError
-from analyzer.method import Prompt
-from analyzer.opinion import Choice, LocalOpinions, NotOffered, Offer
-from analyzer.remote.client import AwayError, HttpAsk
-from analyzer.remote.codec import (
+from analyzer.executor.analyst import Choice, LocalOpinions, NotOffered, Offer, RunAnalyst
+from analyzer.executor.codec import (
     PATH,
     read_choice,
     read_offer,
@@ -25,10 +18,17 @@ from analyzer.remote.codec import (
     write_offer,
     write_run,
 )
-from analyzer.remote.opinions import AWAY_S, FRESH_S, RemoteOpinions
-from analyzer.remote.server import AnalyzerRules, AnalyzerServer
-from analyzer.scripted import ScriptedModel
-from collector_processor.settings import Address, load_settings
+from analyzer.executor.composition import open_analyst, open_opinions
+from analyzer.executor.remote import AwayError, HttpAsk
+from analyzer.inquiry.errors import AnalyzerError, ModelError
+from analyzer.inquiry.method import Prompt
+from analyzer.methods.attribution import Attributor
+from analyzer.models.budget import HourlyBudget
+from analyzer.models.scripted import ScriptedModel
+from analyzer.service.analyzer_half.open_remote import AWAY_S, FRESH_S, RemoteOpinions
+from analyzer.service.analyzer_half.server import AnalyzerRules, AnalyzerServer
+from collector_processor.otlp import Address
+from collector_processor.settings import load_settings
 from semconv.model import Status
 from tests.runs import failed_tool, run, step
 
@@ -113,9 +113,9 @@ async def test_all_models_spend_the_same_hours_money() -> None:
 
 
 async def test_the_settings_name_the_models_that_may_be_chosen() -> None:
-    settings = load_settings({"BLAMESPAN_PAGE_MODELS": "a/cheap, a/dear ,"})
+    settings = load_settings({"BLAMESPAN_MODEL": "a/usual, a/cheap, a/dear ,"})
     offer = await open_opinions(settings, open_analyst(settings)).offer()
-    assert (offer.model, offer.models) == ("", ("a/cheap", "a/dear"))
+    assert (offer.model, offer.models) == ("a/usual", ("a/cheap", "a/dear"))
     assert (await open_opinions(load_settings({}), open_analyst(load_settings({}))).offer()).models == ()
 
 

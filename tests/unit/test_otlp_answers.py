@@ -62,7 +62,7 @@ def test_a_negative_count_from_a_backend_is_none() -> None:
 
 
 def test_json_nested_without_end_is_unreadable_and_no_more() -> None:
-    assert "no OTLP response" in read_success(Signal.LOGS, b"[" * 50_000, MediaType.JSON).message
+    assert "not an OTLP response" in read_success(Signal.LOGS, b"[" * 50_000, MediaType.JSON).message
 
 
 def test_a_status_in_json_reads_as_google_writes_it() -> None:

@@ -12,10 +12,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from collector_processor.cutting import drop_invalid
 from collector_processor.otlp import MalformedRequestError, Signal
-from collector_processor.otlp.from_json import to_protobuf
-from collector_processor.survey import survey
+from collector_processor.otlp.otlp_json import to_protobuf
+from collector_processor.wire.scan import scan_traces
+from collector_processor.wire.split import drop_invalid
 from tests.otlp_requests import numbers_in, spans_in
 
 CAPTURES = Path(__file__).parents[3] / "shared" / "captures"
@@ -165,7 +165,7 @@ def test_a_span_with_a_bad_id_is_rejected_alone(bad: dict[str, Any]) -> None:
     body = to_protobuf(
         Signal.TRACES, traces({**FULL, "spanId": f"{1:016x}"}, FULL | bad, {**FULL, "spanId": f"{3:016x}"})
     )
-    assert survey(body).invalid == 1
+    assert scan_traces(body).invalid == 1
     assert numbers_in(drop_invalid(body)[0]) == [1, 3]
 
 

@@ -8,8 +8,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collector_processor.otlp import MalformedRequestError, Signal
-from collector_processor.otlp.from_json import to_protobuf
-from collector_processor.otlp.to_json import to_json
+from collector_processor.otlp.otlp_json import to_json, to_protobuf
 
 
 def test_ids_are_hex_bytes_are_base64_and_large_integers_are_strings() -> None:

@@ -8,27 +8,26 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.samples import Exemplar
 
-from analyzer import metric_table as table
-from analyzer.families import counter, gauge, histogram, sums
-from analyzer.otlp_metrics import MetricsSender, Moment, as_request
-from analyzer.tallies import Counter, Exemplar, Histogram
+from analyzer.telemetry import metric_table as table
+from analyzer.telemetry.metric import Point
+from analyzer.telemetry.otlp_metrics import MetricsSender, Moment, as_request
 from collector_processor.exporters import MemoryExporter
 from collector_processor.otlp import Signal, TryLater
 
-MARK = Exemplar(trace_id="0a" * 16, span_id="0b" * 8, at_s=1.5, value=3.0)
+MARK = Exemplar({"trace_id": "0a" * 16, "span_id": "0b" * 8}, 3.0, 1.5)
 MOMENT = Moment(start_ns=1_000, now_ns=2_000)
 
 
 def families() -> Iterator[Family]:
-    failures, lag = Counter(), Histogram(bounds=(1.0, 5.0))
-    failures.add(("shop", "calculator", "loop"), 0.0, amount=3.0, exemplar=MARK)
+    lag = table.LAG.histogram((1.0, 5.0))
     for value in (0.5, 3.0, 4.0, 100.0):
-        lag.add(value, MARK if value == 3.0 else None)
-    yield counter(table.FAILURES, failures.points(0.0, 0.0))
-    yield histogram(table.LAG, lag)
-    yield gauge(table.BUDGET_SPENT, [((), 0.25)])
-    yield sums(table.COST, [])
+        lag.observe(value, MARK.labels if value == 3.0 else None)
+    yield table.FAILURES.family([Point(("shop", "calculator", "loop"), 3.0, MARK)])
+    yield from lag.collect()
+    yield table.BUDGET_SPENT.single(0.25)
+    yield table.COST.family([])
 
 
 def read(body: bytes) -> dict[str, Any]:
@@ -58,7 +57,7 @@ def test_a_counter_is_a_sum_that_grows_with_its_labels_and_its_exemplar(metrics:
     labels = {pair.key: pair.value.string_value for pair in point.attributes}
     assert labels == {"service": "shop", "agent": "calculator", "mode": "loop"}
     (exemplar,) = point.exemplars
-    assert (exemplar.trace_id.hex(), exemplar.span_id.hex()) == (MARK.trace_id, MARK.span_id)
+    assert {"trace_id": exemplar.trace_id.hex(), "span_id": exemplar.span_id.hex()} == MARK.labels
     assert (exemplar.as_double, exemplar.time_unix_nano) == (3.0, 1_500_000_000)
 
 
@@ -69,7 +68,7 @@ def test_a_histogram_has_each_buckets_own_count(metrics: dict[str, Any]) -> None
     assert (list(point.explicit_bounds), list(point.bucket_counts)) == ([1.0, 5.0], [1, 2, 1])
     assert (point.count, point.sum) == (4, 107.5)
     assert not point.HasField("min")
-    assert [one.span_id.hex() for one in point.exemplars] == [MARK.span_id]
+    assert [one.span_id.hex() for one in point.exemplars] == [MARK.labels["span_id"]]
 
 
 def test_money_has_its_unit_and_what_has_no_series_is_left_out(metrics: dict[str, Any]) -> None:
@@ -86,6 +85,6 @@ async def test_it_is_sent_as_metrics_and_goes_on_when_it_is_not_taken(
     )
     await sender.send(1_000)
     await sender.send(1_000)
-    assert [record.message for record in caplog.records] == ["own metrics were not taken"]
+    assert [record.message for record in caplog.records] == ["own metrics were not accepted"]
     assert {sent.signal for sent in exporter.requests} == {Signal.METRICS}
     assert "blamespan.agent.failures" in read(exporter.delivered[-1].body)

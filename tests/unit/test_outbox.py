@@ -7,8 +7,8 @@ from collections.abc import Set as AbstractSet
 
 import pytest
 
-from collector_processor.delivery import FIRST_WAIT_S, LONGEST_WAIT_S, NO_SERVICE_S, OutboxDelivery
 from collector_processor.exporters.memory import MemoryExporter
+from collector_processor.forwarding.outbox import FIRST_WAIT_S, LONGEST_WAIT_S, NO_SERVICE_S, OutboxDelivery
 from collector_processor.otlp import (
     NO_TENANT,
     Delivered,
@@ -20,8 +20,8 @@ from collector_processor.otlp import (
     Tenant,
     TryLater,
 )
-from collector_processor.stored import Outgoing
-from collector_processor.stores import StoreError
+from collector_processor.store.connection import StoreError
+from collector_processor.store.records import Outgoing
 
 ACME, BETA = Tenant("x-scope-orgid=acme"), Tenant("x-scope-orgid=beta")
 BUSY = TryLater(reason="busy")
@@ -38,7 +38,7 @@ class Outbox:
         signal: Signal = Signal.TRACES,
     ) -> None:
         self.signal = signal
-        self.landed: list[Outgoing] = []
+        self.delivered: list[Outgoing] = []
         self.entries: list[Outgoing] = []
         self.exporter = exporter or MemoryExporter(outcomes)
         self.now = 0.0
@@ -53,7 +53,7 @@ class Outbox:
             exporters=exporters,
             now=lambda: self.now,
             pause=self.rest,
-            landed=self.landed.append,
+            delivered=self.delivered.append,
         )
 
     def add(self, body: str, tenant: Tenant = NO_TENANT) -> None:
@@ -227,22 +227,22 @@ async def test_carriers_wait_out_an_ingress_that_knows_no_such_path() -> None:
     assert (outbox.taken(), outbox.delivery.unsupported) == (["a"], 0)
 
 
-async def test_what_landed_is_told_once_the_backend_has_it_and_never_before() -> None:
+async def test_what_is_delivered_is_reported_once_the_backend_has_it_and_never_before() -> None:
     outbox = Outbox(TryLater(reason="connection refused", is_away=True))
     outbox.add("a")
     await outbox.delivery.send_some()
-    assert outbox.landed == []
+    assert outbox.delivered == []
     assert outbox.delivery.setbacks == {Setback.AWAY: 1}
     outbox.now = FIRST_WAIT_S
     await outbox.delivery.send_some()
-    assert [entry.body for entry in outbox.landed] == [b"a"]
+    assert [entry.body for entry in outbox.delivered] == [b"a"]
 
 
-async def test_what_is_refused_never_landed() -> None:
+async def test_what_is_refused_is_never_reported_as_delivered() -> None:
     outbox = Outbox(Rejected(reason="no"))
     outbox.add("a")
     await outbox.delivery.send_some()
-    assert outbox.landed == []
+    assert outbox.delivered == []
 
 
 async def test_of_those_refused_together_each_is_tried_for_itself() -> None:
@@ -364,4 +364,6 @@ async def test_a_shutdown_ends_though_the_disk_reads_nothing(caplog: pytest.LogC
     outbox.unreadable = 10
     outbox.add("a")
     await outbox.delivery.drain(0)
-    assert caplog.messages == ["stopped before every verdict was delivered"]
+    assert caplog.messages == [
+        "stopped before every verdict was delivered: the rest is sent after the next start"
+    ]

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from collector_processor.assembler import TraceKey
-from collector_processor.decode import decode
-from collector_processor.encode import encode_logs
-from collector_processor.otlp import NO_TENANT, Signal
-from collector_processor.store_thread import STORE_RETRY_S
-from collector_processor.stored import StoredVerdict
+from collector_processor.otlp import NO_TENANT, Signal, TraceKey
+from collector_processor.rebuild.decode import decode
+from collector_processor.rebuild.encode import encode_logs
+from collector_processor.store.records import StoredVerdict
+from collector_processor.store.thread import STORE_RETRY_S
 from semconv.model import Event, Link, LogRecord, SpanId, TraceId
 from tests.factories import TRACE, agent, chat, workflow
 from tests.otlp_requests import log_request, record
@@ -125,9 +124,9 @@ async def test_the_last_span_decides_however_many_came_before(slow_lane: Open) -
     lane = slow_lane(0, hold_max_s=20)
     lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
     for number in range(3, 8):
-        await lane.pass_time(LIMITS.max_age_s)
+        await lane.pass_time(LIMITS.max_silence_s)
         lane.receive(chat(number, answer="more", agent_name="writer"))
-    await lane.pass_time(LIMITS.max_age_s)
+    await lane.pass_time(LIMITS.max_silence_s)
     assert [len(asked.steps) for asked in lane.analyst.asked] == [1, 2, 3, 4, 5, 6]
     assert lane.source.held[KEY] == set()
     assert [seq for seq, _ in lane.source.sent] == [1]  # the rest was never held
@@ -355,7 +354,7 @@ async def test_a_shutdown_waits_only_so_long_for_a_disk_that_lets_nothing_go(
     async with asyncio.timeout(60):
         await lane.pipeline.drain(1)
     assert lane.source.sent == []
-    assert caplog.messages == ["stopped before all that was held could go on: the next start takes it up"]
+    assert caplog.messages == ["stopped before all held spans were released: the next start releases them"]
     lane.source.before_release = None
     after = await lane.restarted()
     await after.pipeline.drain(1)
@@ -560,7 +559,7 @@ class TestParentsThatNeverArrive:
     async def test_are_learned_by_name_and_not_waited_for_after_a_restart(self, slow_lane: Open) -> None:
         lane = slow_lane(0)
         lane.receive(agent(2, "planner", parent=1), chat(3, parent=2, answer="4"))
-        await lane.pass_time(LIMITS.absent_idle_s)
+        await lane.pass_time(LIMITS.max_silence_s)
         assert verdict(lane).status == "attributed"
         assert [(one.name, one.service) for one in lane.store.absent.all()] == [
             ("invoke_agent planner", "test")
@@ -575,13 +574,13 @@ class TestParentsThatNeverArrive:
         lane = slow_lane(0)
         asked = replace(agent(2, "planner", parent=1), name="GET /plan?api_key=sk-a1b2c3d4e5f6g7h8i9j0k1l2")
         lane.receive(asked, chat(3, parent=2, answer="4"))
-        await lane.pass_time(LIMITS.absent_idle_s)
+        await lane.pass_time(LIMITS.max_silence_s)
         assert [one.name for one in lane.store.absent.all()] == ["GET /plan?api_key=[key]"]
 
     async def test_are_waited_for_again_once_one_arrived(self, slow_lane: Open) -> None:
         lane = slow_lane(0)
         lane.receive(agent(2, "planner", parent=1), chat(3, parent=2, answer="4"))
-        await lane.pass_time(LIMITS.absent_idle_s)
+        await lane.pass_time(LIMITS.max_silence_s)
         lane.receive(workflow(1))
         await lane.pass_time(100)
         assert lane.store.absent.all() == []
@@ -706,7 +705,7 @@ class TestRunsOfSeveralTraces:
         lane.receive(agent(4, "critic", parent=None, trace_id=third))
         for _ in range(6):
             await lane.pass_time(LIMITS.idle_close_s)
-        (told,) = lane.store.told(both.along)
+        ((told,),) = lane.store.told(both.along).values()
         assert verdict(lane, told.run_id).status == "attributed"
 
     async def test_an_analyst_that_fails_is_an_error_of_every_trace_of_the_run(self, slow_lane: Open) -> None:

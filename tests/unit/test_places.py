@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from collector_processor.annotate import CarrierPolicy, Judgement, carriers
-from collector_processor.encode import encode
 from collector_processor.otlp import NO_TENANT
-from collector_processor.places import MAX_PLACE_BYTES, pack_place, unpack_place
-from collector_processor.rebuild import Run, rebuild
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.writeback.annotate import CarrierPolicy, Judgement
+from collector_processor.writeback.carriers import carriers
+from collector_processor.writeback.places import MAX_PLACE_BYTES, pack_place, unpack_place
 from semconv.model import Attribution, Blame, Resource, SpanId, Trace, Trajectory
 from tests.factories import TRACE, agent, chat, span_id, workflow
 
@@ -76,5 +77,5 @@ def test_a_run_that_is_too_large_even_so_is_not_kept() -> None:
 
 @pytest.mark.parametrize("packed", [b"", b"rot", b"x\x9c\x03\x00\x00\x00\x00\x01"])
 def test_what_is_damaged_is_refused(packed: bytes) -> None:
-    with pytest.raises(ValueError, match=r"kept place|Expecting"):
+    with pytest.raises(ValueError, match=r"stored place|Expecting"):
         unpack_place(packed)

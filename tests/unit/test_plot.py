@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from analyzer.conversation import Label
-from analyzer.measuring.plot import to_svg
-from analyzer.measuring.scoring import score
-from analyzer.measuring.tabulation import Subject, tabulate
+from analyzer.evaluation.plot import to_svg
+from analyzer.evaluation.scores import Subject, score, tabulate
+from analyzer.inquiry.conversation import Label
 from semconv.model import Attribution, Blame
 
 SVG = "{http://www.w3.org/2000/svg}"

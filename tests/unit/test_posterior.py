@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.calibration import fit_temperature
-from analyzer.posterior import (
+from analyzer.inquiry.calibration import fit_temperature
+from analyzer.inquiry.posterior import (
     LogShares,
     Opinion,
-    agent_masses,
     from_ranking,
     gain_of_asking,
     log_softmax,
@@ -66,10 +65,6 @@ def test_opinions_on_different_runs_are_refused_and_so_is_none() -> None:
         pool([Opinion(shares=shares(1.0)), Opinion(shares=shares(0.5, 0.5))])
     with pytest.raises(ValueError, match="no opinion"):
         pool([])
-
-
-def test_an_agent_has_the_mass_of_its_steps() -> None:
-    assert agent_masses(shares(0.2, 0.5, 0.3), ("a", "b", "a")) == pytest.approx({"a": 0.5, "b": 0.5})
 
 
 def test_what_a_ranking_leaves_unsaid_the_other_steps_share() -> None:

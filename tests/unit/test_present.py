@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from analyzer.json_lines import json_text
-from analyzer.present import counted, plain, run_heading, steps_table, verdict_panel
+from analyzer.inquiry.present import counted, plain, run_heading, steps_table, verdict_panel
+from analyzer.telemetry.json_lines import json_text
 from analyzer.triage import triage
 from semconv.model import (
     Abstention,

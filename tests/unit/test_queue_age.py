@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collector_processor.journal import open_journal
-from collector_processor.journal.ages import MAX_MARKS, QueueAge
+from collector_processor.journal.accounts import MAX_MARKS, QueueAge
 from collector_processor.journal.chunks import ROW_OVERHEAD_BYTES, Entry, JournalLimits
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal
 

@@ -6,24 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.attribution import Attributor
-from analyzer.calibration import Calibration
-from analyzer.errors import UnreadableInput
+from analyzer.inquiry.calibration import Calibration
+from analyzer.inquiry.errors import UnreadableInput
+from analyzer.inquiry.method import Prompt, Reply
+from analyzer.inquiry.posterior import log_softmax
 from analyzer.learning.features import FEATURES, VERSION, Table, featurise
 from analyzer.learning.model_file import read_model, write_model
 from analyzer.learning.ranker import (
-    STEP_COLUMNS,
     Panel,
     Ranker,
     Record,
-    Tree,
     familiarity,
     linear_shares,
     step_rows,
 )
-from analyzer.method import Prompt, Reply
-from analyzer.methods.ranker import concur, rank, ranking
-from analyzer.posterior import log_softmax
+from analyzer.methods.attribution import Attributor
+from analyzer.methods.without_model import pool_with_judge, rank, ranking
 from semconv.model import Abstention, Blame, Ranked, Status, Trajectory
 from tests.runs import run, step
 
@@ -32,9 +30,6 @@ RUN = run(
 )
 PLACE = FEATURES.index("place")
 ERRORS = FEATURES.index("error_words")
-LATE = Tree(
-    feature=(PLACE, -1, -1), threshold=(1.5, 0.0, 0.0), left=(1, 0, 0), right=(2, 0, 0), value=(0.3, 0.1, 0.7)
-)
 
 
 def weights(**wanted: float) -> tuple[float, ...]:
@@ -67,14 +62,8 @@ def test_no_number_of_labels_makes_a_model_certain(card: dict[str, object], most
     model = ranker(card=card)
     assert blame(rank(model, one_step)).confidence == pytest.approx(most, abs=1e-4)
     verdict = blame(rank(model, one_step))
-    judged = concur(model, one_step, ranking(model, one_step), verdict)
+    judged = pool_with_judge(model, one_step, ranking(model, one_step), verdict)
     assert judged.confidence <= most
-
-
-def test_a_tree_sends_a_row_down_to_its_leaf() -> None:
-    row = [0.0] * STEP_COLUMNS
-    assert LATE.read([*row[:PLACE], 1.5, *row[PLACE + 1 :]]) == 0.1
-    assert LATE.read([*row[:PLACE], 1.6, *row[PLACE + 1 :]]) == 0.7
 
 
 def test_the_steps_of_a_run_compete_for_one_blame() -> None:
@@ -82,14 +71,13 @@ def test_the_steps_of_a_run_compete_for_one_blame() -> None:
     assert [math.exp(share) for share in shares] == pytest.approx([0.25, 0.75])
 
 
-def test_the_two_learners_and_the_signals_are_heard_by_their_weights() -> None:
-    panel = Panel(weights=weights(error_words=2.0 / 3), trees=(LATE,), forest=1 / 3, signals=1 / 3)
+def test_the_learner_and_the_signals_are_heard_by_their_weights() -> None:
+    panel = Panel(weights=weights(error_words=2.0 / 3), signals=1 / 3)
     table = featurise(RUN)
     rows = step_rows(table, {})
     linear = [2.0 * row[ERRORS] for row in table.rows]
-    forest = [math.log(0.101), math.log(0.101), math.log(0.701)]
     signals = [row[FEATURES.index("signals_log")] for row in table.rows]
-    mean = [sum(three) / 3 for three in zip(linear, forest, signals, strict=True)]
+    mean = [sum(both) / 3 for both in zip(linear, signals, strict=True)]
     together = panel.opinion(rows)
     assert [share - together[0] for share in together] == pytest.approx([one - mean[0] for one in mean])
 
@@ -153,53 +141,45 @@ def test_names_that_agents_bear_everywhere_make_no_run_at_home() -> None:
 
 def test_a_model_comes_back_from_its_file_as_it_was() -> None:
     calibration = Calibration(temperature=1.3, curve=((0.1, 0.2), (0.9, 0.7)))
-    model = ranker(
-        Panel(weights=weights(place=0.5), trees=(LATE,), forest=0.5, signals=0.25), calibration=calibration
-    )
+    model = ranker(Panel(weights=weights(place=0.5), signals=0.25), calibration=calibration)
     assert read_model(write_model(model)) == model
 
 
 def test_a_model_of_an_earlier_format_is_to_be_trained_again() -> None:
     document = json.loads(write_model(ranker()))
-    with pytest.raises(UnreadableInput, match="train it again"):
-        read_model(json.dumps({**document, "format": "blamespan-ranker/1"}))
+    with pytest.raises(UnreadableInput, match=r"blamespan-ranker/2.* train it again with `blamespan train`"):
+        read_model(json.dumps({**document, "format": "blamespan-ranker/2"}))
 
 
 @pytest.mark.parametrize(
     ("path", "value", "problem"),
     [
         (["format"], "pickle", "format"),
-        (["temperature"], 0, "no such number"),
-        (["temperature"], "NaN", "no such number"),
-        (["home"], 0, "no such number"),
+        (["temperature"], 0, "not a usable number"),
+        (["temperature"], "NaN", "not a usable number"),
+        (["home"], 0, "not a usable number"),
         (["curve"], [[0.5, 0.2], [0.5, 0.4]], "does not ascend"),
         (["curve"], [[0.1, 0.4], [0.5, 0.2]], "does not ascend"),
         (["curve"], [[0.1]], "ValueError"),
-        (["steps", "signals"], 1.5, "no weight"),
-        (["steps", "forest"], -1, "no such number"),
+        (["steps", "signals"], 1.5, "not a weight"),
+        (["steps", "signals"], -1, "not a usable number"),
         (["steps", "weights"], [1.0], "1 weights"),
-        (["steps", "trees", 0, "left"], [0, 0, 0], "do not lead on"),
-        (["steps", "trees", 0, "right"], [9, 0, 0], "do not lead on"),
-        (["steps", "trees", 0, "feature"], [10_000, -1, -1], "column 10000"),
-        (["steps", "trees", 0, "value"], [0.1, 0.2, 7], "no share"),
-        (["steps", "trees", 0, "value"], [0.1], "differ in length"),
-        (["temperature"], 1e300, "no such number"),
+        (["temperature"], 1e300, "not a usable number"),
         (["steps", "signals"], 10**400, "OverflowError"),
-        (["steps", "trees", 0, "feature"], [float("inf"), -1, -1], "OverflowError"),
         (["records"], {"a": [1]}, "ValueError"),
-        (["records"], {"a": [3, -4]}, "no such number"),
+        (["records"], {"a": [3, -4]}, "not a usable number"),
         (["records"], {"a": [10**400, 1]}, "OverflowError"),
-        (["records"], {"a": [10**30, 1]}, "no such number"),
+        (["records"], {"a": [10**30, 1]}, "not a usable number"),
         (["features"], ["place"], "other features"),
         (["card", "confidences"], [["sure", True]], "ValueError"),
-        (["card", "confidences"], [[float("nan"), True]], "no such number"),
+        (["card", "confidences"], [[float("nan"), True]], "not a usable number"),
         (["steps"], None, "TypeError"),
     ],
 )
 def test_a_file_that_could_not_be_used_is_refused_with_the_reason(
     path: list[str | int], value: object, problem: str
 ) -> None:
-    document = json.loads(write_model(ranker(Panel(weights=weights(place=1.0), trees=(LATE,)))))
+    document = json.loads(write_model(ranker(Panel(weights=weights(place=1.0)))))
     place = document
     for key in path[:-1]:
         place = place[key]
@@ -235,7 +215,7 @@ class ScriptedModel:
             "reason": "it is",
             "fix": "",
             "mode": "other",
-            "evidence": [],
+            "evidence": [{"step": self.step, "quote": RUN.steps[self.step].output}],
             "ranking": [{"step": self.step, "agent": RUN.steps[self.step].agent, "probability": 0.9}],
         }
         return Reply(text=json.dumps(answer))
@@ -282,6 +262,6 @@ def test_where_the_ranker_overrules_the_judge_the_verdict_says_what_it_said() ->
         confidence=0.9,
         ranking=(Ranked(step=0, agent="Planner", probability=0.9),),
     )
-    verdict = concur(sure, RUN, ranking(sure, RUN), judged)
+    verdict = pool_with_judge(sure, RUN, ranking(sure, RUN), judged)
     assert verdict.step == own.step == 2
     assert "the judge named step 0 of Planner: a poor plan" in verdict.reason

@@ -13,17 +13,17 @@ import grpc
 import grpc.aio
 import pytest
 
-from analyzer.serving.doors import make_receivers
-from collector_processor.otlp import RefusedError, Signal
-from collector_processor.otlp.services import grpc_path
-from collector_processor.receivers import DoorRules, GrpcReceiver
-from collector_processor.receivers.reading import ReadingRoom, ReadingRules
-from collector_processor.receivers.trimming import (
+from analyzer.service.listeners import make_receivers
+from collector_processor.otlp import RefusedError, Signal, grpc_path
+from collector_processor.receivers import AdmissionRules, GrpcReceiver
+from collector_processor.receivers.overload import (
     CALM_BYTES,
     CALM_S,
     EVERY_S,
     PRESSED_BYTES,
     Heap,
+    MessageReads,
+    ReadLimits,
     Trimmer,
     glibc,
 )
@@ -31,7 +31,7 @@ from collector_processor.settings import Settings
 from tests.contract.doors import LOOPBACK, Client, GrpcClient, HttpClient, MemorySink, listening
 from tests.otlp_requests import request, span
 
-RULES = ReadingRules(quick=2, quick_s=0.05, slow=3, slow_s=0.2, waiting=100)
+RULES = ReadLimits(quick=2, quick_s=0.05, slow=3, slow_s=0.2, waiting=100)
 
 
 async def never() -> bytes:
@@ -44,21 +44,21 @@ async def at_once() -> bytes:
 
 
 async def test_half_open_calls_hold_up_nobody_for_long() -> None:
-    room = ReadingRoom(RULES)
-    half_open = [asyncio.create_task(room.read(never)) for _ in range(50)]
+    reads = MessageReads(RULES)
+    half_open = [asyncio.create_task(reads.read(never)) for _ in range(50)]
     await asyncio.sleep(0)
-    assert await room.read(at_once) == b"body"  # though 25 times as many were before it as are read at once
+    assert await reads.read(at_once) == b"body"  # though 25 times as many were before it as are read at once
     refused = await asyncio.gather(*half_open, return_exceptions=True)
     assert all(isinstance(one, RefusedError) and one.retry_after_s for one in refused)
     assert {str(one) for one in refused} == {
-        "3 large or slow requests are being read already",
-        "the request did not come within 0.2 s",
+        "3 large or slow requests are being read already: retry",
+        "the request did not arrive within 0.2 s",
     }
-    assert await room.read(at_once) == b"body"
+    assert await reads.read(at_once) == b"body"
 
 
 async def test_no_more_are_read_at_once_than_the_rules_say() -> None:
-    room, reading, most = ReadingRoom(replace(RULES, slow_s=60.0)), 0, 0
+    reads, reading, most = MessageReads(replace(RULES, slow_s=60.0)), 0, 0
     has_come = asyncio.Event()
 
     async def large() -> bytes:
@@ -71,7 +71,7 @@ async def test_no_more_are_read_at_once_than_the_rules_say() -> None:
         finally:
             reading -= 1
 
-    asked = [asyncio.create_task(room.read(large)) for _ in range(40)]
+    asked = [asyncio.create_task(reads.read(large)) for _ in range(40)]
     await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)  # one for which there is no place
     has_come.set()
     answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -81,30 +81,32 @@ async def test_no_more_are_read_at_once_than_the_rules_say() -> None:
 
 
 async def test_beyond_those_who_may_wait_nobody_waits() -> None:
-    room = ReadingRoom(ReadingRules(quick=1, quick_s=60, slow=1, waiting=2))
-    waiting = [asyncio.create_task(room.read(never)) for _ in range(3)]
+    reads = MessageReads(ReadLimits(quick=1, quick_s=60, slow=1, waiting=2))
+    waiting = [asyncio.create_task(reads.read(never)) for _ in range(3)]
     await asyncio.sleep(0)
-    with pytest.raises(RefusedError, match="2 requests wait already"):
-        await room.read(at_once)
+    with pytest.raises(RefusedError, match="2 requests are waiting already"):
+        await reads.read(at_once)
     for one in waiting:
         one.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
 
 
 async def test_a_client_that_goes_away_leaves_its_place() -> None:
-    room = ReadingRoom(ReadingRules(quick=1, quick_s=60, slow=1))
+    reads = MessageReads(ReadLimits(quick=1, quick_s=60, slow=1))
     for _ in range(3):
-        gone = asyncio.create_task(room.read(never))
+        gone = asyncio.create_task(reads.read(never))
         await asyncio.sleep(0)
         gone.cancel()
         with suppress(asyncio.CancelledError):
             await gone
-    assert await room.read(at_once) == b"body"
+    assert await reads.read(at_once) == b"body"
 
 
 async def test_over_grpc_a_small_request_passes_those_that_never_come() -> None:
     sink = MemorySink()
-    receiver = GrpcReceiver(sink, LOOPBACK, DoorRules(), room_bytes=1 << 20)  # two large ones at a time
+    receiver = GrpcReceiver(
+        sink, LOOPBACK, AdmissionRules(), buffer_bytes=1 << 20
+    )  # two large ones at a time
     async with (
         listening(receiver) as port,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
@@ -136,7 +138,7 @@ def _none() -> Iterator[bytes]:
 
 async def test_a_call_without_a_message_is_told_what_was_expected() -> None:
     async with (
-        listening(GrpcReceiver(MemorySink(), LOOPBACK, DoorRules())) as port,
+        listening(GrpcReceiver(MemorySink(), LOOPBACK, AdmissionRules())) as port,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         make: Any = channel
@@ -153,7 +155,7 @@ async def test_what_is_read_and_not_yet_stored_is_bounded_too() -> None:
             return await super().accept(arrival)
 
     gate, body = asyncio.Event(), request(span(1, attributes={"text": "x" * 400_000}))
-    receiver = GrpcReceiver(Slow(), LOOPBACK, DoorRules(), room_bytes=1 << 20)
+    receiver = GrpcReceiver(Slow(), LOOPBACK, AdmissionRules(), buffer_bytes=1 << 20)
     async with (
         listening(receiver) as port,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
@@ -167,7 +169,7 @@ async def test_what_is_read_and_not_yet_stored_is_bounded_too() -> None:
             done |= more
         errors: list[Any] = [one.exception() for one in done]
         assert {one.code() for one in errors} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
-        assert "1048576 bytes of requests are being taken already" in errors[0].details()
+        assert "1048576 bytes of requests are being received already" in errors[0].details()
         gate.set()
         assert [await one for one in pending] == [b"", b""]
 

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from analyzer.commands.files import load_runs
-from analyzer.commands.output import CommandFailed
-from analyzer.errors import UnreadableInput
-from analyzer.recordings import read_recording
-from collector_processor.encode import encode
+from analyzer.cli.commands.steps import load_runs
+from analyzer.cli.output import CommandFailed
+from analyzer.inquiry.errors import UnreadableInput
+from analyzer.recordings.read_files import read_recording
 from collector_processor.otlp import Signal
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.stages import rebuild
+from semconv.model import StepKind
 from tests.factories import TRACE, chat, span_id, workflow
 
+MESSAGES = [
+    {"role": "user", "content": "What is 3 * 48?"},
+    {
+        "role": "assistant",
+        "tool_calls": [{"id": "c1", "function": {"name": "multiply", "arguments": "[3, 48]"}}],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "144"},
+    {"role": "assistant", "content": "It is 154."},
+]
 DETAILS = "gen_ai.client.inference.operation.details"
 
 
@@ -66,3 +79,148 @@ def test_files_given_in_each_others_place_are_told(tmp_path: Path) -> None:
         load_runs(details, [])
     with pytest.raises(CommandFailed, match="holds no logs"):
         load_runs(traces, [traces])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(MESSAGES),
+        json.dumps({"messages": MESSAGES}),
+        json.dumps({"chat_history": MESSAGES}),
+        "\n".join(map(json.dumps, MESSAGES)),
+        yaml.safe_dump(MESSAGES),
+        "# a run\n---\n" + yaml.safe_dump({"history": MESSAGES}),
+    ],
+    ids=["list", "messages", "chat_history", "lines", "yaml list", "yaml"],
+)
+def test_a_model_apis_messages_are_one_conversation(text: str) -> None:
+    (read,) = read_recording(text.encode()).conversations
+    said = [(step.agent, step.kind, step.target, step.input, step.output) for step in read.trajectory.steps]
+    assert said[2] == ("assistant", StepKind.TOOL, "multiply", "[3, 48]", "144")
+    assert said[3] == ("assistant", StepKind.LLM, None, "", "It is 154.")
+    assert read.trajectory.task == "What is 3 * 48?"
+
+
+def test_the_step_by_step_methods_own_fields_are_read() -> None:
+    log = [{"agent_id": "planner", "message": "plan"}, {"agent_id": "writer", "message": "done"}]
+    (read,) = read_recording(json.dumps(log).encode()).conversations
+    assert [(step.agent, step.output) for step in read.trajectory.steps] == [
+        ("planner", "plan"),
+        ("writer", "done"),
+    ]
+
+
+def test_a_list_of_logs_is_not_taken_for_messages() -> None:
+    logs = [{"history": MESSAGES, "name": name, "content": ""} for name in ("one", "two")]
+    assert len(read_recording(json.dumps(logs).encode()).conversations) == 2
+
+
+def test_a_conversation_that_names_nobody_is_refused_with_the_keys_it_may_have() -> None:
+    log = {"history": [{"content": "x"}, {"who": "A", "content": "y"}]}
+    with pytest.raises(UnreadableInput, match="no message says which agent it is from: expected one of"):
+        read_recording(json.dumps(log).encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("history:\n- {role: A, content: &a [x]}\n- {role: B, content: *a}\n", "aliases"),
+        ("history: [\n", "YAML that cannot be read"),
+        ("history:\n- !!python/object/apply:os.system ['true']\n", "the tag .*os.system"),
+        ("name: nothing of ours\n", "expected OTLP"),
+        ("- " * 200_000, "more than 100 levels"),
+        ("a: " + "[" * 200_000, "more than 100 levels"),
+        ("a: " + "{" * 200_000, "more than 100 levels"),
+        ("a: " + "1:" * 200_000 + "1", "expected OTLP"),
+        ("? [a]\n: b\n", "expected OTLP"),
+        ("a:\n  ? [a]\n  : b\n", "a key that is not text"),
+    ],
+    ids=[
+        "alias",
+        "broken",
+        "object",
+        "other",
+        "lists",
+        "flow",
+        "mappings",
+        "base 60",
+        "no key",
+        "list as key",
+    ],
+)
+def test_yaml_that_is_no_log_is_refused_in_a_sentence(text: str, said: str) -> None:
+    with pytest.raises(UnreadableInput, match=said):
+        read_recording(text.encode())
+
+
+NESTED = "[" * 990 + "]" * 990
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"history": [{{"name": "A", "content": {NESTED}}}]}}',
+        f'[{{"traceId": "a", "id": "b", "type": "SPAN", "startTime": "2026-11-01", "input": {NESTED}}}]',
+        f'{{"resourceSpans": {NESTED}}}',
+        f'{{"data": [{{"spans": {NESTED}}}]}}',
+        "[" * 100_000,
+    ],
+    ids=["log", "Langfuse", "OTLP", "Jaeger", "lists"],
+)
+def test_deeply_nested_values_are_refused_in_a_sentence(text: str) -> None:
+    with pytest.raises(UnreadableInput):
+        read_recording(text.encode())
+
+
+def observation(name: str, kind: str, second: int, **others: object) -> dict[str, object]:
+    return {
+        "id": name, "traceId": "0af76519-16cd-43dd-8448-eb211c80319c", "type": kind, "name": name,
+        "startTime": f"2026-11-01T10:00:0{second}.000Z", "endTime": f"2026-11-01T10:00:0{second}.900Z",
+        "parentObservationId": None, "metadata": {}, "level": "DEFAULT", **others,
+    }  # fmt: skip
+
+
+OBSERVATIONS = [
+    observation("planner", "AGENT", 0, input={"question": "3 * 48?"}, endTime="2026-11-01T10:00:04Z"),
+    observation(
+        "chat", "GENERATION", 1, parentObservationId="planner", output={"role": "assistant", "content": "154"}
+    ),
+    observation(
+        "multiply", "TOOL", 2, parentObservationId="planner", level="ERROR", statusMessage="no such tool"
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"id": "t", "name": "sum", "input": "3 * 48?", "output": "154", "observations": OBSERVATIONS},
+        {"trace": {"id": "t", "name": "sum"}, "observations": OBSERVATIONS},
+        {"data": OBSERVATIONS, "meta": {"page": 1}},
+        OBSERVATIONS,
+    ],
+    ids=["trace", "download", "page of observations", "list"],
+)
+def test_an_export_from_langfuse_is_read_like_its_spans(document: object) -> None:
+    (run,) = rebuild(read_recording(json.dumps(document).encode()).bodies(Signal.TRACES), [])
+    said = [(step.agent, step.kind, step.target, step.output, step.error) for step in run.trajectory.steps]
+    assert said == [
+        ("planner", StepKind.LLM, None, "154", ""),
+        ("planner", StepKind.TOOL, "multiply", "", "no such tool"),
+    ]
+
+
+def test_observations_without_a_common_parent_get_their_trace_as_one() -> None:
+    apart = [{**one, "parentObservationId": None} for one in OBSERVATIONS]
+    document = {"id": "t", "name": "sum", "input": "3 * 48?", "output": "154", "observations": apart}
+    (run,) = rebuild(read_recording(json.dumps(document).encode()).bodies(Signal.TRACES), [])
+    assert (run.trajectory.task, run.trajectory.output) == ("3 * 48?", "154")
+
+
+@pytest.mark.parametrize(
+    "change", [{"startTime": "soon"}, {"startTime": None}, {"type": "GENERATION", "id": {}}]
+)
+def test_a_broken_export_from_langfuse_is_refused_in_a_sentence(change: dict[str, object]) -> None:
+    document = {"observations": [{**OBSERVATIONS[0], **change}]}
+    with pytest.raises(UnreadableInput, match=r"Langfuse|expected OTLP"):
+        read_recording(json.dumps(document).encode())

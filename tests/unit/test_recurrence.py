@@ -11,37 +11,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.recurrence import (
+from analyzer.issues.counting import counts_as, where_it_belongs
+from analyzer.issues.recurrence.issue import (
+    EXAMPLES,
     Change,
-    Count,
     Issue,
-    IssueRules,
     IssueState,
-    Watch,
-    begin_watch,
-    compared,
+    age,
+    error_type,
     fingerprint,
     mute,
-    observe,
     resolve,
     seen,
-    share_of,
-    threshold,
     withdrawn,
 )
-from analyzer.recurrence.fingerprint import error_type
-from analyzer.recurrence.issue import EXAMPLES, age
-from semconv.model import Blame, Step, StepKind
+from analyzer.issues.recurrence.watch import Count, Watch, compared, observe, share_of, threshold
+from analyzer.issues.rows import CountedRun
+from analyzer.labels.label import LabelKind
+from collector_processor.otlp import NO_TENANT
+from semconv.model import Blame, Status, Step, StepKind
 
 DAY = 86_400 * 10**9
-RULES = IssueRules()
 BLAME = Blame(agent="calculator", step=3, reason="It misread the table.", confidence=0.8, mode="wrong_result")
 STEP = Step(index=3, agent="calculator", kind=StepKind.TOOL, target="add", error="ValueError: 12 is not 13")
 MARK = fingerprint("shop", BLAME, STEP)
 
 
 def first(now_ns: int = 0) -> Issue:
-    return seen(None, MARK, "run-0", now_ns, RULES).issue
+    return seen(None, MARK, "run-0", now_ns).issue
 
 
 def test_what_a_model_wrote_does_not_make_it_another_failure() -> None:
@@ -55,6 +52,27 @@ def test_what_a_model_wrote_does_not_make_it_another_failure() -> None:
         input="?",
     )
     assert fingerprint("shop", other, elsewhere).id == MARK.id
+
+
+def test_a_suspected_failure_is_an_issue_of_its_own_until_a_person_confirms_it() -> None:
+    mark = fingerprint("shop", replace(BLAME, status=Status.SUSPECTED), STEP)
+    assert mark.id != MARK.id
+    assert mark.title == "calculator: suspected ValueError in add"
+    run = CountedRun(
+        tenant=NO_TENANT,
+        run_id="run-0",
+        service="shop",
+        agents=("calculator",),
+        blamed="calculator",
+        step=3,
+        mark=mark,
+        issue_id=None,
+        decided_ns=0,
+        status=Status.SUSPECTED.value,
+    )
+    assert (where_it_belongs(run), counts_as(run).status, run.failed_agent) == (mark, "suspected", None)
+    confirmed = replace(run, label=LabelKind.CONFIRMED)
+    assert (where_it_belongs(confirmed), counts_as(confirmed).status) == (MARK, "attributed")
 
 
 @pytest.mark.parametrize("service", ["shop", "bank"])
@@ -92,44 +110,44 @@ def test_the_title_says_who_and_what() -> None:
 
 
 def test_the_first_failure_is_new_and_told() -> None:
-    found = seen(None, MARK, "run-0", 5, RULES)
+    found = seen(None, MARK, "run-0", 5)
     assert (found.change, found.issue.state, found.issue.count) == (Change.NEW, IssueState.NEW, 1)
 
 
 def test_a_repetition_is_counted_and_not_told() -> None:
-    found = seen(first(), MARK, "run-1", DAY // 2, RULES)
+    found = seen(first(), MARK, "run-1", DAY // 2)
     assert (found.change, found.issue.count, found.issue.runs) == (None, 2, ("run-1", "run-0"))
 
 
 def test_the_same_run_again_is_no_repetition() -> None:
-    assert seen(first(), MARK, "run-0", 9, RULES).issue == first()
+    assert seen(first(), MARK, "run-0", 9).issue == first()
 
 
 def test_after_a_day_it_is_ongoing() -> None:
-    assert seen(first(), MARK, "run-1", DAY, RULES).issue.state is IssueState.ONGOING
+    assert seen(first(), MARK, "run-1", DAY).issue.state is IssueState.ONGOING
 
 
 def test_what_was_resolved_and_comes_back_has_regressed_and_is_told() -> None:
-    found = seen(resolve(first(), 10), MARK, "run-1", 20, RULES)
+    found = seen(resolve(first(), 10), MARK, "run-1", 20)
     assert (found.change, found.issue.state, found.issue.count) == (Change.REGRESSED, IssueState.REGRESSED, 2)
-    again = seen(found.issue, MARK, "run-2", 30, RULES)
+    again = seen(found.issue, MARK, "run-2", 30)
     assert (again.change, again.issue.state) == (None, IssueState.REGRESSED)
 
 
 def test_a_long_silence_resolves_it() -> None:
-    assert age(first(), 13 * DAY, RULES).state is IssueState.ONGOING
-    assert age(first(), 14 * DAY, RULES).state is IssueState.RESOLVED
-    assert seen(first(), MARK, "run-1", 15 * DAY, RULES).change is Change.REGRESSED
+    assert age(first(), 13 * DAY).state is IssueState.ONGOING
+    assert age(first(), 14 * DAY).state is IssueState.RESOLVED
+    assert seen(first(), MARK, "run-1", 15 * DAY).change is Change.REGRESSED
 
 
 def test_of_a_muted_one_nobody_is_told() -> None:
-    found = seen(mute(resolve(first(), 10), DAY), MARK, "run-1", 20, RULES)
+    found = seen(mute(resolve(first(), 10), DAY), MARK, "run-1", 20)
     assert (found.change, found.issue.state) == (None, IssueState.REGRESSED)
     assert not found.issue.is_muted(DAY)
 
 
 def test_a_changed_verdict_takes_its_failure_back() -> None:
-    twice = seen(first(), MARK, "run-1", 1, RULES).issue
+    twice = seen(first(), MARK, "run-1", 1).issue
     once = withdrawn(twice, "run-1")
     assert once is not None
     assert (once.count, once.runs) == (1, ("run-0",))
@@ -139,14 +157,14 @@ def test_a_changed_verdict_takes_its_failure_back() -> None:
 def test_one_that_is_no_longer_among_the_examples_is_taken_back_too() -> None:
     issue = first()
     for number in range(1, 50):
-        issue = seen(issue, MARK, f"run-{number}", number, RULES).issue
+        issue = seen(issue, MARK, f"run-{number}", number).issue
     assert withdrawn(issue, "run-0") == replace(issue, count=49)
 
 
 def test_only_the_last_runs_are_kept() -> None:
     issue = first()
     for number in range(1, 50):
-        issue = seen(issue, MARK, f"run-{number}", number, RULES).issue
+        issue = seen(issue, MARK, f"run-{number}", number).issue
     assert (issue.count, len(issue.runs), issue.runs[0]) == (50, EXAMPLES, "run-49")
 
 
@@ -180,7 +198,7 @@ def test_an_agent_is_as_bad_as_one_just_like_it(hits: int, more: int) -> None:
 
 
 def _watched(share: float, runs: int, past: Count, seed: int) -> tuple[Watch, int | None]:
-    chance, watch, alarm = random.Random(seed), begin_watch(past), None
+    chance, watch, alarm = random.Random(seed), Watch(known=past), None
     limit = threshold(runs, 1)
     for number in range(runs):
         watch = observe(watch, math.inf, is_blamed=chance.random() < share)
@@ -214,7 +232,7 @@ def test_fair_on_average_over_the_shares_that_could_have_had_such_a_past() -> No
     """The share is drawn as the past leaves it open: the evidence is still the runs on average."""
     ends = []
     for seed in range(4000):
-        chance, watch = random.Random(seed), begin_watch(Count(hits=2, n=10))
+        chance, watch = random.Random(seed), Watch(known=Count(hits=2, n=10))
         share = chance.betavariate(2.5, 8.5)
         for _ in range(20):
             watch = observe(watch, math.inf, is_blamed=chance.random() < share)
@@ -223,7 +241,7 @@ def test_fair_on_average_over_the_shares_that_could_have_had_such_a_past() -> No
 
 
 def test_an_agent_without_a_past_becomes_known_as_its_runs_come() -> None:
-    watch = begin_watch(Count())
+    watch = Watch(known=Count())
     for _ in range(200):
         watch = observe(watch, math.inf, is_blamed=False)
     assert watch.expected < 0.01
@@ -233,7 +251,7 @@ def test_an_agent_without_a_past_becomes_known_as_its_runs_come() -> None:
 
 
 def test_an_alarm_ends_after_a_calm_that_a_doubled_share_would_not_have() -> None:
-    watch, states = begin_watch(Count(hits=10, n=1000)), []
+    watch, states = Watch(known=Count(hits=10, n=1000)), []
     for is_blamed in [False] * 50 + [True] * 40 + [False] * 400:
         watch = observe(watch, threshold(100, 1), is_blamed=is_blamed)
         states.append(watch.is_alarm)
@@ -245,14 +263,14 @@ def test_an_alarm_ends_after_a_calm_that_a_doubled_share_would_not_have() -> Non
 
 @given(st.integers(0, 30), st.integers(0, 300))
 def test_what_is_expected_is_a_share_near_the_past(hits: int, more: int) -> None:
-    watch = begin_watch(Count(hits=hits, n=hits + more))
+    watch = Watch(known=Count(hits=hits, n=hits + more))
     assert 0 < watch.expected < 1
     assert abs(watch.expected - hits / max(hits + more, 1)) <= 0.5 / (hits + more + 1) + 1e-9
 
 
 @given(st.lists(st.booleans(), max_size=300), st.integers(0, 20), st.integers(0, 50))
 def test_evidence_is_never_negative_nor_lost(runs: list[bool], hits: int, more: int) -> None:
-    watch = begin_watch(Count(hits=hits, n=hits + more))
+    watch = Watch(known=Count(hits=hits, n=hits + more))
     for is_blamed in runs:
         watch = observe(watch, math.inf, is_blamed=is_blamed)
         assert watch.evidence >= 0

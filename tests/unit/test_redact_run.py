@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.analyst import RunAnalyst
-from analyzer.attribution import Attributor
-from analyzer.composition import open_cleaner
-from analyzer.scripted import ScriptedModel
-from collector_processor.cleaning import Cleaner
-from collector_processor.redaction import ALL_KINDS, make_redactor
+from analyzer.executor.analyst import RunAnalyst
+from analyzer.executor.composition import open_cleaner
+from analyzer.methods.attribution import Attributor
+from analyzer.models.scripted import ScriptedModel
+from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from collector_processor.settings import SettingsError, load_settings
 from tests.runs import run, step, tool
 
@@ -66,10 +66,10 @@ def test_own_patterns_come_one_a_line() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("REDACT", "keys,passwords", "expected some of keys, tokens, secrets, cards, emails, or none"),
-        ("REDACT_PATTERNS", "(a", "expected a regular expression as RE2 reads it"),
-        ("REDACT_PATTERNS", r"(\w)\1", "expected a regular expression as RE2 reads it"),
-        ("REDACT_PATTERNS", "a*", "not found in empty text"),
+        ("REDACT", "keys,passwords", "expected a list of keys, tokens, secrets, cards, emails, or none"),
+        ("REDACT_PATTERNS", "(a", "expected a regular expression in RE2 syntax"),
+        ("REDACT_PATTERNS", r"(\w)\1", "expected a regular expression in RE2 syntax"),
+        ("REDACT_PATTERNS", "a*", "does not match empty text"),
         ("REDACT_PATTERNS", "a" * 2001, "at most 2000 characters"),
     ],
 )

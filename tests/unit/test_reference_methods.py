@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.attribution import Attributor
-from analyzer.measuring.dataset import read_dataset
-from analyzer.method import Prompt, Reply, attribute
+from analyzer.evaluation.dataset import read_dataset
+from analyzer.inquiry.method import Prompt, Reply
 from analyzer.methods import registered
-from analyzer.methods.binary_search import BinarySearch
-from analyzer.scripted import ScriptedModel
+from analyzer.methods.attribution import Attributor
+from analyzer.methods.reference import BinarySearch
+from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Attribution, Blame, Status, Trajectory
+from tests.inquiries import attribute
 from tests.runs import run, step
 
 RUN = run(
@@ -114,10 +115,10 @@ async def test_the_right_answer_is_shown_only_with_reference(method: str) -> Non
 
 @pytest.mark.parametrize("method", ["step-by-step", "binary-search"])
 async def test_a_log_that_is_too_long_is_folded_and_that_is_said(method: str) -> None:
-    built = registered(method).build(20)
+    built = registered(method).build(20, "")
     long = run(step("A", "x" * 500), step("B", "y" * 500))
     model = ScriptedModel(replies=[NO, "lower half"])
-    inquest = await attribute(built, long, model.complete, clock=lambda: 0.0)
+    inquest = await attribute(built, long, model.complete)
     assert model.prompts[0].truncated
     assert inquest.attribution.truncated
     assert inquest.attribution.coverage < 1
@@ -126,7 +127,7 @@ async def test_a_log_that_is_too_long_is_folded_and_that_is_said(method: str) ->
 async def test_step_by_step_folds_what_came_before_and_not_the_step_in_question() -> None:
     long = run(step("A", "x" * 500), step("B", "the newest"))
     model = ScriptedModel(replies=[NO, NO])
-    await attribute(registered("step-by-step").build(100), long, model.complete, clock=lambda: 0.0)
+    await attribute(registered("step-by-step").build(100, ""), long, model.complete)
     assert "x" * 101 not in shown(model.prompts[1])
     assert "Step 1 - B: the newest\n" in shown(model.prompts[1])
 
@@ -152,7 +153,7 @@ async def test_an_honest_oracle_leads_binary_search_to_any_step_in_log2_n_questi
         return Reply(text=oracle_of_halves(prompt, "THE MISTAKE"))
 
     method = BinarySearch(max_bytes=1_000_000)
-    verdict = (await attribute(method, trajectory, oracle, clock=lambda: 0.0)).attribution.verdict
+    verdict = (await attribute(method, trajectory, oracle)).attribution.verdict
     assert isinstance(verdict, Blame)
     assert verdict.step == wrong
     assert asked <= math.ceil(math.log2(n))
@@ -166,8 +167,8 @@ async def test_an_honest_oracle_leads_step_by_step_to_any_step(case: tuple[int, 
     async def oracle(prompt: Prompt) -> Reply:
         return Reply(text=YES if "THE MISTAKE" in prompt.messages[1].content else NO)
 
-    method = registered("step-by-step").build(1_000_000)
-    inquest = await attribute(method, trajectory, oracle, clock=lambda: 0.0)
+    method = registered("step-by-step").build(1_000_000, "")
+    inquest = await attribute(method, trajectory, oracle)
     verdict = inquest.attribution.verdict
     assert isinstance(verdict, Blame)
     assert verdict.step == wrong

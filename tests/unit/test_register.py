@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector_processor.journal.chunks import JournalLimits
-from collector_processor.journal.register import SUFFIX, Noted, RowRegister
+from collector_processor.journal.directory import REGISTER, RegisteredRow, RowRegister
 from collector_processor.otlp import Signal
 from tests.otlp_requests import request, span
 from tests.unit.test_journal import (
@@ -59,7 +59,7 @@ async def test_rows_behind_a_flipped_bit_of_the_wal_are_counted_and_said(
         there = journal.waiting[TRACES].items
         assert 0 < there < ROWS
         assert journal.lost == {Signal.TRACES: ROWS - there}
-        assert "acknowledged rows are gone from a journal segment" in caplog.messages
+        assert "acknowledged rows are missing from a journal segment" in caplog.messages
     async with journal_in(image) as journal:
         assert not journal.lost  # each loss counts once
         assert journal.waiting[TRACES].items == there
@@ -99,7 +99,7 @@ async def test_what_was_deleted_or_compacted_is_not_missed(tmp_path: Path) -> No
             await journal.append([entry(body(number))])
         journal.mark_done((await pending(journal))[: ROWS // 2])
         await settled(journal)
-        assert len(found(tmp_path, f"*{SUFFIX}")) == len(found(tmp_path, "*.sqlite")) < ROWS
+        assert len(found(tmp_path, f"*{REGISTER}")) == len(found(tmp_path, "*.sqlite")) < ROWS
     async with journal_in(tmp_path, SMALL_SEGMENTS) as journal:
         assert not journal.lost
 
@@ -107,7 +107,7 @@ async def test_what_was_deleted_or_compacted_is_not_missed(tmp_path: Path) -> No
 async def test_without_a_register_nothing_is_said(tmp_path: Path) -> None:
     """The version before kept none."""
     image = await killed(tmp_path)
-    for register in found(image, f"*{SUFFIX}"):
+    for register in found(image, f"*{REGISTER}"):
         register.unlink()
     async with journal_in(image) as journal:
         assert not journal.lost
@@ -118,12 +118,15 @@ async def test_a_disk_that_refuses_the_register_refuses_no_row(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with journal_in(tmp_path) as journal:
-        (tmp_path / f"00000001.sqlite{SUFFIX}").mkdir()  # cannot be opened as a file
+        (tmp_path / f"00000001.sqlite{REGISTER}").mkdir()  # cannot be opened as a file
         await journal.append([entry(body(1))])
         journal.mark_done(await pending(journal))
         await journal.append([entry(body(2))])
         assert journal.waiting[TRACES].items == 1
-    assert caplog.messages.count("journal cannot note which rows it has") == 1
+    assert (
+        caplog.messages.count("cannot write the journal's row register: missing rows would not be noticed")
+        == 1
+    )
 
 
 @settings(deadline=None)
@@ -135,22 +138,24 @@ def test_a_register_knows_what_was_added_and_not_struck_out(
     tmp_path_factory: pytest.TempPathFactory, batches: list[int], data: st.DataObject
 ) -> None:
     register = RowRegister(tmp_path_factory.mktemp("register") / "segment")
-    expected: dict[int, Noted] = {}
+    expected: dict[int, RegisteredRow] = {}
     for count in batches:
         first = len(expected)
         rows = [(data.draw(st.sampled_from(Signal)) if count < 9 else Signal.LOGS, n) for n in range(count)]
         register.add(first, rows)
-        expected |= {first + n: Noted(first + n, signal, items) for n, (signal, items) in enumerate(rows)}
+        expected |= {
+            first + n: RegisteredRow(first + n, signal, items) for n, (signal, items) in enumerate(rows)
+        }
     done = data.draw(st.sets(st.integers(0, max(0, len(expected) - 1)), max_size=50))
-    register.settle(sorted(done & set(expected)))
-    assert register.unsettled() == [noted for place, noted in expected.items() if place not in done]
+    register.mark_done(sorted(done & set(expected)))
+    assert register.pending() == [noted for place, noted in expected.items() if place not in done]
     register.close()
 
 
 @given(content=st.binary(max_size=6000))
 def test_nonsense_in_a_register_is_no_loss(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     segment = tmp_path_factory.mktemp("register") / "segment"
-    segment.with_name(f"segment{SUFFIX}").write_bytes(content)
+    segment.with_name(f"segment{REGISTER}").write_bytes(content)
     register = RowRegister(segment)
-    assert len(register.unsettled()) <= len(content) // 500  # one in 65,536 notes may pass for one
+    assert len(register.pending()) <= len(content) // 500  # one in 65,536 notes may pass for one
     register.close()

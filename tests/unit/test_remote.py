@@ -12,15 +12,15 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from analyzer.analyst import RunAnalyst, analysis_of
-from analyzer.attribution import Attributor
-from analyzer.errors import UnreadableInput
-from analyzer.remote.answers import Answers, BusyError
-from analyzer.remote.client import TRIES, AwayError, HttpAsk, RemoteAnalyst
-from analyzer.remote.codec import PATH, read_answer, read_run, write_answer, write_run
-from analyzer.remote.server import AnalyzerRules, AnalyzerServer
-from collector_processor.analyst import Analysis
-from collector_processor.settings import Address
+from analyzer.executor.analyst import RunAnalyst, analysis_of
+from analyzer.executor.codec import PATH, read_answer, read_run, write_answer, write_run
+from analyzer.executor.remote import TRIES, AwayError, HttpAsk, RemoteAnalyst
+from analyzer.inquiry.errors import UnreadableInput
+from analyzer.methods.attribution import Attributor
+from analyzer.service.analyzer_half.server import AnalyzerRules, AnalyzerServer
+from analyzer.service.analyzer_half.shared_answers import Answers, BusyError
+from collector_processor.otlp import Address
+from collector_processor.pipeline.analyst import Analysis
 from semconv.model import (
     Abstention,
     Attribution,

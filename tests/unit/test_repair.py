@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from collector_processor.repair import repair
+from collector_processor.rebuild.repair import repair
 from semconv.model import SpanStatus, Trace
 from tests.factories import agent, at, chat, ordered, span, span_id, trace, workflow
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from analyzer.methods.signals import weigh
-from analyzer.reading import read
+from analyzer.methods.without_model import judge_by_signals
+from analyzer.signals.run_view import read
 from semconv.model import Blame
 from tests.runs import failed_tool, run, step, tool
 
@@ -70,7 +70,7 @@ def test_what_was_asked_for_before_the_failure_is_no_answer_to_it() -> None:
 
 
 def test_the_mail_that_was_never_sent_is_blamed() -> None:
-    verdict = weigh(
+    verdict = judge_by_signals(
         run(
             step("writer", "I mail Alice."),
             failed_tool("writer", "SMTPError: alice refused", "mail", input='{"to":"alice"}'),
@@ -86,7 +86,7 @@ def test_the_mail_that_was_never_sent_is_blamed() -> None:
 
 
 def test_the_only_error_of_a_run_leads_over_where_the_answer_comes_from() -> None:
-    verdict = weigh(
+    verdict = judge_by_signals(
         run(
             step("hotelier", 'call book_hotel({"city": "Oslo"})'),
             failed_tool("hotelier", "ConnectionError: hotel API down", "book_hotel", causes=(0,)),

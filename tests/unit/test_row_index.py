@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from collector_processor.assembler import TraceKey
-from collector_processor.journal.row_index import RowIndex
-from collector_processor.otlp import NO_TENANT
+from collector_processor.journal.segment_accounts import RowIndex
+from collector_processor.otlp import NO_TENANT, TraceKey
 from tests.otlp_requests import trace_name
 
 KEYS = [TraceKey(NO_TENANT, trace_name(number)) for number in range(1, 4)]

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from collector_processor.runs import MAX_KEY_CHARS, group_runs, join_logs, run_keys
-from semconv.dialects.langsmith import OPENAI_TRACE
+from collector_processor.rebuild.runs import MAX_KEY_CHARS, group_runs, join_logs, run_keys
+from semconv.dialects.conventions.langsmith import OPENAI_TRACE
 from semconv.model import Event, Link, LogRecord, Scope, Span, Trace, TraceId
 from tests.factories import agent, chat, ordered, span, span_id, trace, workflow
 

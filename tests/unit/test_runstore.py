@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from collector_processor.absent_rows import MAX_ABSENT
-from collector_processor.assembler import TraceKey
-from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant
-from collector_processor.runstore import RunStore
-from collector_processor.stored import AbsentParent, Commit, Outgoing, StoredVerdict, ToldRun
-from collector_processor.stores import StoreError
+from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant, TraceKey
+from collector_processor.store.connection import StoreError
+from collector_processor.store.records import AbsentParent, Commit, Outgoing, StoredVerdict, ToldRun
+from collector_processor.store.small_tables import MAX_ABSENT
+from collector_processor.store.sqlite_driver import SqliteDriver
+from collector_processor.store.verdicts import RunStore
 from semconv.model import SpanId, TraceId
+from tests.run_store import analyses_of, joined
 
 KEY = TraceKey(NO_TENANT, TraceId("a" * 32))
 VERDICT = StoredVerdict(
@@ -35,44 +37,6 @@ VERDICT = StoredVerdict(
 )
 
 TOLD = ToldRun(run_id="run-1", trace_ids=frozenset((KEY.trace_id,)), digest=b"d")
-SCHEMA_1 = """
-CREATE TABLE verdict (
-  tenant TEXT NOT NULL, run_id TEXT NOT NULL, version INTEGER NOT NULL,
-  failure_id TEXT NOT NULL, status TEXT NOT NULL, agent TEXT, step INTEGER, span_id TEXT, trace_id TEXT,
-  service TEXT NOT NULL, is_provisional INTEGER NOT NULL, decided_ns INTEGER NOT NULL, document TEXT NOT NULL,
-  PRIMARY KEY (tenant, run_id, version)
-) WITHOUT ROWID;
-CREATE INDEX verdict_by_time ON verdict (decided_ns);
-CREATE TABLE analysed (
-  tenant TEXT NOT NULL, trace_id TEXT NOT NULL, analyses INTEGER NOT NULL, upto_seq INTEGER NOT NULL,
-  PRIMARY KEY (tenant, trace_id)
-) WITHOUT ROWID;
-CREATE INDEX analysed_by_seq ON analysed (upto_seq);
-CREATE TABLE run_key (
-  tenant TEXT NOT NULL, key TEXT NOT NULL, trace_id TEXT NOT NULL,
-  PRIMARY KEY (tenant, key, trace_id)
-) WITHOUT ROWID;
-CREATE INDEX run_key_by_trace ON run_key (tenant, trace_id);
-CREATE TABLE outbox (
-  id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, signal TEXT NOT NULL, body BLOB NOT NULL
-);
-CREATE INDEX outbox_by_signal ON outbox (signal, id);
-CREATE TABLE rewrite (seq INTEGER PRIMARY KEY, body BLOB NOT NULL);
-PRAGMA user_version=1;
-"""
-"""As the first version wrote it."""
-SCHEMA_2 = f"""{SCHEMA_1}
-DROP TABLE rewrite;
-CREATE TABLE rewrite (
-  seq INTEGER PRIMARY KEY, body BLOB NOT NULL, tenant TEXT NOT NULL DEFAULT '', late BLOB
-);
-CREATE TABLE run_part (
-  tenant TEXT NOT NULL, trace_id TEXT NOT NULL, run_id TEXT NOT NULL, digest BLOB NOT NULL,
-  PRIMARY KEY (tenant, trace_id, run_id)
-) WITHOUT ROWID;
-PRAGMA user_version=2;
-"""
-"""As the version before wrote it."""
 
 
 @pytest.fixture
@@ -91,7 +55,7 @@ def test_a_verdict_and_its_bytes_come_back_after_a_restart(tmp_path: Path, store
     (entry,) = again.outbox(Signal.TRACES)
     assert (entry.body, entry.tenant, entry.signal) == (b"carriers", Tenant("x=y"), Signal.TRACES)
     assert again.current(NO_TENANT, "run-1") == VERDICT
-    assert again.analyses(KEY) == (1, 3)
+    assert analyses_of(again, KEY) == (1, 3)
     assert again.rewrites() == [(9, b"new")]
     again.close()
 
@@ -104,7 +68,7 @@ def test_a_commit_that_fails_leaves_nothing(store: RunStore) -> None:
                 analysed=((KEY, 3),), outgoing=(Outgoing(signal=Signal.LOGS, body=b"x"),), verdicts=(broken,)
             )
         )
-    assert store.analyses(KEY) == (0, -1)
+    assert analyses_of(store, KEY) == (0, -1)
     assert store.outbox(Signal.LOGS) == []
 
 
@@ -136,75 +100,25 @@ def test_traces_that_share_a_run_key_know_of_each_other_within_their_tenant(stor
     mate = TraceKey(NO_TENANT, TraceId("c" * 32))
     stranger = TraceKey(Tenant("t=1"), TraceId("d" * 32))
     for key in (mate, stranger):
-        assert store.join(key, ["team"]) == frozenset()
-    assert store.join(KEY, ["team", "nothing"]) == {mate.trace_id}
+        assert joined(store, key, ["team"]) == frozenset()
+    assert joined(store, KEY, ["team", "nothing"]) == {mate.trace_id}
 
 
 def test_analyses_are_counted_and_the_highest_row_kept(store: RunStore) -> None:
     store.commit(Commit(analysed=((KEY, 5),), times=2))
     store.commit(Commit(analysed=((KEY, 4),), times=1))
-    assert store.analyses(KEY) == (2, 5)
-
-
-def test_a_store_of_the_version_before_is_taken_over_with_all_that_is_in_it(tmp_path: Path) -> None:
-    path = tmp_path / "old.sqlite"
-    old = sqlite3.connect(path)
-    old.executescript(SCHEMA_1)
-    old.execute("INSERT INTO verdict VALUES ('', 'run-1', 1, 'f1', 'no_failure', NULL, NULL, NULL, NULL,"
-                " 'shop', 0, 5, '{}')")  # fmt: skip
-    old.execute("INSERT INTO analysed VALUES ('', ?, 2, 7)", (KEY.trace_id,))
-    old.execute("INSERT INTO outbox (tenant, signal, body) VALUES ('', 'traces', x'01')")
-    old.execute("INSERT INTO rewrite VALUES (9, x'02')")
-    old.commit()
-    old.close()
-    store = RunStore(path)
-    assert [(found.run_id, found.status) for found in store.recent(9)] == [("run-1", "no_failure")]
-    assert store.analyses(KEY) == (2, 7)
-    assert [out.body for out in store.outbox(Signal.TRACES)] == [b"\1"]
-    assert store.rewrites() == [(9, b"\2")]
-    store.commit(Commit(analysed=((KEY, 8),), told=(TOLD,), rewrites=((10, b"new"),)))
-    store.close()
-    again = RunStore(path)
-    assert again.told([KEY]) == (TOLD,)
-    again.close()
-
-
-@pytest.mark.parametrize("schema", [SCHEMA_1, SCHEMA_2], ids=["first", "second"])
-def test_an_upgraded_store_is_built_like_a_new_one_and_has_its_verdicts(tmp_path: Path, schema: str) -> None:
-    path, new = tmp_path / "runs.sqlite", tmp_path / "new.sqlite"
-    with sqlite3.connect(path) as old:
-        old.executescript(schema)
-        old.execute(
-            "INSERT INTO verdict (tenant, run_id, version, failure_id, status, service, is_provisional,"
-            " decided_ns, document) VALUES ('', 'run-1', 1, 'f1', 'no_failure', 's', 0, 5, '{}')"
-        )
-    old.close()
-    RunStore(new).close()
-    store = RunStore(path)
-    assert [found.run_id for found in store.find("run-1")] == ["run-1"]
-    store.close()
-    assert built(path) == built(new)
-
-
-def built(path: Path) -> dict[str, list[object]]:
-    """Return the columns of every table and index of a file."""
-    db = sqlite3.connect(path)
-    kinds = {"table": "table_info", "index": "index_xinfo"}
-    found = {
-        name: db.execute(f"PRAGMA {kinds[kind]}({name})").fetchall()
-        for kind, name in db.execute("SELECT type, name FROM sqlite_master ORDER BY name").fetchall()
-    }
-    db.close()
-    return found
+    assert analyses_of(store, KEY) == (2, 5)
 
 
 def test_a_run_is_looked_up_without_reading_all_verdicts(store: RunStore) -> None:
     """SQLite's own plan: a scan would read a hundred thousand documents for each page of a run."""
     asked: list[str] = []
-    store._db.set_trace_callback(asked.append)
+    driver = store._db._driver
+    assert isinstance(driver, SqliteDriver)
+    driver._db.set_trace_callback(asked.append)
     store.find("run-1")
     store.starting_with("run", None, 5)
-    store._db.set_trace_callback(None)
+    driver._db.set_trace_callback(None)
     for statement in asked:
         plan = [row[3] for row in store._db.execute(f"EXPLAIN QUERY PLAN {statement}")]
         assert not [line for line in plan if line.startswith("SCAN")], plan
@@ -221,11 +135,11 @@ def test_a_run_is_found_by_the_beginning_of_its_id_and_by_nothing_else_in_it(sto
 
 def test_what_a_trace_was_is_replaced_as_a_whole(store: RunStore) -> None:
     store.commit(Commit(analysed=((KEY, 3),), told=(TOLD, replace(TOLD, run_id="run-2"))))
-    assert {told.run_id for told in store.told([KEY])} == {"run-1", "run-2"}
+    assert {told.run_id for told in store.told([KEY])[KEY]} == {"run-1", "run-2"}
     store.commit(Commit(analysed=((KEY, 3),), told=(replace(TOLD, digest=b"e"),)))
-    assert store.told([KEY]) == (replace(TOLD, digest=b"e"),)
+    assert store.told([KEY])[KEY] == (replace(TOLD, digest=b"e"),)
     store.commit(Commit(analysed=((KEY, 4),)))  # given up: nothing new is known
-    assert store.told([KEY]) == (replace(TOLD, digest=b"e"),)
+    assert store.told([KEY])[KEY] == (replace(TOLD, digest=b"e"),)
 
 
 def test_what_a_refused_replacement_says_goes_late_and_once(store: RunStore) -> None:
@@ -260,25 +174,25 @@ def test_what_is_forgotten_comes_back_to_the_disk(tmp_path: Path, store: RunStor
 def test_the_store_keeps_the_newest_and_forgets_the_rest(store: RunStore) -> None:
     keys = [TraceKey(NO_TENANT, TraceId(f"{number:032x}")) for number in range(20)]
     for key in keys:
-        store.join(key, [f"autogen:{key.trace_id}"])
+        joined(store, key, [f"autogen:{key.trace_id}"])
     for number, key in enumerate(keys):
         verdict = replace(VERDICT, run_id=f"run-{number}", decided_ns=number)
         store.commit(Commit(analysed=((key, number),), verdicts=(verdict,)))
     store.prune(keep=3)
     assert [verdict.run_id for verdict in store.recent(99)] == ["run-19", "run-18", "run-17"]
-    assert [store.analyses(key)[0] for key in keys] == [0] * 8 + [1] * 12
-    assert store.join(keys[19], [f"autogen:{keys[7].trace_id}"]) == frozenset()
-    assert store.join(keys[19], [f"autogen:{keys[8].trace_id}"]) == {keys[8].trace_id}
+    assert [analyses_of(store, key)[0] for key in keys] == [0] * 8 + [1] * 12
+    assert joined(store, keys[19], [f"autogen:{keys[7].trace_id}"]) == frozenset()
+    assert joined(store, keys[19], [f"autogen:{keys[8].trace_id}"]) == {keys[8].trace_id}
 
 
 def test_of_too_many_run_keys_those_analysed_first_are_forgotten(store: RunStore) -> None:
     keys = [TraceKey(NO_TENANT, TraceId(f"{number:032x}")) for number in range(6)]
     names = {key: [f"autogen:{number}-{key.trace_id}" for number in range(10)] for key in keys}
     for number, key in enumerate(keys):
-        store.join(key, names[key])
+        joined(store, key, names[key])
         store.commit(Commit(analysed=((key, number),)))
     store.prune(keep=100, most_keys=60)
-    assert all(store.join(other, names[key]) for key, other in zip(keys, reversed(keys), strict=True))
+    assert all(joined(store, other, names[key]) for key, other in zip(keys, reversed(keys), strict=True))
     store.prune(keep=100, most_keys=60)  # each trace has twenty by now
     assert store._db.execute("SELECT count(*) FROM run_key").fetchone() == (60,)
     assert store._db.execute(
@@ -293,10 +207,10 @@ def test_a_full_disk_refuses_with_words_and_what_comes_after_it_is_kept(store: R
     for _ in range(2):
         with pytest.raises(StoreError, match="full"):
             store.commit(Commit(analysed=((KEY, 3),), verdicts=(large,)))
-    assert store.analyses(KEY) == (0, -1)
+    assert analyses_of(store, KEY) == (0, -1)
     store._db.execute("PRAGMA max_page_count=1000000")
     store.commit(Commit(analysed=((KEY, 3),), verdicts=(large,)))
-    assert store.analyses(KEY) == (1, 3)
+    assert analyses_of(store, KEY) == (1, 3)
 
 
 def test_a_file_that_is_no_store_is_refused_with_words(tmp_path: Path) -> None:
@@ -308,11 +222,24 @@ def test_a_file_that_is_no_store_is_refused_with_words(tmp_path: Path) -> None:
 
 def test_a_store_of_a_newer_version_is_refused_with_words(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite"
-    with sqlite3.connect(path) as db:
-        db.execute("PRAGMA user_version=99")
-    db.close()
-    with pytest.raises(CollectorError, match="newer blamespan"):
+    store = RunStore(path)
+    store._db.execute("UPDATE alembic_version SET version_num = '9999'")
+    store.close()
+    with pytest.raises(
+        CollectorError, match=r"runs\.sqlite was written by a newer blamespan \(schema 9999\)"
+    ):
         RunStore(path)
+
+
+def test_a_file_of_an_older_version_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "runs.sqlite"
+    with closing(sqlite3.connect(path)) as older:
+        older.execute("CREATE TABLE verdict (x)")
+    before = path.read_bytes()
+    with pytest.raises(CollectorError, match="is not a store of this version"):
+        RunStore(path)
+    assert sqlite3.connect(path).execute("SELECT name FROM sqlite_master").fetchall() == [("verdict",)]
+    assert len(path.read_bytes()) == len(before)
 
 
 class TestParentsThatNeverArrive:

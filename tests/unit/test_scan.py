@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from collector_processor.cutting import drop_invalid, extract, without
-from collector_processor.framing import write_varint
-from collector_processor.notes import SpanNote, TraceNote, kind_of, pack_notes, unpack_notes
 from collector_processor.otlp import MalformedRequestError, Signal
-from collector_processor.otlp.from_json import to_protobuf
-from collector_processor.survey import item_count, survey, survey_logs, survey_metrics
+from collector_processor.otlp.otlp_json import to_protobuf
+from collector_processor.wire.agent_markers import hints_of
+from collector_processor.wire.facts import SpanNote, TraceNote, kind_of, pack_notes, unpack_notes
+from collector_processor.wire.protobuf import write_varint
+from collector_processor.wire.scan import item_count, scan_traces
+from collector_processor.wire.scan_records import scan_logs, scan_metrics
+from collector_processor.wire.split import drop_invalid, exclude, extract
 from semconv.markers import OWN_CALL_TRACE_PREFIX
 from semconv.model import SpanId
 from tests.otlp_requests import (
@@ -40,7 +42,7 @@ AGENT = {"openinference.span.kind": "AGENT"}
 
 
 def test_spans_are_counted_for_each_trace() -> None:
-    found = survey(many_spans(7, traces=3), {trace_name(number) for number in (1, 2, 3)})
+    found = scan_traces(many_spans(7, traces=3), {trace_name(number) for number in (1, 2, 3)})
     assert found.item_count == 7
     assert [(note.trace_id, note.span_count) for note in found.traces] == [
         (trace_name(1), 3),
@@ -51,7 +53,7 @@ def test_spans_are_counted_for_each_trace() -> None:
 
 
 def test_of_a_trace_that_is_no_agents_nothing_but_its_spans_are_counted() -> None:
-    found = survey(many_spans(7, traces=3), {trace_name(2)})
+    found = scan_traces(many_spans(7, traces=3), {trace_name(2)})
     assert found.item_count == 7
     assert [(note.trace_id, note.span_count) for note in found.traces] == [(trace_name(2), 2)]
 
@@ -66,7 +68,7 @@ def test_one_marked_attribute_makes_an_agent_trace(attributes: dict[str, str]) -
     body = request(
         span(1), span(2, trace=2, parent=1, attributes=filler | attributes), span(3, trace=2, parent=1)
     )
-    (marked,) = survey(body).traces
+    (marked,) = scan_traces(body).traces
     assert (marked.trace_id, marked.is_agent) == (trace_name(2), True)
     assert [note.is_marked for note in marked.spans] == [True, False]
 
@@ -81,13 +83,13 @@ def test_one_marked_attribute_makes_an_agent_trace(attributes: dict[str, str]) -
     ],
 )
 def test_a_marked_scope_makes_an_agent_trace(scope: str) -> None:
-    (note,) = survey(request(span(1), scope=scope)).traces
+    (note,) = scan_traces(request(span(1), scope=scope)).traces
     assert note.is_agent
 
 
 def test_a_marker_in_a_value_is_none() -> None:
     body = request(span(1, attributes={"http.url": "/docs/gen_ai.operation.name", "sql": "select gen_ai.x"}))
-    assert survey(body).traces == ()
+    assert scan_traces(body).traces == ()
 
 
 @pytest.mark.parametrize(
@@ -97,8 +99,8 @@ def test_a_marker_between_spans_marks_none_of_them(write: Callable[[bytes], byte
     reads_like_one = "J\x10\n\x0egen_ai.system"
     agent = span(2, trace=2, attributes=WORKFLOW)
     body = request(span(1), service=reads_like_one) + request(agent, span(3, trace=3), service=reads_like_one)
-    assert [note.trace_id for note in survey(write(body)).traces] == [trace_name(2)]
-    assert survey(write(request(service=reads_like_one))).traces == ()
+    assert [note.trace_id for note in scan_traces(write(body)).traces] == [trace_name(2)]
+    assert scan_traces(write(request(service=reads_like_one))).traces == ()
 
 
 @pytest.mark.parametrize("trace_state", ["", "vendor=1"])
@@ -106,12 +108,12 @@ def test_a_span_without_parent_is_a_root(trace_state: str) -> None:
     body = request(
         span(1, trace=1, trace_state=trace_state), span(2, trace=2, parent=1, trace_state=trace_state)
     )
-    found = survey(body, {trace_name(1), trace_name(2)})
+    found = scan_traces(body, {trace_name(1), trace_name(2)})
     assert [note.root_ended for note in found.traces] == [True, False]
 
 
 def test_a_parent_of_zeros_is_none() -> None:
-    assert survey(request(span(1, parent=0, attributes=WORKFLOW))).traces[0].root_ended
+    assert scan_traces(request(span(1, parent=0, attributes=WORKFLOW))).traces[0].root_ended
 
 
 def test_a_parent_that_is_written_as_a_number_is_none() -> None:
@@ -120,7 +122,7 @@ def test_a_parent_that_is_written_as_a_number_is_none() -> None:
     assert not Span.FromString(raw).parent_span_id
     for tag in (b"\x12", b"\x12", b"\x0a"):
         raw = tag + write_varint(len(raw)) + raw
-    assert survey(raw, {trace_name(1)}).traces[0].root_ended
+    assert scan_traces(raw, {trace_name(1)}).traces[0].root_ended
 
 
 def test_notes_say_what_the_assembler_needs() -> None:
@@ -129,7 +131,7 @@ def test_notes_say_what_the_assembler_needs() -> None:
         span(2, parent=1, attributes=AGENT, trace_state="a=b"),
         span(3, parent=2, flags=REMOTE_PARENT),
     )
-    (note,) = survey(body).traces
+    (note,) = scan_traces(body).traces
     assert tuple(replace(one, end_ns=0, source=0, kind=0) for one in note.spans) == (
         SpanNote(span_id=SpanId(span_name(1)), is_top_kind=True, is_marked=True),
         SpanNote(
@@ -148,14 +150,14 @@ def test_notes_say_when_a_span_ended_which_code_sent_it_and_what_it_links_to(
     for trace in (7, 1, 7, 8):  # its own trace is none that it leads to
         linked.links.add(trace_id=trace.to_bytes(16), span_id=(1).to_bytes(8))
     text = span(2, parent=1, attributes={"gen_ai.prompt": "\n\x10looks like a trace id!"})
-    (note,) = survey(write(request(linked, text, scope="planner", service="shop"))).traces
+    (note,) = scan_traces(write(request(linked, text, scope="planner", service="shop"))).traces
     first, second = note.spans
     assert first.end_ns == linked.end_time_unix_nano
     assert first.kind == kind_of(b"shop", b"planner", b"plan the day")
     assert first.links == (trace_name(7), trace_name(8))
     assert (second.kind, second.links) == (kind_of(b"shop", b"planner", b"work"), ())
     assert first.source == second.source != 0
-    (other,) = survey(write(request(linked, service="billing"))).traces
+    (other,) = scan_traces(write(request(linked, service="billing"))).traces
     assert other.spans[0].source != first.source
 
 
@@ -182,7 +184,7 @@ def test_facts_are_those_of_the_span_however_it_is_written(  # noqa: PLR0917 - w
         {trace_name(n) for n in links} - {trace_name(1)},
     )
     for write in (bytes, as_the_collector_writes, as_dotnet_writes):
-        ((note,),) = (found.spans for found in survey(write(request(made))).traces)
+        ((note,),) = (found.spans for found in scan_traces(write(request(made))).traces)
         assert (note.end_ns, note.kind, set(note.links)) == expected
 
 
@@ -190,7 +192,7 @@ def test_a_span_that_is_broken_behind_its_ids_has_no_facts() -> None:
     body = request(span(1, attributes=WORKFLOW))
     end = body.index((1_700_000_000_000_001_000).to_bytes(8, "little"))
     broken = body[: end - 1] + b"\x47" + body[end:]  # a wire type that there is none of
-    (note,) = survey(broken).traces
+    (note,) = scan_traces(broken).traces
     assert [(one.end_ns, one.links) for one in note.spans] == [(0, ())]
 
 
@@ -227,34 +229,34 @@ _NAMED = _message(b"\x2a", b"work")
 def test_a_request_is_read_through_only_a_few_times_whatever_stands_in_it(group: bytes) -> None:
     """Read once for each scope or span, these 8 MB at most take the event loop's time for many seconds."""
     body, before = _message(b"\x0a", group), process_time()
-    assert survey(body).traces[0].is_agent
+    assert scan_traces(body).traces[0].is_agent
     assert process_time() - before < 3
 
 
 def test_carriers_are_counted_and_never_noted() -> None:
     carrier = span(9, parent=1, attributes={"blamespan.carrier": True})
     body = request(carrier) + request(span(8, parent=1), scope="blamespan")
-    (note,) = survey(body).traces
+    (note,) = scan_traces(body).traces
     assert note.is_only_carriers
     assert not note.is_agent
     assert note.spans == ()
-    (mixed,) = survey(body + request(span(1, attributes=WORKFLOW))).traces
+    (mixed,) = scan_traces(body + request(span(1, attributes=WORKFLOW))).traces
     assert mixed.carrier_count == 2
     assert [one.span_id for one in mixed.spans] == [span_name(1)]
 
 
 def test_spans_of_our_own_model_calls_are_never_analysed() -> None:
     ours = int(OWN_CALL_TRACE_PREFIX + "0" * 15 + "1", 16)
-    (note,) = survey(request(span(1, trace=ours, attributes=WORKFLOW))).traces
+    (note,) = scan_traces(request(span(1, trace=ours, attributes=WORKFLOW))).traces
     assert not note.is_agent
     assert note.is_only_carriers
-    assert survey_logs(log_request(record(trace=ours, name="gen_ai.choice"))).traces == ()
+    assert scan_logs(log_request(record(trace=ours, name="gen_ai.choice"))).traces == ()
 
 
 def test_a_known_trace_gets_its_notes_without_a_marker() -> None:
     body = request(span(1, parent=2))
-    assert survey(body).traces == ()
-    (note,) = survey(body, {trace_name(1)}).traces
+    assert scan_traces(body).traces == ()
+    (note,) = scan_traces(body, {trace_name(1)}).traces
     assert [one.span_id for one in note.spans] == [span_name(1)]
     assert not note.is_agent
 
@@ -265,7 +267,7 @@ def test_fields_in_another_order_are_read_all_the_same() -> None:
     body = request(span(1, parent=2, attributes=WORKFLOW))
     swapped = body.replace(usual, turned)
     assert swapped != body
-    assert survey(swapped) == survey(body)
+    assert scan_traces(swapped) == scan_traces(body)
 
 
 def test_spans_with_invalid_ids_do_not_take_their_neighbours_along() -> None:
@@ -274,19 +276,19 @@ def test_spans_with_invalid_ids_do_not_take_their_neighbours_along() -> None:
     zero.trace_id = bytes(16)
     missing.ClearField("trace_id")
     body = request(span(1), short, zero, missing, span(5))
-    found = survey(body)
+    found = scan_traces(body)
     assert (found.item_count, found.invalid) == (2, 3)
     kept, dropped = drop_invalid(body)
     assert dropped == 3
     assert numbers_in(kept) == [1, 5]
-    assert survey(kept).invalid == 0
+    assert scan_traces(kept).invalid == 0
 
 
 def test_extract_and_without_share_the_spans_out() -> None:
     body = request(*(span(n, trace=n % 3 + 1) for n in range(1, 10))) + request(span(20, trace=2))
     wanted = (trace_name(2),)
     assert numbers_in(extract(Signal.TRACES, body, wanted)) == [1, 4, 7, 20]
-    assert numbers_in(without(Signal.TRACES, body, wanted)) == [2, 3, 5, 6, 8, 9]
+    assert numbers_in(exclude(Signal.TRACES, body, wanted)) == [2, 3, 5, 6, 8, 9]
     assert extract(Signal.TRACES, body, (trace_name(9),)) == b""
 
 
@@ -294,7 +296,7 @@ def test_log_records_are_found_by_trace() -> None:
     body = log_request(
         record(trace=1), record(trace=None), record(trace=2, name="gen_ai.client.inference.operation.details")
     )
-    found = survey_logs(body, {trace_name(1)})
+    found = scan_logs(body, {trace_name(1)})
     assert found.item_count == 3
     assert [(note.trace_id, note.is_agent) for note in found.traces] == [
         (trace_name(1), False),
@@ -306,28 +308,30 @@ def test_log_records_are_found_by_trace() -> None:
 
 def test_our_own_evaluation_logs_mark_nothing() -> None:
     ours = log_request(record(name="gen_ai.evaluation.result"), scope="blamespan")
-    assert survey_logs(ours, {trace_name(1)}).traces == ()
+    assert scan_logs(ours, {trace_name(1)}).traces == ()
 
 
 def test_metrics_are_counted_by_data_point() -> None:
     body = metric_request([3, 0, 2])
-    assert survey_metrics(body).item_count == 5
+    assert scan_metrics(body).item_count == 5
     assert item_count(Signal.METRICS, body) == 5
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
 def test_a_request_cut_short_is_malformed(cut: int) -> None:
     with pytest.raises(MalformedRequestError):
-        survey(many_spans(2)[:-cut])
+        scan_traces(many_spans(2)[:-cut])
 
 
 def test_a_span_that_is_no_message_is_malformed() -> None:
     with pytest.raises(MalformedRequestError):
-        survey(b"\x0a\x04\x12\x02\x10\x01")
+        scan_traces(b"\x0a\x04\x12\x02\x10\x01")
 
 
 def test_packed_notes_come_back() -> None:
-    (note,) = survey(request(span(1, attributes=WORKFLOW), span(2, parent=1, flags=REMOTE_PARENT))).traces
+    (note,) = scan_traces(
+        request(span(1, attributes=WORKFLOW), span(2, parent=1, flags=REMOTE_PARENT))
+    ).traces
     assert unpack_notes(pack_notes(note.spans)) == note.spans
 
 
@@ -338,7 +342,7 @@ def test_every_recorded_framework_is_recognised() -> None:
     for path in files:
         signal = Signal.LOGS if path.name.endswith(".logs.json") else Signal.TRACES
         body = to_protobuf(signal, path.read_bytes())
-        found = survey(body) if signal is Signal.TRACES else survey_logs(body)
+        found = scan_traces(body) if signal is Signal.TRACES else scan_logs(body)
         assert found.traces, path.name
         assert all(note.is_agent for note in found.traces), path.name
         in_a_trace = sum(note.span_count for note in found.traces)
@@ -389,7 +393,7 @@ def test_what_others_write_in_their_own_way_is_surveyed_the_same(
     body: bytes, write: Callable[[bytes], bytes]
 ) -> None:
     known = {trace_name(1), trace_name(2), trace_name(3)}
-    usual, others = survey(body, known), survey(write(body), known)
+    usual, others = scan_traces(body, known), scan_traces(write(body), known)
     assert [_comparable(note) for note in others.traces] == [_comparable(note) for note in usual.traces]
     assert (others.item_count, others.invalid) == (usual.item_count, usual.invalid)
 
@@ -402,5 +406,56 @@ def _comparable(note: TraceNote) -> TraceNote:
 def test_a_trace_is_taken_out_of_a_request_in_the_collectors_order() -> None:
     body = as_the_collector_writes(request(*(span(n, trace=n % 3 + 1) for n in range(1, 10))))
     assert numbers_in(extract(Signal.TRACES, body, [trace_name(2)])) == [1, 4, 7]
-    assert numbers_in(without(Signal.TRACES, body, [trace_name(2)])) == [2, 3, 5, 6, 8, 9]
+    assert numbers_in(exclude(Signal.TRACES, body, [trace_name(2)])) == [2, 3, 5, 6, 8, 9]
     assert drop_invalid(body) == (body, 0)
+
+
+UNMARKED: list[dict[str, str | int | bool]] = [
+    {"acme.usage.input_tokens": 12},
+    {"acme.promptTokenCount": 12},
+    {"acme.response": '{"usage": {"completion_tokens": 5}}'},
+    {"acme.history": '[{\\"role\\": \\"assistant\\", \\"content\\": \\"Hello\\"}]'},
+    {"acme.messages.0.role": "assistant"},
+]
+
+
+@pytest.mark.parametrize("attributes", UNMARKED, ids=lambda attributes: next(iter(attributes)))
+@pytest.mark.parametrize(
+    "write", [bytes, as_the_collector_writes, as_dotnet_writes], ids=["usual", "Collector", ".NET"]
+)
+def test_a_sign_of_a_model_call_makes_an_agent_trace(
+    attributes: dict[str, str | int | bool], write: Callable[[bytes], bytes]
+) -> None:
+    if "acme.messages.0.role" in attributes and write is not bytes:
+        pytest.skip("a role as an attribute of its own is looked for in the usual layout only")
+    body = write(request(span(1), span(2, trace=2, attributes=attributes), span(3, trace=3)))
+    assert [note.trace_id for note in scan_traces(body).traces] == [trace_name(2)]
+
+
+WEB: list[dict[str, str | int | bool]] = [
+    {"auth.access_token": "x", "csrf_token": "y", "rate.tokens_left": 4},
+    {"job.title": "assistant", "role": "admin", "body": '{"role": "assistant_manager"}'},
+    {"http.url": "/v1/tokens?input=token&prompt=consent"},
+]
+
+
+@pytest.mark.parametrize("attributes", WEB, ids=lambda attributes: next(iter(attributes)))
+def test_ordinary_requests_give_no_sign_of_a_model_call(attributes: dict[str, str | int | bool]) -> None:
+    assert scan_traces(request(span(1, attributes=attributes))).traces == ()
+
+
+def test_an_attribute_of_a_users_mapping_makes_an_agent_trace() -> None:
+    hints = hints_of(["acme.what"])
+    ours, other = {"acme.what": "think"}, {"not.acme.what": "x", "y": "see acme.what"}
+    body = request(span(1, attributes=other), span(2, trace=2, attributes=ours))
+    assert [note.trace_id for note in scan_traces(body, hints=hints).traces] == [trace_name(2)]
+    assert scan_traces(body).traces == ()
+
+
+def test_each_span_with_a_sign_is_marked_and_a_hostile_text_costs_one_pass() -> None:
+    counted = {"x.input_tokens": 3}
+    body = request(*(span(n, attributes=counted if n % 2 else {}) for n in range(1, 9)))
+    (note,) = scan_traces(body).traces
+    assert [each.is_marked for each in note.spans] == [True, False] * 4
+    many = request(span(1, attributes={"x": "_token" * 200_000}))
+    assert scan_traces(many).traces == ()

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from analyzer.conversation import Label
-from analyzer.measuring.scoring import Score, confident, score, withheld
-from analyzer.measuring.tabulation import Subject, summarise, tabulate
+from analyzer.evaluation.scores import Score, Subject, as_abstention, confident, score, summarise, tabulate
+from analyzer.inquiry.conversation import Label
 from semconv.model import Abstention, Attribution, Blame, Effort, Ranked, Status
 from tests.contract_keys import BENCH_KEYS
 
@@ -64,6 +63,25 @@ def test_the_reference_scorers_figure_stands_apart_under_its_own_name() -> None:
     assert line["reference_scorer"] == {"step_accuracy": 1.0, "agent_accuracy": 1.0}
 
 
+def moded(mode: str, category: str) -> Score:
+    verdict = Blame(agent="A", step=1, reason="", confidence=0.5, mode=mode)
+    attribution = Attribution(run_id="r", verdict=verdict, method="m")
+    return score(attribution, Label(agent="A", step=1, category=category), "s")
+
+
+def test_the_failure_mode_is_scored_where_the_label_has_a_known_category() -> None:
+    line = summed(
+        moded("loop", "planning/inefficient_plan"),
+        moded("bad_plan", "Planning / Inefficient Plan".replace(" / ", "/")),
+        moded("", "Goal Deviation"),
+        moded("loop", "Goal  deviation"),
+        moded("loop", "a category of nobody's"),
+        moded("loop", ""),
+    )
+    assert (line["modes"]["n"], line["modes"]["accuracy"], line["modes"]["best_constant"]) == (4, 0.5, 0.5)
+    assert summed(moded("loop", ""))["modes"] is None
+
+
 def test_figures_are_given_by_length_of_run() -> None:
     runs = [score(blamed("WebSurfer", 12), LABEL, "s", steps=n) for n in (5, 10, 11, 60, 61, 500)]
     assert [(row["steps"], row["n"]) for row in summed(*runs)["by_length"]] == [
@@ -76,9 +94,9 @@ def test_figures_are_given_by_length_of_run() -> None:
 
 def test_a_verdict_that_is_withheld_counts_as_undetermined_and_wrong() -> None:
     right = scored(blamed("WebSurfer", 12))
-    line = summed(withheld(right), right)
+    line = summed(as_abstention(right), right)
     assert (line["undetermined"], line["step_accuracy"], line["top3_step_accuracy"]) == (1, 0.5, 0.5)
-    assert confident([withheld(right), right]) == [(0.5, True)]
+    assert confident([as_abstention(right), right]) == [(0.5, True)]
 
 
 def test_a_fallbacks_verdict_is_counted_as_one() -> None:

@@ -6,16 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from collector_processor.destination import Protocol
 from collector_processor.otlp import Signal
+from collector_processor.otlp.destination import Protocol
 from collector_processor.settings import (
+    RETIRED,
+    Settings,
     SettingsError,
     WriteBack,
     load_settings,
     require_token,
+    retired_settings,
     unknown_variables,
 )
-from tests.settings_reference import PAGE, page
+from tools.settings_reference import PAGE, page
 
 
 def test_defaults_listen_on_loopback_and_forward_nowhere() -> None:
@@ -39,6 +42,21 @@ def test_empty_means_unset() -> None:
 def test_times_are_milliseconds() -> None:
     limits = load_settings({"BLAMESPAN_ROOT_GRACE": "250", "BLAMESPAN_IDLE_CLOSE": "1500"}).assembler_limits
     assert (limits.root_grace_s, limits.idle_close_s) == (0.25, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("max_age_ms", "silence_s", "age_s"),
+    [
+        pytest.param("3600000", 4_500, 43_200, id="an hour"),
+        pytest.param("2000", 2.5, 24, id="soon"),
+        pytest.param("21600000", 27_000, 64_800, id="within the day for which spans are kept"),
+    ],
+)
+def test_a_run_may_pause_as_long_as_the_setting_says_and_several_times(
+    max_age_ms: str, silence_s: float, age_s: float
+) -> None:
+    limits = load_settings({"BLAMESPAN_MAX_AGE": max_age_ms}).assembler_limits
+    assert (limits.max_silence_s, limits.max_age_s) == (silence_s, age_s)
 
 
 def test_one_otel_endpoint_serves_every_signal() -> None:
@@ -149,10 +167,14 @@ def test_a_shell_that_points_agents_at_us_changes_nothing_of_where_we_forward_to
         ),
         pytest.param(
             {"BLAMESPAN_FORWARD_ENDPOINT": "https://user:hush@b:1"},
-            "send a header instead",
+            "set a header instead",
             id="password in a URL",
         ),
-        pytest.param({"BLAMESPAN_STORE_URL": "postgres://u:hush@h/db"}, "must be unset", id="another store"),
+        pytest.param(
+            {"BLAMESPAN_STORE_URL": "postgres://u:hush@h/db"},
+            "expected postgresql+psycopg",
+            id="another store",
+        ),
         pytest.param({"BLAMESPAN_QUEUE": "kafka://x"}, "BLAMESPAN_QUEUE='kafka://x'", id="no such queue"),
         pytest.param(
             {"BLAMESPAN_OTLP_GRPC_LISTEN": "0.0.0.0:4317"}, "set BLAMESPAN_TOKEN", id="open without token"
@@ -198,7 +220,46 @@ def test_a_misspelled_variable_is_noticed_and_the_one_that_is_meant_is_named() -
     }
 
 
-@pytest.mark.parametrize("text", ["root_grace = ", "no_such = 1"], ids=["broken", "unknown"])
+def test_a_retired_setting_is_told_with_what_replaces_it_and_does_nothing(tmp_path: Path) -> None:
+    (tmp_path / "blamespan.toml").write_text('page_models = "a/b"\nroot_grace = 5')
+    environ = {"BLAMESPAN_PAGE_MODELS": "a/b", "BLAMESPAN_MODEL": "c/d"}
+    settings = load_settings(environ, directory=tmp_path)
+    assert (settings.model, settings.root_grace) == ("c/d", 5)
+    assert unknown_variables(environ) == {}
+    advice = RETIRED["page_models"]
+    assert retired_settings(environ, tmp_path) == {"page_models": advice, "BLAMESPAN_PAGE_MODELS": advice}
+    assert retired_settings({"BLAMESPAN_PAGE_MODELS": " "}) == {}
+
+
+def test_opentelemetrys_variables_say_when_our_own_metrics_are_sent() -> None:
+    assert load_settings({"OTEL_METRIC_EXPORT_INTERVAL": "5"}).export_metrics_ms == 0
+    environ = {"OTEL_METRICS_EXPORTER": "console, otlp"}
+    assert load_settings(environ).export_metrics_ms == 60_000
+    assert load_settings(environ | {"OTEL_METRIC_EXPORT_INTERVAL": "5"}).export_metrics_ms == 5
+    with pytest.raises(SettingsError, match="OTEL_METRIC_EXPORT_INTERVAL=0: expected"):
+        load_settings(environ | {"OTEL_METRIC_EXPORT_INTERVAL": "0"})
+
+
+@pytest.mark.parametrize("url", ["http://jaeger/trace", "jaeger/{trace_id}", "javascript:{trace_id}"])
+def test_a_trace_address_needs_a_scheme_and_a_place_for_the_id(url: str) -> None:
+    with pytest.raises(SettingsError, match="BLAMESPAN_TRACE_URL"):
+        load_settings({"BLAMESPAN_TRACE_URL": url})
+
+
+def test_the_host_of_our_pages_is_a_name_of_this_machine() -> None:
+    assert load_settings({}).allowed_host_names == ()
+    assert load_settings({"BLAMESPAN_WEB_URL": "https://Blame.example:8443/x"}).allowed_host_names == (
+        "blame.example",
+    )
+
+
+def test_no_setting_is_retired_and_read() -> None:
+    assert RETIRED.keys() & Settings.model_fields.keys() == set()
+
+
+@pytest.mark.parametrize(
+    "text", ["root_grace = ", "no_such = 1", "shutdown_s = 1"], ids=["broken", "unknown", "no setting"]
+)
 def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "blamespan.toml").write_text(text)
     with pytest.raises(SettingsError, match=r"blamespan\.toml"):

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from analyzer.methods.signals import weigh
-from analyzer.reading import Fault, Role, read
+from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals import findings
-from analyzer.weighing import posterior
-from semconv.model import Abstention, Blame, ContentState, SpanStatus, Status, Step, StepKind, Trajectory
+from analyzer.signals.run_view import Fault, Role, read
+from analyzer.signals.scoring import posterior
+from semconv.model import (
+    UNKNOWN_AGENT,
+    Abstention,
+    Blame,
+    ContentState,
+    SpanStatus,
+    Status,
+    Step,
+    StepKind,
+    Trajectory,
+)
 from tests.runs import failed_tool, run, step, tool
 
 TASK = "The Falcon cluster: how many GPUs, and what do 10 hours cost at $3 per GPU-hour?"
 
 
 def blame(trajectory: Trajectory) -> Blame:
-    verdict = weigh(trajectory)
+    verdict = judge_by_signals(trajectory)
     assert isinstance(verdict, Blame)
     return verdict
 
@@ -41,7 +52,7 @@ def test_a_wrong_calculation_is_blamed_and_not_the_error_that_was_repaired() -> 
     assert (verdict.agent, verdict.step) == ("analyst", 6)
     assert verdict.mode == "wrong_computation"
     assert "480" in verdict.reason
-    assert verdict.evidence[0].quote == "16 x 10 x 3 = 450"
+    assert verdict.evidence[0].quote == "16 x 10 x 3 = 450, so $450"
 
 
 def test_repeating_a_wrong_result_is_not_the_error() -> None:
@@ -93,8 +104,8 @@ def test_a_wrong_sum_that_was_given_is_not_its_readers(source: str) -> None:
 def test_a_figure_from_nowhere_is_blamed_where_it_comes_in() -> None:
     verdict = blame(replace(falcon(step("analyst", "16 GPUs; 10 hours cost $450.")), output="16 GPUs; $450."))
     assert (verdict.agent, verdict.step) == ("analyst", 6)
-    assert verdict.mode == "unsupported_claim"
-    assert "450" in verdict.reason
+    assert verdict.mode == "wrong_computation"
+    assert verdict.reason == "analyst gave $450; 16 GPUs x 10 hours x $3 is $480."
 
 
 def test_a_figure_that_a_tool_gave_is_not_from_nowhere() -> None:
@@ -106,6 +117,27 @@ def test_a_figure_that_a_tool_gave_is_not_from_nowhere() -> None:
         output="450.",
     )
     assert not [f for f in findings(read(trajectory)) if f.signal == "unsupported_figure"]
+
+
+def test_a_figure_is_recognised_in_another_unit() -> None:
+    verdict = blame(
+        run(
+            step("planner", "Find the power of the heater."),
+            tool("scout", "power: 9,600 W"),
+            step("scout", "The heater takes 6,900 W."),
+            step("writer", "In total, the heater takes 6.9 kW."),
+            task="How much power does the heater take?",
+            output="6.9 kW",
+        )
+    )
+    assert (verdict.agent, verdict.mode) == ("scout", "unsupported_claim")
+
+
+def test_a_figure_of_a_tool_in_another_unit_is_not_from_nowhere() -> None:
+    converted = run(
+        tool("scout", "power: 9,600 W"), step("writer", "It takes 9.6 kW."), task="power?", output="9.6 kW"
+    )
+    assert not [f for f in findings(read(converted)) if f.signal == "unsupported_figure"]
 
 
 def test_the_crash_that_ends_the_run_is_blamed() -> None:
@@ -142,6 +174,51 @@ def test_trying_again_what_failed_is_no_loop_and_trying_again_what_worked_is() -
     assert [f.step for f in findings(read(looping)) if f.signal == "loop"] == [2]
 
 
+ASKED = 'call search({"query": "house prices in Freiburg"})'
+
+
+def searches(*results: str) -> list[Step]:
+    return [one for told in results for one in (step("scout", ASKED), tool("scout", told, "search"))]
+
+
+def test_a_call_repeated_without_end_is_a_loop_even_if_it_never_gave_a_result() -> None:
+    verdict = blame(run(step("lead", "Scout, search."), *searches(*["No results found."] * 15)))
+    assert (verdict.agent, verdict.mode) == ("scout", "loop")
+    assert "15 times" in verdict.reason
+
+
+def test_asking_until_the_result_is_there_is_no_loop() -> None:
+    waited = run(step("lead", "Scout, search."), *searches(*["not found"] * 11, "612,000 EUR"))
+    assert not [f for f in findings(read(waited)) if f.signal == "loop"]
+
+
+def test_three_tries_of_what_fails_are_no_loop() -> None:
+    tried = run(step("lead", "Scout, search."), *searches(*["not found"] * 3))
+    assert not [f for f in findings(read(tried)) if f.signal == "loop"]
+
+
+@pytest.mark.parametrize(
+    "error", ["Max turns (10) exceeded", "MaxTurnsExceeded", "Recursion limit of 25 reached"]
+)
+def test_a_run_that_reached_its_limit_of_turns_is_blamed_on_the_agent_that_used_them_up(error: str) -> None:
+    limited = run(
+        step("lead", "It costs 450 EUR, I think."),
+        *searches("612,000 EUR", "612,000 EUR", "612,000 EUR"),
+        root_status=SpanStatus.ERROR,
+        root_error=error,
+        output="450 EUR",
+    )
+    verdict = blame(limited)
+    assert (verdict.agent, verdict.mode) == ("scout", "loop")
+    assert error in verdict.reason
+
+
+def test_an_error_late_in_a_long_run_is_among_the_candidates() -> None:
+    steps = [step(f"worker {n % 5}", f"I wrote the part about {'x' * n}.") for n in range(1_000)]
+    steps[734] = failed_tool("worker 4", "HTTP 503")
+    assert 734 in [one.step for one in blame(run(*steps)).ranking]
+
+
 def test_words_that_are_said_again_led_nowhere_when_they_were_first_said() -> None:
     plan = "I will now write the functional requirements of the product."
     circling = run(step("a", "Hm."), step("b", plan), step("a", "Hm, hm."), step("b", plan), step("b", plan))
@@ -166,7 +243,7 @@ def test_what_a_terminal_reports_is_laid_at_the_door_of_whoever_wrote_the_code()
     )
     reading = read(trajectory)
     assert reading.roles == (Role.ACTING, Role.RELAYING)
-    assert reading.authors == (0, 0)
+    assert reading.responsible_steps == (0, 0)
     assert blame(trajectory).agent == "Coder"
 
 
@@ -294,14 +371,14 @@ def test_probabilities_sum_to_one_and_the_ranking_leads_with_the_blamed_step() -
 def test_without_evidence_the_confidence_is_low_and_the_reason_says_so() -> None:
     verdict = blame(run(*(step(name, f"{name} speaks") for name in "abcdef")))
     assert verdict.confidence < 0.5
-    assert "no signal" in verdict.reason
+    assert "Nothing stands out" in verdict.reason
     assert verdict.mode == ""
 
 
 @pytest.mark.parametrize("agents", ["a", "ab", "abcd"])
 def test_few_steps_to_choose_from_are_no_evidence(agents: str) -> None:
     verdict = blame(run(*(step(name, f"{name} speaks") for name in agents), output="Sorry."))
-    assert "no signal" in verdict.reason
+    assert "Nothing stands out" in verdict.reason
     assert verdict.confidence <= 0.3
     assert verdict.ranking[0].probability == verdict.confidence
 
@@ -327,7 +404,123 @@ def test_a_signal_that_strikes_one_step_often_counts_once() -> None:
     assert often.confidence == once.confidence
 
 
+def test_where_nothing_stands_out_confidence_is_what_such_verdicts_earned() -> None:
+    assert blame(run(step("a", "x"), step("b", "y"))).confidence <= 0.18
+
+
+def test_a_dialogue_of_one_agent_with_a_user_limits_confidence_and_says_so() -> None:
+    guess = step("clerk", "I assume the order is number 12, so I made up the rest of the data.")
+    alone = blame(run(guess, step("clerk", "Done.")))
+    user = step("user", "No, I want a refund.", kind=StepKind.HUMAN)
+    talking = blame(run(user, guess, user, step("clerk", "Done.")))
+    assert talking.confidence <= 0.15 < alone.confidence
+    assert talking.reason.endswith(
+        "One agent talks with a user (2 turns): what the user wanted shows in no single step."
+    )
+    assert talking.ranking[0].probability == talking.confidence
+
+
+def test_hundreds_of_steps_limit_confidence_unless_the_error_is_undisputable() -> None:
+    many = [step("worker", f"part {number} is done") for number in range(100)]
+    guess = step("worker", "I assume this; let me make up sample data.")
+    doubtful = blame(run(*many[:3], guess, *many))
+    assert doubtful.confidence <= 0.15
+    assert "The run has 104 steps" in doubtful.reason
+    wrong = blame(run(*many[:3], step("worker", "16 x 10 x 3 = 450"), *many))
+    assert wrong.confidence > 0.5
+    assert "steps, and such evidence" not in wrong.reason
+
+
+def test_unknown_agents_and_missing_texts_limit_confidence_and_are_named() -> None:
+    guess, fine = "I assume this; let me make up sample data.", step("c", "fine")
+    named = blame(run(step("a", "plan"), step("b", guess), fine, fine))
+    unknown = blame(run(*(step(UNKNOWN_AGENT, text) for text in ("plan", guess, "fine"))))
+    assert unknown.confidence <= 0.15
+    assert "The agent of 3 of 3 steps is unknown." in unknown.reason
+    dark = replace(fine, content=ContentState.ABSENT)
+    missing = blame(run(step("a", "plan"), step("b", guess), dark, dark))
+    assert missing.confidence == pytest.approx(named.confidence * 3 / 5, abs=0.01)
+    assert "2 of 4 steps cannot be read" in missing.reason
+
+
 def test_a_run_without_steps_is_an_error_and_no_guess() -> None:
-    verdict = weigh(run())
+    verdict = judge_by_signals(run())
     assert isinstance(verdict, Abstention)
     assert verdict.status is Status.ERROR
+
+
+def hearing(result: str, *ending: Step) -> Trajectory:
+    """A tool without a span: the agent's next call hears what it returned."""
+    asking = step("researcher", 'call lookup({"name": "Falcon"})', input="user: How many GPUs?")
+    heard = replace(ending[0], input=f"tool: {result}")
+    return run(step("planner", "Ask the researcher."), asking, heard, *ending[1:], task=TASK)
+
+
+def heard_findings(trajectory: Trajectory) -> list[tuple[int, str]]:
+    return [
+        (found.step, found.signal)
+        for found in findings(read(trajectory))
+        if found.signal in {"unrepaired_error", "ignored_error"}
+    ]
+
+
+def test_a_tools_failure_that_only_the_next_call_hears_is_evidence() -> None:
+    gave_up = hearing("Error: inventory timed out", step("researcher", "I could not find it."))
+    assert heard_findings(gave_up) == [(1, "unrepaired_error")]
+    went_on = hearing("Error: inventory timed out", step("researcher", "Falcon has 96 GPUs."))
+    assert heard_findings(went_on) == [(1, "unrepaired_error"), (2, "ignored_error")]
+    (found,) = [each for each in findings(read(gave_up)) if each.signal == "unrepaired_error"]
+    assert found.reason.startswith("called lookup, which failed")
+    assert found.quoted_step == 2
+    assert found.quote == "Error: inventory timed out"
+    assert blame(gave_up).agent == "researcher"
+
+
+def test_a_heard_failure_that_a_second_try_repaired_is_no_evidence() -> None:
+    again = step("researcher", 'call lookup({"name": "Falcon"})')
+    repaired = hearing(
+        "Error: inventory timed out", again, step("researcher", "16 GPUs.", input="tool: 16 GPUs")
+    )
+    assert heard_findings(repaired) == []
+    failed_again = hearing(
+        "Error: timed out", again, step("researcher", "Not found.", input="tool: Error: timed out")
+    )
+    assert [at for at, _ in heard_findings(failed_again)] == [1, 2]
+
+
+def test_what_a_tools_own_step_shows_is_not_heard_a_second_time() -> None:
+    asking = step("researcher", 'call lookup({"name": "Falcon"})')
+    heard = step("researcher", "I could not find it.", input="tool: Error: timed out")
+    shown = run(asking, failed_tool("researcher", "timed out"), heard, task=TASK)
+    assert [found.quoted_step for found in findings(read(shown)) if found.signal == "unrepaired_error"] == [1]
+
+
+def test_a_result_that_only_speaks_of_errors_is_no_failure() -> None:
+    assert heard_findings(hearing("16 GPUs, error rate 0.1 %", step("researcher", "16 GPUs."))) == []
+
+
+COMMAND = '{"goto": "analyst", "update": {"messages": [{"id": "450", "usage": {"total_tokens": 450}}]}}'
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        pytest.param({"output": COMMAND}, id="langgraph's command as JSON"),
+        pytest.param({"output": "Command(goto='analyst', update={'total_tokens': 450})"}, id="its repr"),
+        pytest.param({"input": '{"state": {"remaining_steps": 450}}'}, id="a graph's state"),
+    ],
+)
+def test_numbers_in_a_handoffs_payload_are_no_source_of_a_figure(payload: dict[str, str]) -> None:
+    handoff = step("researcher", kind=StepKind.HANDOFF, target="analyst", **payload)
+    verdict = blame(
+        replace(falcon(handoff, step("analyst", "16 GPUs; 10 hours cost $450.")), output="16 GPUs; $450.")
+    )
+    assert verdict.agent == "analyst"
+    assert re.search(r"\b(?:stated|gave) \$?450\b", verdict.reason)
+
+
+@pytest.mark.parametrize("said", ['{"task": "10 hours cost $450"}', "10 hours cost $450"])
+def test_what_an_agent_says_as_it_hands_over_is_its_word(said: str) -> None:
+    handoff = step("researcher", kind=StepKind.HANDOFF, target="analyst", input=said)
+    trajectory = replace(falcon(handoff, step("analyst", "It costs $450.")), output="It costs $450.")
+    assert not [f for f in findings(read(trajectory)) if f.signal == "unsupported_figure" and f.step == 7]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.measuring.significance import bootstrap, difference_interval, mcnemar, paired, wilson
+from analyzer.evaluation.significance import bootstrap, difference_interval, mcnemar, paired, wilson
 
 
 def test_wilson_gives_the_published_interval() -> None:

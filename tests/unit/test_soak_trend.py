@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.bench.soak.trend import LEAST_SAMPLES, trend
+from benchmarks.soak.trend import LEAST_SAMPLES, trend
 
 
 def noisy(level: float, growth: float, noise: float, seed: int = 1) -> list[float]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import sqlite3
 from collections.abc import Iterator
 from threading import Event, current_thread
 
 import pytest
 
-from collector_processor.store_thread import STORE_RETRY_S, StoreThread, patiently
-from collector_processor.stores import StoreError
+from collector_processor.store.connection import StoreError
+from collector_processor.store.thread import STORE_RETRY_S, StoreThread, patiently
 
 
 @pytest.fixture
@@ -83,6 +84,19 @@ async def test_a_write_is_tried_again_until_the_disk_takes_it() -> None:
     assert await thread.insist(write) == "written"
     assert pauses == [STORE_RETRY_S, STORE_RETRY_S]
     thread.close()
+
+
+async def test_a_damaged_file_is_a_store_that_refuses_and_is_named(thread: StoreThread) -> None:
+    """Raised as it is, it would end the service, and spans would no longer be forwarded."""
+
+    def read() -> None:
+        error = sqlite3.DatabaseError("database disk image is malformed")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+
+    with pytest.raises(StoreError, match="malformed; unless this passes, stop blamespan"):
+        await thread.run(read)
+    assert await thread.run(int) == 0
 
 
 async def test_a_file_that_cannot_be_opened_is_a_store_that_refuses(thread: StoreThread) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from analyzer.sums import wrong_sums
+from analyzer.signals.arithmetic import wrong_calculations
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from analyzer.sums import wrong_sums
     ],
 )
 def test_a_sum_that_does_not_add_up_is_found_and_quoted_word_for_word(text: str) -> None:
-    (wrong,) = wrong_sums(text)
+    (wrong,) = wrong_calculations(text)
     assert wrong.stated == 450
     assert wrong.quote in text
     assert wrong.right != wrong.stated
@@ -48,7 +48,7 @@ def test_a_sum_that_does_not_add_up_is_found_and_quoted_word_for_word(text: str)
     ],
 )
 def test_what_is_right_or_no_plain_arithmetic_is_left_alone(text: str) -> None:
-    assert list(wrong_sums(text)) == []
+    assert list(wrong_calculations(text)) == []
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_is_right_or_no_plain_arithmetic_is_left_alone(text: str) -> None:
     ],
 )
 def test_more_than_a_number_on_a_side_is_worked_out_or_left_alone(text: str) -> None:
-    assert list(wrong_sums(text)) == []
+    assert list(wrong_calculations(text)) == []
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_more_than_a_number_on_a_side_is_worked_out_or_left_alone(text: str) -> 
     ],
 )
 def test_numbers_in_different_units_are_not_compared(text: str) -> None:
-    assert list(wrong_sums(text)) == []
+    assert list(wrong_calculations(text)) == []
 
 
 @pytest.mark.parametrize(
@@ -141,6 +141,6 @@ def test_numbers_in_different_units_are_not_compared(text: str) -> None:
     ],
 )
 def test_a_wrong_sum_stays_wrong_whatever_stands_around_it(text: str, right: float) -> None:
-    (wrong,) = wrong_sums(text)
+    (wrong,) = wrong_calculations(text)
     assert wrong.right == pytest.approx(right)
     assert text[wrong.start : wrong.end] == wrong.quote

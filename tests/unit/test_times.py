@@ -6,9 +6,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from analyzer.commands.replay import _moved
+from analyzer.cli.commands.replay import _moved
 from collector_processor.otlp import Signal
-from collector_processor.otlp.times import moved, newest_ns
+from collector_processor.otlp.otlp_json import newest_ns, shift_times
 from tests.otlp_requests import key_value
 
 NOW = 1_800_000_000_000_000_000
@@ -62,7 +62,7 @@ def test_spans_events_and_logs_move_by_as_much_and_the_newest_span_ends_now() ->
 
 def test_there_and_back_again_nothing_else_has_changed() -> None:
     for signal, body in ((Signal.TRACES, traces()), (Signal.LOGS, logs()), (Signal.METRICS, metrics())):
-        assert moved(signal, moved(signal, body, 10**18), -(10**18)) == body
+        assert shift_times(signal, shift_times(signal, body, 10**18), -(10**18)) == body
 
 
 def test_logs_alone_end_now() -> None:
@@ -76,7 +76,7 @@ def test_what_has_no_times_or_cannot_be_read_stays_as_it_is() -> None:
 
 
 def test_times_stay_in_what_otlp_can_say() -> None:
-    early = moved(Signal.TRACES, traces(), -(2**63))
+    early = shift_times(Signal.TRACES, traces(), -(2**63))
     assert newest_ns(Signal.TRACES, early) == 1
-    late = moved(Signal.TRACES, traces(end_ns=2**64 - 1), 10**18)
+    late = shift_times(Signal.TRACES, traces(end_ns=2**64 - 1), 10**18)
     assert newest_ns(Signal.TRACES, late) == 2**64 - 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.cli import run
+from analyzer.cli.main import run
 
 
 def log(number: int) -> dict[str, object]:

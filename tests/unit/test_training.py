@@ -3,21 +3,29 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, pstdev
 
 import pytest
 
-from analyzer.cli import run as blamespan
-from analyzer.conversation import Conversation, Label, read_conversation
-from analyzer.learning.candidates import CANDIDATES, Candidate, Forest, Linear, heard_alike, pooled
-from analyzer.learning.features import FEATURES, FEATURES_OF
-from analyzer.learning.fitting import TrainingImpossible, library
+from analyzer.cli.main import run as blamespan
+from analyzer.evaluation.validation import Labelled, across_systems, cross_validated, prepare
+from analyzer.inquiry.conversation import Conversation, Label
+from analyzer.inquiry.posterior import Opinion, pool
 from analyzer.learning.model_file import read_model, write_model
-from analyzer.learning.ranker import Ranker, Record, step_rows
-from analyzer.learning.training import as_example, choose, count_records, train
-from analyzer.measuring.validation import Labelled, across_systems, cross_validated, prepare
-from analyzer.posterior import Opinion, pool
+from analyzer.learning.ranker import Ranker, Record, linear_shares, signal_shares, step_rows
+from analyzer.learning.training import (
+    PENALTIES,
+    TrainingImpossible,
+    as_example,
+    count_records,
+    fit_linear,
+    library,
+    train,
+)
+from analyzer.recordings.conversation_log import read_conversation
 
 pytest.importorskip("sklearn")
 
@@ -55,10 +63,10 @@ def test_what_marks_the_labelled_steps_is_learned_and_found_again_in_unseen_runs
 ) -> None:
     scores = cross_validated(labelled, folds=2)
     assert sum(score.step_right for score in scores) >= 0.8 * len(scores)
-    assert len({score.history for score in scores}) == len(scores), "by it, kin are kept in one fold"
+    assert len({score.history for score in scores}) == len(scores), "by it, related runs are kept in one fold"
 
 
-def test_the_same_runs_and_seed_give_the_same_model(labelled: tuple[Labelled, ...], ranker: Ranker) -> None:
+def test_the_same_runs_give_the_same_model(labelled: tuple[Labelled, ...], ranker: Ranker) -> None:
     assert train([one.example for one in labelled]) == ranker
 
 
@@ -69,63 +77,79 @@ def test_the_model_says_what_it_was_trained_on(ranker: Ranker) -> None:
     assert not ranker.is_at_home(["planner", "somebody", "else"])
 
 
-def test_the_card_shows_how_every_candidate_did_and_which_is_used(ranker: Ranker) -> None:
-    told = ranker.card["candidates"]
-    assert list(told) == [candidate.name for candidate in CANDIDATES]
-    assert told[ranker.card["chosen"]] < told["signals"]
-
-
-def test_the_weights_of_every_candidate_sum_to_one() -> None:
-    for candidate in CANDIDATES:
-        weights = [candidate.signals, *(weight for _, weight in candidate.learners)]
-        assert math.fsum(weights) == pytest.approx(1.0)
-
-
-def test_the_first_candidate_gives_way_to_one_that_is_better_beyond_doubt_and_to_no_other(
-    labelled: tuple[Labelled, ...],
+def test_the_model_is_the_even_pool_of_its_learners_and_the_signals(
+    labelled: tuple[Labelled, ...], ranker: Ranker
 ) -> None:
     examples = [one.example for one in labelled]
-    signals = Candidate(name="signals", signals=1.0)
-    firm, firmer = (heard_alike(f"{p}", Linear(penalty=p), signals=0.0) for p in (1.0, 1.05))
-    assert choose(examples, [signals, firm]).candidate is firm
-    assert choose(examples, [firm, firmer]).candidate is firm
-    assert choose(examples, [firmer, firm]).candidate is firmer
+    rows = [step_rows(one.table, ranker.records, own=one.agent) for one in examples]
+    fits = [fit_linear(rows, [one.step for one in examples], penalty) for penalty in PENALTIES]
+    shown = step_rows(examples[0].table, ranker.records)
+    said = [Opinion(shares=linear_shares(fit, shown), weight=0.5 / len(fits)) for fit in fits]
+    expected = pool([*said, Opinion(shares=signal_shares(shown), weight=0.5)])
+    assert ranker.steps.opinion(shown) == pytest.approx(expected)
 
 
-def test_a_pool_of_candidates_trained_is_the_pool_of_what_they_say(labelled: tuple[Labelled, ...]) -> None:
-    examples = [one.example for one in labelled]
-    parts = [
-        heard_alike("one", Linear(penalty=1.0), signals=0.5),
-        heard_alike("two", Linear(penalty=50.0), Forest(), signals=0.0),
-    ]
-    together = train(examples, candidates=[pooled("both", parts)])
-    apart = [train(examples, candidates=[part]) for part in parts]
-    rows = step_rows(examples[0].table, together.records)
-    said = pool([Opinion(shares=one.steps.opinion(rows), weight=0.5) for one in apart])
-    assert together.steps.opinion(rows) == pytest.approx(said)
-
-
-def test_what_labels_do_not_show_is_left_to_the_signals() -> None:
-    """The labelled steps are drawn at random: what is learned from them is noise, as inner folds show."""
+def test_a_model_of_labels_at_random_claims_less_than_one_of_labels_that_show_something(
+    ranker: Ranker,
+) -> None:
+    """What is learned from labels drawn at random is noise, and calibration finds that out of fold."""
     draw = random.Random(7)
     runs = [
         replace(one, label=Label(agent=one.trajectory.steps[place].agent, step=place))
         for one in (made(seed) for seed in range(30))
         for place in [draw.randrange(len(one.trajectory.steps))]
     ]
-    noise = heard_alike("noise", Linear(penalty=0.001), signals=0.0)
-    signals = Candidate(name="signals", signals=1.0)
-    choice = choose([one.example for one in prepare(runs)], [signals, noise])
-    assert choice.candidate is signals
-    assert choice.surprises["noise"] > choice.surprises["signals"]
+    noise = train([one.example for one in prepare(runs)])
+    assert noise.calibration.temperature > 2 * ranker.calibration.temperature
 
 
-def test_a_learner_sees_no_group_of_features_but_its_own(labelled: tuple[Labelled, ...]) -> None:
-    wordless = heard_alike("w", Linear(penalty=1.0, groups=("place",)), signals=0.0)
-    model = train([one.example for one in labelled], candidates=[wordless])
-    seen = {name for name, weight in zip(FEATURES, model.steps.weights, strict=False) if weight}
-    assert seen
-    assert seen <= set(FEATURES_OF["place"])
+def test_a_refuted_step_makes_steps_like_it_less_likely() -> None:
+    """Column 0 marks the refuted rows: the others take their share, whichever of them is right."""
+    rows = [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]
+    (away, aside) = fit_linear([rows] * 4, [0] * 4, 1.0, refuted=[True] * 4)
+    assert away < -0.1
+    assert abs(aside) < abs(away)
+    named = fit_linear([rows] * 4, [2] * 4, 1.0)
+    both = fit_linear([rows] * 8, [2] * 4 + [0] * 4, 1.0, (), [False] * 4 + [True] * 4)
+    assert both[0] < named[0]
+
+
+def test_the_slope_of_a_refuted_run_is_that_of_its_loss() -> None:
+    """No other point near the minimum has a lower loss, which is computed here by the definition."""
+    runs = [[[0.3, 1.0], [0.9, -0.2], [-0.5, 0.1]], [[1.0, 0.4], [0.2, 0.8]], [[0.1, 0.2], [0.7, -0.9]]]
+    right, refuted, trust, penalty = [1, 0, 1], [False, True, True], [1.0, 0.5, 0.25], 0.3
+    table = [row for run in runs for row in run]
+    means = [fmean(column) for column in zip(*table, strict=True)]
+    scale = [pstdev(column) + 1e-6 for column in zip(*table, strict=True)]
+
+    def loss(weights: Sequence[float]) -> float:
+        total = penalty / 2 * math.fsum((w * s) ** 2 for w, s in zip(weights, scale, strict=True))
+        for run, place, is_wrong, weight in zip(runs, right, refuted, trust, strict=True):
+            shown = [sum(w * (x - m) for w, x, m in zip(weights, row, means, strict=True)) for row in run]
+            share = math.exp(shown[place]) / sum(map(math.exp, shown))
+            total -= weight * math.log(1 - share if is_wrong else share)
+        return total
+
+    found = fit_linear(runs, right, penalty, trust, refuted)
+    for step in (1e-3, -1e-3):
+        assert loss(found) < loss((found[0] + step, found[1]))
+        assert loss(found) < loss((found[0], found[1] + step))
+
+
+def test_refuted_runs_are_learned_from_and_neither_counted_nor_scored(
+    labelled: tuple[Labelled, ...], ranker: Ranker
+) -> None:
+    refuted = [
+        replace(one, label=Label(agent=None, step=0, trust=0.5, is_refuted=True))
+        for one in (made(seed) for seed in range(100, 112))
+    ]
+    more = (*labelled, *prepare(refuted))
+    assert len(more) == len(labelled) + 12
+    taught = train([one.example for one in more])
+    assert (taught.card["labels"], taught.records, taught.steps != ranker.steps) == (24, ranker.records, True)
+    assert len(cross_validated(more, folds=2)) == len(labelled)
+    with pytest.raises(TrainingImpossible, match="4 labelled runs"):
+        train([one.example for one in (*labelled[:4], *prepare(refuted))])
 
 
 def test_runs_of_agents_that_change_from_run_to_run_are_at_home_all_the_same() -> None:
@@ -200,7 +224,7 @@ def test_too_few_labels_are_refused_in_words() -> None:
 
 
 def test_a_missing_library_is_named_with_what_brings_it() -> None:
-    with pytest.raises(TrainingImpossible, match=r"needs no_such_library: pip install 'blamespan\[ranker\]'"):
+    with pytest.raises(TrainingImpossible, match=r"needs no_such_library: pip install '.\[server,ranker\]'"):
         library("no_such_library")
 
 
@@ -256,29 +280,17 @@ def test_a_trained_model_answers_where_the_setting_names_it(
     assert "12 labelled runs" in verdict["reason"]
 
 
-def test_a_wanted_precision_leaves_the_less_sure_undetermined_and_needs_a_ranker(
+def test_the_least_confidence_holds_for_a_ranker_too(
     tmp_path: Path, ranker: Ranker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = write(tmp_path / "runs.jsonl", 1)
-    monkeypatch.setenv("BLAMESPAN_PRECISION", "0.9")
-    assert blamespan(["attribute", str(run)]) == 2
-    assert "without a ranker" in capsys.readouterr().err
-    without = {key: value for key, value in ranker.card.items() if key != "confidences"}
-    (bare := tmp_path / "bare.json").write_text(write_model(replace(ranker, card=without)))
-    monkeypatch.setenv("BLAMESPAN_RANKER", str(bare))
-    assert blamespan(["attribute", str(run)]) == 2
-    assert "card of BLAMESPAN_RANKER does not say" in capsys.readouterr().err
-    never_right = replace(ranker, card={**ranker.card, "confidences": [[0.4, 0], [0.9, 0]]})
     model = tmp_path / "ranker.json"
-    model.write_text(write_model(never_right))
+    model.write_text(write_model(ranker))
     monkeypatch.setenv("BLAMESPAN_RANKER", str(model))
-    blamespan(["attribute", str(run), "--format", "json"])
-    assert json.loads(capsys.readouterr().out)["status"] == "undetermined"
-    monkeypatch.setenv("BLAMESPAN_PRECISION", "0.5")
-    often_right = replace(ranker, card={**ranker.card, "confidences": [[0.01, 0], [0.02, 1], [0.9, 1]]})
-    model.write_text(write_model(often_right))
-    blamespan(["attribute", str(run), "--format", "json"])
-    assert json.loads(capsys.readouterr().out)["status"] == "attributed"
+    for floor, status in (("0.01", "attributed"), ("1", "undetermined")):
+        assert blamespan(["attribute", str(run), "--floor", floor, "--format", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["method"], found["status"]) == ("ranker", status)
 
 
 def test_a_file_that_is_no_model_is_wrong_usage(

@@ -1,9 +1,20 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from analyzer.triage import answers, output_matching, triage, worth_a_model
-from semconv.model import UNKNOWN_AGENT, Outcome, OutcomeSource, SpanStatus, StepKind
+from semconv.model import (
+    UNKNOWN_AGENT,
+    ContentState,
+    Outcome,
+    OutcomeSource,
+    SpanStatus,
+    Step,
+    StepKind,
+    Trajectory,
+)
 from tests.runs import failed_tool, run, step, tool
 
 
@@ -72,6 +83,79 @@ def test_an_error_that_was_survived_is_no_failure() -> None:
     assert not triage(run(failed_tool("a"), tool("a", "16"), step("a", "16."), output="16.")).failed
 
 
+def failed_call(agent: str = "purser") -> Step:
+    """Return a model call that the provider refused."""
+    return step(agent, status=SpanStatus.ERROR, error="InternalServerError: 500")
+
+
+def left_to(final: str, *between: Step, **fields: Any) -> Trajectory:
+    """Return a run whose concierge asks the purser, whose model call fails, and then says a last word."""
+    asking = step("concierge", 'call ask_purser({"objective": "What do 12 crossings take in?"})')
+    last = step("concierge", final)
+    fields.setdefault("output", final)
+    return run(asking, failed_call(), *between, last, task="What do 12 crossings take in?", **fields)
+
+
+@pytest.mark.parametrize(
+    "final",
+    [
+        "The purser should answer this.",
+        "Noted.",
+        "I have asked the purser about the 12 crossings. Thank you.",
+        "We are still waiting for the purser.",
+        "The answer is not available: the service returned an error. Please try again later.",
+        "There was a problem, and no result could be obtained.",
+        'call ask_purser({"objective": "What do 12 crossings take in?"})',
+        "",
+    ],
+)
+def test_a_run_that_only_puts_off_what_a_failed_model_call_was_for_has_failed(final: str) -> None:
+    finding = triage(left_to(final))
+    assert finding.failed
+    assert finding.source is OutcomeSource.HEURISTIC
+    assert "step 1 of purser" in finding.reason
+
+
+@pytest.mark.parametrize("again", [1, 3])
+def test_asking_again_in_vain_changes_nothing(again: int) -> None:
+    between = [one for _ in range(again) for one in (step("concierge", "call ask_purser({})"), failed_call())]
+    assert triage(left_to("Noted.", *between)).failed
+
+
+def test_an_agent_whose_tool_never_worked_may_leave_the_run_undone_too() -> None:
+    tries = [one for _ in range(3) for one in (step("registrar", ""), failed_tool("registrar", "down"))]
+    end = "The registrar should look this up."
+    assert triage(run(step("concierge", "call ask({})"), *tries, step("concierge", end), output=end)).failed
+
+
+@pytest.mark.parametrize(
+    ("final", "between"),
+    [
+        pytest.param("They take in 7,140 euros.", [], id="it knew by itself"),
+        pytest.param("The purser could not answer, so I worked it out: 7,140.", [], id="did it itself"),
+        pytest.param("The purser did not answer. They take in 7,140 euros.", [], id="says so and answers"),
+        pytest.param("The purser is down, but the brochure says Paris.", [], id="knows it from elsewhere"),
+        pytest.param("It is larger than the Lotte.", [], id="a short answer"),
+        pytest.param("Yes.", [], id="the shortest answer"),
+        pytest.param("Done.", [tool("concierge", "written")], id="did it with a tool"),
+        pytest.param("Noted.", [step("purser", "7,140 euros.")], id="the same agent tried again"),
+        pytest.param("Noted.", [step("clerk", "7,140 euros.")], id="another agent answered"),
+    ],
+)
+def test_a_failed_model_call_that_did_not_matter_is_no_failure(final: str, between: list[Step]) -> None:
+    assert not triage(left_to(final, *between)).failed
+
+
+def test_an_end_whose_words_are_not_recorded_is_not_taken_for_silence() -> None:
+    silent = step("concierge", "", content=ContentState.ABSENT)
+    assert not triage(run(step("concierge", "call"), failed_call(), silent)).failed
+
+
+def test_an_acknowledgement_without_a_failure_is_an_answer() -> None:
+    assert not triage(run(step("concierge", "Noted."), task="Remember the milk.", output="Noted.")).failed
+    assert not triage(run(step("clerk", "call"), tool("clerk", "ok"), step("clerk", "Noted."))).failed
+
+
 @pytest.mark.parametrize(
     "output",
     [
@@ -112,7 +196,7 @@ def test_no_rule_of_the_users_own_hangs_on_a_hostile_answer() -> None:
 
 @pytest.mark.parametrize("pattern", [r"(?=a)b", r"(\w)\1", "(a", "a" * 20_000])
 def test_a_rule_that_cannot_be_looked_for_in_bounded_time_is_refused_with_words(pattern: str) -> None:
-    with pytest.raises(ValueError, match=r"as RE2 reads it|at most"):
+    with pytest.raises(ValueError, match=r"in RE2 syntax|at most"):
         output_matching(pattern)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from opentelemetry.sdk.trace import SpanLimits
 
-from collector_processor.rebuild import rebuild
+from collector_processor.rebuild.stages import rebuild
 from semconv.model import ContentState, Step, Trajectory
 from tests.renderings.openinference import OPENINFERENCE
 from tests.renderings.play import Asked, ModelCall, Play, ToolUse, Turn

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from analyzer.verdict import to_json
+from analyzer.inquiry.verdict import to_json
 from semconv.model import (
     Abstention,
     Attribution,

@@ -5,16 +5,33 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from prometheus_client.metrics_core import Metric as Family
 
-from analyzer.modes import FailureMode
-from analyzer.tallies import Counter, Exemplar, Histogram, Move, RunCount, VerdictTallies
-from analyzer.tallies.names import MAX_AGENTS, MAX_LENGTH, MAX_SERVICES, OTHER, AgentNames, as_label
-from analyzer.tallies.verdicts import MAX_LAG_S, Moving, exemplar_of
-from collector_processor.annotate import CarrierPolicy
+from analyzer.inquiry.verdict import FailureMode
+from analyzer.telemetry.metric import (
+    MAX_AGENTS,
+    MAX_LENGTH,
+    MAX_SERVICES,
+    OTHER,
+    AgentNames,
+    Kind,
+    as_label,
+)
+from analyzer.telemetry.metric_table import METRICS
+from analyzer.telemetry.verdict_counters import (
+    MAX_LAG_S,
+    Counter,
+    Move,
+    Moving,
+    RunCount,
+    VerdictCounters,
+    exemplar_of,
+)
 from collector_processor.otlp import NO_TENANT, Signal
-from collector_processor.rebuild import Run
-from collector_processor.stored import StoredVerdict
-from collector_processor.writeback import Decision, gist_of, provisional, write_back
+from collector_processor.rebuild.stages import Run
+from collector_processor.store.records import StoredVerdict
+from collector_processor.writeback.annotate import CarrierPolicy
+from collector_processor.writeback.outgoing import Decision, provisional, summary_of, write_back
 from semconv.model import Abstention, Attribution, Blame, Effort, Resource, Span, Status, Verdict
 from tests.factories import agent, chat, ordered, trace, workflow
 
@@ -42,11 +59,11 @@ class Clock:
 
 
 class Desk:
-    """Verdicts on one run after the other, told to the tallies."""
+    """Verdicts on one run after the other, told to the counters."""
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.tallies = VerdictTallies(monotonic=self.clock)
+        self.counters = VerdictCounters(monotonic=self.clock)
         self.counted: dict[str, RunCount] = {}
 
     def decide(
@@ -71,23 +88,33 @@ class Desk:
 
     def tell(self, decision: Decision) -> StoredVerdict:
         verdict = write_back(decision, POLICY).verdict
-        gist = gist_of(decision)
-        self.tallies.count(gist, verdict)
+        summary = summary_of(decision)
+        self.counters.count(summary, verdict)
         after = RunCount(
             service=verdict.service,
             status=verdict.status,
-            agents=gist.acting,
-            blamed=gist.blamed,
-            mode=gist.mode,
+            agents=summary.acting,
+            blamed=summary.blamed,
+            mode=summary.mode,
         )
         run = self.counted.get(verdict.run_id)
         self.counted[verdict.run_id] = after
-        self.tallies.move(Move(before=run, after=after, exemplar=exemplar_of(verdict)))
+        self.counters.move(Move(before=run, after=after, exemplar=exemplar_of(verdict)))
         return verdict
 
     def shown(self, counter: Counter, settle_s: float = 0.0) -> dict[tuple[str, ...], float]:
         points = counter.points(self.clock.now, settle_s)
         return {point.labels: point.value for point in points}
+
+    def lag(self) -> tuple[float, float]:
+        """Return how many lags were measured, and their sum."""
+        family = self.family("blamespan_analysis_lag_seconds")
+        samples = {sample.name.removeprefix(family.name): sample.value for sample in family.samples}
+        return samples["_count"], samples["_sum"]
+
+    def family(self, name: str) -> Family:
+        (family,) = (one for one in self.counters.collect(settle_s=0.0) if one.name == name)
+        return family
 
     def stands(self, moving: Moving, settle_s: float = 0.0) -> dict[tuple[str, ...], float]:
         """Return what was counted less what was withdrawn, of which no series may lack the other's."""
@@ -97,7 +124,7 @@ class Desk:
 
     def failures(self, settle_s: float = 0.0) -> dict[tuple[str, ...], float]:
         return {
-            labels: value for labels, value in self.stands(self.tallies.failures, settle_s).items() if value
+            labels: value for labels, value in self.stands(self.counters.failures, settle_s).items() if value
         }
 
 
@@ -108,23 +135,23 @@ def desk() -> Desk:
 
 def test_a_failure_counts_for_the_blamed_agent_and_as_a_task_of_all(desk: Desk) -> None:
     desk.tell(desk.decide(blame()))
-    assert desk.stands(desk.tallies.runs) == {("shop", "attributed"): 1}
-    assert desk.stands(desk.tallies.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
+    assert desk.stands(desk.counters.runs) == {("shop", "attributed"): 1}
+    assert desk.stands(desk.counters.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
     assert desk.failures() == {("shop", "calculator", "loop"): 1}
 
 
 def test_the_exemplar_is_the_span_to_blame(desk: Desk) -> None:
     verdict = desk.tell(desk.decide(blame()))
     (exemplar,) = [
-        one.exemplar for one in desk.tallies.failures.counted.points(desk.clock.now, 0) if one.exemplar
+        one.exemplar for one in desk.counters.failures.counted.points(desk.clock.now, 0) if one.exemplar
     ]
-    assert (exemplar.trace_id, exemplar.span_id) == (verdict.trace_id, verdict.span_id)
+    assert exemplar.labels == {"trace_id": verdict.trace_id, "span_id": verdict.span_id}
 
 
 def test_an_agent_has_a_series_of_every_mode_from_its_first_task(desk: Desk) -> None:
     desk.tell(desk.decide(DONE, "planner"))
     zero = {("shop", "planner", mode.value): 0.0 for mode in FailureMode}
-    assert desk.stands(desk.tallies.failures) == zero
+    assert desk.stands(desk.counters.failures) == zero
 
 
 def test_a_new_series_is_at_zero_until_it_was_there_long_enough_to_be_seen(desk: Desk) -> None:
@@ -140,37 +167,37 @@ def test_who_is_told_the_same_again_counts_nothing_again(desk: Desk) -> None:
     first = desk.tell(desk.decide(blame()))
     desk.tell(desk.decide(blame(confidence=0.9), previous=first))
     assert desk.failures() == {("shop", "calculator", "loop"): 1}
-    assert desk.shown(desk.tallies.superseded) == {(): 0}
+    assert desk.shown(desk.counters.superseded) == {(): 0}
 
 
 def test_a_verdict_that_names_another_agent_moves_the_failure_and_no_counter_falls(desk: Desk) -> None:
     first = desk.tell(desk.decide(blame()))
     desk.tell(desk.decide(blame("planner"), previous=first))
     assert desk.failures() == {("shop", "planner", "loop"): 1}
-    assert desk.shown(desk.tallies.failures.counted)["shop", "calculator", "loop"] == 1
-    assert desk.shown(desk.tallies.failures.withdrawn)["shop", "calculator", "loop"] == 1
-    assert desk.stands(desk.tallies.runs) == {("shop", "attributed"): 1}
-    assert desk.shown(desk.tallies.superseded) == {(): 1}
+    assert desk.shown(desk.counters.failures.counted)["shop", "calculator", "loop"] == 1
+    assert desk.shown(desk.counters.failures.withdrawn)["shop", "calculator", "loop"] == 1
+    assert desk.stands(desk.counters.runs) == {("shop", "attributed"): 1}
+    assert desk.shown(desk.counters.superseded) == {(): 1}
 
 
 def test_a_failure_that_was_none_is_withdrawn(desk: Desk) -> None:
     first = desk.tell(desk.decide(blame()))
     desk.tell(desk.decide(DONE, previous=first))
     assert desk.failures() == {}
-    assert desk.stands(desk.tallies.runs) == {("shop", "attributed"): 0, ("shop", "no_failure"): 1}
+    assert desk.stands(desk.counters.runs) == {("shop", "attributed"): 0, ("shop", "no_failure"): 1}
 
 
 def test_agents_that_only_a_later_analysis_shows_have_done_a_task(desk: Desk) -> None:
     first = desk.tell(desk.decide(DONE, "planner"))
     desk.tell(desk.decide(DONE, "planner", "calculator", previous=first))
-    assert desk.stands(desk.tallies.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
+    assert desk.stands(desk.counters.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
 
 
 def test_a_run_whose_root_comes_late_moves_to_the_roots_service(desk: Desk) -> None:
     before = RunCount(service="tools", status="attributed", agents=("calculator",), blamed="calculator")
-    desk.tallies.move(Move(before=None, after=before))
-    desk.tallies.move(Move(before=before, after=replace(before, service="shop")))
-    assert desk.stands(desk.tallies.tasks) == {("tools", "calculator"): 0, ("shop", "calculator"): 1}
+    desk.counters.move(Move(before=None, after=before))
+    desk.counters.move(Move(before=before, after=replace(before, service="shop")))
+    assert desk.stands(desk.counters.tasks) == {("tools", "calculator"): 0, ("shop", "calculator"): 1}
     assert desk.failures() == {("shop", "calculator", "other"): 1}
 
 
@@ -178,7 +205,7 @@ def test_a_run_found_to_have_failed_after_all_becomes_a_failure(desk: Desk) -> N
     first = desk.tell(desk.decide(DONE))
     desk.tell(desk.decide(blame(), previous=first))
     assert desk.failures() == {("shop", "calculator", "loop"): 1}
-    assert desk.stands(desk.tallies.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
+    assert desk.stands(desk.counters.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
 
 
 def test_the_final_verdict_counts_after_a_provisional_one(desk: Desk) -> None:
@@ -201,19 +228,18 @@ def test_lag_is_from_the_last_spans_end_to_the_verdict(
     desk: Desk, lag_s: float, counted: tuple[int, float]
 ) -> None:
     desk.tell(desk.decide(DONE, lag_s=lag_s))
-    *_, last = desk.tallies.lag_s.buckets()
-    assert (last.count, desk.tallies.lag_s.total) == pytest.approx(counted)
+    assert desk.lag() == pytest.approx(counted)
 
 
 def test_where_a_carrier_goes_the_lag_ends_when_the_backend_has_it(desk: Desk) -> None:
     first = desk.decide(blame())
     back = write_back(first, POLICY)
-    desk.tallies.count(gist_of(first, back), back.verdict)
-    assert desk.tallies.lag_s.total == 0, "nobody can see it yet"
+    desk.counters.count(summary_of(first, back), back.verdict)
+    assert desk.lag() == (0, 0.0), "nobody can see it yet"
     (carried,) = [out for out in back.outgoing if out.ended_ns]
     assert carried.signal is Signal.TRACES
-    desk.tallies.landed(carried.ended_ns, first.now_ns + 60_000_000_000)
-    assert desk.tallies.lag_s.total == 63.0
+    desk.counters.delivered(carried.ended_ns, first.now_ns + 60_000_000_000)
+    assert desk.lag() == (1, 63.0)
 
 
 def test_a_verdict_that_replaces_another_is_no_second_lag(desk: Desk) -> None:
@@ -236,11 +262,11 @@ def test_what_was_paid_counts_every_time(desk: Desk) -> None:
     effort = Effort(calls=2, input_tokens=900, output_tokens=100, cost_usd=0.25)
     first = desk.tell(desk.decide(blame(), model="m", effort=effort))
     desk.tell(desk.decide(blame(), previous=first, model="m", effort=replace(effort, cost_usd=None)))
-    tallies = desk.tallies
-    assert desk.shown(tallies.calls) == {("m",): 4}
-    assert desk.shown(tallies.tokens) == {("m", "input"): 1800, ("m", "output"): 200}
-    assert desk.shown(tallies.cost_usd) == {("m",): 0.25}
-    assert desk.shown(tallies.unpriced) == {("m",): 1}
+    counters = desk.counters
+    assert desk.shown(counters.calls) == {("m",): 4}
+    assert desk.shown(counters.tokens) == {("m", "input"): 1800, ("m", "output"): 200}
+    assert desk.shown(counters.cost_usd) == {("m",): 0.25}
+    assert desk.shown(counters.unpriced) == {("m",): 1}
 
 
 def test_a_service_that_invents_agents_fills_only_its_own_room() -> None:
@@ -271,9 +297,18 @@ def test_a_label_is_one_short_line_whatever_the_name(name: str, label: str) -> N
     assert as_label(name) == label
 
 
-def test_buckets_add_up_and_keep_the_last_exemplar() -> None:
-    kept, mark = Histogram(bounds=(1.0, 2.0)), Exemplar(trace_id="t", span_id="s", at_s=0)
-    for value in (0.5, 1.0, 3.0):
-        kept.add(value, mark if value > 2 else None)
-    assert [(one.bound, one.count) for one in kept.buckets()] == [(1.0, 2), (2.0, 2), (float("inf"), 3)]
-    assert [one.exemplar for one in kept.buckets()] == [None, None, mark]
+def test_a_confidence_is_shown_with_the_blamed_span(desk: Desk) -> None:
+    verdict = desk.tell(desk.decide(blame(confidence=0.75)))
+    samples = desk.family("blamespan_confidence").samples
+    (shown,) = (sample for sample in samples if sample.exemplar is not None)
+    assert shown.labels == {"le": "0.8"}
+    assert shown.exemplar is not None
+    assert shown.exemplar.labels == {"trace_id": verdict.trace_id, "span_id": verdict.span_id}
+
+
+def test_every_family_is_in_the_table_and_has_no_series_beside_it(desk: Desk) -> None:
+    desk.tell(desk.decide(blame(), model="m", effort=Effort(calls=1)))
+    suffixes = {Kind.COUNTER: {"_total"}, Kind.GAUGE: {""}, Kind.HISTOGRAM: {"_bucket", "_count", "_sum"}}
+    told = {metric.name: suffixes[metric.kind] for metric in METRICS}
+    for family in desk.counters.collect(settle_s=0.0):
+        assert {sample.name.removeprefix(family.name) for sample in family.samples} == told[family.name]

@@ -3,11 +3,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from analyzer.method import Reply, attribute
-from analyzer.methods.criteria import Criterion, read_rulings
-from analyzer.methods.verify import Verify
-from analyzer.scripted import ScriptedModel
+from analyzer.inquiry.method import Reply
+from analyzer.methods.verify import Criterion, Verify, read_rulings
+from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Blame, Status, Trajectory, Verdict
+from tests.inquiries import MARKER, attribute
 from tests.runs import run, step, tool
 
 RUN = run(
@@ -32,7 +32,7 @@ def proposal(at: int, probability: float = 0.6, **changes: Any) -> str:
     return json.dumps(fields | changes)
 
 
-def rulings(*holding: int, quote: bool = True) -> str:
+def rulings(*holding: int, quote: bool = True, of: Trajectory = RUN) -> str:
     """Answers for every step of the run: those given hold, the others do not."""
     return json.dumps(
         {
@@ -45,7 +45,7 @@ def rulings(*holding: int, quote: bool = True) -> str:
                     "quote": s.output if quote else "made up",
                     "instead": f"instead of {s.index}",
                 }
-                for s in RUN.steps
+                for s in of.steps
             ]
         }
     )
@@ -53,7 +53,7 @@ def rulings(*holding: int, quote: bool = True) -> str:
 
 async def verify(*replies: str, trajectory: Trajectory = RUN) -> tuple[Verdict, ScriptedModel]:
     model = ScriptedModel(replies=replies)
-    inquest = await attribute(Verify(max_bytes=50_000), trajectory, model.complete, clock=lambda: 0.0)
+    inquest = await attribute(Verify(marker=MARKER, max_bytes=50_000), trajectory, model.complete)
     return inquest.attribution.verdict, model
 
 
@@ -92,7 +92,7 @@ async def test_a_step_that_only_signals_propose_can_win_with_the_verifiers_words
     wrong_sum = run(
         *RUN.steps[:3], step("analyst", "10 x 1450 = 15000"), step("writer", "It is 15000."), task=RUN.task
     )
-    answers = [rulings(3)] * 3
+    answers = [rulings(3, of=wrong_sum)] * 3
     verdict, _ = await verify(proposal(0, 0.3), *answers, trajectory=wrong_sum)
     assert isinstance(verdict, Blame)
     assert verdict.step == 3

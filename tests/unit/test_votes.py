@@ -4,16 +4,14 @@ import json
 
 import pytest
 
-from analyzer.attribution import Attributor
-from analyzer.errors import ModelError, ModelFailure, UnknownMethod
-from analyzer.method import attribute
+from analyzer.inquiry.errors import ModelError, ModelFailure, UnknownMethod
 from analyzer.methods import registered
+from analyzer.methods.attribution import Attributor
 from analyzer.methods.judge import Judge
-from analyzer.methods.panel import Panel
 from analyzer.methods.votes import Sampled, combine
-from analyzer.rotation import Rotation
-from analyzer.scripted import ScriptedModel
+from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Blame, Ranked, Status, Verdict
+from tests.inquiries import MARKER, attribute
 from tests.runs import run, step
 
 RUN = run(step("a", "first thing"), step("b", "second thing"), step("c", "third thing"), step("a", "fourth"))
@@ -74,24 +72,12 @@ def test_without_a_blame_the_abstention_stands() -> None:
 
 async def test_samples_of_any_method_are_fresh_draws_and_pooled() -> None:
     model = ScriptedModel(replies=["junk", reply(1), reply(2), reply(2)])
-    method = Sampled(method=Judge(max_bytes=9_999), samples=3)
-    inquest = await attribute(method, RUN, model.complete, clock=lambda: 0.0)
+    method = Sampled(method=Judge(marker=MARKER, max_bytes=9_999), samples=3)
+    inquest = await attribute(method, RUN, model.complete)
     assert isinstance(inquest.attribution.verdict, Blame)
     assert inquest.attribution.verdict.step == 2
     assert inquest.attribution.method == "judge*3"
     assert [prompt.sample for prompt in model.prompts] == [0, 0, 1_000, 2_000]
-
-
-async def test_each_model_of_a_rotation_casts_its_own_votes() -> None:
-    one, other = ScriptedModel(replies=[reply(1), reply(1)], name="one"), ScriptedModel(replies=[reply(2)])
-    rotation = Rotation(models=[one, other])
-    attribution = await Attributor(method="judge*3", model=rotation)(RUN)
-    assert isinstance(attribution.verdict, Blame)
-    assert attribution.verdict.step == 1
-    assert attribution.model == "one + scripted"
-    assert [prompt.sample for prompt in one.prompts] == [0, 1_000], "its first answer, then a fresh one"
-    assert [prompt.sample for prompt in other.prompts] == [0]
-    assert rotation.context_tokens == 128_000
 
 
 async def test_a_model_that_is_gone_is_an_error_and_no_vote() -> None:
@@ -106,39 +92,7 @@ def test_votes_that_make_no_sense_are_refused(name: str) -> None:
         registered(name)
 
 
-async def panel(*replies: str) -> tuple[Verdict, ScriptedModel]:
-    model = ScriptedModel(replies=replies)
-    inquest = await attribute(Panel(max_bytes=9_999), RUN, model.complete, clock=lambda: 0.0)
-    return inquest.attribution.verdict, model
-
-
-async def test_two_experts_that_agree_need_no_arbiter() -> None:
-    verdict, model = await panel(reply(1), reply(1))
-    assert isinstance(verdict, Blame)
-    assert verdict.step == 1
-    plain, counterfactual = (prompt.messages[-1].content for prompt in model.prompts)
-    assert plain != counterfactual
-    assert "predict how the run would then have gone on" in counterfactual
-
-
-async def test_an_arbiter_decides_where_they_differ_and_all_three_say_how_sure_that_is() -> None:
-    verdict, model = await panel(reply(1), reply(2), reply(2, 0.8))
-    assert isinstance(verdict, Blame)
-    assert (verdict.step, verdict.fix) == (2, "mend it")
-    assert 0.4 < verdict.confidence < 0.6
-    asked = model.prompts[2].messages[-1].content
-    assert asked.index("- step 1: because of 1") < asked.index("- step 2: because of 2")
-    assert sum(each.probability for each in verdict.ranking) <= 1.001
-
-
-async def test_without_a_readable_arbiter_the_experts_are_pooled() -> None:
-    verdict, _ = await panel(reply(1, 0.8), reply(2, 0.5), "hm", "hm")
-    assert isinstance(verdict, Blame)
-    assert verdict.step == 1
-
-
-async def test_one_unreadable_expert_leaves_the_other() -> None:
-    verdict, model = await panel("hm", "hm", reply(2))
-    assert isinstance(verdict, Blame)
-    assert verdict.step == 2
-    assert len(model.prompts) == 3
+@pytest.mark.parametrize("name", ["panel", "panel*2"])
+def test_a_method_that_was_removed_is_refused_with_what_to_use_instead(name: str) -> None:
+    with pytest.raises(UnknownMethod, match=r"was removed: use judge\*3 .* or verify"):
+        registered(name)

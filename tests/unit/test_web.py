@@ -10,16 +10,16 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.samples import Exemplar
 
-from analyzer.families import counter
-from analyzer.labels import Label, Said
-from analyzer.labels.labelling import Given
-from analyzer.metric_table import FAILURES
-from analyzer.tallies import Counter, Exemplar
+from analyzer.labels.label import Label, Statement
+from analyzer.labels.labelling import AcceptedLabel
+from analyzer.telemetry.metric_table import FAILURES
+from analyzer.telemetry.verdict_counters import Counter
+from analyzer.web.api import Labels
 from analyzer.web.app import WebParts, make_app
-from analyzer.web.labels import Labels
 from collector_processor.otlp import Tenant
-from collector_processor.stored import StoredVerdict
+from collector_processor.store.records import StoredVerdict
 from tests.verdicts import stored
 
 VERDICT = stored(
@@ -41,7 +41,7 @@ async def find(run_id: str) -> Sequence[StoredVerdict]:
     return {"run-1": [VERDICT], "shared": [VERDICT, OTHER]}.get(run_id, [])
 
 
-async def give(_verdict: StoredVerdict, _said: Said) -> Given:
+async def give(_verdict: StoredVerdict, _said: Statement) -> AcceptedLabel:
     raise AssertionError("nobody labels here")
 
 
@@ -136,10 +136,10 @@ class OneFailure(Collector):
     """A counter with an exemplar."""
 
     def collect(self) -> Iterable[Family]:
-        failures = Counter()
-        mark = Exemplar(trace_id="a" * 32, span_id="b" * 16, at_s=1.0)
+        failures = Counter(FAILURES)
+        mark = Exemplar({"trace_id": "a" * 32, "span_id": "b" * 16}, 1.0, 1.0)
         failures.add(("shop", 'the "<b>" agent\n', "loop"), 0.0, exemplar=mark)
-        yield counter(FAILURES, failures.points(0.0, 0.0))
+        yield failures.family(0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -167,3 +167,25 @@ async def test_metrics_have_exemplars_where_openmetrics_is_asked_for(
     text = await answer.text()
     assert text.count('# {span_id="' + "b" * 16) == exemplars
     assert 'agent="the \\"<b>\\" agent\\n"' in text
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "",
+        "{",
+        "[1]",
+        '{"status": "attributed", "evidence": [{"step": 1}]}',
+        '{"status": 5}',
+        '{"ranking": 1}',
+    ],
+)
+async def test_a_damaged_verdict_is_answered_as_an_error_and_hides_no_other(ask: Ask, document: str) -> None:
+    async def damaged(_limit: int) -> Sequence[StoredVerdict]:
+        return [replace(VERDICT, document=document), VERDICT]
+
+    client = await ask(replace(PARTS, recent=damaged))
+    first, second = (await (await client.get("/api/runs")).json())["runs"]
+    assert (first["run_id"], first["status"]) == ("run-1", "error")
+    assert "damaged" in first["reason"]
+    assert second["status"] == "attributed"

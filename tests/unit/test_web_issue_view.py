@@ -6,12 +6,12 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from analyzer.issues.issue_store import DAY_NS
+from analyzer.issues.recurrence.issue import Fingerprint, Issue
+from analyzer.issues.recurrence.watch import Count, Share
 from analyzer.issues.report import AgentShare
-from analyzer.issues.store import DAY_NS
-from analyzer.recurrence import Count, Fingerprint, Issue, Share
-from analyzer.web.issue_view import IssueView, issue_view, said_of_share
-from analyzer.web.sources import RunKey, RunRow, ShownIssue
-from analyzer.web.trend import draw_trend
+from analyzer.web.reads.sources import RunKey, RunRow, ShownIssue
+from analyzer.web.views.issue_page import IssueView, draw_trend, issue_view
 from collector_processor.otlp import NO_TENANT
 
 NOW_NS = 20_000 * DAY_NS
@@ -55,19 +55,16 @@ def test_weeks_are_counted_from_the_days() -> None:
     assert (told.week, told.week_before) == (sum(range(10, 17)), sum(range(7)))
 
 
-def test_a_share_has_its_interval_and_says_when_nobody_checked_the_method() -> None:
-    told = shown(share=SHARE)
-    assert told.blamed is not None
-    assert 0.1 < told.blamed.low < 0.3 < told.blamed.high < 0.61
-    assert "nobody has said" in said_of_share(SHARE)
-    assert said_of_share(replace(SHARE, labelled=1)) == "by 1 label, it was truly to blame in 20% [0%, 60%]"
-    assert shown(share=replace(SHARE, blamed=Count())).blamed is None
+def test_a_share_has_its_interval_and_says_where_it_comes_from() -> None:
+    assert shown(share=SHARE).share == "20% [0%, 60%], by the method alone"
+    assert shown(share=replace(SHARE, labelled=1)).share == "20% [0%, 60%], corrected by 1 label"
+    assert shown(share=replace(SHARE, blamed=Count())).share == ""
 
 
 def test_what_may_be_chance_is_called_so() -> None:
     past, fellows = shown(share=SHARE).changes
     assert past == "Against its own four weeks before: blamed 4.0 times as often [2.0, 8.0]."
-    assert fellows.endswith("[0.5, 4.0], which may be chance.")
+    assert fellows.endswith("[0.5, 4.0], not significant.")
     assert shown(share=replace(SHARE, is_alarm=True)).changes[0].startswith("It fails more often")
     assert shown().changes == ()
 

@@ -12,13 +12,13 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 from prometheus_client.registry import CollectorRegistry
 
-from analyzer.labels import Label, LabelKind, LabelRefused, Said, as_label
-from analyzer.labels.labelling import Given
+from analyzer.labels.label import Label, LabelKind, LabelRefused, Statement, as_label
+from analyzer.labels.labelling import AcceptedLabel
+from analyzer.web.api import Labels, read_statement
 from analyzer.web.app import WebParts, make_app
-from analyzer.web.labels import Labels, read_said
 from collector_processor.otlp import Tenant
-from collector_processor.stored import StoredVerdict
-from collector_processor.stores import StoreError
+from collector_processor.store.connection import StoreError
+from collector_processor.store.records import StoredVerdict
 from tests.runs import run, step, tool
 from tests.verdicts import stored
 
@@ -42,12 +42,12 @@ class Memory:
         }
         return found.get(run_id, [])
 
-    async def give(self, verdict: StoredVerdict, said: Said) -> Given:
+    async def give(self, verdict: StoredVerdict, statement: Statement) -> AcceptedLabel:
         if self.error:
             raise self.error
-        label = as_label(said, verdict, RUN, 9)
+        label = as_label(statement, verdict, RUN, 9)
         self.given.insert(0, label)
-        return Given(label=label, obstacle=None)
+        return AcceptedLabel(label=label, obstacle=None)
 
     async def of(self, tenant: Tenant, run_id: str) -> Sequence[Label]:
         return [label for label in self.given if (label.tenant, label.run_id) == (tenant, run_id)]
@@ -186,7 +186,7 @@ BROKEN: list[Any] = [
 @pytest.mark.parametrize("document", BROKEN)
 def test_what_is_no_label_is_not_read_as_one(document: object) -> None:
     with pytest.raises(ValueError, match="expected"):
-        read_said(document)
+        read_statement(document)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 50_000, b"7", b'{"step": "2"}'])
@@ -214,7 +214,7 @@ async def test_why_a_label_is_not_kept_is_said(
 
 
 def test_the_words_of_a_label_are_read() -> None:
-    read: Callable[[Any], Said] = read_said
-    assert read({"failed": False}) == Said(kind=LabelKind.NOT_A_FAILURE)
-    assert read({"step": 2, "agent": None}) == Said(kind=LabelKind.CORRECTED, step=2)
-    assert read({"agent": "a", "failed": True}) == Said(kind=LabelKind.CORRECTED, agent="a")
+    read: Callable[[Any], Statement] = read_statement
+    assert read({"failed": False}) == Statement(kind=LabelKind.NOT_A_FAILURE)
+    assert read({"step": 2, "agent": None}) == Statement(kind=LabelKind.CORRECTED, step=2)
+    assert read({"agent": "a", "failed": True}) == Statement(kind=LabelKind.CORRECTED, agent="a")

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from urllib.parse import parse_qs, urlsplit
-
 import pytest
 
-from analyzer.web.links import TraceLinks
-from analyzer.web.side_pages import local
+from analyzer.web.pages.front import local
+from analyzer.web.views.run_page import TraceLink
 
-LINKS = TraceLinks(jaeger="http://jaeger:16686/", grafana="https://g.example/sub", tempo_uid="t1")
-
-
-def test_jaeger_is_asked_for_the_trace_and_shows_the_span() -> None:
-    name, address = LINKS.to("ab" * 16, "cd" * 8)[0]
-    assert (name, address) == ("Jaeger", f"http://jaeger:16686/trace/{'ab' * 16}?uiFind={'cd' * 8}")
+JAEGER = TraceLink(template="http://jaeger:16686/trace/{trace_id}?uiFind={span_id}")
 
 
-def test_grafana_explores_the_trace_in_tempo() -> None:
-    _, address = LINKS.to("ab" * 16, None)[1]
-    parts = urlsplit(address)
-    assert (parts.netloc, parts.path) == ("g.example", "/sub/explore")
-    (pane,) = json.loads(parse_qs(parts.query)["panes"][0]).values()
-    assert (pane["datasource"], pane["queries"][0]["query"]) == ("t1", "ab" * 16)
+def test_the_template_leads_to_the_trace_and_its_span() -> None:
+    trace, span = "ab" * 16, "cd" * 8
+    assert JAEGER.to(trace, span) == f"http://jaeger:16686/trace/{trace}?uiFind={span}"
+    assert JAEGER.to(trace, None) == f"http://jaeger:16686/trace/{trace}?uiFind="
+    assert TraceLink(template="https://g/x#{trace_id}").to(trace, span) == f"https://g/x#{trace}"
 
 
 def test_a_trace_id_cannot_leave_its_place() -> None:
-    address = LINKS.to("../../x?y#z", None)[0][1]
-    assert address == "http://jaeger:16686/trace/..%2F..%2Fx%3Fy%23z"
+    address = JAEGER.to("../../x?y#z{span_id}", None)
+    assert address == "http://jaeger:16686/trace/..%2F..%2Fx%3Fy%23z%7Bspan_id%7D?uiFind="
 
 
-def test_without_a_trace_or_an_address_there_is_no_link() -> None:
-    assert LINKS.to(None, None) == ()
-    assert TraceLinks().to("ab" * 16, None) == ()
+def test_without_a_trace_or_a_template_there_is_no_link() -> None:
+    assert JAEGER.to(None, None) == ""
+    assert TraceLink().to("ab" * 16, None) == ""
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,16 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from analyzer.web.picture import MOST_LANES, OTHERS, Place, Suspicion, draw, lanes_of, name_board, places
+from analyzer.web.views.picture import (
+    MOST_LANES,
+    OTHERS,
+    Place,
+    Suspicion,
+    draw,
+    lanes_of,
+    name_board,
+    places,
+)
 from semconv.model import Step, StepKind
 from tests.runs import failed_tool, run, step, tool
 from tests.security.test_hostile_text import HOSTILE

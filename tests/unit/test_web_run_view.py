@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.web.run_view import MOST_TEXT, WINDOW, Piece, highlighted, telling, view
+from analyzer.web.views.run_page import MOST_TEXT, WINDOW, Piece, Wanted, highlighted, telling, view
 from tests.runs import run, step, tool
 
 BLAME: dict[str, Any] = {
@@ -66,8 +66,8 @@ def test_a_long_run_is_shown_in_stretches_beginning_with_the_decisive_steps() ->
     assert len(shown.steps) == WINDOW
     assert shown.window.first <= 700 < shown.window.end
     assert (shown.window.before, shown.window.after) == (350, 750)
-    assert view(long, {}, 990).steps[-1].step.index == 999
-    assert view(long, {}, 10**8).window.first == 999
+    assert view(long, {}, Wanted(first=990)).steps[-1].step.index == 999
+    assert view(long, {}, Wanted(first=10**8)).window.first == 999
 
 
 def test_a_verdict_that_says_little_is_enough() -> None:

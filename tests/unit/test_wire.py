@@ -4,7 +4,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collector_processor.otlp import MalformedRequestError
-from collector_processor.wire import (
+from collector_processor.wire.split import (
     append_attributes,
     drop_oversize,
     filter_items,
@@ -122,9 +122,9 @@ def test_lengths_of_more_than_one_byte_are_mended() -> None:
     [
         pytest.param(many_spans(3)[:-1], "runs past", id="cut short"),
         pytest.param(b"\x0a", "cut short", id="no length"),
-        pytest.param(b"\x08" + b"\xff" * 11, "number", id="endless number"),
+        pytest.param(b"\x08" + b"\xff" * 11, "varint", id="endless number"),
         pytest.param(b"\x0b\x0c", "wire type 3", id="group"),
-        pytest.param(b"\x02\x00", "field number 0", id="field zero"),
+        pytest.param(b"\x02\x00", "has number 0", id="field zero"),
         pytest.param(b"\x0d\x00\x00\x00\x00", "should be a message", id="wrong type"),
         pytest.param(b"\x0a\x02\x10\x01", "should be a message", id="wrong type inside"),
     ],

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.wording import GIVE_UP, HEDGE, MADE_UP, Wording
+from analyzer.signals.wording import GIVE_UP, HEDGE, MADE_UP, Wording
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from collector_processor.annotate import CarrierPolicy, Carriers
-from collector_processor.decode import decode, decode_logs
-from collector_processor.encode import encode
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
-from collector_processor.rebuild import rebuild
-from collector_processor.stored import PERSON, StoredVerdict
-from collector_processor.writeback import Decision, WriteBack, provisional, write_back
+from collector_processor.rebuild.decode import decode, decode_logs
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.stages import rebuild
+from collector_processor.store.records import PERSON, StoredVerdict
+from collector_processor.writeback.annotate import CarrierPolicy, Carriers
+from collector_processor.writeback.outgoing import Decision, WriteBack, provisional, write_back
 from semconv.model import Abstention, Attribution, Blame, Resource, Span, Status
 from tests.factories import TRACE, agent, chat, span_id, workflow
 from tests.otlp_requests import numbers_in

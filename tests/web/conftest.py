@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 
 from analyzer.web.app import make_app
-from analyzer.web.archive import RunArchive
+from analyzer.web.reads.archive import RunArchive
 from tests.web.stage import Stage, open_stage
 
 

@@ -11,12 +11,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from analyzer.demo_run import play
+from analyzer.cli.demo_run import play
+from analyzer.issues.recurrence.issue import Fingerprint, IssueState
+from analyzer.issues.recurrence.watch import Count, Share
 from analyzer.issues.report import AgentShare
-from analyzer.recurrence import Count, Share
-from analyzer.recurrence.fingerprint import Fingerprint
-from analyzer.recurrence.issue import IssueState
-from collector_processor.rebuild import rebuild
+from collector_processor.rebuild.stages import rebuild
 from semconv.model import Trajectory
 from tests.runs import failed_tool, run, step, tool
 from tests.security.test_hostile_text import HOSTILE

@@ -11,38 +11,38 @@ from typing import Any, Final
 
 from prometheus_client.registry import CollectorRegistry
 
-from analyzer.analyst import RunAnalyst
-from analyzer.attribution import Attributor
+from analyzer.executor.analyst import LocalOpinions, RunAnalyst
+from analyzer.inquiry.verdict import to_json
+from analyzer.issues.issue_store import DAY_NS
+from analyzer.issues.recurrence.issue import Fingerprint, Issue, IssueState, mute, resolve
 from analyzer.issues.report import AgentShare
-from analyzer.issues.store import DAY_NS
-from analyzer.labels import Label, Said
 from analyzer.labels.kept_run import pack
-from analyzer.labels.labelling import Given, give
-from analyzer.labels.store import FILE, LabelStore, PackedRun
-from analyzer.opinion import LocalOpinions
-from analyzer.recordings import read_recording
-from analyzer.recurrence.fingerprint import Fingerprint
-from analyzer.recurrence.issue import Issue, IssueState, mute, resolve
-from analyzer.verdict import to_json
-from analyzer.web.app import WebParts, WebServer
-from analyzer.web.archive import RunArchive
+from analyzer.labels.label import Label, Statement
+from analyzer.labels.label_store import LabelStore, PackedRun
+from analyzer.labels.labelling import AcceptedLabel, accept_label
+from analyzer.methods.attribution import Attributor
+from analyzer.recordings.read_files import read_recording
+from analyzer.web.api import Deleting, Labels
+from analyzer.web.app import WebParts, web_server
 from analyzer.web.jobs import Jobs
-from analyzer.web.labels import Labels
-from analyzer.web.links import TraceLinks
-from analyzer.web.pages import Pages
-from analyzer.web.settings_shown import shown_settings
-from analyzer.web.sources import RunName, ShownIssue
-from collector_processor.otlp import NO_TENANT, Signal, Tenant
-from collector_processor.rebuild import rebuild
-from collector_processor.runstore import RUNS, RunStore
-from collector_processor.settings import Address, load_settings
-from collector_processor.stored import Commit, StoredVerdict
+from analyzer.web.pages.front import shown_settings
+from analyzer.web.pages.run_pages import Pages
+from analyzer.web.reads.archive import RunArchive
+from analyzer.web.reads.sources import RunName, ShownIssue
+from analyzer.web.views.run_page import TraceLink
+from collector_processor.otlp import NO_TENANT, Address, Signal, Tenant
+from collector_processor.rebuild.stages import rebuild
+from collector_processor.settings import load_settings
+from collector_processor.store.deletion import delete_run, delete_tenant
+from collector_processor.store.places import open_database
+from collector_processor.store.records import Commit, StoredVerdict
+from collector_processor.store.verdicts import RUNS, RunStore
 from semconv.model import Attribution, Blame, Status, Trajectory
 from tests.shown import fixtures
 
 NOW_NS: Final = 1_790_000_000 * 10**9
 _APART_NS: Final = 97 * 10**9
-LINKS: Final = TraceLinks(jaeger="http://jaeger.example:16686", grafana="http://grafana.example:3000")
+TRACES: Final = TraceLink(template="http://jaeger.example:16686/trace/{trace_id}?uiFind={span_id}")
 ANALYST: Final = RunAnalyst(attributor=Attributor())
 
 
@@ -113,17 +113,17 @@ class Stage:
         assert packed is not None
         failed = told.status is not Status.NO_FAILURE
         run = PackedRun(tenant=NO_TENANT, run_id=trajectory.run_id, is_failure=failed, packed=packed)
-        self.labels.keep(run, self.shown)
+        self.labels.keep([run], self.shown)
         return trajectory.run_id
 
     def parts(self, **fields: Any) -> WebParts:
         """Return the web server's parts, over these stores."""
         pages = Pages(
-            runs=RunArchive(self.folder),
+            runs=RunArchive(open_database(self.folder / RUNS)),
             clean=lambda trajectory: trajectory,
             jobs=Jobs(LocalOpinions(analyst=ANALYST)),
             issues=self.issues,
-            links=LINKS,
+            trace_link=TRACES,
             settings=shown_settings(load_settings({})),
             now_ns=lambda: NOW_NS + self.shown * _APART_NS,
         )
@@ -133,9 +133,16 @@ class Stage:
             find=self._find,
             metrics=CollectorRegistry(),
             labels=Labels(give=self._give, of=self._labels_of),
+            deleting=Deleting(run=self._delete, tenant=self._delete_tenant),
             pages=pages,
         )
         return replace(parts, **fields)
+
+    async def _delete(self, tenant: Tenant, run_id: str) -> bool:
+        return delete_run(self.verdicts._db, tenant, run_id)
+
+    async def _delete_tenant(self, tenant: Tenant) -> int:
+        return delete_tenant(self.verdicts._db, tenant)
 
     async def _recent(self, limit: int) -> Sequence[StoredVerdict]:
         return self.verdicts.recent(limit)
@@ -143,8 +150,8 @@ class Stage:
     async def _find(self, run_id: str) -> Sequence[StoredVerdict]:
         return self.verdicts.find(run_id)
 
-    async def _give(self, verdict: StoredVerdict, said: Said) -> Given:
-        return give(self.labels, verdict, said, NOW_NS)
+    async def _give(self, verdict: StoredVerdict, statement: Statement) -> AcceptedLabel:
+        return accept_label(self.labels, verdict, statement, NOW_NS)
 
     async def _labels_of(self, tenant: Tenant, run_id: str) -> Sequence[Label]:
         return self.labels.labels(tenant, run_id)
@@ -153,7 +160,7 @@ class Stage:
 def open_stage(folder: Path) -> Stage:
     """Make a data directory without runs."""
     folder.mkdir(parents=True, exist_ok=True)
-    return Stage(folder=folder, verdicts=RunStore(folder / RUNS), labels=LabelStore(folder / FILE))
+    return Stage(folder=folder, verdicts=RunStore(folder / RUNS), labels=LabelStore(folder / RUNS))
 
 
 def verdict_of(trajectory: Trajectory, told: Attribution, service: str, number: int) -> StoredVerdict:
@@ -190,7 +197,7 @@ async def with_recordings(stage: Stage, most: int = 60) -> None:
 @asynccontextmanager
 async def serving(parts: WebParts) -> AsyncIterator[str]:
     """Serve the pages; gives their address."""
-    server = WebServer(parts, Address(host="127.0.0.1", port=0))
+    server = web_server(parts, Address(host="127.0.0.1", port=0))
     port = await server.start()
     try:
         yield f"http://127.0.0.1:{port}"

@@ -12,9 +12,9 @@ from typing import Literal
 
 import pytest
 
-from tests.web import axe
 from tests.web.browser import chromium
 from tests.web.test_browser import LOG_FILE, PAGES, Site, opened_site
+from tools import axe
 
 IS_REQUIRED = os.environ.get("BLAMESPAN_REQUIRE_BROWSER") == "true"
 needs_browser = pytest.mark.skipif(chromium() is None and not IS_REQUIRED, reason="no Chromium here")
@@ -25,7 +25,7 @@ def source() -> str:
     """The script; where it is required it is fetched, and not having it fails."""
     path = axe.fetched() if IS_REQUIRED else axe.script()
     if path is None:
-        pytest.skip("no axe-core here: python -m tests.web.axe fetches it")
+        pytest.skip("no axe-core here: python -m tools.axe fetches it")
     return path.read_text()
 
 

@@ -12,14 +12,15 @@ from aiohttp.web import Application, Request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.labels import Label, LabelKind
 from analyzer.labels.kept_run import pack, task_of
-from analyzer.tallies.names import as_label
-from analyzer.web import archive
-from analyzer.web.archive import RunArchive
-from analyzer.web.recent_work import FRESH_NS, RecentWork
-from analyzer.web.sources import RunQuery
+from analyzer.labels.label import Label, LabelKind
+from analyzer.telemetry.metric import as_label
+from analyzer.web.reads import archive
+from analyzer.web.reads.archive import RunArchive
+from analyzer.web.reads.recent_work import FRESH_NS, RecentWork
+from analyzer.web.reads.sources import RunQuery
 from collector_processor.otlp import NO_TENANT, Tenant
+from collector_processor.store.places import RUNS, open_database
 from semconv.model import Effort, Status
 from tests.runs import run, step
 from tests.web.stage import NOW_NS, Stage
@@ -47,7 +48,7 @@ async def test_a_search_looks_at_so_many_and_says_where_it_stopped(
     for number in range(25):
         one = run(step("needle" if number == 2 else "a"), run_id=f"r{number:02}")
         await stage.add(one, "shop", blame(one, 0))
-    source = RunArchive(stage.folder)
+    source = RunArchive(open_database(stage.folder / RUNS))
     pages, query = [], RunQuery(text="needle")
     while True:
         pages.append(await source.page(query))
@@ -66,7 +67,7 @@ async def test_runs_of_one_agent_of_one_service_are_those_that_metrics_count_for
     ):
         one = run(step(agent), run_id=f"r{number}")
         await stage.add(one, service, blame(one, 0))
-    source = RunArchive(stage.folder)
+    source = RunArchive(open_database(stage.folder / RUNS))
     found = [
         [row.key.run_id for row in (await source.page(RunQuery(service="shop", agent=as_label(agent)))).rows]
         for agent in ("clerk", long)
@@ -78,7 +79,7 @@ async def test_runs_of_one_agent_of_one_service_are_those_that_metrics_count_for
 async def test_only_current_verdicts_are_listed_and_of_the_tenant_who_asks(stage: Stage) -> None:
     await stage.add(RUN, "shop", blame(RUN, 2))
     await stage.add(RUN, "shop", blame(RUN, 0))
-    source = RunArchive(stage.folder)
+    source = RunArchive(open_database(stage.folder / RUNS))
     page = await source.page(RunQuery(status=Status.ATTRIBUTED))
     other = await source.page(RunQuery(tenant=Tenant("x=b")))
     source.close()
@@ -89,7 +90,7 @@ async def test_only_current_verdicts_are_listed_and_of_the_tenant_who_asks(stage
 async def test_some_runs_are_read_by_name_as_they_stand_now_and_forgotten_ones_left_out(stage: Stage) -> None:
     await stage.add(RUN, "shop", blame(RUN, 2))
     await stage.add(run(step("a", "b"), run_id="other"), "shop")
-    source = RunArchive(stage.folder)
+    source = RunArchive(open_database(stage.folder / RUNS))
     found = await source.rows([(NO_TENANT, name) for name in ("other", "gone", "run-1")])
     source.close()
     assert [row.key.run_id for row in found] == ["other", "run-1"]
@@ -106,7 +107,7 @@ async def test_the_list_shows_each_runs_own_task_and_last_label_however_large_th
             tenant=NO_TENANT, run_id="small", kind=kind, version=1, service="shop", labelled_ns=1
         )  # fmt: skip
         stage.labels.add(said)
-    source = RunArchive(stage.folder)
+    source = RunArchive(open_database(stage.folder / RUNS))
     page = await source.page(RunQuery())
     source.close()
     told = {row.key.run_id: (row.task, row.said.kind if row.said else None) for row in page.rows}
@@ -139,8 +140,8 @@ async def test_work_is_summed_of_what_is_priced_and_timed_and_kept_for_a_while(s
     for number, told in enumerate((effort, replace(effort, cost_usd=None, duration_s=1.0), Effort())):
         one = run(step("a", "b"), run_id=f"r{number}")
         await stage.add(one, "shop", replace(blame(one, 0), effort=told))
-    source, now = RunArchive(stage.folder), [NOW_NS + 10**12]
-    recent = RecentWork(runs=source, now_ns=lambda: now[0])
+    source, now = RunArchive(open_database(stage.folder / RUNS)), [NOW_NS + 10**12]
+    recent = RecentWork(analyses_since=source.analyses_since, now_ns=lambda: now[0])
     done = await recent.read()
     assert (done.hour.runs, done.hour.calls, done.hour.unpriced, done.hour.cost_usd) == (3, 4, 1, 0.25)
     assert (done.hour.median_s, done.hour.slowest_s, done.hour.by_status) == (1.0, 3.0, (("attributed", 3),))

@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from tests.web.asking import Pace, Took, asked, quantile, shown, told
-from tests.web.measure import compared
+from benchmarks.pages import compared
+from benchmarks.pages_asking import Pace, Took, asked, quantile, shown, told
 
 _GIVEN_UP = Took(ms=10_000.0, is_given_up=True)
 

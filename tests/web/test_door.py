@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 
 from analyzer.web.app import make_app
-from analyzer.web.sessions import COOKIE, LIFETIME_S, MOST, Sessions
+from analyzer.web.guard import COOKIE, LIFETIME_S, MOST, Sessions
 from tests.web.stage import Stage
 
 Client = TestClient[Request, Application]

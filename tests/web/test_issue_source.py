@@ -7,36 +7,32 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.issue_desk import DeskParts, IssueDesk
-from analyzer.issues.counting import CountingRules
-from analyzer.issues.store import open_issues
-from analyzer.labels.store import open_labels
-from analyzer.recurrence import IssueState
-from analyzer.web.issue_source import DeskIssues
+from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.recurrence.issue import IssueState
+from analyzer.web.reads.issue_reads import IssueReader
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.runstore import RUNS, RunStore
-from tests.issues import DAY, START, Bench
+from collector_processor.store.verdicts import RUNS
+from tests.issues import DAY, START, Bench, opened_issue_service
 
 OTHER = Tenant("x-scope-orgid=b")
 
 
 @pytest.fixture
-async def source(tmp_path: Path) -> AsyncIterator[DeskIssues]:
+async def source(tmp_path: Path) -> AsyncIterator[IssueReader]:
     bench = Bench(folder=tmp_path)
     bench.judge(1, "clerk")
     bench.judge(2, "clerk")
     bench.judge(3, None)
     bench.judge(4, "clerk", tenant=OTHER)
+    with opened_issue_service(bench, now_ns=lambda: START + 2 * DAY) as desk:
+        store = IssueStore(tmp_path / RUNS)
+        opened = IssueReader(desk, store, lambda: START + 2 * DAY, is_fair_sample=True)
+        yield opened
+        opened.close()
     bench.close()
-    parts = DeskParts(store=open_issues(tmp_path), rules=CountingRules(), now_ns=lambda: START + 2 * DAY)
-    desk = IssueDesk(parts, lambda: RunStore(tmp_path / RUNS), open_labels(tmp_path))
-    opened = DeskIssues(desk, open_issues(tmp_path), lambda: START + 2 * DAY, is_fair_sample=True)
-    yield opened
-    opened.close()
-    desk.close()
 
 
-async def test_runs_are_told_the_issue_they_are_counted_in(source: DeskIssues) -> None:
+async def test_runs_are_told_the_issue_they_are_counted_in(source: IssueReader) -> None:
     names = [(NO_TENANT, f"run-{number}") for number in (1, 2, 3, 9)] + [(OTHER, "run-4")]
     found = await source.of_runs(names)
     assert set(found) == {names[0], names[1], names[4]}
@@ -46,7 +42,7 @@ async def test_runs_are_told_the_issue_they_are_counted_in(source: DeskIssues) -
 
 
 async def test_an_issue_is_shown_for_each_tenant_that_has_it_and_to_a_tenant_its_own(
-    source: DeskIssues,
+    source: IssueReader,
 ) -> None:
     (issue_id,) = {one.issue.fingerprint.id for one in await source.issues(NO_TENANT, 10)}
     assert {one.tenant for one in await source.issue(NO_TENANT, issue_id)} == {NO_TENANT, OTHER}
@@ -59,24 +55,24 @@ async def test_one_issue_comes_with_its_agents_share_and_the_others_of_its_servi
     bench = Bench(folder=tmp_path)
     for number, agent in enumerate(("clerk", None, "planner", "clerk")):
         bench.judge(number, agent)
+    with opened_issue_service(bench, now_ns=lambda: START) as desk:
+        for is_fair_sample in (True, False):
+            source = IssueReader(
+                desk, IssueStore(tmp_path / RUNS), lambda: START, is_fair_sample=is_fair_sample
+            )
+            listed = {one.issue.fingerprint.agent: one for one in await source.issues(NO_TENANT, 10)}
+            (told,) = await source.issue(NO_TENANT, listed["clerk"].issue.fingerprint.id)
+            source.close()
+            assert [one.fingerprint.agent for one in told.fellows] == ["planner"]
+            if is_fair_sample:
+                assert told.share is not None
+                assert (told.share.blamed.hits, told.share.blamed.n) == (2, 4)
+            else:
+                assert told.share is None
     bench.close()
-    parts = DeskParts(store=open_issues(tmp_path), rules=CountingRules(), now_ns=lambda: START)
-    desk = IssueDesk(parts, lambda: RunStore(tmp_path / RUNS), open_labels(tmp_path))
-    for is_fair_sample in (True, False):
-        source = DeskIssues(desk, open_issues(tmp_path), lambda: START, is_fair_sample=is_fair_sample)
-        listed = {one.issue.fingerprint.agent: one for one in await source.issues(NO_TENANT, 10)}
-        (told,) = await source.issue(NO_TENANT, listed["clerk"].issue.fingerprint.id)
-        source.close()
-        assert [one.fingerprint.agent for one in told.fellows] == ["planner"]
-        if is_fair_sample:
-            assert told.share is not None
-            assert (told.share.blamed.hits, told.share.blamed.n) == (2, 4)
-        else:
-            assert told.share is None
-    desk.close()
 
 
-async def test_what_is_decided_is_seen_at_once(source: DeskIssues) -> None:
+async def test_what_is_decided_is_seen_at_once(source: IssueReader) -> None:
     issue_id = (await source.issues(OTHER, 10))[0].issue.fingerprint.id
     assert await source.resolve(OTHER, issue_id)
     states = {one.tenant: one.issue.state for one in await source.issue(NO_TENANT, issue_id)}

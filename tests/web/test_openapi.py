@@ -14,17 +14,18 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
-from analyzer.issue_desk import DeskParts, IssueDesk
-from analyzer.issues.counting import CountingRules
-from analyzer.issues.store import open_issues
-from analyzer.labels.store import open_labels
-from analyzer.verdict import to_json
+from analyzer.inquiry.verdict import to_json
+from analyzer.issues.beside_verdicts import AnalysedRun
+from analyzer.issues.issue_service import IssueService
+from analyzer.issues.recurrence.issue import IssueState
+from analyzer.labels.label import LabelKind
+from analyzer.web.api import MAX_LISTED, MAX_MUTE_S, openapi
 from analyzer.web.app import make_app
-from analyzer.web.archive import RunArchive
-from analyzer.web.openapi import OPENAPI
-from collector_processor.analyst import Analysis
+from analyzer.web.reads.archive import RunArchive
 from collector_processor.otlp import NO_TENANT
-from collector_processor.runstore import RUNS, RunStore
+from collector_processor.pipeline.analyst import Analysis
+from semconv.model import Status
+from tests.issues import Bench, opened_issue_service
 from tests.web.stage import NOW_NS, Stage
 from tests.web.test_pages import RUN, blame
 
@@ -52,13 +53,13 @@ def strict(schema: Any) -> Any:
 
 
 REGISTRY: Registry[Any] = Registry().with_resource(
-    OPENAPI_URI, Resource.from_contents(strict(OPENAPI), default_specification=DRAFT202012)
+    OPENAPI_URI, Resource.from_contents(strict(openapi()), default_specification=DRAFT202012)
 )
 
 
 def checked(path: str, verb: str, status: int, content_type: str) -> Draft202012Validator:
     """Return what checks an answer of an operation; the description must have it."""
-    operation = OPENAPI["paths"][path][verb]
+    operation = openapi()["paths"][path][verb]
     assert content_type in operation["responses"][str(status)]["content"], (path, status, content_type)
     words = ("paths", path, verb, "responses", str(status), "content", content_type, "schema")
     place = "/".join(word.replace("~", "~0").replace("/", "~1") for word in words)
@@ -67,15 +68,20 @@ def checked(path: str, verb: str, status: int, content_type: str) -> Draft202012
 
 
 @pytest.fixture
-async def desk(stage: Stage) -> AsyncIterator[IssueDesk]:
-    parts = DeskParts(store=open_issues(stage.folder), rules=CountingRules(), now_ns=lambda: NOW_NS)
-    opened = IssueDesk(parts, lambda: RunStore(stage.folder / RUNS), open_labels(stage.folder))
-    yield opened
-    opened.close()
+def bench(stage: Stage) -> Bench:
+    opened = Bench(folder=stage.folder, place=stage.verdicts._db)
+    stage.verdicts.also = opened.beside.write
+    return opened
 
 
 @pytest.fixture
-async def api(stage: Stage, desk: IssueDesk) -> AsyncIterator[Client]:
+async def desk(bench: Bench) -> AsyncIterator[IssueService]:
+    with opened_issue_service(bench, now_ns=lambda: NOW_NS) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def api(stage: Stage, desk: IssueService) -> AsyncIterator[Client]:
     parts = stage.parts(issues=desk)
     async with TestClient(TestServer(make_app(parts))) as opened:
         yield opened
@@ -103,7 +109,7 @@ def no_number(word: str) -> None:
 
 
 def described() -> Iterator[tuple[str, str]]:
-    for path, item in OPENAPI["paths"].items():
+    for path, item in openapi()["paths"].items():
         yield from ((path, verb) for verb in item if verb != "parameters")
 
 
@@ -122,7 +128,7 @@ async def test_every_route_is_described_or_for_people_and_all_that_is_described_
 def test_the_description_is_sound() -> None:
     names: list[str] = []
     for path, verb in described():
-        item = OPENAPI["paths"][path]
+        item = openapi()["paths"][path]
         operation = item[verb]
         stated = [*item.get("parameters", ()), *operation.get("parameters", ())]
         in_path = {one["name"] for one in stated if one["in"] == "path"}
@@ -133,9 +139,39 @@ def test_the_description_is_sound() -> None:
             for content in response.get("content", {}).values():
                 Draft202012Validator.check_schema(content["schema"])
         names += [word for word in json.dumps(operation).split('"') if word.startswith("#/")]
-    schemas = OPENAPI["components"]["schemas"]
+    schemas = openapi()["components"]["schemas"]
     names += [word for word in json.dumps(schemas).split('"') if word.startswith("#/")]
     assert {name.rpartition("/")[2] for name in names} == set(schemas)
+
+
+def test_its_values_and_bounds_are_those_of_the_code() -> None:
+    document = openapi()
+    fields = {name: schema["properties"] for name, schema in document["components"]["schemas"].items()}
+    assert fields["Run"]["status"]["enum"] == list(Status)
+    assert fields["Label"]["label"]["enum"] == list(LabelKind)
+    assert fields["Issue"]["state"]["enum"] == list(IssueState)
+    asked = document["paths"]["/api/issues"]["get"]["parameters"]
+    assert [one["schema"].get("maximum") for one in asked] == [MAX_LISTED, None, None, None]
+    muting = document["paths"]["/api/issues/{issue_id}/mute"]["post"]["requestBody"]
+    assert muting["content"]["application/json"]["schema"]["properties"]["for_s"]["maximum"] == MAX_MUTE_S
+
+
+def test_a_described_object_requires_all_of_its_keys() -> None:
+    listed = [schema for schema in records(openapi()) if "required" in schema]
+    assert [one["description"] for one in listed if set(one["required"]) != set(one["properties"])] == []
+    assert len(listed) > len(openapi()["components"]["schemas"])
+
+
+def records(node: Any) -> Iterator[dict[str, Any]]:
+    """Yield the schemas of described objects."""
+    if isinstance(node, dict):
+        if "properties" in node and "description" in node:
+            yield node
+        for one in node.values():
+            yield from records(one)
+    elif isinstance(node, list):
+        for one in node:
+            yield from records(one)
 
 
 async def test_real_answers_of_runs_and_labels_are_as_described(stage: Stage, api: Client) -> None:
@@ -152,15 +188,14 @@ async def test_real_answers_of_runs_and_labels_are_as_described(stage: Stage, ap
     assert len(found["earlier_labels"]) == 3
 
 
-async def test_real_answers_of_issues_are_as_described(stage: Stage, desk: IssueDesk, api: Client) -> None:
+async def test_real_answers_of_issues_are_as_described(stage: Stage, bench: Bench, api: Client) -> None:
     for number in range(3):
         one = replace(RUN, run_id=f"run-{number}")
         told = blame(one, 2)
-        await desk.keep(
-            NO_TENANT, [(one, Analysis(attribution=told, document=json.dumps(to_json(told, one))))]
-        )
+        analysis = Analysis(attribution=told, document=json.dumps(to_json(told, one)))
+        noted = bench.noted(NO_TENANT, one, analysis)
+        bench.beside.add(AnalysedRun(noted=noted, packed=None))
         await stage.add(one, "shop", told)
-    await desk.count_some()
     (issue,) = (await asked(api, "get", "/api/issues"))["issues"]
     assert (issue["count"], issue["share"]["blamed"]) == (3, 3)
     name = {"issue_id": issue["id"]}

@@ -12,9 +12,8 @@ import pytest
 from aiohttp.test_utils import TestClient
 from aiohttp.web import Application, Request
 
-from analyzer.recurrence.fingerprint import Fingerprint
-from analyzer.recurrence.issue import IssueState
-from analyzer.web.pages import read_form
+from analyzer.issues.recurrence.issue import Fingerprint, IssueState
+from analyzer.web.pages.run_pages import read_form
 from semconv.model import Abstention, Attribution, Blame, Evidence, Ranked, Status, Trajectory
 from tests.runs import failed_tool, run, step, tool
 from tests.security.test_hostile_text import HOSTILE, hostile_run
@@ -88,7 +87,7 @@ async def test_the_first_address_leads_to_the_list(client: Client) -> None:
 
 async def test_an_empty_list_says_what_to_do(client: Client) -> None:
     assert "No run has been analysed yet" in await text_of(client, "/runs")
-    assert "No run fits" in await text_of(client, "/runs?q=nothing")
+    assert "No run matches" in await text_of(client, "/runs?q=nothing")
 
 
 async def test_a_run_shows_picture_verdict_evidence_and_links(stage: Stage, client: Client) -> None:
@@ -96,8 +95,9 @@ async def test_a_run_shows_picture_verdict_evidence_and_links(stage: Stage, clie
     await stage.add(trajectory, "shop", blame(trajectory, 2))
     page = await text_of(client, f"/runs/{'a' * 32}")
     for shown in (
-        '<svg class="picture"', "<mark>14,500</mark>", "What would have been right", "step 2</a></h1>", "70%",
-        f'href="http://jaeger.example:16686/trace/{"ab" * 16}', "http://grafana.example:3000/explore",
+        '<svg class="picture"', "<mark>14,500</mark>", "What to do",
+        "step 2</a></h1>", "70%",
+        f'href="http://jaeger.example:16686/trace/{"ab" * 16}',
     ):  # fmt: skip
         assert shown in page
     Page(page)
@@ -105,7 +105,7 @@ async def test_a_run_shows_picture_verdict_evidence_and_links(stage: Stage, clie
 
 async def test_a_run_whose_steps_are_gone_still_shows_its_verdict(stage: Stage, client: Client) -> None:
     await stage.add(RUN, "shop", blame(RUN, 2))
-    stage.labels._db.execute("DELETE FROM run")
+    stage.labels._db.execute("DELETE FROM kept_run")
     page = await text_of(client, "/runs/run-1")
     assert "are not kept" in page
     assert "it is wrong" in page
@@ -179,7 +179,7 @@ async def test_a_label_is_given_by_a_form_without_a_script(
 ) -> None:
     await stage.add(RUN, "shop", blame(RUN, 2))
     async with client.post("/runs/run-1/label", data=form, headers=OURS) as answer:
-        assert "Kept. Thank you" in await answer.text()
+        assert "Saved. Thank you" in await answer.text()
     async with client.get("/api/runs/run-1") as answer:
         kept = (await answer.json())["label"]
     assert (kept["label"], kept["step"]) == (label, step_)
@@ -243,8 +243,8 @@ async def test_a_search_finds_words_of_the_verdict_and_nothing_by_patterns(
         await stage.add(one, "shop", blame(one, 0, reason=f"because of {name}"))
     assert "/runs/bad%25" in await text_of(client, "/runs?q=OF+bad%25")
     assert "/runs/good" not in await text_of(client, "/runs?q=bad%25")
-    assert "No run fits" in await text_of(client, "/runs?q=b_d")
-    assert "No run fits" in await text_of(client, "/runs?status=no_failure")
+    assert "No run matches" in await text_of(client, "/runs?q=b_d")
+    assert "No run matches" in await text_of(client, "/runs?status=no_failure")
 
 
 async def test_health_shows_work_and_settings_but_no_secret(stage: Stage, client: Client) -> None:
@@ -315,7 +315,7 @@ async def test_a_run_passed_only_where_somebody_says_so(
     [
         ({"answer": "step", "step": "1"}, '<b class="agent">clerk</b> <span class="dim">(corrected)</span>'),
         ({"answer": "right"}, '<b class="agent">analyst</b> <span class="dim">(confirmed)</span>'),
-        ({"answer": "wrong"}, '<s class="agent">analyst</s> <span class="dim">(said to be wrong)</span>'),
+        ({"answer": "wrong"}, '<s class="agent">analyst</s> <span class="dim">(marked wrong)</span>'),
         ({"answer": "passed"}, "did not fail</span>"),
     ],
 )

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from analyzer.web.recent_work import FRESH_NS, RecentWork
-from analyzer.web.sources import Analysed, RunName, RunPage, RunQuery, RunRow
-from collector_processor.otlp import Tenant
+from analyzer.web.reads.recent_work import FRESH_NS, RecentWork
+from analyzer.web.reads.sources import Analysed
 
 HOUR_NS: Final = 3600 * 10**9
 NOW_NS: Final = 1000 * HOUR_NS
@@ -24,18 +23,6 @@ class Shelf:
 
     analyses: list[Analysed] = field(default_factory=list)
     read: int = 0
-
-    async def page(self, query: RunQuery) -> RunPage:
-        raise AssertionError(query)
-
-    async def rows(self, names: Sequence[RunName]) -> Sequence[RunRow]:
-        raise AssertionError(names)
-
-    async def newest(self) -> tuple[int, int]:
-        return (0, 0)
-
-    async def kept(self, tenant: Tenant, run_id: str) -> bytes | None:
-        raise AssertionError((tenant, run_id))
 
     async def analyses_since(self, since_ns: int, most: int) -> Sequence[Analysed]:
         newest_first = sorted(self.analyses, key=lambda one: -one.decided_ns)
@@ -54,7 +41,7 @@ class Clock:
 
 def opened(*decided_ns: int) -> tuple[Shelf, Clock, RecentWork]:
     shelf, clock = Shelf([analysed(moment) for moment in decided_ns]), Clock()
-    return shelf, clock, RecentWork(runs=shelf, now_ns=clock)
+    return shelf, clock, RecentWork(analyses_since=shelf.analyses_since, now_ns=clock)
 
 
 async def test_what_was_read_is_not_read_again() -> None:

@@ -1,4 +1,4 @@
-"""What is measured: processes that take OTLP and pass it on, or store it."""
+"""Subjects of the measurement: processes that receive OTLP and forward or store it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tests.bench.ingest.subjects.bare import passthrough
-from tests.bench.ingest.subjects.collectors import collector, collector_durable
-from tests.bench.ingest.subjects.line import blamespan, fast_lane
-from tests.bench.ingest.subjects.phoenix import phoenix
-from tests.bench.ingest.subjects.rotel import rotel
-from tests.bench.ingest.subjects.running import Running, Start, announcing
+from benchmarks.ingest.subjects.bare import passthrough
+from benchmarks.ingest.subjects.collectors import collector, collector_durable
+from benchmarks.ingest.subjects.line import blamespan, fast_lane
+from benchmarks.ingest.subjects.phoenix import phoenix
+from benchmarks.ingest.subjects.rotel import rotel
+from benchmarks.ingest.subjects.running import Running, Start, announcing
 
 __all__ = ["BASELINE", "SUBJECTS", "Running", "Start", "Subject", "announcing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """How to start it, and what its acknowledgement is worth."""
+    """How to start a program, and what its acknowledgement guarantees."""
 
     start: Start
     acknowledges: str
@@ -34,4 +34,4 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     "passthrough": Subject(start=passthrough, acknowledges="at the backend"),
 }
 BASELINE: Final = "passthrough"
-"""What all others are put in relation to: the bare proxy."""
+"""The reference for all others: the bare proxy."""

@@ -1,4 +1,4 @@
-"""The bare proxy: the floor of Python's libraries, which keeps nothing."""
+"""The bare proxy: the minimum cost of Python's libraries; stores nothing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench.ingest.subjects.running import Running, announcing
+from benchmarks.ingest.subjects.running import Running, announcing
 
 
 @contextmanager
 def passthrough(protocol: str, backend: str, folder: Path) -> Iterator[Running]:
-    """Acknowledges what the backend has acknowledged."""
+    """Acknowledges requests once the backend has acknowledged them."""
     del folder
     command = [sys.executable, "-m", "tests.bench.ingest.passthrough", protocol, backend]
     with announcing(command) as (process, line):

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.ingest.subjects.running import Running
 from tests.backends.install import collector_binary
 from tests.backends.processes import Forwarding, start_collector
-from tests.bench.ingest.subjects.running import Running
 
 
 @contextmanager
 def collector_durable(protocol: str, backend: str, folder: Path) -> Iterator[Running]:
-    """As safe as it gets: ``file_storage`` with ``fsync``, written before it acknowledges."""
+    """The safest configuration: ``file_storage`` with ``fsync``, written before the acknowledgement."""
     with _collector(protocol, backend, folder, folder / "queue") as running:
         yield running
 
 
 @contextmanager
 def collector(protocol: str, backend: str, folder: Path) -> Iterator[Running]:
-    """As most run it: its queue in memory."""
+    """The usual configuration: its queue in memory."""
     with _collector(protocol, backend, folder, None) as running:
         yield running
 

@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench.ingest.subjects.running import Running
+from benchmarks.ingest.subjects.running import Running
 from tests.e2e.line import starting
 
 
 @contextmanager
 def blamespan(protocol: str, backend: str, folder: Path) -> Iterator[Running]:
-    """As ``serve`` runs it, with nothing set but where to go."""
+    """The service as run by ``serve``, with only the destination set."""
     with _serving(protocol, backend, folder, {}) as running:
         yield running
 
 
 @contextmanager
 def fast_lane(protocol: str, backend: str, folder: Path) -> Iterator[Running]:
-    """The same with runs that stay open: what agents' traces cost before anything is analysed."""
+    """The same with runs that stay open: the cost of agents' traces before any analysis."""
     open_ms = 3_600_000
     with _serving(protocol, backend, folder, {"root_grace": open_ms, "idle_close": open_ms}) as running:
         yield running

@@ -1,4 +1,4 @@
-"""Phoenix, a store for traces of agents, with SQLite: what it takes to keep spans in Python."""
+"""Phoenix, a store for traces of agents, with SQLite: the cost of storing spans in Python."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from benchmarks.ingest import install
+from benchmarks.ingest.subjects.running import Running
 from tests.backends.supervise import HOST, free_ports, listens
 from tests.backends.supervise import running as running_server
-from tests.bench.ingest import install
-from tests.bench.ingest.subjects.running import Running
 
 _OURS: Final = ("OTEL_", "PHOENIX_")
 
 
 @contextmanager
 def phoenix(protocol: str, backend: str, folder: Path) -> Iterator[Running]:
-    """It stores and sends nothing on; it is asked how many spans are in its database."""
+    """It stores spans and forwards none; its database is queried for the number of spans."""
     del backend
     http, grpc = free_ports(2)
     environ = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)} | {

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from benchmarks.ingest import install
+from benchmarks.ingest.subjects.running import Running
 from tests.backends.supervise import HOST, free_ports, listens
 from tests.backends.supervise import running as running_server
-from tests.bench.ingest import install
-from tests.bench.ingest.subjects.running import Running
 
 _OURS: Final = ("OTEL_", "ROTEL_")
 
 
 @contextmanager
 def rotel(protocol: str, backend: str, folder: Path) -> Iterator[Running]:
-    """With its defaults, but for a gRPC limit that takes our largest requests, and no compression."""
+    """rotel with its defaults, except for a gRPC limit above our largest requests, and no compression."""
     grpc, http = free_ports(2)
     options = {
         "otlp-grpc-endpoint": f"{HOST}:{grpc}",

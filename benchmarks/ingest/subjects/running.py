@@ -1,4 +1,4 @@
-"""A process that is measured: where it takes OTLP, what it uses, and what of it has arrived."""
+"""A measured process: its OTLP endpoint, its resource use, and the data that left it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class Running:
     pid: int
     endpoint: str
     stored_spans: Callable[[], int] | None = None
-    """How many spans it has stored, if it is a store; else what it passes on is counted behind it."""
+    """Returns the number of stored spans, if it is a store; otherwise the backend counts."""
 
     def cpu_s(self) -> float:
-        """Return the CPU time it used so far, over all its threads."""
+        """Return the CPU time used so far, over all threads."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def rss_mib(self) -> float:
-        """Return the memory it has now."""
+        """Return its current memory."""
         return self._status_mib("VmRSS")
 
     def peak_mib(self) -> float:
-        """Return the most memory it had."""
+        """Return its peak memory."""
         return self._status_mib("VmHWM")
 
     def _status_mib(self, what: str) -> float:
@@ -41,12 +41,12 @@ class Running:
 
 
 Start: TypeAlias = Callable[[str, str, Path], AbstractContextManager[Running]]
-"""Given the protocol, the backend's endpoint and a folder."""
+"""Starts a process, given the protocol, the backend's endpoint and a folder."""
 
 
 @contextmanager
 def announcing(command: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run a server that prints a line once it is there, and ends with its standard input."""
+    """Run a server that prints a line when it is ready, and stops when its standard input closes."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None

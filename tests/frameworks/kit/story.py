@@ -92,7 +92,7 @@ def may_pass(agent: str, text: str) -> bool:
 
 
 def _post(path: str, **said: str) -> str:
-    base = os.environ["OPENAI_BASE_URL"].removesuffix("/v1")
+    base = (os.environ.get("OFFICE_URL") or os.environ["OPENAI_BASE_URL"]).removesuffix("/v1")
     request = Request(
         f"{base}/{path}", data=json.dumps(said).encode(), headers={"Content-Type": "application/json"}
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from semconv.dialects.ag2_names import is_bookkeeper
+from semconv.dialects.frameworks.ag2 import is_bookkeeper
 from semconv.model import Span
 from tests.factories import messages, openinference, ordered, outline, said, span
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from collector_processor.repair import repair
-from collector_processor.runs import group_runs
+from collector_processor.rebuild.repair import repair
+from collector_processor.rebuild.runs import group_runs
 from collector_processor.trajectory import order
-from semconv.dialects.claude_code_background import reported_call
+from semconv.dialects.frameworks.claude_code import reported_call
 from semconv.model import Span, Trace, TraceId, Trajectory
 from tests.factories import span
 

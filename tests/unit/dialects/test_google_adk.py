@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from semconv.dialects import ActionKind, Surroundings
-from semconv.dialects.google_adk import GOOGLE_ADK
+from semconv.dialects.frameworks.google_adk import GOOGLE_ADK
 from semconv.model import ContentState, Event, Span
 from tests.factories import at, messages, ordered, outline, said, span
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from semconv.model import Span
-from tests.factories import ordered, span
+from semconv.record import replace
+from tests.factories import openinference, ordered, span
 
 
 def outline(*spans: Span) -> list[str]:
@@ -111,3 +112,56 @@ def test_a_call_in_a_plain_chain_belongs_to_the_function_around_it() -> None:
         chain(4, "LLMChain", "CHAIN", 1),
         chain(5, "ChatOpenAI", "LLM", 4),
     ) == ["scout llm", "unknown llm"]
+
+
+def hook(number: int, name: str, parent: int, namespace: str = "", **own: object) -> Span:
+    """The node of a middleware's hook, as ``create_agent`` adds it: OpenInference marks it by its name."""
+    return chain(number, name, "AGENT", parent, **node(name, namespace or f"{name}:1", **own))
+
+
+def test_a_middlewares_hooks_are_no_steps() -> None:
+    asked = node("model", "model:2", lc_agent_name="clerk")
+    assert outline(
+        chain(1, "clerk", "AGENT", None, lc_agent_name="clerk"),
+        hook(2, "check_budget.before_agent", 1, lc_agent_name="clerk"),
+        hook(3, "AgentMemory.before_model", 1, lc_agent_name="clerk"),
+        chain(4, "ChatOpenAI", "LLM", 1, **asked),
+        hook(5, "AgentMemory.after_model", 1, lc_agent_name="clerk"),
+        hook(6, "check_budget.after_agent", 1, lc_agent_name="clerk"),
+    ) == ["clerk llm"]
+
+
+def test_a_model_that_a_hook_calls_is_the_agents_and_not_the_hooks() -> None:
+    inside = node("Summary.before_model", "Summary.before_model:1")
+    assert outline(
+        chain(1, "clerk", "CHAIN", None),
+        hook(2, "Summary.before_model", 1),
+        chain(3, "ChatOpenAI", "LLM", 2, **inside),
+    ) == ["clerk llm"]
+
+
+def test_a_node_that_returned_nothing_said_nothing() -> None:
+    def returning(got: str) -> list[str]:
+        routed = chain(2, "agent_router", "AGENT", 1, **node("agent_router", "agent_router:1"))
+        return outline(
+            chain(1, "office", "CHAIN", None),
+            replace(routed, attributes={**routed.attributes, "output.value": got}),
+            chain(3, "ChatOpenAI", "LLM", 1, **node("scout", "scout:1")),
+        )
+
+    assert returning("null") == returning("{}") == ["scout llm"]
+    assert returning("To the scout.") == ["agent_router llm", "scout llm"]
+
+
+def test_a_span_that_marks_a_moment_of_an_agent_or_a_tool_is_no_step() -> None:
+    """BeeAI's events: children without duration that repeat the kind of the span around them."""
+    moments = [
+        openinference(4, "AGENT", parent=2, framework="beeai", name="final_answer", start=40, end=40),
+        openinference(5, "TOOL", parent=3, framework="beeai", name="error", start=35, end=35),
+    ]
+    assert outline(
+        openinference(1, "CHAIN", parent=None, framework="beeai", name="office", end=90),
+        openinference(2, "AGENT", framework="beeai", name="clerk", end=80),
+        openinference(3, "TOOL", parent=2, framework="beeai", name="look_up", end=36),
+        *moments,
+    ) == ["clerk tool"]

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from semconv.dialects.conversation import last_request, render
-from semconv.dialects.messages import message_of, messages_of
-from semconv.dialects.payloads import asked
+from semconv.dialects.reading.messages import last_request, message_of, messages_of, render
+from semconv.dialects.reading.payloads import asked
 
 HELLO = ("user", "hello", ())
 CALL = ("assistant", "", ("search",))

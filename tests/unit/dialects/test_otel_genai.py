@@ -9,6 +9,7 @@ import pytest
 
 from semconv.dialects import Action, ActionKind, Surroundings, read_action
 from semconv.model import AgentSource, Event, Outcome, OutcomeSource, Span
+from semconv.record import replace
 from tests.factories import chat, messages, ordered, outline, said, span, tool, workflow
 
 
@@ -238,3 +239,23 @@ def test_a_tool_message_event_brings_the_result_of_the_call_it_names() -> None:
     )
     assert outline(steps) == [("desk", "llm"), ("desk", "handoff"), ("clerk", "llm")]
     assert steps.steps[1].target == "clerk"
+
+
+def test_semantic_kernel_has_operations_of_its_own_and_messages_as_json_in_events() -> None:
+    def told(name: str, **content: Any) -> Event:
+        return Event(name=name, attributes={"gen_ai.event.content": json.dumps(content)})
+
+    asked = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+    events = [
+        told("gen_ai.system.message", role="system", content="Be brief."),
+        told("gen_ai.user.message", role="user", content="How many?"),
+        told("gen_ai.choice", index=0, message={"role": "assistant", "tool_calls": [asked]}),
+    ]
+    made = operation("chat.completions")
+    action = read(replace(made, events=tuple(events)))
+    assert action.kind is ActionKind.LLM
+    assert [(each.role, each.text) for each in action.heard] == [
+        ("system", "Be brief."),
+        ("user", "How many?"),
+    ]
+    assert [call.name for call in action.requested] == ["look_up"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from semconv.dialects.langchain_repr import message_fields
-from semconv.dialects.python_repr import from_repr, object_in
+from semconv.dialects.reading.python_repr import from_repr, message_fields, object_in
 
 
 def test_a_dictionary_is_read() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from semconv.dialects import Action, ActionKind, Surroundings, read_action
-from semconv.dialects.toolbox import tools_of
+from semconv.dialects.reading.tools import tools_in
 from semconv.model import Scope, Span
 from tests.factories import messages, ordered, outline, said, span
 
@@ -248,7 +248,7 @@ def test_an_agents_span_that_is_one_model_call_has_its_messages() -> None:
     ids=["traceloop", "mlflow"],
 )
 def test_the_tools_on_offer_are_listed(attributes: dict[str, str]) -> None:
-    assert tools_of(span(1, attributes=attributes)) == "look_up(name): Look a ship up."
+    assert tools_in(tuple(attributes.items())) == "look_up(name): Look a ship up."
 
 
 CREWAI = "opentelemetry.instrumentation.crewai"

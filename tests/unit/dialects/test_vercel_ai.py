@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from semconv.dialects.toolbox import tools_of
+from semconv.dialects.reading.tools import tools_in
 from semconv.model import AgentSource, Span
 from tests.factories import ordered, outline, span
 
@@ -100,7 +100,7 @@ def test_version_4_calls_what_a_tool_is_given_its_args() -> None:
 def test_the_tools_on_offer_are_read() -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string"}}}
     tool = {"type": "function", "name": "look_up", "description": "Looks up.", "inputSchema": schema}
-    assert tools_of(ai(1, CALL, "clerk", ai__prompt__tools=(json.dumps(tool),))) == "look_up(name): Looks up."
+    assert tools_in((("ai.prompt.tools", (json.dumps(tool),)),)) == "look_up(name): Looks up."
 
 
 def test_starts_that_are_cut_to_the_millisecond_are_not_side_by_side() -> None:

@@ -1,0 +1,217 @@
+# ruff: noqa: E501 - rows of Markdown tables cannot be wrapped
+"""Withheld verdicts, and accuracy of the others: ``python -m tests.bench.abstaining FOLDER``.
+
+Tables of docs/accuracy.md, by system, on the labelled runs of a folder, without a model and without the right answers:
+
+- ``default``: every run answered, and only those with at least the default of ``BLAMESPAN_PRECISION``;
+- ``floors``: the same for other floors, the curve of share answered against precision;
+- ``calibration``: calibration error with its interval, beside that of perfect calibration; the ranker is trained on
+  all systems but the tested one;
+- ``left_out``: the floor for each system chosen on the other systems.
+
+``signals`` learns nothing, but its rules and limits were written with these logs in view: no table is a blind test.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from analyzer.evaluation.benchmark import withhold
+from analyzer.evaluation.dataset import read_dataset
+from analyzer.evaluation.scores import Score, confident, score
+from analyzer.evaluation.significance import bootstrap, calibration_error, error_if_calibrated, wilson
+from analyzer.evaluation.validation import Labelled, across_systems, prepare
+from analyzer.inquiry.calibration import least_confidence
+from analyzer.inquiry.visible import visible_run
+from analyzer.methods.without_model import judge_by_signals
+from analyzer.signals import findings
+from analyzer.signals.run_view import read
+from analyzer.signals.scoring import marks, most_confidence, posterior
+from collector_processor.settings.model import PRECISION
+from semconv.model import Attribution, Blame
+
+DATASETS: Final = (
+    "who_and_when.dev.jsonl.gz",
+    "agenterrorbench_gaia.dev.jsonl.gz",
+    "trail.dev.jsonl.gz",
+    "tracertraj_code.dev.jsonl.gz",
+    "agentrx.dev.jsonl.gz",
+)
+READ_BY_AUTHORS: Final = ("who_and_when", "tracertraj")
+"""Systems whose logs were read when the rules of signals were written."""
+FLOORS: Final = (0.15, PRECISION, 0.25, 0.3, 0.4, 0.5)
+TARGET: Final = 0.45
+"""Precision for which ``left_out`` chooses a floor."""
+
+
+@cache
+def labelled_runs(folder: Path) -> tuple[Labelled, ...]:
+    """Return the labelled runs of all data sets of a folder, each conversation once."""
+    return prepare([run for name in DATASETS for run in read_dataset(folder / name)])
+
+
+@cache
+def by_signals(folder: Path) -> tuple[Score, ...]:
+    """Score the verdicts of signals, with none withheld."""
+    return tuple(_scored(one, _verdict(one)) for one in labelled_runs(folder))
+
+
+@cache
+def unlimited(folder: Path) -> tuple[Score, ...]:
+    """Score the same verdicts with their confidence before the limits of ``scoring.earned``."""
+    return tuple(_scored(one, _unlimited(one, _verdict(one))) for one in labelled_runs(folder))
+
+
+def default_table(folder: Path) -> list[str]:
+    """Return the table with all runs answered, and with the default."""
+    rows = [
+        "| system | n | all answered: step % | agent % | answered by default | % of runs | step % of these | agent % of these |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, scores in parts(by_signals(folder)):
+        told = answered(scores, PRECISION)
+        cells = (
+            name,
+            len(scores),
+            _share([s.step_right for s in scores]),
+            _share([s.agent_right for s in scores]),
+            len(told),
+            _share([s.confidence is not None and s.confidence >= PRECISION for s in scores]),
+            _share([s.step_right for s in told]),
+            _share([s.agent_right for s in told]),
+        )
+        rows.append(_row(cells))
+    return rows
+
+
+def floors_table(folder: Path) -> list[str]:
+    """Return the share answered and the precision of the step, by floor."""
+    rows = [
+        "| system | n | " + " | ".join(f"floor {floor:g}" for floor in FLOORS) + " |",
+        "|---|---|" + "---|" * len(FLOORS),
+    ]
+    for name, scores in parts(by_signals(folder)):
+        cells = []
+        for floor in FLOORS:
+            told = answered(scores, floor)
+            right = f"{100 * sum(s.step_right for s in told) / len(told):.0f}" if told else "-"
+            cells.append(f"{100 * len(told) / len(scores):.0f} / {right}")
+        rows.append(_row((name, len(scores), *cells)))
+    return rows
+
+
+def calibration_table(folder: Path) -> list[str]:
+    """Return calibration errors with intervals, beside that of perfect calibration at this n."""
+    rows = [
+        "| system | n | `signals` without limits | `signals` | `ranker` of the other systems |",
+        "|---|---|---|---|---|",
+    ]
+    tiers = (unlimited(folder), by_signals(folder), across_systems(labelled_runs(folder)))
+    for (name, scores), *others in zip(*(parts(tier) for tier in tiers), strict=True):
+        rows.append(_row((name, len(scores), *(_error(held) for held in (scores, *(o[1] for o in others))))))
+    return rows
+
+
+def left_out_table(folder: Path) -> list[str]:
+    """Return, for each system, a floor that reaches the target on the others."""
+    rows = [
+        f"| system left out | n | floor that reaches {100 * TARGET:.0f} % on the others | answered | % of runs | step % of these | agent % of these |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    scores, kept = by_signals(folder), list[Score]()
+    for system in dict.fromkeys(s.subset for s in scores):
+        held = [s for s in scores if s.subset == system]
+        floor = least_confidence(confident([s for s in scores if s.subset != system]), TARGET)
+        told = [] if floor is None else answered(held, floor)
+        kept += told
+        rows.append(_row((system, len(held), "-" if floor is None else f"{floor:.2f}", *_told(told, held))))
+    return [*rows, _row(("total", len(scores), "", *_told(kept, scores)))]
+
+
+def parts(scores: Sequence[Score]) -> Iterator[tuple[str, Sequence[Score]]]:
+    """Yield the scores of each system, of those whose logs were read for the rules, of the others, and of all."""
+    for system in dict.fromkeys(s.subset for s in scores):
+        yield system, [s for s in scores if s.subset == system]
+    yield "read when the rules were written", [s for s in scores if s.subset.startswith(READ_BY_AUTHORS)]
+    yield "the other systems", [s for s in scores if not s.subset.startswith(READ_BY_AUTHORS)]
+    yield "total", scores
+
+
+def answered(scores: Sequence[Score], floor: float) -> list[Score]:
+    """Return the scores of verdicts that are not withheld."""
+    return [s for s in withhold(scores, floor) if s.step is not None]
+
+
+def _verdict(one: Labelled) -> Blame:
+    verdict = judge_by_signals(visible_run(replace(one.run.trajectory, reference=None)))
+    assert isinstance(verdict, Blame)
+    return verdict
+
+
+def _unlimited(one: Labelled, verdict: Blame) -> Blame:
+    reading = read(visible_run(replace(one.run.trajectory, reference=None)))
+    found = findings(reading)
+    stated = posterior(reading, found)[verdict.step]
+    return replace(verdict, confidence=min(stated, most_confidence(marks(reading, found), verdict.step)))
+
+
+def _scored(one: Labelled, verdict: Blame) -> Score:
+    assert one.run.label is not None
+    attribution = Attribution(run_id=one.run.trajectory.run_id, verdict=verdict, method="signals")
+    return score(attribution, one.run.label, one.example.system)
+
+
+def _error(scores: Sequence[Score]) -> str:
+    pairs = confident(scores)
+    if not pairs:
+        return "-"
+    error, ideal = calibration_error(pairs), error_if_calibrated(pairs)
+    ends = bootstrap(pairs, lambda drawn: calibration_error(drawn) or 0.0)
+    return f"{error:.3f} [{ends.low:.3f}, {ends.high:.3f}] ({ideal:.3f})"
+
+
+def _told(told: Sequence[Score], held: Sequence[Score]) -> tuple[str, ...]:
+    return (
+        str(len(told)),
+        f"{100 * len(told) / len(held):.1f}",
+        _share([s.step_right for s in told]),
+        _share([s.agent_right for s in told]),
+    )
+
+
+def _share(claims: Sequence[bool]) -> str:
+    if not claims:
+        return "-"
+    ends = wilson(sum(claims), len(claims))
+    return f"{100 * sum(claims) / len(claims):.1f} [{100 * ends.low:.1f}, {100 * ends.high:.1f}]"
+
+
+def _row(cells: Sequence[object]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+TABLES: Final[Mapping[str, Callable[[Path], list[str]]]] = {
+    "default": default_table,
+    "floors": floors_table,
+    "calibration": calibration_table,
+    "left_out": left_out_table,
+}
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where the labelled data sets lie")
+    parser.add_argument("--only", choices=TABLES, action="append", help="this table; may be repeated")
+    chosen = parser.parse_args()
+    for name in chosen.only or TABLES:
+        print(f"\n{name}\n" + "\n".join(TABLES[name](chosen.folder)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""A real PostgreSQL server, Debian's, on a socket in a directory of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.backends.supervise import wait_until
+
+_BINARIES: Final = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+_QUICK: Final = ("fsync=off", "full_page_writes=off", "listen_addresses=", "timezone=UTC")
+_USER: Final = "postgres"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresServer:
+    """One server; it may be stopped and started again."""
+
+    folder: Path
+    binaries: Path
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql+psycopg://{_USER}@/{database}?host={self.folder}"
+
+    def create(self, database: str) -> str:
+        """Make a database, and return its URL."""
+        self._run("psql", "-qh", str(self.folder), "-U", _USER, "-c", f'CREATE DATABASE "{database}"')
+        return self.url(database)
+
+    def start(self) -> None:
+        options = " ".join(f"-c {option}" for option in (*_QUICK, f"unix_socket_directories={self.folder}"))
+        self._run(
+            "pg_ctl", "-sw", "-D", str(self.data), "-l", str(self.folder / "log"), "-o", options, "start"
+        )
+
+    def stop(self, how: str = "fast") -> None:
+        """Stop: ``fast`` in order, ``immediate`` as after a crash."""
+        self._run("pg_ctl", "-sw", "-D", str(self.data), "-m", how, "stop")
+
+    def kill(self) -> None:
+        """End it as the kernel does where memory runs out, and wait until its children have followed it."""
+        server = int((self.data / "postmaster.pid").read_text().splitlines()[0])
+        children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+        os.kill(server, signal.SIGKILL)
+        wait_until(
+            lambda: not any(_is_running(pid) for pid in (server, *map(int, children))),
+            what="every process of PostgreSQL to end",
+        )
+        # Where nothing reaps orphans, as in a container without an init, its process id stays taken.
+        for lock in (self.data / "postmaster.pid", *self.folder.glob(".s.PGSQL.*.lock")):
+            lock.unlink()
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def _run(self, name: str, *arguments: str) -> None:
+        # PostgreSQL refuses to run as root.
+        command = [str(self.binaries / name), *arguments]
+        if os.geteuid() == 0:
+            command = ["runuser", "-u", "nobody", "--", *command]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd="/")
+        assert done.returncode == 0, f"{name}: {done.stderr}{done.stdout}"
+
+
+def _is_running(pid: int) -> bool:
+    """Whether a process computes or waits; one that nobody has reaped yet holds nothing any more."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@contextmanager
+def postgresql() -> Iterator[PostgresServer]:
+    """Run a server; skips where none is installed, unless the suite must have one."""
+    if not _BINARIES:
+        if os.environ.get("BLAMESPAN_REQUIRE_BACKENDS") == "true":
+            pytest.fail("no PostgreSQL: apt-get install postgresql")
+        pytest.skip("no PostgreSQL: apt-get install postgresql")
+    folder = Path(tempfile.mkdtemp(prefix="pg-"))  # short: a socket's path has 107 bytes at most
+    server = PostgresServer(folder=folder, binaries=_BINARIES[-1].parent)
+    try:
+        if os.geteuid() == 0:
+            shutil.chown(folder, "nobody")
+        server._run(
+            "initdb", "-D", str(server.data), "-U", _USER, "-A", "trust", "-N", "--no-locale", "-EUTF8"
+        )
+        server.start()
+        yield server
+        if (server.data / "postmaster.pid").exists():
+            server.stop("immediate")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,310 @@
+"""What every database of the store must do: a file of SQLite's, and PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import create_engine
+
+from analyzer.issues.agent_counts import Place
+from analyzer.issues.recurrence.issue import Notice, NoticeKind
+from analyzer.issues.recurrence.watch import Count
+from analyzer.labels.label import Label, LabelKind
+from analyzer.labels.label_store import PackedRun
+from analyzer.web.reads.archive import RunArchive
+from analyzer.web.reads.sources import RunQuery
+from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant, TraceKey
+from collector_processor.store.connection import StoreConnection, StoreError
+from collector_processor.store.older_files import bring_up_to_date
+from collector_processor.store.places import RUNS, Database, open_database
+from collector_processor.store.records import AbsentParent, Commit, Outgoing, ToldRun
+from collector_processor.store.records import Place as RunPlace
+from collector_processor.store.schema import METADATA
+from collector_processor.store.verdicts import RunStore
+from semconv.model import TraceId
+from tests.backends.postgresql import PostgresServer, postgresql
+from tests.issues import DAY, START, Bench
+from tests.older_store import RUNS_OF_A_FILE, write_older_files
+from tests.run_store import analyses_of, joined
+from tests.verdicts import stored
+
+KEY: Final = TraceKey(NO_TENANT, TraceId("a" * 32))
+OTHER: Final = Tenant("x=b")
+NUMBERS: Final = count()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgresql() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    if request.param == "sqlite":
+        return tmp_path / RUNS
+    running: PostgresServer = request.getfixturevalue("server")
+    return running.create(f"store{next(NUMBERS)}")
+
+
+@pytest.fixture
+def database(place: Path | str) -> Iterator[Database]:
+    with closing(open_database(place)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def db(database: Database) -> Iterator[StoreConnection]:
+    with closing(database.own()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def bench(db: StoreConnection, tmp_path: Path) -> Bench:
+    return Bench(folder=tmp_path, place=db)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """What one analysis leaves."""
+
+    key: TraceKey = KEY
+    run_id: str = "run-1"
+    outgoing: tuple[Outgoing, ...] = field(
+        default=(Outgoing(signal=Signal.TRACES, body=b"\0carrier\xff", tenant=OTHER, ended_ns=7),)
+    )
+
+    def commit(self, **fields: object) -> Commit:
+        made = Commit(
+            analysed=((self.key, 3),),
+            told=(ToldRun(run_id=self.run_id, trace_ids=frozenset((self.key.trace_id,)), digest=b"d"),),
+            verdicts=(stored(run_id=self.run_id),),
+            outgoing=self.outgoing,
+            rewrites=((9, b"new"),),
+            late=((9, Outgoing(signal=Signal.TRACES, body=b"late", tenant=OTHER)),),
+            places=(RunPlace(tenant=NO_TENANT, run_id=self.run_id, packed=b"\0place"),),
+        )
+        return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def test_the_schema_is_what_the_tables_say(db: StoreConnection, place: Path | str) -> None:
+    assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0005",)
+    engine = create_engine(f"sqlite:///{place}" if isinstance(place, Path) else place)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+    engine.dispose()
+
+
+def test_a_commit_comes_back_whole_on_another_connection(db: StoreConnection, database: Database) -> None:
+    RunStore(db).commit(Trace().commit())
+    with closing(database.connect()) as beside:
+        store = RunStore(beside)
+        assert store.current(NO_TENANT, "run-1") == stored(run_id="run-1")
+        (entry,) = store.outbox(Signal.TRACES)
+        assert replace(entry, id=0) == Trace().outgoing[0]
+        assert (analyses_of(store, KEY), store.rewrites()) == ((1, 3), [(9, b"new")])
+        assert store.place(NO_TENANT, "run-1") == b"\0place"
+        assert store.told([KEY])[KEY][0].digest == b"d"
+
+
+def test_of_a_commit_that_fails_nothing_is_left(db: StoreConnection) -> None:
+    store = RunStore(db)
+
+    def fail(_commits: object) -> None:
+        raise StoreError("the disk is full")
+
+    store.also = fail
+    with pytest.raises(StoreError, match="full"):
+        store.commit(Trace().commit())
+    assert (analyses_of(store, KEY), store.outbox(Signal.TRACES), store.recent(9)) == ((0, -1), [], [])
+    store.also = None
+    store.commit(Trace().commit())
+    assert analyses_of(store, KEY) == (1, 3)
+
+
+def test_a_commit_made_again_changes_nothing_but_what_is_sent(db: StoreConnection) -> None:
+    store = RunStore(db)
+    for times in (2, 1):
+        store.commit(Trace().commit(times=times))
+    assert (analyses_of(store, KEY), len(store.recent(9)), store.outbox_size()) == ((2, 3), 1, 2)
+
+
+def test_the_outbox_skips_tenants_and_keeps_its_order(db: StoreConnection) -> None:
+    store = RunStore(db)
+    tenants = [Tenant(name) for name in ("x=a", "x=b", "x=c")]
+    out = tuple(Outgoing(signal=Signal.LOGS, body=b"", tenant=tenant) for tenant in tenants)
+    store.commit(Commit(analysed=(), outgoing=out))
+    assert [one.tenant for one in store.outbox(Signal.LOGS)] == tenants
+    left = store.outbox(Signal.LOGS, tenants[:2])
+    assert [one.tenant for one in left] == tenants[2:]
+    store.delivered([one.id for one in left])
+    assert store.outbox_size() == 2
+
+
+def test_what_a_refused_replacement_says_goes_late(db: StoreConnection) -> None:
+    store = RunStore(db)
+    store.commit(Trace(outgoing=()).commit())
+    store.rewrites_refused([9])
+    assert [(one.tenant, one.body) for one in store.outbox(Signal.TRACES)] == [(OTHER, b"late")]
+    assert store.rewrites() == []
+
+
+def test_runs_are_joined_by_keys_and_found_by_prefixes(db: StoreConnection) -> None:
+    store = RunStore(db)
+    mate = TraceKey(NO_TENANT, TraceId("c" * 32))
+    assert store.join_all([(mate, ["team"], ()), (mate, ["team"], ())])[0] == frozenset()
+    assert joined(store, KEY, ["team"]) == {mate.trace_id}
+    ids = ("a", "a_1", "a%2", "aé", "ab", "b", "A")
+    store.commit(Commit(analysed=(), verdicts=tuple(stored(run_id=one) for one in ids)))
+    for prefix in (*ids, ""):
+        found = [verdict.run_id for verdict in store.starting_with(prefix, None, 20)]
+        assert found == sorted(one for one in ids if one.startswith(prefix)), prefix
+    assert store.starting_with("a", OTHER, 20) == []
+
+
+def test_names_that_no_database_likes_are_kept(db: StoreConnection) -> None:
+    store = RunStore(db)
+    odd = stored(run_id="r\0un", agent="cl\0erk ' ? % \U0001f600", service="?%s")
+    store.commit(Commit(analysed=(), verdicts=(odd,)))
+    (found,) = store.recent(1)
+    assert (found.agent or "").replace("\ufffd", "\0") == odd.agent
+    assert found.service == "?%s"
+    assert store.current(NO_TENANT, "r\0un") == found
+
+
+def test_what_is_old_is_forgotten(db: StoreConnection) -> None:
+    store = RunStore(db)
+    keys = [TraceKey(NO_TENANT, TraceId(f"{number:032x}")) for number in range(20)]
+    for number, key in enumerate(keys):
+        joined(store, key, [f"autogen:{number}-{name}" for name in range(10)])
+        verdict = stored(run_id=f"run-{number}", decided_ns=number)
+        place = RunPlace(tenant=NO_TENANT, run_id=f"run-{number}", packed=b"x" * 100)
+        store.commit(Commit(analysed=((key, number),), verdicts=(verdict,), places=(place,)))
+    store.prune(keep=3, most_keys=50, most_place_bytes=250)
+    assert [verdict.run_id for verdict in store.recent(99)] == ["run-19", "run-18", "run-17"]
+    assert [analyses_of(store, key)[0] for key in keys] == [0] * 8 + [1] * 12
+    assert db.execute("SELECT count(*) FROM run_key").fetchone()[0] == 50
+    assert [bool(store.place(NO_TENANT, f"run-{number}")) for number in (17, 18, 19)] == [False, True, True]
+
+
+def test_spending_and_absent_parents_are_kept(db: StoreConnection) -> None:
+    store = RunStore(db)
+    entry = store.spending.reserve(5, 1.0, 0)
+    store.spending.settle(entry, 0.25)
+    assert store.spending.spent(0, 9) == [(5, 0.25)]
+    assert store.spending.spent(0, 3) == [(3, 0.25)], "a clock that was set back"
+    parent = AbsentParent(tenant=NO_TENANT, kind=7, service="s", scope="", name="n", since_ns=1)
+    store.absent.add([parent])
+    assert (store.absent.all(), store.absent.arriving()) == ([parent], [])
+    store.absent.arrived([(NO_TENANT, 7)], 3)
+    assert (store.absent.all(), store.absent.arriving()) == ([], [(NO_TENANT, 7)])
+
+
+def label(run_id: str, kind: LabelKind = LabelKind.REJECTED) -> Label:
+    return Label(tenant=NO_TENANT, run_id=run_id, kind=kind, version=1, service="shop", labelled_ns=5)
+
+
+def test_labels_keep_their_runs_and_others_make_room(bench: Bench) -> None:
+    labels = bench.labels
+    labels.keep([PackedRun(tenant=NO_TENANT, run_id="run-1", is_failure=True, packed=b"\0run")], 1)
+    labels.add(label("run-1"))
+    labels.add(label("run-1", LabelKind.NOT_A_FAILURE))
+    (found,) = labels.labelled(NO_TENANT)
+    assert (found.label.kind, found.packed) == (LabelKind.NOT_A_FAILURE, b"\0run")
+    assert [number for number, _ in labels.since(0)] == [labels.last() - 1, labels.last()]
+    assert labels.tenants() == [NO_TENANT]
+
+
+def test_a_run_is_counted_with_its_verdict_and_moved_by_a_label(bench: Bench) -> None:
+    for number in range(3):
+        bench.judge(number, "clerk")
+    bench.judge(0, "planner", version=2)
+    assert bench.counted() == {"clerk": 2, "planner": 1}
+    bench.say(1, LabelKind.NOT_A_FAILURE)
+    assert bench.counted() == {"clerk": 1, "planner": 1}
+    place = Place(tenant=NO_TENANT, service="shop", agent="clerk")
+    assert bench.counting.counts.window(place, 0, 99_999) == Count(hits=2, n=3)
+    (issue,) = (one for one in bench.all() if one.fingerprint.agent == "clerk")
+    assert bench.issues.trend(NO_TENANT, issue.fingerprint.id, START // DAY, 2) == (0, 1)
+    assert bench.counting.resolve(NO_TENANT, issue.fingerprint.id, START) is not None
+    bench.issues.prune(START + 100 * DAY)
+    assert bench.counting.counts.window(place, 0, 99_999) == Count()
+
+
+def test_notices_are_owed_until_they_are_told(bench: Bench) -> None:
+    notice = Notice(kind=NoticeKind.NEW, tenant=NO_TENANT, at_ns=START, title="t")
+    bench.issues.queue_notice("hook", notice)
+    (owed,) = bench.issues.unsent("hook")
+    assert owed.notice == notice
+    for attempts in (1, 2):
+        bench.issues.postpone("hook", attempts, 9)
+    assert bench.issues.next_attempt("hook") == (2, 9)
+    bench.issues.forget_notices("hook", [owed.id], START, is_taken=True)
+    assert (bench.issues.unsent("hook"), bench.issues.sent_since("hook", 0)) == ([], [START])
+
+
+async def test_pages_read_beside_it(bench: Bench, database: Database) -> None:
+    for number in range(4):
+        bench.judge(number, "clerk", at=START + number)
+    bench.say(2, LabelKind.REJECTED)
+    archive = RunArchive(database)
+    page = await archive.page(RunQuery(limit=2, text="SHOP", service="shop", agent="Clerk"))
+    assert [row.key.run_id for row in page.rows] == ["run-3", "run-2"]
+    assert page.rows[1].said is not None
+    rest = await archive.page(RunQuery(limit=9, before=page.next))
+    assert [row.key.run_id for row in rest.rows] == ["run-1", "run-0"]
+    assert [one.decided_ns - START for one in await archive.analyses_since(START, 2)] == [3, 2]
+    before = await archive.newest()
+    bench.judge(9, "clerk", at=START)
+    assert await archive.newest() != before
+    archive.close()
+
+
+def test_a_newer_schema_is_refused_with_words(db: StoreConnection, database: Database) -> None:
+    db.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(CollectorError, match=r"written by a newer blamespan \(schema 9999\)"):
+        database.connect()
+
+
+def test_files_of_an_older_version_are_copied_once(place: Path | str, tmp_path: Path) -> None:
+    older = tmp_path / "older"
+    write_older_files(older)
+    where = place if isinstance(place, str) else older / RUNS
+    bring_up_to_date(older, where)
+    if isinstance(place, str):  # killed before the renaming: the rows are there already
+        for path in older.glob("*.before-one-store"):
+            path.replace(path.with_name(path.name.removesuffix(".before-one-store")))
+        bring_up_to_date(older, where)
+    with closing(open_database(where)) as database, closing(database.connect()) as db:
+        assert db.execute("SELECT count(*) FROM verdict").fetchone()[0] == RUNS_OF_A_FILE
+        store = RunStore(db)
+        store.commit(Trace().commit(analysed=()))
+        first, second = (entry.id for entry in store.outbox(Signal.TRACES))
+        assert (first, second > first) == (5, True)
+        bench = Bench(folder=older, place=db)
+        assert (bench.counting.count_left(bench.verdicts, START), bench.all()[0].count) == (1, 1)
+
+
+def test_a_server_that_goes_away_refuses_and_is_found_again(server: PostgresServer) -> None:
+    with closing(open_database(server.create("away"))) as database, closing(database.own()) as db:
+        store = RunStore(db)
+        store.commit(Trace().commit())
+        server.stop("immediate")
+        with pytest.raises(StoreError, match="the store"):
+            store.commit(Trace(run_id="run-2").commit())
+        with pytest.raises(StoreError, match="cannot be reached"):
+            store.recent(1)
+        server.start()
+        db._driver._not_before = 0.0  # type: ignore[attr-defined] # as if the pause was over
+        store.commit(Trace(run_id="run-2").commit())
+        assert {one.run_id for one in store.recent(9)} == {"run-1", "run-2"}
+        with pytest.raises(CollectorError, match="another blamespan uses the store"):
+            database.own()

@@ -1,0 +1,46 @@
+"""The programs printed in README and docs/instrument.md run as they stand, and blamespan shows their runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.backends.supervise import wait_until
+from tests.e2e.conftest import start_line
+from tests.e2e.line import Line, StartLine, environment
+from tools.markdown_blocks import DOCS, ROOT, blocks
+
+__all__ = ["start_line"]
+LONGEST_S = 120
+PROGRAM = "# … your program …"
+
+
+def python_blocks(page: Path) -> list[str]:
+    return [block.text for block in blocks(page) if block.language == "python"]
+
+
+def run_of(program: str, line: Line, folder: Path) -> dict[str, Any]:
+    """Run a program that exports to the service, and return what the service says of its run."""
+    environ = environment(OTEL_EXPORTER_OTLP_ENDPOINT=line.http, HOME=str(folder))
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT, env=environ, capture_output=True, text=True, timeout=LONGEST_S, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    wait_until(lambda: line.runs() or None, what="the run on the page")
+    return line.verdict(line.runs()[0]["run_id"])
+
+
+def test_the_program_in_the_readme_is_blamed(start_line: StartLine, tmp_path: Path) -> None:
+    (program,) = python_blocks(ROOT / "README.md")
+    verdict = run_of(program, start_line(), tmp_path)
+    assert (verdict["status"], verdict["agent"]) == ("attributed", "purser")
+
+
+def test_the_program_on_instrumenting_passes(start_line: StartLine, tmp_path: Path) -> None:
+    exporting, program = python_blocks(DOCS / "instrument.md")
+    assert PROGRAM in exporting
+    verdict = run_of(exporting.replace(PROGRAM, program), start_line(), tmp_path)
+    assert (verdict["status"], verdict["agent"]) == ("no_failure", None)

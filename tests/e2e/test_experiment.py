@@ -1,0 +1,297 @@
+"""``blamespan experiment`` on a recorded run: starts the command once a trial, and proves the step."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import Request, urlopen
+
+import pytest
+from aiohttp import web
+
+from tests.e2e.line import StartLine, environment
+
+RUN: Final = "5" * 32
+FORGED: Final = "6" * 32
+BIN: Final = Path(sys.executable).parent
+WORKFLOW: Final = """
+import json, os, urllib.request
+said = ["12 tickets at 35 and 30 at 14"]
+for role in ("clerk", "writer"):
+    system = {"role": "system", "content": "You are the " + role}
+    messages = [system, {"role": "user", "content": " ".join(said)}]
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    request = urllib.request.Request(
+        os.environ["OPENAI_BASE_URL"] + "/chat/completions", body, {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request) as answer:
+        said.append(json.load(answer)["choices"][0]["message"]["content"])
+print(said[-1])
+"""
+REPORTING: Final = """
+import secrets
+told = dict(pair.split("=") for pair in os.environ["OTEL_RESOURCE_ATTRIBUTES"].split(","))
+resource = {"attributes": [{"key": key, "value": {"stringValue": value}} for key, value in told.items()]}
+spans = json.load(open(os.environ["RECORDED"]))["resourceSpans"][0]["scopeSpans"]
+trace_id = secrets.token_hex(16)
+for span in spans[0]["spans"]:
+    span["traceId"] = trace_id
+body = json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": spans}]}).encode()
+headers = {"Content-Type": "application/json"}
+urllib.request.urlopen(urllib.request.Request(os.environ["SERVICE"] + "/v1/traces", body, headers)).read()
+"""
+"""Sends the trial's spans to the service, as an instrumented workflow does."""
+
+pytestmark = pytest.mark.skipif(not (BIN / "blamespan").exists(), reason="the command is not installed")
+
+
+def attribute(key: str, value: str) -> dict[str, Any]:
+    return {"key": key, "value": {"stringValue": value}}
+
+
+def message(role: str, text: str) -> str:
+    return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
+
+
+def span(number: int, role: str, asked: str, answered: str) -> dict[str, Any]:
+    attributes = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.agent.name": role,
+        "gen_ai.request.model": "m",
+        "gen_ai.system_instructions": json.dumps([{"type": "text", "content": f"You are the {role}"}]),
+        "gen_ai.input.messages": message("user", asked),
+        "gen_ai.output.messages": message("assistant", answered),
+    }
+    return {
+        "traceId": RUN,
+        "spanId": f"{number:016x}",
+        "name": "chat m",
+        "startTimeUnixNano": str(number * 10**9),
+        "endTimeUnixNano": str(number * 10**9 + 10**8),
+        "attributes": [attribute(key, value) for key, value in attributes.items()],
+    }
+
+
+def recorded(folder: Path) -> Path:
+    task, wrong = "12 tickets at 35 and 30 at 14", "It is 820."
+    spans = [span(1, "clerk", task, wrong), span(2, "writer", f"{task} {wrong}", "Pay 820.")]
+    place = folder / "trace.json"
+    place.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+    return place
+
+
+@asynccontextmanager
+async def model(*, hangs: bool = False) -> AsyncIterator[str]:
+    """A clerk who is right in 9 of 10, and a writer who repeats the number in words of his own."""
+    coin = random.Random(2)
+
+    async def answer(request: web.Request) -> web.Response:
+        if hangs:
+            await asyncio.sleep(600)
+        said = (await request.json())["messages"]
+        if "clerk" in said[0]["content"]:
+            text = f"{coin.choice(('It is', 'I get', 'So'))} {840 if coin.random() < 0.9 else 830}."
+        else:
+            number = said[1]["content"].rstrip(".").split()[-1]
+            text = f"{coin.choice(('Pay', 'Please pay', 'You pay'))} {number}."
+        reply = {"choices": [{"index": 0, "message": {"role": "assistant", "content": text}}]}
+        return web.json_response({"id": "x", "object": "chat.completion", "model": "m", **reply})
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def started(
+    folder: Path, *arguments: str, data_dir: Path | None = None, **more: str
+) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        str(BIN / "blamespan"),
+        "experiment",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment(
+            data_dir=str(data_dir or folder),
+            OPENAI_API_KEY="none",
+            LITELLM_LOCAL_MODEL_COST_MAP="True",
+            **more,
+        ),
+        cwd=folder,
+    )
+
+
+def post(service: str, body: bytes) -> None:
+    request = Request(f"{service}/v1/traces", body, {"Content-Type": "application/json"})
+    with urlopen(request) as answer:
+        assert answer.status == 200
+
+
+def command(folder: Path, *, more: str = "") -> list[str]:
+    program = folder / "workflow.py"
+    program.write_text(WORKFLOW + more)
+    return ["--", sys.executable, str(program)]
+
+
+async def test_the_decisive_step_of_a_recorded_run_is_proved(tmp_path: Path) -> None:
+    async with model() as url:
+        options = ["--expect", "840", "--upstream", url, "--max-calls", "300", "--parallel", "2"]
+        process = await started(
+            tmp_path, str(recorded(tmp_path)), *options, "--format", "json", *command(tmp_path)
+        )
+        out, err = await process.communicate()
+    *steps, final = [json.loads(line) for line in out.decode().splitlines()]
+    assert (process.returncode, final["decision"], final["step"], final["agent"]) == (
+        0,
+        "proved",
+        0,
+        "clerk",
+    ), err
+    assert final["final"] is True
+    assert final["healing"] == [0]
+    assert final["fidelity"] == {"calls": 2, "served": 2, "masked": 0, "first_difference": None}
+    assert final["control"]["successes"] == 0
+    assert [step["step"] for step in steps][:1] == [0]
+    assert b"live calls" in err
+
+
+async def test_a_proof_becomes_a_version_of_the_verdict_and_its_trials_become_no_runs(
+    tmp_path: Path, start_line: StartLine
+) -> None:
+    line, place = start_line(), recorded(tmp_path)
+    await asyncio.to_thread(post, line.http, place.read_bytes())
+    before = await asyncio.to_thread(line.verdict, RUN)
+    async with model() as url:
+        options = [
+            "--expect",
+            "840",
+            "--upstream",
+            url,
+            "--max-calls",
+            "300",
+            "--step",
+            "0",
+            "--parallel",
+            "4",
+        ]
+        process = await started(
+            tmp_path,
+            RUN,
+            *options,
+            *command(tmp_path, more=REPORTING),
+            data_dir=tmp_path / "data",
+            RECORDED=str(place),
+            SERVICE=line.http,
+        )
+        out, err = await process.communicate()
+    assert process.returncode == 0, (out, err)
+    now = await asyncio.to_thread(line.verdict, RUN, version=before["version"] + 1)
+    assert (now["method"], now["agent"], now["proof"]["decision"]) == ("experiment", "clerk", "proved")
+    trials = err.decode().count("live calls") - 1  # the last line is the result's
+    assert trials >= 5
+    forged = json.loads(place.read_text().replace(RUN, FORGED))
+    forged["resourceSpans"][0]["resource"] = {"attributes": [attribute("blamespan.trial", "7" * 32)]}
+    await asyncio.to_thread(post, line.http, json.dumps(forged).encode())
+    await asyncio.to_thread(line.verdict, FORGED)
+    assert sorted(run["run_id"] for run in line.runs()) == [RUN, FORGED]
+    assert line.items("received") >= 2 * trials
+
+
+async def test_a_check_that_the_recorded_run_passes_ends_the_experiment(tmp_path: Path) -> None:
+    async with model() as url:
+        options = ["--expect", "820", "--upstream", url, "--max-calls", "9", "--format", "json"]
+        process = await started(tmp_path, str(recorded(tmp_path)), *options, *command(tmp_path))
+        out, _ = await process.communicate()
+    assert process.returncode == 1
+    assert "no failure to explain" in json.loads(out)["reason"]
+
+
+async def test_ctrl_c_ends_the_trials_and_keeps_what_was_learned(tmp_path: Path) -> None:
+    async with model(hangs=True) as url:
+        options = ["--expect", "840", "--upstream", url, "--max-calls", "9", "--format", "json"]
+        process = await started(tmp_path, str(recorded(tmp_path)), *options, *command(tmp_path))
+        assert process.stderr is not None
+        await process.stderr.readline()  # the trial without a change has ended; the next one hangs
+        await asyncio.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        out, _ = await process.communicate()
+    final = json.loads(out.decode().splitlines()[-1])
+    assert (process.returncode, final["decision"]) == (130, "undecided")
+    assert "interrupted" in final["reason"]
+    assert final["fidelity"]["served"] == 2
+
+
+async def test_a_tool_that_would_really_run_keeps_the_experiment_from_starting(tmp_path: Path) -> None:
+    place = recorded(tmp_path)
+    trace = json.loads(place.read_text())
+    booked = span(3, "clerk", "", "")
+    told = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "book_flight"}
+    booked["attributes"] = [attribute(key, value) for key, value in told.items()]
+    trace["resourceSpans"][0]["scopeSpans"][0]["spans"].append(booked)
+    place.write_text(json.dumps(trace))
+    program = tmp_path / "workflow.py"
+    program.write_text(f"open({str(tmp_path / 'started')!r}, 'w')")
+    options = ["--expect", "840", "--max-calls", "9", "--format", "json", "--", sys.executable, str(program)]
+    process = await started(tmp_path, str(place), *options)
+    out, err = await process.communicate()
+    final = json.loads(out)
+    assert (process.returncode, final["decision"]) == (1, "not_replayable"), err
+    assert "`book_flight` would really run" in final["reason"]
+    assert not (tmp_path / "started").exists()
+
+
+async def test_without_one_valid_trial_nothing_is_decided_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    options = ["--expect", "840", "--upstream", "http://127.0.0.1:9", "--max-calls", "99", "--format", "json"]
+    process = await started(tmp_path, str(recorded(tmp_path)), *options, *command(tmp_path))
+    out, _ = await process.communicate()
+    final = json.loads(out.decode().splitlines()[-1])
+    assert (process.returncode, final["decision"]) == (1, "undecided")
+    assert "6 invalid trials in a row: the upstream failed (unavailable: 1)" in final["reason"]
+
+
+@pytest.mark.parametrize("options", [[], ["--max-calls", "9"]], ids=["no limit", "limit of calls"])
+async def test_a_budget_of_nothing_starts_nothing(tmp_path: Path, options: list[str]) -> None:
+    program = tmp_path / "workflow.py"
+    program.write_text(f"open({str(tmp_path / 'started')!r}, 'w')")
+    budget = ["--expect", "840", "--budget-usd", "0", *options, "--", sys.executable, str(program)]
+    process = await started(tmp_path, str(recorded(tmp_path)), *budget)
+    _, err = await process.communicate()
+    assert (process.returncode, b"--budget-usd 0 pays for no live call of m" in err) == (2, True), err
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param(["--max-calls", "9", "--", "true"], "--check COMMAND or --expect TEXT", id="no check"),
+        pytest.param(
+            ["--expect", "840", "--step", "9", "--", "true"], "expected one of 0 (clerk)", id="no step"
+        ),
+    ],
+)
+async def test_wrong_usage_starts_nothing(tmp_path: Path, options: list[str], expected: str) -> None:
+    process = await started(tmp_path, str(recorded(tmp_path)), *options)
+    _, err = await process.communicate()
+    assert (process.returncode, expected in err.decode()) == (2, True), err
+
+
+async def test_a_dry_run_says_what_would_be_called_and_sent(tmp_path: Path) -> None:
+    options = ["--expect", "840", "--upstream", "http://127.0.0.1:1", "--dry-run"]
+    process = await started(tmp_path, str(recorded(tmp_path)), *options, *command(tmp_path))
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    for part in (b"2 model calls", b"http://127.0.0.1:1", b"leaves this machine", b"limit $5"):
+        assert part in out

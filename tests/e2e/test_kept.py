@@ -1,0 +1,121 @@
+"""Runs are kept to be opened, checked and read by commands later, across a kill and without their secrets."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+import zstandard
+
+from collector_processor.rebuild.encode import encode
+from semconv.model import Span, TraceId
+from tests.e2e.line import Line, StartLine
+from tests.e2e.test_labels import cli
+from tests.e2e.traffic import send
+from tests.factories import agent, chat, said, tool, workflow
+
+SECRET: Final = "sk-proj-" + "Ab1" * 24 + "T3BlbkFJ" + "Cd2" * 24
+PROMPT: Final = "You are the clerk of a lighthouse."
+TENANT: Final = {"x-scope-orgid": "acme"}
+NO_HEADERS: Final[Mapping[str, str]] = {}
+RUNS: Final = 12
+
+
+def trace_id(number: int) -> TraceId:
+    return TraceId(f"{number + 0xA0:02x}" * 16)
+
+
+def run(number: int, *, fails: bool) -> list[Span]:
+    """Return a run whose agent is told a secret in its prompt and repeats it to a tool."""
+    heard = [said("system", PROMPT), said("user", f"the key is {SECRET}")]
+    spans = [
+        chat(3, parent=2, heard=heard, answer=f"I use {SECRET} for lamp {number}."),
+        tool(4, "light", parent=2, arguments=json.dumps({"key": SECRET}), error="no oil" if fails else None),
+        agent(2, "clerk", end=60),
+        workflow(1, task="Light it.", answer="Lit.", error="it stayed dark" if fails else None),
+    ]
+    return [replace(span, trace_id=trace_id(number)) for span in spans]
+
+
+def ask(
+    line: Line, path: str, verb: str = "GET", headers: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    request = Request(line.web + path, method=verb, headers=dict(headers or {}))
+    try:
+        with build_opener(ProxyHandler({})).open(request, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as refusal:
+        with refusal:
+            return refusal.code, refusal.read().decode()
+
+
+def in_store(data: Path) -> tuple[list[str], list[str], bytes]:
+    """Return the runs with a final verdict, those with kept spans, and all that the store's files hold."""
+    with closing(sqlite3.connect(data / "store.sqlite")) as db:
+        judged = db.execute("SELECT DISTINCT run_id FROM verdict WHERE NOT is_provisional").fetchall()
+        kept = db.execute("SELECT run_id, packed FROM kept_spans").fetchall()
+    raw = b"".join(path.read_bytes() for path in data.glob("store.sqlite*"))
+    unpacked = b"".join(zstandard.ZstdDecompressor().decompress(packed) for _, packed in kept)
+    return sorted(one for (one,) in judged), sorted(one for one, _ in kept), raw + unpacked
+
+
+def test_runs_are_opened_after_a_kill_without_their_secrets_and_deleted_by_their_tenant(
+    start_line: StartLine, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    line = start_line()
+    for number in range(RUNS):
+        send(line, encode(run(number, fails=number % 2 == 0)), headers=TENANT)
+    line.verdict(trace_id(0))
+    line.server.process.kill()
+    line.server.process.wait(timeout=60)
+
+    judged, kept, _ = in_store(data)
+    assert judged == kept  # in one transaction: no verdict without its spans
+
+    line = start_line()
+    for number in range(RUNS):
+        line.verdict(trace_id(number))
+    judged, kept, held = in_store(data)
+    assert judged == kept == sorted(trace_id(number) for number in range(RUNS))
+    assert PROMPT.encode() in held
+    assert SECRET.encode() not in held
+
+    for number, status in ((0, "attributed"), (1, "no_failure")):
+        verdict = line.run(trace_id(number))
+        assert verdict is not None
+        assert verdict["status"] == status
+        code, page = ask(line, f"/runs/{trace_id(number)}")
+        assert (code, f"for lamp {number}" in page, PROMPT in page) == (200, True, True)
+        assert "1 secret redacted" in page
+        code, otlp = ask(line, f"/api/runs/{trace_id(number)}/otlp", headers=TENANT)
+        (group,) = json.loads(otlp)["resourceSpans"]
+        assert (code, sum(len(scope["spans"]) for scope in group["scopeSpans"])) == (200, 4)
+
+    shown = cli(data, "steps", trace_id(1)[:6], "--format", "json").json
+    assert (shown["run_id"], [step["agent"] for step in shown["steps"]]) == (trace_id(1), ["clerk", "clerk"])
+    assert cli(data, "attribute", trace_id(0), "--format", "json").json["status"] == "attributed"
+    exported = tmp_path / "run.json"
+    assert cli(data, "export", trace_id(0), "--out", exported).code == 0
+    assert cli(data, "steps", exported, "--format", "json").json["run_id"] == trace_id(0)
+
+    stranger = {"x-scope-orgid": "other"}
+    for verb, path in (("GET", f"/api/runs/{trace_id(0)}/otlp"), ("DELETE", f"/api/runs/{trace_id(0)}")):
+        assert ask(line, path, verb, stranger)[0] == 404
+    assert ask(line, "/api/runs?all=yes", "DELETE", stranger) == (200, '{"deleted": 0}')
+    assert ask(line, f"/api/runs/{trace_id(0)}", "DELETE", TENANT) == (200, '{"deleted": 1}')
+    assert line.run(trace_id(0)) is None
+    assert cli(data, "delete", trace_id(1), "--format", "json").json == {"deleted": 1}
+    assert ask(line, "/api/runs", "DELETE", TENANT)[0] == 400
+    assert ask(line, "/api/runs?all=yes", "DELETE", TENANT) == (200, f'{{"deleted": {RUNS - 2}}}')
+    assert line.runs() == []
+    assert line.terminate() == 0
+    judged, kept, held = in_store(data)
+    assert (judged, kept, PROMPT.encode() in held) == ([], [], False)

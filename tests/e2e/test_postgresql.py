@@ -1,0 +1,122 @@
+"""The service with its store in PostgreSQL: also when the server goes away, and comes back."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import psycopg
+import pytest
+
+from collector_processor.rebuild.encode import encode
+from semconv.model import Span, TraceId
+from tests.backends.postgresql import PostgresServer, postgresql
+from tests.backends.supervise import wait_until
+from tests.e2e.backend import grpc_backend
+from tests.e2e.line import StartLine, environment
+from tests.e2e.traffic import CARRIERS, send
+from tests.factories import agent, chat, workflow
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    with postgresql() as running:
+        yield running
+
+
+def run(trace_id: str) -> list[Span]:
+    of = TraceId(trace_id)
+    return [
+        chat(3, parent=2, answer="4", trace_id=of),
+        agent(2, "planner", trace_id=of),
+        workflow(1, task="add", error="wrong sum", trace_id=of),
+    ]
+
+
+def doctor(data: Path, url: str) -> dict[str, Any]:
+    """Return what the doctor says of the store."""
+    command = [sys.executable, "-m", "analyzer", "doctor", "--format", "json"]
+    environ = environment(data_dir=str(data), store_url=url)
+    said = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    found = [json.loads(line) for line in said.stdout.splitlines()]
+    return next(one for one in found if one["check"] == "store")
+
+
+def test_while_the_server_is_away_spans_flow_on_and_verdicts_wait(
+    start_line: StartLine, server: PostgresServer, tmp_path: Path
+) -> None:
+    url = server.url()
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url, store_url=url)
+        send(line, encode(run("a" * 32)))
+        assert line.verdict("a" * 32)["agent"] == "planner"
+        backend.await_spans(TraceId("a" * 32), 3 + CARRIERS)
+        assert doctor(tmp_path / "data", url)["detail"] == "PostgreSQL at BLAMESPAN_STORE_URL is sound"
+
+        for how, trace_id in (("immediate", "b" * 32), ("kill", "c" * 32)):
+            server.kill() if how == "kill" else server.stop(how)
+            send(line, encode(run(trace_id)))
+            assert len(backend.await_spans(TraceId(trace_id), 3)) == 3, "spans flow on"
+            said = doctor(tmp_path / "data", url)
+            assert (said["status"], "cannot be reached" in said["detail"]) == ("failed", True)
+            assert "spans flow on and verdicts wait" in said["mend"]
+            wait_until(lambda: line.said("waiting for the disk"), what="it to be said")
+            with pytest.raises(HTTPError, match="503"):
+                line.runs()
+            server.start()
+            backend.await_spans(TraceId(trace_id), 3 + CARRIERS)
+            assert line.verdict(trace_id)["agent"] == "planner"
+        assert {one["version"] for one in line.runs()} == {1}
+        assert line.terminate() == 0
+        line = start_line(forward_endpoint=backend.url, store_url=url)
+        assert len(line.runs()) == 3
+        assert not (tmp_path / "data" / "store.sqlite").exists()
+
+
+def test_while_the_servers_disk_is_bad_spans_flow_on_and_verdicts_wait(
+    start_line: StartLine, server: PostgresServer
+) -> None:
+    """PostgreSQL answers, but what it reads of a table is garbage: to be mended, as a full disk is."""
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url, store_url=server.url())
+        send(line, encode(run("a" * 32)))
+        assert line.verdict("a" * 32)["agent"] == "planner"
+        with psycopg.connect(host=str(server.folder), user="postgres") as db:
+            found = db.execute("SELECT pg_relation_filepath('verdict')").fetchone()
+        assert found is not None
+        file = server.data / found[0]
+        server.stop()
+        sound = file.read_bytes()
+        file.write_bytes(random.Random(7).randbytes(len(sound)))
+        server.start()
+        send(line, encode(run("b" * 32)))
+        assert len(backend.await_spans(TraceId("b" * 32), 3)) == 3, "spans flow on"
+        wait_until(lambda: line.said("verdict waits for the store"), what="it to be said")
+        with pytest.raises(HTTPError, match="503"):
+            line.runs()
+        server.stop()
+        file.write_bytes(sound)
+        server.start()
+        backend.await_spans(TraceId("b" * 32), 3 + CARRIERS)
+        assert line.verdict("b" * 32)["agent"] == "planner"
+        assert {one["version"] for one in line.runs()} == {1}
+        assert "Traceback" not in line.server.log.read_text(errors="replace")
+
+
+def test_a_server_that_is_away_at_the_start_is_said_and_nothing_is_taken(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    server.stop()
+    command = [sys.executable, "-m", "analyzer", "serve", "--format", "json", "--data-dir", str(tmp_path)]
+    environ = environment(store_url=server.url().replace("postgres@", "postgres:hush@"))
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "the store cannot be reached" in done.stderr.splitlines()[-1]
+    assert "hush" not in done.stderr
+    assert any((tmp_path / "ingest").iterdir())

@@ -1,0 +1,62 @@
+"""A provider for tests of the gateway: answers every POST as told, and keeps what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+
+@dataclass(slots=True)
+class Upstream:
+    """What is answered, and what was asked."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
+    chunks: Sequence[bytes] = (b"{}",)
+    pause_s: float = 0.0
+    """Before each chunk but the first."""
+    is_cut: bool = False
+    """The connection breaks after the last chunk."""
+    hangs: bool = False
+    url: str = ""
+    paths: list[str] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    seen_headers: list[dict[str, str]] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.paths.append(request.raw_path)
+        self.bodies.append(await request.read())
+        self.seen_headers.append(dict(request.headers))
+        if self.hangs:
+            await asyncio.sleep(3600)
+        response = web.StreamResponse(status=self.status, headers=self.headers)
+        await response.prepare(request)
+        for place, chunk in enumerate(self.chunks):
+            if place and self.pause_s:
+                await asyncio.sleep(self.pause_s)
+            await response.write(chunk)
+        if self.is_cut:
+            assert request.transport is not None
+            request.transport.abort()
+        else:
+            await response.write_eof()
+        return response
+
+
+@asynccontextmanager
+async def upstream(answers: Upstream) -> AsyncIterator[Upstream]:
+    """Run it on a free port until the block ends."""
+    app = web.Application(client_max_size=1 << 30)
+    app.router.add_post("/{tail:.*}", answers.answer)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        answers.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield answers
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,164 @@
+"""Every file of a data directory, damaged while the service was down, is survived or named.
+
+The service starts, or says in one sentence which file is damaged and what to do. It shows no traceback, goes
+on forwarding, and never loses an acknowledged span without counting it.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+import pytest
+
+from tests.backends.supervise import BackendError, wait_until
+from tests.deploy.shifts import work
+from tests.e2e.backend import grpc_backend
+from tests.e2e.line import Line, starting
+
+NOWHERE: Final = "http://127.0.0.1:9"
+_PAGE: Final = 4096
+SPANS: Final = 7
+"""Spans of one run of ``work`` with two agents."""
+
+
+def flipped(content: bytes) -> bytes:
+    """Flip one bit in each two pages."""
+    chance, changed = random.Random(5), bytearray(content)
+    for start in range(0, len(content), 2 * _PAGE):
+        changed[chance.randrange(start, min(start + 2 * _PAGE, len(content)))] ^= 1 << chance.randrange(8)
+    return bytes(changed)
+
+
+def inside(content: bytes) -> bytes:
+    """Overwrite the second half, so that the head still reads as a sound file's."""
+    return content[: len(content) // 2] + random.Random(6).randbytes(len(content) - len(content) // 2)
+
+
+DAMAGES: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "flipped": flipped,
+    "inside": inside,
+    "truncated": lambda content: content[: len(content) // 2 + 1],
+    "zeroed": lambda content: bytes(len(content)),
+    "emptied": lambda _content: b"",
+}
+CASES: Final = (
+    ("stopped", "store.sqlite", "flipped"),
+    ("stopped", "store.sqlite", "inside"),
+    ("stopped", "store.sqlite", "zeroed"),
+    ("stopped", "store.sqlite", "emptied"),
+    ("stopped", "ingest/*.sqlite", "emptied"),
+    ("killed", "store.sqlite-wal", "flipped"),
+    ("killed", "store.sqlite-wal", "truncated"),
+    ("killed", "ingest/*.sqlite-wal", "zeroed"),
+)
+"""How the service had ended, files, damage; ``tests/e2e/test_faults_start.py`` has more for the journal."""
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Data directories with verdicts, labels, carriers and pending spans, by how the service ended."""
+    found = {}
+    for end in ("killed", "stopped"):
+        folder = tmp_path_factory.mktemp(end)
+        with starting(folder) as start:
+            line = start(forward_endpoint=NOWHERE, root_grace=100, shutdown_s=0.5)
+            runs = [work(line, "planner", "clerk", failing="clerk") for _ in range(6)]
+            for run_id in runs:
+                assert line.verdict(run_id)["agent"] == "clerk"
+            assert label(line, runs[0]) == 200
+            if end == "killed":
+                line.server.kill()
+            else:
+                assert line.terminate() == 0
+        found[end] = folder / "data"
+    return found
+
+
+def label(line: Line, run_id: str) -> int:
+    body = Request(
+        f"{line.web}/api/runs/{run_id}/label", b'{"agent": "planner"}', {"Content-Type": "application/json"}
+    )
+    try:
+        with build_opener(ProxyHandler({})).open(body, timeout=30) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        return error.code
+
+
+def looked_at(line: Line) -> dict[str, int]:
+    """Return the status of each page and answer that reads the store."""
+    found = {}
+    for path in ("/api/runs", "/runs", "/api/issues", "/issues", "/health", "/metrics", "/readyz"):
+        try:
+            with build_opener(ProxyHandler({})).open(line.web + path, timeout=30) as answer:
+                found[path] = int(answer.status)
+        except HTTPError as error:
+            found[path] = error.code
+    return found
+
+
+@pytest.mark.parametrize(("end", "pattern", "damage"), CASES)
+def test_a_damaged_file_is_survived_or_named(
+    filled: dict[str, Path], tmp_path: Path, end: str, pattern: str, damage: str
+) -> None:
+    shutil.copytree(filled[end], tmp_path / "data")
+    paths = [path for path in (tmp_path / "data").glob(pattern) if path.is_file()]
+    assert paths, sorted((tmp_path / "data").rglob("*"))
+    for path in paths:
+        path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    with grpc_backend() as backend, starting(tmp_path) as start:
+        try:
+            line = start(forward_endpoint=backend.url, root_grace=100)
+        except BackendError:
+            said = (tmp_path / "serve-1.log").read_text(errors="replace")
+            assert "Traceback" not in said, said[-3000:]
+            last = said.strip().splitlines()[-1]
+            assert last.startswith("blamespan: "), last
+            assert any(path.name in last for path in paths), last
+            assert any(word in last for word in ("move", "backup", "restore")), last
+            return
+        before = line.items("forwarded")
+        run_id = work(line, "planner", "clerk", failing="clerk")
+        wait_until(lambda: line.items("held") == 0 and line.items("forwarded") > before, what="forwarding")
+        line.verdict(run_id)
+        statuses = looked_at(line)
+        statuses["label"] = label(line, run_id)
+        balance = line.balance()
+        said = line.server.log.read_text(errors="replace")
+        assert "Traceback" not in said, said[said.index("Traceback") - 300 :][:4000]
+        assert line.server.process.poll() is None
+        assert set(statuses.values()) <= {200, 503}, statuses
+        counts = {name: balance.get(name, 0) for name in ("forwarded", "rejected", "lost", "held")}
+        assert balance["acknowledged"] == sum(counts.values()), balance
+        assert not counts["lost"] or "missing" in said or "damaged" in said
+        if (pattern, damage) == ("store.sqlite", "emptied"):
+            assert line.said("the store's file is empty: its contents are lost")
+        if (pattern, damage) == ("store.sqlite", "flipped"):
+            assert line.said("the store is damaged") or line.said("a stored verdict is damaged")
+
+
+def test_damaged_labels_are_survived(filled: dict[str, Path], tmp_path: Path) -> None:
+    """Whatever a label's row holds, runs are shown, labelled and analysed; no page fails."""
+    shutil.copytree(filled["stopped"], tmp_path / "data")
+    with closing(sqlite3.connect(tmp_path / "data" / "store.sqlite")) as db, db:
+        assert db.execute("SELECT count(*) FROM label").fetchone() == (1,)
+        db.execute("UPDATE label SET kind = x'ff', agent = x'fffe', step = 'many', labelled_ns = 'then'")
+    with starting(tmp_path) as start:
+        line = start(forward_endpoint=NOWHERE, root_grace=100)
+        run_id = work(line, "planner", "clerk", failing="clerk")
+        line.verdict(run_id)
+        statuses = looked_at(line)
+        statuses["label"] = label(line, run_id)
+        assert set(statuses.values()) <= {200, 503}, statuses
+        assert line.server.process.poll() is None
+        assert line.said("a stored label is damaged and does not count: label the run again")
+        said = line.server.log.read_text(errors="replace")
+        assert "Traceback" not in said, said[said.index("Traceback") - 300 :][:4000]

@@ -1,0 +1,82 @@
+"""Spring AI: chat clients that group calls, tools, and agents that only a tool or a function names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from semconv.model import Span
+from tests.factories import ordered, outline, span
+
+
+def spring(number: int, parent: int | None, name: str, operation: str = "framework", **more: Any) -> Span:
+    attributes = {
+        "gen_ai.operation.name": operation,
+        "gen_ai.system": "spring_ai",
+        **more.pop("attributes", {}),
+    }
+    return span(
+        number, parent=parent, name=name, attributes=attributes, scope="org.springframework.boot", **more
+    )
+
+
+def client(number: int, parent: int | None, **more: Any) -> Span:
+    return spring(
+        number, parent, "spring_ai chat_client", attributes={"spring.ai.kind": "chat_client"}, **more
+    )
+
+
+def called(number: int, parent: int, name: str, operation: str = "framework", **more: Any) -> Span:
+    told = {
+        "spring.ai.kind": "tool_call",
+        "spring.ai.tool.definition.name": name,
+        "spring.ai.tool.call.arguments": '{"name": "Ada"}',
+        "spring.ai.tool.call.result": "85 seats",
+    }
+    return spring(number, parent, f"tool_call {name}", operation, attributes=told, **more)
+
+
+def chat(number: int, parent: int, given: str = '["Be brief.", "How many?"]', got: str = '["Three"]') -> Span:
+    texts = {"gen_ai.prompt": given, "gen_ai.completion": got}
+    return spring(number, parent, "chat gpt-4.1-mini", "chat", attributes=texts)
+
+
+def advisor(number: int, parent: int) -> Span:
+    return spring(number, parent, "call", attributes={"spring.ai.kind": "advisor"}, end=800)
+
+
+def test_a_chat_client_and_its_advisors_group_calls_and_tools() -> None:
+    for operation in ("framework", "execute_tool"):
+        trajectory = ordered(
+            client(1, None, end=900),
+            advisor(2, 1),
+            chat(3, 2),
+            called(4, 2, "look_up", operation),
+            chat(5, 2),
+        )
+        assert [step.kind.value for step in trajectory.steps] == ["llm", "tool", "llm"], operation
+        tool = trajectory.steps[1]
+        assert (tool.target, tool.input, tool.output) == ("look_up", '{"name": "Ada"}', "85 seats")
+        assert trajectory.steps[0].input == "user: Be brief.\nuser: How many?"
+        assert trajectory.output == "Three"
+
+
+def test_a_chat_client_inside_a_tool_goes_by_the_tool() -> None:
+    trajectory = ordered(
+        client(1, None, end=900),
+        chat(2, 1),
+        called(3, 1, "ask_registrar", end=100),
+        client(4, 3, end=90),
+        chat(5, 4),
+        called(6, 4, "look_up", end=64),
+    )
+    assert outline(trajectory)[1:] == [("ask_registrar", "llm"), ("ask_registrar", "tool")]
+
+
+def test_an_observed_function_around_a_chat_client_is_the_agent() -> None:
+    observed = span(1, name="registrar", scope="org.springframework.boot", end=900)
+    assert outline(ordered(observed, client(2, 1, end=800), chat(3, 2))) == [("registrar", "llm")]
+
+
+def test_texts_of_older_versions_are_in_events_and_missing_ones_are_no_error() -> None:
+    bare = spring(2, 1, "chat gpt", "chat")
+    assert [step.content.value for step in ordered(client(1, None, end=90), bare).steps] == ["absent"]

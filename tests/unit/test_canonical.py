@@ -1,0 +1,88 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzer.replay.canonical import canonical, first_difference, key_of, masked
+from semconv.dialects.reading.action import Message, ToolCall
+from semconv.record import replace
+
+TEXTS = st.text(max_size=20)
+CALLS = st.builds(ToolCall, name=st.sampled_from(["find", "book"]), arguments=st.just('{"a": 1}'))
+MESSAGES = st.lists(
+    st.builds(Message, role=st.sampled_from(["system", "user", "assistant"]), text=TEXTS), max_size=6
+)
+
+
+def key(*messages: Message) -> bytes:
+    return key_of(canonical(messages))
+
+
+@given(MESSAGES, MESSAGES)
+def test_equal_keys_mean_equal_canonical_forms(one: list[Message], other: list[Message]) -> None:
+    assert (key(*one) == key(*other)) == (canonical(one) == canonical(other))
+
+
+def test_ids_are_renumbered_and_arguments_compared_as_json() -> None:
+    def asked(id_: str, arguments: str) -> tuple[Message, ...]:
+        wanted = ToolCall(name="find", arguments=arguments, call_id=id_)
+        result = Message(role="tool", text="3", answers=(id_,))
+        return (Message(role="assistant", calls=(wanted,)), result)
+
+    assert key(*asked("call_1", '{"a": 1, "b": [2]}')) == key(*asked("toolu_9", '{"b":[2],"a":1}'))
+    assert key(*asked("call_1", '{"a": 1}')) != key(*asked("call_1", '{"a": 2}'))
+
+
+def test_results_of_parallel_calls_may_come_in_any_order_but_not_for_each_other() -> None:
+    wanted = tuple(ToolCall(name="find", arguments=f'{{"n":{n}}}', call_id=f"c{n}") for n in range(2))
+    asked = Message(role="assistant", calls=wanted)
+    first, second = (Message(role="tool", text=f"result {n}", answers=(f"c{n}",)) for n in range(2))
+    assert key(asked, first, second) == key(asked, second, first)
+    swapped = (replace(first, answers=("c1",)), replace(second, answers=("c0",)))
+    assert key(asked, first, second) != key(asked, *swapped)
+
+
+def test_joined_and_split_messages_are_the_same() -> None:
+    joined = Message(role="tool", text="one\ntwo", answers=("a", "b"))
+    split = (
+        Message(role="tool", text="one", answers=("a",)),
+        Message(role="tool", text="two", answers=("b",)),
+    )
+    assert key(joined) == key(*split)
+    assert key(Message(role="user", text="hi ")) == key(Message(role="user", text="hi"), Message(role="user"))
+
+
+def test_a_missing_text_that_is_spelled_out_is_none() -> None:
+    wanted = (ToolCall(name="find", arguments="{}"),)
+    spelled = Message(role="assistant", text="None", calls=wanted)
+    assert key(spelled) == key(Message(role="assistant", calls=wanted))
+    assert key(Message(role="assistant", text="None")) != key(Message(role="assistant"))
+
+
+def test_masked_forms_leave_out_results_and_times_but_no_amounts() -> None:
+    def rough(*messages: Message) -> bytes:
+        return key_of(masked(canonical(messages)))
+
+    def system(text: str) -> Message:
+        return Message(role="system", text=text)
+
+    today = system("Today is Monday, 23 November 2026, 14:05. Order 7f3a9c0e1b2d4f5a6b7c.")
+    later = system("Today is Friday, 1 January 2027, 9:30. Order 0123456789abcdef0123.")
+    assert rough(today) == rough(later)
+    assert rough(system("2026-11-23T10:00:00Z")) == rough(system("2026-11-24T11:30:01Z"))
+    assert rough(Message(role="tool", text="85")) == rough(Message(role="tool", text="40"))
+    assert rough(Message(role="user", text="pay 450")) != rough(Message(role="user", text="pay 480"))
+
+
+def test_a_difference_after_a_common_beginning_shows_what_follows_it() -> None:
+    longer = canonical([Message(role="user", text="x" * 500 + " and an error")])
+    shorter = canonical([Message(role="user", text="x" * 500)])
+    difference = first_difference({0: shorter}, longer)
+    assert (difference.expected[-3:], difference.found[-13:]) == ("xxx", " and an error")
+
+
+def test_the_first_difference_is_that_to_the_most_similar_call() -> None:
+    first = canonical([Message(role="system", text="A"), Message(role="user", text="x")])
+    second = canonical([Message(role="system", text="B"), Message(role="user", text="seats: 85")])
+    found = canonical([Message(role="system", text="B"), Message(role="user", text="seats: 58")])
+    difference = first_difference({0: first, 1: second}, found)
+    assert (difference.call, difference.message) == (1, 1)
+    assert (difference.expected, difference.found) == ("user: seats: 85", "user: seats: 58")

@@ -1,0 +1,638 @@
+"""Where traces are prepared: threads, worker processes, and what becomes of traces when a process ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from analyzer.executor import executor as executing
+from analyzer.executor import worker_process
+from analyzer.executor.analyst import RunAnalyst
+from analyzer.executor.codec import (
+    LENGTH_BYTES,
+    length_of,
+    read_prepared,
+    read_traces,
+    with_length,
+    write_prepared,
+    write_traces,
+)
+from analyzer.executor.executor import FULL_S, LARGE_BYTES, MUCH_S, TRIES, Executor, Outcome, prepare_each
+from analyzer.executor.remote import HttpAsk, RemoteAnalyst
+from analyzer.executor.worker_process import WorkerLostError, WorkerProcess
+from analyzer.methods.attribution import Attributor
+from analyzer.service.analyses import COMMAND, processes, worker_settings
+from analyzer.service.preparing import open_told
+from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
+from collector_processor.pipeline.analyst import Analysis, AnalysisLostError
+from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.rebuild.redaction import Redactor
+from collector_processor.settings import ExportText, Settings, load_settings
+from collector_processor.settings.machine import usable_cores, usable_memory
+from semconv.model import Completion, TraceId, Trajectory
+from tests.factories import chat, workflow
+from tests.slow_lane import KEPT
+
+PATIENCE_S: Final = 60.0
+
+
+def lone(number: int, *, tenant: Tenant = NO_TENANT, answer: str = "No.") -> TraceBytes:
+    trace_id = TraceId(f"{number:032x}")
+    spans = (
+        workflow(1, trace_id=trace_id, error="it failed", task="Ask ann@example.com."),
+        chat(2, answer=answer, agent_name="planner", trace_id=trace_id),
+    )
+    return TraceBytes(
+        key=TraceKey(tenant, trace_id),
+        completion=Completion.ROOT_ENDED,
+        bodies=(encode(spans),),
+    )
+
+
+ANALYST: Final = RunAnalyst(attributor=Attributor(clock=lambda: 0.0))
+TOLD: Final = worker_settings(load_settings({}), ANALYST)
+
+
+def preparer() -> Preparer:
+    return Preparer(unasked=ANALYST.unasked, glance=ANALYST.glance, kept=KEPT, cleaner=Cleaner(Redactor()))
+
+
+POISON: Final = lone(13)
+ENDLESS: Final = lone(17)
+
+
+class MortalWorker:
+    """A process that dies of what it is told to die of."""
+
+    def __init__(self, deadly: Sequence[TraceBytes] = (), lives: int = 1_000) -> None:
+        self.pid = 1
+        self.deadly = deadly
+        self.lives = lives
+        self.asked: list[list[TraceBytes]] = []
+        self.ended = asyncio.Event()
+
+    async def prepare(self, traces: Sequence[TraceBytes]) -> list[Prepared | None]:
+        self.asked.append(list(traces))
+        await asyncio.sleep(0)
+        self.lives -= 1
+        if self.lives < 0:
+            raise WorkerLostError("it died")
+        found: list[Prepared | None] = []
+        for trace in traces:
+            if trace in self.deadly:
+                raise WorkerLostError("it died", found, used_up_cpu=trace == ENDLESS)
+            found += prepare_each(preparer(), [trace])
+        return found
+
+    async def end(self) -> None:
+        self.ended.set()
+
+
+class Workers:
+    """Gives workers, as long as it has any."""
+
+    def __init__(self, *workers: MortalWorker) -> None:
+        self.left = list(workers)
+        self.given: list[MortalWorker] = []
+
+    async def __call__(self) -> MortalWorker:
+        if not self.left:
+            raise WorkerLostError("no memory")
+        self.given.append(self.left.pop(0))
+        return self.given[-1]
+
+
+class Clock:
+    """Seconds; each look at it takes some."""
+
+    def __init__(self, step_s: float) -> None:
+        self.now = 0.0
+        self.step_s = step_s
+
+    def __call__(self) -> float:
+        self.now += self.step_s
+        return self.now
+
+
+async def busy(workers: Workers) -> Executor:
+    """Return who has a process already."""
+    executor = Executor(preparer(), workers, now=Clock(MUCH_S))
+    await together(executor, lone(1))
+    await started(executor)
+    return executor
+
+
+async def started(executor: Executor) -> None:
+    """Wait until the process that is being started is there."""
+    if executor._starting is not None:
+        await executor._starting
+
+
+async def together(executor: Executor, *traces: TraceBytes) -> Sequence[Prepared | BaseException]:
+    """Have several traces prepared at once."""
+    return await asyncio.gather(*map(executor, traces), return_exceptions=True)
+
+
+def names(found: Sequence[object]) -> list[str]:
+    return [one.runs[0].told.run_id if isinstance(one, Prepared) else repr(one) for one in found]
+
+
+async def test_little_to_do_needs_no_process() -> None:
+    workers = Workers(MortalWorker())
+    executor = Executor(preparer(), workers, now=Clock(MUCH_S / 10))
+    for number in range(5):
+        assert names(await together(executor, lone(number))) == [f"{number:032x}"]
+    assert workers.given == []
+    await executor.close()
+
+
+async def test_much_to_do_is_done_by_a_process_from_then_on() -> None:
+    workers = Workers(MortalWorker())
+    executor = await busy(workers)
+    assert names(await together(executor, lone(2), lone(3))) == [f"{2:032x}", f"{3:032x}"]
+    (worker,) = workers.given
+    assert worker.asked == [[lone(2), lone(3)]]
+    await executor.close()
+    assert worker.ended.is_set()
+
+
+async def test_one_process_is_enough_though_it_came_while_a_thread_was_at_work() -> None:
+    workers = Workers(MortalWorker(), MortalWorker())
+    executor = Executor(preparer(), workers, now=Clock(MUCH_S))
+    await together(executor, lone(1))
+    by_thread = asyncio.create_task(together(executor, lone(2)))
+    await started(executor)
+    assert names(await by_thread) == [f"{2:032x}"]
+    assert len(workers.given) == 1
+    await executor.close()
+
+
+async def test_where_no_process_can_be_had_a_thread_goes_on() -> None:
+    workers = Workers()
+    executor = await busy(workers)
+    assert names(await together(executor, lone(2))) == [f"{2:032x}"]
+    await executor.close()
+
+
+async def test_what_a_dead_process_had_is_given_to_the_next() -> None:
+    workers = Workers(MortalWorker(lives=0), MortalWorker())
+    executor = await busy(workers)
+    assert names(await together(executor, lone(2), lone(3))) == [f"{2:032x}", f"{3:032x}"]
+    assert workers.given[1].asked == [[lone(3)], [lone(2)]], "the first unanswered comes last"
+    assert workers.given[0].ended.is_set()
+    await executor.close()
+
+
+async def test_a_trace_that_processes_die_of_is_found_and_no_other_suffers() -> None:
+    workers = Workers(*(MortalWorker(deadly=[POISON]) for _ in range(10)))
+    executor = await busy(workers)
+    first, poisoned, last = await together(executor, lone(2), POISON, lone(3))
+    assert isinstance(poisoned, AnalysisLostError)
+    assert names([first, last]) == [f"{2:032x}", f"{3:032x}"]
+    met = sum(POISON in asked for worker in workers.given for asked in worker.asked)
+    assert met == 1 + TRIES, "the one that had them all, and those it was tried by itself with"
+    await executor.close()
+
+
+async def test_what_was_answered_before_a_process_ended_is_not_done_again() -> None:
+    workers = Workers(MortalWorker(deadly=[POISON]), MortalWorker())
+    executor = await busy(workers)
+    drafts = await together(executor, lone(2), POISON, lone(3))
+    assert names(drafts) == [f"{number:032x}" for number in (2, 13, 3)]
+    assert workers.given[1].asked == [[lone(3)], [POISON]]
+    assert (executor.counters.started, executor.counters.ended, executor.counters.processes) == (2, 1, 1)
+    await executor.close()
+    assert executor.counters.processes == 0
+
+
+async def test_a_trace_that_took_all_the_time_there_is_is_not_tried_again() -> None:
+    workers = Workers(*(MortalWorker(deadly=[ENDLESS, POISON]) for _ in range(10)))
+    executor = await busy(workers)
+    first, endless, poisoned, last = await together(executor, lone(2), ENDLESS, POISON, lone(3))
+    assert names([first, last]) == [f"{2:032x}", f"{3:032x}"]
+    assert str(endless) == "the analysis was stopped: it used more than 10 s of CPU time"
+    assert str(poisoned) == f"the analysis crashed its worker process {1 + TRIES} times"
+    assert sum(ENDLESS in asked for worker in workers.given for asked in worker.asked) == 1
+    assert executor.counters.traces == {Outcome.ANALYSED: 3, Outcome.LOST: 2}
+    await executor.close()
+
+
+async def test_a_thread_that_does_not_come_back_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others' verdicts come from a process, which finds the one that never ends."""
+    monkeypatch.setattr(executing, "THREAD_S", 0.1)
+    go_on = threading.Event()
+
+    class Stuck(RunAnalyst):
+        def unasked(self, trajectory: Trajectory) -> Analysis | None:
+            go_on.wait()
+            return super().unasked(trajectory)
+
+    stuck = replace(preparer(), unasked=Stuck(attributor=Attributor(clock=lambda: 0.0)).unasked)
+    workers = Workers(*(MortalWorker(deadly=[ENDLESS]) for _ in range(2)))
+    executor = Executor(stuck, workers, now=Clock(MUCH_S / 10))
+    endless, other = await together(executor, ENDLESS, lone(2))
+    assert isinstance(endless, AnalysisLostError)
+    assert names([other, *await together(executor, lone(3))]) == [f"{2:032x}", f"{3:032x}"]
+    go_on.set()
+    await executor.close()
+
+
+async def test_without_memory_for_another_process_threads_prepare() -> None:
+    executor = await busy(Workers(MortalWorker(lives=0)))
+    assert names(await together(executor, lone(2), lone(3))) == [f"{2:032x}", f"{3:032x}"]
+    await executor.close()
+
+
+async def test_a_process_with_nothing_to_do_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executing, "IDLE_S", 0.0)
+    workers = Workers(MortalWorker())
+    executor = await busy(workers)
+    (worker,) = workers.given
+    async with asyncio.timeout(PATIENCE_S):
+        await worker.ended.wait()
+    assert names(await together(executor, lone(2))) == [f"{2:032x}"]
+    await executor.close()
+
+
+def test_traces_and_prepared_runs_arrive_as_they_were_sent() -> None:
+    traces = (lone(1, tenant=Tenant("acme\U0001f600"), answer='"\x00\N{SNOWMAN}'), lone(2))
+    assert read_traces(write_traces(traces)) == traces
+    prepared = [*prepare_each(preparer(), traces), None]
+    assert [read_prepared(write_prepared(one)) for one in prepared] == prepared
+    assert any(one.redacted for one in prepared if one)
+
+
+def test_a_text_that_is_no_unicode_is_prepared_elsewhere() -> None:
+    assert read_prepared(write_prepared(Prepared(names=("\ud800",)))) is None
+
+
+def test_a_message_longer_than_any_is_refused() -> None:
+    message = with_length(b"abc")
+    assert (length_of(message[:LENGTH_BYTES]), message[LENGTH_BYTES:]) == (3, b"abc")
+    with pytest.raises(ValueError, match="4294967295"):
+        length_of(b"\xff" * LENGTH_BYTES)
+
+
+@pytest.mark.parametrize("message", [b"[1]", b"{}", b"7", b"{", b'[{"names": 1}]', b"[" * 99_999])
+def test_nonsense_is_no_prepared_run(message: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        read_prepared(message)
+
+
+async def test_a_real_process_prepares_what_a_thread_does() -> None:
+    settings = Settings(failure_pattern="never", notify_text=ExportText.FULL)  # type: ignore[call-arg]
+    told = worker_settings(settings, ANALYST)
+    worker = await WorkerProcess.start(told, COMMAND)
+    traces = [lone(1), lone(2)]
+    found = await worker.prepare(traces)
+    await worker.end()
+    assert [_timeless(one) for one in found] == [
+        _timeless(one) for one in prepare_each(open_told(told).prepare, traces)
+    ]
+
+
+def _timeless(prepared: Prepared | None) -> object:
+    assert prepared is not None
+    (run,) = prepared.runs
+    assert run.analysis is not None
+    shown = (run.told, run.spans, run.trajectory, run.kept, run.analysis.attribution.verdict)
+    return (prepared.names, prepared.redacted, *shown)
+
+
+async def test_a_process_that_is_killed_is_said_to_be_lost() -> None:
+    worker = await WorkerProcess.start(TOLD, COMMAND)
+    worker._process.kill()
+    worker._process.wait()
+    with pytest.raises(WorkerLostError) as lost:
+        await worker.prepare([lone(1)])
+    assert not lost.value.used_up_cpu
+    await worker.end()
+
+
+READY_AND_NO_MORE: Final = (
+    "import sys, time\n"
+    "sys.stdin.buffer.read(4 + 2)\n"
+    "sys.stdout.buffer.write((5).to_bytes(4, 'big') + b'ready')\n"
+    "sys.stdout.buffer.flush()\n"
+    "time.sleep(600)\n"
+)
+WITHOUT_END: Final = (
+    "from analyzer.executor import worker\n"
+    "from analyzer.service.preparing import run\n"
+    "def prepare_each(*_):\n"
+    "    while True: pass\n"
+    "worker.prepare_each, worker.TRACE_CPU_S = prepare_each, 0.1\n"
+    "run(lambda told: worker.Work(prepare=None, step=None))\n"
+)
+
+
+async def test_a_process_that_does_not_answer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_process, "_ANSWER_S", 0.1)
+    worker = await WorkerProcess.start(b"{}", (sys.executable, "-c", READY_AND_NO_MORE))
+    with pytest.raises(WorkerLostError, match=r"no answer within 0\.1 s"):
+        await worker.prepare([lone(1)])
+    await worker.end()
+    assert worker._process.returncode == -signal.SIGKILL
+
+
+WITHOUT_END_AT_ONE: Final = (
+    "from analyzer.executor import worker\n"
+    "from analyzer.service.preparing import run\n"
+    "prepare_each = worker.prepare_each\n"
+    "def looping(preparer, traces):\n"
+    f"    while traces[0].key.trace_id == '{ENDLESS.key.trace_id}': pass\n"
+    "    return prepare_each(preparer, traces)\n"
+    "worker.prepare_each, worker.TRACE_CPU_S = looping, 2.0\n"
+    "run()\n"
+)
+
+
+async def test_others_wait_for_what_has_no_end_once_and_are_done_by_another_process() -> None:
+    pids: list[int] = []
+
+    async def start_worker() -> WorkerProcess:
+        started = await WorkerProcess.start(TOLD, (sys.executable, "-c", WITHOUT_END_AT_ONE))
+        pids.append(started.pid)
+        return started
+
+    executor = Executor(preparer(), start_worker, now=Clock(MUCH_S))
+    await together(executor, lone(1))
+    await started(executor)
+    first, endless, *others = await together(executor, lone(2), ENDLESS, lone(3), lone(4))
+    assert isinstance(endless, AnalysisLostError)
+    assert names([first, *others]) == [f"{number:032x}" for number in (2, 3, 4)]
+    assert len(pids) == 2
+    await executor.close()
+
+
+SPEAKING: Final = (
+    "import logging\n"
+    "from analyzer.executor import worker\n"
+    "from analyzer.service.preparing import run\n"
+    "prepare_each = worker.prepare_each\n"
+    "def speaking(preparer, traces):\n"
+    "    logging.getLogger('analyzer.of_something').warning('so it is', extra={'trace_id': '7'})\n"
+    "    return prepare_each(preparer, traces)\n"
+    "worker.prepare_each = speaking\n"
+    "run()\n"
+)
+FAILING: Final = (
+    "from analyzer.executor import worker\n"
+    "from analyzer.service.preparing import run\n"
+    "def prepare_each(*_):\n"
+    "    raise ValueError('a fault of ours')\n"
+    "worker.prepare_each = prepare_each\n"
+    "run(lambda told: worker.Work(prepare=None, step=None))\n"
+)
+
+
+async def test_what_a_process_says_is_said_as_the_service_says_things(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    worker = await WorkerProcess.start(TOLD, (sys.executable, "-c", SPEAKING))
+    await worker.prepare([lone(1)])
+    await worker.end()
+    (line,) = map(json.loads, capfd.readouterr().err.splitlines())
+    assert line.pop("time")
+    about = {"role": "analyses", "pid": worker.pid}
+    said = {"level": "warning", "logger": "analyzer.of_something", "message": "so it is", "trace_id": "7"}
+    assert line == said | about
+
+
+async def test_a_process_that_fails_says_why_on_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    worker = await WorkerProcess.start(TOLD, (sys.executable, "-c", FAILING))
+    with pytest.raises(WorkerLostError):
+        await worker.prepare([lone(1)])
+    await worker.end()
+    (line,) = map(json.loads, capfd.readouterr().err.splitlines())
+    assert (line["level"], line["pid"]) == ("critical", worker.pid)
+    assert "ValueError: a fault of ours" in line["exception"]
+
+
+async def test_what_has_no_end_is_ended_by_the_kernel_though_nobody_waits_for_it() -> None:
+    worker = await WorkerProcess.start(TOLD, (sys.executable, "-c", WITHOUT_END))
+    with pytest.raises(WorkerLostError, match=r"is gone$") as lost:
+        await worker.prepare([lone(1)])
+    assert lost.value.used_up_cpu
+    await worker.end()
+    assert worker._process.returncode == -signal.SIGPROF
+
+
+async def test_modules_of_the_working_directory_are_none_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("analyzer.py", "json.py", "sitecustomize.py"):
+        (tmp_path / name).write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    worker = await WorkerProcess.start(TOLD, COMMAND)
+    assert len(await worker.prepare([lone(1)])) == 1
+    await worker.end()
+
+
+def test_a_process_is_told_no_secret_and_no_address() -> None:
+    environ = {
+        "BLAMESPAN_FORWARD_ENDPOINT": "http://jaeger:4317",
+        "BLAMESPAN_FORWARD_HEADERS": "key=hunter2",
+        "BLAMESPAN_TOKEN": "hunter2",
+        "BLAMESPAN_ANALYZER_ENDPOINT": "http://analyzers:8500",
+        "BLAMESPAN_REDACT_PATTERNS": "acme-[0-9]+",
+    }
+    settings = load_settings(environ)
+    told = worker_settings(settings, ANALYST)
+    assert not any(word in told for word in (b"jaeger", b"hunter2", b"analyzers"))
+    assert Settings.model_validate_json(told).redact_patterns == ("acme-[0-9]+",)
+
+
+async def test_a_process_of_a_collector_half_leaves_failed_runs_to_the_analyzers() -> None:
+    ask = HttpAsk("http://analyzers:8500", timeout_s=1.0)
+    remote = RemoteAnalyst(ask=ask, local=ANALYST)
+    there = open_told(worker_settings(load_settings({"BLAMESPAN_MODEL": "openai/x"}), remote)).prepare
+    fine = replace(lone(1), bodies=(encode((workflow(1), chat(2, answer="4", agent_name="planner"))),))
+    (failed,), (passed,) = there(lone(1)).runs, there(fine).runs
+    assert failed.analysis is None
+    assert failed.trajectory.task
+    assert passed.analysis is not None
+    await ask.close()
+
+
+def test_a_process_gets_no_key_whatever_it_is_called() -> None:
+    wanted = {"HOME": "/h", "LANG": "C", "LC_ALL": "C", "PATH": "/bin", "PYTHONHASHSEED": "0"}
+    ours = ("BLAMESPAN_TOKEN", "OPENAI_API_KEY", "OTEL_EXPORTER_OTLP_HEADERS")
+    alike = ("LANGFUSE_SECRET_KEY", "LANGSMITH_API_KEY", "HOMEBREW_GITHUB_API_TOKEN")
+    keys = dict.fromkeys((*ours, *alike), "secret")
+    given = worker_process.environment(wanted | keys, ("/a", "/b"))
+    assert given == wanted | {"PYTHONPATH": f"/a{os.pathsep}/b"}
+
+
+class StuckWorker(MortalWorker):
+    """A process that answers nothing until it is ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_work = asyncio.Event()
+
+    async def prepare(self, traces: Sequence[TraceBytes]) -> list[Prepared | None]:
+        self.asked.append(list(traces))
+        self.has_work.set()
+        await self.ended.wait()
+        raise WorkerLostError("it was ended")
+
+
+async def test_no_process_is_started_after_the_end() -> None:
+    stuck = StuckWorker()
+    workers = Workers(stuck, MortalWorker())
+    executor = await busy(workers)
+    under_way = asyncio.ensure_future(together(executor, lone(2)))
+    await stuck.has_work.wait()
+    await executor.close()
+    assert names(await under_way) == [f"{2:032x}"]
+    assert workers.given == [stuck]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param((sys.executable, "-c", "raise SystemExit(1)"), id="ends at once"),
+        pytest.param((sys.executable, "-c", "print('x' * 100)"), id="prints something else"),
+        pytest.param(("/no/such/program",), id="is not there"),
+    ],
+)
+async def test_a_process_that_cannot_be_had_is_said_to_be_lost(command: Sequence[str]) -> None:
+    with pytest.raises(WorkerLostError):
+        await WorkerProcess.start(b"{}", command)
+
+
+async def test_more_processes_are_started_while_all_are_busy_and_traces_are_shared_among_them() -> None:
+    workers = Workers(*(MortalWorker() for _ in range(3)))
+    executor = Executor(preparer(), workers, most_workers=2, now=Clock(FULL_S))
+    for number in range(4):
+        await together(executor, lone(number))
+        await started(executor)
+    assert executor.counters.processes == len(workers.given) == 2, "no more than allowed"
+    before = [len(worker.asked) for worker in workers.given]
+    found = await together(executor, *map(lone, range(1, 5)))
+    assert names(found) == [f"{number:032x}" for number in range(1, 5)]
+    assert all(len(one.asked) > asked for one, asked in zip(workers.given, before, strict=True))
+    await executor.close()
+    assert executor.counters.processes == 0
+
+
+async def test_a_trace_that_computes_without_end_ends_one_of_two_processes() -> None:
+    workers = Workers(*(MortalWorker(deadly=[ENDLESS]) for _ in range(3)))
+    executor = Executor(preparer(), workers, most_workers=2, now=Clock(FULL_S))
+    for number in range(4):
+        await together(executor, lone(number))
+        await started(executor)
+    found = await together(executor, lone(1), ENDLESS, lone(2), lone(3))
+    assert [isinstance(one, AnalysisLostError) for one in found] == [False, True, False, False]
+    assert executor.counters.ended == 1
+    await executor.close()
+
+
+async def test_a_large_trace_keeps_no_other_waiting() -> None:
+    workers = Workers(MortalWorker(), MortalWorker())
+    executor = await busy(workers)
+    large = lone(2, answer="x" * LARGE_BYTES)
+    await together(executor, large, lone(3))
+    assert [lone(3)] in [asked for worker in workers.given for asked in worker.asked]
+    assert [large] in [asked for worker in workers.given for asked in worker.asked]
+    await executor.close()
+
+
+async def test_large_traces_of_tenants_are_prepared_in_turn() -> None:
+    workers = Workers(MortalWorker())
+    executor = await busy(workers)
+    text = "x" * LARGE_BYTES
+    storm = [lone(number, answer=text) for number in range(2, 6)]
+    calm = lone(9, tenant=Tenant("calm"), answer=text)
+    await together(executor, *storm, calm)
+    large = [one for asked in workers.given[-1].asked for one in asked if one.byte_count > LARGE_BYTES]
+    assert [one.key for one in large] == [one.key for one in (*storm[:2], calm, *storm[2:])]
+    await executor.close()
+
+
+async def test_a_large_trace_does_not_wait_for_one_that_no_process_gets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(executing, "LARGEST_BYTES", 2 * LARGE_BYTES)
+    workers = Workers(MortalWorker())
+    executor = await busy(workers)
+    async with executor._largest.turn(NO_TENANT):
+        huge = asyncio.create_task(executor(lone(3, answer="x" * 3 * LARGE_BYTES)))
+        large = await together(executor, lone(2, answer="x" * LARGE_BYTES))
+        assert names(large) == [f"{2:032x}"]
+        assert not huge.done()
+    await huge
+    await executor.close()
+
+
+async def test_a_long_trace_starts_a_process_and_one_beyond_all_bounds_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workers = Workers(MortalWorker())
+    executor = Executor(preparer(), workers, now=Clock(0.0))
+    long = lone(2, answer="x" * executing.THREAD_BYTES)
+    monkeypatch.setattr(executing, "LARGEST_BYTES", 2 * LARGE_BYTES)
+    assert names(await together(executor, lone(1))) == [f"{1:032x}"]
+    assert executor.counters.started == 0
+    assert names(await together(executor, lone(3, answer="x" * 3 * LARGE_BYTES))) == [f"{3:032x}"]
+    assert executor.counters.started == 0
+    assert names(await together(executor, long)) == [f"{2:032x}"]
+    assert workers.given[0].asked == [[long]]
+    await executor.close()
+
+
+async def test_a_tenant_that_is_no_unicode_is_prepared_here() -> None:
+    executor = await busy(Workers(MortalWorker()))
+    assert names(await together(executor, lone(2, tenant=Tenant("\udcff")))) == [f"{2:032x}"]
+    await executor.close()
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(0.5, 1), (1.0, 1), (2.0, 1), (4.0, 3), (8.9, 7), (64.0, 8)])
+def test_by_default_one_core_is_left_to_the_service(cores: float, expected: int) -> None:
+    assert processes(load_settings({}), lambda: cores) == expected
+    assert processes(load_settings({"BLAMESPAN_ANALYSIS_PROCESSES": "12"}), lambda: cores) == 12
+
+
+def test_cores_are_those_of_the_control_group(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("0::/kubepods/pod1\n")
+    group = tmp_path / "kubepods" / "pod1"
+    group.mkdir(parents=True)
+    every = usable_cores(tmp_path, tmp_path / "none")
+    (group / "cpu.max").write_text("max 100000\n")
+    assert usable_cores(tmp_path, own) == every
+    (group.parent / "cpu.max").write_text("50000 100000\n")
+    assert usable_cores(tmp_path, own) == 0.5
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("25000")
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000")
+    assert usable_cores(tmp_path, own) == 0.25
+
+
+def test_memory_is_that_of_the_smallest_control_group(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("0::/kubepods/pod1\n")
+    group = tmp_path / "kubepods" / "pod1"
+    group.mkdir(parents=True)
+    machine = usable_memory(tmp_path, tmp_path / "none")
+    assert machine > 256 << 20
+    (group / "memory.max").write_text("max\n")
+    assert usable_memory(tmp_path, own) == machine
+    (group.parent / "memory.max").write_text("104857600\n")
+    assert usable_memory(tmp_path, own) == 100 << 20
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("52428800")
+    assert usable_memory(tmp_path, own) == 50 << 20

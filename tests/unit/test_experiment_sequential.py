@@ -1,0 +1,161 @@
+"""Two arms are compared after every trial, and a walk over candidates names the decisive call."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from analyzer.experiment.candidates import ArmKey, Candidate
+from analyzer.experiment.sequential import (
+    Arm,
+    Decision,
+    compare,
+    decide,
+    interval,
+    log_evidence_of_healing,
+    shares_of_alpha,
+)
+from analyzer.experiment.trials import Draw, Sampling, TrialResult, count
+from analyzer.experiment.walk import Walk
+from benchmarks.experiment.simulated import chain, texts, walk
+
+
+def arm(successes: int, n: int, invalid: int = 0) -> Arm:
+    return Arm(n=n, successes=successes, invalid=invalid)
+
+
+@pytest.mark.parametrize(
+    ("control", "treatment", "decision"),
+    [
+        pytest.param(arm(0, 5), arm(5, 5), Decision.PROVED, id="all against none"),
+        pytest.param(arm(1, 10), arm(8, 10), Decision.PROVED, id=".8 against .1"),
+        pytest.param(arm(0, 3), arm(2, 3), Decision.UNDECIDED, id="too few"),
+        pytest.param(arm(0, 12), arm(0, 12), Decision.REFUTED, id="never succeeds"),
+        pytest.param(arm(8, 10), arm(1, 10), Decision.REFUTED, id="the change harms"),
+        pytest.param(arm(0, 0), arm(9, 9), Decision.UNDECIDED, id="no control"),
+    ],
+)
+def test_arms_decide(control: Arm, treatment: Arm, decision: Decision) -> None:
+    assert decide(control, treatment) is decision
+
+
+def test_a_small_effect_is_no_proof_however_many_trials_there_are() -> None:
+    assert log_evidence_of_healing(arm(100, 1000), arm(300, 1000)) > 10
+    assert decide(arm(100, 1000), arm(300, 1000)) is not Decision.PROVED
+
+
+def test_rates_of_invalid_trials_more_than_twenty_points_apart_decide_nothing() -> None:
+    found = compare(arm(0, 10), arm(10, 10, invalid=5))
+    assert found.decision is Decision.UNDECIDED
+    assert "more than 20 points apart" in found.reason
+    assert decide(arm(0, 10), arm(10, 10, invalid=2)) is Decision.PROVED
+
+
+def test_the_interval_holds_the_measured_effect_and_narrows() -> None:
+    low, high = interval(arm(1, 10), arm(7, 10))
+    assert -1 <= low < 0.6 < high <= 1
+    narrower = interval(arm(10, 100), arm(70, 100))
+    assert low < narrower[0] < 0.6 < narrower[1] < high
+
+
+def test_the_evidence_is_worth_at_most_one_on_average_under_the_null() -> None:
+    """Exactly, over all outcomes of 6 + 6 trials: what makes it an e-value at any rate."""
+    from math import comb, exp  # noqa: PLC0415
+
+    for rate in (0.05, 0.3, 0.5, 0.8):
+        mean = sum(
+            comb(6, a)
+            * comb(6, b)
+            * rate ** (a + b)
+            * (1 - rate) ** (12 - a - b)
+            * exp(log_evidence_of_healing(arm(a, 6), arm(b, 6)))
+            for a in range(7)
+            for b in range(7)
+        )
+        assert mean <= 1
+
+
+def test_alpha_is_divided_and_never_exceeded() -> None:
+    shares = shares_of_alpha([0.7, 0.1, 0.1, 0.1])
+    assert sum(shares) == pytest.approx(0.05)
+    assert shares[0] > shares[1]
+    assert shares_of_alpha([0.0, 0.0]) == (0.025, 0.025)
+
+
+@pytest.mark.parametrize("decisive", [0, 3, 7])
+def test_a_walk_proves_the_decisive_call_wherever_it_is(decisive: int) -> None:
+    done = walk(
+        chain([1.0] * 8), lambda key: 0.0 if decisive in key.recorded else 0.9, random.Random(decisive)
+    )
+    assert done.proved == (decisive,)
+    assert done.trials < 80
+
+
+def test_walks_in_which_nothing_heals_seldom_prove_a_step() -> None:
+    """20 walks each; the 1,000 are ``python -m tests.bench.experiment null``."""
+    coin = random.Random(4)
+    for candidates in (chain([1.0] * 3), texts([1.0] * 2)):
+        proved = sum(bool(walk(candidates, lambda _: 0.3, coin, most=10).proved) for _ in range(20))
+        assert proved <= 4  # at a rate of 5 %, more come by chance to 3 in 1,000 such tests
+
+
+def test_a_walk_asks_for_as_many_trials_at_a_time_as_are_begun() -> None:
+    state = Walk(chain([1.0]), most_trials=3)
+    begun = [state.begin() for _ in range(8)]
+    assert sum(key is not None for key in begun) == 6
+    for key in begun:
+        if key is not None:
+            state.end(key, None)
+    assert state.begin() is not None
+
+
+def draw(answer: str, *, request: str = "q", is_greedy: bool = False) -> Draw:
+    return Draw(source="m", request=request, answer=answer, is_greedy=is_greedy)
+
+
+def counted(*trials: TrialResult) -> Arm:
+    known = Sampling()
+    for trial in trials:
+        known.add(trial)
+    return count(trials, known)
+
+
+def test_equal_answers_to_equal_requests_count_once() -> None:
+    same = TrialResult(success=True, draws=(draw("480"),))
+    assert counted(same, same, same) == arm(1, 1)
+
+
+def test_equal_answers_of_a_model_that_is_known_to_sample_count_each() -> None:
+    same, other = TrialResult(draws=(draw("480"),)), TrialResult(draws=(draw("450"),))
+    assert counted(same, same, same, other).n == 4
+
+
+def test_at_temperature_0_equal_answers_count_once_whatever_else_was_answered() -> None:
+    cold = [TrialResult(draws=(draw(answer, is_greedy=True),)) for answer in ("480", "480", "450")]
+    assert counted(*cold).n == 2
+
+
+def test_trials_without_live_calls_count_each() -> None:
+    assert counted(TrialResult(), TrialResult()).n == 2
+
+
+def test_invalid_trials_are_counted_apart() -> None:
+    assert counted(TrialResult(invalid="x"), TrialResult(success=True)) == arm(1, 1, invalid=1)
+
+
+def test_a_text_at_one_call_is_not_taken_for_a_text_at_another() -> None:
+    one, other = (
+        Candidate(
+            call=call,
+            step=call,
+            agent="a",
+            belief=0.5,
+            control=ArmKey(recorded=frozenset(range(call + 1))),
+            treatment=ArmKey(recorded=frozenset(range(call)), fixed=call),
+            resampled=ArmKey(recorded=frozenset(range(call))),
+        )
+        for call in (0, 1)
+    )
+    assert one.treatment != other.treatment
+    assert one.control == other.resampled

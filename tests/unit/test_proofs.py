@@ -1,0 +1,263 @@
+"""An experiment's result becomes a version of the verdict, and outranks every opinion but a person's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from analyzer.executor.codec import write_answer
+from analyzer.experiment.candidates import ArmKey, Candidate, Fix
+from analyzer.experiment.findings import Experiment, Finding
+from analyzer.experiment.ledger import Spent
+from analyzer.experiment.proofs import attribution_of
+from analyzer.experiment.sequential import Arm, Comparison, Decision
+from analyzer.inquiry.conversation import Label
+from analyzer.issues.second_opinions import Outcome
+from analyzer.labels.correcting import follow_labels
+from analyzer.labels.label import LabelKind, Statement
+from analyzer.labels.label_store import LabelStore, PackedRun
+from analyzer.labels.labelling import accept_label, proved_runs, training_runs
+from analyzer.labels.opinion_store import WaitingExperiments
+from analyzer.learning.training import fit_linear
+from analyzer.service.proving import Proving
+from collector_processor.otlp import NO_TENANT, Signal
+from collector_processor.rebuild.decode import decode
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.kept_spans import SpanKeeper
+from collector_processor.rebuild.redaction import make_redactor
+from collector_processor.store.deletion import delete_run
+from collector_processor.store.kept_spans import PackedSpans
+from collector_processor.writeback.outgoing import Decision as Decided
+from collector_processor.writeback.outgoing import write_back
+from semconv.model import Attribution
+from tests.factories import TRACE, span_id
+from tests.issues import START
+from tests.unit.test_second_opinions import RUN, SPANS, WANTED, Room, blame, room
+
+__all__ = ["room"]
+
+KEY = ArmKey(recorded=frozenset())
+
+
+def experiment(step: int, decision: Decision, *, walk: Decision | None = None) -> Experiment:
+    candidate = Candidate(
+        call=step,
+        step=step,
+        agent=RUN.trajectory.steps[step].agent,
+        belief=1.0,
+        control=KEY,
+        treatment=KEY,
+        resampled=KEY,
+    )
+    found = Finding(
+        candidate=candidate,
+        control=Arm(n=11, successes=0),
+        treatment=Arm(n=11, successes=7),
+        resampled=None,
+        comparison=Comparison(decision=decision, effect=0.64, interval=(0.02, 0.96), reason=""),
+        reason="the run succeeds in 7 of 11 trials",
+        spent=Spent(),
+    )
+    return Experiment(
+        run_id=TRACE,
+        fix=Fix(),
+        fidelity=None,
+        findings=(found,),
+        decision=walk or decision,
+        reason=found.reason,
+        spent=Spent(),
+        duration_s=1.0,
+        decisive=found if decision is Decision.PROVED else None,
+    )
+
+
+def found_on(room: Room, step: int, decision: Decision) -> Attribution:
+    attribution = attribution_of(experiment(step, decision), RUN.trajectory, room.verdict())
+    assert attribution is not None
+    return attribution
+
+
+@pytest.fixture
+async def proving(room: Room) -> Proving:
+    """The service's side, of a run whose verdict blames step 0 and whose spans are kept."""
+    room.judge(blame(0, "signals"))
+    rules = make_redactor(())
+    (packed,) = SpanKeeper(redactor=rules).pack([encode(SPANS)], (), [((), rules.for_run())], [True])
+    assert packed is not None
+    room.second.store.spans.keep_all(
+        [PackedSpans(tenant=NO_TENANT, run_id=TRACE, is_failure=True, packed=packed)], 5
+    )
+    return Proving(second=room.second, db=room.bench.db)
+
+
+def hand_over(room: Room, step: int, decision: Decision) -> None:
+    document = write_answer(found_on(room, step, decision)).decode()
+    WaitingExperiments(room.bench.db).add(NO_TENANT, TRACE, START, document)
+
+
+@pytest.mark.parametrize("document", ["", "{}", "[1]", '{"run_id": "another"}', "\x00"])
+async def test_a_damaged_result_is_dropped_and_changes_nothing(
+    room: Room, proving: Proving, document: str
+) -> None:
+    queue = WaitingExperiments(room.bench.db)
+    queue.add(NO_TENANT, TRACE, START, document)
+    queue.add(NO_TENANT, "no such run", START, document)
+    await proving.follow()
+    assert (queue.all(), room.verdict().version, room.sent()) == ([], 1, [])
+
+
+async def test_a_persons_word_stands_against_a_proof(room: Room, proving: Proving) -> None:
+    store, labels = room.second.store, room.bench.labels
+    accept_label(labels, room.verdict(), Statement(kind=LabelKind.NOT_A_FAILURE), 6, verdicts=store)
+    follow_labels(store, labels, room.second.policy, 7)
+    hand_over(room, 1, Decision.PROVED)
+    await proving.follow()
+    assert (room.verdict().status, room.verdict().told["method"]) == ("no_failure", "person")
+
+
+async def test_a_proof_is_a_version_of_the_verdict_and_supersedes_the_carriers(
+    room: Room, proving: Proving
+) -> None:
+    hand_over(room, 1, Decision.PROVED)
+    await proving.follow()
+    await proving.follow()  # nothing waits any more
+    now = room.verdict()
+    assert (now.version, now.agent, now.span_id, now.told["method"]) == (
+        2,
+        "writer",
+        span_id(5),
+        "experiment",
+    )
+    assert now.told["proof"] == {
+        "decision": "proved",
+        "step": 1,
+        "span_id": span_id(5),
+        "effect": 0.64,
+        "interval": [0.02, 0.96],
+        "trials": 22,
+        "change": "resample",
+    }
+    assert "is_second_opinion" not in now.told
+    assert [name for name, _ in room.sent()] == [
+        "writer: decisive error",
+        "failure: writer",
+        *["withdrawn: planner → writer"] * 2,
+    ]
+    bodies = [one.body for one in room.second.store.outbox(Signal.TRACES)]
+    carriers = [span.attributes for body in bodies for span in decode(body).spans]
+    assert [one.get("blamespan.failure.proof.decision") for one in carriers] == [
+        "proved",
+        "proved",
+        None,
+        None,
+    ]
+    assert carriers[0]["blamespan.failure.proof.interval.high"] == 0.96
+    assert [one.method for one in await room.second.of(NO_TENANT, TRACE)] == ["experiment"]
+
+
+async def test_a_proof_of_the_blamed_step_is_a_new_version_too(room: Room, proving: Proving) -> None:
+    hand_over(room, 0, Decision.PROVED)
+    await proving.follow()
+    now = room.verdict()
+    assert (now.version, now.agent, now.told["mode"]) == (2, "planner", None)
+    assert now.confidence == 0.95
+    assert not [name for name, _ in room.sent() if name.startswith("withdrawn")]
+
+
+async def test_no_opinion_supersedes_a_proof(room: Room, proving: Proving) -> None:
+    hand_over(room, 1, Decision.PROVED)
+    await proving.follow()
+    assert await room.second.take(WANTED, room.trajectory, blame(0)) is Outcome.PROOF_STANDS
+    before = room.verdict()
+    late = Decided(
+        run=RUN,
+        attribution=blame(0, "signals"),
+        document=json.dumps({"method": "signals"}),
+        previous=before,
+        tenant=NO_TENANT,
+        now_ns=9,
+    )
+    assert write_back(late, room.second.policy).verdict == before
+
+
+async def test_a_refutation_withdraws_the_blame_of_its_step_alone(room: Room, proving: Proving) -> None:
+    refuted = found_on(room, 0, Decision.REFUTED)
+    elsewhere = replace(WANTED, digest="of another step")
+    assert refuted.proof is not None
+    other = replace(refuted, proof=replace(refuted.proof, step=1, span_id=span_id(5)))
+    assert await room.second.take(elsewhere, room.trajectory, other) is Outcome.AGREES
+    assert (room.verdict().agent, room.sent()) == ("planner", [])
+    hand_over(room, 0, Decision.REFUTED)
+    await proving.follow()
+    now = room.verdict()
+    assert (now.version, now.status, now.agent) == (2, "undetermined", None)
+    assert "refuted step 0 (planner)" in now.told["reason"]
+    assert [name for name, _ in room.sent()][-1:] == ["withdrawn: planner"]
+    assert await room.second.take(WANTED, room.trajectory, blame(0)) is Outcome.PROOF_STANDS
+    again = replace(WANTED, method="verify")
+    assert await room.second.take(again, room.trajectory, blame(1)) is Outcome.NEW_VERSION
+
+
+async def test_an_experiment_that_decides_nothing_on_the_blamed_step_leaves_the_verdict(room: Room) -> None:
+    room.judge(blame(0, "signals"))
+    for found in (
+        experiment(1, Decision.REFUTED),
+        experiment(0, Decision.UNDECIDED),
+        replace(experiment(0, Decision.UNDECIDED), findings=()),
+    ):
+        assert attribution_of(found, RUN.trajectory, room.verdict()) is None
+    walked = experiment(0, Decision.REFUTED, walk=Decision.UNDECIDED)
+    attribution = attribution_of(walked, RUN.trajectory, room.verdict())
+    assert attribution is not None
+    assert attribution.status == "undetermined"
+
+
+async def test_a_deleted_run_takes_its_waiting_results_along(room: Room, proving: Proving) -> None:
+    hand_over(room, 1, Decision.PROVED)
+    delete_run(proving.db, NO_TENANT, TRACE)
+    assert WaitingExperiments(room.bench.db).all() == []
+
+
+async def test_a_proof_teaches_a_ranker_less_than_a_persons_label(room: Room, proving: Proving) -> None:
+    store, labels, opinions = room.second.store, room.bench.labels, room.second.opinions
+    hand_over(room, 1, Decision.PROVED)
+    await proving.follow()
+    found = training_runs(proved_runs(labels, store, opinions, NO_TENANT))
+    assert [one.label for one in found.runs] == [Label(agent="writer", step=1, trust=0.5)]
+    accept_label(labels, room.verdict(), Statement(kind=LabelKind.CONFIRMED), 6, verdicts=store)
+    assert proved_runs(labels, store, opinions, NO_TENANT) == []
+    (labelled,) = training_runs(labels.labelled(NO_TENANT)).runs
+    assert labelled.label == Label(agent="writer", step=1, trust=1.0)
+
+
+async def test_a_refutation_teaches_that_its_step_is_not_to_blame(room: Room, proving: Proving) -> None:
+    hand_over(room, 0, Decision.REFUTED)
+    await proving.follow()
+    second = room.second
+    found = training_runs(proved_runs(room.bench.labels, second.store, second.opinions, NO_TENANT))
+    assert [one.label for one in found.runs] == [Label(agent=None, step=0, trust=0.5, is_refuted=True)]
+    assert found.left_out == {}
+
+
+@pytest.mark.parametrize("decision", [Decision.PROVED, Decision.REFUTED])
+async def test_a_run_that_an_experiment_decided_on_is_kept_for_training(
+    room: Room, proving: Proving, decision: Decision
+) -> None:
+    hand_over(room, 0, decision)
+    await proving.follow()
+    labels = LabelStore(room.bench.db, quota=1)
+    later = PackedRun(tenant=NO_TENANT, run_id="f" * 32, is_failure=True, packed=b"x" * 10_000)
+    labels.keep([later], START)
+    assert labels.kept(NO_TENANT, "f" * 32) is None
+    assert labels.kept(NO_TENANT, TRACE) is not None
+
+
+def test_half_the_weight_is_half_the_evidence() -> None:
+    """Two runs of weight one half are one of weight 1; a run of weight 0 says nothing."""
+    pytest.importorskip("sklearn")
+    first, second = [[1.0, 0.0], [0.0, 1.0]], [[0.3, 0.4], [0.5, 0.1]]
+    once = fit_linear([first, second, second], [0, 1, 1], 1.0, [1.0, 0.5, 0.5])
+    again = fit_linear([first, second, second], [0, 1, 0], 1.0, [1.0, 1.0, 0.0])
+    assert once == pytest.approx(again, rel=1e-3)

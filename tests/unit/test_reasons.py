@@ -1,0 +1,158 @@
+"""What a verdict without a model says: one sentence of cause, one of evidence, one of what to do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from analyzer.methods.without_model import judge_by_signals
+from analyzer.triage import triage
+from semconv.model import UNKNOWN_AGENT, Blame, SpanStatus, Step, StepKind, Trajectory
+from tests.runs import failed_tool, run, step, tool
+
+DICTIONARY = "Error code: 500 - {'error': {'message': 'out of order', 'type': 'server_error'}}"
+LIMIT = (
+    "GraphRecursionError: Recursion limit of 10 reached without hitting a stop condition. You can increase"
+    " the limit by setting the `recursion_limit` config key. For troubleshooting, visit the documentation."
+)
+
+
+def blame(*steps: Step, **fields: Any) -> Blame:
+    verdict = judge_by_signals(run(*steps, **fields))
+    assert isinstance(verdict, Blame)
+    return verdict
+
+
+def failed_call(agent: str, error: str, **fields: Any) -> Step:
+    return step(agent, status=SpanStatus.ERROR, error=error, **fields)
+
+
+def test_a_failed_model_call_is_told_with_the_providers_message_once() -> None:
+    verdict = blame(step("a", "call ask()"), failed_call("purser", DICTIONARY, name="chat"))
+    assert verdict.reason == (
+        "purser made a model call that failed, and the run ended without a successful retry."
+        " The error: Error code: 500 - out of order."
+    )
+    assert verdict.fix.startswith("Retry purser's model call")
+
+
+def test_the_class_of_an_error_is_said_once() -> None:
+    error = "InternalServerError: litellm.InternalServerError: InternalServerError: OpenAIException - down"
+    told = blame(failed_call("a", error)).reason
+    assert told.endswith("The error: InternalServerError: OpenAIException - down.")
+
+
+def test_of_a_long_error_the_first_sentence_is_told() -> None:
+    calls = [step("a", 'call look_up({"name": "Marianne"})') for _ in range(4)]
+    verdict = blame(*calls, root_status=SpanStatus.ERROR, root_error=LIMIT)
+    assert verdict.reason == (
+        "a made the same call 4 times, in steps 0 to 3, until the run reached its limit of turns."
+        " The error: GraphRecursionError: Recursion limit of 10 reached without hitting a stop condition."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "subject"), [("", "An unnamed agent made"), ("purser", "An unnamed agent (span “purser”) made")]
+)
+def test_an_agent_without_a_name_is_not_called_unknown(name: str, subject: str) -> None:
+    verdict = blame(failed_call(UNKNOWN_AGENT, "boom", name=name))
+    assert verdict.agent == UNKNOWN_AGENT
+    assert verdict.reason.startswith(subject)
+    assert "unknown" not in verdict.reason + verdict.fix
+    assert verdict.fix.startswith("Retry this agent's model call")
+    assert "unknown" not in triage(run(failed_call(UNKNOWN_AGENT, "boom"))).reason
+
+
+def test_a_common_noun_is_not_taken_for_a_name() -> None:
+    assert blame(failed_call("assistant", "boom")).reason.startswith("The assistant made a model call")
+
+
+def test_of_several_wrong_calculations_the_one_that_the_answer_uses_is_told() -> None:
+    said = "First, 42.195 / 1.994 = 21.17. Then 363300 / 21.17 = 17183.41, about 17,000."
+    verdict = blame(step("a", "Hm."), step("b", said), step("c", "17183.41"), output="17183.41")
+    assert verdict.reason.startswith("b calculated “363300 / 21.17 = 17183.41”; the result is 17,161.08.")
+
+
+def test_a_result_is_told_with_the_decimals_of_the_stated_one() -> None:
+    assert "the result is 21.16." in blame(step("b", "So 42.195 / 1.994 = 21.17 km/h.")).reason
+
+
+def test_a_quote_is_the_sentence_and_the_number_itself() -> None:
+    said = "I typed 2020-2023 into the box. The share is 20 per cent. More follows."
+    verdict = blame(step("a", "Look."), step("b", said), output="20", task="q")
+    (evidence,) = verdict.evidence
+    assert evidence.quote == "The share is 20 per cent."
+
+
+def test_no_quote_is_contained_in_another() -> None:
+    guess = step("b", "Let us assume that 7 + 8 = 16, probably.")
+    verdict = blame(step("a", "Hm."), guess, output="16", task="q")
+    quotes = [found.quote for found in verdict.evidence]
+    assert not [one for one in quotes for other in quotes if one is not other and one in other]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "6. Provide the final answer via the tool.",
+        "I will check that the result is correct.",
+        "Please ensure that the figures are accurate.",
+    ],
+)
+def test_a_plan_is_no_claim(said: str) -> None:
+    verdict = blame(step("b", "I begin."), step("b", said), step("c", "I end."), output="Sorry.")
+    assert verdict.mode == ""
+
+
+def test_a_warning_of_a_program_is_no_guess_of_the_agent() -> None:
+    logged = "UserWarning: Resolved model mismatch. Model mapping may be incorrect."
+    modes = [
+        blame(step("b", said), step("c", "Fine."), output="Sorry.").mode
+        for said in (logged, "The mapping may be incorrect.")
+    ]
+    assert modes == ["", "unverified_result"]
+
+
+def test_weak_evidence_is_told_as_weak_with_its_words() -> None:
+    verdict = blame(step("b", "The year might be 1976."), step("c", "Fine."), output="Sorry.")
+    assert verdict.reason == "b seems to have guessed: it wrote “might be”."
+
+
+def test_code_that_failed_is_not_to_be_run_again_as_it_is() -> None:
+    terminal = tool("computer_terminal", "exitcode: 1\nNameError: name 'search' is not defined", "")
+    verdict = blame(step("coder", "```search()```"), replace(terminal, target=None))
+    assert verdict.reason.startswith("coder had code run that failed")
+    assert verdict.fix.startswith("Have coder correct its code and run it again")
+
+
+def test_a_verdict_by_position_says_so_and_what_to_do() -> None:
+    verdict = blame(step("a", "one"), step("b", "two"), output="Sorry.")
+    first = "a is named only because it acts first."
+    assert verdict.reason == f"Nothing stands out: no step shows an error. {first}"
+    assert "--model" in verdict.fix
+
+
+@pytest.mark.parametrize(
+    "trajectory",
+    [
+        run(step("a", "call x()"), failed_tool("a", "TimeoutError: " + "no answer " * 40)),
+        run(step("a", "x"), step("b", "Let's assume the population is 4,711 in all of it."), output="4,711"),
+        run(
+            step("a", "call x()"),
+            tool("a", "", "x"),
+            step("a", "The result is 47.", StepKind.LLM),
+            output="47",
+        ),
+        run(*(step(UNKNOWN_AGENT, f"part {n} might be done") for n in range(70))),
+    ],
+)
+def test_reasons_are_whole_sentences_and_say_nothing_twice(trajectory: Trajectory) -> None:
+    verdict = judge_by_signals(trajectory)
+    sentences = [one for one in re.split(r"(?<=[.…])\s(?=[A-Z])", verdict.reason) if one]
+    assert len(sentences) <= 3
+    assert len(set(sentences)) == len(sentences)
+    assert all(one.endswith((".", "…")) for one in sentences)
+    assert not re.search(r"\w{60}|  |\.\.", verdict.reason)

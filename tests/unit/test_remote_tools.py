@@ -1,0 +1,269 @@
+"""Tools over HTTP and MCP in a trial: recorded results, and nothing else, reach the workflow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from analyzer.replay.gateway import Gateway, OpenTrial, serving
+from analyzer.replay.options import GatewayOptions
+from analyzer.replay.tape import Answer, RecordedTool, RemoteTools
+from analyzer.replay.tools import ToolRules, first_undeclared
+from analyzer.replay.trial import Change
+from semconv.dialects.reading.action import ToolCall
+from semconv.record import replace
+from tests.tapes import call, chat_body, tape, tool
+
+BOOK = ToolCall(name="book", arguments='{"seats": 12}', call_id="c1")
+ASKS = call(0, "Book 12 seats.", answer=Answer(calls=(BOOK,)))
+
+
+def foreign(index: int, name: str, result: str, /, **arguments: Any) -> RecordedTool:
+    """A tool that a framework recorded, not ``semconv.instrument``."""
+    return replace(tool(index, name, result, **arguments), is_ours=False)
+
+
+@dataclass
+class Server:
+    """An MCP server that notes what reaches it."""
+
+    url: str = ""
+    asked: list[tuple[str, str]] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        body = json.loads(await request.read() or b"{}")
+        self.asked.append((request.method, str(body.get("method"))))
+        if body.get("method") != "tools/list":
+            headers = {"Mcp-Session-Id": "s1"}
+            return web.json_response({"jsonrpc": "2.0", "id": body.get("id"), "result": {}}, headers=headers)
+        listed = {"name": "book", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object"}}
+        message = {"jsonrpc": "2.0", "id": body["id"], "result": {"tools": [listed]}}
+        event = f"event: message\r\ndata: {json.dumps(message)}\r\n\r\n"
+        return web.Response(text=event, content_type="text/event-stream")
+
+
+@asynccontextmanager
+async def mcp_server() -> AsyncIterator[Server]:
+    server, app = Server(), web.Application()
+    app.router.add_route("*", "/mcp", server.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+    try:
+        yield server
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def trial(
+    tools: Sequence[RecordedTool], *remotes: RemoteTools, change: Change | None = None, **options: Any
+) -> AsyncIterator[tuple[Gateway, OpenTrial, dict[str, str]]]:
+    async with serving(GatewayOptions(remotes=remotes, **options)) as gateway:
+        opened = gateway.open(tape(ASKS, tools=tools), change, lifetime_s=60)
+        yield gateway, opened, dict(gateway.environment(opened))
+
+
+def over_http(*tools: str) -> RemoteTools:
+    return RemoteTools(variable="API", tools=frozenset(tools))
+
+
+def over_mcp(server: Server, *tools: str) -> RemoteTools:
+    return RemoteTools(variable="MCP", tools=frozenset(tools), mcp_server=server.url)
+
+
+async def asked(method: str, url: str, body: Any = None) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.request(method, url, json=body) as answer:
+        return answer.status, await answer.text()
+
+
+async def said(url: str, method: str, **params: Any) -> dict[str, Any]:
+    message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
+    found: dict[str, Any] = json.loads((await asked("POST", url, message))[1])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        pytest.param("POST", "", {"vessel": "Odile", "seats": 12}, id="body"),
+        pytest.param("GET", "?vessel=Odile&seats=12", None, id="query"),
+        pytest.param("PUT", "/vessels/Odile", {"seats": 12}, id="path and body"),
+    ],
+)
+async def test_a_recorded_execution_is_answered_over_http_once(method: str, path: str, body: Any) -> None:
+    done = foreign(0, "book", '{"ref": 7}', vessel="Odile", seats=12)
+    async with trial([done], over_http("book")) as (gateway, opened, environment):
+        assert await asked(method, environment["API"] + path, body) == (200, '{"ref": 7}')
+        status, text = await asked(method, environment["API"] + path, body)
+        report = gateway.report(opened.trial)
+    assert (status, "`book`" in text) == (409, True)
+    assert (report.tools_served, "`book`" in report.invalid) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param("", {"seats": 13}, id="another value"),
+        pytest.param("", {}, id="an argument is missing"),
+        pytest.param("", {"seats": 12, "class": "first"}, id="an argument more"),
+        pytest.param("/12", {"class": "first"}, id="an argument more beside the path"),
+        pytest.param("", [12], id="no object"),
+    ],
+)
+async def test_a_changed_request_over_http_is_refused_and_names_the_tool(path: str, body: Any) -> None:
+    async with trial([foreign(0, "book", "ok", seats=12)], over_http("book")) as (gateway, opened, known):
+        status, _ = await asked("POST", known["API"] + path, body)
+        report = gateway.report(opened.trial)
+    assert (status, report.tools_served, "book" in report.invalid) == (409, 0, True)
+
+
+async def test_two_tools_at_one_address_are_told_apart_or_refused() -> None:
+    done = [foreign(0, "book", "booked", id=5), foreign(1, "cancel", "gone", id=5, why="rain")]
+    async with trial(done, over_http("book", "cancel")) as (_, _, known):
+        assert await asked("POST", f"{known['API']}/cancel", {"id": 5, "why": "rain"}) == (200, "gone")
+    done[1] = foreign(1, "cancel", "gone", id=5)
+    async with trial(done, over_http("book", "cancel")) as (_, _, known):
+        status, text = await asked("DELETE", f"{known['API']}/orders/5")
+    assert (status, "`book`, `cancel`" in text) == (409, True)
+
+
+async def test_a_recorded_failure_fails_over_http_and_over_mcp() -> None:
+    failed = replace(foreign(0, "book", "no seats left", seats=12), failed=True)
+    async with trial([failed], over_http("book")) as (_, _, known):
+        assert await asked("POST", known["API"], {"seats": 12}) == (500, "no seats left")
+    async with mcp_server() as server, trial([failed], over_mcp(server, "book")) as (_, _, known):
+        found = await said(known["MCP"], "tools/call", name="book", arguments={"seats": 12})
+    content = [{"type": "text", "text": "no seats left"}]
+    assert found["result"] == {"resultType": "complete", "content": content, "isError": True}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "content"),
+    [
+        pytest.param("ref 7", [{"type": "text", "text": "ref 7"}], id="text"),
+        pytest.param('{"ref": 7}', [{"type": "text", "text": '{"ref": 7}'}], id="object"),
+        pytest.param('{"type": "text", "text": "ref 7"}', [{"type": "text", "text": "ref 7"}], id="block"),
+        pytest.param('[{"type": "text", "text": "a"}]', [{"type": "text", "text": "a"}], id="blocks"),
+        pytest.param(
+            '{"content": [{"type": "text", "text": "a"}]}', [{"type": "text", "text": "a"}], id="result"
+        ),
+    ],
+)
+async def test_mcp_results_are_what_they_were_before_a_framework_recorded_them(
+    recorded: str, content: list[Any]
+) -> None:
+    done = foreign(0, "orders__book", recorded, seats=12)
+    async with mcp_server() as server, trial([done], over_mcp(server, "orders__book")) as (_, _, known):
+        found = await said(known["MCP"], "tools/call", name="book", arguments={"seats": 12})
+        assert server.asked == []
+    assert (found["id"], found["result"]["content"]) == (7, content)
+
+
+async def test_what_changes_nothing_reaches_the_mcp_server_and_calls_do_not() -> None:
+    async with mcp_server() as server, trial([], over_mcp(server, "book")) as (gateway, opened, known):
+        url = known["MCP"]
+        assert (await said(url, "initialize"))["result"] == {}
+        _, listed = await asked("POST", url, {"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
+        await asked("GET", url)
+        await asked("DELETE", url)
+        assert gateway.report(opened.trial).invalid == ""
+        refused = await said(url, "tools/call", name="book", arguments={"seats": 12})
+        report = gateway.report(opened.trial)
+    told = json.loads(listed.split("data:")[1])
+    assert told["result"]["tools"] == [{"name": "book", "inputSchema": {"type": "object"}}]
+    assert "`book`" in refused["error"]["message"]
+    assert "`book`" in report.invalid
+    assert server.asked == [
+        ("POST", "initialize"),
+        ("POST", "tools/list"),
+        ("GET", "None"),
+        ("DELETE", "None"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param({"jsonrpc": "2.0", "id": 1, "method": "tasks/cancel"}, id="unknown method"),
+        pytest.param(
+            [{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "book"}}], id="batch"
+        ),
+        pytest.param({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": [1]}, id="no params"),
+        pytest.param({"jsonrpc": "2.0", "id": 1, "method": ["tools/call"]}, id="method of another type"),
+    ],
+)
+async def test_other_messages_never_reach_the_mcp_server(body: Any) -> None:
+    async with mcp_server() as server, trial([], over_mcp(server, "book")) as (gateway, opened, known):
+        _, text = await asked("POST", known["MCP"], body)
+        assert gateway.report(opened.trial).invalid
+    assert "error" in json.loads(text)
+    assert server.asked == []
+
+
+async def test_a_read_only_mcp_tool_runs_where_nothing_is_recorded() -> None:
+    allowed = frozenset({"find"})
+    async with (
+        mcp_server() as server,
+        trial([], over_mcp(server, "book"), allow_tools=allowed) as (_, _, known),
+    ):
+        await said(known["MCP"], "tools/call", name="find", arguments={})
+        assert server.asked == [("POST", "tools/call")]
+
+
+async def test_no_answer_calls_an_mcp_tool_before_the_workflow_connected_through_the_gateway() -> None:
+    done = foreign(0, "book", "ok", seats=12)
+    async with mcp_server() as server, trial([done], over_mcp(server, "book")) as (gateway, opened, _):
+        status, _ = await asked("POST", f"{opened.base_url}/chat/completions", chat_body(ASKS.messages))
+        report = gateway.report(opened.trial)
+    assert (status, report.served) == (409, 0)
+    assert "`book` would really run" in report.invalid
+    assert "MCP" in report.invalid
+    async with mcp_server() as server, trial([done], over_mcp(server, "book")) as (_, opened, known):
+        await said(known["MCP"], "initialize")
+        status, _ = await asked("POST", f"{opened.base_url}/chat/completions", chat_body(ASKS.messages))
+    assert status == 200
+
+
+async def test_an_address_reaches_the_tools_of_one_trial_only() -> None:
+    done = foreign(0, "book", "ok", seats=12)
+    async with trial([done], over_http("book")) as (gateway, opened, known):
+        assert (await asked("POST", known["API"].replace("API", "OTHER"), {"seats": 12}))[0] == 404
+        assert (await asked("POST", known["API"].replace(opened.trial, "x" * 22), {"seats": 12}))[0] == 404
+        gateway.close(opened.trial)
+        assert (await asked("POST", known["API"], {"seats": 12}))[0] == 404
+
+
+async def test_an_execution_that_was_never_asked_for_is_missed_unless_another_held_it() -> None:
+    outer = replace(foreign(0, "book", "ok", seats=12), start_ns=1, end_ns=9)
+    inner = replace(foreign(1, "pay", "ok"), start_ns=2, end_ns=3)
+    async with trial([outer, inner], over_http("book", "pay")) as (gateway, opened, known):
+        assert gateway.report(opened.trial).tools_missing == ("book",)
+        await asked("POST", known["API"], {"seats": 12})
+        assert gateway.report(opened.trial).tools_missing == ()
+
+
+@pytest.mark.parametrize(
+    ("rules", "undeclared"),
+    [
+        pytest.param(ToolRules(), "book", id="nothing is declared"),
+        pytest.param(ToolRules(allowed=frozenset({"book"})), None, id="read-only"),
+        pytest.param(ToolRules(remotes=[over_http("book")]), None, id="over HTTP"),
+    ],
+)
+def test_a_tool_that_a_model_called_needs_no_span_to_be_named(
+    rules: ToolRules, undeclared: str | None
+) -> None:
+    found = first_undeclared(tape(ASKS), rules)
+    assert (found and found[0]) == undeclared
+    transfer = ToolCall(name="transfer_to_savings", arguments='{"amount": 5}', call_id="c1")
+    wired = call(0, "Wire it.", answer=Answer(calls=(transfer,)))
+    assert first_undeclared(tape(wired), ToolRules()) is not None

@@ -1,0 +1,502 @@
+"""A request or a tenant that brings very much costs in proportion to it, and holds up nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.attack import agents, half_invalid, invalid
+from collector_processor.assembly.open_trace import MAX_GROUP, LinkedTraces
+from collector_processor.journal.directory import SegmentDirectory
+from collector_processor.journal.dispatch import Deliveries
+from collector_processor.journal.keeper import JournalKeeper
+from collector_processor.otlp import NO_TENANT, MalformedRequestError, RefusedError, Signal, Tenant, TraceKey
+from collector_processor.otlp.otlp_json import to_protobuf
+from collector_processor.pipeline.load import Rows
+from collector_processor.pipeline.queues import FairQueue, Places
+from collector_processor.receivers.admission import TurnedAwayError
+from collector_processor.receivers.overload import BufferBudget, Turns
+from collector_processor.receivers.unpacking import Unpacking
+from collector_processor.store.verdicts import MAX_JOINED
+from collector_processor.wire.scan import TooCostlyError, scan_request, scan_traces
+from collector_processor.wire.split import TraceIndex, drop_invalid, extract, split_for_reading
+from semconv.model import Link, SpanId, TraceId
+from tests.factories import agent, tool
+from tests.otlp_requests import numbers_in, request, rows_of, span, span_name, trace_name
+from tests.slow_lane import LIMITS, MemorySource, ScriptedAnalyst, SlowLane
+from tests.unit.test_growth import operations
+from tests.unit.test_intake import door
+
+AGENT = {"gen_ai.operation.name": "invoke_agent"}
+EMPTY = b"\x12\x00"
+"""A span without ids."""
+
+
+def accepting(folder: Path, count: int) -> int:
+    """Return the operations that holding so many small traces of one request takes."""
+
+    async def accept() -> None:
+        async with door(folder / str(count)) as at:
+            at.held.update(TraceKey(NO_TENANT, trace_name(number)) for number in range(1, count + 1))
+            await at.accept(agents(count))
+            assert len(at.fed) == count
+
+    return operations(lambda: asyncio.run(accept()))
+
+
+def test_twice_the_held_traces_of_a_request_are_twice_the_work(tmp_path: Path) -> None:
+    once, twice = accepting(tmp_path, 60), accepting(tmp_path, 120)
+    assert twice < 2.3 * once
+
+
+async def test_traces_that_would_be_copied_too_often_are_not_held(tmp_path: Path) -> None:
+    """A large Resource is copied for each trace: here it would make 60 MiB of 140 KiB."""
+    spans = [span(1, trace=number, attributes={"gen_ai.operation.name": "chat"}) for number in range(1, 601)]
+    async with door(tmp_path) as at:
+        at.held.update(TraceKey(NO_TENANT, trace_name(number)) for number in range(1, 601))
+        body = request(*spans, service="s" * 100_000)
+        await at.accept(body)
+        assert [chunk.body for chunk in at.offered] == [body]
+        assert len(at.fed) == 600
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.integers(1, 6))
+def test_an_index_cuts_out_what_a_filter_does(traces: list[int], wanted: int) -> None:
+    body = request(*(span(number, trace=trace) for number, trace in enumerate(traces, 1)))
+    body += request(*(span(number, trace=trace) for number, trace in enumerate(traces, 50)), scope="second")
+    index = TraceIndex(Signal.TRACES, body)
+    assert index.extract(trace_name(wanted)) == extract(Signal.TRACES, body, (trace_name(wanted),))
+
+
+def test_a_row_that_traces_share_is_parsed_once(tmp_path: Path) -> None:
+    def reading(count: int) -> int:
+        folder = tmp_path / str(count)
+
+        async def accept() -> None:
+            async with door(folder) as at:
+                await at.accept(agents(count))
+
+        asyncio.run(accept())
+        keeper = JournalKeeper(SegmentDirectory(path=folder))
+        ((entry, *_),) = (summary.index for summary in keeper.recover())
+        wanted = [(trace_name(number), (entry.seq,), ()) for number in range(1, count + 1)]
+        found: list[tuple[Rows, Rows]] = []
+        cost = operations(lambda: found.extend(keeper.whole(wanted)))
+        assert all(rows for rows, _ in found)
+        keeper.close()
+        return cost
+
+    assert reading(200) < 2.2 * reading(100)
+
+
+def test_large_rows_that_traces_share_in_turn_are_not_parsed_for_each(tmp_path: Path) -> None:
+    """Each trace has a span in each of three requests, which are too large to stay parsed together."""
+    wide = [span(99, trace=trace_id, attributes={"text": "x" * 900_000}) for trace_id in range(9_001, 9_006)]
+
+    def reading(count: int) -> int:
+        folder = tmp_path / str(count)
+
+        async def accept() -> None:
+            async with door(folder) as at:
+                for number in (1, 2, 3):
+                    small = [span(number, trace=trace, attributes=AGENT) for trace in range(1, count + 1)]
+                    await at.accept(request(*small, *wide))
+                assert len(at.fed) == 3 * count
+                assert sum(chunk.items for chunk in at.offered) == 3 * (count + len(wide))
+
+        asyncio.run(accept())
+        keeper = JournalKeeper(SegmentDirectory(path=folder))
+        rows: defaultdict[TraceId, list[int]] = defaultdict(list)
+        for summary in keeper.recover():
+            for entry in summary.index:
+                rows[entry.note.trace_id].append(entry.seq)
+        found: list[tuple[Rows, Rows]] = []
+        cost = operations(
+            lambda: found.extend(keeper.whole((trace, seqs, ()) for trace, seqs in rows.items()))
+        )
+        assert [len(spans) for spans, _ in found] == [3] * count
+        keeper.close()
+        return cost
+
+    assert reading(80) < 2.3 * reading(40)
+
+
+async def test_a_trace_in_several_rows_of_one_request_arrives_at_once(tmp_path: Path) -> None:
+    """Its notes come with its first row: a parent behind a thousand other spans was never missing."""
+    others = [span(1, trace=number, attributes=AGENT) for number in range(2, 1_502)]
+    body = request(span(2, parent=1, attributes=AGENT), *others, span(1))
+    async with door(tmp_path) as at:
+        await at.accept(body)
+        assert [chunk.items for chunk in at.offered] == [1_000, 502]
+        assert [number for chunk in at.offered for number in numbers_in(chunk.body)] == numbers_in(body)
+        notes = [arrival.notes for arrival in at.fed if arrival.trace_id == trace_name(1)]
+        assert [[note.span_id for note in some] for some in notes] == [[span_name(2), span_name(1)], []]
+        assert len(await rows_of(at.journal, TraceKey(NO_TENANT, trace_name(1)))) == 2
+
+
+def test_pieces_for_reading_copy_a_large_resource_seldom() -> None:
+    spans = [span(1, trace=number) for number in range(1, 6_001)]
+    assert [len(numbers_in(piece)) for piece in split_for_reading(request(*spans))] == [1_000] * 6
+    large = request(*spans, service="s" * 3_000_000)
+    pieces = split_for_reading(large)
+    assert [number for piece in pieces for number in numbers_in(piece)] == numbers_in(large)
+    assert sum(map(len, pieces)) < 3 * len(large)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 40), max_size=30), st.integers(0, 1200))
+def test_short_spans_are_left_out_and_counted(sizes: list[int], run: int) -> None:
+    short = EMPTY * run + b"".join(bytes((0x12, size)) + bytes(size) for size in sizes)
+    valid = request(span(1))
+    whole = _group(short + _span(1) + short + _span(2))
+    found = scan_traces(whole)
+    assert (found.invalid, found.item_count) == (2 * (run + len(sizes)), 2)
+    body, dropped = drop_invalid(whole)
+    assert dropped == found.invalid
+    assert numbers_in(body) == [1, 2]
+    assert drop_invalid(valid)[0] is valid
+
+
+def _span(number: int) -> bytes:
+    raw = span(number).SerializeToString()
+    return bytes((0x12, len(raw))) + raw
+
+
+def _group(spans: bytes) -> bytes:
+    scope = _message(0x12, spans)
+    return _message(0x0A, scope)
+
+
+def _message(tag: int, content: bytes) -> bytes:
+    size, written = len(content), bytearray((tag,))
+    while size > 0x7F:
+        written.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes((*written, size)) + content
+
+
+def test_a_padded_length_is_read_as_before() -> None:
+    odd = b"\x12\x80\x00" * 3
+    assert scan_traces(_group(odd + _span(1))).invalid == 3
+    assert drop_invalid(_group(odd + _span(1)))[1] == 3
+
+
+@pytest.mark.parametrize("attack", [invalid, half_invalid])
+def test_invalid_spans_cost_little_for_each_byte(attack: Callable[[int], bytes]) -> None:
+    body = attack(1)
+    assert operations(lambda: scan_traces(body)) < 20 * len(body)
+
+
+async def test_valid_spans_among_thousands_of_invalid_ones_are_stored(tmp_path: Path) -> None:
+    async with door(tmp_path) as at:
+        receipt = await at.accept(_group(EMPTY * 3000 + _span(1) + EMPTY * 3000 + _span(2)))
+        assert receipt.rejected == 6000
+        assert receipt.message == "rejected 6000 with invalid trace or span ids"
+        assert [numbers_in(chunk.body) for chunk in at.offered] == [[1, 2]]
+        assert at.counts().refused == 6000
+
+
+async def test_a_small_request_passes_a_large_one(tmp_path: Path) -> None:
+    async with door(tmp_path) as at:
+        large = asyncio.create_task(at.accept(invalid(4)))
+        await asyncio.sleep(0)
+        await at.accept(request(span(1)))
+        assert not large.done()
+        assert (await large).rejected == (4 << 20) // len(EMPTY)
+
+
+async def test_clients_have_turns_and_one_place_each() -> None:
+    turns, order, free = Turns(2), list[str](), asyncio.Event()
+
+    async def work(client: str, number: int) -> None:
+        async with turns.turn(client):
+            order.append(f"{client}{number}")
+            await free.wait()
+
+    tasks = [asyncio.create_task(work("a", number)) for number in range(3)]
+    tasks += [asyncio.create_task(work(client, 0)) for client in "bc"]
+    await asyncio.sleep(0.01)
+    assert order == ["a0", "b0"]
+    tasks[1].cancel()  # waits: its turn goes to the next
+    free.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert sorted(order) == ["a0", "a2", "b0", "c0"]
+
+
+def test_half_of_the_budget_is_the_most_that_one_client_holds() -> None:
+    budget = BufferBudget(100 << 20)
+    with budget.lease("a") as first, budget.lease("a") as second, budget.lease("b") as other:
+        first.hold(30 << 20)
+        with pytest.raises(RefusedError, match="this client's requests"):
+            second.hold(21 << 20)
+        other.hold(50 << 20)
+    assert (budget.used, budget.clients) == (0, Counter())
+
+
+def test_owners_are_taken_in_turn() -> None:
+    queue: FairQueue[str, int, str] = FairQueue()
+    for number in range(4):
+        queue.put("storm", number, f"storm {number}")
+    queue.put("calm", 0, "calm")
+    assert queue.discard("storm", 1) == "storm 1"
+    taken = [queue.take() for _ in range(5)]
+    assert [one and one[2] for one in taken] == ["storm 0", "calm", "storm 2", "storm 3", None]
+    assert queue.discard("calm", 0) is None
+
+
+def test_an_owner_with_half_of_the_places_leaves_the_last_quarter_to_others() -> None:
+    queue: FairQueue[str, int, str] = FairQueue()
+    places: Places[str] = Places(8)
+    for number in range(9):
+        queue.put("storm", number, "storm")
+    assert [places.take_from(queue) for _ in range(9)] == ["storm"] * 8 + [None]  # alone: all of them
+    places.leave("storm")
+    queue.put("calm", 0, "calm")
+    assert places.take_from(queue) == "calm", "although it is the turn of the other"
+    for _ in range(7):
+        places.leave("storm")
+    for number in range(9, 20):
+        queue.put("storm", number, "storm")
+    assert [places.take_from(queue) for _ in range(6)] == ["storm"] * 5 + [None]
+    queue.put("calm", 1, "calm")
+    queue.put("calm", 2, "calm")
+    assert [places.take_from(queue) for _ in range(3)] == ["calm", "calm", None]
+
+
+class CountedSource(MemorySource):
+    """Counts the traces that are read."""
+
+    reads = 0
+
+    async def read_whole(self, keys: Sequence[TraceKey]) -> list[tuple[Rows, Rows]]:
+        self.reads += len(keys)
+        return await super().read_whole(keys)
+
+
+async def test_a_chain_longer_than_a_run_is_read_in_proportion(tmp_path: Path) -> None:
+    """Before, each trace beyond the first run read all of that run again."""
+    count, source = MAX_JOINED + 40, CountedSource()
+    lane = SlowLane(tmp_path, ScriptedAnalyst(0), source=source)
+    for number in range(1, count + 1):
+        links = [Link(trace_id=TraceId(f"{number - 1:032x}"), span_id=SpanId("1" * 16))] if number > 1 else []
+        trace_id = TraceId(f"{number:032x}")
+        lane.receive(agent(1, "clerk", parent=None, trace_id=trace_id, links=links))
+    for _ in range(12):
+        await lane.pass_time(LIMITS.idle_close_s)
+    assert lane.pipeline.open_traces == lane.pipeline.under_way == 0
+    assert len(lane.told) >= 2
+    assert source.reads < 25 * count
+
+
+async def test_another_tenant_does_not_wait_for_a_storm(tmp_path: Path) -> None:
+    lane = SlowLane(tmp_path, ScriptedAnalyst(0), concurrency=1)
+    for number in range(1, 9):
+        lane.receive(agent(1, f"storm{number}", parent=None, trace_id=TraceId(f"{number:032x}")))
+    calm = agent(1, "calm", parent=None, trace_id=TraceId(f"{99:032x}"))
+    lane.receive(calm, tenant=Tenant("x=calm"))
+    await lane.pass_time(LIMITS.root_grace_s)
+    assert [trajectory.agents for trajectory in lane.analyst.asked].index(("calm",)) <= 2
+
+
+async def test_a_verdict_does_not_wait_for_arrivals_of_another_tenant(tmp_path: Path) -> None:
+    """A run is due while thousands of another's spans have not been looked at, and those are not released."""
+    lane = SlowLane(tmp_path, ScriptedAnalyst(0))
+    calm, hasty = Tenant("x=calm"), TraceId(f"{1:032x}")
+    lane.receive(agent(1, "calm", parent=None, trace_id=TraceId(f"{99_999:032x}")), tenant=calm)
+    lane.receive(agent(1, "hasty", parent=None, trace_id=hasty))
+    await lane.pipeline.turn()
+    lane.now += LIMITS.root_grace_s
+    many = [agent(2, "storm", parent=None, trace_id=TraceId(f"{number:032x}")) for number in range(2, 1_100)]
+    for one in many:
+        lane.receive(one)
+    lane.receive(tool(5, "late", parent=1, trace_id=hasty))
+    working = asyncio.create_task(lane.pipeline.turn())
+    while not lane.pipeline.under_way:  # noqa: ASYNC110 - step by step
+        await asyncio.sleep(0)
+    assert len(lane.pipeline._inbox) > 500
+    await working
+    await lane.pipeline.settle()
+    assert [trajectory.agents for trajectory in lane.analyst.asked] == [("calm",)]
+    await lane.pass_time(LIMITS.root_grace_s)
+    first = next(trajectory for trajectory in lane.analyst.asked if trajectory.agents == ("hasty",))
+    assert [step.target for step in first.steps] == ["late"], "its last span was there when it was due"
+
+
+def test_a_hub_that_arrives_last_joins_no_more_than_a_run_may_have() -> None:
+    def arriving(count: int) -> int:
+        links = LinkedTraces()
+        hub, *leaves = (TraceKey(NO_TENANT, trace_name(number)) for number in range(count))
+        for leaf in leaves:
+            links.link(leaf, hub, is_open=False)
+        found: list[TraceKey] = []
+        cost = operations(lambda: found.extend(links.opened(hub)))
+        assert len(found) == MAX_GROUP
+        assert sum(1 for _ in links.company(hub)) == MAX_GROUP - 1
+        return cost
+
+    assert arriving(4_000) < 1.1 * arriving(1_000)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _message(number << 3 | 2, content)
+
+
+_AGENT_SPAN = span(1, attributes={"gen_ai.operation.name": "invoke_agent"}).SerializeToString()
+_WIDE_SPAN = span(1, attributes={"text": "x" * 1_400}).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("body", "is_cheap"),
+    [
+        pytest.param(_group(_field(2, _WIDE_SPAN) * 30), True, id="thirty wide spans"),
+        pytest.param(_group(_field(2, b"\x70\x01" * 3_000 + _AGENT_SPAN)), True, id="small"),
+        pytest.param(
+            _group(_field(2, b"\x70\x01" * 20_000 + _AGENT_SPAN)), False, id="fields before the ids"
+        ),
+        pytest.param(_group(_field(2, _AGENT_SPAN) * 330), False, id="many notes"),
+        pytest.param(_group(_field(2, _WIDE_SPAN[:28] + b"(\x01") * 1_500), True, id="many plain spans"),
+        pytest.param(_group(b"\x18\x01" * 20_000), False, id="unknown fields of a scope"),
+        pytest.param(_group(_field(2, _AGENT_SPAN + b"\x70\x01" * 24_000)), False, id="a large agent's span"),
+        pytest.param(_group(_field(2, _WIDE_SPAN + b"\x70\x01" * 24_000)), True, id="a large plain span"),
+        pytest.param(_field(1, b"\x12\x00" * 10_000), False, id="empty scopes"),
+        pytest.param(b"\x0a\x00" * 10_000, False, id="empty resources"),
+        pytest.param(b"\x10\x01" * 10_000, False, id="unknown fields"),
+    ],
+)
+def test_a_costly_scan_ends_soon_where_it_may_not_take_long(body: bytes, *, is_cheap: bool) -> None:
+    def scan() -> None:
+        with nullcontext() if is_cheap else pytest.raises(TooCostlyError):
+            scan_traces(body, (), 5_000)
+
+    assert operations(scan) < 2_000_000  # some 30 ms
+
+
+_MANY = 1 << 17
+_TWO_BYTES = b"\x70\x01" * _MANY
+_LINK = _field(13, _field(1, bytes(15) + b"x"))
+
+
+@pytest.mark.parametrize(
+    ("span_bytes", "is_taken"),
+    [
+        pytest.param(_TWO_BYTES + _AGENT_SPAN, False, id="before the ids"),
+        pytest.param(_AGENT_SPAN + _TWO_BYTES, True, id="after the ids"),
+        pytest.param(_AGENT_SPAN + _LINK + _TWO_BYTES, True, id="after a link"),
+        pytest.param(_AGENT_SPAN + _field(13, _field(1, bytes(16)) + _TWO_BYTES), True, id="in a link"),
+        pytest.param(_AGENT_SPAN[:28] + b"\x22\x00" + _TWO_BYTES + _AGENT_SPAN[28:], True, id="no parent"),
+        pytest.param(_AGENT_SPAN + b"\x4a\x00" * _MANY, True, id="attributes without a key"),
+    ],
+)
+async def test_a_span_of_tiny_fields_costs_little_for_each_byte(
+    span_bytes: bytes, *, is_taken: bool, tmp_path: Path
+) -> None:
+    """One of 5 MiB kept a thread busy for half a minute; what cannot be read soon is refused, not lost."""
+    body = _group(_field(2, _AGENT_SPAN) + _field(2, span_bytes))
+    assert operations(lambda: scan_traces(body)) < 30 * len(body)
+    async with door(tmp_path) as at:
+        receipt = await at.accept(body)
+        assert receipt.rejected == (not is_taken)
+        assert [chunk.items for chunk in at.offered] == [1 + is_taken]
+        assert at.counts().refused == (not is_taken)
+
+
+@pytest.mark.parametrize(
+    ("signal", "body"),
+    [
+        pytest.param(Signal.TRACES, b"\x0a\x00" * _MANY, id="resources"),
+        pytest.param(Signal.TRACES, (b"\x0a\x40" + b"\x12\x00" * 32) * (_MANY >> 5), id="scopes"),
+        pytest.param(Signal.TRACES, _group(b"\x18\x01" * _MANY), id="unknown fields of a scope"),
+        pytest.param(Signal.LOGS, _group(EMPTY * _MANY), id="log records"),
+        pytest.param(Signal.LOGS, _group(b"\x18\x01" * _MANY), id="unknown fields beside log records"),
+        pytest.param(Signal.LOGS, b"\x0a\x00" * _MANY, id="resources of log records"),
+        pytest.param(Signal.METRICS, _group(EMPTY * _MANY), id="metrics"),
+    ],
+)
+async def test_a_request_of_empty_messages_is_refused(signal: Signal, body: bytes, tmp_path: Path) -> None:
+    """Ten millions fit into one; each would take a hundred bytes of memory."""
+    with pytest.raises(MalformedRequestError, match="more fields than its size allows"):
+        scan_request(signal, body)
+
+    def scan() -> None:
+        with suppress(MalformedRequestError):
+            scan_request(signal, body)
+
+    assert operations(scan) < 40 * len(body)
+    async with door(tmp_path) as at:
+        with pytest.raises(MalformedRequestError):
+            await at.accept(body, signal=signal)
+
+
+async def test_what_the_writer_posts_is_done_in_order_and_others_pass() -> None:
+    loop = asyncio.get_running_loop()
+    deliveries, seen = Deliveries(loop), list[str]()
+
+    def long() -> Iterator[None]:
+        for _ in range(1_000):
+            yield
+        seen.append("long")
+
+    def broken() -> Iterator[None]:
+        yield
+        raise RuntimeError("broken")
+
+    logged: list[object] = []
+    loop.set_exception_handler(lambda _loop, context: logged.append(context["exception"]))
+    for work in (long, broken, lambda: seen.append("last")):
+        deliveries.post(work)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert seen == [], "a thousand steps are not done at once"
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert seen == ["long", "last"]
+    assert [str(error) for error in logged] == ["broken"]
+    deliveries.post(long)
+    await deliveries.finish()
+    assert seen == ["long", "last", "long"]
+
+
+async def test_a_request_of_many_spans_teaches_what_a_small_one_does(tmp_path: Path) -> None:
+    """Its notes are taken in pieces, and a child may come in an earlier piece than its parent."""
+    lane = SlowLane(tmp_path, ScriptedAnalyst(0))
+    spans = [tool(number, "search", parent=1) for number in range(2, 1_200)]
+    lane.receive(*spans, agent(1, "clerk", parent=None))
+    await lane.pass_time(LIMITS.root_grace_s)
+    assert [len(trajectory.steps) > 1_000 for trajectory in lane.analyst.asked] == [True]
+    assert lane.pipeline._assembler.learned.take_arrived() == frozenset()
+
+
+async def test_json_is_read_in_a_process_if_it_has_very_many_values() -> None:
+    unpacking = Unpacking(20 << 20)
+    spans = b'{"scopeSpans":[{"spans":[{"traceId":"%s","spanId":"%s"}]}]}' % (b"f" * 32, b"f" * 16)
+    body = b'{"unknown":[%s0],"resourceSpans":[%s]}' % (b"0," * 100_000, spans)
+    converted = await unpacking.convert(Signal.TRACES, body, "client")
+    assert converted == to_protobuf(Signal.TRACES, body)
+    with pytest.raises(MalformedRequestError, match="expected an object"):
+        await unpacking.convert(Signal.TRACES, b'{"resourceSpans":[%s[]]}' % (b"[]," * 100_000), "client")
+
+
+async def test_a_few_bytes_that_become_megabytes_are_unpacked_apart_from_the_loop() -> None:
+    packed, unpacking = gzip.compress(bytes(4 << 20)), Unpacking(8 << 20)
+    others = 0
+
+    async def count() -> None:
+        nonlocal others
+        while True:
+            others += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    assert len(await unpacking.decompress(packed, "gzip", "client")) == 4 << 20
+    counting.cancel()
+    assert others > 0
+    with pytest.raises(TurnedAwayError):
+        await Unpacking(1 << 20).decompress(packed, "gzip", "client")

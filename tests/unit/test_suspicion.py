@@ -1,0 +1,293 @@
+"""Clues that a run failed although it reported no failure, and the innocent things that look like them."""
+
+from __future__ import annotations
+
+import pytest
+
+from analyzer.executor.analyst import RunAnalyst
+from analyzer.methods.attribution import Attributor
+from analyzer.methods.suspicion import suspect
+from analyzer.models.scripted import ScriptedModel
+from analyzer.signals.run_view import read
+from analyzer.signals.suspicion import Clue, ClueKind, clues
+from analyzer.signals.suspicion.figures import figures
+from analyzer.signals.suspicion.weigh import least_suspicion, weigh
+from semconv.model import Blame, Outcome, SpanStatus, Status, Trajectory
+from tests.runs import failed_tool, run, step, tool
+
+METER = tool(
+    "analyst", "Rack B draws 9600 W. Rack C draws 4100 W.", input='{"site": "Graz"}', target="read_meter"
+)
+WRONG = run(
+    METER,
+    step("analyst", "Rack B draws 6,900 W."),
+    task="What does rack B draw?",
+    output="Rack B draws 6,900 W.",
+)
+
+
+def found(trajectory: Trajectory, kind: ClueKind) -> list[Clue]:
+    return [clue for clue in clues(read(trajectory)) if clue.kind is kind]
+
+
+def answered(*texts: str, task: str = "What does rack B draw?") -> Trajectory:
+    """Return a run in which the analyst reads the meter and says these texts."""
+    return run(METER, *(step("analyst", text) for text in texts), task=task, output=texts[-1])
+
+
+def test_a_figure_that_the_tool_did_not_return_is_the_step_that_first_says_it() -> None:
+    trajectory = run(
+        METER,
+        step("analyst", "Rack B: 6,900 W."),
+        step("writer", "Rack B draws 6,900 W."),
+        output="Rack B draws 6,900 W.",
+    )
+    (clue,) = found(trajectory, ClueKind.WRONG_FIGURE)
+    assert clue.step == 1
+    assert clue.reason == "gave 6,900 W; read_meter returned 9600 W"
+    assert [evidence.step for evidence in clue.evidence] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Rack B draws 9,600 W.",
+        "Rack B draws 9.6 kW.",
+        "Rack B draws about 10,000 W.",
+        "Together they draw 13,700 W.",
+        "Rack B draws 5,500 W more than rack C.",
+        "Rack B draws 2.34 times as much as rack C.",
+        "On average they draw 6,850 W.",
+        "Rack B draws 9.600 W (Stand 2024-05-01, 10:45, Ticket ABC-6900).",
+        "See https://meters.example/racks/6900 for rack B.",
+        "```\nlimit = 6900\n```",
+        "@@ -6900,6 +6900,9 @@ def draw():\n-    return 6901\n+    return 6902",
+    ],
+)
+def test_what_a_tool_returned_rounded_converted_or_computed_with_is_no_clue(answer: str) -> None:
+    assert found(answered(answer), ClueKind.WRONG_FIGURE) == []
+
+
+def test_what_an_agent_used_as_a_tool_says_is_no_source() -> None:
+    inner = step("meter_agent", "Rack B draws 6,900 W now.", start_ns=20, end_ns=30)
+    outer = tool("lead", "Rack B draws 6,900 W now.", target="ask_meter_agent", start_ns=10, end_ns=40)
+    trajectory = run(METER, outer, inner, step("lead", "It is 6,900 W."), output="It is 6,900 W.")
+    (clue,) = found(trajectory, ClueKind.WRONG_FIGURE)
+    assert clue.step == 2
+
+
+def test_where_a_tool_result_is_not_seen_no_figure_is_a_clue() -> None:
+    unseen = tool("analyst", "", target="read_other", content="absent")
+    trajectory = run(METER, unseen, step("analyst", "It is 6,900 W."), output="It is 6,900 W.")
+    assert found(trajectory, ClueKind.WRONG_FIGURE) == []
+
+
+def test_a_wrong_calculation_is_a_clue_unless_it_is_quoted_from_a_tool() -> None:
+    trajectory = run(step("a", "16 x 10 x 3 = 450"), output="16 x 10 x 3 = 450")
+    (clue,) = found(trajectory, ClueKind.WRONG_SUM)
+    assert clue.step == 0
+    quoted = run(tool("a", "2 + 3 = 6"), step("a", "The pupil has 2 + 3 = 6 in line 1."))
+    assert found(quoted, ClueKind.WRONG_SUM) == []
+
+
+RATE = "what does running all of them for 10 hours cost at $3 per GPU-hour?"
+
+
+def cluster(answer: str, task: str = RATE, result: str = "The Falcon cluster has 16 GPUs.") -> Trajectory:
+    return run(tool("a", result), step("a", answer), task=f"The Falcon cluster: {task}", output=answer)
+
+
+@pytest.mark.parametrize(
+    ("trajectory", "product"),
+    [
+        (cluster("It has 16 GPUs; that costs $450."), "16 GPUs x 10 hours x $3 is $480"),
+        (
+            cluster("85 seats take in 7,410 euros.", "12 crossings at 7 euros a seat?", "85 seats."),
+            "85 seats x 12 x 7 euros is 7,140 euros",
+        ),
+        (cluster("It costs $450.", "what do 40 nights cost?", "$12 per night."), "40 nights x $12 is $480"),
+    ],
+)
+def test_a_product_that_is_certain_is_named(trajectory: Trajectory, product: str) -> None:
+    reasons = [clue.reason for clue in found(trajectory, ClueKind.WRONG_FIGURE) if clue.is_miscalculated]
+    assert [reason.partition("; ")[2] for reason in reasons] == [product]
+
+
+SURCHARGED = cluster("16 GPUs; $432 in all.", result="16 GPUs, 10 % off.")
+MORE_GIVEN = cluster("16 GPUs; $450.", result="16 GPUs in 4 racks, 2 spare.")
+NO_SLIP = cluster("16 GPUs; $6,250.", "what do 2 teams pay at $3 per hour?")
+
+
+@pytest.mark.parametrize(
+    "trajectory",
+    [
+        pytest.param(cluster("16 GPUs; that costs $480."), id="it is right"),
+        pytest.param(SURCHARGED, id="a discount"),
+        pytest.param(MORE_GIVEN, id="more was given"),
+        pytest.param(cluster("That costs $450."), id="the answer does not use the count"),
+        pytest.param(NO_SLIP, id="no slip, and other units"),
+        pytest.param(cluster("16 GPUs take 450 W.", "at $3 per GPU-hour, how much?"), id="another unit"),
+    ],
+)
+def test_a_product_that_is_not_certain_is_not_named(trajectory: Trajectory) -> None:
+    assert not any(clue.is_miscalculated for clue in clues(read(trajectory)))
+
+
+def test_a_figure_whose_calculation_stands_beside_it_is_told_by_its_calculation() -> None:
+    wrong = cluster("With 16 GPUs that is 16 x 10 x 3 = 450, so $450.", "what does it cost?")
+    blame = suspect(wrong, 0.01)
+    assert blame is not None
+    assert blame.reason == "a calculated “16 x 10 x 3 = 450”, which gives 480."
+    assert blame.mode == "wrong_computation"
+    assert [found.quote for found in blame.evidence if found.step == 1] == [wrong.output]
+
+
+def test_a_figure_is_not_compared_with_one_of_another_unit() -> None:
+    told = cluster("The 16 GPUs take in 6,841 euros.", "what do they take in?")
+    (clue,) = found(told, ClueKind.WRONG_FIGURE)
+    assert clue.reason == "gave 6,841 euros, which no tool returned and which no arithmetic here gives"
+
+
+def test_a_call_without_arguments_is_quoted_by_its_result() -> None:
+    pages = [tool("a", "End of page.", input='{"": {}}', target="page_down") for _ in range(3)]
+    (clue,) = found(run(*pages, step("a", "All read.")), ClueKind.LOOP)
+    assert clue.evidence[0].quote == "End of page."
+
+
+def test_a_result_that_only_an_input_shows_is_not_quoted_from_the_output() -> None:
+    heard = step("a", "I have it. Rack B draws 6,900 W.", input="tool: Rack B draws 9600 W.")
+    quotes = [one.quote for clue in clues(read(run(heard, output=heard.output))) for one in clue.evidence]
+    assert quotes
+    assert all("6,900" in quote for quote in quotes)
+
+
+def test_an_error_that_is_not_mentioned_is_a_clue_and_one_that_is_mentioned_is_none() -> None:
+    silent = run(failed_tool("a"), step("a", "The price is 45,20 EUR."), output="The price is 45,20 EUR.")
+    (clue,) = found(silent, ClueKind.IGNORED_ERROR)
+    assert clue.step == 1
+    honest = run(
+        failed_tool("a"), step("a", "The price could not be looked up."), output="It is unavailable."
+    )
+    assert found(honest, ClueKind.IGNORED_ERROR) == []
+    healed = run(failed_tool("a"), tool("a", "45.20"), step("a", "It is 45.20."), output="It is 45.20.")
+    assert found(healed, ClueKind.IGNORED_ERROR) == []
+
+
+def test_equal_calls_with_an_equal_result_are_a_loop_and_waiting_for_a_job_is_none() -> None:
+    pending = [tool("a", "running", input="{}", target="get_job") for _ in range(5)]
+    (clue,) = found(run(*pending, step("a", "All done here.")), ClueKind.LOOP)
+    assert clue.reason == "repeated get_job with the same arguments 5 times without a new result"
+    waited = run(*pending, tool("a", "finished", input="{}", target="get_job"), step("a", "Done."))
+    assert found(waited, ClueKind.LOOP) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "kinds"),
+    [
+        ("Filed under QX-4711.", 1),
+        ("Filed under ABC-12.", 0),
+        ("See https://other.example/report.", 1),
+        ("See https://docs.example/a/.", 0),
+        ('It says that "the pump was switched off twice in May".', 1),
+        ('It says that "the pump was switched on twice in May".', 0),
+        ("According to the Meridian Institute it is fine.", 1),
+        ("According to Jane Roe it is fine.", 0),
+    ],
+)
+def test_references_that_no_tool_returned_are_clues(answer: str, kinds: int) -> None:
+    text = "ABC-12 by Jane Roe, https://docs.example/a: the pump was switched on twice in May."
+    assert len(found(run(tool("a", text), step("a", answer), output=answer), ClueKind.UNSOURCED)) == kinds
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "broken"),
+    [
+        ("Say it in at most 3 words.", "one two three", False),
+        ("Say it in at most 3 words.", "one two three four five", True),
+        ("Give exactly 2 bullet points.", "- a\n- b", False),
+        ("Give exactly 2 bullet points.", "- a\n- b\n- c", True),
+        ("Do not use the word 'price'.", "It is pricey.", False),
+        ("Do not use the word 'price'.", "The price is high.", True),
+        ("Answer only in valid JSON.", '{"a": 1}', False),
+        ("Answer only in valid JSON.", "a is 1", True),
+        ("Answer without bullet points.", "- a\n- b", True),
+        ("Is it under 3 words a day?", "It is a long answer about words.", True),
+    ],
+)
+def test_demands_on_the_form_of_the_answer_are_checked(task: str, answer: str, *, broken: bool) -> None:
+    trajectory = run(step("a", answer), task=task, output=answer)
+    assert bool(found(trajectory, ClueKind.CONSTRAINT)) is broken
+
+
+def test_figures_are_read_with_units_and_ids_dates_and_list_markers_are_none() -> None:
+    text = (
+        "1. Pay $1,234.50 by 2024-05-01 (INV-77), i.e. 12 %; 1.234,5 kg at 10:45, 2.1 million people, v1.2.3"
+    )
+    assert [(one.value, one.unit) for one in figures(text)] == [
+        (1234.5, "usd"),
+        (12.0, "%"),
+        (1234.5, "kg"),
+        (2.1e6, "people"),
+    ]
+
+
+def test_no_clue_is_no_suspicion_and_the_tolerated_share_sets_the_threshold() -> None:
+    assert weigh(()).probability == 0.0
+    strict, usual, lax = (least_suspicion(share) for share in (0.005, 0.02, 0.1))
+    assert strict is not None
+    assert usual is not None
+    assert lax is not None
+    assert strict >= usual >= lax
+    assert least_suspicion(0.0) is None
+
+
+async def test_a_wrong_figure_makes_a_silent_run_suspected() -> None:
+    analysis = await RunAnalyst(attributor=Attributor()).analyse(WRONG)
+    verdict = analysis.attribution.verdict
+    assert isinstance(verdict, Blame)
+    assert (verdict.status, verdict.agent, verdict.step) == (Status.SUSPECTED, "analyst", 1)
+    assert verdict.ranking[0].probability == verdict.confidence
+
+
+async def test_suspicion_is_off_where_no_false_alarm_is_tolerated() -> None:
+    analyst = RunAnalyst(attributor=Attributor(), least_suspicion=least_suspicion(0.0))
+    assert (await analyst.analyse(WRONG)).attribution.status is Status.NO_FAILURE
+
+
+async def test_an_outcome_that_is_stated_is_believed() -> None:
+    trajectory = run(*WRONG.steps, task=WRONG.task, output=WRONG.output, outcome=Outcome.SUCCESS)
+    assert (
+        await RunAnalyst(attributor=Attributor()).analyse(trajectory)
+    ).attribution.status is Status.NO_FAILURE
+
+
+async def test_a_run_of_which_spans_are_missing_is_not_suspected() -> None:
+    trajectory = run(*WRONG.steps, task=WRONG.task, output=WRONG.output, complete=False)
+    assert (
+        await RunAnalyst(attributor=Attributor()).analyse(trajectory)
+    ).attribution.status is Status.NO_FAILURE
+
+
+@pytest.mark.parametrize("status", [SpanStatus.UNSET, SpanStatus.ERROR])
+async def test_a_run_without_steps_is_unreadable_whether_it_failed_or_not(status: SpanStatus) -> None:
+    analysis = await RunAnalyst(attributor=Attributor()).analyse(run(root_status=status))
+    assert analysis.attribution.status is Status.UNREADABLE
+    assert RunAnalyst(attributor=Attributor()).glance(run()).attribution.status is Status.UNREADABLE
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"), [("Yes. Step 1 misreports.", Status.SUSPECTED), ("No. It holds.", Status.NO_FAILURE)]
+)
+async def test_a_model_is_asked_once_whether_a_suspicion_holds(reply: str, status: Status) -> None:
+    model = ScriptedModel(replies=(reply,))
+    analysis = await RunAnalyst(attributor=Attributor(model=model)).analyse(WRONG)
+    assert analysis.attribution.status is status
+    assert (analysis.attribution.method, len(model.prompts)) == ("confirm", 1)
+
+
+async def test_a_suspicion_stands_where_the_model_fails() -> None:
+    model = ScriptedModel(replies=())
+    attribution = (await RunAnalyst(attributor=Attributor(model=model)).analyse(WRONG)).attribution
+    assert attribution.status is Status.SUSPECTED
+    assert attribution.fallback is not None
+    assert attribution.error is None
