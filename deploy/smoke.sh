@@ -4,7 +4,7 @@
 # The run passes, so it opens no issue and fires no alert. With --blame the run fails, and the script checks that
 # blamespan says who broke it; the issue that this opens is muted for a year.
 #
-# Needs blamespan's command (pip install 'blamespan[server]', or `docker compose exec blamespan blamespan`).
+# Needs blamespan's command (pip install '.[server]' in a checkout, or `docker compose exec blamespan blamespan`).
 #   BLAMESPAN_TOKEN=… deploy/smoke.sh [--blame] [OTLP endpoint] [blamespan's page]
 set -eu
 blame=

@@ -1,4 +1,4 @@
-r"""A multi-agent program under OpenTelemetry; copy its instrumentation from ``analyzer/demo_run.py``.
+r"""A multi-agent program under OpenTelemetry; copy its instrumentation from ``analyzer/cli/demo_run.py``.
 
     python examples/instrumented_agents.py                   # prints the spans
 
@@ -7,7 +7,8 @@ r"""A multi-agent program under OpenTelemetry; copy its instrumentation from ``a
 
     python examples/instrumented_agents.py --model gpt-4o    # asks a real model, which may do better
 
-Needs ``pip install blamespan[server]`` for the OpenTelemetry SDK, and ``OPENAI_API_KEY`` for a real model.
+Needs the OpenTelemetry SDK (``pip install '.[server]'`` in the checkout), and for a real model
+``OPENAI_API_KEY``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 
-from analyzer.demo_run import TOOLS, Chat, Message, Reply, ToolCall, play
+from analyzer.cli.demo_run import TOOLS, Chat, Message, Reply, ToolCall, play
 
 
 def main() -> None:
@@ -41,7 +42,7 @@ def main() -> None:
 
 
 def exporter() -> SpanExporter:
-    """Return an exporter to where OpenTelemetry's variables say, or to the console."""
+    """Return an exporter to the destination in OpenTelemetry's variables, or to the console."""
     if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "grpc"
         return HttpExporter() if protocol.startswith("http/") else GrpcExporter()
@@ -49,7 +50,7 @@ def exporter() -> SpanExporter:
 
 
 def openai_chat(model: str) -> Chat:
-    """Return a real model, in the shape that the program expects of one."""
+    """Return a real model with the interface that the program expects."""
     from openai import OpenAI  # noqa: PLC0415 - only needed with --model
 
     client: Any = OpenAI()

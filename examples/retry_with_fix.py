@@ -1,10 +1,11 @@
-r"""A team of agents that is told what went wrong, and tries again from there.
+r"""A team of agents that learns what went wrong, and retries from there.
 
-    BLAMESPAN_MODEL=gpt-4o python examples/retry_with_fix.py
+    python examples/retry_with_fix.py                           # the fix is general, by kind of failure
+    BLAMESPAN_MODEL=gpt-4o python examples/retry_with_fix.py    # the model writes one for this run
 
 When a run fails, ``blamespan attribute --format json`` says who broke it, at which step, and what to do
-instead. What came before that step stands; from it on the team acts again, the one agent with the fix
-added to its instructions. Signals alone name no fix: without a model the team does not try again.
+instead. The steps before it are kept; from there the team acts again, and the blamed agent has the fix in its
+instructions.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Agent:
-    """Your agent: it reads what was said so far and says something; ``advice`` joins its instructions."""
+    """Your agent: it reads the conversation so far and replies; ``advice`` is added to its instructions."""
 
     name: str
     act: Callable[[Sequence[str], str], str]
@@ -30,14 +31,14 @@ class Agent:
 
 TEAM = (
     Agent("reader", lambda _said, _advice: "12 tickets at 35, 30 tickets at 14"),
-    # Without advice it guesses; with any, it takes its calculator.
+    # Without advice it guesses; with advice it uses its calculator.
     Agent("clerk", lambda _said, advice: f"12 * 35 + 30 * 14 = {12 * 35 + 30 * 14 if advice else 820}"),
     Agent("writer", lambda said, _advice: f"Together they cost {said[-1].rpartition(' ')[2]}."),
 )
 
 
 def main() -> None:
-    """Let the team try until it is right, or nobody knows what to change."""
+    """Let the team try until its answer is right or there is no advice."""
     turns: list[tuple[str, str]] = [("user", TASK)]
     advice: dict[str, str] = {}
     for attempt in range(1, ATTEMPTS + 1):
@@ -50,13 +51,13 @@ def main() -> None:
         if verdict["status"] != "attributed" or not verdict["fix"]:
             raise SystemExit(f"no fix to try: {verdict['reason']}")
         print(f"  step {verdict['step']}, {verdict['agent']}: {verdict['reason']}\n  fix: {verdict['fix']}")
-        del turns[max(1, verdict["step"]) :]  # the task stays; whoever broke the run acts next
+        del turns[max(1, verdict["step"]) :]  # the task is kept; the agent that broke the run acts next
         advice = {verdict["agent"]: verdict["fix"]}
     raise SystemExit("the team could not be helped")
 
 
 def play(turns: list[tuple[str, str]], advice: dict[str, str]) -> None:
-    """Let those act whose turn is still to come: step n is the n-th agent's, after the user's step 0."""
+    """Let the remaining agents act: step n is the n-th agent's, after the user's step 0."""
     for agent in TEAM[len(turns) - 1 :]:
         said = [content for _, content in turns]
         turns.append((agent.name, agent.act(said, advice.get(agent.name, ""))))

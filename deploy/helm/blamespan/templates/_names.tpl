@@ -34,7 +34,3 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- if .Values.tls.enabled }}https{{ else }}http{{ end -}}
 {{- end -}}
 
-{{/* Kubernetes kills when this is over: longer than a shutdown may take. */}}
-{{- define "blamespan.grace" -}}
-{{- add (div (int .shutdownMaxMs) 1000) 15 -}}
-{{- end -}}

@@ -48,6 +48,13 @@ readinessProbe:
     secretKeyRef:
       name: {{ include "blamespan.secret" . | quote }}
       key: token
+{{- if .Values.auth.ownMetricsToken }}
+- name: BLAMESPAN_METRICS_TOKEN
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "blamespan.secret" . | quote }}
+      key: metrics-token
+{{- end }}
 - name: BLAMESPAN_WEB_LISTEN
   value: 0.0.0.0:8500
 {{- with .Values.webUrl }}
