@@ -5,25 +5,36 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix lock backends frameworks clean
+.PHONY: help demo test test-whole quick check fix lock backends frameworks release clean
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "blamespan needs Python 3.11 or newer; say which with: make PYTHON=python3.12 …"; exit 1; }
-	@echo "Setting up $(VENV) from the pinned set in requirements/dev.txt (once, about a minute) …"
+	@echo "Setting up $(VENV) from the pinned set in requirements/dev.txt (once, about two minutes) …"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(READY) ## play a failing multi-agent run through the whole line and see who broke it
+demo: $(READY) ## play a failing multi-agent run through the whole line and see who broke it: 10 seconds
 	@$(BIN)/blamespan demo
 
-test: $(READY) ## the tests; those that need a real backend skip where there is none
-	@$(BIN)/python -m pytest
+# What a test needs: nothing but Python here; below, services that are started and killed, and real backends.
+PLAIN := tests/unit tests/property tests/contract tests/docs tests/security tests/web
+WHOLE := tests/e2e tests/deploy tests/backends tests/frameworks
+
+test: $(READY) ## the tests that need nothing but Python, on all cores: about 6 minutes on two
+	@echo "Running the tests on all cores (about 6 minutes on two) …"
+	@$(BIN)/python -m pytest -n auto --dist loadfile $(PLAIN)
+
+test-whole: $(READY) ## the tests of the whole line and with real backends, one by one: about half an hour
+	@$(BIN)/python -m pytest $(WHOLE)
+
+quick: check ## lint, types, layers, unit and property tests on all cores: what to run before each commit
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile tests/unit tests/property
 
 check: $(READY) ## lint, format, types, layers
 	@$(BIN)/ruff check .
@@ -32,15 +43,15 @@ check: $(READY) ## lint, format, types, layers
 	@$(BIN)/lint-imports
 
 fix: $(READY) ## what the tools can mend by themselves, and the generated files
-	@$(BIN)/python -m semconv.registry.generate
-	@$(BIN)/python -m tests.settings_reference
-	@$(BIN)/python -m tests.support_page
-	@$(BIN)/python -m tests.docs.cli_reference
-	@$(BIN)/python -m tests.docs.api_reference
-	@$(BIN)/python -m tests.metrics_reference
-	@$(BIN)/python -m tests.deploy.alert_rules
-	@$(BIN)/python -m tests.deploy.dashboards
-	@$(BIN)/python -m tests.deploy.grafana_alerts
+	@$(BIN)/python -m tools.registry
+	@$(BIN)/python -m tools.settings_reference
+	@$(BIN)/python -m tools.support_page
+	@$(BIN)/python -m tools.cli_reference
+	@$(BIN)/python -m tools.api_reference
+	@$(BIN)/python -m tools.metrics_reference
+	@$(BIN)/python -m tools.alert_rules
+	@$(BIN)/python -m tools.dashboards
+	@$(BIN)/python -m tools.grafana_alerts
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
@@ -50,12 +61,19 @@ backends: $(READY) ## build a real OpenTelemetry Collector and Jaeger for the e2
 frameworks: $(READY) ## install the agent frameworks that the suite plays live, each in its own environment
 	@$(BIN)/python -m tests.frameworks.install live
 
+RELEASE := dist/release
+release: $(READY) ## wheel, sdist, image recipe, bill of materials, provenance in dist/release; VERSION=X.Y.Z writes the version
+	@rm -rf $(RELEASE) dist/tools
+	@$(PYTHON) -m venv dist/tools
+	@dist/tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/audit.txt
+	@PATH="$(CURDIR)/dist/tools/bin:$$PATH" $(BIN)/python -m tools.release $(RELEASE) $(if $(VERSION),--version $(VERSION))
+
 LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-header --no-annotate --upgrade
 
 lock: ## renew the pinned sets (needs uv)
-	$(LOCK) --extra server --extra ranker --group dev -o requirements/dev.txt
-	$(LOCK) --extra server -c requirements/dev.txt -o requirements/server.txt
+	$(LOCK) --extra server --extra postgres --extra ranker --group dev -o requirements/dev.txt
+	$(LOCK) --extra server --extra postgres -c requirements/dev.txt -o requirements/server.txt
 	for group in docs audit; do uv pip compile --group $$group --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-header --no-annotate --upgrade -o requirements/$$group.txt; done
 
