@@ -46,7 +46,7 @@ from benchmarks.alert_stories import (
 from tests.backends.debian import INSTALL, DebianName, debian_binary
 from tests.backends.prometheus import DATA, start_alertmanager, start_prometheus
 from tests.backends.supervise import HOST, free_ports
-from tests.deploy.told import Pager, pager
+from tests.deploy.pager import Pager, pager
 from tools.alert_rules import SHIPPED, Durations, rule_file
 
 DEPLOY: Final = Path(__file__).parents[1] / "deploy"

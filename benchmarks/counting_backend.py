@@ -23,20 +23,20 @@ Take: TypeAlias = Callable[[Signal, bytes, Context], Awaitable[None]]
 """Accepts a request, or aborts its context."""
 
 
-async def serve_telling(take: Take, told: Callable[[], Any]) -> None:
+async def serve_and_report(take: Take, report: Callable[[], Any]) -> None:
     """Print the OTLP endpoint and the address of the report as JSON; serve until standard input ends."""
     server = grpc.aio.server(options=_OPTIONS)
     for signal in Signal:
         server.add_generic_rpc_handlers((_handler(signal, take),))
     port = server.add_insecure_port(f"{HOST}:0")
     await server.start()
-    sys.stdout.write(f"http://{HOST}:{port} http://{HOST}:{await _tell(told)}/\n")
+    sys.stdout.write(f"http://{HOST}:{port} http://{HOST}:{await _serve_report(report)}/\n")
     sys.stdout.flush()
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await server.stop(None)
 
 
-def read_told(address: str) -> Any:
+def read_report(address: str) -> Any:
     """Return the report of the backend at this address."""
     with urllib.request.urlopen(address, timeout=_TIMEOUT_S) as answer:
         return json.loads(answer.read())
@@ -52,9 +52,9 @@ def _handler(signal: Signal, take: Take) -> grpc.GenericRpcHandler[bytes, bytes]
     return grpc.method_handlers_generic_handler(service, {method: handler})
 
 
-async def _tell(told: Callable[[], Any]) -> int:
+async def _serve_report(report: Callable[[], Any]) -> int:
     async def answer(_: web.Request) -> web.Response:
-        return web.json_response(told())
+        return web.json_response(report())
 
     app = web.Application()
     app.router.add_get("/", answer)

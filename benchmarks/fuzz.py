@@ -23,7 +23,7 @@ from typing import Any, Final
 PACKAGES: Final = ["semconv", "collector_processor", "analyzer"]
 ALL: Final = "all"
 NAMES: Final = (
-    "survey", "wire", "decode", "slow-lane", "from-json", "recordings", "replies", "unpack", "text"
+    "scan", "wire", "decode", "slow-lane", "from-json", "recordings", "replies", "unpack", "text"
 )  # fmt: skip
 """As in ``tests/security/targets.py``, which is imported only in the instrumented process."""
 _DONE: Final = re.compile(r"Done (\d+)(?: runs)? in (\d+) second")

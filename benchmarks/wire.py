@@ -131,7 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spans", type=int, default=200_000, help="spans for each row of the second table")
     total: int = parser.parse_args().spans
-    print(f"{'spans':>6} {'agents':>7} {'surveyed/s':>12}")
+    print(f"{'spans':>6} {'agents':>7} {'scanned/s':>12}")
     for agents in (0, 1, TRACES):
         print(f"{512:>6} {agents:>4}/{TRACES} {measure_survey(512, agents):>12,.0f}")
     print(f"split: {measure_split(512):,.0f} spans/s")

@@ -207,8 +207,8 @@ def _inferred(look: Look) -> Found | None:
     spans = [span for span, action in pairs if action is not None]
     unread = inferred.unread(spans)
     shown = ", ".join(unread[:_MOST_SHOWN]) + (", …" if len(unread) > _MOST_SHOWN else "")
-    told = f"; not understood: {shown}" if unread else ""
-    return Found(spans, len(look.spans), f"{inferred.summary}{told}")
+    text = f"; not understood: {shown}" if unread else ""
+    return Found(spans, len(look.spans), f"{inferred.summary}{text}")
 
 
 def _no_task(look: Look) -> Found | None:

@@ -141,7 +141,7 @@ def opened_issue_service(bench: Bench, **fields: Any) -> Iterator[IssueService]:
     async def in_db(call: Callable[..., Any], *args: Any) -> Any:
         return call(*args)
 
-    desk = IssueService(
+    service = IssueService(
         counting=bench.counting,
         store=bench.issues,
         reader=IssueStore(bench.folder / RUNS),
@@ -149,6 +149,6 @@ def opened_issue_service(bench: Bench, **fields: Any) -> Iterator[IssueService]:
         **fields,
     )
     try:
-        yield desk
+        yield service
     finally:
-        desk.close()
+        service.close()

@@ -262,8 +262,8 @@ class SlowLane:
     releases_max_s: float = 60.0
     now: float = 1000.0
     wakes: int = 0
-    told: list[StoredVerdict] = field(default_factory=list)
-    """What was told of durable verdicts, in order."""
+    announced: list[StoredVerdict] = field(default_factory=list)
+    """Verdicts announced once durable, in order."""
     pauses: list[float] = field(default_factory=list)
     """How long it waited for the disk, each time."""
     on_pause: Callable[[float], None] = lambda _: None
@@ -298,8 +298,10 @@ class SlowLane:
         self.on_pause(seconds)
 
     def _hear(self, _gist: VerdictSummary, verdict: StoredVerdict) -> None:
-        assert self.store.current(verdict.tenant, verdict.run_id) == verdict, "told before it was durable"
-        self.told.append(verdict)
+        assert self.store.current(verdict.tenant, verdict.run_id) == verdict, (
+            "announced before it was durable"
+        )
+        self.announced.append(verdict)
 
     def _woken(self) -> None:
         self.wakes += 1

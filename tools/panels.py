@@ -253,7 +253,7 @@ SERVICE: Final = (
                 expr="sum(increase(blamespan_analysis_process_deaths_total[$__rate_interval]))", legend="died"
             ),
             Query(
-                expr="sum(increase(blamespan_drafts_total{outcome='lost'}[$__rate_interval]))",
+                expr="sum(increase(blamespan_traces_prepared_total{outcome='lost'}[$__rate_interval]))",
                 legend="analyses given up",
             ),
         ),

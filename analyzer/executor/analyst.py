@@ -66,11 +66,11 @@ class RunAnalyst:
         stepping, ask = self.stepping or ThreadSteps(self.steps), no_model if model is None else asking(model)
         started = given.clock()
         try:
-            while isinstance(told := await stepping(order, answers), Question):
-                answers.append(await ask(told))
+            while isinstance(result := await stepping(order, answers), Question):
+                answers.append(await ask(result))
         except AnalysisLostError as error:
             return _abstained(trajectory, Status.ERROR, str(error))
-        return took(told, given.clock() - started)
+        return took(result, given.clock() - started)
 
     def steps(self, order: Order) -> Steps:
         """Return an analysis as a generator of questions."""
@@ -228,7 +228,7 @@ class LocalOpinions:
         """Analyse; computation does not block the event loop."""
         (await self.offer()).require(choice)
         chosen = self.models[choice.model] if choice.model else self.analyst.attributor.model
-        model = None if chosen is None else _told(chosen, called)
+        model = None if chosen is None else _reporting_calls(chosen, called)
         return await self.analyst.consult(
             trajectory, choice.method, model, takes_as_failed=choice.takes_as_failed
         )
@@ -239,7 +239,7 @@ class LocalOpinions:
         return name not in _BASELINES and (has_model or not needs_model)
 
 
-def _told(model: Model, called: Called) -> Model:
+def _reporting_calls(model: Model, called: Called) -> Model:
     """Return a model that reports its calls."""
 
     async def ask(prompt: Prompt) -> Reply:

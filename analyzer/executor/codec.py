@@ -17,7 +17,7 @@ from typing import Final, Self, TypeVar
 from pydantic import ConfigDict, TypeAdapter
 
 from analyzer.executor.analyst import Choice, Offer
-from analyzer.executor.consulting import Order, Told
+from analyzer.executor.consulting import Order, StepResult
 from analyzer.inquiry.errors import ModelError, ModelFailure, UnreadableInput
 from analyzer.inquiry.method import Answer, Question, Reply
 from collector_processor.pipeline.prepare import Prepared, TraceBytes
@@ -84,7 +84,7 @@ def _given(answer: Answer) -> _Given:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _StepTold:
+class _StepAnswer:
     """Response: the next question, or the end; neither if the order is unknown."""
 
     question: Question | None = None
@@ -92,7 +92,7 @@ class _StepTold:
 
 
 _STEP: Final = TypeAdapter(StepAsked)
-_TOLD: Final = TypeAdapter(_StepTold)
+_STEP_ANSWER: Final = TypeAdapter(_StepAnswer)
 
 
 def write_step(asked: StepAsked) -> bytes:
@@ -109,21 +109,21 @@ def read_step(message: bytes) -> StepAsked:
     return _STEP.validate_json(message)
 
 
-def write_told(told: Told | None) -> bytes:
+def write_result(result: StepResult | None) -> bytes:
     """Return the outcome of a step as a message; ``None`` means that the order is unknown."""
-    if isinstance(told, Attribution):
-        return _TOLD.dump_json(_StepTold(attribution=told))
-    return _TOLD.dump_json(_StepTold(question=told))
+    if isinstance(result, Attribution):
+        return _STEP_ANSWER.dump_json(_StepAnswer(attribution=result))
+    return _STEP_ANSWER.dump_json(_StepAnswer(question=result))
 
 
-def read_told(message: bytes) -> Told | None:
+def read_result(message: bytes) -> StepResult | None:
     """Read the outcome of a step.
 
     Raises:
         ValueError: it is not such a message.
     """
-    told = _TOLD.validate_json(message)
-    return told.question or told.attribution
+    result = _STEP_ANSWER.validate_json(message)
+    return result.question or result.attribution
 
 
 def with_length(message: bytes) -> bytes:

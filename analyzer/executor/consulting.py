@@ -57,8 +57,8 @@ class Order:
     """Whether to treat the run as failed without triage."""
 
 
-Told: TypeAlias = Question | Attribution
-Stepping: TypeAlias = Callable[[Order, Sequence[Answer]], Awaitable[Told]]
+StepResult: TypeAlias = Question | Attribution
+Stepping: TypeAlias = Callable[[Order, Sequence[Answer]], Awaitable[StepResult]]
 """Continues an analysis from its answers to its next question, or its end.
 
 Raises ``AnalysisLostError`` if that takes too long or crashes."""
@@ -68,7 +68,7 @@ Begin: TypeAlias = Callable[[Order], Steps]
 @dataclass(slots=True)
 class _Held:
     steps: Steps
-    told: Told
+    result: StepResult
     answered: int = 0
 
 
@@ -80,23 +80,23 @@ class Stepper:
         self._begin: Final = begin
         self._held: Final[OrderedDict[str, _Held]] = OrderedDict()
 
-    def step(self, order: Order, answers: Sequence[Answer]) -> Told:
+    def step(self, order: Order, answers: Sequence[Answer]) -> StepResult:
         """Return the question that follows these answers, or the attribution."""
         held = self._held.pop(order.id, None)
         if held is None or held.answered > len(answers):
             steps = self._begin(order)
             held = _Held(steps, _next(steps, None, is_first=True))
-        while held.answered < len(answers) and isinstance(held.told, Question):
-            held.told = _next(held.steps, answers[held.answered])
+        while held.answered < len(answers) and isinstance(held.result, Question):
+            held.result = _next(held.steps, answers[held.answered])
             held.answered += 1
-        if isinstance(held.told, Question):
+        if isinstance(held.result, Question):
             self._held[order.id] = held
             if len(self._held) > MOST_HELD:
                 self._held.popitem(last=False)[1].steps.close()
-        return held.told
+        return held.result
 
 
-def _next(steps: Steps, answer: Answer, *, is_first: bool = False) -> Told:
+def _next(steps: Steps, answer: Answer, *, is_first: bool = False) -> StepResult:
     try:
         return next(steps) if is_first else steps.send(answer)
     except StopIteration as finished:
@@ -111,7 +111,7 @@ class ThreadSteps:
         """Start without analyses."""
         self._stepper: Final = Stepper(begin)
 
-    async def __call__(self, order: Order, answers: Sequence[Answer]) -> Told:
+    async def __call__(self, order: Order, answers: Sequence[Answer]) -> StepResult:
         """Run a step.
 
         Raises:

@@ -28,11 +28,11 @@ from collector_processor.receivers.overload import Turns
 
 
 class Outcome(StrEnum):
-    """Outcome of a trace's preparation. The values are the labels of ``blamespan_drafts``."""
+    """Outcome of a trace's preparation. The values are the labels of ``blamespan_traces_prepared``."""
 
-    ANALYSED = "drafted"
+    ANALYSED = "analysed"
     """The analysis was done in the same step."""
-    OPEN = "long_way"
+    OPEN = "open"
     """A model or an analyzer half is asked next, or the spans are unreadable."""
     LOST = "lost"
     """The trace crashed worker processes or used up its CPU time."""

@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
-from analyzer.executor.codec import StepAsked, read_step, read_told, write_step, write_told
-from analyzer.executor.consulting import MOST_HELD, Begin, Order, Stepper, Stepping, Told
+from analyzer.executor.codec import StepAsked, read_result, read_step, write_result, write_step
+from analyzer.executor.consulting import MOST_HELD, Begin, Order, Stepper, Stepping, StepResult
 from analyzer.executor.worker_process import TRACE_CPU_S, WorkerLostError
 from analyzer.inquiry.method import Answer
 from collector_processor.pipeline.analyst import AnalysisLostError
@@ -40,15 +40,15 @@ class StepServer:
         asked = read_step(message)
         order = asked.order or self._orders.get(asked.id)
         if order is None:
-            return write_told(None)
+            return write_result(None)
         self._orders[asked.id] = order
         self._orders.move_to_end(asked.id)
         if len(self._orders) > MOST_HELD:
             self._orders.popitem(last=False)
-        told = self._stepper.step(order, asked.answers())
-        if isinstance(told, Attribution):
+        result = self._stepper.step(order, asked.answers())
+        if isinstance(result, Attribution):
             del self._orders[asked.id]
-        return write_told(told)
+        return write_result(result)
 
 
 class StepWorker(Protocol):
@@ -84,7 +84,7 @@ class ProcessSteps:
         self._retirement: asyncio.TimerHandle | None = None
         self._ending: Final[set[asyncio.Task[None]]] = set()
 
-    async def __call__(self, order: Order, answers: Sequence[Answer]) -> Told:
+    async def __call__(self, order: Order, answers: Sequence[Answer]) -> StepResult:
         """Run a step.
 
         Raises:
@@ -94,7 +94,7 @@ class ProcessSteps:
             if self._retirement is not None:
                 self._retirement.cancel()
             try:
-                return await self._told(order, answers)
+                return await self._repeated(order, answers)
             finally:
                 loop = asyncio.get_running_loop()
                 self._retirement = loop.call_later(IDLE_S, self._retire)
@@ -106,7 +106,7 @@ class ProcessSteps:
         await self._end()
         await asyncio.gather(*self._ending, return_exceptions=True)
 
-    async def _told(self, order: Order, answers: Sequence[Answer]) -> Told:
+    async def _repeated(self, order: Order, answers: Sequence[Answer]) -> StepResult:
         for _ in range(TRIES):
             try:
                 self._worker = self._worker or await self._start()
@@ -125,16 +125,16 @@ class ProcessSteps:
                     raise AnalysisLostError(reason) from error
         raise AnalysisLostError(f"the analysis crashed its worker process {TRIES} times")
 
-    async def _exchanged(self, worker: StepWorker, order: Order, answers: Sequence[Answer]) -> Told:
+    async def _exchanged(self, worker: StepWorker, order: Order, answers: Sequence[Answer]) -> StepResult:
         for known in (order.id in self._sent, False):
             asked = StepAsked.of(order.id, None if known else order, answers)
             message = await asyncio.to_thread(write_step, asked)
-            told = read_told(await worker.exchange(message))
-            if told is not None:
+            result = read_result(await worker.exchange(message))
+            if result is not None:
                 self._sent.add(order.id)
-                if isinstance(told, Attribution):
+                if isinstance(result, Attribution):
                     self._sent.discard(order.id)
-                return told
+                return result
         raise WorkerLostError("the process does not know an order that it was sent")
 
     def _retire(self) -> None:

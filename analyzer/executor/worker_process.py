@@ -72,7 +72,7 @@ class WorkerProcess:
         """The exchange in progress, which may outlive its callers."""
 
     @classmethod
-    async def start(cls, told: bytes, command: Sequence[str]) -> Self:
+    async def start(cls, settings: bytes, command: Sequence[str]) -> Self:
         """Start a process.
 
         Raises:
@@ -84,7 +84,7 @@ class WorkerProcess:
             raise WorkerLostError(f"cannot start a process: {error.strerror}") from error
         try:
             async with asyncio.timeout(_START_S):
-                await asyncio.shield(worker._ask(told, 1, _ready))
+                await asyncio.shield(worker._ask(settings, 1, _ready))
         except (TimeoutError, WorkerLostError) as error:
             await worker.end()
             raise WorkerLostError("the process ended before it was ready") from error

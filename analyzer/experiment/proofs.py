@@ -63,7 +63,7 @@ def _verdict(found: Finding, step: Step, verdict: StoredVerdict) -> Verdict:
     if found.comparison.decision is Decision.REFUTED:
         reason = f"An experiment refuted step {step.index} ({step.agent}): {found.reason}."
         return Abstention(status=Status.UNDETERMINED, reason=reason)
-    told = verdict.told if verdict.span_id == step.span_id else {}
+    told = verdict.fields if verdict.span_id == step.span_id else {}
     before = f" {told['reason']}" if isinstance(told.get("reason"), str) else ""
     return Blame(
         agent=step.agent,

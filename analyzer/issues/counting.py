@@ -88,8 +88,8 @@ class IssueCounting:
         try:
             moves += self._count_settled(settled)
         finally:
-            told, self.repetitions = self.repetitions - before, before
-        self._issues.db.after_commit(partial(self._committed, moves, told))
+            repeated, self.repetitions = self.repetitions - before, before
+        self._issues.db.after_commit(partial(self._committed, moves, repeated))
 
     def _count_settled(self, settled: Sequence[tuple[NotedRun, StoredVerdict]]) -> Iterator[Move]:
         keys = list(dict.fromkeys((noted.tenant, noted.run_id) for noted, _ in settled))

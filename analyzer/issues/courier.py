@@ -222,10 +222,10 @@ class Courier:
                 continue
             if not unsent:
                 return None
-            told: list[int] = await self._in_db(self._store.sent_since, name, now_ns - _HOUR_NS)
-            allowance = self._rules.per_hour - len(told)
+            sent: list[int] = await self._in_db(self._store.sent_since, name, now_ns - _HOUR_NS)
+            allowance = self._rules.per_hour - len(sent)
             if allowance <= 0:
-                return (told[0] + _HOUR_NS - now_ns) / _SECOND_NS
+                return (sent[0] + _HOUR_NS - now_ns) / _SECOND_NS
             batch = unsent if allowance == 1 else unsent[:1]
             answer = await self._poster.post(
                 self._rules.write(merged(batch), self._rules.links), f"{name}-{batch[0].id}-{batch[-1].id}"

@@ -81,7 +81,7 @@ def share_by(blamed: Count, rightly: Count, missed: Count) -> Share:
     return _share_of(blamed, rightly, missed) if rightly.n else _observed(blamed)
 
 
-def told_of_share(agent: AgentShare) -> str:
+def share_text(agent: AgentShare) -> str:
     """Describe a share and its source in one line."""
     share = agent.share
     source = f"corrected by {counted(agent.labelled, 'label')}" if agent.labelled else "by the method alone"
@@ -225,7 +225,7 @@ def _share_document(agent: AgentShare) -> dict[str, Any]:
         "blamed": agent.blamed.hits,
         "runs": agent.blamed.n,
         "labelled": agent.labelled,
-        "told": told_of_share(agent),
+        "told": share_text(agent),
         "against_past": {name: round(value, 3) for name, value in asdict(agent.against_past).items()},
         "against_fellows": {name: round(value, 3) for name, value in asdict(agent.against_fellows).items()},
         "alarm": agent.is_alarm,

@@ -77,18 +77,18 @@ def noted_document(run: NotedRun) -> str:
 def as_noted(tenant: str, run_id: str, text: str) -> NotedRun:
     """Read a stored uncounted run."""
     document = json.loads(text)
-    told = {"mark": _mark(document["mark"]), "agents": tuple(document["agents"])}
-    return NotedRun(tenant=Tenant(tenant), run_id=run_id, **(document | told))
+    decoded = {"mark": _mark(document["mark"]), "agents": tuple(document["agents"])}
+    return NotedRun(tenant=Tenant(tenant), run_id=run_id, **(document | decoded))
 
 
 def counted_row(run: CountedRun) -> tuple[object, ...]:
     """Return the columns of a counted run, in the order of its fields."""
     row = {name: getattr(run, name) for name in _COUNTED}
-    told = {
+    encoded = {
         "agents": json.dumps(run.agents),
         "mark": None if run.mark is None else json.dumps(asdict(run.mark)),
     }
-    return tuple((row | told).values())
+    return tuple((row | encoded).values())
 
 
 def as_counted(row: Sequence[Any]) -> CountedRun:
@@ -101,19 +101,19 @@ def as_counted(row: Sequence[Any]) -> CountedRun:
 def issue_row(tenant: Tenant, issue: Issue) -> tuple[object, ...]:
     """Return the columns of an issue: tenant and id, then its fields in their order."""
     row = {name: getattr(issue, name) for name in _ISSUE}
-    told = {"fingerprint": json.dumps(asdict(issue.fingerprint)), "runs": json.dumps(issue.runs)}
-    return (tenant, issue.fingerprint.id, *(row | told).values())
+    encoded = {"fingerprint": json.dumps(asdict(issue.fingerprint)), "runs": json.dumps(issue.runs)}
+    return (tenant, issue.fingerprint.id, *(row | encoded).values())
 
 
 def as_issue(row: Sequence[Any]) -> Issue:
     """Read the columns of an issue, except tenant and id."""
     values = dict(zip(_ISSUE, row, strict=True))
-    told = {
+    decoded = {
         "fingerprint": Fingerprint(**json.loads(values["fingerprint"])),
         "state": IssueState(values["state"]),
         "runs": tuple(json.loads(values["runs"])),
     }
-    return Issue(**(values | told))
+    return Issue(**(values | decoded))
 
 
 def _mark(document: dict[str, Any] | None) -> Fingerprint | None:

@@ -134,7 +134,7 @@ def _confirmed(store: RunStore, label: Label) -> tuple[StoredVerdict, ...]:
     is_same = verdict is not None and (verdict.agent, verdict.span_id) == (label.agent, label.span_id)
     if label.kind is not LabelKind.CONFIRMED or verdict is None or verdict.is_provisional or not is_same:
         return ()
-    return (replace(verdict, document=json.dumps({**verdict.told, CONFIRMED: True})),)
+    return (replace(verdict, document=json.dumps({**verdict.fields, CONFIRMED: True})),)
 
 
 def _decision(store: RunStore, label: Label, policy: CarrierPolicy, now_ns: int) -> Decision | None:
@@ -172,15 +172,15 @@ def _verdict(label: Label, step: int | None, previous: StoredVerdict) -> Verdict
     if label.kind is LabelKind.REJECTED or label.agent is None:
         reason = f"A person rejected the verdict ({before}); the right one is not known."
         return Abstention(status=Status.UNDETERMINED, reason=reason)
-    told = previous.told if (previous.agent, previous.span_id) == (label.agent, label.span_id) else {}
+    fields = previous.fields if (previous.agent, previous.span_id) == (label.agent, label.span_id) else {}
     reason = f"A person says so ({before})."
     return Blame(
         agent=label.agent,
         step=step or 0,
-        reason=" ".join(filter(None, (reason, _text(told.get("reason"))))),
+        reason=" ".join(filter(None, (reason, _text(fields.get("reason"))))),
         confidence=1.0,
-        mode=_text(told.get("mode")),
-        fix=_text(told.get("fix")),
+        mode=_text(fields.get("mode")),
+        fix=_text(fields.get("fix")),
     )
 
 

@@ -209,8 +209,8 @@ class LabelStore:
         except (ValueError, TypeError) as error:
             if len(self._damaged) < _MAX_DAMAGED and row[1] not in self._damaged:
                 self._damaged.add(row[1])
-                told = {"run_id": str(row[1]), "reason": str(error)}
-                logger.error("a stored label is damaged and does not count: label the run again", extra=told)  # noqa: TRY400 - the reason is logged
+                about = {"run_id": str(row[1]), "reason": str(error)}
+                logger.error("a stored label is damaged and does not count: label the run again", extra=about)  # noqa: TRY400 - the reason is logged
             return None
 
     def _prune(self) -> None:

@@ -156,10 +156,10 @@ def proved_runs(
 
 
 def _label_of(opinion: Opinion, verdict: StoredVerdict) -> Label:
-    told = opinion.told
-    is_proved = told.get("status") == Status.ATTRIBUTED
-    given = told.get("proof")
-    tried: Mapping[str, Any] = told if is_proved else given if isinstance(given, dict) else {}
+    fields = opinion.fields
+    is_proved = fields.get("status") == Status.ATTRIBUTED
+    given = fields.get("proof")
+    tried: Mapping[str, Any] = fields if is_proved else given if isinstance(given, dict) else {}
     return Label(
         tenant=opinion.tenant,
         run_id=opinion.run_id,
@@ -167,7 +167,7 @@ def _label_of(opinion: Opinion, verdict: StoredVerdict) -> Label:
         version=verdict.version,
         service=verdict.service,
         labelled_ns=opinion.given_ns,
-        agent=told.get("agent") if is_proved else None,
+        agent=fields.get("agent") if is_proved else None,
         step=tried.get("step"),
         span_id=tried.get("span_id"),
     )

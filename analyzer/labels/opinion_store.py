@@ -38,7 +38,7 @@ class Opinion:
     """The attribution as JSON."""
 
     @property
-    def told(self) -> Mapping[str, Any]:
+    def fields(self) -> Mapping[str, Any]:
         """The parsed document; empty if it is damaged."""
         try:
             document = json.loads(self.document)
@@ -49,7 +49,7 @@ class Opinion:
     @property
     def is_answer(self) -> bool:
         """Whether the chosen method itself answered, so that a repetition would be wasted."""
-        return bool(self.told) and not self.told.get("fallback")
+        return bool(self.fields) and not self.fields.get("fallback")
 
 
 _FIELDS: Final = tuple(Opinion.__dataclass_fields__)

@@ -110,14 +110,14 @@ class _Service:
             return await examiner.in_db(*call)
 
         issues = open_issues(settings, lifetime, files, counters.move, in_db)
-        desk = issues.desk
+        issue_service = issues.service
         exporters = open_routes(settings, lifetime, instance_id) if given is None else given
         await lifetime.stack.enter_async_context(lifetime.watched)
         ledger = Ledger(files.journal.held_items, files.journal.lost)
         forwarder = start_forwarder(lifetime, files.journal, ledger, exporters)
         analysis = AnalysisParts(analyst=analyst, cleaner=cleaner, verdict_counters=counters, issues=issues)
         examiner, deliveries = start_deliveries(settings, lifetime, files, exporters, analysis)
-        lifetime.background(desk.run())
+        lifetime.background(issue_service.run())
         budget = await open_budget(analyst, files.store, examiner)
         pipeline = await start_pipeline(settings, lifetime, files.journal, examiner)
         rules = IntakeRules(
@@ -144,9 +144,9 @@ class _Service:
             verdicts=counters,
             settle_s=settings.settle_s,
             budget=budget,
-            issues=count_issues(lifetime, desk),
-            repetitions=lambda: desk.repetitions,
-            notices=desk.delivery,
+            issues=count_issues(lifetime, issue_service),
+            repetitions=lambda: issue_service.repetitions,
+            notices=issue_service.delivery,
             executor=analysis.executor_counters,
         )
         lifetime.background(export_metrics(settings, metrics.collect, exporters, instance_id))

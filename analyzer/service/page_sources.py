@@ -69,7 +69,7 @@ def web_parts(
             run=lambda tenant, run_id: examiner.in_turn(delete_run, files.db, tenant, run_id),
             tenant=lambda tenant: examiner.in_turn(delete_tenant, files.db, tenant),
         ),
-        issues=analysis.issues.desk,
+        issues=analysis.issues.service,
         token=settings.token,
         metrics_token=settings.metrics_token,
         tenant_header_names=settings.tenant_header_names,
@@ -85,7 +85,7 @@ def _open_pages(settings: Settings, lifetime: Lifetime, files: Files, analysis: 
     archive = RunArchive(files.database)
     lifetime.watched.callback(archive.close)
     issues = IssueReader(
-        analysis.issues.desk,
+        analysis.issues.service,
         IssueStore(files.database.connect()),
         time.time_ns,
         is_fair_sample=settings.is_fair_sample,

@@ -31,9 +31,9 @@ from collector_processor.settings import Settings
 from semconv.model import Status, Trajectory
 
 
-def open_told(told: bytes) -> Work:
+def work_from_settings(settings_json: bytes) -> Work:
     """Build the work of a worker process from the settings that the service sends as JSON."""
-    settings = Settings.model_validate_json(told)
+    settings = Settings.model_validate_json(settings_json)
     analyst = open_analyst(settings)
     look = analyst.unasked if settings.analyzer_endpoint is None else passed_by(analyst.unasked)
     prepare = preparer_of(settings, analyst, look, open_cleaner(settings))
@@ -81,7 +81,7 @@ ROLE: Final = "analyses"
 """Identifies a worker process's log lines, which go to the service's standard error."""
 
 
-def run(open_work: OpenWork = open_told) -> None:
+def run(open_work: OpenWork = work_from_settings) -> None:
     """Prepare traces until the service ends."""
     configure_logging(about={"role": ROLE, "pid": os.getpid()})
     main(open_work)

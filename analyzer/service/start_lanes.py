@@ -112,7 +112,7 @@ def _examiner(
 ) -> Examiner:
     def tell(summary: VerdictSummary, verdict: StoredVerdict) -> None:
         analysis.verdict_counters.count(summary, verdict)
-        analysis.issues.desk.committed(summary, verdict)
+        analysis.issues.service.committed(summary, verdict)
 
     executor = open_executor(settings, analysis.analyst, analysis.cleaner, analysis.executor_counters)
     lifetime.stack.push_async_callback(executor.close)  # after the drain, which needs it
@@ -144,7 +144,7 @@ def start_corrections(
         policy=carrier_policy(settings),
         now_ns=time.time_ns,
         count=issues.counting.apply_labels,
-        counted=issues.desk.counted,
+        counted=issues.service.counted,
     )
     lifetime.background(corrections.run())
     return corrections
@@ -180,7 +180,7 @@ class Issues:
 
     counting: IssueCounting
     beside: BesideVerdicts
-    desk: IssueService
+    service: IssueService
 
 
 def open_issues(
@@ -193,7 +193,7 @@ def open_issues(
     """
     receivers = receivers_of(settings)
     counting = IssueCounting(files.issues, files.labels, counting_rules(settings, receivers))
-    desk = IssueService(
+    service = IssueService(
         counting=counting,
         store=files.issues,
         reader=IssueStore(files.database.connect()),
@@ -201,15 +201,15 @@ def open_issues(
         receivers=receivers,
         moved=moved,
     )
-    counting.count_left(files.store, desk.now_ns())
-    beside = BesideVerdicts(files.db, files.labels, counting, desk.now_ns, spans=files.store.spans)
+    counting.count_left(files.store, service.now_ns())
+    beside = BesideVerdicts(files.db, files.labels, counting, service.now_ns, spans=files.store.spans)
     files.store.also = beside.write
-    lifetime.stack.callback(desk.close)
-    return Issues(counting=counting, beside=beside, desk=desk)
+    lifetime.stack.callback(service.close)
+    return Issues(counting=counting, beside=beside, service=service)
 
 
-def count_issues(lifetime: Lifetime, desk: IssueService) -> Callable[[], IssueCounts]:
+def count_issues(lifetime: Lifetime, service: IssueService) -> Callable[[], IssueCounts]:
     """Start counting issues periodically; return the reader of the last counts."""
-    gauge = IssueCountsReader(read=desk.counts)
+    gauge = IssueCountsReader(read=service.counts)
     lifetime.background(gauge.run())
     return gauge.counts

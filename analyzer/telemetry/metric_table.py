@@ -70,18 +70,29 @@ EVICTED: Final = _counter(
 )
 
 _SERVE: Final = (Half.SERVE,)
-DRAFTS: Final = _counter(
-    "blamespan_drafts{outcome}",
+PREPARED: Final = _counter(
+    "blamespan_traces_prepared{outcome}",
     "{trace}",
-    "Traces prepared for a verdict: `drafted` if that needed no model; `long_way` if a model or an analyzer"
+    "Traces prepared for a verdict: `analysed` if that needed no model; `open` if a model or an analyzer"
     " is asked next, or the spans cannot be read; `lost` if the trace crashed worker processes or used up its"
     " CPU time.",
 )
-DRAFTING_S: Final = _counter(
-    "blamespan_drafting_seconds",
+PREPARING_S: Final = _counter(
+    "blamespan_preparing_seconds",
     "s",
     "Time spent preparing traces, summed over worker processes. A rate near their number means that traces"
     " are queueing.",
+)
+EARLIER_PREPARED: Final = replace(
+    PREPARED,
+    name="blamespan_drafts",
+    meaning="Earlier name of `blamespan_traces_prepared_total`, for one release: `drafted` is now `analysed`,"
+    " `long_way` is `open`.",
+)
+EARLIER_PREPARING_S: Final = replace(
+    PREPARING_S,
+    name="blamespan_drafting_seconds",
+    meaning="Earlier name of `blamespan_preparing_seconds_total`, for one release.",
 )
 PROCESSES: Final = _gauge(
     "blamespan_analysis_processes",
@@ -332,7 +343,8 @@ SPENT: Final = _counter(
 
 METRICS: Final = (
     *ITEMS, HELD, MALFORMED, OPEN_TRACES, EXAMINATIONS, EVICTED,
-    DRAFTS, DRAFTING_S, PROCESSES, PROCESS_STARTS, PROCESS_DEATHS, TLS_FAILED,
+    PREPARED, PREPARING_S, EARLIER_PREPARED, EARLIER_PREPARING_S,
+    PROCESSES, PROCESS_STARTS, PROCESS_DEATHS, TLS_FAILED,
     QUEUE_SIZE, QUEUE_CAPACITY, QUEUE_FULLNESS, QUEUE_AGE, SEND_FAILURES, REFUSALS,
     UPTIME, CPU, MEMORY, BUILD_INFO,
     VERDICTS_SENT, VERDICTS_REFUSED, VERDICTS_UNSUPPORTED, REDACTED,

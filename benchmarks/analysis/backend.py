@@ -13,7 +13,7 @@ from typing import Final
 import uvloop
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from benchmarks.telling import Context, read_told, serve_telling
+from benchmarks.counting_backend import Context, read_report, serve_and_report
 from collector_processor.otlp import Signal
 from semconv.attributes import SCOPE_ANALYZER
 
@@ -37,9 +37,9 @@ class Arrivals:
                     self.first.setdefault(span.trace_id.hex(), now)
 
 
-def read_arrivals(told: str) -> Mapping[str, float]:
+def read_arrivals(address: str) -> Mapping[str, float]:
     """Return the results of the backend at this address."""
-    found: Mapping[str, float] = read_told(told)
+    found: Mapping[str, float] = read_report(address)
     return found
 
 
@@ -51,7 +51,7 @@ async def main() -> None:
         if signal is Signal.TRACES:
             arrivals.take(body)
 
-    await serve_telling(take, lambda: arrivals.first)
+    await serve_and_report(take, lambda: arrivals.first)
 
 
 if __name__ == "__main__":

@@ -180,7 +180,7 @@ class Process:
     def parts(self, traces: Iterable[TraceId]) -> dict[str, frozenset[TraceId]]:
         """Return the runs of these traces, each with all of its traces."""
         parts: dict[str, frozenset[TraceId]] = {}
-        found = self._store.told([TraceKey(NO_TENANT, trace_id) for trace_id in traces])
+        found = self._store.identities([TraceKey(NO_TENANT, trace_id) for trace_id in traces])
         for told in (run for runs in found.values() for run in runs):
             parts[told.run_id] = parts.get(told.run_id, frozenset()) | told.trace_ids
         return parts

@@ -280,7 +280,7 @@ def _parts(path: Path, runs: Sequence[Run]) -> dict[str, frozenset[TraceId]]:
     try:
         keys = [TraceKey(NO_TENANT, trace_id) for run in runs for trace_id in run.truth.traces]
         parts: dict[str, frozenset[TraceId]] = {}
-        for told in (run for found in store.told(keys).values() for run in found):
+        for told in (run for found in store.identities(keys).values() for run in found):
             parts[told.run_id] = parts.get(told.run_id, frozenset()) | told.trace_ids
         return parts
     finally:

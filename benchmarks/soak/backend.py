@@ -15,7 +15,7 @@ from typing import Any, Final
 import grpc
 import uvloop
 
-from benchmarks.telling import Context, read_told, serve_telling
+from benchmarks.counting_backend import Context, read_report, serve_and_report
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import decode
 from collector_processor.wire.scan import item_count
@@ -45,14 +45,14 @@ class Taken:
             else:
                 self.spans += 1
 
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """Return the counts for JSON."""
         return {"spans": self.spans, "refusals": self.refusals, "judged": sorted(self.judged)}
 
 
-def read_taken(told: str) -> dict[str, Any]:
+def read_taken(address: str) -> dict[str, Any]:
     """Return the counts of the backend at this address."""
-    found: dict[str, Any] = read_told(told)
+    found: dict[str, Any] = read_report(address)
     return found
 
 
@@ -67,7 +67,7 @@ async def main(every_s: float, away_s: float) -> None:
         if signal is Signal.TRACES:
             taken.take(body)
 
-    await serve_telling(take, taken.told)
+    await serve_and_report(take, taken.report)
 
 
 if __name__ == "__main__":

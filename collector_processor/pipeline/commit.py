@@ -183,7 +183,7 @@ class Committer:
         """Decide and commit in one call on the store's thread, which costs less than two."""
         decided: list[Decided | None] = []
         for one in several:
-            run_ids = [run.told.run_id for run, _ in one.runs]
+            run_ids = [run.identity.run_id for run, _ in one.runs]
             standing = self._store.standing(tuple(one.seen), one.tenant, run_ids)
             decided.append(decide(one, standing, self._leaving.policy, now_ns, held))
         if commits := [one.commit for one in decided if one]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.pipeline.analyst import Analysis
 from collector_processor.pipeline.prepare import PreparedRun
-from collector_processor.store.records import Commit, Outgoing, Place, Standing, StoredVerdict, ToldRun
+from collector_processor.store.records import Commit, Outgoing, Place, RunIdentity, Standing, StoredVerdict
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import (
     Decision,
@@ -35,7 +35,7 @@ class AnalysedTraces:
     """The highest journal row of each trace now."""
     times: int
     """Number of analyses of the run, including this one."""
-    told: tuple[ToldRun, ...] = ()
+    identities: tuple[RunIdentity, ...] = ()
     """All runs of the traces."""
     runs: tuple[tuple[PreparedRun, Analysis], ...] = ()
     """The runs that changed since they were last analysed."""
@@ -72,7 +72,7 @@ def decide(
     verdicts: list[tuple[VerdictSummary, StoredVerdict]] = []
     written: list[WriteBack] = []
     for prepared, analysis in analysed.runs:
-        previous = standing.verdicts.get(prepared.told.run_id)
+        previous = standing.verdicts.get(prepared.identity.run_id)
         decision = _decision(analysed.tenant, prepared, analysis, previous, now_ns)
         back = write_back(decision, policy, rows)
         rows |= dict(back.rewrites)  # two runs may share a row
@@ -81,7 +81,7 @@ def decide(
     commit = Commit(
         analysed=tuple(analysed.upto.items()),
         times=analysed.times,
-        told=analysed.told,
+        identities=analysed.identities,
         verdicts=tuple(back.verdict for back in written),
         outgoing=tuple(out for back in written for out in back.outgoing),
         rewrites=tuple({seq: body for back in written for seq, body in back.rewrites}.items()),
@@ -97,7 +97,7 @@ def decide_provisionally(
     """Return the provisional verdicts on runs that have not ended; a final verdict is kept."""
     verdicts: list[StoredVerdict] = []
     for run in runs:
-        before = previous.get(run.told.run_id)
+        before = previous.get(run.identity.run_id)
         if run.analysis is not None and (before is None or before.is_provisional):
             verdicts.append(provisional(_decision(tenant, run, run.analysis, before, now_ns)))
     return Commit(analysed=(), verdicts=tuple(verdicts))
@@ -113,7 +113,7 @@ def _decision(
         previous=previous,
         tenant=tenant,
         now_ns=now_ns,
-        place=Place(tenant=tenant, run_id=run.told.run_id, packed=run.place) if run.place else None,
+        place=Place(tenant=tenant, run_id=run.identity.run_id, packed=run.place) if run.place else None,
     )
 
 

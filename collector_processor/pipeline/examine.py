@@ -157,8 +157,8 @@ class Examiner:
 
     async def _note_absent(self, absent: Sequence[AbsentParent]) -> None:
         for one in absent:
-            told = {"service": one.service, "scope": one.scope, "span": one.name}
-            logger.info("parent span never arrived: similar traces no longer wait for it", extra=told)
+            context = {"service": one.service, "scope": one.scope, "span": one.name}
+            logger.info("parent span never arrived: similar traces no longer wait for it", extra=context)
         if absent:
             await self._thread.run(self._store.absent.add, absent)
 
@@ -194,7 +194,9 @@ class Examiner:
 
     async def _findings(self, news: Sequence[PreparedRun], known: Findings) -> Findings:
         """Return the analysis (step 2) of each run; an unchanged run is not analysed again."""
-        return {run.told.digest: known.get(run.told.digest) or await self._finding(run) for run in news}
+        return {
+            run.identity.digest: known.get(run.identity.digest) or await self._finding(run) for run in news
+        }
 
     async def _finding(self, run: PreparedRun) -> Finding:
         analysis, kept = run.analysis, run.kept
@@ -230,7 +232,7 @@ class Examiner:
 
     async def _commit_provisionally(self, tenant: Tenant, runs: Sequence[PreparedRun]) -> None:
         async with self._committer.turn:
-            run_ids = [run.told.run_id for run in runs]
+            run_ids = [run.identity.run_id for run in runs]
             known = await self._thread.run(self._store.standing, (), tenant, run_ids)
             commit = await asyncio.to_thread(
                 decide_provisionally, tenant, runs, known.verdicts, self._wall_ns()
@@ -246,7 +248,7 @@ def _proposed(
         seen=loaded.seen,
         upto=loaded.upto,
         times=max(loaded.analyses + bool(news or loaded.is_experiment), MAX_JOINS if loaded.is_full else 0),
-        told=tuple(run.told for run in loaded.prepared.runs),
-        runs=tuple((run, findings[run.told.digest][0]) for run in news),
+        identities=tuple(run.identity for run in loaded.prepared.runs),
+        runs=tuple((run, findings[run.identity.digest][0]) for run in news),
         redacted=loaded.prepared.redacted,
     )

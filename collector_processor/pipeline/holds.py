@@ -83,8 +83,8 @@ class Holds:
             if self._deadlines.get(key) == deadline:
                 overdue.append(key)
         if overdue:  # one log line: a request may hold thousands of traces
-            told = {"traces": len(overdue), "trace_id": overdue[0].trace_id}
-            logger.warning("held traces released without a verdict", extra=told)
+            context = {"traces": len(overdue), "trace_id": overdue[0].trace_id}
+            logger.warning("held traces released without a verdict", extra=context)
         await self.release_all(overdue)
 
     async def release_all(self, keys: Iterable[TraceKey]) -> None:

@@ -17,7 +17,7 @@ from collector_processor.otlp import TraceKey
 from collector_processor.pipeline.batcher import Batcher
 from collector_processor.pipeline.prepare import MAX_KEYS, Prepared, PreparedRun, TraceBytes
 from collector_processor.rebuild.runs import TRACE_KEY
-from collector_processor.store.records import AbsentParent, ToldRun
+from collector_processor.store.records import AbsentParent, RunIdentity
 from collector_processor.store.thread import StoreThread
 from collector_processor.store.verdicts import MAX_JOINED, RunStore
 from semconv.model import Completion, TraceId
@@ -61,7 +61,7 @@ class Loaded:
     """The highest journal row of each trace."""
     bodies: list[bytes] = field(default_factory=list)
     logs: list[bytes] = field(default_factory=list)
-    before: tuple[ToldRun, ...] = ()
+    before: tuple[RunIdentity, ...] = ()
     """The runs that the traces formed when last analysed."""
     prepared: Prepared = field(default_factory=Prepared)
     awaited: frozenset[TraceKey] = frozenset()
@@ -97,7 +97,7 @@ class Loaded:
 class _Read:
     seen: tuple[int, int]
     """The number of analyses, and the last row that they covered."""
-    told: tuple[ToldRun, ...]
+    identities: tuple[RunIdentity, ...]
     rows: Rows
     logs: Rows
 
@@ -194,8 +194,8 @@ class Loader:
         if not is_whole:
             loaded.prepared = await self._prepared(released, loaded)
         if loaded.prepared.fault:
-            told = {"trace_id": released.key.trace_id, "error": loaded.prepared.fault}
-            logger.warning("trace cannot be decoded", extra=told)
+            context = {"trace_id": released.key.trace_id, "error": loaded.prepared.fault}
+            logger.warning("trace cannot be decoded", extra=context)
         return loaded
 
     async def _prepared(self, released: Released, part: Loaded) -> Prepared:
@@ -217,9 +217,11 @@ class Loader:
     async def _read_all(self, keys: Sequence[TraceKey]) -> Sequence[_Read]:
         # The store first: if an analysis commits in between, ``decide`` sees that the traces were analysed
         # further.
-        seen, told = await self._thread.run(lambda: (self._store.seen(keys), self._store.told(keys)))
+        seen, identities = await self._thread.run(
+            lambda: (self._store.seen(keys), self._store.identities(keys))
+        )
         return [
-            _Read(seen=seen[key], told=told[key], rows=rows, logs=logs)
+            _Read(seen=seen[key], identities=identities[key], rows=rows, logs=logs)
             for key, (rows, logs) in zip(keys, await self._source.read_whole(keys), strict=True)
         ]
 
@@ -234,7 +236,7 @@ class Loader:
             names=names,
             along=tuple(released.along),
             own=tuple(key.trace_id for key in loaded.upto if key != released.key),
-            run_ids=frozenset(told.run_id for told in loaded.before),
+            run_ids=frozenset(run.run_id for run in loaded.before),
         )
         return [other for other in await self._join(joining) if other not in asked]
 
@@ -249,7 +251,7 @@ class Loader:
             for one, found in zip(several, noted, strict=True)
         ]
         everyone = {key for one, others in zip(several, siblings, strict=True) for key in (one.key, *others)}
-        runs, seen = self._store.told(everyone), self._store.seen(everyone)
+        runs, seen = self._store.identities(everyone), self._store.seen(everyone)
         full = {key for key, (analyses, _) in seen.items() if analyses >= MAX_JOINS}
         return [_joinable(one, others, runs, full) for one, others in zip(several, siblings, strict=True)]
 
@@ -257,7 +259,7 @@ class Loader:
 def _joinable(
     one: _Joining,
     siblings: Sequence[TraceKey],
-    told: Mapping[TraceKey, Iterable[ToldRun]],
+    identities: Mapping[TraceKey, Iterable[RunIdentity]],
     full: Container[TraceKey],
 ) -> list[TraceKey]:
     """Return the siblings that are, or may become, part of the trace's run.
@@ -265,7 +267,7 @@ def _joinable(
     Runs that have verdicts are never merged: both were counted and written into traces.
     So a new trace that links to several such runs joins one of them.
     """
-    runs = {other: {run.run_id for run in told[other]} for other in siblings}
+    runs = {other: {run.run_id for run in identities[other]} for other in siblings}
     own = one.run_ids
     if not own:
         open_runs = (ids for other, ids in runs.items() if ids and other not in full)
@@ -291,16 +293,16 @@ def _add(loaded: Loaded, key: TraceKey, read: _Read) -> None:
     loaded.upto[key] = max(seq for seq, _ in (*read.rows, *read.logs))
     loaded.bodies += (body for _, body in read.rows)
     loaded.logs += (body for _, body in read.logs)
-    loaded.before = _merged((*loaded.before, *read.told))
+    loaded.before = _merged((*loaded.before, *read.identities))
 
 
-def _merged(told: Iterable[ToldRun]) -> tuple[ToldRun, ...]:
+def _merged(identities: Iterable[RunIdentity]) -> tuple[RunIdentity, ...]:
     """Return each run once, with all of its traces."""
     parts: defaultdict[tuple[str, bytes], set[TraceId]] = defaultdict(set)
-    for one in told:
+    for one in identities:
         parts[one.run_id, one.digest].update(one.trace_ids)
     return tuple(
-        ToldRun(run_id=run_id, digest=digest, trace_ids=frozenset(found))
+        RunIdentity(run_id=run_id, digest=digest, trace_ids=frozenset(found))
         for (run_id, digest), found in parts.items()
     )
 

@@ -21,7 +21,7 @@ from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import redact
 from collector_processor.rebuild.runs import TRACE_KEY, keep_run_ids, run_keys
 from collector_processor.rebuild.stages import Run, rebuild
-from collector_processor.store.records import AbsentParent, ToldRun
+from collector_processor.store.records import AbsentParent, RunIdentity
 from collector_processor.store.small_tables import MAX_TRIAL_CHARS
 from collector_processor.store.verdicts import MAX_JOINED
 from collector_processor.wire.facts import kind_of
@@ -44,7 +44,7 @@ class TraceBytes:
     bodies: tuple[bytes, ...]
     """Export requests that hold its spans."""
     logs: tuple[bytes, ...] = ()
-    before: tuple[ToldRun, ...] = ()
+    before: tuple[RunIdentity, ...] = ()
     """The runs that these traces formed when last analysed."""
     given_up: frozenset[int] = frozenset()
     """Kinds of spans whose parents the assembler no longer expects."""
@@ -73,7 +73,7 @@ class KeptRun:
 class PreparedRun:
     """One run of the trace, prepared."""
 
-    told: ToldRun
+    identity: RunIdentity
     is_news: bool
     """Whether it changed since it was last analysed."""
     trajectory: Trajectory
@@ -174,19 +174,19 @@ class Preparer:
         return self.spans.wants(is_failure=None if status is None else status is not Status.NO_FAILURE)
 
     def _prepared(self, run: Run, trace: TraceBytes) -> PreparedRun:
-        told = ToldRun(
+        identity = RunIdentity(
             run_id=run.trajectory.run_id,
             trace_ids=frozenset(span.trace_id for span in run.trace.spans),
             digest=_digest(run.trajectory),
         )
-        is_news = all((told.run_id, told.digest) != (one.run_id, one.digest) for one in trace.before)
+        is_news = all((identity.run_id, identity.digest) != (one.run_id, one.digest) for one in trace.before)
         analysis: Analysis | None = None
         if trace.completion is Completion.IDLE_OPEN:
             analysis = self.glance(run.trajectory)
         elif is_news:
             analysis = self.unasked(run.trajectory)
         return PreparedRun(
-            told=told,
+            identity=identity,
             is_news=is_news,
             trajectory=run.trajectory if analysis is None else _without_texts(run.trajectory),
             spans=encode(_bare(run.trace.spans)),
@@ -217,7 +217,7 @@ def claimed_trials(spans: Sequence[Span]) -> frozenset[str]:
     return frozenset(found.values()) if is_whole else frozenset()
 
 
-def _named(runs: Sequence[Run], before: Iterable[ToldRun]) -> list[Run]:
+def _named(runs: Sequence[Run], before: Iterable[RunIdentity]) -> list[Run]:
     """Return the runs under their previous ids: a run keeps its first id when traces are added."""
     run_ids = keep_run_ids([run.trace for run in runs], {told.run_id: told.trace_ids for told in before})
     return [

@@ -332,8 +332,8 @@ class Pipeline:
             for held in claimed:  # telemetry does not wait for our disk
                 await self._holds.release(held)
             if is_refusal(error):
-                told = {"trace_id": key.trace_id, "reason": str(error)}
-                logger.warning("examination waits for the disk", extra=told)
+                context = {"trace_id": key.trace_id, "reason": str(error)}
+                logger.warning("examination waits for the disk", extra=context)
                 return False
             logger.exception("examination failed", extra={"trace_id": key.trace_id})
             reason = f"internal error: {type(error).__name__}"

@@ -127,14 +127,14 @@ def unpack_spans(packed: bytes) -> KeptSpans:
         if not 0 < zstandard.frame_content_size(packed) <= MAX_PLAIN:
             raise MalformedRequestError("a kept run cannot be read: it has no size, or is too large")
         head, _, rest = zstandard.ZstdDecompressor().decompress(packed).partition(b"\n")
-        told = json.loads(head)
-        if told["format"] != FORMAT:
-            raise MalformedRequestError(f"a kept run of format {told['format']}, expected {FORMAT}")
+        header = json.loads(head)
+        if header["format"] != FORMAT:
+            raise MalformedRequestError(f"a kept run of format {header['format']}, expected {FORMAT}")
         return KeptSpans(
-            traces=rest[: told["traces"]],
-            logs=rest[told["traces"] :],
-            redacted=told["redacted"],
-            cut=told["cut"],
+            traces=rest[: header["traces"]],
+            logs=rest[header["traces"] :],
+            redacted=header["redacted"],
+            cut=header["cut"],
         )
     except (zstandard.ZstdError, ValueError, KeyError, TypeError) as error:
         raise MalformedRequestError(f"a kept run cannot be read: {type(error).__name__}: {error}") from error
@@ -145,13 +145,13 @@ def _plain(bodies: Sequence[bytes], logs: Sequence[bytes], cleaning: _Cleaning) 
     before = Counter(cleaning.redact.counts)
     traces = b"".join(cleaning.clean(parse_traces(body), visit_spans) for body in bodies)
     records = b"".join(cleaning.clean(parse_logs(body), visit_records) for body in logs)
-    told = {
+    header = {
         "format": FORMAT,
         "traces": len(traces),
         "redacted": cleaning.redact.counts - before,
         "cut": cleaning.cut,
     }
-    return b"".join((json.dumps(told, separators=(",", ":")).encode(), b"\n", traces, records))
+    return b"".join((json.dumps(header, separators=(",", ":")).encode(), b"\n", traces, records))
 
 
 class _Cleaning:

@@ -99,7 +99,7 @@ class _Sound:
     """A request without its rejected items."""
 
     body: bytes
-    survey: ScanResult
+    scan: ScanResult
     rejected: int = 0
     message: str = ""
 
@@ -128,7 +128,7 @@ class Intake:
             self._ledger.malformed_requests += 1
             raise
         self._refuse_loop(arrival, sound)
-        if sound.survey.item_count or sound.survey.max_item_bytes:
+        if sound.scan.item_count or sound.scan.max_item_bytes:
             await self._store(arrival, sound, entries)
         if sound.rejected:
             self._ledger.refuse(arrival.signal, sound.rejected)
@@ -151,7 +151,7 @@ class Intake:
 
     def _refuse_loop(self, arrival: Arrival, sound: _Sound) -> None:
         if self._rules.instance_id in arrival.hops:
-            self._ledger.refuse(arrival.signal, sound.survey.item_count + sound.rejected)
+            self._ledger.refuse(arrival.signal, sound.scan.item_count + sound.rejected)
             reason = (
                 f"this request already went through this blamespan ({self._rules.instance_id}): "
                 "correct the endpoint it forwards to, which leads back to it"
@@ -166,14 +166,14 @@ class Intake:
 
     async def _store(self, arrival: Arrival, sound: _Sound, entries: tuple[Entry, ...]) -> None:
         def stored(chunks: tuple[Chunk, ...]) -> Iterator[None]:
-            self._ledger.acknowledge(arrival.signal, sound.survey.item_count)
+            self._ledger.acknowledge(arrival.signal, sound.scan.item_count)
             for chunk, entry in zip(chunks, entries, strict=True):
                 yield from self._hand_on(chunk, entry)
 
         try:
             await self._journal.append(entries, stored)
         except RefusedError:
-            self._ledger.refuse(arrival.signal, sound.survey.item_count + sound.rejected)
+            self._ledger.refuse(arrival.signal, sound.scan.item_count + sound.rejected)
             raise
 
     def _hand_on(self, chunk: Chunk, entry: Entry) -> Iterator[None]:
@@ -198,7 +198,7 @@ class Intake:
         """Return one row for the request, and in hold mode another for each held trace."""
         notes = [
             note
-            for note in sound.survey.traces
+            for note in sound.scan.traces
             if not note.is_only_carriers and (note.is_agent or note.trace_id in known)
         ]
         held, pieces, body = self._hold(arrival, sound.body, notes)
@@ -219,7 +219,7 @@ class Intake:
         entries = [
             row(piece, note.span_count, (note,), State.HELD) for note, piece in zip(held, pieces, strict=True)
         ]
-        rest = sound.survey.item_count - sum(note.span_count for note in held)
+        rest = sound.scan.item_count - sum(note.span_count for note in held)
         if rest or not held:
             waiting = {note.trace_id for note in held}
             passing = [note for note in notes if note.trace_id not in waiting]
@@ -266,8 +266,8 @@ def _sift(arrival: Arrival, known: Container[TraceId], rules: IntakeRules, most_
         if dropped:
             messages.append(f"{dropped} larger than the backend's limit of {limit} bytes")
             sound = _Sound(body, scan_request(signal, body, known, hints=rules.hints))
-    rejected = found.item_count + found.invalid - sound.survey.item_count
-    return _Sound(sound.body, sound.survey, rejected, "rejected " + "; ".join(messages) if messages else "")
+    rejected = found.item_count + found.invalid - sound.scan.item_count
+    return _Sound(sound.body, sound.scan, rejected, "rejected " + "; ".join(messages) if messages else "")
 
 
 def _pieces(

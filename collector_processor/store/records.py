@@ -69,17 +69,17 @@ class StoredVerdict:
     @property
     def is_by_person(self) -> bool:
         """Whether a person's label made it."""
-        return self.told.get("method") == PERSON
+        return self.fields.get("method") == PERSON
 
     @property
     def is_persons_word(self) -> bool:
         """Whether a person made or confirmed it; then no analysis supersedes it."""
-        return self.is_by_person or self.told.get(CONFIRMED) is True
+        return self.is_by_person or self.fields.get(CONFIRMED) is True
 
     @property
     def proof(self) -> Mapping[str, Any]:
         """The result of the experiment that made it; empty for opinions."""
-        proof = self.told.get(PROOF)
+        proof = self.fields.get(PROOF)
         return proof if isinstance(proof, dict) else {}
 
     def stands_against(self, span_id: SpanId | None) -> bool:
@@ -94,11 +94,11 @@ class StoredVerdict:
     @property
     def confidence(self) -> float:
         """Confidence of the blame, 0 to 1; 1 if the document has none."""
-        confidence = self.told.get("confidence")
+        confidence = self.fields.get("confidence")
         return float(confidence) if isinstance(confidence, int | float) else 1.0
 
     @property
-    def told(self) -> Mapping[str, Any]:
+    def fields(self) -> Mapping[str, Any]:
         """The parsed document; empty if it is not a JSON object."""
         try:
             document = json.loads(self.document)
@@ -117,7 +117,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldRun:
+class RunIdentity:
     """A run that was analysed: its traces, and the digest of their content."""
 
     run_id: str
@@ -148,7 +148,7 @@ class Commit:
     """The traces that were read, each with the highest journal row it saw."""
     times: int = 1
     """Analyses of these traces so far; a trace that is joined to a run takes the run's number."""
-    told: tuple[ToldRun, ...] = ()
+    identities: tuple[RunIdentity, ...] = ()
     """The runs of the traces ``analysed``, replacing the earlier ones; if empty, these stay."""
     verdicts: tuple[StoredVerdict, ...] = ()
     outgoing: tuple[Outgoing, ...] = ()

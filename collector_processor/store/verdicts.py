@@ -21,7 +21,7 @@ from collector_processor.rebuild.runs import TRACE_KEY
 from collector_processor.store.connection import Flush, upsert
 from collector_processor.store.kept_spans import KeepLimits, KeptSpansRows
 from collector_processor.store.places import RUNS, StorePlace, connected
-from collector_processor.store.records import Commit, Outgoing, Standing, StoredVerdict, ToldRun
+from collector_processor.store.records import Commit, Outgoing, RunIdentity, Standing, StoredVerdict
 from collector_processor.store.small_tables import AbsentRows, SpendingRows, TrialRows
 from semconv.model import TraceId
 
@@ -134,26 +134,26 @@ class RunStore:
 
     def _write_parts(self, commit: Commit) -> None:
         """Store which runs the traces now form."""
-        tenants = {key.trace_id: key.tenant for key, _ in commit.analysed} if commit.told else {}
+        tenants = {key.trace_id: key.tenant for key, _ in commit.analysed} if commit.identities else {}
         for trace_id, tenant in tenants.items():
             self._db.execute("DELETE FROM run_part WHERE tenant = ? AND trace_id = ?", (tenant, trace_id))
         self._db.write_rows(
             _WRITE_PART,
             [
                 (tenants[trace_id], trace_id, run.run_id, run.digest)
-                for run in commit.told
+                for run in commit.identities
                 for trace_id in run.trace_ids & tenants.keys()
             ],
         )
 
-    def told(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, tuple[ToldRun, ...]]:
+    def identities(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, tuple[RunIdentity, ...]]:
         """Return the runs that each trace was part of when last analysed, without their other traces."""
-        found: dict[TraceKey, tuple[ToldRun, ...]] = dict.fromkeys(keys, ())
+        found: dict[TraceKey, tuple[RunIdentity, ...]] = dict.fromkeys(keys, ())
         columns = "tenant, trace_id, run_id, digest"
         for tenant, trace_id, run_id, digest in self._db.read_rows(
             columns, "run_part", "tenant, trace_id", list(found)
         ):
-            run = ToldRun(run_id=run_id, digest=digest, trace_ids=frozenset((trace_id,)))
+            run = RunIdentity(run_id=run_id, digest=digest, trace_ids=frozenset((trace_id,)))
             found[TraceKey(tenant, trace_id)] += (run,)
         return found
 

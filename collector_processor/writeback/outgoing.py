@@ -217,7 +217,7 @@ def _with_current_step(previous: StoredVerdict, run: Run) -> StoredVerdict:
     places = [step.index for step in run.trajectory.steps if step.span_id == previous.span_id]
     if previous.span_id is None or previous.step in places or not places:
         return previous
-    document = json.dumps({**previous.told, "step": places[0]})
+    document = json.dumps({**previous.fields, "step": places[0]})
     return replace(previous, step=places[0], document=document)
 
 

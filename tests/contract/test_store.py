@@ -25,7 +25,7 @@ from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant, 
 from collector_processor.store.connection import StoreConnection, StoreError
 from collector_processor.store.older_files import bring_up_to_date
 from collector_processor.store.places import RUNS, Database, open_database
-from collector_processor.store.records import AbsentParent, Commit, Outgoing, ToldRun
+from collector_processor.store.records import AbsentParent, Commit, Outgoing, RunIdentity
 from collector_processor.store.records import Place as RunPlace
 from collector_processor.store.schema import METADATA
 from collector_processor.store.verdicts import RunStore
@@ -85,7 +85,9 @@ class Trace:
     def commit(self, **fields: object) -> Commit:
         made = Commit(
             analysed=((self.key, 3),),
-            told=(ToldRun(run_id=self.run_id, trace_ids=frozenset((self.key.trace_id,)), digest=b"d"),),
+            identities=(
+                RunIdentity(run_id=self.run_id, trace_ids=frozenset((self.key.trace_id,)), digest=b"d"),
+            ),
             verdicts=(stored(run_id=self.run_id),),
             outgoing=self.outgoing,
             rewrites=((9, b"new"),),
@@ -112,7 +114,7 @@ def test_a_commit_comes_back_whole_on_another_connection(db: StoreConnection, da
         assert replace(entry, id=0) == Trace().outgoing[0]
         assert (analyses_of(store, KEY), store.rewrites()) == ((1, 3), [(9, b"new")])
         assert store.place(NO_TENANT, "run-1") == b"\0place"
-        assert store.told([KEY])[KEY][0].digest == b"d"
+        assert store.identities([KEY])[KEY][0].digest == b"d"
 
 
 def test_of_a_commit_that_fails_nothing_is_left(db: StoreConnection) -> None:

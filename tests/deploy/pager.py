@@ -1,4 +1,4 @@
-"""The pager: a web hook that keeps what a real Alertmanager sends to it."""
+"""A web hook that records the messages of a real Alertmanager."""
 
 from __future__ import annotations
 

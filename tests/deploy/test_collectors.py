@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.request import ProxyHandler, Request, build_opener
@@ -40,7 +41,7 @@ from tests.e2e.backend import Request as Received
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import Line, StartLine, starting
 from tests.e2e.spans import placed
-from tests.e2e.traffic import Doors, play_demo, request, send, span_id
+from tests.e2e.traffic import Doors, Played, play_demo, request, send, span_id
 
 FOLDER: Final = Path(__file__).parents[2] / "deploy" / "collector"
 SHIPPED: Final = sorted(FOLDER.glob("*.yaml"))
@@ -171,12 +172,12 @@ def test_the_gateway_brings_all_parts_of_a_trace_to_the_same_of_two_processors(
         played = []
         for _ in range(6):  # trace ids are random: 1 in 60 rounds of eight goes to one processor alone
             played += [play_demo() for _ in range(8)]
-            for place in range(max(len(one.spans) for one in played[-8:])):  # each span in a request of its own
-                for one in played[-8:]:
+            latest = played[-8:]
+            for place in range(max(len(one.spans) for one in latest)):  # each span in a request of its own
+                for one in latest:
                     send(gateway.doors, request(one.spans[place : place + 1]))
-            expected = [[one.expected.agent] for one in played]  # one verdict on each, and the right one
             wait_until(
-                lambda expected=expected: _agents(lines, [one.trace_id for one in played]) == expected,
+                partial(_are_judged, lines, tuple(played)),
                 what=f"a verdict on each run; the gateway says {gateway.server.tail()}",
                 timeout_s=PATIENCE_S,
             )
@@ -312,6 +313,12 @@ def test_carriers_are_left_out_of_span_metrics_and_reach_the_backend(
 def _http_port() -> dict[str, str]:
     (port,) = free_ports(1)
     return {"receivers::otlp::protocols::http::endpoint": f"{HOST}:{port}"}
+
+
+def _are_judged(lines: list[Line], played: Sequence[Played]) -> bool:
+    """Return whether each run has one verdict, and the right one."""
+    expected = [[one.expected.agent] for one in played]
+    return _agents(lines, [one.trace_id for one in played]) == expected
 
 
 def _agents(lines: list[Line], run_ids: list[str]) -> list[list[str]]:

@@ -21,8 +21,8 @@ import yaml
 from tests.backends.debian import insist_on_debian
 from tests.backends.prometheus import RunningPrometheus, start_alertmanager, start_prometheus
 from tests.backends.supervise import wait_until
+from tests.deploy.pager import Message, Pager, pager
 from tests.deploy.shifts import work
-from tests.deploy.told import Message, Pager, pager
 from tests.e2e.line import Line, StartLine
 from tools.alert_rules import MIN_FAILURES, MIN_TASKS, MIN_USUAL_TASKS, Durations, rule_file
 

@@ -1,7 +1,7 @@
-"""``blamespan serve`` with an analyst that never says the same twice: ``python -m tests.e2e.fickle``.
+"""``blamespan serve`` whose analyst never gives the same answer twice.
 
-A model may answer differently when it is asked again. So whoever asks twice
-about one run is found out by the second answer.
+A model may answer differently when it is asked again, so a run that is analysed twice shows a second answer.
+Run it with ``python -m tests.e2e.inconsistent_analyst``.
 """
 
 from __future__ import annotations

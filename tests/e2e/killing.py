@@ -29,7 +29,7 @@ from tests.e2e.traffic import Doors, Way, send
 from tests.factories import agent, chat, tool, workflow
 
 SERVE: Final = (sys.executable, "-m", "analyzer", "serve", "--format", "json", "--data-dir")
-FICKLE: Final = (sys.executable, "-m", "tests.e2e.fickle")
+FICKLE: Final = (sys.executable, "-m", "tests.e2e.inconsistent_analyst")
 HOLD_MAX_MS: Final = 1500
 WAYS: Final[tuple[Way, ...]] = ("grpc", "http", "grpc", "json")
 """One agent each; every other one is patient."""

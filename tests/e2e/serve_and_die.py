@@ -1,4 +1,4 @@
-"""``blamespan serve`` that dies around a commit: ``python -m tests.e2e.dying MOMENT COUNT FOLDER``.
+"""``blamespan serve`` that dies around a commit: ``python -m tests.e2e.serve_and_die MOMENT COUNT FOLDER``.
 
 A run is handed over, counted in the transaction of its verdict, and the verdict is committed. The process
 kills itself at one of these moments, the COUNT-th time that it gets there; ``never`` lets it live.
@@ -18,7 +18,7 @@ from analyzer.issues.beside_verdicts import BesideVerdicts
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueService
 from analyzer.telemetry.json_lines import configure_logging
-from tests.e2e.fickle import serve
+from tests.e2e.inconsistent_analyst import serve
 
 
 def die_when_noted(reached: Callable[[], None]) -> None:
@@ -36,8 +36,8 @@ def die_when_decided(reached: Callable[[], None]) -> None:
     """Verdicts are committed with their counts, and nobody was told."""
     committed = IssueService.committed
 
-    def decided(desk: IssueService, *what: Any) -> None:
-        committed(desk, *what)
+    def decided(service: IssueService, *what: Any) -> None:
+        committed(service, *what)
         reached()
 
     IssueService.committed = decided  # type: ignore[assignment,method-assign] # as above

@@ -55,7 +55,14 @@ class Lives:
     environ: dict[str, str]
 
     def command(self, moment: str, count: int) -> list[str]:
-        return [sys.executable, "-m", "tests.e2e.dying", moment, str(count), str(self.folder / "data")]
+        return [
+            sys.executable,
+            "-m",
+            "tests.e2e.serve_and_die",
+            moment,
+            str(count),
+            str(self.folder / "data"),
+        ]
 
     def die(self, number: int, moment: str, count: int, runs: Sequence[TraceId]) -> bool:
         """Live one that dies at that moment; return whether it acknowledged these runs before."""

@@ -15,7 +15,7 @@ from collector_processor.rebuild.encode import encode
 from semconv.model import TraceId
 from tests.e2e.backend import Request
 from tests.e2e.line import Line, StartLine
-from tests.e2e.moody import CONTENT, Mood, Moody, Protocol, moody
+from tests.e2e.scripted_backend import CONTENT, Mood, Moody, Protocol, moody
 from tests.e2e.spans import placed
 from tests.e2e.traffic import send
 from tests.factories import span, span_id

@@ -17,7 +17,7 @@ from semconv.model import TraceId
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import Line, StartLine
-from tests.e2e.moody import CONTENT, Mood, moody
+from tests.e2e.scripted_backend import CONTENT, Mood, moody
 from tests.e2e.traffic import send
 from tests.factories import agent, chat, span, span_id, workflow
 from tests.otlp_requests import log_request, record

@@ -109,7 +109,7 @@ def test_none_is_started_where_it_is_not_wanted(start_line: StartLine) -> None:
     assert not line.said(STARTED)
 
 
-def test_that_a_process_died_and_what_became_of_drafts_is_counted(start_line: StartLine) -> None:
+def test_dead_processes_and_outcomes_of_preparation_are_counted(start_line: StartLine) -> None:
     line, runs = start_line(method="signals", root_grace=GRACE_MS), DemoAgain()
     pid, sent = kept_busy(line, runs)
     assert line.sample("blamespan_analysis_processes") == 1
@@ -118,6 +118,8 @@ def test_that_a_process_died_and_what_became_of_drafts_is_counted(start_line: St
     await_verdicts(line, sent)
     assert line.sample("blamespan_analysis_process_deaths") == 1
     assert line.sample("blamespan_analysis_process_starts") == 2
-    assert line.sample("blamespan_drafting_seconds") > 0
-    drafted = line.labelled("blamespan_drafts", "outcome")
-    assert drafted == {"drafted": len(sent), "long_way": 0, "lost": 0}
+    assert line.sample("blamespan_preparing_seconds") > 0
+    prepared = line.labelled("blamespan_traces_prepared", "outcome")
+    assert prepared == {"analysed": len(sent), "open": 0, "lost": 0}
+    earlier = line.labelled("blamespan_drafts", "outcome")
+    assert earlier == {"drafted": len(sent), "long_way": 0, "lost": 0}

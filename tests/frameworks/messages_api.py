@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from tests.frameworks.asked import Asked, Call, Message, Result, Tool
-from tests.frameworks.said import halves
+from tests.frameworks.model_request import Asked, Call, Message, Result, Tool
+from tests.frameworks.openai_reply import halves
 from tests.frameworks.script import Reply
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from tests.frameworks.asked import Asked, Call
+from tests.frameworks.model_request import Asked, Call
 from tests.frameworks.script import Reply
 
 CREATED: Final = 1_700_000_000

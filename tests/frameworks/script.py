@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.frameworks.asked import Asked, Call, Tool
 from tests.frameworks.kit.story import (
     AGENTS,
     CONCIERGE,
@@ -26,6 +25,7 @@ from tests.frameworks.kit.story import (
     VESSEL,
     question,
 )
+from tests.frameworks.model_request import Asked, Call, Tool
 
 NOBODY: Final = ""
 """The agent of a call that none of the three makes."""

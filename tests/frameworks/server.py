@@ -19,10 +19,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import Any, Final
 
-from tests.frameworks.asked import Asked, Call, read_chat, read_responses
 from tests.frameworks.kit.story import CHECK, MODEL, SEATS, TOOL, VESSEL
 from tests.frameworks.messages_api import count_tokens, message, message_stream, read_messages
-from tests.frameworks.said import chat, chat_stream, response, response_stream
+from tests.frameworks.model_request import Asked, Call, read_chat, read_responses
+from tests.frameworks.openai_reply import chat, chat_stream, response, response_stream
 from tests.frameworks.script import UNAVAILABLE, WRONG_ANSWER, Broken, Reply, is_look_up, reply, speaker
 
 HOST: Final = "127.0.0.1"

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.frameworks.asked import Asked, Call, Message, Result, Tool
 from tests.frameworks.kit.story import CONCIERGE, INSTRUCTIONS, PURSER, REGISTRAR, TOOL, question
+from tests.frameworks.model_request import Asked, Call, Message, Result, Tool
 from tests.frameworks.script import PATIENCE, UNAVAILABLE, WRONG_ANSWER, reply, speaker
 
 FOUND: Final = "The Marianne has 85 seats."

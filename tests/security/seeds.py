@@ -92,7 +92,7 @@ _TEXTS: Final = (
 )
 _LOGGED: Final = json.dumps(_CONVERSATION).encode()
 _SEEDS: Final[Mapping[str, tuple[bytes, ...]]] = {
-    "survey": _of_all_signals(),
+    "scan": _of_all_signals(),
     "wire": _of_all_signals(),
     "decode": _protobuf(),
     "slow-lane": (*_protobuf(), encode(failing_run(TRACE))),

@@ -65,7 +65,7 @@ class Target:
     is_json: bool = False
 
 
-def survey_target(data: bytes) -> None:
+def scan_target(data: bytes) -> None:
     """Every item is counted once, whoever counts."""
     signal, body = _SIGNALS[data[0] % 3] if data else Signal.TRACES, data[1:]
     try:
@@ -222,7 +222,7 @@ def _after_first(change: Callable[[bytes, Random], bytes]) -> Callable[[bytes, R
 
 
 TARGETS: Final[Mapping[str, Target]] = {
-    "survey": Target(run=survey_target, mutate=_after_first(mutate)),
+    "scan": Target(run=scan_target, mutate=_after_first(mutate)),
     "wire": Target(run=wire_target, mutate=_after_first(mutate)),
     "decode": Target(run=decode_target, mutate=mutate),
     "slow-lane": Target(run=slow_lane_target, mutate=mutate),

@@ -41,7 +41,7 @@ CONFIRMED = Statement(kind=LabelKind.CONFIRMED)
 
 
 @dataclass(kw_only=True)
-class Desk:
+class World:
     """The stores of a service that judged one run; ``follow`` is what it does every few seconds."""
 
     store: RunStore
@@ -93,24 +93,24 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    found = Desk(store=RunStore(tmp_path / "store.sqlite"), labels=LabelStore(tmp_path / "store.sqlite"))
+def world(tmp_path: Path) -> Iterator[World]:
+    found = World(store=RunStore(tmp_path / "store.sqlite"), labels=LabelStore(tmp_path / "store.sqlite"))
     yield found
     found.store.close()
     found.labels.close()
 
 
-def test_a_correction_is_a_new_version_with_carriers_and_withdraws_the_old_blame(desk: Desk) -> None:
-    desk.judge()
-    given = desk.say(WRITER)
+def test_a_correction_is_a_new_version_with_carriers_and_withdraws_the_old_blame(world: World) -> None:
+    world.judge()
+    given = world.say(WRITER)
     assert given.trace_obstacle is None
-    assert desk.follow() == [
+    assert world.follow() == [
         ("writer: decisive error", span_id(5)),
         ("failure: writer", span_id(1)),
         ("withdrawn: planner → writer", span_id(3)),
         ("withdrawn: planner → writer", span_id(1)),
     ]
-    now = desk.verdict()
+    now = world.verdict()
     assert (now.version, now.status, now.agent, now.step, now.span_id) == (
         *(2, "attributed", "writer", 1),
         span_id(5),
@@ -119,122 +119,122 @@ def test_a_correction_is_a_new_version_with_carriers_and_withdraws_the_old_blame
     assert json.loads(now.document)["reason"] == "A person says so (version 1 said: planner, step 0)."
 
 
-def test_that_a_run_did_not_fail_withdraws_the_blame_though_passing_runs_get_no_span(desk: Desk) -> None:
-    desk.judge()
-    desk.say(DID_NOT_FAIL)
-    assert desk.follow() == [
+def test_that_a_run_did_not_fail_withdraws_the_blame_though_passing_runs_get_no_span(world: World) -> None:
+    world.judge()
+    world.say(DID_NOT_FAIL)
+    assert world.follow() == [
         ("no failure found", span_id(1)),
         ("withdrawn: planner", span_id(3)),
         ("withdrawn: planner", span_id(1)),
     ]
-    assert desk.verdict().status == "no_failure"
+    assert world.verdict().status == "no_failure"
 
 
-def test_after_a_rejection_nobody_is_blamed(desk: Desk) -> None:
-    desk.judge()
-    desk.say(REJECTED)
-    assert [name for name, _ in desk.follow()] == ["failure: undetermined", *["withdrawn: planner"] * 2]
-    assert desk.verdict().status == "undetermined"
+def test_after_a_rejection_nobody_is_blamed(world: World) -> None:
+    world.judge()
+    world.say(REJECTED)
+    assert [name for name, _ in world.follow()] == ["failure: undetermined", *["withdrawn: planner"] * 2]
+    assert world.verdict().status == "undetermined"
 
 
-def test_a_run_that_passed_can_be_blamed(desk: Desk) -> None:
-    desk.judge(None)
-    desk.say(WRITER)
-    assert [name for name, _ in desk.follow()] == ["writer: decisive error", "failure: writer"]
+def test_a_run_that_passed_can_be_blamed(world: World) -> None:
+    world.judge(None)
+    world.say(WRITER)
+    assert [name for name, _ in world.follow()] == ["writer: decisive error", "failure: writer"]
 
 
 @pytest.mark.parametrize("statement", [WRITER, DID_NOT_FAIL, REJECTED])
-def test_the_same_label_again_changes_nothing(desk: Desk, statement: Statement) -> None:
-    desk.judge()
-    desk.say(statement)
-    desk.follow()
-    before = desk.verdict()
-    desk.say(statement)
-    assert (desk.follow(), desk.verdict()) == ([], before)
-    assert len(desk.labels.labels(NO_TENANT, TRACE)) == 1
+def test_the_same_label_again_changes_nothing(world: World, statement: Statement) -> None:
+    world.judge()
+    world.say(statement)
+    world.follow()
+    before = world.verdict()
+    world.say(statement)
+    assert (world.follow(), world.verdict()) == ([], before)
+    assert len(world.labels.labels(NO_TENANT, TRACE)) == 1
 
 
-def test_a_confirmation_changes_nothing_that_is_marked_already(desk: Desk) -> None:
-    desk.judge()
-    desk.say(CONFIRMED)
-    assert (desk.follow(), desk.verdict().version) == ([], 1)
-    desk.judge(1)
-    assert (desk.sent(), desk.verdict().agent) == ([], "planner"), "no later analysis overrules it"
-    desk.say(CONFIRMED)
-    assert len(desk.labels.labels(NO_TENANT, TRACE)) == 1
-    desk.say(REJECTED)
-    assert [name for name, _ in desk.follow()] == ["failure: undetermined", *["withdrawn: planner"] * 2]
+def test_a_confirmation_changes_nothing_that_is_marked_already(world: World) -> None:
+    world.judge()
+    world.say(CONFIRMED)
+    assert (world.follow(), world.verdict().version) == ([], 1)
+    world.judge(1)
+    assert (world.sent(), world.verdict().agent) == ([], "planner"), "no later analysis overrules it"
+    world.say(CONFIRMED)
+    assert len(world.labels.labels(NO_TENANT, TRACE)) == 1
+    world.say(REJECTED)
+    assert [name for name, _ in world.follow()] == ["failure: undetermined", *["withdrawn: planner"] * 2]
 
 
-def test_a_confirmation_marks_what_was_too_uncertain_to_be_marked(desk: Desk) -> None:
-    desk.policy = CarrierPolicy(min_confidence=0.5)
-    desk.judge(confidence=0.3)
-    desk.say(CONFIRMED)
-    assert desk.follow() == [("planner: loop", span_id(3)), ("failure: planner (loop)", span_id(1))]
-    assert desk.follow() == []
+def test_a_confirmation_marks_what_was_too_uncertain_to_be_marked(world: World) -> None:
+    world.policy = CarrierPolicy(min_confidence=0.5)
+    world.judge(confidence=0.3)
+    world.say(CONFIRMED)
+    assert world.follow() == [("planner: loop", span_id(3)), ("failure: planner (loop)", span_id(1))]
+    assert world.follow() == []
 
 
-def test_an_agent_without_a_step_stands_under_the_root_alone(desk: Desk) -> None:
-    desk.judge()
-    desk.say(Statement(kind=LabelKind.CORRECTED, agent="writer"))
-    assert [name for name, _ in desk.follow()] == ["failure: writer", *["withdrawn: planner → writer"] * 2]
-    now = desk.verdict()
+def test_an_agent_without_a_step_stands_under_the_root_alone(world: World) -> None:
+    world.judge()
+    world.say(Statement(kind=LabelKind.CORRECTED, agent="writer"))
+    assert [name for name, _ in world.follow()] == ["failure: writer", *["withdrawn: planner → writer"] * 2]
+    now = world.verdict()
     assert (now.agent, now.step, now.span_id, json.loads(now.document)["step"]) == (
         "writer",
         None,
         None,
         None,
     )
-    desk.say(WRITER)
-    assert [name for name, _ in desk.follow()] == ["writer: decisive error", "failure: writer"]
+    world.say(WRITER)
+    assert [name for name, _ in world.follow()] == ["writer: decisive error", "failure: writer"]
 
 
-def test_a_person_may_change_their_mind_and_a_late_span_changes_no_persons_word(desk: Desk) -> None:
-    desk.judge()
-    desk.say(DID_NOT_FAIL)
-    desk.follow()
-    desk.say(WRITER)
-    assert [name for name, _ in desk.follow()] == ["writer: decisive error", "failure: writer"]
-    assert desk.verdict().version == 3
-    desk.judge(0)
-    assert (desk.sent(), desk.verdict().agent) == ([], "writer")
+def test_a_person_may_change_their_mind_and_a_late_span_changes_no_persons_word(world: World) -> None:
+    world.judge()
+    world.say(DID_NOT_FAIL)
+    world.follow()
+    world.say(WRITER)
+    assert [name for name, _ in world.follow()] == ["writer: decisive error", "failure: writer"]
+    assert world.verdict().version == 3
+    world.judge(0)
+    assert (world.sent(), world.verdict().agent) == ([], "writer")
 
 
-def test_labels_are_followed_once_though_the_service_was_down_and_the_newest_counts(desk: Desk) -> None:
-    desk.judge()
-    desk.say(REJECTED)
-    desk.say(WRITER)
-    assert desk.follow()[0][0] == "writer: decisive error"
-    assert (desk.verdict().version, desk.follow()) == (2, [])
+def test_labels_are_followed_once_though_the_service_was_down_and_the_newest_counts(world: World) -> None:
+    world.judge()
+    world.say(REJECTED)
+    world.say(WRITER)
+    assert world.follow()[0][0] == "writer: decisive error"
+    assert (world.verdict().version, world.follow()) == (2, [])
 
 
-def test_where_a_runs_spans_stood_is_not_known_the_label_is_kept_and_the_answer_says_so(desk: Desk) -> None:
-    desk.judge()
-    desk.store._db.execute("DELETE FROM place")
-    given = desk.say(WRITER)
+def test_where_a_runs_spans_stood_is_not_known_the_label_is_kept_and_the_answer_says_so(world: World) -> None:
+    world.judge()
+    world.store._db.execute("DELETE FROM place")
+    given = world.say(WRITER)
     assert given.to_json()["trace_obstacle"] == "where its spans stand is no longer known"
-    assert (desk.follow(), desk.verdict().version) == ([], 1)
-    assert [label.agent for label in desk.labels.labels(NO_TENANT, TRACE)] == ["writer"]
+    assert (world.follow(), world.verdict().version) == ([], 1)
+    assert [label.agent for label in world.labels.labels(NO_TENANT, TRACE)] == ["writer"]
 
 
-def test_a_damaged_place_stops_no_other_label(desk: Desk) -> None:
-    desk.judge()
-    desk.say(WRITER)
-    desk.store._db.execute("UPDATE place SET packed = X'00'")
-    assert desk.follow() == []
-    assert desk.store.heeded() == 1
+def test_a_damaged_place_stops_no_other_label(world: World) -> None:
+    world.judge()
+    world.say(WRITER)
+    world.store._db.execute("UPDATE place SET packed = X'00'")
+    assert world.follow() == []
+    assert world.store.heeded() == 1
 
 
-def test_a_label_of_a_provisional_verdict_writes_nothing(desk: Desk) -> None:
-    desk.judge()
-    desk.store.commit(Commit(analysed=(), verdicts=(replace(desk.verdict(), is_provisional=True),)))
-    assert desk.say(DID_NOT_FAIL).trace_obstacle == "the run has not ended"
-    assert desk.follow() == []
+def test_a_label_of_a_provisional_verdict_writes_nothing(world: World) -> None:
+    world.judge()
+    world.store.commit(Commit(analysed=(), verdicts=(replace(world.verdict(), is_provisional=True),)))
+    assert world.say(DID_NOT_FAIL).trace_obstacle == "the run has not ended"
+    assert world.follow() == []
 
 
-def test_where_runs_stand_is_forgotten_with_the_oldest(desk: Desk) -> None:
-    desk.judge()
-    desk.store.prune(10, most_place_bytes=1 << 20)
-    assert desk.store.place(NO_TENANT, TRACE) is not None
-    desk.store.prune(10, most_place_bytes=10)
-    assert desk.store.place(NO_TENANT, TRACE) is None
+def test_where_runs_stand_is_forgotten_with_the_oldest(world: World) -> None:
+    world.judge()
+    world.store.prune(10, most_place_bytes=1 << 20)
+    assert world.store.place(NO_TENANT, TRACE) is not None
+    world.store.prune(10, most_place_bytes=10)
+    assert world.store.place(NO_TENANT, TRACE) is None

@@ -53,7 +53,7 @@ def analysed(run: PreparedRun = RUN, *, tenant: Tenant = NO_TENANT) -> AnalysedT
         seen={KEY: NEVER},
         upto={KEY: 7},
         times=1,
-        told=(run.told,),
+        identities=(run.identity,),
         runs=((run, run.analysis),),
     )
 
@@ -73,7 +73,7 @@ FIRST = decided().commit.verdicts[0]
 def test_a_first_verdict_is_committed_with_all_that_it_sends() -> None:
     commit = decided().commit
     assert (FIRST.version, FIRST.agent, FIRST.decided_ns) == (1, "writer", 5)
-    assert (commit.analysed, commit.times, commit.told) == (((KEY, 7),), 1, (RUN.told,))
+    assert (commit.analysed, commit.times, commit.identities) == (((KEY, 7),), 1, (RUN.identity,))
     assert [out.signal for out in commit.outgoing] == [Signal.TRACES, Signal.LOGS]
     assert len(commit.places) == 1
 
@@ -131,7 +131,7 @@ def test_a_persons_word_stands_whatever_an_analysis_says(word: dict[str, object]
     found = decided(persons)
     assert found.commit.verdicts == (persons,)
     assert found.commit.outgoing == ()
-    assert found.commit.told == (RUN.told,), "the spans are not analysed again"
+    assert found.commit.identities == (RUN.identity,), "the spans are not analysed again"
 
 
 def test_a_provisional_verdict_is_replaced_as_if_it_had_never_been() -> None:

@@ -236,20 +236,20 @@ async def test_giving_up_waits_for_a_full_disk_too(lane: SlowLane) -> None:
     assert (found.status, len(lane.pauses)) == ("error", 2)
 
 
-async def test_a_verdict_is_told_once_it_is_durable(lane: SlowLane) -> None:
+async def test_a_verdict_is_announced_once_it_is_durable(lane: SlowLane) -> None:
     lane.store.refusals = 1
     store_run(lane)
     await examine(lane)
-    assert lane.told == [lane.store.current(NO_TENANT, TRACE)]
+    assert lane.announced == [lane.store.current(NO_TENANT, TRACE)]
 
 
-async def test_a_trace_that_was_given_up_is_told_of_once(lane: SlowLane) -> None:
+async def test_a_trace_that_was_given_up_is_announced_once(lane: SlowLane) -> None:
     for _ in range(2):
         await lane.examiner.give_up(KEY, "internal error")
-    assert [verdict.status for verdict in lane.told] == ["error"]
+    assert [verdict.status for verdict in lane.announced] == ["error"]
 
 
-async def test_a_verdict_that_may_still_change_is_not_told(lane: SlowLane) -> None:
+async def test_a_verdict_that_may_still_change_is_not_announced(lane: SlowLane) -> None:
     store_run(lane)
     await examine(lane, Released(key=KEY, completion=Completion.IDLE_OPEN))
-    assert (lane.store.current(NO_TENANT, TRACE) is not None, lane.told) == (True, [])
+    assert (lane.store.current(NO_TENANT, TRACE) is not None, lane.announced) == (True, [])

@@ -32,7 +32,7 @@ from analyzer.executor.remote import HttpAsk, RemoteAnalyst
 from analyzer.executor.worker_process import WorkerLostError, WorkerProcess
 from analyzer.methods.attribution import Attributor
 from analyzer.service.analyses import COMMAND, processes, worker_settings
-from analyzer.service.preparing import open_told
+from analyzer.service.preparing import work_from_settings
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
 from collector_processor.pipeline.analyst import Analysis, AnalysisLostError
 from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
@@ -62,7 +62,7 @@ def lone(number: int, *, tenant: Tenant = NO_TENANT, answer: str = "No.") -> Tra
 
 
 ANALYST: Final = RunAnalyst(attributor=Attributor(clock=lambda: 0.0))
-TOLD: Final = worker_settings(load_settings({}), ANALYST)
+WORKER_SETTINGS: Final = worker_settings(load_settings({}), ANALYST)
 
 
 def preparer() -> Preparer:
@@ -146,7 +146,7 @@ async def together(executor: Executor, *traces: TraceBytes) -> Sequence[Prepared
 
 
 def names(found: Sequence[object]) -> list[str]:
-    return [one.runs[0].told.run_id if isinstance(one, Prepared) else repr(one) for one in found]
+    return [one.runs[0].identity.run_id if isinstance(one, Prepared) else repr(one) for one in found]
 
 
 async def test_little_to_do_needs_no_process() -> None:
@@ -209,8 +209,8 @@ async def test_a_trace_that_processes_die_of_is_found_and_no_other_suffers() -> 
 async def test_what_was_answered_before_a_process_ended_is_not_done_again() -> None:
     workers = Workers(MortalWorker(deadly=[POISON]), MortalWorker())
     executor = await busy(workers)
-    drafts = await together(executor, lone(2), POISON, lone(3))
-    assert names(drafts) == [f"{number:032x}" for number in (2, 13, 3)]
+    prepared = await together(executor, lone(2), POISON, lone(3))
+    assert names(prepared) == [f"{number:032x}" for number in (2, 13, 3)]
     assert workers.given[1].asked == [[lone(3)], [POISON]]
     assert (executor.counters.started, executor.counters.ended, executor.counters.processes) == (2, 1, 1)
     await executor.close()
@@ -293,13 +293,13 @@ def test_nonsense_is_no_prepared_run(message: bytes) -> None:
 
 async def test_a_real_process_prepares_what_a_thread_does() -> None:
     settings = Settings(failure_pattern="never", notify_text=ExportText.FULL)  # type: ignore[call-arg]
-    told = worker_settings(settings, ANALYST)
-    worker = await WorkerProcess.start(told, COMMAND)
+    sent = worker_settings(settings, ANALYST)
+    worker = await WorkerProcess.start(sent, COMMAND)
     traces = [lone(1), lone(2)]
     found = await worker.prepare(traces)
     await worker.end()
     assert [_timeless(one) for one in found] == [
-        _timeless(one) for one in prepare_each(open_told(told).prepare, traces)
+        _timeless(one) for one in prepare_each(work_from_settings(sent).prepare, traces)
     ]
 
 
@@ -307,12 +307,12 @@ def _timeless(prepared: Prepared | None) -> object:
     assert prepared is not None
     (run,) = prepared.runs
     assert run.analysis is not None
-    shown = (run.told, run.spans, run.trajectory, run.kept, run.analysis.attribution.verdict)
+    shown = (run.identity, run.spans, run.trajectory, run.kept, run.analysis.attribution.verdict)
     return (prepared.names, prepared.redacted, *shown)
 
 
 async def test_a_process_that_is_killed_is_said_to_be_lost() -> None:
-    worker = await WorkerProcess.start(TOLD, COMMAND)
+    worker = await WorkerProcess.start(WORKER_SETTINGS, COMMAND)
     worker._process.kill()
     worker._process.wait()
     with pytest.raises(WorkerLostError) as lost:
@@ -363,7 +363,7 @@ async def test_others_wait_for_what_has_no_end_once_and_are_done_by_another_proc
     pids: list[int] = []
 
     async def start_worker() -> WorkerProcess:
-        started = await WorkerProcess.start(TOLD, (sys.executable, "-c", WITHOUT_END_AT_ONE))
+        started = await WorkerProcess.start(WORKER_SETTINGS, (sys.executable, "-c", WITHOUT_END_AT_ONE))
         pids.append(started.pid)
         return started
 
@@ -401,7 +401,7 @@ FAILING: Final = (
 async def test_what_a_process_says_is_said_as_the_service_says_things(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    worker = await WorkerProcess.start(TOLD, (sys.executable, "-c", SPEAKING))
+    worker = await WorkerProcess.start(WORKER_SETTINGS, (sys.executable, "-c", SPEAKING))
     await worker.prepare([lone(1)])
     await worker.end()
     (line,) = map(json.loads, capfd.readouterr().err.splitlines())
@@ -412,7 +412,7 @@ async def test_what_a_process_says_is_said_as_the_service_says_things(
 
 
 async def test_a_process_that_fails_says_why_on_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    worker = await WorkerProcess.start(TOLD, (sys.executable, "-c", FAILING))
+    worker = await WorkerProcess.start(WORKER_SETTINGS, (sys.executable, "-c", FAILING))
     with pytest.raises(WorkerLostError):
         await worker.prepare([lone(1)])
     await worker.end()
@@ -422,7 +422,7 @@ async def test_a_process_that_fails_says_why_on_one_line(capfd: pytest.CaptureFi
 
 
 async def test_what_has_no_end_is_ended_by_the_kernel_though_nobody_waits_for_it() -> None:
-    worker = await WorkerProcess.start(TOLD, (sys.executable, "-c", WITHOUT_END))
+    worker = await WorkerProcess.start(WORKER_SETTINGS, (sys.executable, "-c", WITHOUT_END))
     with pytest.raises(WorkerLostError, match=r"is gone$") as lost:
         await worker.prepare([lone(1)])
     assert lost.value.used_up_cpu
@@ -436,7 +436,7 @@ async def test_modules_of_the_working_directory_are_none_of_ours(
     for name in ("analyzer.py", "json.py", "sitecustomize.py"):
         (tmp_path / name).write_text("raise SystemExit(9)")
     monkeypatch.chdir(tmp_path)
-    worker = await WorkerProcess.start(TOLD, COMMAND)
+    worker = await WorkerProcess.start(WORKER_SETTINGS, COMMAND)
     assert len(await worker.prepare([lone(1)])) == 1
     await worker.end()
 
@@ -450,15 +450,17 @@ def test_a_process_is_told_no_secret_and_no_address() -> None:
         "BLAMESPAN_REDACT_PATTERNS": "acme-[0-9]+",
     }
     settings = load_settings(environ)
-    told = worker_settings(settings, ANALYST)
-    assert not any(word in told for word in (b"jaeger", b"hunter2", b"analyzers"))
-    assert Settings.model_validate_json(told).redact_patterns == ("acme-[0-9]+",)
+    sent = worker_settings(settings, ANALYST)
+    assert not any(word in sent for word in (b"jaeger", b"hunter2", b"analyzers"))
+    assert Settings.model_validate_json(sent).redact_patterns == ("acme-[0-9]+",)
 
 
 async def test_a_process_of_a_collector_half_leaves_failed_runs_to_the_analyzers() -> None:
     ask = HttpAsk("http://analyzers:8500", timeout_s=1.0)
     remote = RemoteAnalyst(ask=ask, local=ANALYST)
-    there = open_told(worker_settings(load_settings({"BLAMESPAN_MODEL": "openai/x"}), remote)).prepare
+    there = work_from_settings(
+        worker_settings(load_settings({"BLAMESPAN_MODEL": "openai/x"}), remote)
+    ).prepare
     fine = replace(lone(1), bodies=(encode((workflow(1), chat(2, answer="4", agent_name="planner"))),))
     (failed,), (passed,) = there(lone(1)).runs, there(fine).runs
     assert failed.analysis is None

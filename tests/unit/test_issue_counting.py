@@ -19,8 +19,8 @@ from analyzer.issues.report import (
     IssueReports,
     Wanted,
     checked,
+    share_text,
     to_json,
-    told_of_share,
 )
 from analyzer.issues.rows import noted_document
 from analyzer.labels.label import LabelKind
@@ -397,7 +397,7 @@ def test_without_labels_of_its_service_a_share_is_the_methods_own(bench: Bench) 
     document = to_json(mine, START)["share"]
     assert (document["estimate"], document["high"]) == (1.0, 1.0)
     assert 0.6 < document["low"] < 0.8, "seven of seven"
-    assert document["told"] == told_of_share(mine.agent)
+    assert document["told"] == share_text(mine.agent)
     assert document["told"].endswith("by the method alone")
     assert to_json(others, START)["share"]["told"].endswith("corrected by 7 labels")
     low = {service: low for service, _, low in reports.lows(START)}

@@ -1,4 +1,4 @@
-"""The issue desk tells how each run is counted."""
+"""The issue service tells how each run is counted."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ async def test_a_run_that_could_not_be_read_counts_once_and_moves_when_it_is_ana
 ) -> None:
     moves: list[Move] = []
     bench = Bench(folder=tmp_path)
-    with opened_issue_service(bench, moved=moves.append, now_ns=lambda: START) as desk:
+    with opened_issue_service(bench, moved=moves.append, now_ns=lambda: START) as service:
         evicted = stored_without_blame("error", decided_ns=START, service="")
         for _ in range(2):
             bench.verdicts.commit(Commit(analysed=(), verdicts=(evicted,)))
-            desk.committed(UNREAD, evicted)
+            service.committed(UNREAD, evicted)
         assert moves == [Move(before=None, after=RunCount(service="", status="error"))]
         bench.judge(1, "clerk", version=2)
-        desk.committed(UNREAD, evicted)
+        service.committed(UNREAD, evicted)
         (_, moved) = moves
         assert moved.before == RunCount(service="", status="error")
         assert (moved.after.service, moved.after.status, moved.after.blamed) == (

@@ -705,7 +705,7 @@ class TestRunsOfSeveralTraces:
         lane.receive(agent(4, "critic", parent=None, trace_id=third))
         for _ in range(6):
             await lane.pass_time(LIMITS.idle_close_s)
-        ((told,),) = lane.store.told(both.along).values()
+        ((told,),) = lane.store.identities(both.along).values()
         assert verdict(lane, told.run_id).status == "attributed"
 
     async def test_an_analyst_that_fails_is_an_error_of_every_trace_of_the_run(self, slow_lane: Open) -> None:

@@ -114,7 +114,7 @@ async def test_a_persons_word_stands_against_a_proof(room: Room, proving: Provin
     follow_labels(store, labels, room.second.policy, 7)
     hand_over(room, 1, Decision.PROVED)
     await proving.follow()
-    assert (room.verdict().status, room.verdict().told["method"]) == ("no_failure", "person")
+    assert (room.verdict().status, room.verdict().fields["method"]) == ("no_failure", "person")
 
 
 async def test_a_proof_is_a_version_of_the_verdict_and_supersedes_the_carriers(
@@ -124,13 +124,13 @@ async def test_a_proof_is_a_version_of_the_verdict_and_supersedes_the_carriers(
     await proving.follow()
     await proving.follow()  # nothing waits any more
     now = room.verdict()
-    assert (now.version, now.agent, now.span_id, now.told["method"]) == (
+    assert (now.version, now.agent, now.span_id, now.fields["method"]) == (
         2,
         "writer",
         span_id(5),
         "experiment",
     )
-    assert now.told["proof"] == {
+    assert now.fields["proof"] == {
         "decision": "proved",
         "step": 1,
         "span_id": span_id(5),
@@ -139,7 +139,7 @@ async def test_a_proof_is_a_version_of_the_verdict_and_supersedes_the_carriers(
         "trials": 22,
         "change": "resample",
     }
-    assert "is_second_opinion" not in now.told
+    assert "is_second_opinion" not in now.fields
     assert [name for name, _ in room.sent()] == [
         "writer: decisive error",
         "failure: writer",
@@ -161,7 +161,7 @@ async def test_a_proof_of_the_blamed_step_is_a_new_version_too(room: Room, provi
     hand_over(room, 0, Decision.PROVED)
     await proving.follow()
     now = room.verdict()
-    assert (now.version, now.agent, now.told["mode"]) == (2, "planner", None)
+    assert (now.version, now.agent, now.fields["mode"]) == (2, "planner", None)
     assert now.confidence == 0.95
     assert not [name for name, _ in room.sent() if name.startswith("withdrawn")]
 
@@ -193,7 +193,7 @@ async def test_a_refutation_withdraws_the_blame_of_its_step_alone(room: Room, pr
     await proving.follow()
     now = room.verdict()
     assert (now.version, now.status, now.agent) == (2, "undetermined", None)
-    assert "refuted step 0 (planner)" in now.told["reason"]
+    assert "refuted step 0 (planner)" in now.fields["reason"]
     assert [name for name, _ in room.sent()][-1:] == ["withdrawn: planner"]
     assert await room.second.take(WANTED, room.trajectory, blame(0)) is Outcome.PROOF_STANDS
     again = replace(WANTED, method="verify")

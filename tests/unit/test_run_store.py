@@ -12,7 +12,7 @@ import pytest
 
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant, TraceKey
 from collector_processor.store.connection import StoreError
-from collector_processor.store.records import AbsentParent, Commit, Outgoing, StoredVerdict, ToldRun
+from collector_processor.store.records import AbsentParent, Commit, Outgoing, RunIdentity, StoredVerdict
 from collector_processor.store.small_tables import MAX_ABSENT
 from collector_processor.store.sqlite_driver import SqliteDriver
 from collector_processor.store.verdicts import RunStore
@@ -36,7 +36,7 @@ VERDICT = StoredVerdict(
     document="{}",
 )
 
-TOLD = ToldRun(run_id="run-1", trace_ids=frozenset((KEY.trace_id,)), digest=b"d")
+IDENTITY = RunIdentity(run_id="run-1", trace_ids=frozenset((KEY.trace_id,)), digest=b"d")
 
 
 @pytest.fixture
@@ -134,12 +134,12 @@ def test_a_run_is_found_by_the_beginning_of_its_id_and_by_nothing_else_in_it(sto
 
 
 def test_what_a_trace_was_is_replaced_as_a_whole(store: RunStore) -> None:
-    store.commit(Commit(analysed=((KEY, 3),), told=(TOLD, replace(TOLD, run_id="run-2"))))
-    assert {told.run_id for told in store.told([KEY])[KEY]} == {"run-1", "run-2"}
-    store.commit(Commit(analysed=((KEY, 3),), told=(replace(TOLD, digest=b"e"),)))
-    assert store.told([KEY])[KEY] == (replace(TOLD, digest=b"e"),)
+    store.commit(Commit(analysed=((KEY, 3),), identities=(IDENTITY, replace(IDENTITY, run_id="run-2"))))
+    assert {run.run_id for run in store.identities([KEY])[KEY]} == {"run-1", "run-2"}
+    store.commit(Commit(analysed=((KEY, 3),), identities=(replace(IDENTITY, digest=b"e"),)))
+    assert store.identities([KEY])[KEY] == (replace(IDENTITY, digest=b"e"),)
     store.commit(Commit(analysed=((KEY, 4),)))  # given up: nothing new is known
-    assert store.told([KEY])[KEY] == (replace(TOLD, digest=b"e"),)
+    assert store.identities([KEY])[KEY] == (replace(IDENTITY, digest=b"e"),)
 
 
 def test_what_a_refused_replacement_says_goes_late_and_once(store: RunStore) -> None:

@@ -126,7 +126,7 @@ async def test_an_opinion_that_differs_is_a_new_version_and_supersedes_the_carri
     assert await room.second.take(WANTED, room.trajectory, blame(1)) is Outcome.NEW_VERSION
     now = room.verdict()
     assert (now.version, now.agent, now.step, now.span_id) == (2, "writer", 1, span_id(5))
-    assert (now.told["method"], now.told["is_second_opinion"]) == ("judge", True)
+    assert (now.fields["method"], now.fields["is_second_opinion"]) == ("judge", True)
     assert [name for name, _ in room.sent()] == [
         "writer: loop",
         "failure: writer (loop)",

@@ -292,7 +292,7 @@ async def test_a_chain_longer_than_a_run_is_read_in_proportion(tmp_path: Path) -
     for _ in range(12):
         await lane.pass_time(LIMITS.idle_close_s)
     assert lane.pipeline.open_traces == lane.pipeline.under_way == 0
-    assert len(lane.told) >= 2
+    assert len(lane.announced) >= 2
     assert source.reads < 25 * count
 
 

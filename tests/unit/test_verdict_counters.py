@@ -58,8 +58,8 @@ class Clock:
         return self.now
 
 
-class Desk:
-    """Verdicts on one run after the other, told to the counters."""
+class World:
+    """Decides verdicts on runs and passes them to the counters."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -129,94 +129,94 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def world() -> World:
+    return World()
 
 
-def test_a_failure_counts_for_the_blamed_agent_and_as_a_task_of_all(desk: Desk) -> None:
-    desk.tell(desk.decide(blame()))
-    assert desk.stands(desk.counters.runs) == {("shop", "attributed"): 1}
-    assert desk.stands(desk.counters.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
-    assert desk.failures() == {("shop", "calculator", "loop"): 1}
+def test_a_failure_counts_for_the_blamed_agent_and_as_a_task_of_all(world: World) -> None:
+    world.tell(world.decide(blame()))
+    assert world.stands(world.counters.runs) == {("shop", "attributed"): 1}
+    assert world.stands(world.counters.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
+    assert world.failures() == {("shop", "calculator", "loop"): 1}
 
 
-def test_the_exemplar_is_the_span_to_blame(desk: Desk) -> None:
-    verdict = desk.tell(desk.decide(blame()))
+def test_the_exemplar_is_the_span_to_blame(world: World) -> None:
+    verdict = world.tell(world.decide(blame()))
     (exemplar,) = [
-        one.exemplar for one in desk.counters.failures.counted.points(desk.clock.now, 0) if one.exemplar
+        one.exemplar for one in world.counters.failures.counted.points(world.clock.now, 0) if one.exemplar
     ]
     assert exemplar.labels == {"trace_id": verdict.trace_id, "span_id": verdict.span_id}
 
 
-def test_an_agent_has_a_series_of_every_mode_from_its_first_task(desk: Desk) -> None:
-    desk.tell(desk.decide(DONE, "planner"))
+def test_an_agent_has_a_series_of_every_mode_from_its_first_task(world: World) -> None:
+    world.tell(world.decide(DONE, "planner"))
     zero = {("shop", "planner", mode.value): 0.0 for mode in FailureMode}
-    assert desk.stands(desk.counters.failures) == zero
+    assert world.stands(world.counters.failures) == zero
 
 
-def test_a_new_series_is_at_zero_until_it_was_there_long_enough_to_be_seen(desk: Desk) -> None:
-    desk.tell(desk.decide(blame()))
-    assert desk.failures(settle_s=30) == {}
-    desk.clock.now += 29.9
-    assert desk.failures(settle_s=30) == {}
-    desk.clock.now += 0.1
-    assert desk.failures(settle_s=30) == {("shop", "calculator", "loop"): 1}
+def test_a_new_series_is_at_zero_until_it_was_there_long_enough_to_be_seen(world: World) -> None:
+    world.tell(world.decide(blame()))
+    assert world.failures(settle_s=30) == {}
+    world.clock.now += 29.9
+    assert world.failures(settle_s=30) == {}
+    world.clock.now += 0.1
+    assert world.failures(settle_s=30) == {("shop", "calculator", "loop"): 1}
 
 
-def test_who_is_told_the_same_again_counts_nothing_again(desk: Desk) -> None:
-    first = desk.tell(desk.decide(blame()))
-    desk.tell(desk.decide(blame(confidence=0.9), previous=first))
-    assert desk.failures() == {("shop", "calculator", "loop"): 1}
-    assert desk.shown(desk.counters.superseded) == {(): 0}
+def test_who_is_told_the_same_again_counts_nothing_again(world: World) -> None:
+    first = world.tell(world.decide(blame()))
+    world.tell(world.decide(blame(confidence=0.9), previous=first))
+    assert world.failures() == {("shop", "calculator", "loop"): 1}
+    assert world.shown(world.counters.superseded) == {(): 0}
 
 
-def test_a_verdict_that_names_another_agent_moves_the_failure_and_no_counter_falls(desk: Desk) -> None:
-    first = desk.tell(desk.decide(blame()))
-    desk.tell(desk.decide(blame("planner"), previous=first))
-    assert desk.failures() == {("shop", "planner", "loop"): 1}
-    assert desk.shown(desk.counters.failures.counted)["shop", "calculator", "loop"] == 1
-    assert desk.shown(desk.counters.failures.withdrawn)["shop", "calculator", "loop"] == 1
-    assert desk.stands(desk.counters.runs) == {("shop", "attributed"): 1}
-    assert desk.shown(desk.counters.superseded) == {(): 1}
+def test_a_verdict_that_names_another_agent_moves_the_failure_and_no_counter_falls(world: World) -> None:
+    first = world.tell(world.decide(blame()))
+    world.tell(world.decide(blame("planner"), previous=first))
+    assert world.failures() == {("shop", "planner", "loop"): 1}
+    assert world.shown(world.counters.failures.counted)["shop", "calculator", "loop"] == 1
+    assert world.shown(world.counters.failures.withdrawn)["shop", "calculator", "loop"] == 1
+    assert world.stands(world.counters.runs) == {("shop", "attributed"): 1}
+    assert world.shown(world.counters.superseded) == {(): 1}
 
 
-def test_a_failure_that_was_none_is_withdrawn(desk: Desk) -> None:
-    first = desk.tell(desk.decide(blame()))
-    desk.tell(desk.decide(DONE, previous=first))
-    assert desk.failures() == {}
-    assert desk.stands(desk.counters.runs) == {("shop", "attributed"): 0, ("shop", "no_failure"): 1}
+def test_a_failure_that_was_none_is_withdrawn(world: World) -> None:
+    first = world.tell(world.decide(blame()))
+    world.tell(world.decide(DONE, previous=first))
+    assert world.failures() == {}
+    assert world.stands(world.counters.runs) == {("shop", "attributed"): 0, ("shop", "no_failure"): 1}
 
 
-def test_agents_that_only_a_later_analysis_shows_have_done_a_task(desk: Desk) -> None:
-    first = desk.tell(desk.decide(DONE, "planner"))
-    desk.tell(desk.decide(DONE, "planner", "calculator", previous=first))
-    assert desk.stands(desk.counters.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
+def test_agents_that_only_a_later_analysis_shows_have_done_a_task(world: World) -> None:
+    first = world.tell(world.decide(DONE, "planner"))
+    world.tell(world.decide(DONE, "planner", "calculator", previous=first))
+    assert world.stands(world.counters.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
 
 
-def test_a_run_whose_root_comes_late_moves_to_the_roots_service(desk: Desk) -> None:
+def test_a_run_whose_root_comes_late_moves_to_the_roots_service(world: World) -> None:
     before = RunCount(service="tools", status="attributed", agents=("calculator",), blamed="calculator")
-    desk.counters.move(Move(before=None, after=before))
-    desk.counters.move(Move(before=before, after=replace(before, service="shop")))
-    assert desk.stands(desk.counters.tasks) == {("tools", "calculator"): 0, ("shop", "calculator"): 1}
-    assert desk.failures() == {("shop", "calculator", "other"): 1}
+    world.counters.move(Move(before=None, after=before))
+    world.counters.move(Move(before=before, after=replace(before, service="shop")))
+    assert world.stands(world.counters.tasks) == {("tools", "calculator"): 0, ("shop", "calculator"): 1}
+    assert world.failures() == {("shop", "calculator", "other"): 1}
 
 
-def test_a_run_found_to_have_failed_after_all_becomes_a_failure(desk: Desk) -> None:
-    first = desk.tell(desk.decide(DONE))
-    desk.tell(desk.decide(blame(), previous=first))
-    assert desk.failures() == {("shop", "calculator", "loop"): 1}
-    assert desk.stands(desk.counters.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
+def test_a_run_found_to_have_failed_after_all_becomes_a_failure(world: World) -> None:
+    first = world.tell(world.decide(DONE))
+    world.tell(world.decide(blame(), previous=first))
+    assert world.failures() == {("shop", "calculator", "loop"): 1}
+    assert world.stands(world.counters.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
 
 
-def test_the_final_verdict_counts_after_a_provisional_one(desk: Desk) -> None:
-    early = provisional(desk.decide(blame()))
-    desk.tell(desk.decide(blame(), previous=early))
-    assert desk.failures() == {("shop", "calculator", "loop"): 1}
+def test_the_final_verdict_counts_after_a_provisional_one(world: World) -> None:
+    early = provisional(world.decide(blame()))
+    world.tell(world.decide(blame(), previous=early))
+    assert world.failures() == {("shop", "calculator", "loop"): 1}
 
 
-def test_a_mode_that_is_none_of_ours_is_other(desk: Desk) -> None:
-    desk.tell(desk.decide(blame(mode="model's own prose about task 4711")))
-    assert desk.failures() == {("shop", "calculator", "other"): 1}
+def test_a_mode_that_is_none_of_ours_is_other(world: World) -> None:
+    world.tell(world.decide(blame(mode="model's own prose about task 4711")))
+    assert world.failures() == {("shop", "calculator", "other"): 1}
 
 
 @pytest.mark.parametrize(
@@ -225,48 +225,48 @@ def test_a_mode_that_is_none_of_ours_is_other(desk: Desk) -> None:
     ids=["behind", "a clock ahead of ours", "played back"],
 )
 def test_lag_is_from_the_last_spans_end_to_the_verdict(
-    desk: Desk, lag_s: float, counted: tuple[int, float]
+    world: World, lag_s: float, counted: tuple[int, float]
 ) -> None:
-    desk.tell(desk.decide(DONE, lag_s=lag_s))
-    assert desk.lag() == pytest.approx(counted)
+    world.tell(world.decide(DONE, lag_s=lag_s))
+    assert world.lag() == pytest.approx(counted)
 
 
-def test_where_a_carrier_goes_the_lag_ends_when_the_backend_has_it(desk: Desk) -> None:
-    first = desk.decide(blame())
+def test_where_a_carrier_goes_the_lag_ends_when_the_backend_has_it(world: World) -> None:
+    first = world.decide(blame())
     back = write_back(first, POLICY)
-    desk.counters.count(summary_of(first, back), back.verdict)
-    assert desk.lag() == (0, 0.0), "nobody can see it yet"
+    world.counters.count(summary_of(first, back), back.verdict)
+    assert world.lag() == (0, 0.0), "nobody can see it yet"
     (carried,) = [out for out in back.outgoing if out.ended_ns]
     assert carried.signal is Signal.TRACES
-    desk.counters.delivered(carried.ended_ns, first.now_ns + 60_000_000_000)
-    assert desk.lag() == (1, 63.0)
+    world.counters.delivered(carried.ended_ns, first.now_ns + 60_000_000_000)
+    assert world.lag() == (1, 63.0)
 
 
-def test_a_verdict_that_replaces_another_is_no_second_lag(desk: Desk) -> None:
-    first = desk.tell(desk.decide(blame()))
-    second = desk.decide(blame("planner", step=1), previous=first)
+def test_a_verdict_that_replaces_another_is_no_second_lag(world: World) -> None:
+    first = world.tell(world.decide(blame()))
+    second = world.decide(blame("planner", step=1), previous=first)
     back = write_back(second, POLICY)
     assert back.outgoing
     assert [out.ended_ns for out in back.outgoing] == [0] * len(back.outgoing)
 
 
-def test_a_run_that_ends_at_the_end_of_time_is_one_that_the_store_can_hold(desk: Desk) -> None:
-    decision = desk.decide(blame())
+def test_a_run_that_ends_at_the_end_of_time_is_one_that_the_store_can_hold(world: World) -> None:
+    decision = world.decide(blame())
     (first, *others) = decision.run.trace.spans
     late = replace(decision.run, trace=trace(replace(first, end_ns=2**64 - 1), *others))
     back = write_back(replace(decision, run=late), POLICY)
     assert [out.ended_ns for out in back.outgoing] == [0] * len(back.outgoing)
 
 
-def test_what_was_paid_counts_every_time(desk: Desk) -> None:
+def test_what_was_paid_counts_every_time(world: World) -> None:
     effort = Effort(calls=2, input_tokens=900, output_tokens=100, cost_usd=0.25)
-    first = desk.tell(desk.decide(blame(), model="m", effort=effort))
-    desk.tell(desk.decide(blame(), previous=first, model="m", effort=replace(effort, cost_usd=None)))
-    counters = desk.counters
-    assert desk.shown(counters.calls) == {("m",): 4}
-    assert desk.shown(counters.tokens) == {("m", "input"): 1800, ("m", "output"): 200}
-    assert desk.shown(counters.cost_usd) == {("m",): 0.25}
-    assert desk.shown(counters.unpriced) == {("m",): 1}
+    first = world.tell(world.decide(blame(), model="m", effort=effort))
+    world.tell(world.decide(blame(), previous=first, model="m", effort=replace(effort, cost_usd=None)))
+    counters = world.counters
+    assert world.shown(counters.calls) == {("m",): 4}
+    assert world.shown(counters.tokens) == {("m", "input"): 1800, ("m", "output"): 200}
+    assert world.shown(counters.cost_usd) == {("m",): 0.25}
+    assert world.shown(counters.unpriced) == {("m",): 1}
 
 
 def test_a_service_that_invents_agents_fills_only_its_own_room() -> None:
@@ -297,18 +297,18 @@ def test_a_label_is_one_short_line_whatever_the_name(name: str, label: str) -> N
     assert as_label(name) == label
 
 
-def test_a_confidence_is_shown_with_the_blamed_span(desk: Desk) -> None:
-    verdict = desk.tell(desk.decide(blame(confidence=0.75)))
-    samples = desk.family("blamespan_confidence").samples
+def test_a_confidence_is_shown_with_the_blamed_span(world: World) -> None:
+    verdict = world.tell(world.decide(blame(confidence=0.75)))
+    samples = world.family("blamespan_confidence").samples
     (shown,) = (sample for sample in samples if sample.exemplar is not None)
     assert shown.labels == {"le": "0.8"}
     assert shown.exemplar is not None
     assert shown.exemplar.labels == {"trace_id": verdict.trace_id, "span_id": verdict.span_id}
 
 
-def test_every_family_is_in_the_table_and_has_no_series_beside_it(desk: Desk) -> None:
-    desk.tell(desk.decide(blame(), model="m", effort=Effort(calls=1)))
+def test_every_family_is_in_the_table_and_has_no_series_beside_it(world: World) -> None:
+    world.tell(world.decide(blame(), model="m", effort=Effort(calls=1)))
     suffixes = {Kind.COUNTER: {"_total"}, Kind.GAUGE: {""}, Kind.HISTOGRAM: {"_bucket", "_count", "_sum"}}
     told = {metric.name: suffixes[metric.kind] for metric in METRICS}
-    for family in desk.counters.collect(settle_s=0.0):
+    for family in world.counters.collect(settle_s=0.0):
         assert {sample.name.removeprefix(family.name) for sample in family.samples} == told[family.name]

@@ -88,7 +88,7 @@ class Way:
     prepared_by: Callable[[Preparer, TraceBytes], Prepared] = here
     prepared: list[Prepared] = field(default_factory=list)
     kept: list[KeptRun] = field(default_factory=list)
-    told: list[tuple[VerdictSummary, StoredVerdict]] = field(default_factory=list)
+    announced: list[tuple[VerdictSummary, StoredVerdict]] = field(default_factory=list)
     redacted: int = 0
     pauses: int = 0
     between: Callable[[], Awaitable[None]] | None = None
@@ -106,7 +106,7 @@ class Way:
                 wall_ns=lambda: AT_NS,
                 wake_outbox=lambda: None,
                 keep=self._keep,
-                tell=lambda summary, verdict: self.told.append((summary, verdict)),
+                tell=lambda summary, verdict: self.announced.append((summary, verdict)),
                 count_redacted=self._count,
             ),
             pause=self._pause,
@@ -191,11 +191,11 @@ async def test_the_same_is_left_behind_wherever_a_trace_is_prepared(path: Path, 
                 one.receive(*spans)
             for trace_id in traces_in(path):
                 await one.examine(TraceKey(NO_TENANT, trace_id))
-            found.append((one.left_behind(), one.told, one.kept, one.redacted))
+            found.append((one.left_behind(), one.announced, one.kept, one.redacted))
     assert found[0] == found[1] == found[2]
 
 
-async def test_a_failed_run_is_committed_along_with_its_bytes_and_told_of(way: Way) -> None:
+async def test_a_failed_run_is_committed_along_with_its_bytes_and_announced(way: Way) -> None:
     way.receive(*FAILED)
     await way.examine()
     verdict = way.verdict()
@@ -205,7 +205,7 @@ async def test_a_failed_run_is_committed_along_with_its_bytes_and_told_of(way: W
     assert ids == {verdict.failure_id}
     assert len(decode_logs(log.body)) == 1
     assert analyses_of(way.store, KEY) == (1, 1)
-    assert [said for _, said in way.told] == [verdict]
+    assert [said for _, said in way.announced] == [verdict]
     (kept,) = way.kept
     assert (kept.run_id, kept.is_failure, kept.packed is None) == (TRACE, True, False)
     assert json.loads(kept.noted)["blamed"] == "writer"
@@ -237,7 +237,7 @@ async def test_two_traces_of_one_run_in_one_batch_give_one_verdict(way: Way) -> 
     way.receive(agent(1, "planner", trace_id=OTHER.trace_id, links=(linked,)))
     await way.examine(KEY, OTHER)
     assert [verdict.run_id for verdict in way.store.recent(9)] == [TRACE]
-    assert len({told.run_id for (told,) in way.store.told((KEY, OTHER)).values()}) == 1
+    assert len({run.run_id for (run,) in way.store.identities((KEY, OTHER)).values()}) == 1
 
 
 async def test_late_spans_are_analysed_with_those_before(way: Way) -> None:
@@ -264,7 +264,7 @@ async def test_nothing_is_committed_where_another_examination_was_quicker(way: W
     assert way.verdict().version == 1
     assert analyses_of(way.store, KEY) == (1, 1)
     assert len(way.store.outbox(Signal.TRACES)) == 1
-    assert way.told == []
+    assert way.announced == []
 
 
 async def test_a_trace_that_joined_the_run_meanwhile_is_part_of_its_verdict(way: Way) -> None:
@@ -282,7 +282,7 @@ async def test_a_trace_that_joined_the_run_meanwhile_is_part_of_its_verdict(way:
     await way.examine()
     assert [verdict.run_id for verdict in way.store.recent(9)] == [TRACE]
     assert (way.verdict().version, analyses_of(way.store, KEY)) == (1, (1, 1))
-    assert (way.store.told((OTHER,))[OTHER][0].run_id, way.told) == (TRACE, [])
+    assert (way.store.identities((OTHER,))[OTHER][0].run_id, way.announced) == (TRACE, [])
 
 
 async def test_a_verdict_that_a_person_confirmed_meanwhile_stands(way: Way) -> None:
@@ -292,7 +292,7 @@ async def test_a_verdict_that_a_person_confirmed_meanwhile_stands(way: Way) -> N
 
     async def confirm() -> None:
         way.between = None
-        document = json.dumps({**way.verdict().told, CONFIRMED: True})
+        document = json.dumps({**way.verdict().fields, CONFIRMED: True})
         confirmed = replace(way.verdict(), document=document)
         await way.examiner.in_turn(way.store.commit, Commit(analysed=(), verdicts=(confirmed,)))
 

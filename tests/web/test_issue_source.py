@@ -24,9 +24,9 @@ async def source(tmp_path: Path) -> AsyncIterator[IssueReader]:
     bench.judge(2, "clerk")
     bench.judge(3, None)
     bench.judge(4, "clerk", tenant=OTHER)
-    with opened_issue_service(bench, now_ns=lambda: START + 2 * DAY) as desk:
+    with opened_issue_service(bench, now_ns=lambda: START + 2 * DAY) as service:
         store = IssueStore(tmp_path / RUNS)
-        opened = IssueReader(desk, store, lambda: START + 2 * DAY, is_fair_sample=True)
+        opened = IssueReader(service, store, lambda: START + 2 * DAY, is_fair_sample=True)
         yield opened
         opened.close()
     bench.close()
@@ -55,10 +55,10 @@ async def test_one_issue_comes_with_its_agents_share_and_the_others_of_its_servi
     bench = Bench(folder=tmp_path)
     for number, agent in enumerate(("clerk", None, "planner", "clerk")):
         bench.judge(number, agent)
-    with opened_issue_service(bench, now_ns=lambda: START) as desk:
+    with opened_issue_service(bench, now_ns=lambda: START) as service:
         for is_fair_sample in (True, False):
             source = IssueReader(
-                desk, IssueStore(tmp_path / RUNS), lambda: START, is_fair_sample=is_fair_sample
+                service, IssueStore(tmp_path / RUNS), lambda: START, is_fair_sample=is_fair_sample
             )
             listed = {one.issue.fingerprint.agent: one for one in await source.issues(NO_TENANT, 10)}
             (told,) = await source.issue(NO_TENANT, listed["clerk"].issue.fingerprint.id)

@@ -183,7 +183,7 @@ async def _one(context: PageContext, request: web.Request) -> web.Response:
         issue=(await _issues_of(context, [name])).get(name),
         labels=label_document(said),
         opinions=await _opinions(context, verdict),
-        is_second_opinion=verdict.told.get(SECOND_OPINION) is True,
+        is_second_opinion=verdict.fields.get(SECOND_OPINION) is True,
         trace_url=context.pages.trace_link.to(
             document.get("trace_id") or verdict.trace_id, document.get("span_id")
         ),

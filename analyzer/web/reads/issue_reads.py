@@ -29,17 +29,17 @@ class IssueReader:
     """An ``IssueSource`` of a running service."""
 
     def __init__(
-        self, desk: IssueService, store: IssueStore, now_ns: Callable[[], int], *, is_fair_sample: bool
+        self, service: IssueService, store: IssueStore, now_ns: Callable[[], int], *, is_fair_sample: bool
     ) -> None:
         """Create the reader.
 
         Args:
-            desk: the issue service, which applies people's decisions.
+            service: the issue service, which applies people's decisions.
             store: a separate connection for reading; closed with this object.
             now_ns: returns the time, on which states depend.
             is_fair_sample: whether sampling ignores how runs end; otherwise no shares are shown.
         """
-        self._desk: Final = desk
+        self._service: Final = service
         self._store: Final = store
         self._now_ns: Final = now_ns
         self._reports: Final = IssueReports(store, is_fair_sample=is_fair_sample)
@@ -92,11 +92,11 @@ class IssueReader:
 
     async def resolve(self, tenant: Tenant, issue_id: str) -> bool:
         """Close an issue; ``False`` if there is no issue with this id."""
-        return await self._desk.resolve(tenant, issue_id)
+        return await self._service.resolve(tenant, issue_id)
 
     async def mute(self, tenant: Tenant, issue_id: str, until_ns: int) -> bool:
         """Mute an issue until the given time; ``False`` if there is no such issue."""
-        return await self._desk.mute(tenant, issue_id, until_ns)
+        return await self._service.mute(tenant, issue_id, until_ns)
 
     def _shown(self, owner: Tenant, issue: Issue, now_ns: int) -> ShownIssue:
         return ShownIssue(tenant=owner, issue=issue, trend=self._reports.trend(owner, issue, now_ns))

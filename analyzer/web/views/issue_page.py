@@ -15,7 +15,7 @@ from analyzer.inquiry.verdict import FailureMode
 from analyzer.issues.issue_store import DAY_NS
 from analyzer.issues.recurrence.issue import Issue
 from analyzer.issues.recurrence.watch import Share
-from analyzer.issues.report import AgentShare, told_of_share
+from analyzer.issues.report import AgentShare, share_text
 from analyzer.web.reads.sources import RunRow, ShownIssue
 from analyzer.web.views.run_page import telling
 from semconv.model import agent_in_prose
@@ -86,7 +86,7 @@ def issue_view(one: ShownIssue, rows: Sequence[RunRow], good: RunRow | None, now
         trend=draw_trend(one.trend, now_ns // DAY_NS) if one.trend else "",
         week=sum(one.trend[-WEEK:]),
         week_before=sum(one.trend[-2 * WEEK : -WEEK]),
-        share=told_of_share(share) if share is not None and share.blamed.n else "",
+        share=share_text(share) if share is not None and share.blamed.n else "",
         changes=_changes(share) if share is not None else (),
         fix=next((str(row.document["fix"]) for row in rows if row.document.get("fix")), ""),
         advice=_ADVICE.get(one.issue.fingerprint.mode, ""),
