@@ -1,4 +1,4 @@
-"""The keys of the JSON that others script against: all of them, always, in this order."""
+"""Keys of the JSON that other programs read: always all of them, in this order."""
 
 from __future__ import annotations
 

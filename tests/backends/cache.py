@@ -1,4 +1,4 @@
-"""Where built backends are kept: the user's cache folder, one folder a set of pins.
+"""Cache folder of built backends, one folder for each set of pinned versions. Knows nothing of Go.
 
 Knows nothing of Go. A folder appears whole or not at all: it is built beside
 its final place and renamed, under a lock, so that two builds at once are safe
@@ -30,7 +30,7 @@ def cache_root() -> Path:
 
 
 def key_of(parts: Iterable[str]) -> str:
-    """Return the hash of everything that decides the bytes of a binary."""
+    """Return the hash of everything that determines the bytes of a binary."""
     digest = hashlib.sha256(f"{sys.platform} {platform.machine()}".encode())
     for part in parts:
         digest.update(b"\0" + part.encode())
@@ -38,7 +38,7 @@ def key_of(parts: Iterable[str]) -> str:
 
 
 def say(message: str) -> None:
-    """Tell the person who waits: one line on stderr."""
+    """Print one line about the progress to stderr."""
     print(message, file=sys.stderr, flush=True)
 
 
@@ -49,7 +49,7 @@ def kept(folder: str, binary: str) -> Path | None:
 
 
 def keep(name: str, folder: str, binary: str, make: Callable[[Path], None]) -> Path:
-    """Return the binary, made first if need be.
+    """Return the binary, building it first if necessary.
 
     Args:
         name: what is built; one build of a name runs at a time.

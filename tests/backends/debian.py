@@ -1,4 +1,4 @@
-"""Prometheus, Alertmanager and their tools: Debian's packages, looked up on the path.
+"""Looks up Debian's Prometheus, Alertmanager and their tools on the path.
 
 ``apt-get install prometheus prometheus-alertmanager`` puts them there; nothing
 here installs. Without them tests skip, or fail where backends must be.
@@ -19,7 +19,7 @@ DebianName: TypeAlias = Literal["prometheus", "promtool", "alertmanager", "amtoo
 NAMES: Final[tuple[DebianName, ...]] = get_args(DebianName)
 INSTALL: Final = "apt-get install -y --no-install-recommends prometheus prometheus-alertmanager"
 _ALSO: Final = {"alertmanager": "prometheus-alertmanager"}
-"""What Debian calls the binary that upstream calls otherwise."""
+"""Debian's name of the binary, by upstream's name."""
 
 
 def debian_binary(name: DebianName) -> Path | None:
@@ -29,7 +29,7 @@ def debian_binary(name: DebianName) -> Path | None:
 
 
 def insist_on_debian(name: DebianName) -> Path:
-    """Return the binary; without one, skip the test, or fail it where backends must be."""
+    """Return the binary; if it is missing, skip the test, or fail it where backends are required."""
     binary = debian_binary(name)
     if binary is not None:
         return binary

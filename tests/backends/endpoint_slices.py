@@ -1,4 +1,7 @@
-"""A stand-in for the Kubernetes API that serves the endpoints of one service: listed, and watched.
+"""Stand-in for the Kubernetes API that lists and watches the endpoints of one service.
+
+The tests have no cluster. The Collector's ``k8s`` resolver makes two requests to one, and both are answered
+here as an API server would.
 
 There is no cluster in the tests; what the Collector's ``k8s`` resolver asks of
 one is two requests, and both are answered here as an API server answers them.
@@ -26,7 +29,7 @@ _INITIAL_END: Final = {"k8s.io/initial-events-end": "true"}
 
 
 class EndpointSlices:
-    """The pods behind one headless service, by name; a change is told to whoever watches."""
+    """The pods behind one headless service, by name; changes are sent to all watchers."""
 
     def __init__(self, service: str, namespace: str) -> None:
         self._service, self._namespace = service, namespace
@@ -35,14 +38,14 @@ class EndpointSlices:
         self._watching: list[Queue[Json]] = []
 
     def become(self, **pods: str) -> None:
-        """Set the pods: their addresses by their names, ``_`` for a dot."""
+        """Set the pods: addresses by name, with ``_`` in place of a dot."""
         self._pods = {name.replace("_", "."): address for name, address in pods.items()}
         self._version += 1
         for events in self._watching:
             events.put({"type": "MODIFIED", "object": self.slice()})
 
     def slice(self) -> Json:
-        """Return the one object that holds them."""
+        """Return the only object, which lists the pods."""
         return {
             "apiVersion": _VERSION,
             "kind": "EndpointSlice",
@@ -71,7 +74,7 @@ class EndpointSlices:
         }
 
     def watched(self, *, from_the_start: bool) -> Iterator[Json]:
-        """Yield the events of a watch, without end."""
+        """Yield the events of an endless watch."""
         events: Queue[Json] = Queue()
         self._watching.append(events)
         if from_the_start:
@@ -85,7 +88,7 @@ class EndpointSlices:
 
 @contextmanager
 def serve(slices: EndpointSlices, folder: Path) -> Iterator[Path]:
-    """Answer for them on a port of loopback; give the ``KUBECONFIG`` that leads there."""
+    """Serve the endpoints on a loopback port; yield the ``KUBECONFIG`` for it."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -100,7 +103,7 @@ def serve(slices: EndpointSlices, folder: Path) -> Iterator[Path]:
                 self.wfile.write(json.dumps(event).encode() + b"\n")
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer((HOST, 0), Handler)
     server.daemon_threads = True
@@ -113,7 +116,7 @@ def serve(slices: EndpointSlices, folder: Path) -> Iterator[Path]:
 
 
 def kubeconfig(folder: Path, address: str) -> Path:
-    """Write the configuration of a Kubernetes client that asks this address."""
+    """Write the configuration of a Kubernetes client for this address."""
     name = "stand-in"
     content = {
         "apiVersion": "v1",

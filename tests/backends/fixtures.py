@@ -1,4 +1,7 @@
-"""The real backends as pytest fixtures; a ``conftest.py`` that wants them imports them.
+"""The real backends as pytest fixtures, for a ``conftest.py`` to import.
+
+If a backend has not been built, the test is skipped with the command that builds it; with
+``BLAMESPAN_REQUIRE_BACKENDS=true``, as in CI, it fails.
 
 A backend that has not been built skips the test, with the command that builds
 it; where ``BLAMESPAN_REQUIRE_BACKENDS=true`` is set, as in CI, it fails it.
@@ -30,7 +33,7 @@ CollectorFactory: TypeAlias = Callable[[Forwarding], RunningCollector]
 
 @pytest.fixture(scope="session")
 def jaeger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningJaeger]:
-    """Give one Jaeger to the whole session: tests keep apart by their trace ids and services."""
+    """Yield one Jaeger for the whole session: tests use different trace ids and services."""
     binary = insist_on("jaeger", install.jaeger_binary())
     with start_jaeger(binary, tmp_path_factory.mktemp("jaeger")) as running:
         yield running
@@ -38,7 +41,7 @@ def jaeger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningJaeger]:
 
 @pytest.fixture
 def collector_factory(tmp_path: Path) -> Iterator[CollectorFactory]:
-    """Give a function that starts Collectors; they end with the test."""
+    """Yield a function that starts Collectors; they end with the test."""
     binary = insist_on("collector", install.collector_binary())
     with ExitStack() as stack:
         started: list[RunningCollector] = []
@@ -52,7 +55,7 @@ def collector_factory(tmp_path: Path) -> Iterator[CollectorFactory]:
 
 
 def insist_on(name: install.BackendName, binary: Path | None) -> Path:
-    """Return the binary; without one, skip the test, or fail it where backends must be."""
+    """Return the binary; if it is missing, skip the test, or fail it where backends are required."""
     if binary is not None:
         return binary
     told = f"no real {name} here; `python -m tests.backends.install {name}` builds it (needs go)"

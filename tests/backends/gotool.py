@@ -1,4 +1,6 @@
-"""Runs the ``go`` command for the builds; says plainly what is wrong with it.
+"""Runs the ``go`` command for builds and explains its failures.
+
+Proxies, checksum database and caches come from the environment: no host is named here.
 
 Proxies, checksum database and caches are the environment's business: nothing
 here names a host.
@@ -20,11 +22,11 @@ TAIL_LINES: Final = 30
 
 
 class BuildError(Exception):
-    """A backend cannot be built; the message says why, to a person."""
+    """A backend cannot be built; the message gives the reason."""
 
 
 def require_go() -> None:
-    """Raise ``BuildError`` unless a recent enough ``go`` is there."""
+    """Raise ``BuildError`` if ``go`` is missing or too old."""
     if shutil.which("go") is None:
         raise BuildError(f"`go` is not on the PATH; install Go {_dotted(GO_MINIMUM)} or newer")
     version, toolchain = _go_env("GOVERSION", "GOTOOLCHAIN")
@@ -59,7 +61,7 @@ def run(command: list[str], *, cwd: Path, log: Path, extra: dict[str, str] | Non
 
 
 def _environment() -> dict[str, str]:
-    """Return our environment, made safe for a build anywhere below a home folder."""
+    """Return our environment, made safe for builds in any folder."""
     flags = f"{os.environ.get('GOFLAGS', '')} -p={JOBS} -buildvcs=false".strip()
     return os.environ | {"GOFLAGS": flags, "CGO_ENABLED": "0", "GOWORK": "off"}
 

@@ -1,5 +1,9 @@
 """Builds the real backends of the e2e suite: an OpenTelemetry Collector, Jaeger v2 and Helm.
 
+``python -m tests.backends.install [collector|jaeger|helm|all]``, standard library only. Everything comes from
+the Go module registry. The first build of each takes minutes; later runs use the cache. Tests only look up
+existing binaries.
+
 ``python -m tests.backends.install [collector|jaeger|helm|all]``, standard library
 only. Everything comes from the Go module registry; the first build of each
 takes minutes, the second time is instant. Tests only look up what is there.
@@ -72,7 +76,8 @@ BUILD_FLAGS: Final = ("-mod=readonly", "-trimpath", "-ldflags=-s -w")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How one backend is built.
+    """Recipe of one backend: ``pins`` determines the outcome, ``compile`` builds ``binary`` in the given
+    folder and appends the tools' output to the given log.
 
     ``pins`` is all that decides the outcome; ``compile`` leaves ``binary`` in
     the folder it is handed, and writes what the tools say to the given log.
@@ -85,22 +90,22 @@ class Recipe:
 
 
 def collector_binary() -> Path | None:
-    """Return the Collector if it has been built; builds nothing."""
+    """Return the Collector if it has been built; does not build it."""
     return _lookup("collector")
 
 
 def jaeger_binary() -> Path | None:
-    """Return Jaeger if it has been built; builds nothing."""
+    """Return Jaeger if it has been built; does not build it."""
     return _lookup("jaeger")
 
 
 def helm_binary() -> Path | None:
-    """Return Helm if it has been built; builds nothing."""
+    """Return Helm if it has been built; does not build it."""
     return _lookup("helm")
 
 
 def build(name: BackendName) -> Path:
-    """Return the binary of a backend, built first if need be.
+    """Return the binary of a backend, building it first if necessary.
 
     Raises:
         BuildError: ``go`` is missing or too old, or the build failed.
@@ -199,7 +204,7 @@ def _module(folder: Path) -> tuple[str, ...]:
 
 
 def main() -> int:
-    """Build what the command line asks for; print each binary's path."""
+    """Build the backends named on the command line; print each binary's path."""
     parser = argparse.ArgumentParser(prog="python -m tests.backends.install", description=__doc__)
     parser.add_argument("backend", nargs="?", default="all", choices=(*NAMES, "all"))
     asked = parser.parse_args().backend

@@ -1,4 +1,7 @@
-"""Asks a real Jaeger what it holds: its query API, over urllib, as plain JSON.
+"""Client of a real Jaeger's query API: urllib and plain JSON.
+
+``/api/traces`` is what Jaeger's own UI reads; ``/api/v3`` gives the same spans as OTLP/JSON. The types below
+have only the fields that tests use.
 
 ``/api/traces`` is what Jaeger's own UI reads; ``/api/v3`` gives the same
 spans as OTLP/JSON. The shapes below name only what tests look at.
@@ -29,7 +32,7 @@ class Tag(TypedDict):
 
 
 class Reference(TypedDict):
-    """A parent or a link: the parent, if any, comes first."""
+    """A parent or a link; the parent, if any, comes first."""
 
     refType: Literal["CHILD_OF", "FOLLOWS_FROM"]
     traceID: str
@@ -59,14 +62,14 @@ class JaegerSpan(TypedDict):
 
 
 class Process(TypedDict):
-    """A Resource; ``service.name`` stands apart from the rest."""
+    """A Resource; ``service.name`` is separate from the other attributes."""
 
     serviceName: str
     tags: list[Tag]
 
 
 class JaegerTrace(TypedDict):
-    """A trace as the UI reads it."""
+    """A trace as the UI gets it."""
 
     traceID: str
     spans: list[JaegerSpan]
@@ -75,7 +78,7 @@ class JaegerTrace(TypedDict):
 
 
 def tags_of(spanlike: JaegerSpan | Process) -> dict[str, Any]:
-    """Return the tags as a mapping, what Jaeger adds (``span.kind``, ``otel.*``) included."""
+    """Return the tags as a mapping, including those that Jaeger adds (``span.kind``, ``otel.*``)."""
     return {tag["key"]: tag["value"] for tag in spanlike["tags"]}
 
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server, Debian's, on a socket in a directory of its own."""
+"""A real PostgreSQL server (Debian's) on a socket in its own directory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _USER: Final = "postgres"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresServer:
-    """One server; it may be stopped and started again."""
+    """A server that can be stopped and started again."""
 
     folder: Path
     binaries: Path
@@ -33,7 +33,7 @@ class PostgresServer:
         return f"postgresql+psycopg://{_USER}@/{database}?host={self.folder}"
 
     def create(self, database: str) -> str:
-        """Make a database, and return its URL."""
+        """Create a database and return its URL."""
         self._run("psql", "-qh", str(self.folder), "-U", _USER, "-c", f'CREATE DATABASE "{database}"')
         return self.url(database)
 
@@ -44,11 +44,11 @@ class PostgresServer:
         )
 
     def stop(self, how: str = "fast") -> None:
-        """Stop: ``fast`` in order, ``immediate`` as after a crash."""
+        """Stop: ``fast`` cleanly, ``immediate`` as after a crash."""
         self._run("pg_ctl", "-sw", "-D", str(self.data), "-m", how, "stop")
 
     def kill(self) -> None:
-        """End it as the kernel does where memory runs out, and wait until its children have followed it."""
+        """Kill it as the kernel does when memory runs out, and wait until its child processes have ended."""
         server = int((self.data / "postmaster.pid").read_text().splitlines()[0])
         children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
         os.kill(server, signal.SIGKILL)
@@ -74,7 +74,7 @@ class PostgresServer:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether a process computes or waits; one that nobody has reaped yet holds nothing any more."""
+    """Return whether a process is alive; a zombie holds no resources and counts as ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -83,7 +83,7 @@ def _is_running(pid: int) -> bool:
 
 @contextmanager
 def postgresql() -> Iterator[PostgresServer]:
-    """Run a server; skips where none is installed, unless the suite must have one."""
+    """Run a server; skip the test if none is installed, unless the suite requires one."""
     if not _BINARIES:
         if os.environ.get("BLAMESPAN_REQUIRE_BACKENDS") == "true":
             pytest.fail("no PostgreSQL: apt-get install postgresql")

@@ -31,7 +31,7 @@ NO_SELF_METRICS: Final[Config] = {"metrics": {"level": "none"}}  # else port 888
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningJaeger:
-    """A Jaeger that answers on all its ports; it takes traces only."""
+    """A Jaeger that answers on all its ports; it accepts only traces."""
 
     server: Server
     otlp_grpc_port: int
@@ -40,12 +40,12 @@ class RunningJaeger:
 
     @property
     def otlp_grpc_endpoint(self) -> str:
-        """Where OTLP/gRPC goes, without TLS."""
+        """The OTLP/gRPC endpoint, without TLS."""
         return f"http://{HOST}:{self.otlp_grpc_port}"
 
     @property
     def otlp_http_endpoint(self) -> str:
-        """Where OTLP/HTTP goes; a client adds ``/v1/traces``."""
+        """The OTLP/HTTP endpoint; a client adds ``/v1/traces``."""
         return f"http://{HOST}:{self.otlp_http_port}"
 
     @property
@@ -64,18 +64,18 @@ class RunningCollector:
 
     @property
     def otlp_grpc_endpoint(self) -> str:
-        """Where OTLP/gRPC goes, without TLS."""
+        """The OTLP/gRPC endpoint, without TLS."""
         return f"http://{HOST}:{self.otlp_grpc_port}"
 
     @property
     def otlp_http_endpoint(self) -> str:
-        """Where OTLP/HTTP goes; a client adds ``/v1/traces``."""
+        """The OTLP/HTTP endpoint; a client adds ``/v1/traces``."""
         return f"http://{HOST}:{self.otlp_http_port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarding:
-    """What a Collector does with what it receives.
+    """Where a Collector sends what it receives.
 
     ``endpoint`` is a URL; for HTTP the Collector adds ``/v1/traces`` and so on.
     With ``queue_folder`` (one a Collector) its queue is on disk and outlives it.
@@ -92,7 +92,7 @@ class Forwarding:
 
 @contextmanager
 def start_jaeger(binary: Path, folder: Path) -> Iterator[RunningJaeger]:
-    """Run an all-in-one Jaeger in memory; configuration and log go to ``folder``."""
+    """Run an all-in-one Jaeger in memory; configuration and log are written to ``folder``."""
     grpc, http, query, query_grpc = free_ports(4)
     command = _command(binary, folder, "jaeger", _jaeger_config(grpc, http, query, query_grpc))
     client = JaegerQuery(base_url=f"http://{HOST}:{query}")
@@ -108,7 +108,7 @@ def start_jaeger(binary: Path, folder: Path) -> Iterator[RunningJaeger]:
 def start_collector(
     binary: Path, folder: Path, forwarding: Forwarding, *, name: str = "collector"
 ) -> Iterator[RunningCollector]:
-    """Run a Collector; configuration and log go to ``folder``, called by ``name``."""
+    """Run a Collector; configuration and log are written to ``folder`` under ``name``."""
     grpc, http = free_ports(2)
     command = _command(binary, folder, name, _collector_config(grpc, http, forwarding))
 

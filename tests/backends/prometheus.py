@@ -1,4 +1,4 @@
-"""The real Prometheus and the real Alertmanager as context managers, and what is asked of the first.
+"""The real Prometheus and Alertmanager as context managers, and queries to Prometheus.
 
 Knows their flags and files; the processes themselves are ``supervise``'s.
 """
@@ -20,7 +20,7 @@ from tests.backends.supervise import HOST, Server, free_ports, running
 
 TIMEOUT_S: Final = 10.0
 DATA: Final = "prometheus"
-"""The folder of its data, in the folder that it is given."""
+"""Name of its data folder, within the given folder."""
 
 Config = dict[str, Any]
 
@@ -53,7 +53,7 @@ class RunningPrometheus:
 
 @contextmanager
 def start_prometheus(binary: Path, folder: Path, config: Config, *flags: str) -> Iterator[RunningPrometheus]:
-    """Run a Prometheus; configuration, data and log go to ``folder``, where data may lie already."""
+    """Run a Prometheus; configuration, data and log are in ``folder``, which may already hold data."""
     (port,) = free_ports(1)
     command = [
         str(binary),
@@ -70,7 +70,7 @@ def start_prometheus(binary: Path, folder: Path, config: Config, *flags: str) ->
 
 @contextmanager
 def start_alertmanager(binary: Path, folder: Path, config: Config) -> Iterator[str]:
-    """Run an Alertmanager of no cluster, and give its address; files go to ``folder``."""
+    """Run an Alertmanager without a cluster and yield its address; files are written to ``folder``."""
     (port,) = free_ports(1)
     command = [
         str(binary),

@@ -1,4 +1,7 @@
-"""Starts a server process, waits until it answers, and is sure to end it.
+"""Starts a server process, waits until it answers, and guarantees that it ends.
+
+Knows nothing of the process. Each server runs in a process group of its own: if the test run itself is
+killed, the group dies with it.
 
 Knows nothing of what the process is. Each runs in a process group of its own,
 held by a leash: should the test run itself be killed, the group dies with it.
@@ -29,7 +32,7 @@ T = TypeVar("T")
 
 
 class BackendError(Exception):
-    """A backend did not start or did not answer in time; says what its log ends with."""
+    """A backend did not start or answer in time; the message has the end of its log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +48,12 @@ class Server:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
 
     def kill(self) -> None:
-        """``kill -9`` the group, as a crash would; returns when it is gone."""
+        """``kill -9`` the group, as a crash would; returns when it has ended."""
         self._signal(signal.SIGKILL)
         self.process.wait()
 
     def stop(self) -> None:
-        """Let it drain and end; kill what is left."""
+        """Ask it to end; kill what remains."""
         self._signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(STOP_S)
@@ -70,7 +73,7 @@ def running(
     is_ready: Callable[[], bool],
     environ: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
-    """Run a server from ready to the end of the block.
+    """Run a server from readiness to the end of the block.
 
     Args:
         name: for messages.
@@ -96,7 +99,7 @@ def running(
 
 
 def wait_until(read: Callable[[], T | None], *, what: str, timeout_s: float = 60.0) -> T:
-    """Poll ``read`` until it answers something that is not ``None`` or ``False``, and return it.
+    """Poll ``read`` until it returns something other than ``None`` or ``False``; return that.
 
     Raises:
         BackendError: it did not within ``timeout_s``; ``what`` says what was awaited.
@@ -112,7 +115,7 @@ def wait_until(read: Callable[[], T | None], *, what: str, timeout_s: float = 60
 
 
 def free_ports(count: int) -> list[int]:
-    """Return that many different ports that nobody listens on."""
+    """Return different free ports."""
     found: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
         if len(found) == count:
@@ -123,7 +126,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody accepts connections there; ``OSError`` if not."""
+    """Return whether a server accepts connections at this address; ``OSError`` if not."""
     with socket.create_connection((HOST, port), timeout=1):
         return True
 
@@ -156,7 +159,9 @@ def _await_ready(server: Server, is_ready: Callable[[], bool]) -> None:
 
 @contextmanager
 def _leash(group: int) -> Iterator[None]:
-    """Have the group killed when this process goes, however it goes.
+    """Kill the group when this process ends, for any reason.
+
+    A shell reads a pipe that only we hold open; when it closes, the shell kills the group.
 
     A shell reads a pipe that only we hold open; its end is ours.
     """

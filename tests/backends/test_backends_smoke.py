@@ -1,4 +1,4 @@
-"""Agents' own OTLP → a real Collector → a real Jaeger, and Jaeger's answer about it."""
+"""Spans of an agent's SDK pass a real Collector into a real Jaeger and can be queried there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.backends.supervise import free_ports, wait_until
 
 @contextmanager
 def agent(service: str, endpoint: str) -> Iterator[Tracer]:
-    """A tracer as an agent's process has it; what it recorded is sent when the block ends."""
+    """A tracer as in an agent's process; its spans are sent when the block ends."""
     provider = TracerProvider(resource=Resource.create({"service.name": service}), shutdown_on_exit=False)
     exporter = OTLPSpanExporter(endpoint=endpoint, insecure=True)
     provider.add_span_processor(BatchSpanProcessor(exporter))
@@ -35,7 +35,7 @@ def agent(service: str, endpoint: str) -> Iterator[Tracer]:
 
 
 def run_of_three_spans(tracer: Tracer) -> SpanContext:
-    """A planner that asks a calculator, which calls a tool; gives the calculator's context."""
+    """A planner that calls a calculator, which calls a tool; returns the calculator's context."""
     with (
         tracer.start_as_current_span("planner"),
         tracer.start_as_current_span("calculator") as calculator,
@@ -58,7 +58,7 @@ def by_name(found: JaegerTrace) -> dict[str, JaegerSpan]:
 
 
 def parents(found: JaegerTrace) -> dict[str, list[tuple[str, str]]]:
-    """Each span's references, by names, as ``(type, name)``."""
+    """Return each span's references, by name, as ``(type, name)``."""
     names = {span["spanID"]: span["operationName"] for span in found["spans"]}
     return {
         span["operationName"]: [(ref["refType"], names[ref["spanID"]]) for ref in span["references"]]

@@ -1,4 +1,4 @@
-"""The lookup builds nothing, a build happens once, and what stands in its way is said."""
+"""Lookup never builds, a backend is built once, and errors name the obstacle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backends start ready, say why when they do not, and never outlive the tests."""
+"""Servers are ready when they are yielded, explain failures, and never outlive the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real servers on loopback that answer as they are told: what the exporters are tested against."""
+"""Real servers on loopback with scripted answers, for the exporters' tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from collector_processor.otlp.tls import ServerTls, TlsFiles
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """One request as it came over the wire."""
+    """One request as received."""
 
     path: str
     body: bytes
@@ -48,7 +48,7 @@ class HttpReply:
 
 @dataclass(slots=True)
 class Backend:
-    """A running server: where it is, what it saw."""
+    """A running server: its address and the requests it received."""
 
     url: str
     seen: list[Seen] = field(default_factory=list)
@@ -61,7 +61,7 @@ async def grpc_backend(
     signals: Iterable[Signal] = Signal,
     max_bytes: int = 4 << 20,
 ) -> AsyncIterator[Backend]:
-    """A gRPC server that gives ``answers`` in order, then OK, and takes only ``signals``."""
+    """A gRPC server that gives ``answers`` in order, then OK; it accepts only ``signals``."""
     backend = Backend("")
     script = deque(answers)
     server = grpc.aio.server(
@@ -101,7 +101,7 @@ def _service(
 async def socket_backend(
     talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
 ) -> AsyncIterator[Backend]:
-    """A server that speaks no protocol: each connection gets ``talk``, and is cut afterwards."""
+    """A server that speaks no protocol: sends ``talk`` on each connection, then closes it."""
     connections: list[asyncio.Task[None]] = []
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,5 @@
-"""What the receivers' and exporters' contracts share: a sink in memory, a client for each door, TLS files."""
+"""Shared by the contracts of receivers and exporters: a sink in memory, a client for each transport, TLS
+files."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ LOOPBACK = Address(host="127.0.0.1", port=0)
 
 
 class MemorySink:
-    """Keeps arrivals; gives the receipts, or raises the errors, it is told to, in order."""
+    """Keeps arrivals; returns the scripted receipts, or raises the scripted errors, in order."""
 
     def __init__(self, *answers: Receipt | BaseException) -> None:
         self.arrivals: list[Arrival] = []
@@ -39,7 +40,7 @@ class MemorySink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer of either transport, in one shape."""
+    """An answer of either transport in one form."""
 
     ok: bool
     status: int
@@ -119,7 +120,7 @@ class HttpClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """A kind of receiver with a client for it, and what it answers to what."""
+    """A kind of receiver, its client, and its answer for each case."""
 
     make: type[GrpcReceiver | HttpReceiver]
     client: Client

@@ -1,4 +1,4 @@
-"""Reads recorded OTLP/JSON runs for tests, and says where they are."""
+"""Reads recorded OTLP/JSON runs for tests, and knows their folder."""
 
 from __future__ import annotations
 

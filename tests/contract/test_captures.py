@@ -1,4 +1,8 @@
-"""Every recorded run of a framework: the steps that happened, and each miss explained.
+"""Every recorded run of a framework gives the expected steps; each deviation is explained.
+
+A run is right if its steps are the expected ones in order. For a run marked partial, they must be a
+subsequence that contains the decisive step. An expected agent whose name does not occur in the recording
+matches any agent.
 
 A run counts as hit if its steps are the expected ones in order; for a run that
 is marked partial, if they are a subsequence of them and the decisive one is
@@ -42,10 +46,10 @@ OURS = (
     "google_adk-native-spancontent",
     "strands-swarm",
 )
-"""Runs that are held to the stricter tests too: a task, a decisive span, no warning."""
+"""Runs with stricter tests: a task, a decisive span, no warning."""
 
 MISSES: dict[str, str] = {}
-"""Runs whose steps differ from the label, and why."""
+"""Runs whose steps differ from the label, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,7 @@ def test_a_wrong_answer_is_not_taken_for_an_error() -> None:
 
 
 def test_the_table_of_misses_is_right() -> None:
-    """All recordings, whatever their dialect; a run that comes right must leave the table."""
+    """Test all recordings of all dialects; a run that becomes right must leave the table."""
     table = {name: capture(name) for name in INDEX}
     lines = [
         f"{name:32} {'hit ' if each.is_hit else 'miss'} {len(each.got):2} of {len(each.expected):2} steps  "

@@ -1,4 +1,4 @@
-"""Which web pages may send spans: the ones that are named, and nobody else."""
+"""Only the listed web origins may send spans."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALLOWS: Final = "Access-Control-Allow-Origin"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A script in a browser, as far as requests go."""
+    """A script in a browser, reduced to its requests."""
 
     port: int
 

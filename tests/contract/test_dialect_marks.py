@@ -1,4 +1,4 @@
-"""The marks that a dialect declares: every span that it reads has one of its scopes or keys."""
+"""Every span that a dialect reads has one of the scopes or keys that the dialect declares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of an exporter: what goes over the wire, and what each answer means."""
+"""Contract of exporters: the bytes they send, and how they interpret each answer."""
 
 from __future__ import annotations
 
@@ -392,7 +392,7 @@ def test_a_destination_never_shows_its_headers() -> None:
 
 
 class InterceptingInstrumentation(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg]
-    """Asks, at the moment of the call, whether it may trace it, as instrumentation libraries do."""
+    """Asks on each call whether to trace it, as instrumentation libraries do."""
 
     def __init__(self, asked: list[object]) -> None:
         self.asked = asked

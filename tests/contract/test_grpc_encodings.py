@@ -1,4 +1,7 @@
-"""What gRPC's core does with a compression it does not know: it refuses the call before our code runs.
+"""gRPC's core refuses a call with an unknown compression before our code runs.
+
+The Collector may send zstd and snappy over gRPC; grpcio supports gzip and deflate only, and cannot be
+extended. If a test here fails with a newer grpcio, other encodings have become possible.
 
 The Collector may send zstd and snappy over gRPC; grpcio knows gzip and deflate, and has no way to be taught
 others. Should a test here fail with a newer grpcio, messages in other encodings have become possible.
@@ -20,13 +23,13 @@ from collector_processor.receivers import AdmissionRules, GrpcReceiver
 from tests.contract.doors import LOOPBACK, MemorySink, listening
 
 MESSAGE = b"\x01\x00\x00\x00\x03abc"
-"""A frame of gRPC, said to be compressed."""
+"""A gRPC frame that claims to be compressed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     headers: dict[str, str]
-    """Those at the beginning and at the end."""
+    """The first and the last frames."""
 
 
 async def call(port: int, encoding: str, message: bytes) -> Answer:

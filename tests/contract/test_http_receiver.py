@@ -1,4 +1,4 @@
-"""What only the HTTP door has: paths, types, encodings, and clients that do not speak HTTP."""
+"""What only the HTTP receiver has: paths, media types, encodings, and clients that do not speak HTTP."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Service:
             return Reply(response.status, dict(response.headers), await response.read())
 
     async def speak(self, raw: bytes) -> bytes:
-        """Send bytes that need not be HTTP, and return all that comes back."""
+        """Send bytes that need not be HTTP, and return the whole answer."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(raw)
         answer = await reader.read()
@@ -230,7 +230,7 @@ def _head(length: int, *more: bytes) -> bytes:
 
 
 async def test_a_client_that_asks_first_is_told_to_go_on() -> None:
-    """Curl asks before each body above 1 MiB, and waits a second when nobody answers."""
+    """Curl asks before each body above 1 MiB, and waits a second for an answer."""
     async with serving() as service:
         reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
         writer.write(_head(3, b"Expect: 100-continue", b"Connection: close"))

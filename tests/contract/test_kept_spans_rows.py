@@ -120,7 +120,7 @@ def test_old_runs_expire_with_their_steps_and_labelled_steps_stay(db: StoreConne
 
 
 def fill(db: StoreConnection, tenant: Tenant, number: int) -> None:
-    """Store everything that there may be of a run."""
+    """Store every kind of row that a run can have."""
     store, run_id = RunStore(db), f"run-{number}"
     store.commit(Commit(analysed=(), verdicts=(stored(tenant=tenant, run_id=run_id, document="private"),)))
     body = encode([workflow(1, task="private"), agent(2, "clerk"), chat(3, parent=2, answer="private")])

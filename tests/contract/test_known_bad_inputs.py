@@ -1,4 +1,4 @@
-"""Inputs that a published analyzer gets wrong: here each gets a right answer or an honest one."""
+"""Inputs on which a published analyzer is wrong; ours must be right or abstain."""
 
 from __future__ import annotations
 

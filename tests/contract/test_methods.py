@@ -1,4 +1,4 @@
-"""What every attribution method owes, whatever the run and whatever the model says."""
+"""Contract of every attribution method, for any run and any reply of the model."""
 
 from __future__ import annotations
 

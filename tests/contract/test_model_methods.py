@@ -1,4 +1,5 @@
-"""Methods that ask more than once: any mixture of sound, odd and hostile replies ends, and ends soundly."""
+"""Methods with several questions end with a valid verdict, whatever mixture of good, odd and hostile replies
+they get."""
 
 from __future__ import annotations
 

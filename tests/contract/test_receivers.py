@@ -1,4 +1,4 @@
-"""The contract of a receiver: both doors take, refuse and answer the same way."""
+"""Contract of receivers: both transports accept, refuse and answer alike."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ HTTP: Final = Door(
 )
 
 BODY: Final = b"\x0a\x03raw"
-"""No receiver looks inside a protobuf request: any bytes must arrive as they left."""
+"""Receivers do not parse a protobuf request: any bytes must arrive unchanged."""
 
 
 @pytest.fixture(params=[pytest.param(GRPC, id="grpc"), pytest.param(HTTP, id="http")])
@@ -164,7 +164,7 @@ async def test_every_refusal_is_told_once_with_its_cause(
 
 
 async def test_grpc_says_when_to_come_back_in_both_places_clients_look() -> None:
-    """The specification's is the status; the Python SDK reads the bare message only."""
+    """The specification requires the status; the Python SDK reads only the bare message."""
     sink = MemorySink(RefusedError("full", retry_after_s=1.5))
     async with (
         listening(GrpcReceiver(sink, LOOPBACK, AdmissionRules())) as port,
@@ -282,7 +282,7 @@ async def test_a_receiver_starts_again_after_it_was_stopped(door: Door) -> None:
 
 
 class SlowSink(MemorySink):
-    """Holds each request until it is let go."""
+    """Holds each request until it is released."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What says nothing about a failure moves no verdict: names, and how a text is set."""
+"""Verdicts do not depend on irrelevant details: names and the layout of texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from semconv.model import Blame, Step, StepKind, Trajectory, Verdict
 from tests.tokens import recorded_failures
 
 EVERY: Final = 4
-"""One recorded run in so many is looked at."""
+"""Only every n-th recorded run is tested."""
 
 
 def renamed(trajectory: Trajectory) -> Trajectory:

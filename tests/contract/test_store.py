@@ -1,4 +1,4 @@
-"""What every database of the store must do: a file of SQLite's, and PostgreSQL."""
+"""Contract of the store on every database: SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def bench(db: StoreConnection, tmp_path: Path) -> Bench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """What one analysis leaves."""
+    """The result of one analysis."""
 
     key: TraceKey = KEY
     run_id: str = "run-1"

@@ -1,4 +1,4 @@
-"""What dialects declare is what recorded runs show, and the page says it."""
+"""Dialects' declarations agree with the recorded runs and with the documentation page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def test_only_dialects_are_declared() -> None:
 
 
 def _broken(each: Shown, dialect: str) -> list[str]:
-    """Return the claims that a recording does not bear out.
+    """Return the claims that contradict a recording.
+
+    Entries with the same dialect and scope may be of several frameworks; the one that fits is compared.
 
     Entries of one dialect and scope may be several frameworks: the recording is of the one it fits.
     """

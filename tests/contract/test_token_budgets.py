@@ -1,4 +1,4 @@
-"""What the methods send for recorded runs, in the tokens of a real tokenizer."""
+"""Size of the methods' prompts for recorded runs, counted by a real tokenizer."""
 
 from __future__ import annotations
 

@@ -41,7 +41,9 @@ def test_each_trace_is_one_run_without_warnings() -> None:
 
 
 def test_annotated_errors_are_steps() -> None:
-    """What is missing are final-answer tools that worked: they hand the answer on, and are no steps.
+    """What is missing are final-answer tools that worked: they pass the answer on, and are no steps. The
+    annotators put errors of the answer there (an empty or unverified one); the model call that wrote the
+    answer is a step, and the one to blame.
 
     The annotators put errors of the answer there (an empty or unverified one); the model call that
     wrote the answer is a step, and the one to blame.

@@ -1,4 +1,4 @@
-"""What tests of the deployment start with."""
+"""Fixtures for the deployment tests."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ __all__ = ["jaeger", "start_line"]
 
 @pytest.fixture
 def start_line(tmp_path: Path) -> Iterator[StartLine]:
-    """Give a function that starts services on the test's data directory; they end with the test."""
+    """Yield a function that starts services on the test's data directory; they end with the test."""
     with starting(tmp_path) as start:
         yield start

@@ -15,7 +15,7 @@ from tests.backends.supervise import HOST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message of Alertmanager: alerts of one group, that fire or are over."""
+    """One message of Alertmanager: alerts of one group that fire or have ended."""
 
     receiver: str
     status: str
@@ -23,24 +23,24 @@ class Message:
 
     @property
     def told(self) -> tuple[str, str, str]:
-        """Return whether it fires, what, and who it is about."""
+        """Return whether it fires, its alert, and the agent."""
         return self.status, self.name, self.alerts[0]["labels"].get("agent", "")
 
     @property
     def name(self) -> str:
-        """What it is about; alerts are grouped by it, and by agent."""
+        """Its alert; alerts are grouped by alert and agent."""
         return str(self.alerts[0]["labels"]["alertname"])
 
 
 @dataclass(slots=True, kw_only=True)
 class Pager:
-    """What was received, in order."""
+    """The received messages, in order."""
 
     port: int
     messages: list[Message] = field(default_factory=list)
 
     def url(self, receiver: str) -> str:
-        """Where a receiver's messages are sent to."""
+        """The URL to which a receiver's messages are sent."""
         return f"http://{HOST}:{self.port}/{receiver}"
 
     def about(self, *alerts: str) -> list[Message]:
@@ -63,7 +63,7 @@ def pager() -> Iterator[Pager]:
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer((HOST, 0), Hook) as server:
         pager.port = server.server_port

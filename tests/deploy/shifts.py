@@ -1,4 +1,4 @@
-"""Runs of agents that end as they are told to, sent to a service as they happen."""
+"""Runs of agents with chosen outcomes, sent to a service as they happen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.factories import agent, chat, tool, workflow
 
 
 def work(line: Line | Doors, *agents: str, failing: str | None = None, service: str = "shop") -> TraceId:
-    """Have agents do a task one after the other, now; one of them may break it by its tool's error."""
+    """Let agents do a task one after the other, now; one of them may fail through its tool's error."""
     spans = spans_of(*agents, failing=failing, service=service)
     send(line, encode(spans))
     return spans[0].trace_id
@@ -24,7 +24,7 @@ def work(line: Line | Doors, *agents: str, failing: str | None = None, service: 
 def spans_of(
     *agents: str, failing: str | None = None, service: str = "shop", below: str | None = None
 ) -> list[Span]:
-    """Return such a run's spans, the root first; those below it may be of another service."""
+    """Return such a run's spans, the root first; the spans below it may belong to another service."""
     trace_id, spans = TraceId(uuid4().hex), list(_run(agents, failing))
     shift_ns = time.time_ns() - max(span.end_ns for span in spans)
     for place, one in enumerate(spans):

@@ -1,4 +1,4 @@
-"""The stories of ``benchmarks/alert_stories.py`` before the shipped rules, played by promtool."""
+"""The scenarios of ``benchmarks/alert_stories.py`` against the shipped rules, run by promtool."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from tools.alert_rules import SHIPPED, rule_file
 
 STEP: Final = f"{TICK_S}s"
 AGENTS: Final = {PAGE, TICKET}
-"""The alerts that stories are about."""
+"""The alerts that the scenarios test."""
 
 Question = dict[str, Any]
 
 
 def series(stories: Sequence[Story], begin: int) -> list[dict[str, str]]:
-    """Play stories, and return each series' value at every tick, as promtool reads them."""
+    """Simulate scenarios; return each series' value at every tick in promtool's format."""
     found: dict[str, list[str]] = {}
     playing = playings(stories, begin)
     for tick in range(begin, END):
@@ -57,7 +57,7 @@ def series(stories: Sequence[Story], begin: int) -> list[dict[str, str]]:
 
 
 def rules() -> dict[str, Any]:
-    """Return the shipped rules that stories are about."""
+    """Return the shipped rules of the tested alerts."""
     groups = rule_file()["groups"]
     for group in groups:
         group["rules"] = [rule for rule in group["rules"] if rule.get("alert", PAGE) in AGENTS]
@@ -65,19 +65,19 @@ def rules() -> dict[str, Any]:
 
 
 def firing(alert: str, service: str, begin: int, end: int, agent: str = ".*") -> str:
-    """Return a query, for tick ``end``, after the moments since ``begin`` in which an alert fired."""
+    """Return a query, for tick ``end``, for the time since ``begin`` in which an alert fired."""
     which = f'alertname="{alert}", alertstate="firing", service="{service}", agent=~"{agent}"'
     return f"group(count_over_time(ALERTS{{{which}}}[{(end - begin) * TICK_S}s]))"
 
 
 def asked(story: Story, expr: str, tick: int, *, fires: bool) -> Question:
-    """Return a question of promtool's with the answer that is right."""
+    """Return a promtool query with the expected answer."""
     at = f"{(tick + story.past) * TICK_S}s"
     return {"expr": expr, "eval_time": at, "exp_samples": [{"labels": "{}", "value": 1}] if fires else []}
 
 
 def questions(story: Story) -> Iterator[Question]:
-    """Yield what is true of a story: each trouble is told, and nothing else."""
+    """Yield the expectations of a scenario: each problem raises its alert, and nothing else does."""
     for trouble in story.troubles:
         end = min(trouble.end, END - 1)
         service = story.name + trouble.service
@@ -90,7 +90,7 @@ def questions(story: Story) -> Iterator[Question]:
 
 
 def quiet(story: Story, service: str, alert: str) -> Iterator[tuple[int, int]]:
-    """Yield the stretches in which an alert of a service must not fire."""
+    """Yield the intervals in which an alert of a service must not fire."""
     begin = 0
     for trouble in story.troubles:
         if story.name + trouble.service == service and trouble.alert in {alert, PAGE}:
@@ -102,7 +102,7 @@ def quiet(story: Story, service: str, alert: str) -> Iterator[tuple[int, int]]:
 
 
 def cases() -> Iterator[dict[str, Any]]:
-    """Yield promtool's test cases: stories that need the same past are played together."""
+    """Yield promtool's test cases; scenarios that need the same past share one."""
     for past in sorted({story.past for story in STORIES}):
         stories = [story for story in STORIES if story.past == past]
         yield {

@@ -1,4 +1,6 @@
-"""The shipped Collector configurations: a real Collector takes each of them, and the tiers are run.
+"""The shipped Collector configurations: a real Collector accepts each, and the tiers are run.
+
+A configuration runs as shipped, except for ports and waiting times.
 
 A configuration runs as it is shipped, but for ports and for how long it waits.
 """
@@ -49,7 +51,7 @@ TOKEN: Final = "gateway-token"
 PATIENCE_S: Final = 60.0
 QUIET: Final = "service::telemetry::metrics::level=none"
 RUNS: Final = 40
-"""All of them would pass a sampler of one in ten once in 10^40 times."""
+"""The chance that a sampler of one in ten passes all of them is 10^-40."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ def collector() -> Path:
 
 @pytest.fixture
 def start_tier(collector: Path, tmp_path: Path) -> Iterator[StartTier]:
-    """Give a function that runs a configuration with some values set; Collectors end with the test."""
+    """Yield a function that runs a configuration with changed values; Collectors end with the test."""
     with ExitStack() as stack:
 
         def start(file: Path, values: dict[str, str] | None = None, **environ: str) -> Running:
@@ -102,7 +104,7 @@ def test_the_collector_takes_the_configuration(collector: Path, tmp_path: Path, 
 
 
 def validate(collector: Path, file: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Have the Collector check a file, as it would in a cluster; no cluster is asked for that."""
+    """Let the Collector check a file; this needs no cluster."""
     environ = os.environ | {"KUBECONFIG": str(kubeconfig(folder, f"http://{HOST}:1"))}
     command = [str(collector), "validate", "--config", str(file)]
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
@@ -322,7 +324,7 @@ def _are_judged(lines: list[Line], played: Sequence[Played]) -> bool:
 
 
 def _agents(lines: list[Line], run_ids: list[str]) -> list[list[str]]:
-    """Return for each run whom the processors that have a verdict on it blame."""
+    """Return, for each run, the agents blamed by the processors that have a verdict on it."""
     found = [_runs(line) for line in lines]
     return [[runs[run_id] for runs in found if run_id in runs] for run_id in run_ids]
 
@@ -334,7 +336,7 @@ def _runs(line: Line) -> dict[str, str]:
 
 
 def _blamed(found: JaegerTrace | None) -> list[Any] | None:
-    """Return the agents that decisive spans of a trace name; ``None`` before there is one."""
+    """Return the agents of a trace's decisive spans; ``None`` before there is one."""
     spans = [] if found is None else found["spans"]
     tags = [tags_of(span) for span in spans]
     return [one[FAILURE_AGENT_NAME] for one in tags if one.get(FAILURE_DECISIVE) is True] or None

@@ -1,4 +1,4 @@
-"""The compose files against the specification's own schema, and what in them could be wrong all the same."""
+"""The compose files conform to the specification's schema and avoid mistakes that it permits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.backends.fixtures import REQUIRE
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 FILES: Final = sorted((DEPLOY / "compose").glob("*.yaml"))
 SCHEMA: Final = "github.com/compose-spec/compose-go/v2@v2.16.2"
-"""The module that Docker's own command reads compose files with; the schema lies in it."""
+"""The Go module with which Docker reads compose files; it contains the schema."""
 
 
 def read(path: Path) -> dict[str, Any]:

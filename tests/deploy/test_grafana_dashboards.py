@@ -1,4 +1,4 @@
-"""The checked-in dashboards are what the code makes, and Prometheus answers every query in them."""
+"""The checked-in dashboards are current, and a real Prometheus answers all their queries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tools.panels import blamed_spans
 
 GRAFANA: Final = FOLDER.parent
 VARIABLES: Final = {"$__rate_interval": "1m", "$__range": "1h", "$service": "shop", "$agent": ".*"}
-"""What Grafana puts in the place of its variables."""
+"""Values that Grafana substitutes for its variables."""
 
 
 def panels() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -39,7 +39,7 @@ def panels() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def queries() -> list[str]:
-    """Return every PromQL query of every panel, as Grafana would ask it."""
+    """Return every PromQL query of every panel, as Grafana sends it."""
     found = []
     for _, panel in panels():
         for target in panel["targets"]:
@@ -123,7 +123,7 @@ def prometheus() -> Path:
 
 
 OPERATOR: Final = {"service": "prod-blamespan", "namespace": "agents", "pod": "prod-blamespan-0"}
-"""What the Prometheus operator puts on every target; `service` is a label of ours, too."""
+"""Labels that the Prometheus operator adds to every target; ``service`` is one of ours too."""
 
 
 @pytest.mark.parametrize("labels", [{}, OPERATOR], ids=["as compose scrapes", "as the chart has it scraped"])
@@ -154,12 +154,12 @@ def test_every_query_of_every_panel_finds_figures(
 
 
 def _figures(running: RunningPrometheus, query: str) -> list[float]:
-    """Return what a query finds; a quantile of nothing is no figure."""
+    """Return a query's result; a quantile of no samples is not a number."""
     values = [float(series["value"][1]) for series in running.query(query)]
     return [value for value in values if not math.isnan(value)]
 
 
 def _await_failures(running: RunningPrometheus) -> None:
-    """Wait until series have been seen twice, with what was counted."""
+    """Wait until series have been scraped twice with these counts."""
     rises = "sum(increase(blamespan_agent_failures_total[1m])) > 0"
     wait_until(lambda: running.query(rises) or None, what="failures in Prometheus")

@@ -1,4 +1,5 @@
-"""The Helm chart: rendered for what users choose, held against Kubernetes' schemas; nonsense is refused."""
+"""The Helm chart, rendered with typical values and checked against Kubernetes' schemas; invalid values are
+refused."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ from tools.release import ROOT, version_of
 
 CHART: Final = Path(__file__).parents[2] / "deploy" / "helm" / "blamespan"
 KUBERNETES: Final = ("1.27", "1.37")
-"""The oldest that the chart takes, and the newest whose schemas there are."""
+"""The oldest version that the chart supports, and the newest with published schemas."""
 NOT_KUBERNETES: Final = frozenset({"ServiceMonitor", "PrometheusRule"})
-"""The Prometheus operator's: it brings its definitions itself."""
+"""Kinds of the Prometheus operator, which has its own definitions."""
 RELEASES: Final[Mapping[str, str]] = {
     "blamespan": "blamespan",
     "prod": "prod-blamespan",
@@ -37,7 +38,7 @@ RELEASES: Final[Mapping[str, str]] = {
     "b": "b-blamespan",
     "a-release-with-a-name-as-long-as-helm-allows-it-to-be": "a-release-with-a-name-as-long-blamespan",
 }
-"""Names of releases, and what the chart calls its objects there."""
+"""Release names, each with the name of the chart's objects."""
 
 Values: TypeAlias = dict[str, Any]
 Object: TypeAlias = dict[str, Any]
@@ -235,12 +236,12 @@ def test_under_every_name_of_a_release_it_is_told_when_it_is_down_or_gone(
 
 
 def names_of(group: Object) -> list[str]:
-    """Return what a rule group's alerts and recorded series are called."""
+    """Return the names of a rule group's alerts and recorded series."""
     return [rule.get("alert") or rule["record"] for rule in group["rules"]]
 
 
 def scraped_as(objects: list[Object]) -> str:
-    """Return the label ``job`` that the Prometheus operator gives to what is scraped."""
+    """Return the ``job`` label that the Prometheus operator gives to our targets."""
     monitor = only(objects, "ServiceMonitor")["spec"]
     wanted = monitor["selector"]["matchLabels"].items()
     services = [one["metadata"]["labels"] for one in objects if one["kind"] == "Service"]

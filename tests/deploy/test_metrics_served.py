@@ -1,4 +1,4 @@
-"""What ``/metrics`` of each process really shows is what the page of metrics says, neither more nor less."""
+"""``/metrics`` of each process exports exactly the metrics on the documentation page."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ MODEL: Final = {"model": "openai/local", "OPENAI_API_BASE": f"{NOBODY}/v1", "OPE
 
 
 def on_the_page(half: Half) -> set[str]:
-    """Return the names that the page gives to a process with a model, without ``_total``."""
+    """Return the metric names that the page lists for a process with a model, without ``_total``."""
     rows = [(row["name"], row["rest"].split(" | ")[5]) for row in ROW.finditer(page())]
     assert len(rows) == len(METRICS)
     return {name.removesuffix("_total") for name, shown_by in rows if f"`{half.value}`" in shown_by}
 
 
 def served(address: str) -> dict[str, int]:
-    """Return the families that a process shows, and how many series each has; a histogram has one."""
+    """Return a process's metric families with their numbers of series; a histogram counts as one."""
     with build_opener(ProxyHandler({})).open(f"{address}/metrics", timeout=60) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     ours = [family for family in families if family.name.startswith("blamespan_")]

@@ -1,4 +1,4 @@
-"""Prometheus's and Alertmanager's shipped configurations, checked by their own tools."""
+"""The shipped configurations of Prometheus and Alertmanager, checked by their own tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Agents fail in a scripted pattern before real processes: blamespan, Prometheus, Alertmanager, a pager.
+"""Agents fail in a scripted pattern in front of a real blamespan, Prometheus and Alertmanager.
+
+The rules are the shipped template with seconds in place of hours; the routes are the shipped file's with
+shorter waits.
 
 The rules are the shipped template's with seconds for hours, the routes the
 shipped file's with shorter waits.
@@ -31,40 +34,40 @@ SECONDS: Final = Durations(
     recent=30, now=8, day=720, usual=5040, settling=3, pending=3, keep_firing=2, brief=15, interval=1
 )
 SETTLE_S: Final = 2.5
-"""Longer than two scrapes are apart, as the shipped one is."""
+"""Longer than the interval between two scrapes, as in the shipped rules."""
 RECURRING: Final = "BlamespanAgentKeepsFailing"
 SHARE: Final = "BlamespanAgentFailureShare"
 NEW, BACK, MORE = "BlamespanNewIssue", "BlamespanRegressedIssue", "BlamespanAgentFailsMore"
 USUAL: Final = 30
-"""Runs that went well: enough for a watch to know what is usual."""
+"""Successful runs: enough for a watch to learn the usual share."""
 ENOUGH: Final = 8
-"""Failures in a row that raise an alarm after these."""
+"""Consecutive failures that then raise an alarm."""
 CALM: Final = 25
-"""Runs that went well after which it ends."""
+"""Successful runs after which it ends."""
 PATIENCE_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """All that runs."""
+    """All running processes."""
 
     line: Line
     prometheus: RunningPrometheus
     pager: Pager
 
     def fail(self, agent: str, times: int) -> list[str]:
-        """Have an agent break so many runs, and return their ids, all with a verdict."""
+        """Let an agent break this many runs; return their ids once all have a verdict."""
         ids = [work(self.line, agent, failing=agent) for _ in range(times)]
         assert {self.line.verdict(run_id)["agent"] for run_id in ids} == {agent}
         return [str(run_id) for run_id in ids]
 
     def succeed(self, times: int) -> None:
-        """Have planner and calculator do so many tasks, all with a verdict."""
+        """Let planner and calculator complete this many tasks, and wait for the verdicts."""
         for run_id in [work(self.line, "planner", "calculator") for _ in range(times)]:
             assert self.line.verdict(run_id)["status"] == "no_failure"
 
     def await_told(self, alert: str, *statuses: str) -> list[Message]:
-        """Wait until so many messages about an alert came, and return them: they say this and no more."""
+        """Wait for this many messages about an alert and return them; check that there are no others."""
         await_messages(self.pager, alert, len(statuses))
         found = self.pager.about(alert)
         assert [one.status for one in found] == list(statuses)
@@ -95,7 +98,7 @@ def watch(start_line: StartLine, tmp_path: Path) -> Iterator[Watch]:
 
 
 def routes(told: Pager) -> dict[str, Any]:
-    """Return the shipped routes, with shorter waits and our pager behind every receiver."""
+    """Return the shipped routes, with shorter waits and all receivers pointing to our pager."""
     config: dict[str, Any] = yaml.safe_load((DEPLOY / "alertmanager/alertmanager.yml").read_text())
     config["route"] |= {"group_wait": "2s", "group_interval": "1s"}  # a page comes within an evaluation
     for receiver in config["receivers"]:
@@ -105,7 +108,7 @@ def routes(told: Pager) -> dict[str, Any]:
 
 
 def watching(line: Line, rules: Path, alertmanager: str) -> dict[str, Any]:
-    """Return the shipped configuration with other addresses, a scrape a second."""
+    """Return the shipped configuration with other addresses and one scrape per second."""
     config: dict[str, Any] = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
     config["global"] |= {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
     config["global"]["external_labels"]["blamespan_url"] = line.web
@@ -195,7 +198,7 @@ def test_an_agent_that_fails_more_than_it_did_is_told_once_ends_when_it_is_calm_
 
 
 def resolve(line: Line, issue: str) -> None:
-    """Say over HTTP that an issue was mended."""
+    """Resolve an issue over HTTP."""
     url = f"{line.web}/api/issues/{issue}/resolve"
     asked = Request(url, data=b"{}", headers={"Content-Type": "application/json"})
     with build_opener(ProxyHandler({})).open(asked, timeout=60) as answer:
@@ -203,14 +206,14 @@ def resolve(line: Line, issue: str) -> None:
 
 
 def assert_shows(link: str, runs: list[str]) -> None:
-    """Check that the page behind an alert's link lists these runs, and no others."""
+    """Check that the page linked from an alert lists exactly these runs."""
     with build_opener(ProxyHandler({})).open(link, timeout=60) as answer:
         page = answer.read().decode()
     assert set(re.findall(r"/runs/([0-9a-f]{32})", page)) == set(runs)
 
 
 def exemplars_lead_to(watch: Watch, runs: list[str]) -> None:
-    """Check that Prometheus has the blamed span of one of the runs beside the count of them."""
+    """Check that Prometheus's exemplars include the blamed span of one of the runs."""
     now = time.time()
     series = 'blamespan_agent_failures_total{agent="archivist"}'
     (found,) = watch.prometheus.exemplars(series, now - 600, now + 600)

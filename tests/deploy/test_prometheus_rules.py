@@ -1,4 +1,4 @@
-"""The shipped alert rules, played by promtool over hours that pass in a moment."""
+"""The shipped alert rules, run by promtool over hours of simulated time."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def promtool() -> Path:
 
 
 Story = dict[str, str]
-"""Series and their values a minute, as promtool writes them."""
+"""Series with their values per minute, in promtool's notation."""
 
 
 class Play:
-    """Runs one story; every moment says which alerts of a name fire, for which labels."""
+    """Runs one scenario; each checkpoint lists the alerts that fire and their labels."""
 
     def __init__(self, promtool: Path, folder: Path) -> None:
         self.promtool, self.folder = promtool, folder
@@ -190,7 +190,7 @@ def test_a_corrected_failure_is_taken_back(play: Play) -> None:
 
 
 BEFORE: Final = 300
-"""Minutes in which an agent's share becomes its usual one."""
+"""Minutes until an agent's share becomes its usual one."""
 
 
 def test_a_share_that_was_always_so_is_not_told_and_one_that_doubled_is(play: Play) -> None:
@@ -202,7 +202,7 @@ def test_a_share_that_was_always_so_is_not_told_and_one_that_doubled_is(play: Pl
 
 @pytest.mark.parametrize(("tasks_now", "told"), [(15, []), (25, [ONE])])
 def test_a_share_of_few_tasks_is_not_told(play: Play, tasks_now: int, told: list[dict[str, str]]) -> None:
-    """Three hours of tasks that went well, an hour without any, then a few that are all broken."""
+    """Three hours of successful tasks, an hour without any, then a few that all fail."""
     story = tasks(f"0+1x180 180x60 180+1x{tasks_now} {180 + tasks_now}x99")
     story |= failures(f"0x240 0+1x{tasks_now} {tasks_now}x99")
     play(story, SHARE, {"4h": [], "270m": told})

@@ -1,4 +1,4 @@
-"""The smoke script as a user runs it, against the shipped Collector configuration and real processes."""
+"""The smoke script, run as users do, against the shipped Collector configuration and real processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def line(jaeger: RunningJaeger, start_line: StartLine) -> Line:
 
 @pytest.fixture
 def smoke(line: Line, tmp_path: Path) -> Iterator[Smoke]:
-    """Give a function that runs the script and returns what it printed."""
+    """Yield a function that runs the script and returns its output."""
     collector = insist_on("collector", install.collector_binary())
     grpc, http, *own = free_ports(5)
     environ = os.environ | {

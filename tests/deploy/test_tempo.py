@@ -1,4 +1,4 @@
-"""Tempo's shipped configurations, checked as far as that goes without a Tempo: no module registry has it."""
+"""Tempo's shipped configurations, checked without a Tempo, which no module registry offers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from semconv.attributes import CARRIER
 FOLDER: Final = Path(__file__).parents[2] / "deploy" / "tempo"
 FILES: Final = sorted(FOLDER.glob("*.yaml"))
 REMOVED_IN_3: Final = {"ingester", "ingester_client", "compactor", "metrics_generator_client"}
-"""Tempo 3 does not start with these ("field ingester not found"), says its guide to the migration."""
+"""Keys with which Tempo 3 does not start ("field ingester not found"), according to its migration guide."""
 SLACK: Final = "2h"
-"""Longer than 1.25 times BLAMESPAN_MAX_AGE (75 min) and what an analysis may take."""
+"""Longer than 1.25 times BLAMESPAN_MAX_AGE (75 min) plus the longest analysis."""
 
 
 def read(path: Path) -> dict[str, Any]:

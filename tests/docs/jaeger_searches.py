@@ -1,4 +1,4 @@
-"""The searches of docs/backends/jaeger.md, read off its table."""
+"""The searches in the table of docs/backends/jaeger.md."""
 
 from __future__ import annotations
 

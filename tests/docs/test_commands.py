@@ -1,4 +1,4 @@
-"""What the pages tell people to type works: the blocks with a prompt are run, the others' options exist."""
+"""Commands on the pages work: console blocks are run, and the options in other blocks exist."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ SESSIONS: Final = {
     "cookbook.md": ("counter 2 of 2", "broken by counter at step 1", "the build fails here"),
     "operations.md": ('"check": "settings"',),
 }
-"""Pages whose console blocks are run, and what they must say. Those of other pages are run by tests of their
-own, or measure for hours."""
+"""Pages whose console blocks are run, with their expected output. Blocks of other pages are run by other
+tests, or take hours."""
 LONGEST_S: Final = 120
 SHELL: Final = frozenset({"sh", "console"})
 SETTING: Final = re.compile(r"\bBLAMESPAN_[A-Z][A-Z_]*[A-Z]\b")
@@ -97,7 +97,7 @@ def test_settings_that_are_named_exist(page: Path) -> None:
 
 
 def _is_beginning(name: str, known: set[str]) -> bool:
-    """Say whether it stands for several: ``BLAMESPAN_TLS_…``."""
+    """Return whether it stands for several variables: ``BLAMESPAN_TLS_…``."""
     return any(each.startswith(f"{name}_") for each in known)
 
 

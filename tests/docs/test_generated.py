@@ -1,4 +1,4 @@
-"""The pages that are made from the code are what the code says now."""
+"""Pages generated from the code are current."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each search that docs/backends/jaeger.md shows, asked of a real Jaeger."""
+"""Each search on docs/backends/jaeger.md finds the right runs in a real Jaeger."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.e2e.test_line_jaeger import agents, play_through, settings_for
 from tests.e2e.traffic import CARRIERS, DEMO_SPANS
 
 _BLAMED: Final = {"failed", "corrected"}
-"""A search finds superseded blame too: spans stay as they were written."""
+"""A search also finds superseded blame: backends never change written spans."""
 FOUND: Final = {
     "blamed traces": _BLAMED,
     "what one agent broke": _BLAMED,
@@ -35,8 +35,8 @@ FOUND: Final = {
     "runs that passed, with `BLAMESPAN_CARRIERS=all`": {"passed"},
     "runs on which it could not decide": set[str](),
 }
-"""Of two runs that failed at step 9 by the calculator, in one of which a person blamed the writer and then
-the planner; one that passed; and one blamed with little confidence: which each search finds."""
+"""Five runs: two that failed at step 9 by the calculator, in one of which a person blamed the writer and then
+the planner; one that passed; and one blamed with little confidence. Each search finds these of them."""
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def start_line(tmp_path: Path) -> Iterator[StartLine]:
 
 
 def play_a_run_that_passes(service: str, line: Line) -> str:
-    """Let one agent do its task, and return the run's id, which is its trace's, once there is a verdict."""
+    """Let one agent do its task; return the run's id, its trace id, once there is a verdict."""
     with (
         agents(service, line.grpc) as (provider, memory),
         run("sum", task="2 + 2?", capture="SPAN_ONLY", tracer_provider=provider) as attempt,

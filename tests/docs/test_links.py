@@ -1,4 +1,4 @@
-"""Nothing that a page or the README points to is missing. Addresses elsewhere are not asked."""
+"""Every relative link on a page or in the README has a target. External addresses are not requested."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OUTSIDE: Final = [ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURIT
 
 
 def missing(page: Path) -> list[str]:
-    """Return the targets within the repository that are not there."""
+    """Return the link targets that are missing in the repository."""
     return [target for target in targets(page) if not urlsplit(target).scheme and not is_there(page, target)]
 
 

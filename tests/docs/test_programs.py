@@ -1,4 +1,4 @@
-"""The programs printed in README and docs/instrument.md run as they stand, and blamespan shows their runs."""
+"""The programs in README and docs/instrument.md run unchanged, and blamespan reads their runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def python_blocks(page: Path) -> list[str]:
 
 
 def run_of(program: str, line: Line, folder: Path) -> dict[str, Any]:
-    """Run a program that exports to the service, and return what the service says of its run."""
+    """Run a program that exports to the service; return the service's verdict on its run."""
     environ = environment(OTEL_EXPORTER_OTLP_ENDPOINT=line.http, HOME=str(folder))
     done = subprocess.run(
         [sys.executable, "-c", program],

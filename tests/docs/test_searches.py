@@ -1,4 +1,4 @@
-"""The searches that the pages show: each attribute is one that blamespan writes."""
+"""Every attribute in the pages' searches is one that blamespan writes."""
 
 from __future__ import annotations
 

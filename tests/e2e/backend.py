@@ -1,4 +1,4 @@
-"""A backend inside the test: a real OTLP server that keeps what it is sent, byte for byte."""
+"""A real OTLP server inside the test that keeps requests byte for byte."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOST: Final = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request as it came, decompressed."""
+    """One request, decompressed."""
 
     signal: Signal
     body: bytes
@@ -33,14 +33,14 @@ class Request:
 
 @dataclass(slots=True, kw_only=True)
 class Backend:
-    """A server that says yes, but for the signals it does not take."""
+    """A server that accepts everything except the signals it does not support."""
 
     url: str = ""
     takes: frozenset[Signal]
     requests: list[Request] = field(default_factory=list)
-    """Acknowledged, in order."""
+    """Acknowledged requests, in order."""
     refused: list[Request] = field(default_factory=list)
-    """Of signals that it does not take."""
+    """Requests of unsupported signals."""
 
     def take(self, request: Request) -> bool:
         (self.requests if request.signal in self.takes else self.refused).append(request)
@@ -50,7 +50,7 @@ class Backend:
         return [request for request in self.requests if request.signal is signal]
 
     def spans(self, trace_id: str) -> list[Placed]:
-        """Return the spans of a trace, in the order in which they came."""
+        """Return the spans of a trace, in order of arrival."""
         wanted = bytes.fromhex(trace_id)
         found = [one for request in self.of(Signal.TRACES) for one in placed(request.body)]
         return [one for one in found if one.span.trace_id == wanted]
@@ -66,24 +66,24 @@ class Backend:
         ]
 
     def await_requests(self, signal: Signal, count: int) -> list[Request]:
-        """Wait until that many requests of a signal are here, and return them."""
+        """Wait for this many requests of a signal, and return them."""
         wait_until(lambda: len(self.of(signal)) >= count, what=f"{count} requests of {signal}")
         return self.of(signal)
 
     def await_records(self, count: int = 1) -> list[LogRecord]:
-        """Wait until that many log records are here, and return them."""
+        """Wait for this many log records, and return them."""
         wait_until(lambda: len(self.records()) >= count, what=f"{count} log records")
         return self.records()
 
     def await_spans(self, trace_id: str, count: int) -> list[Placed]:
-        """Wait until that many spans of a trace are here, and return them."""
+        """Wait for this many spans of a trace, and return them."""
         wait_until(lambda: len(self.spans(trace_id)) >= count, what=f"{count} spans of {trace_id}")
         return self.spans(trace_id)
 
 
 @contextmanager
 def grpc_backend(takes: Iterable[Signal] = Signal, *, at: str = f"{HOST}:0") -> Iterator[Backend]:
-    """Run one over gRPC at an address; what it does not take it answers with ``UNIMPLEMENTED``."""
+    """Run one over gRPC; unsupported signals are answered with ``UNIMPLEMENTED``."""
     backend = Backend(takes=frozenset(takes))
     server = grpc.server(ThreadPoolExecutor(max_workers=4))
     server.add_generic_rpc_handlers(tuple(_service(backend, signal) for signal in Signal))
@@ -109,7 +109,7 @@ def _service(backend: Backend, signal: Signal) -> grpc.GenericRpcHandler[bytes, 
 
 @contextmanager
 def http_backend(takes: Iterable[Signal] = Signal) -> Iterator[Backend]:
-    """Run one over HTTP; what it does not take it answers with 404."""
+    """Run one over HTTP; unsupported signals are answered with 404."""
     backend = Backend(takes=frozenset(takes))
     signals = {http_path(signal): signal for signal in Signal}
 
@@ -125,7 +125,7 @@ def http_backend(takes: Iterable[Signal] = Signal) -> Iterator[Backend]:
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer((HOST, 0), Handler) as server:
         backend.url = f"http://{HOST}:{server.server_port}"

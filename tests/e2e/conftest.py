@@ -1,4 +1,4 @@
-"""What every test of the whole line starts with."""
+"""Fixtures for all tests of the whole service."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from tests.e2e.line import StartLine, starting
 
 @pytest.fixture
 def start_line(tmp_path: Path) -> Iterator[StartLine]:
-    """Give a function that starts services on the test's data directory; they end with the test."""
+    """Yield a function that starts services on the test's data directory; they end with the test."""
     with starting(tmp_path) as start:
         yield start

@@ -1,4 +1,4 @@
-"""Runs ``blamespan`` with other values of its constants: ``fixed_values.py JSON COMMAND…``."""
+"""Runs ``blamespan`` with changed constants: ``fixed_values.py JSON COMMAND…``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that no well-meaning client sends, and what OTLP says they are answered."""
+"""Hostile requests, with the answers that OTLP prescribes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ JSON: Final = "application/json"
 ANY_TRACE: Final = TraceId("a" * 32)
 SEED: Final = 20_260
 ESCAPES: Final = "[bold]planner\x1b]0;owned\x07\x1b[2J\x1b[31m<script>alert(1)</script>\u202e"
-"""A terminal's title and colours, a page's script, writing from right to left, and rich's markup."""
+"""Terminal escapes (title, colours), a page's script, right-to-left text, and rich's markup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A request over HTTP that is not to be taken."""
+    """An HTTP request that must be refused."""
 
     body: bytes
     status: int
@@ -43,7 +43,7 @@ def good_request() -> bytes:
 
 
 def failing_run(trace_id: TraceId, *, name: str = "planner") -> list[Span]:
-    """Return the spans of a run whose tool fails for good and takes the run with it."""
+    """Return the spans of a run that fails because its tool fails permanently."""
     return [
         tool(4, "lookup", parent=2, trace_id=trace_id, error="connection refused"),
         chat(3, parent=2, answer="I will look it up", trace_id=trace_id),
@@ -53,7 +53,7 @@ def failing_run(trace_id: TraceId, *, name: str = "planner") -> list[Span]:
 
 
 def bomb(size: int) -> bytes:
-    """Return gzip that becomes ``size`` zeros."""
+    """Return gzip that decompresses to ``size`` zeros."""
     packer, out = zlib.compressobj(9, zlib.DEFLATED, 31), bytearray()
     zeros = bytes(MEBIBYTE)
     for _ in range(size // MEBIBYTE):
@@ -62,7 +62,7 @@ def bomb(size: int) -> bytes:
 
 
 def refused() -> dict[str, Refused]:
-    """Return what HTTP answers with something else than 200."""
+    """Return requests that HTTP answers with something other than 200."""
     good, gzipped = good_request(), (("Content-Encoding", "gzip"),)
     return {
         "truncated protobuf": Refused(body=good[:-5], status=400),
@@ -97,7 +97,7 @@ def refused() -> dict[str, Refused]:
 
 
 def json_span(**changed: Any) -> bytes:
-    """Return one span as OTLP/JSON, with some of its fields changed."""
+    """Return one span as OTLP/JSON, with some fields changed."""
     one = {
         "traceId": "0af7651916cd43dd8448eb211c80319c",
         "spanId": "b7ad6b7169203331",
@@ -114,7 +114,7 @@ def huge_attribute(size: int, trace_id: TraceId = ANY_TRACE) -> bytes:
 
 
 def noise(count: int) -> Iterator[bytes]:
-    """Return random bytes, and good requests with random bytes in them."""
+    """Return random bytes, and valid requests with random bytes in them."""
     chance, good = random.Random(SEED), good_request()
     for number in range(count):
         if number % 2:
@@ -128,11 +128,11 @@ def noise(count: int) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Odd:
-    """A trace that is taken as it is, and mended for the analysis."""
+    """A trace that is accepted as it is and repaired for the analysis."""
 
     bodies: tuple[bytes, ...]
     warning: str | None
-    """Stands in one of the warnings on the trace, if there is to be one."""
+    """Must occur in one of the trace's warnings, if set."""
     trace_id: TraceId = ANY_TRACE
 
     def renamed(self, trace_id: TraceId) -> Odd:
@@ -143,7 +143,7 @@ class Odd:
 
 
 def odd_traces() -> dict[str, Odd]:
-    """Return traces that OTLP calls valid and nobody expects."""
+    """Return traces that are valid OTLP but unusual."""
 
     def made(*spans: Span, warning: str | None = None) -> Odd:
         moved = [replace(one, trace_id=ANY_TRACE) for one in spans]
@@ -184,7 +184,7 @@ def _no_utf8() -> Odd:
 
 
 def _nested(depth: int) -> Odd:
-    """A list in a list in a list: ``AnyValue.array_value`` is field 5, ``ArrayValue.values`` field 1."""
+    """Nested lists: ``AnyValue.array_value`` is field 5, ``ArrayValue.values`` field 1."""
     value = field(1, b"in there")
     for _ in range(depth):
         value = field(5, field(1, value))
@@ -200,7 +200,7 @@ def _plain(one: Span) -> bytes:
 
 
 def with_invalid_ids() -> bytes:
-    """Return a request of which 3 of 4 spans have ids that OTLP calls invalid."""
+    """Return a request in which 3 of 4 spans have invalid ids."""
     good = span(1, attributes={"gen_ai.operation.name": "chat"}, trace_id=TraceId("f" * 32))
     request = ExportTraceServiceRequest.FromString(encode([good, good, good, good]))
     spans = request.resource_spans[0].scope_spans[0].spans

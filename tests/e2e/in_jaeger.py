@@ -1,4 +1,4 @@
-"""What a person sees of a blamed trace in Jaeger, asked of its query API."""
+"""Reads a blamed trace from Jaeger's query API as a person sees it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.backends.supervise import BackendError, wait_until
 from tests.e2e.spans import Placed, placed_in_json
 
 Parent = tuple[str, str]
-"""A reference's type and the span it names."""
+"""A reference's type and span."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A trace in the UI's form and as stored."""
+    """A trace as the UI gets it and as stored."""
 
     trace: JaegerTrace
     stored: list[Placed]
@@ -31,11 +31,11 @@ class Seen:
         return [span for span in self.trace["spans"] if tags_of(span).get(CARRIER) is True]
 
     def decisive(self) -> list[JaegerSpan]:
-        """Return the spans that say of themselves that they are decisive."""
+        """Return the spans marked as decisive."""
         return [span for span in self.trace["spans"] if tags_of(span).get(FAILURE_DECISIVE) is True]
 
     def warnings(self) -> list[str]:
-        """Return what Jaeger finds wrong with the trace or any of its spans."""
+        """Return Jaeger's warnings on the trace and its spans."""
         lists = [self.trace["warnings"], *(span["warnings"] for span in self.trace["spans"])]
         return [warning for warnings in lists for warning in warnings or ()]
 
@@ -45,18 +45,18 @@ def tags(span: JaegerSpan) -> dict[str, Any]:
 
 
 def references(span: JaegerSpan) -> list[Parent]:
-    """Return the parent first, then links."""
+    """Return a span's references: the parent first, then links."""
     given: list[Reference] = span["references"]
     return [(one["refType"], one["spanID"]) for one in given]
 
 
 def as_stored(spans: Iterable[Placed]) -> list[Placed]:
-    """Return what Jaeger keeps of spans: all but schema URLs."""
+    """Return the parts of spans that Jaeger stores: all but schema URLs."""
     return [replace(one, schema_urls=("", "")) for one in spans]
 
 
 def look(jaeger: RunningJaeger, trace_id: str, *, spans: int) -> Seen:
-    """Wait until a trace has that many spans, and return it."""
+    """Wait until a trace has this many spans, and return it."""
     query = jaeger.query
 
     def complete() -> JaegerTrace | None:

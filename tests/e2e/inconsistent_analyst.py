@@ -23,7 +23,7 @@ LONGEST_S = 0.15
 
 
 class FickleAnalyst:
-    """Blames any step of a run that ended in error, for a reason never heard before."""
+    """Blames a random step of a run that ended in error, with a new reason each time."""
 
     async def analyse(self, trajectory: Trajectory) -> Analysis:
         await asyncio.sleep(random.uniform(0, LONGEST_S))
@@ -47,7 +47,7 @@ def _analysis(trajectory: Trajectory, verdict: Blame | Abstention) -> Analysis:
 
 
 async def serve(data_dir: Path) -> None:
-    """Serve until a part of the service fails."""
+    """Serve until a component fails."""
     settings = load_settings(os.environ, data_dir=data_dir)
     async with running_service(settings, FickleAnalyst()) as running:
         addresses = {"grpc": str(running.grpc), "http": str(running.http), "web": str(running.web)}

@@ -1,11 +1,11 @@
-"""Kill the service again and again in the middle of its work: ``python -m tests.e2e.kill --rounds 200``.
+"""Kills the service repeatedly under load: ``python -m tests.e2e.kill --rounds 200``.
 
-With ``--power-loss`` the disk keeps what was flushed, and of the rest any part (tests/e2e/power). With
-``--postgresql`` the store is in a real PostgreSQL, which is killed too, in every third round.
+Each process is killed at a random moment, one in five during its start. The next one takes over the data
+directory, possibly in the other write-back mode. At the end, everything is compared with the requests that a
+backend in this process received.
 
-Each process is killed at a random instant, one in five while it starts; the next
-takes over its data directory, perhaps in the other write-back mode. At the end
-everything is compared with what a backend in this process received.
+With ``--power-loss`` the disk keeps everything flushed and a random part of the rest (tests/e2e/power). With
+``--postgresql`` the store is in a real PostgreSQL, which is killed too in every third round.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ REST_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What happened, to be compared."""
+    """The outcome to compare."""
 
     runs: Sequence[Run]
     received: Sequence[bytes]
-    """Requests with spans that the backend got."""
+    """The backend's requests with spans."""
     verdicts: Mapping[str, StoredVerdict]
-    """Current, by trace id."""
+    """Current verdicts by trace id."""
     undelivered: int
     """Entries left in the outbox."""
 
@@ -75,7 +75,7 @@ def kill_again_and_again(
     supply: PowerSupply | None = None,
     store: PostgresServer | None = None,
 ) -> Outcome:
-    """Do it, and return what there is to compare once everything has come to rest."""
+    """Run the rounds; return the outcome once everything is settled."""
     chance, agents = random.Random(seed), Agents(seed)
     place = folder / "data" / RUNS if store is None else store.url()
     with grpc_backend() as backend:
@@ -98,7 +98,7 @@ def kill_again_and_again(
 
 
 def supply_of(folder: Path) -> PowerSupply:
-    """Return the power supply of services whose data lie in ``folder``."""
+    """Return the power supply of services with data in ``folder``."""
     return PowerSupply(folder=folder / "data", scratch=folder)
 
 
@@ -124,7 +124,7 @@ def _one_round(services: Services, chance: random.Random, number: int) -> None:
 
 
 def _come_to_rest(line: Line, runs: Sequence[Run]) -> None:
-    """Wait until every whole run has its verdict and no span is on its way."""
+    """Wait until every complete run has its verdict and all spans are delivered."""
     waiting = {run.trace_id for run in runs if run.is_whole}
 
     def is_at_rest() -> bool:
@@ -156,7 +156,7 @@ def _stored(path: Path | str, runs: Sequence[Run]) -> tuple[dict[str, StoredVerd
 
 
 def faults(outcome: Outcome) -> list[str]:
-    """Return what should not be: empty if every promise was kept."""
+    """Return the broken promises; empty if all were kept."""
     copies = defaultdict[bytes, defaultdict[bytes, set[bytes]]](lambda: defaultdict(set))
     written = defaultdict[str, list[Placed]](list)
     for body in outcome.received:
@@ -173,7 +173,7 @@ def faults(outcome: Outcome) -> list[str]:
 
 
 def _lost(run: Run, copies: Mapping[bytes, set[bytes]]) -> Iterator[str]:
-    """Look for acknowledged spans that never came, or came as something else."""
+    """Yield acknowledged spans that never arrived or arrived changed."""
     for body in run.acknowledged:
         for raw in raw_spans(body):
             name = Span.FromString(raw).span_id
@@ -182,7 +182,7 @@ def _lost(run: Run, copies: Mapping[bytes, set[bytes]]) -> Iterator[str]:
 
 
 def _is_copy(raw: bytes, copy: bytes) -> bool:
-    """Whether these are the very bytes, with nothing but attributes of ours behind them."""
+    """Return whether these are exactly the same bytes, followed only by our attributes."""
     if not copy.startswith(raw):
         return False
     added = Span.FromString(copy[len(raw) :])
@@ -191,14 +191,14 @@ def _is_copy(raw: bytes, copy: bytes) -> bool:
 
 
 def _changed(run: Run, copies: Mapping[bytes, set[bytes]]) -> Iterator[str]:
-    """Look for spans that were sent twice, and not the same; a client's repetition may miss the verdict."""
+    """Yield spans that were sent twice and differ; a client's repetition may lack the verdict."""
     for name, variants in copies.items():
         if len(variants) > (2 if run.was_resent else 1):
             yield f"span {name.hex()} came in {len(variants)} forms"
 
 
 def _misjudged(run: Run, written: Sequence[Placed], outcome: Outcome) -> Iterator[str]:
-    """Look for a missing verdict, a second one, or one in the trace that is not the one in the store."""
+    """Yield missing or duplicate verdicts, and those in the trace that differ from the store."""
     verdict = outcome.verdicts.get(run.trace_id)
     if verdict is None or verdict.is_provisional:
         if run.is_whole:
@@ -222,7 +222,7 @@ def _version(one: Placed) -> int:
 
 
 def _misplaced(verdict: StoredVerdict, current: Sequence[Placed]) -> Iterator[str]:
-    """Look for the current verdict on spans it does not speak of, or on too many or too few."""
+    """Yield current verdicts on the wrong spans, or on too many or too few."""
     blamed = {one.parent_id if one.is_carrier else one.id for one in current if one.is_decisive}
     if blamed != ({verdict.span_id} if verdict.status == "attributed" else set()):
         yield f"blames {sorted(blamed)}, and the verdict {verdict.span_id}"

@@ -1,4 +1,4 @@
-"""Agents that keep sending, and services on one data directory that are killed one after another."""
+"""Agents that keep sending while services on one data directory are killed one after another."""
 
 from __future__ import annotations
 
@@ -32,33 +32,34 @@ SERVE: Final = (sys.executable, "-m", "analyzer", "serve", "--format", "json", "
 FICKLE: Final = (sys.executable, "-m", "tests.e2e.inconsistent_analyst")
 HOLD_MAX_MS: Final = 1500
 WAYS: Final[tuple[Way, ...]] = ("grpc", "http", "grpc", "json")
-"""One agent each; every other one is patient."""
+"""One agent each; every second one retries."""
 _UNAVAILABLE: Final = (grpc.RpcError, URLError, ConnectionError, TimeoutError)
 _PAUSE_S: Final = 0.02
-"""Between requests of one agent."""
+"""Seconds between requests of one agent."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """One run: what was sent of it, and what of that was acknowledged."""
+    """One run: its requests, and which of them were acknowledged."""
 
     trace_id: TraceId
     fails: bool
     requests: list[bytes]
     acknowledged: list[bytes] = field(default_factory=list)
     was_resent: bool = False
-    """Some request may have come twice."""
+    """Whether a request may have arrived twice."""
     was_top_resent: bool = False
-    """The one with the root may have, and the second time after the verdict: that may change it."""
+    """Whether the request with the root may have arrived twice, the second time after the verdict, which may
+    change it."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it was acknowledged."""
+        """Whether all requests were acknowledged."""
         return len(self.acknowledged) == len(self.requests)
 
 
 def make_run(chance: random.Random, write: Callable[[Span], bytes]) -> Run:
-    """Return a run of three agents, in 2 to 5 requests, the root in the last."""
+    """Return a run of three agents in 2 to 5 requests, the root in the last one."""
     trace_id, fails = TraceId(f"{chance.getrandbits(128):032x}"), chance.random() < 0.7
     spans: list[Span] = []
     for place, name in enumerate(("planner", "researcher", "writer")):
@@ -78,7 +79,10 @@ def make_run(chance: random.Random, write: Callable[[Span], bytes]) -> Run:
 
 
 class Agents:
-    """Threads that send runs, one after another, to whoever serves at the moment.
+    """Threads that send runs one after another to the current service.
+
+    Half of them retry unacknowledged requests, as SDKs do; the others abandon the run, so that each of their
+    requests is sent once.
 
     Half of them send again what was not acknowledged, as SDKs do; the others
     give the run up, so that each of their requests is sent once.
@@ -106,7 +110,7 @@ class Agents:
             self.finish()
 
     def finish(self) -> None:
-        """Let them end what they are at, and begin nothing new."""
+        """Let them finish their current run and start no other."""
         self._ended.set()
         for thread in self._threads:
             thread.join()
@@ -121,7 +125,7 @@ class Agents:
                 self._ended.wait(_PAUSE_S)
 
     def _deliver(self, run: Run, body: bytes, way: Way, *, is_patient: bool) -> bool:
-        """Send one request, again and again if patient; return whether it was acknowledged."""
+        """Send one request, with retries if patient; return whether it was acknowledged."""
         while not self._is_over:
             doors = self.doors
             try:
@@ -140,7 +144,7 @@ class Agents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What kind of service the next one is."""
+    """The kind of the next service."""
 
     hold: bool
     fickle: bool
@@ -157,18 +161,18 @@ class Services:
     backend: Backend
     agents: Agents
     supply: PowerSupply | None = None
-    """Where it is the power that fails, not only the process."""
+    """The simulated power supply, if the power fails too."""
     store: PostgresServer | None = None
-    """Where the store is in PostgreSQL."""
+    """The PostgreSQL server, if the store is there."""
     started: int = 0
 
     @property
     def data(self) -> Path:
-        """What they share."""
+        """Their data directory."""
         return self.folder / "data"
 
     def lose_power(self, chance: random.Random) -> None:
-        """Leave of the last process's writes what a power cut might, where the power fails at all."""
+        """Discard some of the last process's unflushed writes, if the power fails."""
         if self.supply is not None:
             self.supply.cut(chance)
 
@@ -217,7 +221,7 @@ class Services:
 
 
 def announcement(log: Path) -> dict[str, Any]:
-    """Return where a service says that it listens; empty until it does."""
+    """Return the address that a service announces; empty before it does."""
     lines = log.read_text(errors="replace").split("\n")[:-1] if log.exists() else []
     found = (json.loads(line) for line in lines if line.startswith('{"grpc"'))
     return next(found, {})

@@ -1,4 +1,4 @@
-"""The service as users run it: ``blamespan serve`` in a process of its own, and what it says of itself."""
+"""The service as users run it: ``blamespan serve`` in its own process, with access to its API and metrics."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ GRACE_MS: Final = 300
 ANY_PORT: Final = "127.0.0.1:0"
 _OURS: Final = ("OTEL_", "BLAMESPAN_", "OPENAI_", "OPENINFERENCE_")
 FIXED: Final = frozenset({"receiving_bytes", "settle_s", "shutdown_s"})
-"""Values that are constants, which tests need smaller (``fixed_values``)."""
+"""Constants that tests replace by smaller values (``fixed_values``)."""
 _TIMEOUT_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A service that takes spans; URLs without TLS."""
+    """A running service; URLs without TLS."""
 
     server: Server
     announced: dict[str, Any]
@@ -46,12 +46,12 @@ class Line:
         return f"http://{self.announced['web']}"
 
     def items(self, what: str, signal: Signal = Signal.TRACES) -> int:
-        """Return how many items were ``received``, ``forwarded``, ``held`` …, as its metrics say."""
+        """Return the number of items ``received``, ``forwarded``, ``held`` …, according to its metrics."""
         metrics = self._samples()
         return int(metrics[f"blamespan_items_{what}", signal] or 0)
 
     def balance(self, signal: Signal = Signal.TRACES) -> dict[str, int]:
-        """Return every count of a signal, all of one moment, without those that are zero."""
+        """Return all nonzero counts of a signal at one moment."""
         prefix = "blamespan_items_"
         return {
             name.removeprefix(prefix): int(value)
@@ -60,11 +60,11 @@ class Line:
         }
 
     def await_items(self, what: str, count: int, signal: Signal = Signal.TRACES) -> None:
-        """Wait until so many items were ``received``, ``forwarded``, ``held`` …"""
+        """Wait until this many items were ``received``, ``forwarded``, ``held`` …"""
         wait_until(lambda: self.items(what, signal) == count, what=f"{count} {signal} {what}")
 
     def await_balance(self, signal: Signal = Signal.TRACES, **counts: int) -> None:
-        """Wait until these are all the counts of a signal but those that are zero."""
+        """Wait until these are all nonzero counts of a signal."""
         with suppress(BackendError):  # what it is instead, the assertion shows
             wait_until(lambda: self.balance(signal) == counts, what="the balance")
         assert self.balance(signal) == counts
@@ -74,7 +74,7 @@ class Line:
         return self._samples()[name, ""]
 
     def labelled(self, name: str, label: str, **others: str) -> dict[str, float]:
-        """Return a metric by the values of one label, of the series with these other labels."""
+        """Return a metric's values by one label, for the series with these other labels."""
         return {
             sample.labels[label]: sample.value
             for family in text_string_to_metric_families(self._get("/metrics") or "")
@@ -87,11 +87,11 @@ class Line:
         return int(self._samples()[f"blamespan_verdicts_{what}", signal])
 
     def spent_usd(self) -> float:
-        """Return what models cost within the last hour, as the metrics say."""
+        """Return the cost of models within the last hour, according to the metrics."""
         return self._samples()["blamespan_budget_spent_usd", ""]
 
     def run(self, run_id: str) -> dict[str, Any] | None:
-        """Return the current verdict on a run, if there is one."""
+        """Return the current verdict on a run, if any."""
         found = self._get(f"/api/runs/{run_id}")
         return None if found is None else cast("dict[str, Any]", json.loads(found))
 
@@ -100,7 +100,7 @@ class Line:
         return cast("list[dict[str, Any]]", json.loads(self._get("/api/runs") or "")["runs"])
 
     def verdict(self, run_id: str, *, version: int = 1) -> dict[str, Any]:
-        """Wait for a verdict that is not provisional, of at least this version."""
+        """Wait for a final verdict of at least this version."""
 
         def decided() -> dict[str, Any] | None:
             found = self.run(run_id)
@@ -113,7 +113,7 @@ class Line:
         return [line for line in _json_lines(self.server.log) if line.get("message") == message]
 
     def terminate(self) -> int:
-        """Ask it to end, as an orchestrator does, and return its exit code."""
+        """Send SIGTERM, as an orchestrator does, and return the exit code."""
         self.server.process.terminate()
         return self.server.process.wait(timeout=60)
 
@@ -142,7 +142,10 @@ StartLine: TypeAlias = Callable[..., Line]
 
 @contextmanager
 def starting(folder: Path) -> Iterator[StartLine]:
-    """Give a function that starts services on one data directory, one at a time; they end with the block.
+    """Yield a function that starts services on one data directory, one at a time; they end with the block.
+
+    Its keywords are settings (``write_back="hold"``); those in capitals are environment variables.
+    ``half="collector"`` starts that half.
 
     Its keywords are settings (``write_back="hold"``), those in capitals are
     environment variables as they stand. ``half="collector"`` starts that half of it.
@@ -177,7 +180,7 @@ def _serving(half: str, data: Path, log: Path, settings: dict[str, str | float])
 
 
 def environment(**settings: str | float) -> dict[str, str]:
-    """Return our environment without anything a developer may have set, and with these settings."""
+    """Return our environment without a developer's own settings, and with these settings."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     chosen: dict[str, str | float] = {
         "otlp_grpc_listen": ANY_PORT,
@@ -192,6 +195,6 @@ def environment(**settings: str | float) -> dict[str, str]:
 
 
 def _json_lines(log: Path) -> list[dict[str, Any]]:
-    """Return the lines that are whole JSON objects; the last one may still be written."""
+    """Return the lines that are complete JSON objects; the last one may still be being written."""
     lines = log.read_text(errors="replace").split("\n")[:-1] if log.exists() else []
     return [json.loads(line) for line in lines if line.startswith("{")]

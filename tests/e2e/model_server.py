@@ -1,4 +1,4 @@
-"""An OpenAI-compatible chat server that answers by script, over real HTTP on loopback."""
+"""A scripted OpenAI-compatible chat server over real HTTP on loopback."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Scripted:
     """One answer of the server."""
 
     text: str = ""
-    """The assistant's message; ``body`` or ``reset`` take its place."""
+    """The assistant's message; replaced by ``body`` or ``reset``."""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
-    """Sent as it is, in place of a chat completion."""
+    """Sent unchanged, in place of a chat completion."""
     delay_s: float = 0.0
     reset: bool = False
     """Close the connection without an answer."""
@@ -41,13 +41,13 @@ class Received:
 
 @dataclass(slots=True, kw_only=True)
 class ModelServer:
-    """Answers in order, the last answer again and again; keeps what it was asked."""
+    """Gives answers in order, then repeats the last one; keeps the requests."""
 
     script: Sequence[Scripted]
     url: str = ""
     received: list[Received] = field(default_factory=list)
     may_answer: Event = field(default_factory=Event)
-    """Cleared, it thinks until this is set."""
+    """While cleared, the server delays its answers."""
 
     def __post_init__(self) -> None:
         self.may_answer.set()

@@ -1,5 +1,8 @@
 """A chat server as a process that a test can kill: ``python -m tests.e2e.mortal_model LIVES ANSWER``.
 
+Prints its base URL, then a line for each call: ``answered`` for the first few, and ``waiting`` for those that
+it never answers.
+
 Prints its base URL, then a line for each call: ``answered`` for the first few, and
 ``waiting`` for those that it keeps waiting until it dies.
 """
