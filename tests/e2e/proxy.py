@@ -1,4 +1,4 @@
-"""Another name for a port: a TCP proxy, as a load balancer or a second host name is one."""
+"""A TCP proxy that gives a port a second address, as a load balancer or a second host name does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOST: Final = "127.0.0.1"
 
 @dataclass(slots=True, kw_only=True)
 class Alias:
-    """Leads to whatever ``target`` is at the moment a client connects."""
+    """Forwards to the ``target`` that is set when a client connects."""
 
     url: str = ""
     target: str = ""
@@ -36,7 +36,7 @@ class Alias:
             Thread(target=_pump, args=(source, sink), daemon=True).start()
 
     def cut(self) -> None:
-        """Cut every connection."""
+        """Close every connection."""
         for one in self._sockets:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Spans as the bytes they are on the wire: read and written by hand, so that no library can tidy them."""
+"""Spans as bytes on the wire, read and written by hand so that no library can normalise them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from semconv.model import Span
 
 _RESOURCE_SPANS, _SCOPE_SPANS, _SPANS = 1, 2, 2
 _UNKNOWN_FIELD: Final = b"\xba\x3e\x05later"
-"""Field 999, of an OTLP to come; a span that is parsed and written anew has it at another place."""
+"""Field 999, of a future OTLP; a span that is parsed and serialised again has it in another place."""
 
 
 def plain_span(span: Span) -> bytes:
-    """Return a span's bytes as protobuf writes them, which is what JSON is turned into."""
+    """Return a span's bytes as protobuf serialises them, and as JSON is converted."""
     request = ExportTraceServiceRequest.FromString(encode([span]))
     return request.resource_spans[0].scope_spans[0].spans[0].SerializeToString()
 
 
 def odd_span(span: Span) -> bytes:
-    """Return a span's bytes as no library would write them, though any can read them."""
+    """Return a span's bytes in a valid form that no library writes."""
     return _UNKNOWN_FIELD + plain_span(span)
 
 
@@ -38,14 +38,14 @@ def wrap(span: Span, *raw: bytes) -> bytes:
 
 
 def raw_spans(body: bytes) -> Iterator[bytes]:
-    """Iterate over the spans of an export request as they stand in it."""
+    """Yield the spans of an export request in their order."""
     for group in _values(body, _RESOURCE_SPANS):
         for scope in _values(group, _SCOPE_SPANS):
             yield from _values(scope, _SPANS)
 
 
 def _values(message: bytes, number: int) -> Iterator[bytes]:
-    """Iterate over the values of one length-delimited field; other wire types are not met here."""
+    """Yield the values of one length-delimited field; other wire types do not occur here."""
     at = 0
     while at < len(message):
         tag, at = _read(message, at)

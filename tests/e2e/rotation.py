@@ -1,4 +1,4 @@
-"""What a Kubernetes Service does, on loopback: each connection goes to the next of several servers."""
+"""Imitates a Kubernetes Service on loopback: each connection goes to the next of several servers."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, kw_only=True)
 class RoundRobin:
-    """Passes bytes; one that cannot be reached is a connection that is closed."""
+    """Passes bytes on; if a server is unreachable, the connection is closed."""
 
     targets: Sequence[str]
     """``host:port`` of each."""
     url: str = ""
     taken: list[str] = field(default_factory=list)
-    """To whom each connection went, in order."""
+    """The server of each connection, in order."""
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass one connection on."""
+        """Forward one connection."""
         target = self.targets[len(self.taken) % len(self.targets)]
         self.taken.append(target)
         host, _, port = target.rpartition(":")

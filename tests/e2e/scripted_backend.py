@@ -1,4 +1,4 @@
-"""A backend with moods: it answers each request as it is told, over gRPC or HTTP, and keeps what it took."""
+"""A backend over gRPC or HTTP that gives scripted answers and keeps the requests it accepts."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ Protocol: TypeAlias = Literal["grpc", "http/protobuf"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mood:
-    """One answer; by default it takes everything."""
+    """One answer; by default everything is accepted."""
 
     status: int = 200
     code: grpc.StatusCode = grpc.StatusCode.OK
     after_s: float | None = None
     """``Retry-After``, or ``RetryInfo``."""
     rejected: int = 0
-    """Spans that a success says it left out."""
+    """Spans that a successful answer reports as rejected."""
     wait_s: float = 0.0
-    """How long it thinks first."""
+    """Delay before the answer, in seconds."""
 
     @property
     def takes(self) -> bool:
@@ -50,7 +50,7 @@ CONTENT: Final = Mood()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request, when it came, and what was said."""
+    """A request, its time, and its answer."""
 
     at: float
     request: Request
@@ -59,7 +59,7 @@ class Asked:
 
 @dataclass(slots=True, kw_only=True)
 class Moody:
-    """What it was asked; ``answer`` may be changed at any time."""
+    """Its requests; ``answer`` may be changed at any time."""
 
     url: str = ""
     answer: Callable[[Request], Mood] = lambda _: CONTENT
@@ -77,7 +77,7 @@ class Moody:
         return [asked for asked in self.asked if asked.request.signal is signal]
 
     def taken(self) -> list[str]:
-        """Return the ids of the spans that it took, in order."""
+        """Return the ids of the accepted spans, in order."""
         bodies = [asked.request.body for asked in self.of() if asked.mood.takes]
         return [one.id for one in placed(*bodies) if not one.is_carrier]
 
@@ -88,7 +88,7 @@ class Moody:
 
 @contextmanager
 def moody(protocol: Protocol, *, most_bytes: int = 4 << 20) -> Iterator[Moody]:
-    """Run one; over gRPC it takes messages of ``most_bytes``, which by default is gRPC's own default."""
+    """Run one; over gRPC it accepts messages of ``most_bytes``, by default gRPC's own limit."""
     with _over_grpc(most_bytes) if protocol == "grpc" else _over_http() as backend:
         yield backend
 
@@ -163,7 +163,7 @@ def _over_http() -> Iterator[Moody]:
             self.wfile.write(answer)
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer((HOST, 0), Handler) as server:
         server.daemon_threads = True

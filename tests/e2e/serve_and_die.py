@@ -1,7 +1,8 @@
-"""``blamespan serve`` that dies around a commit: ``python -m tests.e2e.serve_and_die MOMENT COUNT FOLDER``.
+"""``blamespan serve`` that kills itself around a commit: ``python -m tests.e2e.serve_and_die MOMENT COUNT
+FOLDER``.
 
 A run is handed over, counted in the transaction of its verdict, and the verdict is committed. The process
-kills itself at one of these moments, the COUNT-th time that it gets there; ``never`` lets it live.
+dies at one of these moments when it reaches it for the COUNT-th time; ``never`` lets it live.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tests.e2e.inconsistent_analyst import serve
 
 
 def die_when_noted(reached: Callable[[], None]) -> None:
-    """Runs are handed over, and none of their verdicts is committed."""
+    """Runs are handed over; none of their verdicts is committed."""
     add = BesideVerdicts.add
 
     def noted(beside: BesideVerdicts, *what: Any) -> None:
@@ -33,7 +34,7 @@ def die_when_noted(reached: Callable[[], None]) -> None:
 
 
 def die_when_decided(reached: Callable[[], None]) -> None:
-    """Verdicts are committed with their counts, and nobody was told."""
+    """Verdicts are committed with their counts; nothing was announced."""
     committed = IssueService.committed
 
     def decided(service: IssueService, *what: Any) -> None:
@@ -44,7 +45,7 @@ def die_when_decided(reached: Callable[[], None]) -> None:
 
 
 def die_when_counted(reached: Callable[[], None]) -> None:
-    """Runs are counted, and the transaction with their verdicts is open."""
+    """Runs are counted; the transaction with their verdicts is open."""
     count = IssueCounting.count
 
     def counted(counting: IssueCounting, *what: Any) -> None:
@@ -67,7 +68,7 @@ MOMENTS: Final[Mapping[str, Callable[[Callable[[], None]], None]]] = {
 
 
 def main(moment: str, count: int, folder: Path) -> None:
-    """Serve until then."""
+    """Serve until that moment."""
     left = count
 
     def reached() -> None:

@@ -1,4 +1,4 @@
-"""Spans as protobuf, each with all that is around it, so that "nothing else changed" is one comparison."""
+"""Spans as protobuf with their scope and Resource, so that one comparison shows whether anything changed."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def placed(*bodies: bytes) -> list[Placed]:
 
 
 def placed_in_json(document: Mapping[str, Any]) -> list[Placed]:
-    """Return the spans of OTLP/JSON, in which ids are hex."""
+    """Return the spans of OTLP/JSON, which has ids in hex."""
     return _placed(ParseDict(_with_base64_ids(document), ExportTraceServiceRequest()))
 
 
 def by_id(spans: Iterable[Placed]) -> dict[str, Placed]:
-    """Return spans by their ids; raises ``ValueError`` where two have one."""
+    """Return spans by id; raises ``ValueError`` if an id occurs twice."""
     found: dict[str, Placed] = {}
     for one in spans:
         if found.setdefault(one.id, one) is not one:
@@ -73,7 +73,7 @@ def by_id(spans: Iterable[Placed]) -> dict[str, Placed]:
 
 
 def originals(spans: Iterable[Placed]) -> dict[str, Placed]:
-    """Return by id what is not ours."""
+    """Return the spans that are not ours, by id."""
     return by_id(one for one in spans if not one.is_carrier)
 
 
@@ -96,7 +96,8 @@ def _placed(request: ExportTraceServiceRequest) -> list[Placed]:
 
 
 def _with_base64_ids(document: Any) -> Any:
-    """Turn hex ids into what protobuf's JSON mapping wants; OTLP documents are a few levels deep."""
+    """Convert hex ids to the form that protobuf's JSON mapping requires; OTLP documents are a few levels
+    deep."""
     if isinstance(document, list):
         return [_with_base64_ids(one) for one in document]
     if not isinstance(document, dict):

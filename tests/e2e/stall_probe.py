@@ -1,5 +1,9 @@
 """Runs ``blamespan`` with a probe on its event loop: ``stall_probe.py FILE COMMAND…``.
 
+Each line of FILE is one delay of the loop: the time (``time.monotonic``), the seconds of delay, and the CPU
+seconds used meanwhile by this process and by the loop's own thread. On a busy machine the loop is late
+because it gets no CPU; the part that is our fault is the smaller of the first two.
+
 Each line of FILE is one moment at which the loop was late: the time (``time.monotonic``), by how many
 seconds, and how many CPU seconds passed meanwhile, of this process and of the loop's own thread. On a busy
 machine a loop is late because it got no CPU; late for a reason of ours is the smaller of the first two.
@@ -19,11 +23,11 @@ from analyzer.service.analyzer_half.server import AnalyzerServer
 
 EVERY_S: Final = 0.005
 LEAST_S: Final = 0.01
-"""Less is not noted."""
+"""Shorter delays are not recorded."""
 
 
 async def probe(path: Path) -> None:
-    """Note stalls until cancelled."""
+    """Record delays until cancelled."""
     with path.open("a", buffering=1) as file:
         while True:
             before, used, own = time.monotonic(), time.process_time(), time.thread_time()

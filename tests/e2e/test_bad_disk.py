@@ -1,4 +1,5 @@
-"""A disk that fails one call in N, is read-only, full or slow for a while: nothing acknowledged is lost."""
+"""On a disk that fails one call in N, or is read-only, full or slow for a while, nothing acknowledged is
+lost."""
 
 from __future__ import annotations
 
@@ -28,12 +29,12 @@ from tests.e2e.traffic import Doors, send
 
 SOURCE: Final = Path(__file__).parent / "power" / "faulty.c"
 LONG_S: Final = 3.0
-"""Seconds that the disk is bad."""
+"""Seconds of the disk's failure."""
 REFUSALS: Final = {grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE}
 
 
 class Fault(IntEnum):
-    """As ``faulty.c`` numbers them."""
+    """Kinds of failure, numbered as in ``faulty.c``."""
 
     NONE = 0
     ERRORS = 1
@@ -79,7 +80,7 @@ def disk(tmp_path: Path) -> Disk:
 
 
 def acknowledged(line: Line, for_s: float) -> tuple[list[list[Span]], int]:
-    """Send failing runs for a while, as SDKs do; return those that were acknowledged, and the refusals."""
+    """Send failing runs for a while, as SDKs do; return the acknowledged ones and the number of refusals."""
     taken: list[list[Span]] = []
     refusals, end = 0, time.monotonic() + for_s
     while time.monotonic() < end:
@@ -96,7 +97,7 @@ def acknowledged(line: Line, for_s: float) -> tuple[list[list[Span]], int]:
 
 
 def arrived(backend: Backend) -> set[tuple[str, str]]:
-    """Return the spans that the backend has, by trace and id."""
+    """Return the backend's spans by trace and id."""
     return {
         (span.trace_id, span.span_id)
         for request in backend.of(Signal.TRACES)

@@ -1,4 +1,4 @@
-"""``blamespan bench`` with a model over HTTP: kept replies, and a server that dies half-way."""
+"""``blamespan bench`` with a model over HTTP: cached replies, and a server that dies halfway."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ AT_ONCE = ("--concurrency", str(RUNS))
 
 @dataclass(slots=True, kw_only=True)
 class Dying(ModelServer):
-    """Answers a few times; from then on every connection is cut, as if the process had been killed."""
+    """Answers a few calls; then closes every connection, as if the process had been killed."""
 
     lives: int = LIVES
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer or cut the connection."""
+        """Answer or close the connection."""
         if len(self.received) < self.lives:
             return await ModelServer.handle(self, request)
         assert request.transport is not None
@@ -153,13 +153,13 @@ async def test_a_model_whose_process_is_killed_under_way_is_told_and_counted(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProcess:
-    """A model in a process of its own: it answers ``LIVES`` times, and keeps all others waiting."""
+    """A model in its own process: it answers ``LIVES`` calls and keeps all others waiting."""
 
     process: asyncio.subprocess.Process
     url: str
 
     async def has_answered(self) -> None:
-        """Wait until its answers are out, and all other questions in."""
+        """Wait until its answers are sent and all other questions have arrived."""
         assert self.process.stdout is not None
         said = [await self.process.stdout.readline() for _ in range(RUNS)]
         assert sorted(said) == [b"answered\n"] * LIVES + [b"waiting\n"] * (RUNS - LIVES)

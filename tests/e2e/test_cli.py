@@ -1,4 +1,4 @@
-"""The command line as scripts use it: shapes, formats, exit codes, and files meant to break it."""
+"""The command line as scripts use it: formats, exit codes, and damaged files."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ Cli = Callable[..., "Statement"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What one command said, and how it ended."""
+    """Output and exit code of one command."""
 
     code: int
     out: str
@@ -78,12 +78,12 @@ class Statement:
 
     @property
     def objects(self) -> list[dict[str, Any]]:
-        """Standard output, one object a line."""
+        """Standard output, parsed: one object per line."""
         return [json.loads(line) for line in self.out.splitlines()]
 
     @property
     def complaint(self) -> str:
-        """The one line on standard error."""
+        """The only line on standard error."""
         (line,) = self.err.splitlines()
         assert line.startswith("blamespan: "), line
         return line
@@ -221,7 +221,7 @@ def jaeger() -> dict[str, Any]:
 
 
 def tempo(*, envelope: str) -> dict[str, Any]:
-    """The failing run as Tempo's API answers: protobuf's own JSON, ids in base64."""
+    """The failing run as Tempo's API returns it: protobuf's own JSON, ids in base64."""
     document = json.loads(json.dumps(OTLP))
     for group in document["resourceSpans"]:
         for scope in group["scopeSpans"]:

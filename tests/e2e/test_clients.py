@@ -1,4 +1,4 @@
-"""Very many clients, slow ones, greedy ones: all are served, none starves another, memory stays bounded."""
+"""With very many, slow or greedy clients, all are served and memory stays bounded."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ CONNECTIONS: Final = 2000
 LARGE_CLIENTS: Final = 1200
 LARGE_BYTES: Final = 1 << 20
 MOST_GROWN: Final = {"grpc": 0.4, "http": 0.75}
-"""Of all that is sent at once. Over HTTP a quarter of a megabyte is read of each connection before anything
-can be refused: uvloop reads that much at a time."""
+"""Share of everything that is sent at once. Over HTTP, uvloop reads 256 KiB of each connection before a
+request can be refused."""
 OK: Final = 200
 BUSY: Final = 503
 FLOODERS: Final = 24
 FLOOD_REQUESTS: Final = 2_000
 SMALL_REQUESTS: Final = 40
 MOST_UNFAIR: Final = 10.0
-"""How much longer who sends little may wait than who floods, halfway through their waits."""
+"""Factor by which a small client's median wait may exceed that of the flooding ones."""
 MOST_MEMORY: Final = 400 << 20
 PATH: Final = http_path(Signal.TRACES)
 
 
 @contextmanager
 def many_files(count: int) -> Iterator[None]:
-    """Let this process, and what it starts, hold that many sockets."""
+    """Let this process and its children open this many sockets."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count:
         pytest.skip(f"{count} open files wanted, {hard} allowed")
@@ -53,7 +53,7 @@ def many_files(count: int) -> Iterator[None]:
 
 
 def memory_of(line: Line) -> int:
-    """Return the resident bytes of the service."""
+    """Return the service's resident bytes."""
     status = Path(f"/proc/{line.server.process.pid}/status").read_text()
     (kibibytes,) = (row.split()[1] for row in status.splitlines() if row.startswith("VmHWM"))
     return int(kibibytes) << 10
@@ -140,7 +140,7 @@ async def _all_over_grpc(line: Line) -> int:
 def test_large_requests_of_many_clients_come_again_and_memory_stays_bounded(
     start_line: StartLine, way: str
 ) -> None:
-    """Together they are forty times what may be held at once; unbounded, all of it would be in memory."""
+    """Together they are forty times the limit; without it, all of it would be in memory."""
     with many_files(2 * LARGE_CLIENTS + 500), grpc_backend() as backend:
         line = start_line(forward_endpoint=backend.url, receiving_bytes=32 << 20)
         before, flood = memory_of(line), _large_over_grpc if way == "grpc" else _large_over_http
@@ -152,7 +152,7 @@ def test_large_requests_of_many_clients_come_again_and_memory_stays_bounded(
 
 
 async def _large_over_http(line: Line, clients: int, size: int) -> int:
-    """Do the same over HTTP, a connection a try."""
+    """Do the same over HTTP, with one connection per try."""
     host, port = address(line.http)
     refusals = 0
 
@@ -168,7 +168,7 @@ async def _large_over_http(line: Line, clients: int, size: int) -> int:
 
 
 async def _try(host: str, port: int, request: bytes) -> int:
-    """Send one request; return the status, or 503 where the connection is closed before all is sent."""
+    """Send one request; return the status, or 503 if the connection is closed before all is sent."""
     try:
         reader, writer = await asyncio.open_connection(host, port)
     except OSError:
@@ -182,7 +182,7 @@ async def _try(host: str, port: int, request: bytes) -> int:
 
 
 async def _large_over_grpc(line: Line, clients: int, size: int) -> int:
-    """Send one request of each client at once, again and again until all are taken; return the refusals."""
+    """Send one request of each client at once, until all are accepted; return the refusals."""
     target, refusals = line.grpc.removeprefix("http://"), 0
     own = (("grpc.use_local_subchannel_pool", 1),)
     channels = [grpc.aio.insecure_channel(target, options=own) for _ in range(clients)]
@@ -209,7 +209,8 @@ async def _large_over_grpc(line: Line, clients: int, size: int) -> int:
 
 
 def test_a_small_client_is_served_while_others_flood_with_one_span_requests(start_line: StartLine) -> None:
-    """The flooders together send as fast as they are answered; it waits about as long as one of them."""
+    """The flooding clients send as fast as they are answered; the small one waits about as long as one of
+    them."""
     with grpc_backend() as backend:
         line = start_line(forward_endpoint=backend.url)
         waits, floods = asyncio.run(_flooded(line))
@@ -221,7 +222,7 @@ def test_a_small_client_is_served_while_others_flood_with_one_span_requests(star
 
 
 async def _flooded(line: Line) -> tuple[list[float], list[float]]:
-    """Return how long the small client waited each time, and the flooders; until both waited often enough."""
+    """Return the waits of the small client and of the flooding ones, until both have waited often enough."""
     host, port = address(line.http)
     request = http_request(encode([span(1)]))
     waits, floods = list[float](), list[float]()
@@ -270,7 +271,7 @@ async def _among_the_slow(line: Line) -> None:
 def test_requests_of_20_mb_are_taken_or_told_to_come_again_and_memory_stays_bounded(
     start_line: StartLine,
 ) -> None:
-    """Eight clients at once: what all bodies may take together is a setting, and the rest comes again."""
+    """Eight clients at once: the bodies together are bounded, and refused ones are sent again."""
     text = "x" * 100_000
     body = encode([span(number, attributes={"text": text}) for number in range(1, 201)])
     assert len(body) > 20_000_000

@@ -1,4 +1,4 @@
-"""A real Collector before us, in every compression that its exporters know."""
+"""A real Collector in front of blamespan, with every compression of its exporters."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_over_grpc_gzip_and_none_arrive(
 def test_over_grpc_zstd_and_snappy_are_refused_in_words_that_the_docs_explain(
     start_line: StartLine, collector_factory: CollectorFactory, compression: Compression
 ) -> None:
-    """gRPC's core refuses them before our code runs: docs/backends/collector.md says what to set."""
+    """gRPC's core refuses them before our code runs; docs/backends/collector.md says what to set."""
     line = start_line()
     collector = collector_factory(Forwarding(endpoint=line.grpc, compression=compression))
     send(_Doors(collector.otlp_grpc_endpoint, collector.otlp_http_endpoint), everything(1))

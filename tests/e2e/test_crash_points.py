@@ -1,4 +1,5 @@
-"""Killed between what is noted for issues and the verdicts: each run is judged and counted once."""
+"""Runs are judged and counted once, even if the process dies between noting them and committing their
+verdicts."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from tests.e2e.traffic import Doors, send
 from tests.factories import agent, chat, tool, workflow
 
 TOGETHER = 24
-"""Runs of one request, which end together: their notes and their verdicts share commits."""
+"""Runs of one request, which end together, so that their notes and verdicts share commits."""
 LIVES = [("noted", 1), ("decided", 1), ("noted", 9), ("decided", 2), ("counted", 1)]
 ALL = [TraceId(f"{number:032x}") for number in range(1, TOGETHER * len(LIVES) + 1)]
 LONG_S = 60.0
@@ -65,7 +66,7 @@ class Lives:
         ]
 
     def die(self, number: int, moment: str, count: int, runs: Sequence[TraceId]) -> bool:
-        """Live one that dies at that moment; return whether it acknowledged these runs before."""
+        """Run a process that dies at that moment; return whether it acknowledged these runs first."""
         log, is_sent = self.folder / f"serve-{number}.log", False
         with log.open("ab") as out:
             process = subprocess.Popen(self.command(moment, count), env=self.environ, stdout=out, stderr=out)
@@ -87,7 +88,7 @@ class Lives:
 
 @pytest.mark.timeout(300)
 def test_a_crash_between_notes_and_verdicts_counts_no_run_twice_and_loses_none(tmp_path: Path) -> None:
-    """The analyst never says the same twice: what was noted before a crash is not what is decided after."""
+    """The analyst never repeats an answer: the verdict after the crash differs from the one noted before."""
     unsent: list[TraceId] = []
     with grpc_backend() as backend:
         environ = environment(forward_endpoint=backend.url, PYTHONPATH=os.pathsep.join(sys.path))
@@ -111,7 +112,7 @@ def test_a_crash_between_notes_and_verdicts_counts_no_run_twice_and_loses_none(t
 
 
 def _is_at_rest(folder: Path) -> bool:
-    """Whether every run is counted, and nothing left to be sent."""
+    """Return whether every run is counted and everything is sent."""
     with (
         closing(IssueStore(folder / "data" / RUNS)) as issues,
         closing(RunStore(folder / "data" / RUNS)) as store,
@@ -121,7 +122,7 @@ def _is_at_rest(folder: Path) -> bool:
 
 
 def _differences(folder: Path, backend: Backend) -> list[str]:
-    """Compare verdicts, what the backend was told, and what is counted."""
+    """Compare the verdicts, the backend's carriers, and the counts."""
     told = _told(backend)
     with (
         closing(IssueStore(folder / "data" / RUNS)) as issues,
@@ -155,7 +156,7 @@ def _differences(folder: Path, backend: Backend) -> list[str]:
 
 
 def _told(backend: Backend) -> Mapping[str, set[tuple[str, int]]]:
-    """Return the verdicts that were written into each trace, with their versions."""
+    """Return each trace's verdicts, with their versions."""
     told = defaultdict[str, set[tuple[str, int]]](set)
     for one in placed(*(request.body for request in backend.of(Signal.TRACES))):
         if FAILURE_ID in one.attributes:

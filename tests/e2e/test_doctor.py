@@ -1,4 +1,4 @@
-"""``blamespan doctor`` beside the processes it looks at: what it says, and its exit code."""
+"""``blamespan doctor`` beside the processes that it checks: its findings and its exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["start_analyzer"]
 
 
 def consult(folder: Path, **settings: str | int) -> tuple[int, dict[str, dict[str, Any]]]:
-    """Return the exit code, and the findings by their names."""
+    """Return the exit code, and the findings by name."""
     command = [sys.executable, "-m", "analyzer", "doctor", "--format", "json"]
     chosen = environment(**{"data_dir": str(folder / "data"), **settings})
     done = subprocess.run(command, env=chosen, cwd=folder, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The examples do what they say: a run is retried from the blamed step with the fix, and becomes right."""
+"""The examples work: a run is retried from the blamed step with the fix, and succeeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``blamespan experiment`` on a recorded run: starts the command once a trial, and proves the step."""
+"""``blamespan experiment`` on a recorded run starts the command once per trial and proves the step."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def recorded(folder: Path) -> Path:
 
 @asynccontextmanager
 async def model(*, hangs: bool = False) -> AsyncIterator[str]:
-    """A clerk who is right in 9 of 10, and a writer who repeats the number in words of his own."""
+    """A clerk who is right 9 times in 10, and a writer who repeats the number in other words."""
     coin = random.Random(2)
 
     async def answer(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""``blamespan experiment --url``: a workflow behind HTTP is told of each trial in the request's body."""
+"""``blamespan experiment --url``: a workflow behind HTTP gets each trial in the request's body."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def executed() -> dict[str, Any]:
 
 @asynccontextmanager
 async def service(mode: str, folder: Path, upstream: str) -> AsyncIterator[str]:
-    """The workflow in a process of its own, which knows the real model as it does in production."""
+    """The workflow in its own process, which uses the real model's address as in production."""
     program = folder / "service.py"
     program.write_text(SERVICE)
     process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,5 @@
-"""A backend that is slow, flapping, half dead, or refuses: obeyed to the letter, and nobody else suffers."""
+"""A backend that is slow, flaps, fails for some requests, or refuses: its answers are obeyed, and nothing
+else suffers."""
 
 from __future__ import annotations
 
@@ -83,7 +84,8 @@ def ids_in(request: Request) -> set[str]:
 def test_every_retryable_code_is_waited_out_and_every_permanent_one_costs_its_own_span(
     start_line: StartLine, protocol: Protocol
 ) -> None:
-    """Each span meets one code, once; what is retryable arrives once, what is permanent is counted."""
+    """Each span meets one code, once; it arrives once if the code is retryable, and is counted if it is
+    permanent."""
     moods = [*RETRYABLE[protocol], *PERMANENT[protocol]]
     due: dict[str, Mood] = {span_id(number): mood for number, mood in enumerate(moods, 1)}
 

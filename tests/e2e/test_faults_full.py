@@ -1,4 +1,4 @@
-"""The two quotas on disk, both used up: what waits to be forwarded, and what is kept for analysis."""
+"""Both disk quotas used up: of spans to be forwarded, and of spans kept for analysis."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.otlp_requests import log_request, record
 QUOTA = 4 << 20
 TEXT = "x" * 100_000
 MANY = 10 * QUOTA // len(TEXT)
-"""Requests of which the quota holds a fraction."""
+"""Number of requests; the quota holds only some of them."""
 
 
 def large(number: int) -> bytes:
@@ -33,7 +33,7 @@ def large(number: int) -> bytes:
 
 
 def refused_over_grpc(line: Line, body: bytes) -> float | None:
-    """Send it; return after how long it may come again, or ``None`` where it was taken."""
+    """Send it; return after how long it may be retried, or ``None`` if it was accepted."""
     with grpc.insecure_channel(line.grpc.removeprefix("http://")) as channel:
         call: Callable[..., Callable[..., bytes]] = channel.unary_unary
         try:
@@ -72,7 +72,7 @@ def refused_over_http(line: Line, body: bytes) -> float | None:
 def test_a_full_journal_refuses_before_it_acknowledges_and_says_when_to_come_again(
     start_line: StartLine, refused: Callable[[Line, bytes], float | None]
 ) -> None:
-    """With the backend away. Logs, the API and what was acknowledged go on as if nothing were."""
+    """The backend is away. Logs, the API and acknowledged spans are unaffected."""
     with moody("grpc") as backend:
         away = Mood(code=grpc.StatusCode.UNAVAILABLE)
         backend.answer = lambda request: away if request.signal is Signal.TRACES else CONTENT

@@ -1,4 +1,4 @@
-"""Spans that would go round for ever: stopped at the first round, kept, and said in words."""
+"""Spans that would circulate forever are stopped at the first round, kept, and explained."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def door() -> Iterator[Alias]:
 
 
 def watch(line: Line, for_s: float) -> None:
-    """Wait for the first round, and let spans go on, if they do."""
+    """Wait for the first round, and give spans time to pass."""
     wait_until(lambda: line.said(CIRCLE), what="a circle to be noticed")
     time.sleep(for_s)
     assert line.server.process.poll() is None
@@ -41,7 +41,8 @@ def watch(line: Line, for_s: float) -> None:
 def test_an_endpoint_that_is_ourselves_by_another_name_loses_nothing(
     start_line: StartLine, door: Alias, protocol: str
 ) -> None:
-    """No start can see it; the first request that comes back does. The mended endpoint gets everything."""
+    """The loop cannot be seen at the start, only when the first request returns. The corrected endpoint gets
+    everything."""
     line = start_line(forward_endpoint=door.url, forward_protocol=protocol, shutdown_s=1)
     door.target = line.grpc if protocol == "grpc" else line.http
     send(line, encode([span(number) for number in range(10, 20)]))
@@ -87,7 +88,7 @@ def test_two_in_a_ring_stop_at_the_first_round_and_keep_what_nobody_has(tmp_path
 def test_spans_of_a_traced_model_proxy_behind_the_judge_are_passed_on_and_ask_nobody(
     start_line: StartLine,
 ) -> None:
-    """It continues our own call's trace, and says of it what an agent's would: else we fed ourselves."""
+    """It continues our own call's trace with an agent's attributes; we must not analyse our own spans."""
     with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
         line = start_line(forward_endpoint=backend.url, **settings_for(model))
         played = play_demo()

@@ -1,4 +1,5 @@
-"""A model out of quota or budget, talking nonsense, or slow: telemetry goes on, nothing is asked twice."""
+"""With a model out of quota or budget, replying nonsense, or slow, telemetry flows on and no question is
+repeated."""
 
 from __future__ import annotations
 
@@ -21,14 +22,14 @@ REST_S: Final = 1.5
 
 
 def settle(line: Line, backend: Backend, played: Played) -> None:
-    """Wait for the verdict, and hold what the backend got against what was sent."""
+    """Wait for the verdict, and compare the backend's spans with those sent."""
     spans = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
     assert originals(spans) == by_id(placed(played.body))
     assert line.verdict(played.trace_id)["version"] == 1
 
 
 def after_a_restart(start: StartLine, line: Line, backend: Backend, server: ModelServer) -> Line:
-    """Start anew and let it rest; return the new line."""
+    """Restart and wait until nothing is pending; return the new process."""
     before = len(server.received)
     assert line.terminate() == 0
     line = start(forward_endpoint=backend.url, **settings_for(server))
@@ -109,7 +110,7 @@ def test_while_the_model_thinks_spans_go_on_and_a_kill_costs_one_question_more_a
 
 
 def test_what_was_asked_before_a_kill_is_spent_after_it(start_line: StartLine) -> None:
-    """A crash loop in mid-analysis does not begin the hour anew: nobody knows what the provider charged."""
+    """A crash loop during analyses does not reset the hour's budget: the provider's charges are unknown."""
     with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT, delay_s=60.0))) as server:
         settings = settings_for(server) | {"model": PRICED}
         line = start_line(forward_endpoint=backend.url, **settings)
@@ -123,7 +124,7 @@ def test_what_was_asked_before_a_kill_is_spent_after_it(start_line: StartLine) -
 
 
 def test_an_hours_budget_holds_however_often_the_process_is_killed(start_line: StartLine) -> None:
-    """Each call is recorded durably before it is made, with the most that it can cost."""
+    """Each call is recorded durably before it is made, with its maximum cost."""
     with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT, delay_s=60.0))) as server:
         settings = settings_for(server) | {"forward_endpoint": backend.url, "model": PRICED}
         line, played = start_line(**settings), play_demo()

@@ -1,4 +1,4 @@
-"""What befalls the process itself: told to end, once and twice; a clock that is put forward and back."""
+"""The process itself: one or two signals to end, and a clock that is set forward and back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ END = encode([workflow(1, task="add", error="wrong sum")])
 
 
 def status(line: Line, path: str) -> int | None:
-    """Return the answer's status; ``None`` where nobody answers."""
+    """Return the answer's status; ``None`` without an answer."""
     try:
         with build_opener(ProxyHandler({})).open(line.web + path, timeout=60) as answer:
             return int(answer.status)
@@ -42,7 +42,7 @@ def status(line: Line, path: str) -> int | None:
 
 
 def test_while_it_drains_it_is_alive_not_ready_and_takes_nothing_more(start_line: StartLine) -> None:
-    """Readiness goes first, so that nobody sends here any more; what is left is there after the start."""
+    """Readiness ends first, so that clients stop sending; what remains is there after the restart."""
     with alias() as door, grpc_backend() as backend:
         line = start_line(forward_endpoint=door.url, shutdown_s=120)
         assert status(line, "/readyz") == 200

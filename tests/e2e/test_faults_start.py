@@ -1,4 +1,5 @@
-"""What a start finds: damage, newer files, another process, no right to write. Kept, or refused in words."""
+"""A start that finds damage, newer files, another process or no permission keeps the data, or refuses with a
+reason."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ COMMAND = (sys.executable, "-m", "analyzer", "serve", "--format", "json", "--dat
 
 
 def marked(number: int) -> bytes:
-    """A request whose text stands in the journal as it is, since it does not compress."""
+    """A request whose text is in the journal verbatim, because it does not compress."""
     chance = random.Random(number)
     spans = [
         span(number * 10 + place, attributes={"text": chance.randbytes(2000).hex() + f"mark{number}"})
@@ -47,7 +48,7 @@ def segment_in(folder: Path) -> Path:
 
 
 def refused(folder: Path, **settings: str) -> str:
-    """Start a service that must refuse to; return what it says in its last line."""
+    """Start a service that must refuse to; return its last line."""
     done = subprocess.run(
         [*COMMAND, str(folder)],
         env=environment(**settings),
@@ -82,7 +83,7 @@ def test_of_a_journal_with_flipped_bits_the_sound_part_arrives_and_the_loss_is_c
 def test_spans_that_a_flipped_bit_of_the_wal_takes_along_unseen_are_counted_and_said(
     start_line: StartLine, tmp_path: Path
 ) -> None:
-    """SQLite reads a WAL up to the first wrong checksum: what lies behind is as if it had never been."""
+    """SQLite reads a WAL up to the first wrong checksum and ignores everything behind it."""
     line = start_line(forward_endpoint=NOWHERE)
     for number in range(1, 9):
         send(line, marked(number))
@@ -135,7 +136,7 @@ def test_files_of_a_newer_version_are_refused_in_words_and_left_alone(
 
 
 def set_version(path: Path, version: str) -> str:
-    """Set the schema version of a journal's file, and return what it was."""
+    """Set the schema version of a journal's file; return the previous one."""
     with closing(sqlite3.connect(path)) as db:
         before = str(db.execute("PRAGMA user_version").fetchone()[0])
         db.execute(f"PRAGMA user_version={version}")
@@ -143,7 +144,7 @@ def set_version(path: Path, version: str) -> str:
 
 
 def set_schema(path: Path, version: str) -> str:
-    """Set the schema version of the store, and return what it was."""
+    """Set the schema version of the store; return the previous one."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         before = str(db.execute("SELECT version_num FROM alembic_version").fetchone()[0])
         db.execute("UPDATE alembic_version SET version_num = ?", (version,))
@@ -164,7 +165,7 @@ def test_a_second_process_on_one_data_directory_refuses_in_words_and_the_first_w
 
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
-    """A folder that nobody may write to, root neither."""
+    """A folder that is not writable, even for root."""
     path = tmp_path / "fixed"
     path.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(path)]

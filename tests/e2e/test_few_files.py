@@ -1,4 +1,4 @@
-"""No file can be opened for a while: connections have used up the descriptors, and then give them back."""
+"""For a while no file can be opened, because connections have used up the descriptors."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ OK: Final = 200
 SPARE: Final = 8
 """Descriptors that the service may still open."""
 FAR_TOO_MANY: Final = 100
-"""Connections: more than are spare, and than there are gaps between those that are open."""
+"""Connections: more than there are free descriptors and gaps between open ones."""
 
 
 def descriptors(line: Line) -> set[int]:
-    """Return what the service has open."""
+    """Return the service's open descriptors."""
     return {int(one.name) for one in Path(f"/proc/{line.server.process.pid}/fd").iterdir()}
 
 
 @contextmanager
 def used_up(line: Line) -> Iterator[None]:
-    """Let connections use up what the service may open."""
+    """Let connections use up the service's descriptors."""
     pid, most = line.server.process.pid, max(descriptors(line)) + 1 + SPARE
     _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, hard))

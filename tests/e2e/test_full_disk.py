@@ -1,4 +1,4 @@
-"""A disk that is really full: a small file system of its own, as one gets with a volume that is too small."""
+"""A disk that is really full: a small file system, like a volume that is too small."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHUNK: Final = 200_000
 
 
 class StillRefusedError(Exception):
-    """The service took nothing for as long as we asked."""
+    """The service accepted nothing during our retries."""
 
 
 @contextmanager
@@ -52,13 +52,13 @@ def small_disk(path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder in which the services' data directory is a small disk; their logs lie beside it."""
+    """A folder in which the services' data directory is a small disk; their logs are beside it."""
     with small_disk(tmp_path / "data"):
         yield tmp_path
 
 
 def part(chance: random.Random, trace_id: TraceId, number: int) -> bytes:
-    """One large model call of a run whose end never comes."""
+    """One large model call of a run that never ends."""
     text = chance.randbytes(CHUNK // 2).hex()
     return encode([chat(number, parent=1, answer=text, agent_name="writer", trace_id=trace_id)])
 
@@ -73,13 +73,13 @@ def failing_run(trace_id: TraceId) -> bytes:
 
 
 def delivered(backend: Backend) -> int:
-    """How many spans of agents the backend has."""
+    """Return how many of the agents' spans the backend has."""
     found = [one for request in backend.of(Signal.TRACES) for one in placed(request.body)]
     return sum(not one.is_carrier for one in found)
 
 
 def insist(line: Line, body: bytes, *, for_s: float = 90.0) -> int:
-    """Send, as SDKs do, until it is acknowledged; return how often it was refused."""
+    """Send with retries, as SDKs do, until acknowledged; return the number of refusals."""
     end = time.monotonic() + for_s
     refusals = 0
     while time.monotonic() < end:
@@ -96,7 +96,7 @@ def insist(line: Line, body: bytes, *, for_s: float = 90.0) -> int:
 
 
 def test_what_is_kept_for_analysis_makes_room_for_what_arrives(disk: Path) -> None:
-    """Three times the disk goes through, though no trace ever ends, and a run that does is judged."""
+    """Three times the disk's size passes although no trace ends, and a run that does end is judged."""
     chance = random.Random(7)
     count = 3 * DISK_MIB * MEBIBYTE // CHUNK
     with grpc_backend() as backend, starting(disk) as start:
@@ -115,7 +115,9 @@ def test_what_is_kept_for_analysis_makes_room_for_what_arrives(disk: Path) -> No
     "grace_ms", [pytest.param(300, id="judged before"), pytest.param(60_000, id="judged after")]
 )
 def test_with_the_backend_away_the_full_disk_refuses_and_loses_nothing(disk: Path, grace_ms: int) -> None:
-    """What was acknowledged arrives once the backend is back, and the run that ended meanwhile is judged.
+    """Acknowledged spans arrive once the backend is back, and the run that ended meanwhile is judged.
+
+    Nothing new arrives before that: the disk stays full, and the verdict needs some of it.
 
     Nothing new arrives until then: the disk is as full as it was, and the verdict needs some of it.
     """

@@ -1,4 +1,4 @@
-"""``blamespan gateway`` as a user starts it: the address, the answers, and what it tells at the end."""
+"""``blamespan gateway`` as a user starts it: its address, its answers, and its final report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``collector`` and ``analyzer`` as processes of their own: one line of several, whoever dies."""
+"""``collector`` and ``analyzer`` as separate processes act as one service, even if some of them die."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from tests.security.test_damaged_files import DAMAGES
 
 TOKEN: Final = "a-token-for-both"
 NEVER: Final = Scripted(text=VERDICT, delay_s=60)
-"""A model that thinks for longer than the test lasts."""
+"""A model that takes longer than the test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """An analyzer that runs."""
+    """A running analyzer."""
 
     server: Server
     address: str
@@ -59,7 +59,7 @@ StartAnalyzer: TypeAlias = Callable[..., Asked]
 
 @pytest.fixture
 def start_analyzer(tmp_path: Path) -> Iterator[StartAnalyzer]:
-    """Give a function that starts analyzers; they end with the test."""
+    """Yield a function that starts analyzers; they end with the test."""
     with ExitStack() as stack:
         count = 0
 
@@ -271,7 +271,7 @@ def test_an_analyzer_that_is_killed_in_an_analysis_has_spent_it_and_sends_its_me
 def test_over_a_damaged_store_an_analyzer_answers_or_names_the_file(
     start_line: StartLine, start_analyzer: StartAnalyzer, tmp_path: Path, *, kills: bool
 ) -> None:
-    """Whatever became of its file: nothing hangs, the collector's spans flow on, and its verdicts come."""
+    """Whatever happens to its file, nothing hangs, spans flow on, and verdicts arrive."""
     with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
         settings = settings_for(model) | {"model": PRICED, "data_dir": str(tmp_path / "sound")}
         first = start_analyzer(**settings)
@@ -311,7 +311,7 @@ def test_over_a_damaged_store_an_analyzer_answers_or_names_the_file(
 
 
 def _gauge(backend: Backend, name: str) -> float:
-    """Return what the last request with metrics says."""
+    """Return the metrics of the last request that has any."""
     bodies = [request.body for request in backend.of(Signal.METRICS)]
     if not bodies:
         return 0

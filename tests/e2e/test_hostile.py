@@ -1,4 +1,4 @@
-"""Hostile input against a running service: the right answer, and the service lives."""
+"""Hostile input to a running service gets the right answer, and the service survives."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def services(tmp_path_factory: pytest.TempPathFactory, backend: Backend) -> Iter
 
 @pytest.fixture
 def line(request: pytest.FixtureRequest, services: dict[str, Line], backend: Backend) -> Iterator[Line]:
-    """The service, which is as well after the test as it was before."""
+    """The service, unharmed after each test."""
     service = services[getattr(request, "param", "late")]
     yield service
     assert service.server.process.poll() is None, service.server.tail()
@@ -102,7 +102,7 @@ def blames_as_ever(line: Line, backend: Backend) -> None:
 
 
 def await_spans(backend: Backend, trace_id: TraceId, count: int) -> list[Span]:
-    """Wait for the spans of a sane trace, whatever else came along with them."""
+    """Wait for the spans of a normal trace; others may arrive with them."""
     wanted = bytes.fromhex(trace_id)
 
     def found() -> list[Span] | None:
@@ -119,7 +119,7 @@ def _get(line: Line, path: str) -> str:
 
 
 def _memory(line: Line) -> int:
-    """The most memory that the process ever had, in bytes."""
+    """The process's peak memory in bytes."""
     status = Path(f"/proc/{line.server.process.pid}/status")
     if not status.exists():
         pytest.skip("needs /proc to see the memory of another process")

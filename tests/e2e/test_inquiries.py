@@ -1,4 +1,4 @@
-"""Methods of several questions over litellm over HTTP, with no tool calling of the provider's."""
+"""Methods with several questions, through litellm over HTTP, without the provider's tool calling."""
 
 from __future__ import annotations
 

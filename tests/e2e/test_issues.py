@@ -1,4 +1,4 @@
-"""From a failing run to a page at night: issues by command and over HTTP, receivers told."""
+"""From a failing run to an alert: issues by command and over HTTP, and messages to receivers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def await_count(line: Line, count: int) -> dict[str, Any]:
 
 @pytest.fixture
 def pager() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Give the address of what an Alertmanager tells, and the alerts that it was told, in order."""
+    """Yield the address of a web hook, and the alerts that it receives, in order."""
     told: list[dict[str, Any]] = []
 
     class Pager(BaseHTTPRequestHandler):
@@ -214,7 +214,7 @@ def test_a_receiver_that_never_answers_holds_nothing_up(start_line: StartLine) -
 
 
 def test_a_verdict_below_the_least_confidence_accuses_no_agent(start_line: StartLine) -> None:
-    """The texts of this run were not recorded; only that it failed is known."""
+    """This run's texts were not recorded; only its failure is known."""
     spans = [
         agent(2, "planner", start=5, end=20),
         chat(3, parent=2),

@@ -1,4 +1,4 @@
-"""Runs are kept to be opened, checked and read by commands later, across a kill and without their secrets."""
+"""Kept runs can be opened, checked and read by commands, even after a kill, and contain no secrets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def trace_id(number: int) -> TraceId:
 
 
 def run(number: int, *, fails: bool) -> list[Span]:
-    """Return a run whose agent is told a secret in its prompt and repeats it to a tool."""
+    """Return a run whose agent gets a secret in its prompt and repeats it to a tool."""
     heard = [said("system", PROMPT), said("user", f"the key is {SECRET}")]
     spans = [
         chat(3, parent=2, heard=heard, answer=f"I use {SECRET} for lamp {number}."),
@@ -57,7 +57,8 @@ def ask(
 
 
 def in_store(data: Path) -> tuple[list[str], list[str], bytes]:
-    """Return the runs with a final verdict, those with kept spans, and all that the store's files hold."""
+    """Return the runs with a final verdict, those with kept spans, and the whole content of the store's
+    files."""
     with closing(sqlite3.connect(data / "store.sqlite")) as db:
         judged = db.execute("SELECT DISTINCT run_id FROM verdict WHERE NOT is_provisional").fetchall()
         kept = db.execute("SELECT run_id, packed FROM kept_spans").fetchall()

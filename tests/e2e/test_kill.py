@@ -1,4 +1,5 @@
-"""Acknowledged means durable, and one run gets one verdict, whenever the process dies or the power fails."""
+"""Acknowledged spans are durable and each run gets one verdict, whenever the process dies or the power fails.
+"""
 
 from __future__ import annotations
 

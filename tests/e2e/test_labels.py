@@ -1,4 +1,4 @@
-"""From a verdict to a ranker: runs come in, people label them, a model is made of it, and it answers."""
+"""From verdicts to a ranker: runs arrive, people label them, a model is trained, and it answers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def trace_id(number: int) -> TraceId:
 
 
 def failing(topic: str, id_: TraceId) -> list[Span]:
-    """Return the spans of a run whose researcher's tool fails, and whose writer writes all the same."""
+    """Return the spans of a run whose researcher's tool fails, while its writer writes regardless."""
     spans = [
         chat(3, parent=2, answer=f"First look up {topic}, then write it down."),
         agent(2, "planner", end=40),

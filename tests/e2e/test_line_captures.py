@@ -22,7 +22,7 @@ from tests.e2e.spans import Placed, by_id, originals, placed_in_json
 
 CAPTURES: Final = Path(__file__).parents[3] / "shared" / "captures"
 WRONG_ANSWER: Final = r"\$450"
-"""None of the captured frameworks states an outcome: the user's rule says what a failure is."""
+"""None of the recorded frameworks states an outcome: the user's rule defines failure."""
 TEN_YEARS_S: Final = 10 * 365 * 86_400.0
 
 pytestmark = pytest.mark.skipif(
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """Where recorded agents send to, and what stands behind."""
+    """Where recorded agents send to, and the backend behind it."""
 
     collector: RunningCollector
     line: Line
@@ -49,7 +49,7 @@ def ends(jaeger: RunningJaeger, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def replay(file: Path, ends: Ends, protocol: str) -> dict[str, Any]:
-    """Send a recorded run by the command that users have for it."""
+    """Send a recorded run with the command that users have for it."""
     collector = ends.collector
     url = collector.otlp_grpc_endpoint if protocol == "grpc" else collector.otlp_http_endpoint
     options = ["--endpoint", url, "--protocol", protocol, "--format", "json", "--keep-times"]

@@ -1,4 +1,4 @@
-"""Hold mode: the originals of agents wait for a verdict, bounded, and carry it."""
+"""Hold mode: agents' original spans wait for a verdict, for a bounded time, and carry it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES: Final = ["calculator: wrong computation", "failure: calculator (wrong com
 
 
 def added(sent: Iterable[Placed], came: Iterable[Placed]) -> dict[str, list[str]]:
-    """Return by span which attributes stand behind those sent; nothing else may differ."""
+    """Return the added attributes of each span; everything else must be unchanged."""
     before, after = by_id(sent), by_id(came)
     found: dict[str, list[str]] = {}
     for name, one in before.items():
@@ -94,7 +94,7 @@ def test_spans_that_come_after_the_verdict_are_not_held(start_line: StartLine) -
 
 
 def writer_apart(played: Played) -> tuple[list[Span], list[Span]]:
-    """Return the run as two traces: all but the writer's part, and that part, which links to the rest."""
+    """Return the run as two traces: the writer's part, and all the rest, to which it links."""
     spans = decode(played.body).spans
     writer = next(one for one in spans if one.name == "invoke_agent writer")
     link = Link(trace_id=writer.trace_id, span_id=span_id(played.root))

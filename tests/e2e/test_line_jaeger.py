@@ -1,4 +1,4 @@
-"""Agents → a real Collector → blamespan → a real Jaeger, and what a person finds there."""
+"""Agents → a real Collector → blamespan → a real Jaeger, and what people see there."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.e2e.traffic import CARRIERS, DEMO_SPANS, Played, span_id
 
 @contextmanager
 def agents(service: str, endpoint: str) -> Iterator[tuple[TracerProvider, InMemorySpanExporter]]:
-    """An agents' process; what it exported over OTLP stands in the memory too. Sent when the block ends."""
+    """An agent process; its exported spans are also kept in memory. Sent when the block ends."""
     provider = TracerProvider(resource=Resource.create({"service.name": service}), shutdown_on_exit=False)
     memory = InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(memory))
@@ -54,7 +54,7 @@ def agents(service: str, endpoint: str) -> Iterator[tuple[TracerProvider, InMemo
 
 
 def play_through(service: str, endpoint: str) -> Played:
-    """Let the demo program's agents run, their spans going to ``endpoint``."""
+    """Let the demo program's agents run and send their spans to ``endpoint``."""
     with agents(service, endpoint) as (provider, memory):
         expected: DemoExpectation = play(provider, latency_s=0.002)
     spans: tuple[ReadableSpan, ...] = memory.get_finished_spans()
@@ -68,7 +68,7 @@ def endpoint_of(server: RunningJaeger | Line, protocol: Protocol) -> str:
 
 
 def settings_for(jaeger: RunningJaeger, protocol: Protocol) -> dict[str, str]:
-    """The OTel variables, as an SDK's user would set them."""
+    """OpenTelemetry's variables as an SDK's user sets them."""
     endpoint = endpoint_of(jaeger, protocol)
     return {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
 
@@ -78,7 +78,7 @@ def found_by(jaeger: RunningJaeger, service: str, **asked: str) -> list[str]:
 
 
 def assert_found(jaeger: RunningJaeger, service: str, played: Played) -> None:
-    """The three ways in which a person looks for a blamed trace."""
+    """The three ways in which people look for a blamed trace."""
     mine = [played.trace_id]
     assert service in jaeger.query.services()
     assert found_by(jaeger, service) == mine
@@ -88,7 +88,7 @@ def assert_found(jaeger: RunningJaeger, service: str, played: Played) -> None:
 
 
 def assert_blames_the_calculator(seen: Seen, played: Played) -> None:
-    """One span is decisive, and says who, where, and how we know."""
+    """One span is decisive; it gives the agent, the step and the evidence."""
     (decisive,) = seen.decisive()
     found = tags(decisive)
     assert found[FAILURE_AGENT_NAME] == found[STEP_AGENT_NAME] == played.expected.agent
@@ -177,7 +177,7 @@ def test_hold_the_blame_stands_on_the_originals_and_nothing_else_changed(
 
 
 def assert_only_attributes_were_added(seen: Seen, played: Played) -> None:
-    """The decisive span and the root have attributes behind their own; every other field is as sent."""
+    """The decisive span and the root have added attributes; every other field is unchanged."""
     sent, stored = by_id(as_stored(placed(played.body))), by_id(seen.stored)
     changed = {name for name, one in sent.items() if stored[name] != one}
     assert changed == {span_id(played.decisive), span_id(played.root)}

@@ -1,4 +1,4 @@
-"""The service's own metrics, over OTLP to the backend for metrics."""
+"""The service's own metrics, sent over OTLP to the metrics backend."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXPORTED: Final = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL
 
 
 def sums(backend: Backend) -> dict[str, float]:
-    """Return each sum of the newest request, over all its labels."""
+    """Return each sum of the newest request, added up over its labels."""
     if not (requests := backend.of(Signal.METRICS)):
         return {}
     newest = ExportMetricsServiceRequest.FromString(requests[-1].body)
@@ -64,7 +64,7 @@ def test_nothing_is_sent_unless_it_is_asked_for(start_line: StartLine) -> None:
 
 
 def stands(line: Line, what: str) -> dict[tuple[str, str], float]:
-    """Return what was counted of agents less what was withdrawn, by service and agent, where it is not 0."""
+    """Return the agents' counts minus the withdrawn ones, by service and agent, without zeros."""
     found: defaultdict[tuple[str, str], float] = defaultdict(float)
     with build_opener(ProxyHandler({})).open(f"{line.web}/metrics", timeout=60) as answer:
         families = text_string_to_metric_families(answer.read().decode())

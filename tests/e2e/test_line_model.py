@@ -1,4 +1,4 @@
-"""The line with a language model: a scripted one of ours, over real HTTP."""
+"""The service with a scripted language model over real HTTP."""
 
 from __future__ import annotations
 

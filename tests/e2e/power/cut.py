@@ -1,4 +1,4 @@
-"""Cutting the power of a process: it is killed, and its folder left as a disk might be."""
+"""Simulates a power cut: the process is killed, and its folder is left in a state that a disk might have."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SOURCE: Final = Path(__file__).with_name("recorder.c")
 
 @dataclass(slots=True, kw_only=True)
 class PowerSupply:
-    """Of whatever runs, one after another, on one folder."""
+    """A power supply for the processes that use one folder one after another."""
 
     folder: Path
-    """What is recorded; may have folders in it."""
+    """The folder that is recorded; may contain folders."""
     scratch: Path
-    """For the recorder and its log."""
+    """Folder for the recorder and its log."""
     _held: dict[str, bytes] = field(default_factory=dict)
 
     @property
@@ -28,7 +28,7 @@ class PowerSupply:
         return self.scratch / "power.log"
 
     def switch_on(self) -> dict[str, str]:
-        """Return the environment that the next process must run in."""
+        """Return the environment in which the next process must run."""
         recorder = self.scratch / "recorder.so"
         if not recorder.exists():
             command = ["cc", "-O2", "-shared", "-fPIC", "-o", str(recorder), str(SOURCE), "-ldl", "-lpthread"]
@@ -39,7 +39,7 @@ class PowerSupply:
         return {"LD_PRELOAD": str(recorder), "POWER_ROOT": str(self.folder), "POWER_LOG": str(self._log)}
 
     def cut(self, chance: random.Random) -> int:
-        """Leave the folder as it might be, once the process is dead; return how many records there were."""
+        """Leave the folder in a possible state once the process is dead; return the number of records."""
         disks = {path: Disk(path, self._of(path)) for path in self._folders()}
         count = 0
         for record in records(self._log.read_bytes()):

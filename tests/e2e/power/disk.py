@@ -1,4 +1,9 @@
-"""What a disk may hold after the power failed: everything that was flushed, and any part of the rest.
+"""States of a disk after a power cut: everything that was flushed, and any part of the rest.
+
+Read from the log of ``recorder.c``, after the model of ALICE (Pillai et al., OSDI 2014). A file's bytes are
+durable once a flush of that file has ended that began after the write; names (created, renamed, removed) once
+a flush of the folder has. Unflushed data may be present, missing, or partly present, cut at a sector; names
+change in order, as in journalling file systems.
 
 Read from the log of ``recorder.c``, after the model of ALICE (Pillai et al., OSDI 2014): a file's bytes are
 durable once a flush of that file ended that began after the write; names (made, renamed, removed) once one
@@ -21,7 +26,7 @@ _HEAD: Final = struct.Struct("<cQII")
 
 
 class Op(StrEnum):
-    """What was done; the letters of the log."""
+    """An operation; the values are the letters of the log."""
 
     WRITE = "w"
     TRUNCATE = "t"
@@ -38,13 +43,13 @@ class Record:
 
     op: Op
     offset: int
-    """Where it was written, the size it was cut to, or the number of the flush."""
+    """Offset of a write, new size of a truncation, or number of a flush."""
     path: str
     data: bytes
 
 
 def records(log: bytes) -> Iterator[Record]:
-    """Read the log; what the kill cut short at its end is left out, since it was not carried out."""
+    """Read the log, without an incomplete last record: that operation was not carried out."""
     at = 0
     while at + _HEAD.size <= len(log):
         op, offset, path_size, size = _HEAD.unpack_from(log, at)
@@ -58,15 +63,15 @@ def records(log: bytes) -> Iterator[Record]:
 
 @dataclass(slots=True)
 class File:
-    """A file under whatever name: what it held at first, and what was done to it."""
+    """A file under any name: its first content, and its changes."""
 
     first: bytes = b""
     changes: list[Record] = field(default_factory=list)
     durable: int = 0
-    """How many of the changes are on the disk for sure."""
+    """Number of changes that are certainly on the disk."""
 
     def after(self, chance: random.Random) -> bytes:
-        """Return what may be left of it."""
+        """Return a possible content of it."""
         held = bytearray(self.first)
         for change in self.changes[: self.durable]:
             _apply(held, change)
@@ -76,7 +81,7 @@ class File:
 
 
 def _survivors(changes: list[Record], chance: random.Random) -> Iterator[Record]:
-    """Choose what was written back though nobody waited for it: nothing, a beginning, or any of it."""
+    """Choose the unflushed writes that reached the disk: none, the first few, or any subset."""
     match chance.randrange(3):
         case 0:
             return
@@ -96,7 +101,7 @@ def _torn(change: Record, chance: random.Random) -> Record:
 
 
 def _apply(held: bytearray, change: Record) -> None:
-    """Carry out a write or a truncation; a hole is zeros."""
+    """Apply a write or a truncation; a hole is filled with zeros."""
     end = change.offset + len(change.data) if change.op is Op.WRITE else change.offset
     if len(held) < end:
         held.extend(bytes(end - len(held)))
@@ -107,21 +112,21 @@ def _apply(held: bytearray, change: Record) -> None:
 
 
 class Disk:
-    """One folder, from what it held when the process began."""
+    """One folder, from its content at the process's start."""
 
     def __init__(self, folder: str, held: Mapping[str, bytes]) -> None:
         self._folder: Final = folder
         self._first: Final = {path: File(first=content) for path, content in held.items()}
         self._names: Final = dict(self._first)
         self._renamings: Final[list[tuple[Record, File]]] = []
-        """Changes of names, each with the file it is about."""
+        """Changes of names, each with its file."""
         self._durable = 0
-        """How many of them are on the disk for sure."""
+        """Number of name changes that are certainly on the disk."""
         self._flushes: Final[dict[int, int]] = {}
-        """Of flushes that began: how much had been recorded of what is flushed."""
+        """Flushes that began: how much of their target had been recorded by then."""
 
     def follow(self, record: Record) -> None:
-        """Take note of what the process did."""
+        """Apply one record of the log."""
         match record.op:
             case Op.WRITE | Op.TRUNCATE:
                 self._file(record.path).changes.append(record)
@@ -150,7 +155,7 @@ class Disk:
         _name(self._names, record, file)
 
     def after(self, chance: random.Random) -> dict[str, bytes]:
-        """Return what may be left: content by path."""
+        """Return a possible content by path."""
         names = dict(self._first)
         for record, file in self._renamings[: chance.randint(self._durable, len(self._renamings))]:
             _name(names, record, file)
@@ -167,7 +172,7 @@ def _name(names: dict[str, File], record: Record, file: File) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return what the files of a folder hold, by path; shared memory is none of the disk's."""
+    """Return the files of a folder by path, without shared memory, which is never on disk."""
     return {
         str(path): path.read_bytes()
         for path in sorted(folder.rglob("*"))
