@@ -12,8 +12,8 @@ from analyzer.issues.recurrence.issue import Fingerprint, Issue, seen
 from analyzer.issues.rows import CountedRun
 from analyzer.labels.kept_run import pack
 from analyzer.labels.label_store import PackedRun
-from analyzer.web.pages.run_pages import write_key
 from analyzer.web.reads.sources import RunKey
+from analyzer.web.run_list import write_key
 from collector_processor.otlp import NO_TENANT
 from collector_processor.store.connection import Flush
 from collector_processor.store.places import RUNS

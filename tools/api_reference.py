@@ -11,7 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.web.api import openapi
+from analyzer.web.schemas import openapi
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "api.md"
 _HEAD: Final = """# HTTP API
@@ -89,7 +89,9 @@ def _answer(code: str, response: Mapping[str, Any]) -> str:
 def _parameter(parameter: Mapping[str, Any]) -> str:
     limits = parameter["schema"]
     bounds = [f"{name} {limits[name]}" for name in ("minimum", "maximum", "default") if name in limits]
-    return f" `?{parameter['name']}=`" + (f" ({', '.join(bounds)})." if bounds else ".")
+    told = parameter.get("description", "").rstrip(".")
+    text = "; ".join(filter(None, [told, ", ".join(bounds), " or ".join(map(str, limits.get("enum", ())))]))
+    return f" `?{parameter['name']}=`" + (f" ({text})." if text else ".")
 
 
 def _body_fields(body: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -121,7 +123,7 @@ def _kind(of: Mapping[str, Any]) -> str:
         name = of["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if of["type"] == "array":
-        return f"list of {_kind(of['items'])}"
+        return f"list of {_kind(of.get('items') or of['prefixItems'][0])}"
     if "properties" in of:
         inside = ", ".join(f"`{name}`" for name in of["properties"])
         return f"{inside} or null" if "null" in of["type"] else inside

@@ -23,6 +23,7 @@ from pydantic import TypeAdapter
 
 from analyzer.inquiry.errors import UnreadableInput
 from collector_processor.rebuild.kept_spans import KeptSpans, both_ends
+from collector_processor.rebuild.stages import Run
 from semconv.model import Step, Trajectory
 
 FORMAT: Final = 1
@@ -59,6 +60,8 @@ class KeptRun:
     """Whether texts were kept; agents and order always are."""
     spans: KeptSpans | None = None
     """The spans that the steps were read from; ``None`` if they came from the compact encoding."""
+    run: Run | None = None
+    """The run rebuilt from ``spans``, before redaction of what only decoding reveals."""
     digest: str = ""
     """Digest of the source of the steps, if known."""
 
@@ -93,6 +96,18 @@ def unpack(packed: bytes) -> KeptRun:
 def has_texts(trajectory: Trajectory) -> bool:
     """Return whether any step has a text."""
     return any(step.output or step.input or step.error for step in trajectory.steps)
+
+
+def has_text(packed: bytes, text: str) -> bool:
+    """Return whether a kept run contains ``text``, ignoring the case of ASCII letters; false if unreadable.
+
+    Searches the JSON as it is packed: decoding 2,000 runs would take seconds.
+    """
+    try:
+        plain = zlib.decompress(packed).lower()
+    except zlib.error:
+        return False
+    return json.dumps(text)[1:-1].lower().encode() in plain
 
 
 def task_of(packed: bytes, limit: int) -> str:

@@ -99,7 +99,9 @@ def _of_spans(verdict: StoredVerdict, packed: bytes, clean: CleanRun) -> KeptRun
         return None
     trajectory = clean(run.trajectory)
     digest = _digest(packed)
-    return KeptRun(trajectory=trajectory, has_texts=has_texts(trajectory), spans=spans, digest=digest)
+    return KeptRun(
+        trajectory=trajectory, has_texts=has_texts(trajectory), spans=spans, run=run, digest=digest
+    )
 
 
 def _digest(packed: bytes) -> str:

@@ -1,4 +1,4 @@
-"""HTTP API of issues and labels, and its OpenAPI 3.1 description (``openapi.yaml`` beside this file).
+"""HTTP API of issues, labels and deletion; ``schemas.py`` describes it.
 
 A browser sends requests with effects on behalf of any page; it only hides the response from that page.
 ``guard.py`` refuses requests that a browser marks as coming from another site; for browsers that do not mark
@@ -12,12 +12,8 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import version
-from importlib.resources import files
 from typing import Any, Final
 
-import yaml
 from aiohttp import web
 
 from analyzer.issues.issue_service import IssueService
@@ -27,10 +23,10 @@ from analyzer.labels.label import Label, LabelKind, LabelRefused, Statement, to_
 from analyzer.labels.labelling import AcceptedLabel
 from analyzer.labels.opinion_store import Opinion
 from analyzer.web.reads.documents import read_document
+from analyzer.web.run_list import read_limit
 from collector_processor.otlp import Tenant
 from collector_processor.store.records import StoredVerdict
 
-MAX_LISTED: Final = 500
 MAX_MUTE_S: Final = 366 * 86_400
 _JSON: Final = "application/json"
 _MUTE_EXPECTED: Final = f'expected {{"for_s": SECONDS}}, 0 to {MAX_MUTE_S}; 0 ends it\n'
@@ -82,18 +78,6 @@ def read_wanted(query: Mapping[str, str], tenant: Tenant) -> Wanted:
         agent=query.get("agent"),
         limit=read_limit(query),
     )
-
-
-def read_limit(query: Mapping[str, str]) -> int:
-    """Read the maximum number of results.
-
-    Raises:
-        HTTPBadRequest: the limit is invalid.
-    """
-    asked = query.get("limit", "100")
-    if not (asked.isascii() and asked.isdigit() and len(asked) < 5 and 0 < int(asked) <= MAX_LISTED):
-        raise web.HTTPBadRequest(text=f"limit: expected 1 to {MAX_LISTED}\n")
-    return int(asked)
 
 
 def read_mute(document: object) -> float:
@@ -255,15 +239,3 @@ def delete_routes(deleting: Deleting, find: FindOne, tenant_of: TenantOf) -> lis
         return web.json_response({"deleted": await deleting.tenant(tenant_of(request))})
 
     return [web.delete("/api/runs/{run_id}", one), web.delete("/api/runs", everything)]
-
-
-@cache
-def openapi() -> dict[str, Any]:
-    """Return the API's description with this version's number, parsed once; callers must not change it.
-
-    YAML rather than JSON: anchors and merge keys keep it a fifth as long.
-    """
-    document: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("openapi.yaml").read_bytes())
-    del document["fragments"]
-    document["info"]["version"] = version("blamespan")
-    return document

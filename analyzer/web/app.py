@@ -11,7 +11,8 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from aiohttp import web
 from prometheus_client import Metric, exposition
@@ -19,35 +20,24 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import CollectorRegistry
 
 from analyzer.issues.issue_service import IssueService
-from analyzer.web.api import (
-    MAX_LISTED,
-    Deleting,
-    FindOne,
-    Labels,
-    delete_routes,
-    issue_routes,
-    label_document,
-    label_routes,
-    openapi,
-    opinion_document,
-    read_limit,
-)
+from analyzer.web.api import Deleting, FindOne, Labels, delete_routes, issue_routes, label_routes
 from analyzer.web.events import Changes
 from analyzer.web.guard import METRICS, GuardRules, Handler, Sessions, guarding
 from analyzer.web.pages.front import Front, door_routes
 from analyzer.web.pages.run_pages import PageContext, Pages, run_routes
 from analyzer.web.pages.side_pages import health_routes, issue_pages
 from analyzer.web.pages.try_pages import again_routes, try_routes
-from analyzer.web.reads.documents import read_document
 from analyzer.web.reads.recent_work import RecentWork
 from analyzer.web.rendering import Renderer
+from analyzer.web.run_api import RunReads, kept_steps, newest, run_api_routes, run_document
+from analyzer.web.schemas import openapi
 from collector_processor.otlp import Address, Tenant, tenant_of
 from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
 from collector_processor.receivers import ListenError
 from collector_processor.receivers.http_receiver import ProtocolLogger
 from collector_processor.receivers.overload import DEFAULT_CONNECTIONS, limit_connections
 from collector_processor.store.connection import StoreError
-from collector_processor.store.records import CONFIRMED, PROOF, SECOND_OPINION, StoredVerdict
+from collector_processor.store.records import StoredVerdict
 
 logger = logging.getLogger(__name__)
 
@@ -169,8 +159,7 @@ def make_app(parts: WebParts) -> web.Application:
     app.add_routes(
         [
             *common_routes(parts.is_ready, parts.metrics),
-            web.get("/api/runs", _runs(parts)),
-            web.get("/api/runs/{run_id}", _run(parts)),
+            *run_api_routes(_run_reads(parts, find)),
             web.get("/api/openapi.json", _openapi),
             *label_routes(parts.labels, find),
             *(
@@ -184,6 +173,24 @@ def make_app(parts: WebParts) -> web.Application:
     if parts.pages is not None:
         _add_pages(app, parts, parts.pages, sessions, find)
     return app
+
+
+def _run_reads(parts: WebParts, find: FindOne) -> RunReads:
+    def tenant_of(request: web.Request) -> Tenant:
+        return _tenant(parts, request)
+
+    if parts.pages is None:
+        return RunReads(page=newest(parts.recent), labels=parts.labels, find=find, tenant_of=tenant_of)
+    pages = parts.pages
+    return RunReads(
+        page=pages.runs.page,
+        labels=parts.labels,
+        find=find,
+        tenant_of=tenant_of,
+        now_ns=pages.now_ns,
+        second=pages.second,
+        steps=partial(kept_steps, pages.runs, pages.clean),
+    )
 
 
 def _add_pages(
@@ -290,28 +297,6 @@ def _exposed(body: bytes, version: str) -> web.Response:
     return web.Response(body=body, headers={"Content-Type": f"{version}; charset=utf-8"})
 
 
-def _runs(parts: WebParts) -> Handler:
-    async def runs(request: web.Request) -> web.Response:
-        asked, tenant = read_limit(request.query), _tenant(parts, request)
-        found = await parts.recent(MAX_LISTED if tenant else asked)
-        found = [verdict for verdict in found if not tenant or verdict.tenant == tenant][:asked]
-        return web.json_response({"runs": [run_document(verdict) for verdict in found]})
-
-    return runs
-
-
-def _run(parts: WebParts) -> Handler:
-    async def run(request: web.Request) -> web.Response:
-        verdict = await _find_one(parts, request)
-        said = await parts.labels.of(verdict.tenant, verdict.run_id)
-        second = parts.pages.second if parts.pages is not None else None
-        given = await second.of(verdict.tenant, verdict.run_id) if second is not None else ()
-        opinions = {"opinions": [opinion_document(one) for one in given]}
-        return web.json_response({**run_document(verdict), **label_document(said), **opinions})
-
-    return run
-
-
 async def _find_one(parts: WebParts, request: web.Request) -> StoredVerdict:
     """Return the run in the path, for the tenant of the request's header."""
     found = await parts.find(request.match_info["run_id"])
@@ -329,22 +314,3 @@ def _tenant(parts: WebParts, request: web.Request) -> Tenant:
     """Return the tenant of the request's header; empty without one."""
     headers = {name.lower(): value for name, value in request.headers.items()}
     return tenant_of(headers, parts.tenant_header_names)
-
-
-def run_document(verdict: StoredVerdict) -> dict[str, Any]:
-    """Return a stored verdict for the API: the command line's object plus the store's fields."""
-    document = read_document(verdict.document, verdict.run_id)
-    document.pop(CONFIRMED, None)  # the label fields replace it
-    document.pop(SECOND_OPINION, None)  # likewise the opinions
-    return (
-        {PROOF: None}
-        | document
-        | {
-            "tenant": verdict.tenant,
-            "version": verdict.version,
-            "failure_id": verdict.failure_id,
-            "service": verdict.service,
-            "provisional": verdict.is_provisional,
-            "decided_ns": verdict.decided_ns,
-        }
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -10,9 +11,10 @@ from analyzer.issues.issue_store import DAY_NS
 from analyzer.issues.recurrence.issue import Fingerprint, Issue
 from analyzer.issues.recurrence.watch import Count, Share
 from analyzer.issues.report import AgentShare
-from analyzer.web.reads.sources import RunKey, RunRow, ShownIssue
+from analyzer.web.reads.sources import RunRow, ShownIssue, row_of
 from analyzer.web.views.issue_page import IssueView, draw_trend, issue_view
 from collector_processor.otlp import NO_TENANT
+from collector_processor.store.records import StoredVerdict
 
 NOW_NS = 20_000 * DAY_NS
 MARK = Fingerprint(
@@ -29,10 +31,12 @@ SHARE = AgentShare(
 
 def row(run_id: str, **fields: Any) -> RunRow:
     document = {"step": 2, "evidence": [], "fix": None, **fields}
-    return RunRow(
-        key=RunKey(decided_ns=NOW_NS, tenant=NO_TENANT, run_id=run_id), service="ferries",
-        status="attributed", is_provisional=False, agent="south desk", step=2, task="", document=document,
+    verdict = StoredVerdict(
+        tenant=NO_TENANT, run_id=run_id, version=1, failure_id="f", status="attributed", agent="south desk",
+        step=2, span_id=None, trace_id=None, service="ferries", is_provisional=False, decided_ns=NOW_NS,
+        document=json.dumps(document),
     )  # fmt: skip
+    return row_of(verdict)
 
 
 def shown(*rows: RunRow, mark: Fingerprint = MARK, **fields: Any) -> IssueView:

@@ -80,7 +80,7 @@ async def test_only_current_verdicts_are_listed_and_of_the_tenant_who_asks(stage
     await stage.add(RUN, "shop", blame(RUN, 2))
     await stage.add(RUN, "shop", blame(RUN, 0))
     source = RunArchive(open_database(stage.folder / RUNS))
-    page = await source.page(RunQuery(status=Status.ATTRIBUTED))
+    page = await source.page(RunQuery(statuses=(Status.ATTRIBUTED,)))
     other = await source.page(RunQuery(tenant=Tenant("x=b")))
     source.close()
     assert len(page.rows) == 1

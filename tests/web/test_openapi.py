@@ -19,13 +19,21 @@ from analyzer.issues.beside_verdicts import AnalysedRun
 from analyzer.issues.issue_service import IssueService
 from analyzer.issues.recurrence.issue import IssueState
 from analyzer.labels.label import LabelKind
-from analyzer.web.api import MAX_LISTED, MAX_MUTE_S, openapi
+from analyzer.recordings.read_files import read_recording
+from analyzer.web.api import MAX_MUTE_S
 from analyzer.web.app import make_app
 from analyzer.web.reads.archive import RunArchive
-from collector_processor.otlp import NO_TENANT
+from analyzer.web.run_list import MAX_LISTED
+from analyzer.web.schemas import openapi
+from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.pipeline.analyst import Analysis
+from collector_processor.rebuild.kept_spans import SpanKeeper
+from collector_processor.rebuild.redaction import make_redactor
+from collector_processor.rebuild.stages import rebuild
+from collector_processor.store.kept_spans import PackedSpans
 from semconv.model import Status
 from tests.issues import Bench, opened_issue_service
+from tests.shown import fixtures
 from tests.web.stage import NOW_NS, Stage
 from tests.web.test_pages import RUN, blame
 
@@ -186,6 +194,64 @@ async def test_real_answers_of_runs_and_labels_are_as_described(stage: Stage, ap
     found = await asked(api, "get", "/api/runs/{run_id}", **run)
     assert found["label"]["label"] == "not_a_failure"
     assert len(found["earlier_labels"]) == 3
+
+
+async def test_real_answers_of_steps_are_as_described(stage: Stage, api: Client) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    run = {"run_id": "run-1"}
+    found = await asked(api, "get", "/api/runs/{run_id}/steps", **run)
+    assert [(step["agent"], step["output"]) for step in found["steps"]] == [
+        (step.agent, step.output) for step in RUN.steps
+    ]
+    assert (found["total"], found["is_whole"], found["task"]) == (3, False, "how much?")
+    part = await asked(api, "get", "/api/runs/{run_id}/steps?from=1&limit=1", **run)
+    assert ([step["index"] for step in part["steps"]], part["total"]) == ([1], 3)
+    assert "expected" in await asked(api, "get", "/api/runs/{run_id}/steps?from=x", **run)
+    assert "no such run" in await asked(api, "get", "/api/runs/{run_id}/steps", run_id="none")
+
+
+async def test_whole_steps_are_as_described(stage: Stage, api: Client) -> None:
+    path = next(path for path in fixtures() if path.name == "agno_openlit.json.gz")
+    recording = read_recording(path.read_bytes())
+    bodies, logs = recording.bodies(Signal.TRACES), recording.bodies(Signal.LOGS)
+    (run,) = rebuild(bodies, logs)
+    name = await stage.add(run.trajectory, "shop")
+    parts = [(run.trace.spans, make_redactor((), ()).for_run())]
+    (packed,) = SpanKeeper(redactor=make_redactor((), ())).pack(bodies, logs, parts, [True])
+    assert packed is not None
+    kept = PackedSpans(tenant=NO_TENANT, run_id=name, is_failure=True, packed=packed)
+    stage.verdicts.spans.keep_all([kept], NOW_NS)
+    found = await asked(api, "get", "/api/runs/{run_id}/steps", run_id=name)
+    calls = [step for step in found["steps"] if step["kind"] == "llm"]
+    assert found["is_whole"]
+    assert all(
+        step["model"] == "gpt-4.1-mini" and step["input_tokens"] and step["messages"] for step in calls
+    )
+    async with api.get(f"/runs/{name}/run.json") as answer:
+        assert (await answer.json())["run"] == found
+
+
+async def test_the_list_pages_by_its_cursor_and_its_filters_combine(stage: Stage, api: Client) -> None:
+    for number in range(5):
+        one = replace(RUN, run_id=f"run-{number}", task="fly to Freiburg" if number % 2 else "stay")
+        await stage.add(one, "shop", blame(one, number % 3))
+    path = "/api/runs?limit=2&q=freiburg"
+    first = await asked(api, "get", path)
+    assert [run["run_id"] for run in first["runs"]] == ["run-3", "run-1"]
+    first = await asked(api, "get", "/api/runs?limit=2&sort=oldest")
+    second = await asked(api, "get", f"/api/runs?limit=2&sort=oldest&after={first['next']}")
+    assert [run["run_id"] for page in (first, second) for run in page["runs"]] == [
+        f"run-{n}" for n in range(4)
+    ]
+    for path, expected in {
+        "agent=analyst": ["run-2"], "status=no_failure,error": [], "min_confidence=0.9": [],
+        "max_confidence=0.7&q=run-4": ["run-4"], "since=2026-01-01T00:00:00Z&q=run-0": ["run-0"],
+        "until=2020-01-01T00:00:00Z": [],
+    }.items():  # fmt: skip
+        assert [
+            run["run_id"] for run in (await asked(api, "get", f"/api/runs?{path}"))["runs"]
+        ] == expected, path
+    assert "unknown filter" in await asked(api, "get", "/api/runs?agnet=clerk")
 
 
 async def test_real_answers_of_issues_are_as_described(stage: Stage, bench: Bench, api: Client) -> None:

@@ -162,7 +162,9 @@ async def test_a_run_is_exported_as_the_api_gives_it(stage: Stage, client: Clien
     async with client.get("/runs/run-1/run.json") as answer:
         exported = json.loads(await answer.text())
     async with client.get("/api/runs/run-1") as answer:
-        assert exported == await answer.json()
+        run = await answer.json()
+    async with client.get("/api/runs/run-1/steps") as answer:
+        assert exported == {**run, "run": await answer.json()}
 
 
 @pytest.mark.parametrize(

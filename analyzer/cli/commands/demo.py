@@ -25,7 +25,7 @@ from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.composition import open_analyst
 from analyzer.inquiry.present import attributes_table, console, run_heading, steps_table, verdict_panel
 from analyzer.service.all_in_one import Running, running_service
-from analyzer.web.app import run_document
+from analyzer.web.run_api import run_document
 from collector_processor.exporters import MemoryExporter
 from collector_processor.otlp import Exporter, Signal
 from collector_processor.otlp.destination import checked_url

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,9 @@ from analyzer.web.guard import require_stated_origin
 from analyzer.web.jobs import Jobs
 from analyzer.web.pages.front import CleanRun, Front, ShownSetting, routed
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.sources import IssueSource, RunKey, RunName, RunQuery
+from analyzer.web.reads.sources import IssueSource, RunName, RunQuery
+from analyzer.web.run_api import kept_steps
+from analyzer.web.run_list import MOST_ASKED, read_key, write_key
 from analyzer.web.views.run_page import TraceLink, Wanted, view
 from collector_processor.otlp import MalformedRequestError, Tenant
 from collector_processor.rebuild.kept_spans import unpack_spans
@@ -33,8 +34,6 @@ from collector_processor.store.records import SECOND_OPINION, StoredVerdict
 from semconv.model import Status
 
 PER_PAGE: Final = 50
-MOST_ASKED: Final = 200
-"""Longest search, in characters."""
 _NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 Document = Callable[[StoredVerdict], dict[str, Any]]
@@ -93,7 +92,7 @@ async def _listed(context: PageContext, request: web.Request) -> web.Response:
     page = await context.pages.runs.page(query)
     asked = {
         "q": query.text,
-        "status": query.status.value if query.status else "",
+        "status": query.statuses[0].value if query.statuses else "",
         "service": query.service,
         "agent": query.agent,
     }
@@ -135,35 +134,13 @@ def read_query(asked: Any, tenant: Tenant) -> RunQuery:
         raise web.HTTPBadRequest(text=f"q: expected at most {MOST_ASKED} characters\n")
     return RunQuery(
         tenant=tenant,
-        status=Status(status) if status else None,
+        statuses=(Status(status),) if status else (),
         text=text,
         service=asked.get("service", "")[:MOST_ASKED],
         agent=asked.get("agent", "")[:MOST_ASKED],
         before=read_key(asked["after"]) if asked.get("after") else None,
         limit=PER_PAGE,
     )
-
-
-def write_key(key: RunKey) -> str:
-    """Encode a position in the list for a URL."""
-    packed = json.dumps([key.decided_ns, key.tenant, key.run_id]).encode()
-    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
-
-
-def read_key(word: str) -> RunKey:
-    """Decode a position in the list.
-
-    Raises:
-        web.HTTPBadRequest: the text is not an encoded position.
-    """
-    try:
-        decided, tenant, run_id = json.loads(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)))
-        is_text = isinstance(tenant, str) and isinstance(run_id, str) and f"{tenant}{run_id}".isprintable()
-        if is_text and isinstance(decided, int) and 0 <= decided < 1 << 63:
-            return RunKey(decided_ns=decided, tenant=Tenant(tenant), run_id=run_id)
-    except (ValueError, TypeError, RecursionError):
-        pass
-    raise web.HTTPBadRequest(text="after: expected the value from a page's link\n")
 
 
 async def _one(context: PageContext, request: web.Request) -> web.Response:
@@ -259,9 +236,12 @@ async def _export(context: PageContext, request: web.Request) -> web.Response:
     verdict = await context.find(request)
     said = await context.labels.of(verdict.tenant, verdict.run_id)
     opinions = {"opinions": await _opinions(context, verdict)}
-    document = {**context.document(verdict), **label_document(said), **opinions}
+    pages = context.pages
+    steps = {"run": await kept_steps(pages.runs, pages.clean, verdict)}
+    document = {**context.document(verdict), **label_document(said), **opinions, **steps}
     # Escaped, so that a program that guesses the content type finds no HTML tag.
-    text = json.dumps(document, ensure_ascii=False, indent=2).replace("<", "\\u003c")
+    text = await asyncio.to_thread(json.dumps, document, indent=2)
+    text = text.replace("<", "\\u003c")
     return web.Response(
         text=text, content_type="application/json", headers=attachment(verdict.run_id, "json")
     )

@@ -11,9 +11,10 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.pages.front import routed
-from analyzer.web.pages.run_pages import MOST_ASKED, PageContext
+from analyzer.web.pages.run_pages import PageContext
 from analyzer.web.reads.recent_work import RecentWork
 from analyzer.web.reads.sources import RunQuery, RunRow, ShownIssue
+from analyzer.web.run_list import MOST_ASKED
 from analyzer.web.views.issue_page import MOST_EXAMPLES, issue_view
 from collector_processor.otlp import Tenant
 from semconv.model import Status
@@ -99,7 +100,9 @@ async def _examples(context: PageContext, one: ShownIssue) -> Sequence[RunRow]:
 async def _good(context: PageContext, one: ShownIssue) -> RunRow | None:
     """Return the service's last run without a failure, if it is among the newest runs."""
     service = one.issue.fingerprint.service
-    asked = RunQuery(tenant=one.tenant, status=Status.NO_FAILURE, text=service[:MOST_ASKED], limit=_MOST_GOOD)
+    asked = RunQuery(
+        tenant=one.tenant, statuses=(Status.NO_FAILURE,), service=service[:MOST_ASKED], limit=_MOST_GOOD
+    )
     page = await context.pages.runs.page(asked)
     return next((row for row in page.rows if row.service == service), None)
 

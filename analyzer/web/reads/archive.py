@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
-from analyzer.labels.kept_run import task_of
-from analyzer.labels.label import Label
+from analyzer.labels.kept_run import has_text, task_of
 from analyzer.labels.label_store import LabelStore
 from analyzer.telemetry.metric import CUT
-from analyzer.web.reads.documents import read_document
-from analyzer.web.reads.sources import Analysed, RunKey, RunName, RunPage, RunQuery, RunRow
+from analyzer.web.reads.sources import Analysed, RunKey, RunName, RunPage, RunQuery, RunRow, row_of
 from collector_processor.otlp import Tenant
 from collector_processor.store.connection import StoreConnection, refusing
 from collector_processor.store.kept_spans import KeptSpansRows
 from collector_processor.store.places import Database
+from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import IS_CURRENT
 
 T = TypeVar("T")
@@ -31,12 +32,11 @@ MOST_LOOKED_AT: Final = 2_000
 _TASK: Final = 200
 _HEADS: Final = "tenant, run_id, substr(packed, 1, 16384)"
 """Length of the beginning of a packed run that always contains the shown part of its task."""
-_COLUMNS: Final = (
-    "tenant, run_id, version, status, agent, step, service, is_provisional, decided_ns, document"
-)
-_NEWEST_FIRST: Final = "ORDER BY decided_ns DESC, tenant DESC, run_id DESC"
-_AFTER: Final = "(decided_ns, tenant, run_id) < (?, ?, ?)"
-_WITHIN: Final = "(decided_ns, tenant, run_id) >= (?, ?, ?)"
+_FIELDS: Final = tuple(StoredVerdict.__dataclass_fields__)
+_COLUMNS: Final = ", ".join(_FIELDS)
+_KEY: Final = "(decided_ns, tenant, run_id)"
+_SEARCHED_AT_ONCE: Final = 50
+"""Kept runs that a search reads together, at most 13 MB packed."""
 _RECENT: Final = (
     "SELECT decided_ns, status, document FROM verdict WHERE decided_ns > ? ORDER BY decided_ns DESC LIMIT ?"
 )
@@ -74,7 +74,7 @@ class RunArchive:
         """Connection for reading many runs, so that a single run's page does not wait for it."""
 
     async def page(self, query: RunQuery) -> RunPage:
-        """Return the runs of a query, newest first."""
+        """Return a page of the runs of a query."""
         return await self._beside(lambda: self._page(query))
 
     async def rows(self, names: Sequence[RunName]) -> Sequence[RunRow]:
@@ -111,20 +111,37 @@ class RunArchive:
         return await asyncio.get_running_loop().run_in_executor(self._thread, refusing, read)
 
     def _page(self, query: RunQuery) -> RunPage:
-        start = [_place(_AFTER, query.before)] if query.before else []
+        order = _Order.of(query)
+        start = [_place(order.after, query.before)] if query.before else []
+        start += _within_time(query)
         conditions = _conditions(query)
-        floor = self._floor(start) if conditions else None
+        is_read = bool(query.text) or query.least_confidence is not None or query.most_confidence is not None
+        floor = self._floor(start, order) if conditions or is_read else None
         if floor is not None:
-            conditions = [_place(_WITHIN, floor), *conditions]
+            conditions = [_place(order.within, floor), *conditions]
         where, values = _joined([*start, *conditions, _Condition(IS_CURRENT)])
         found = self._db.execute(
-            f"SELECT {_COLUMNS} FROM verdict {where} {_NEWEST_FIRST} LIMIT ?",  # noqa: S608 - our own words
-            (*values, query.limit + 1),
-        )
-        rows = self._rows(found.fetchall())
+            f"SELECT {_COLUMNS} FROM verdict {where} {order.by} LIMIT ?",  # noqa: S608 - our own words
+            (*values, MOST_LOOKED_AT if is_read else query.limit + 1),
+        ).fetchall()
+        rows = self._rows(list(islice(self._fitting(found, query), query.limit + 1)) if is_read else found)
         if len(rows) > query.limit:
             return RunPage(rows=tuple(rows[: query.limit]), next=rows[query.limit - 1].key)
         return RunPage(rows=tuple(rows), next=floor, looked_at=MOST_LOOKED_AT if floor else 0)
+
+    def _fitting(self, found: Sequence[tuple[Any, ...]], query: RunQuery) -> Iterator[tuple[Any, ...]]:
+        """Yield the verdicts that fit what only reading them shows: confidence, and a text of the run."""
+        sure = [row for row in found if _is_as_sure(_verdict(row), query)]
+        if not query.text:
+            yield from sure
+            return
+        for at in range(0, len(sure), _SEARCHED_AT_ONCE):
+            part = sure[at : at + _SEARCHED_AT_ONCE]
+            told = {(row[0], row[1]): _mentions(_verdict(row), query.text) for row in part}
+            unread = [name for name, is_told in told.items() if not is_told]
+            kept = self._db.read_rows("tenant, run_id, packed", "kept_run", "tenant, run_id", unread)
+            told |= {(row[0], row[1]): has_text(row[2], query.text) for row in kept}
+            yield from (row for row in part if told[row[0], row[1]])
 
     def _current(self, name: RunName) -> tuple[Any, ...] | None:
         row: tuple[Any, ...] | None = self._db.execute(
@@ -133,11 +150,11 @@ class RunArchive:
         ).fetchone()  # fmt: skip
         return row
 
-    def _floor(self, start: Sequence[_Condition]) -> RunKey | None:
+    def _floor(self, start: Sequence[_Condition], order: _Order) -> RunKey | None:
         """Return the last verdict within one page's bound, by the index alone; ``None`` if all are."""
         where, values = _joined(start)
         row = self._db.execute(
-            f"SELECT decided_ns, tenant, run_id FROM verdict {where} {_NEWEST_FIRST}"  # noqa: S608 - our own words
+            f"SELECT decided_ns, tenant, run_id FROM verdict {where} {order.by}"  # noqa: S608 - our own words
             " LIMIT 1 OFFSET ?",
             (*values, MOST_LOOKED_AT - 1),
         ).fetchone()  # fmt: skip
@@ -153,7 +170,12 @@ class RunArchive:
         packed = self._db.read_rows(_HEADS, "kept_run", "tenant, run_id", names)
         heads = {(row[0], row[1]): row[2] for row in packed}
         said = self._labels.current(names)
-        return [_row(row, heads.get((row[0], row[1]), b""), said.get((row[0], row[1]))) for row in found]
+        return [
+            row_of(
+                _verdict(row), task_of(heads.get((row[0], row[1]), b""), _TASK), said.get((row[0], row[1]))
+            )
+            for row in found
+        ]
 
     def _newest(self) -> tuple[int, int]:
         row = self._db.execute("SELECT max(decided_ns) FROM verdict").fetchone()
@@ -175,19 +197,28 @@ class RunArchive:
         ]
 
 
-def _row(row: tuple[Any, ...], head: bytes, said: Label | None) -> RunRow:
-    tenant, run_id, _version, status, agent, step, service, is_provisional, decided_ns, document = row
-    return RunRow(
-        key=RunKey(decided_ns=decided_ns, tenant=Tenant(tenant), run_id=run_id),
-        service=service,
-        status=status,
-        is_provisional=bool(is_provisional),
-        agent=agent,
-        step=step,
-        task=task_of(head, _TASK) if head else "",
-        document=read_document(document, run_id),
-        said=said,
-    )
+def _verdict(row: tuple[Any, ...]) -> StoredVerdict:
+    told = dict(zip(_FIELDS, row, strict=True))
+    return StoredVerdict(**told | {"is_provisional": bool(told["is_provisional"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    """Direction of a list: its SQL."""
+
+    by: str
+    after: str
+    """Condition on places after a given one."""
+    within: str
+    """Condition on places up to a given one."""
+
+    @staticmethod
+    def of(query: RunQuery) -> _Order:
+        direction, after, within = ("ASC", ">", "<=") if query.is_oldest_first else ("DESC", "<", ">=")
+        by = ", ".join(f"{name} {direction}" for name in ("decided_ns", "tenant", "run_id"))
+        return _Order(
+            by=f"ORDER BY {by}", after=f"{_KEY} {after} (?, ?, ?)", within=f"{_KEY} {within} (?, ?, ?)"
+        )
 
 
 class _Condition(NamedTuple):
@@ -210,16 +241,37 @@ def _conditions(query: RunQuery) -> list[_Condition]:
     conditions = []
     if query.tenant:
         conditions.append(_Condition("tenant = ?", (query.tenant,)))
-    if query.status:
-        conditions.append(_Condition("status = ?", (query.status.value,)))
+    if query.statuses:
+        marks = ", ".join("?" for _ in query.statuses)
+        conditions.append(_Condition(f"status IN ({marks})", tuple(one.value for one in query.statuses)))
     for name, wanted in (("service", query.service), ("agent", query.agent)):
         if wanted:
             conditions.append(_Condition(_like(name), (_labelled(wanted),)))
-    if query.text:
-        fields = ("service", "agent", "document")  # the document names the run too
-        pattern = f"%{_literal(query.text)}%"
-        conditions.append(_Condition(f"({' OR '.join(map(_like, fields))})", (pattern,) * len(fields)))
     return conditions
+
+
+def _within_time(query: RunQuery) -> list[_Condition]:
+    since, until = query.since_ns, query.until_ns
+    found = [] if since is None else [_Condition("decided_ns >= ?", (since,))]
+    return found if until is None else [*found, _Condition("decided_ns < ?", (until,))]
+
+
+def _is_as_sure(verdict: StoredVerdict, query: RunQuery) -> bool:
+    """Return whether the verdict's confidence is in the range; only a blame has one."""
+    least, most = query.least_confidence, query.most_confidence
+    if least is None and most is None:
+        return True
+    sure = verdict.told.get("confidence")
+    if not isinstance(sure, int | float):
+        return False
+    return (least is None or sure >= least) and (most is None or sure <= most)
+
+
+def _mentions(verdict: StoredVerdict, text: str) -> bool:
+    """Return whether the verdict or the run's names contain a text."""
+    fields = (verdict.run_id, verdict.service, verdict.agent or "", verdict.document)
+    wanted = text.lower()
+    return any(wanted in field.lower() for field in fields)
 
 
 def _like(column: str) -> str:

@@ -9,7 +9,9 @@ from typing import Any, Protocol
 from analyzer.issues.recurrence.issue import Issue
 from analyzer.issues.report import AgentShare
 from analyzer.labels.label import Label
+from analyzer.web.reads.documents import read_document
 from collector_processor.otlp import NO_TENANT, Tenant
+from collector_processor.store.records import StoredVerdict
 from semconv.model import Status
 
 RunName = tuple[Tenant, str]
@@ -31,14 +33,24 @@ class RunQuery:
 
     tenant: Tenant = NO_TENANT
     """Empty for all tenants."""
-    status: Status | None = None
+    statuses: tuple[Status, ...] = ()
+    """Only runs with one of these; empty for all."""
     text: str = ""
-    """Searched in the run's id, service and verdict; ignores the case of ASCII letters."""
+    """Searched in the run's id, service, verdict, task and kept texts; ignores the case of ASCII letters."""
     service: str = ""
     """Only runs of this service, named as in the metrics; empty for all."""
     agent: str = ""
     """Only runs blamed on this agent, named as in the metrics; empty for all."""
+    since_ns: int | None = None
+    """Only verdicts decided at this time or later, Unix ns."""
+    until_ns: int | None = None
+    """Only verdicts decided before this time, Unix ns."""
+    least_confidence: float | None = None
+    """Only verdicts that blame a step with at least this confidence."""
+    most_confidence: float | None = None
+    is_oldest_first: bool = False
     before: RunKey | None = None
+    """The last run of the page before this one; only later places in the list are returned."""
     limit: int = 50
 
 
@@ -56,8 +68,26 @@ class RunRow:
     """Beginning of the task; empty if the run is not kept."""
     document: dict[str, Any]
     """The verdict as JSON."""
+    verdict: StoredVerdict
+    """The verdict as stored."""
     said: Label | None = None
     """The newest label by a person."""
+
+
+def row_of(verdict: StoredVerdict, task: str = "", said: Label | None = None) -> RunRow:
+    """Return a stored verdict as a row of the list."""
+    return RunRow(
+        key=RunKey(decided_ns=verdict.decided_ns, tenant=verdict.tenant, run_id=verdict.run_id),
+        service=verdict.service,
+        status=verdict.status,
+        is_provisional=verdict.is_provisional,
+        agent=verdict.agent,
+        step=verdict.step,
+        task=task,
+        document=read_document(verdict.document, verdict.run_id),
+        verdict=verdict,
+        said=said,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

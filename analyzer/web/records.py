@@ -1,0 +1,324 @@
+"""Records of what programs receive: the JSON of commands and API as types. Pure data.
+
+The API's OpenAPI schemas are generated from these, and the Python API and its client return them. Field order
+and names are those of the JSON. A record that adds fields to another's JSON object inherits from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from pydantic import TypeAdapter
+
+from analyzer.inquiry.whole_run import WholeStep
+from analyzer.issues.recurrence.issue import IssueState
+from analyzer.labels.label import LabelKind
+from semconv.model import Outcome, ProofDecision, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quote:
+    """A verbatim quote from a step."""
+
+    step: int
+    quote: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """A step that may be to blame."""
+
+    step: int
+    agent: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofFound:
+    """What `blamespan experiment` found."""
+
+    decision: ProofDecision
+    step: int
+    span_id: str | None
+    effect: float
+    """Rate of success with the changed answer, minus the recorded one's."""
+    interval: tuple[float, float]
+    trials: int
+    change: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunVerdict:
+    """The verdict on a run, as `blamespan attribute --format json` prints it."""
+
+    run_id: str
+    status: Status
+    agent: str | None
+    """The agent to blame."""
+    step: int | None
+    """The decisive step, counted from 0."""
+    span_id: str | None
+    """The span of the decisive step; null for conversation logs."""
+    trace_id: str | None
+    confidence: float | None
+    """Probability that it is this step, 0 to 1."""
+    reason: str
+    """Why this step."""
+    fix: str | None
+    """What would have been right; only from a model."""
+    mode: str | None
+    """The kind of failure."""
+    evidence: tuple[Quote, ...]
+    """Quotes, each found in that step's text."""
+    ranking: tuple[Suspect, ...]
+    """The suspects, the likeliest first."""
+    method: str
+    model: str | None
+    fallback: str | None
+    """Why another method than the requested one answered."""
+    truncated: bool
+    """The method saw less than the whole run."""
+    coverage: float
+    """How much of the run the method saw, 0 to 1."""
+    calls: int
+    """Model calls that were made."""
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    """Cost of the analysis; null: the price is not known."""
+    duration_s: float
+    """Seconds that the analysis took."""
+    error: str | None
+    """What went wrong, where `status` is `error`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run(RunVerdict):
+    """A stored run's current verdict."""
+
+    proof: ProofFound | None
+    """The experiment that made the verdict, if one did."""
+    tenant: str
+    version: int
+    """Version of the verdict, from 1."""
+    failure_id: str
+    """The verdict's own id, as in the trace."""
+    service: str
+    provisional: bool
+    """Given while the run still went on."""
+    decided_ns: int
+    """Nanoseconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """What a person said of a verdict."""
+
+    run_id: str
+    label: LabelKind
+    agent: str | None
+    step: int | None
+    span_id: str | None
+    tenant: str
+    service: str
+    verdict_version: int
+    """The version of the verdict that was labelled."""
+    labelled_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenLabel(Label):
+    """A label that was kept."""
+
+    can_be_learned: bool
+    obstacle: str | None
+    """Why a ranker learns nothing from it."""
+    trace_follows: bool
+    """Whether the trace is corrected too, within seconds."""
+    trace_obstacle: str | None
+    """Why the run's trace cannot be corrected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpinionChoice:
+    """The method and model that were chosen; without a model, the operator's."""
+
+    method: str
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """A second opinion on a run."""
+
+    chosen: OpinionChoice
+    given_ns: int
+    verdict: RunVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledRun(Run):
+    """A run's current verdict with what people and second opinions said of it."""
+
+    label: Label | None
+    earlier_labels: tuple[Label, ...]
+    opinions: tuple[Opinion, ...]
+    """Newest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPage:
+    """A page of runs."""
+
+    runs: tuple[Run, ...]
+    next: str | None
+    """Value of `after` for the next page; null if there are no more."""
+    looked_at: int
+    """Runs that a filter examined for this page; 0 if all that fit were found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSteps:
+    """A stored run's task, answer and steps."""
+
+    run_id: str
+    task: str
+    output: str
+    """The final answer, if known."""
+    reference: str | None
+    """The expected answer, if recorded."""
+    outcome: Outcome | None
+    """The outcome that the run or an evaluator in it states."""
+    complete: bool
+    """Whether no span is missing, as far as the spans show."""
+    agents: tuple[str, ...]
+    dialects: tuple[str, ...]
+    """The conventions that the spans follow."""
+    warnings: tuple[str, ...]
+    total: int
+    """Number of steps of the run."""
+    is_whole: bool
+    """Whether the spans are kept; otherwise messages, models, tokens and times are missing."""
+    steps: tuple[WholeStep, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayCount:
+    """Failures on one day."""
+
+    day: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A number with its 95 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share(Estimate):
+    """In what share of its runs of the last seven days an agent was to blame.
+
+    With labels of its service, the interval allows for the method's own errors; without, it is the
+    method's share.
+    """
+
+    blamed: int
+    """Runs it was blamed for."""
+    runs: int
+    """Runs it took part in."""
+    labelled: int
+    """Labels that say how often the method is wrong."""
+    told: str
+    """The share in words, as commands and pages show it."""
+    against_past: Estimate
+    """How many times as often as in its own past."""
+    against_fellows: Estimate
+    """How many times as often as the other agents of its service."""
+    alarm: bool
+    """It fails more often than it did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issue:
+    """A recurring failure."""
+
+    id: str
+    state: IssueState
+    title: str
+    """One line for people."""
+    tenant: str
+    service: str
+    agent: str
+    mode: str
+    kind: str
+    """Kind of the decisive step."""
+    suspected: bool
+    """Whether its runs reported no failure and are only suspected."""
+    tool: str
+    """Called, or the agent handed over to; empty for others."""
+    error: str
+    """The type of error; empty where there was none."""
+    count: int
+    """Runs it broke, over all its life."""
+    first_seen: str
+    """ISO 8601, as all times of an issue."""
+    last_seen: str
+    since: str
+    """When it came into its state."""
+    trend: tuple[DayCount, ...]
+    """Failures a day of the last fortnight, oldest first."""
+    examples: tuple[str, ...]
+    """Ids of the last runs it broke, newest first."""
+    muted: bool
+    muted_until: str | None
+    share: Share | None
+    share_off: str | None
+    """Why there is no share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """An analysis that was requested."""
+
+    id: str
+    state: str
+    """`waiting`, `reading`, `analysing`, `done` or `failed`."""
+    over: bool
+    runs: int
+    """Runs found in the trace so far."""
+    calls: int
+    """Model calls made so far."""
+    error: str
+    """Why it failed; empty otherwise."""
+    note: str
+    """What was left out; empty if nothing was."""
+    verdicts: tuple[RunVerdict, ...]
+    """One a run, in the order of the trace; those found so far."""
+
+
+T = TypeVar("T")
+
+
+def read_answer(kind: type[T], document: object) -> T:
+    """Return a record from an answer's JSON.
+
+    Unknown keys are ignored, so that a client reads the answers of a newer service.
+
+    Raises:
+        ValueError: the document is no such record.
+    """
+    found: T = _reader(cast("Hashable", kind)).validate_python(document)
+    return found
+
+
+@cache
+def _reader(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

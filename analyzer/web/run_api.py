@@ -1,0 +1,165 @@
+"""The API's routes that read runs: the list, one run's verdict, and its steps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, TypeAlias
+
+from aiohttp import web
+
+from analyzer.inquiry.whole_run import WholeRun, whole_run, whole_steps
+from analyzer.issues.second_opinions import SecondOpinions
+from analyzer.labels.kept_trace import read_kept
+from analyzer.web.api import FindOne, Labels, TenantOf, label_document, opinion_document
+from analyzer.web.reads.archive import RunArchive
+from analyzer.web.reads.documents import read_document
+from analyzer.web.reads.sources import RunPage, RunQuery, row_of
+from analyzer.web.run_list import MAX_LISTED, read_filters, write_key
+from collector_processor.rebuild.redact_run import CleanRun
+from collector_processor.store.records import CONFIRMED, PROOF, SECOND_OPINION, StoredVerdict
+
+MOST_STEPS: Final = 1_000
+"""Steps in one answer; most runs have fewer than 100."""
+_USUAL_STEPS: Final = 200
+
+
+ReadSteps: TypeAlias = Callable[[StoredVerdict, int, int], Awaitable[dict[str, Any] | None]]
+"""Returns a run with its steps of a range; ``None`` if its steps are not kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReads:
+    """Dependencies of the routes."""
+
+    page: Callable[[RunQuery], Awaitable[RunPage]]
+    labels: Labels
+    find: FindOne
+    tenant_of: TenantOf
+    now_ns: Callable[[], int] = time.time_ns
+    second: SecondOpinions | None = None
+    """``None`` if second opinions are not kept."""
+    steps: ReadSteps | None = None
+    """``None`` if no steps are kept."""
+
+
+def run_api_routes(reads: RunReads) -> list[web.RouteDef]:
+    """Return the routes."""
+
+    async def listing(request: web.Request) -> web.Response:
+        query = read_filters(request.query, reads.tenant_of(request), reads.now_ns())
+        page = await reads.page(query)
+        return web.json_response(
+            {
+                "runs": [run_document(row.verdict) for row in page.rows],
+                "next": None if page.next is None else write_key(page.next),
+                "looked_at": page.looked_at,
+            }
+        )
+
+    async def one(request: web.Request) -> web.Response:
+        verdict = await reads.find(request)
+        said = await reads.labels.of(verdict.tenant, verdict.run_id)
+        second = reads.second
+        given = await second.of(verdict.tenant, verdict.run_id) if second is not None else ()
+        opinions = {"opinions": [opinion_document(one) for one in given]}
+        return web.json_response({**run_document(verdict), **label_document(said), **opinions})
+
+    async def steps(request: web.Request) -> web.Response:
+        first = read_number(request, "from", 0, 0, 10**9)
+        count = read_number(request, "limit", _USUAL_STEPS, 1, MOST_STEPS)
+        verdict = await reads.find(request)
+        document = None if reads.steps is None else await reads.steps(verdict, first, first + count)
+        if document is None:
+            raise web.HTTPNotFound(text="the steps of this run are not kept\n")
+        text = await asyncio.to_thread(json.dumps, document)
+        return web.Response(text=text, content_type="application/json")
+
+    return [
+        web.get("/api/runs", listing),
+        web.get("/api/runs/{run_id}", one),
+        web.get("/api/runs/{run_id}/steps", steps),
+    ]
+
+
+def newest(
+    recent: Callable[[int], Awaitable[Sequence[StoredVerdict]]],
+) -> Callable[[RunQuery], Awaitable[RunPage]]:
+    """Return a list of the newest runs, for a service without pages; it knows no other filter."""
+
+    async def page(query: RunQuery) -> RunPage:
+        if query != RunQuery(tenant=query.tenant, limit=query.limit):
+            raise web.HTTPBadRequest(text="expected limit alone: this process has no filters\n")
+        found = await recent(MAX_LISTED if query.tenant else query.limit)
+        of_tenant = [one for one in found if not query.tenant or one.tenant == query.tenant]
+        return RunPage(rows=tuple(map(row_of, of_tenant[: query.limit])))
+
+    return page
+
+
+async def kept_steps(
+    runs: RunArchive, clean: CleanRun, verdict: StoredVerdict, first: int = 0, end: int | None = None
+) -> dict[str, Any] | None:
+    """Return steps of a run as JSON, from its spans if they are kept; ``None`` if no steps are kept."""
+    packed_spans = await runs.kept_spans(verdict.tenant, verdict.run_id)
+    packed_steps = await runs.kept(verdict.tenant, verdict.run_id)
+
+    def read() -> dict[str, Any] | None:
+        kept = read_kept(verdict, packed_spans, packed_steps, clean)
+        if kept is None:
+            return None
+        run = whole_steps(kept.trajectory, clean) if kept.run is None else whole_run(kept.run, clean)
+        return steps_document(run, first, end, is_whole=kept.run is not None)
+
+    return await asyncio.to_thread(read)
+
+
+def steps_document(run: WholeRun, first: int, end: int | None, *, is_whole: bool) -> dict[str, Any]:
+    """Return a run with its steps from ``first`` to before ``end``; ``is_whole``: read from its spans."""
+    shown = [asdict(step) for step in run.steps[first:end]]
+    return {**run.outline(), "total": len(run.steps), "is_whole": is_whole, "steps": shown}
+
+
+def read_number(request: web.Request, name: str, usual: int, least: int, most: int) -> int:
+    """Read a whole number of a request's query.
+
+    Raises:
+        web.HTTPBadRequest: it is none, or out of bounds.
+    """
+    text = request.query.get(name, str(usual))
+    if not (text.isascii() and text.isdigit() and len(text) < 11 and least <= int(text) <= most):
+        raise web.HTTPBadRequest(text=f"{name}: expected {least} to {most}\n")
+    return int(text)
+
+
+def run_document(verdict: StoredVerdict) -> dict[str, Any]:
+    """Return a stored verdict for the API: the command line's object plus the store's fields."""
+    document = read_document(verdict.document, verdict.run_id)
+    document.pop(CONFIRMED, None)  # the label fields replace it
+    document.pop(SECOND_OPINION, None)  # likewise the opinions
+    return (
+        {PROOF: None}
+        | document
+        | {
+            "tenant": verdict.tenant,
+            "version": verdict.version,
+            "failure_id": verdict.failure_id,
+            "service": verdict.service,
+            "provisional": verdict.is_provisional,
+            "decided_ns": verdict.decided_ns,
+        }
+    )
+
+
+__all__ = [
+    "MOST_STEPS",
+    "RunReads",
+    "kept_steps",
+    "newest",
+    "run_api_routes",
+    "run_document",
+    "steps_document",
+]

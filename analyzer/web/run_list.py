@@ -1,0 +1,150 @@
+"""The API's list of runs: filters of a request, cursor, and the answer. Pure.
+
+A filter that is not known is refused: a program that misspells one would otherwise act on all runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+from aiohttp import web
+
+from analyzer.web.reads.sources import RunKey, RunQuery
+from collector_processor.otlp import Tenant
+from semconv.model import Status
+
+MAX_LISTED: Final = 500
+MOST_ASKED: Final = 200
+"""Longest search, in characters."""
+FILTERS: Final = (
+    "limit", "after", "sort", "q", "status", "service", "agent", "since", "until",
+    "min_confidence", "max_confidence",
+)  # fmt: skip
+_SORTS: Final = ("newest", "oldest")
+_MOST_NS: Final = 1 << 63
+_SHORT: Final = re.compile(r"[1-9][0-9]{0,5}[smhd]")
+_SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_TIME: Final = "expected an RFC 3339 time such as 2026-01-31T09:00:00Z, or an age such as 30m, 24h or 7d"
+
+T = TypeVar("T")
+
+
+def read_filters(asked: Mapping[str, str], tenant: Tenant, now_ns: int) -> RunQuery:
+    """Read the filters of a request.
+
+    Args:
+        asked: the query of the URL.
+        tenant: the tenant of the request; empty for all.
+        now_ns: from which ages count, Unix ns.
+
+    Raises:
+        web.HTTPBadRequest: a filter is unknown or invalid; the text says what is expected.
+    """
+    unknown = sorted(asked.keys() - set(FILTERS))
+    if unknown:
+        raise _refused(f"{unknown[0][:50]!r}: unknown filter; expected {', '.join(FILTERS)}")
+    sort = asked.get("sort", "newest")
+    if sort not in _SORTS:
+        raise _refused(f"sort: expected one of {', '.join(_SORTS)}")
+    return RunQuery(
+        tenant=tenant,
+        statuses=_statuses(asked.get("status", "")),
+        text=_text(asked, "q").strip(),
+        service=_text(asked, "service"),
+        agent=_text(asked, "agent"),
+        since_ns=_time(asked, "since", now_ns),
+        until_ns=_time(asked, "until", now_ns),
+        least_confidence=_probability(asked, "min_confidence"),
+        most_confidence=_probability(asked, "max_confidence"),
+        is_oldest_first=sort == "oldest",
+        before=read_key(asked["after"]) if asked.get("after") else None,
+        limit=read_limit(asked),
+    )
+
+
+def read_limit(query: Mapping[str, str]) -> int:
+    """Read the maximum number of results.
+
+    Raises:
+        web.HTTPBadRequest: the limit is invalid.
+    """
+    asked = query.get("limit", "100")
+    if not (asked.isascii() and asked.isdigit() and len(asked) < 5 and 0 < int(asked) <= MAX_LISTED):
+        raise _refused(f"limit: expected 1 to {MAX_LISTED}")
+    return int(asked)
+
+
+def write_key(key: RunKey) -> str:
+    """Encode a position in the list for a URL."""
+    packed = json.dumps([key.decided_ns, key.tenant, key.run_id]).encode()
+    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+def read_key(word: str) -> RunKey:
+    """Decode a position in the list.
+
+    Raises:
+        web.HTTPBadRequest: the text is not an encoded position.
+    """
+    try:
+        decided, tenant, run_id = json.loads(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)))
+        is_text = isinstance(tenant, str) and isinstance(run_id, str) and f"{tenant}{run_id}".isprintable()
+        if is_text and isinstance(decided, int) and 0 <= decided < _MOST_NS:
+            return RunKey(decided_ns=decided, tenant=Tenant(tenant), run_id=run_id)
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise _refused("after: expected the value from a page's link")
+
+
+def _statuses(asked: str) -> tuple[Status, ...]:
+    words = [word for word in asked.split(",") if word]
+    if not set(words) <= set(Status):
+        raise _refused(f"status: expected one or several, with commas, of {', '.join(Status)}")
+    return tuple(Status(word) for word in dict.fromkeys(words))
+
+
+def _text(asked: Mapping[str, str], name: str) -> str:
+    text = asked.get(name, "")
+    if len(text) > MOST_ASKED or "\0" in text or not text.isprintable():
+        raise _refused(f"{name}: expected at most {MOST_ASKED} printable characters")
+    return text
+
+
+def _probability(asked: Mapping[str, str], name: str) -> float | None:
+    text = asked.get(name)
+    if text is None:
+        return None
+    try:
+        value = float(text) if len(text) < 30 and text.isascii() else math.nan
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:  # this also rejects NaN
+        raise _refused(f"{name}: expected a number from 0 to 1")
+    return value
+
+
+def _time(asked: Mapping[str, str], name: str, now_ns: int) -> int | None:
+    text = asked.get(name)
+    if text is None:
+        return None
+    if _SHORT.fullmatch(text):
+        return max(0, now_ns - int(text[:-1]) * _SECONDS[text[-1]] * 10**9)
+    try:
+        moment = datetime.fromisoformat(text)
+        is_whole = moment.tzinfo is not None and moment >= datetime(1970, 1, 1, tzinfo=UTC)
+        found = int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 10**9 if is_whole else -1
+    except (ValueError, OverflowError):
+        found = -1
+    if not 0 <= found < _MOST_NS:
+        raise _refused(f"{name}: {_TIME}")
+    return found
+
+
+def _refused(text: str) -> web.HTTPBadRequest:
+    return web.HTTPBadRequest(text=f"{text}\n")

@@ -1,0 +1,136 @@
+"""Model, parameters, tokens and cost of a model call, in any convention.
+
+Conventions name these attributes differently, some inside a JSON text. Absent values stay ``None`` or empty;
+nothing is estimated. Sources: ``gen_ai.*`` (OpenTelemetry), ``llm.*`` (OpenInference, Traceloop),
+``langfuse.observation.*``, ``langsmith.metadata.*``, ``mlflow.*``, ``ai.*`` (Vercel), ``operation.cost``
+(Logfire, Pydantic AI), ``gen_ai.cost.*`` (LiteLLM), and the bare names of Claude Code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any, Final, TypeAlias
+
+from semconv.attributes import (
+    GEN_AI_PROVIDER_NAME,
+    GEN_AI_REQUEST_MODEL,
+    GEN_AI_RESPONSE_MODEL,
+    GEN_AI_SYSTEM,
+    GEN_AI_USAGE_INPUT_TOKENS,
+    GEN_AI_USAGE_OUTPUT_TOKENS,
+)
+from semconv.dialects.reading.values import structured, text
+from semconv.model import Attributes, Span
+from semconv.record import record
+
+Scalar: TypeAlias = "str | bool | int | float"
+
+_PROVIDERS: Final = (GEN_AI_PROVIDER_NAME, GEN_AI_SYSTEM, "llm.provider", "llm.system")
+_MODELS: Final = (
+    GEN_AI_RESPONSE_MODEL,
+    "llm.model_name",
+    GEN_AI_REQUEST_MODEL,
+    "langfuse.observation.model.name",
+    "langsmith.metadata.ls_model_name",
+    "mlflow.llm.model",
+    "ai.model.id",
+    "model",
+)
+_INPUT_TOKENS: Final = (
+    GEN_AI_USAGE_INPUT_TOKENS,
+    "gen_ai.usage.prompt_tokens",
+    "llm.token_count.prompt",
+    "llm.usage.prompt_tokens",
+    "ai.usage.promptTokens",
+    "ai.usage.inputTokens",
+    "input_tokens",
+)
+_OUTPUT_TOKENS: Final = (
+    GEN_AI_USAGE_OUTPUT_TOKENS,
+    "gen_ai.usage.completion_tokens",
+    "llm.token_count.completion",
+    "llm.usage.completion_tokens",
+    "ai.usage.completionTokens",
+    "ai.usage.outputTokens",
+    "output_tokens",
+)
+_COSTS: Final = ("gen_ai.usage.cost", "gen_ai.cost.total_cost", "llm.cost.total", "operation.cost")
+_USAGES: Final = (
+    "langfuse.observation.usage_details",
+    "langsmith.metadata.usage_metadata",
+    "mlflow.chat.tokenUsage",
+)
+"""Attributes with the counts as JSON."""
+_COST_DETAILS: Final = "langfuse.observation.cost_details"
+_PARAMETERS: Final = ("llm.invocation_parameters", "langfuse.observation.model.parameters")
+"""Attributes with the request's parameters as JSON."""
+_REQUEST: Final = "gen_ai.request."
+_NOT_PARAMETERS: Final = frozenset({"model", "model_name", "messages", "tools", "functions", "input"})
+_MOST_PARAMETERS: Final = 50
+_LONGEST_PARAMETER: Final = 500
+"""Characters; a longer value is content, not a parameter."""
+
+
+@record
+class ModelCall:
+    """One call to a model, besides its messages."""
+
+    provider: str = ""
+    model: str = ""
+    """The model that answered, else the requested one."""
+    parameters: Mapping[str, Scalar] = field(default_factory=dict)
+    """Parameters of the request, such as ``temperature``, by their name in the convention."""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    """The cost that the instrumentation recorded."""
+
+
+def model_call(span: Span) -> ModelCall:
+    """Return what a model call's span says of the call."""
+    attributes = span.attributes
+    usages = [found for name in _USAGES if isinstance(found := structured(attributes.get(name)), Mapping)]
+    model = structured(text(attributes, *_MODELS) or "")  # MLflow writes it as a JSON string
+    return ModelCall(
+        provider=text(attributes, *_PROVIDERS) or "",
+        model=model if isinstance(model, str) else "",
+        parameters=dict(_parameters(attributes)),
+        input_tokens=_count(attributes, _INPUT_TOKENS, usages, ("input_tokens", "input")),
+        output_tokens=_count(attributes, _OUTPUT_TOKENS, usages, ("output_tokens", "output")),
+        cost_usd=_cost(attributes),
+    )
+
+
+def _parameters(attributes: Attributes) -> Iterator[tuple[str, Scalar]]:
+    found: dict[str, Any] = {}
+    for name in _PARAMETERS:
+        told = structured(attributes.get(name))
+        found |= told if isinstance(told, Mapping) else {}
+    found |= {name[len(_REQUEST) :]: value for name, value in attributes.items() if name.startswith(_REQUEST)}
+    kept = 0
+    for name, value in found.items():
+        is_scalar = isinstance(value, str | bool | int | float)
+        if is_scalar and name not in _NOT_PARAMETERS and len(f"{name}{value}") <= _LONGEST_PARAMETER:
+            kept += 1
+            if kept <= _MOST_PARAMETERS:
+                yield name, value
+
+
+def _count(
+    attributes: Attributes, names: tuple[str, ...], usages: list[Mapping[str, Any]], inside: tuple[str, ...]
+) -> int | None:
+    found = [attributes.get(name) for name in names] + [one.get(name) for one in usages for name in inside]
+    return next((value for value in found if _is_number(value) and isinstance(value, int)), None)
+
+
+def _cost(attributes: Attributes) -> float | None:
+    details = structured(attributes.get(_COST_DETAILS))
+    total = details.get("total") if isinstance(details, Mapping) else None
+    found = [*(attributes.get(name) for name in _COSTS), total]
+    return next((float(value) for value in found if _is_number(value)), None)  # type: ignore[arg-type]
+
+
+def _is_number(value: object) -> bool:
+    """Tell whether it is a finite amount; spans may say anything."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
