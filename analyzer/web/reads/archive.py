@@ -261,7 +261,7 @@ def _is_as_sure(verdict: StoredVerdict, query: RunQuery) -> bool:
     least, most = query.least_confidence, query.most_confidence
     if least is None and most is None:
         return True
-    sure = verdict.told.get("confidence")
+    sure = verdict.fields.get("confidence")
     if not isinstance(sure, int | float):
         return False
     return (least is None or sure >= least) and (most is None or sure <= most)
