@@ -257,6 +257,7 @@ class SlowLane:
     analyst: ScriptedAnalyst
     source: MemorySource = field(default_factory=MemorySource)
     hold_max_s: float | None = None
+    limits: AssemblerLimits = LIMITS
     concurrency: int = 16
     rewrites_max_s: float = 60.0
     releases_max_s: float = 60.0
@@ -285,7 +286,7 @@ class SlowLane:
             pause=self._pause,
         )
         limits = PipelineLimits(
-            assembler=LIMITS,
+            assembler=self.limits,
             hold_max_s=self.hold_max_s,
             concurrency=self.concurrency,
             rewrites_max_s=self.rewrites_max_s,

@@ -45,6 +45,7 @@ from typing import Final
 
 from collector_processor.assembly.learned import Learned
 from collector_processor.assembly.open_trace import Absence, ClosedTraces, LinkedTraces, OpenTrace
+from collector_processor.assembly.shares import OpenTraces
 from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.wire.facts import SpanNote
 from semconv.model import Completion
@@ -79,7 +80,7 @@ class AssemblerLimits:
     max_spans: int = 100_000
     max_bytes: int = 256 << 20
     max_traces: int = 50_000
-    """Most open traces; beyond it the traces that have been silent longest are released (``EVICTED``)."""
+    """Most open traces; beyond it, the tenant with most releases the trace silent longest (``EVICTED``)."""
     max_open_spans: int = 500_000
     """Most spans of all open traces; a missing parent or a link counts as six. Each takes about 70 bytes."""
 
@@ -103,8 +104,7 @@ class Assembler:
 
     def __init__(self, limits: AssemblerLimits) -> None:
         self._limits: Final = limits
-        self._open: Final[dict[TraceKey, OpenTrace]] = {}
-        self._open_spans = 0
+        self._open: Final = OpenTraces()
         self._closed: Final = ClosedTraces()
         self._timers: list[tuple[float, TraceKey]] = []
         self._ready: list[Released] = []
@@ -142,20 +142,21 @@ class Assembler:
             received_ns: wall-clock time at which the spans arrived; with 0, nothing is learned about their
             lateness.
         """
-        trace = self._open.pop(key, None) or self._begin(key, now, analyses)
-        self._open[key] = trace  # newest, so evicted last
+        trace = self._open.get(key) or self._begin(key, now, analyses)
+        size = trace.size
         trace.bytes += byte_count
         if notes:
             self._note(key, trace, notes, now)
             if received_ns:
                 late_s = self.learned.observe(key.tenant, notes, received_ns, now)
                 trace.late_s = max(trace.late_s, late_s)
+        self._open.heard(key, trace.size - size)
         trace.last, trace.is_ready = now, False
         trace.is_glanced = trace.is_glanced and trace.analyses > 0
         is_capped = trace.spans >= self._limits.max_spans or trace.bytes >= self._limits.max_bytes
         self._arm(key, trace, now if is_capped else now + self._soonest_s)
         while len(self._open) > self._limits.max_traces or self._is_over_spans():
-            self._evict(next(iter(self._open)))
+            self._release(self._open.next_to_evict(), Completion.EVICTED)
 
     def remember(self, key: TraceKey, notes: Sequence[SpanNote], now: float) -> None:
         """Learn of spans that were analysed before a restart, so that late spans find their trace."""
@@ -165,9 +166,7 @@ class Assembler:
 
     def forget(self, key: TraceKey) -> None:
         """Drop a trace without releasing it."""
-        trace = self._open.pop(key, None)
-        if trace is not None:
-            self._open_spans -= trace.size
+        if self._open.close(key) is not None:
             self._rearm_company(key)
             self._links.closed(key)
 
@@ -214,7 +213,6 @@ class Assembler:
         if trace is None:
             trace = OpenTrace(opened=now, last=now, looked=now, is_partial=analyses > 0)
         else:
-            self._open_spans += trace.size
             trace.opened, trace.timer = now, None
             trace.spans = trace.bytes = 0
         trace.analyses = analyses
@@ -222,6 +220,7 @@ class Assembler:
         sources = [self._open[source] for source in self._links.opened(key)]
         self.learned.link_arrived(key.tenant, sources, key.trace_id)
         self.learned.opened(key)
+        self._open.open(key, trace)
         return trace
 
     def _note(self, key: TraceKey, trace: OpenTrace, notes: Sequence[SpanNote], now: float) -> None:
@@ -229,10 +228,9 @@ class Assembler:
         if trace.is_silent:
             trace.is_silent = False
             self.learned.went_on(key.tenant, trace)
-        had_ended, known, targets, size = trace.top_ended, len(trace.seen), len(trace.targets), trace.size
+        had_ended, known, targets = trace.top_ended, len(trace.seen), len(trace.targets)
         for absence in trace.note(notes, now):
             self.learned.parent_arrived(key.tenant, absence)
-        self._open_spans += trace.size - size
         if had_ended and len(trace.seen) > known:
             trace.tail_s = max(trace.tail_s, now - trace.last)
             if trace.analyses:
@@ -349,19 +347,15 @@ class Assembler:
 
     def _sweep_timers(self) -> None:
         """Drop timers of released traces: a trace that ends early leaves a timer of a minute or an hour."""
-        live = self._open.items()
-        self._timers = [(trace.timer, key) for key, trace in live if trace.timer is not None]
+        live = ((self._open[key].timer, key) for key in self._open)
+        self._timers = [(timer, key) for timer, key in live if timer is not None]
         heapify(self._timers)
 
     def _is_over_spans(self) -> bool:
-        return self._open_spans > self._limits.max_open_spans and len(self._open) > 1
+        return self._open.spans > self._limits.max_open_spans and len(self._open) > 1
 
-    def _evict(self, key: TraceKey) -> None:
-        self._rearm_company(key)
-        self._release(key, Completion.EVICTED, alone=True)
-
-    def _release(self, key: TraceKey, completion: Completion, *, alone: bool = False) -> None:
-        along = () if alone else tuple(self._links.company(key))
+    def _release(self, key: TraceKey, completion: Completion) -> None:
+        along = tuple(self._links.company(key))
         traces = [self._open[one] for one in (key, *along)]
         self._ready.append(
             Released(
@@ -373,9 +367,8 @@ class Assembler:
             )
         )
         for one in (key, *along):
-            del self._open[one]
+            self._open.close(one)
         for one, trace in zip((key, *along), traces, strict=True):
-            self._open_spans -= trace.size
             if trace.top_ended and not trace.analyses:
                 self.learned.observe_tail(one.tenant, trace, trace.tail_s)
             for target in self._links.awaits(one):

@@ -30,7 +30,7 @@ MAX_JOINS: Final = 3
 Otherwise a conversation in which every turn links to the one before would be read again as a whole at each
 turn.
 """
-_WAITS_FOR_NONE: Final = frozenset({Completion.IDLE_OPEN, Completion.MAX_AGE})
+_WAITS_FOR_NONE: Final = frozenset({Completion.IDLE_OPEN, Completion.MAX_AGE, Completion.EVICTED})
 """Completions that do not wait for other open traces of the run: provisional verdicts, and caps."""
 _GLANCE: Final = Completion.IDLE_OPEN
 _MOST_READ: Final = 16
@@ -172,7 +172,7 @@ class Loader:
         whole, is_whole = 0, True  # number of traces when all were last prepared together
         while wanted and not loaded.is_full:
             part = Loaded(before=loaded.before)
-            for key in wanted[: MAX_JOINED - len(loaded.upto)]:
+            for key in wanted:
                 read = await self._thread.patiently(partial(self._read, key))
                 _add(part, key, read)
                 _add(loaded, key, read)
@@ -185,7 +185,8 @@ class Loader:
             if is_whole := len(loaded.upto) >= 2 * whole:
                 part, whole = loaded, len(loaded.upto)
             part.prepared = await self._prepared(released, part)
-            wanted = await self._joined(released, loaded, names.new(part), asked)
+            joined = await self._joined(released, loaded, names.new(part), asked)
+            wanted = joined[: MAX_JOINED - len(loaded.upto)]  # waits for none that it has no room for
             asked.update(wanted)
             if released.completion not in _WAITS_FOR_NONE:
                 loaded.awaited = frozenset(key for key in wanted if is_open(key))
@@ -234,7 +235,7 @@ class Loader:
         joining = _Joining(
             key=released.key,
             names=names,
-            along=tuple(released.along),
+            along=tuple(sorted(released.along)),
             own=tuple(key.trace_id for key in loaded.upto if key != released.key),
             run_ids=frozenset(run.run_id for run in loaded.before),
         )
@@ -247,7 +248,7 @@ class Loader:
         """Store the run keys of each trace; return other traces that are, or may become, part of its run."""
         noted = self._store.join_all([(one.key, one.names, one.own) for one in several])
         siblings = [
-            sorted({*one.along, *(TraceKey(one.key.tenant, trace_id) for trace_id in found)})
+            [*one.along, *sorted({TraceKey(one.key.tenant, trace_id) for trace_id in found} - {*one.along})]
             for one, found in zip(several, noted, strict=True)
         ]
         everyone = {key for one, others in zip(several, siblings, strict=True) for key in (one.key, *others)}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +14,7 @@ from collector_processor.assembly.open_trace import MAX_GROUP
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
 from collector_processor.wire.facts import SpanNote
 from semconv.model import Completion, SpanId, TraceId
+from tests.unit.test_growth import operations
 
 EPOCH_NS = 1_700_000_000_000_000_000
 KEY = TraceKey(NO_TENANT, TraceId("a" * 32))
@@ -452,7 +455,7 @@ def test_links_and_missing_parents_of_open_traces_take_room_too() -> None:
         assembler.receive(other_key(2), (heavy,), 1, now=1)
         assert [(one.key, one.completion) for one in assembler.take_ready(1)] == [(KEY, Completion.EVICTED)]
         assembler.drain()
-        assert assembler._open_spans == 0
+        assert assembler._open.spans == 0
 
 
 def test_too_many_open_traces_release_the_longest_silent() -> None:
@@ -465,6 +468,64 @@ def test_too_many_open_traces_release_the_longest_silent() -> None:
     assert assembler.next_deadline() == float("-inf")
     (released,) = assembler.take_ready(2)
     assert (released.key, released.completion) == (keys[1], Completion.EVICTED)
+
+
+def test_a_tenant_with_a_storm_evicts_its_own_traces() -> None:
+    """Before, the trace that was silent longest was released, whoever sent it."""
+    assembler = Assembler(AssemblerLimits(max_traces=100))
+    calm = [TraceKey(Tenant(f"x-scope-orgid={name}"), KEY.trace_id) for name in "abc"]
+    for key in calm:
+        assembler.receive(key, (note(2, 1),), 1, now=0)
+    for number in range(2, 1_000):
+        assembler.receive(other_key(number), (note(2, 1),), 1, now=0)
+    assert all(assembler.is_open(key) for key in calm)
+    released = [one.key for one in assembler.take_ready(0)]
+    assert released == [other_key(number) for number in range(2, 1_000 - 97)], "its oldest first"
+
+
+def test_tenants_with_as_many_traces_evict_in_turn() -> None:
+    assembler = Assembler(AssemblerLimits(max_traces=10))
+    tenants = [Tenant(f"x-scope-orgid={name}") for name in "ab"]
+    for number in range(1, 16):
+        for tenant in tenants:
+            assembler.receive(TraceKey(tenant, other_key(number).trace_id), (note(2, 1),), 1, now=number)
+    released = Counter(one.key.tenant for one in assembler.take_ready(15))
+    assert released == dict.fromkeys(tenants, 10)
+
+
+def test_a_tenant_with_few_traces_of_very_many_spans_evicts_its_own() -> None:
+    assembler = Assembler(AssemblerLimits(max_open_spans=1_000))
+    heavy = TraceKey(Tenant("x-scope-orgid=heavy"), KEY.trace_id)
+    for number in range(2, 12):
+        assembler.receive(other_key(number), (note(2, 1),), 1, now=number)
+    assembler.receive(heavy, tuple(note(number, 1) for number in range(2, 1_500)), 1, now=20)
+    assert [one.key for one in assembler.take_ready(20)] == [heavy]
+
+
+def test_linked_traces_are_evicted_together() -> None:
+    """Before, each waited for the next, so that a chain was analysed link by link."""
+    assembler = Assembler(AssemblerLimits(max_traces=3))
+    for number in (2, 3, 4, 5):
+        links = (other_key(number - 1),) if number < 5 else ()
+        assembler.receive(other_key(number), (note(2, 1, links=links),), 1, now=number)
+    (released,) = assembler.take_ready(5)
+    assert released.completion is Completion.EVICTED
+    assert {released.key, *released.along} == {other_key(2), other_key(3), other_key(4)}
+    assert len(assembler) == 1
+
+
+@pytest.mark.parametrize("tenants", [1, 500])
+def test_evicting_twice_as_many_traces_is_twice_the_work(tenants: int) -> None:
+    def evicting(count: int) -> int:
+        def receive() -> None:
+            assembler = Assembler(AssemblerLimits(max_traces=500))
+            for number in range(1, count):
+                key = TraceKey(Tenant(f"x={number % tenants}"), other_key(number).trace_id)
+                assembler.receive(key, (note(2, 1),), 1, now=0)
+
+        return operations(receive)
+
+    assert evicting(2_500) - evicting(500) < 2.3 * (evicting(1_500) - evicting(500))
 
 
 def test_the_same_trace_id_of_two_tenants_is_two_traces() -> None:
@@ -512,4 +573,4 @@ def test_every_trace_comes_out_and_none_waits_past_its_deadline(
         out += final(assembler, now)
     assert {key for released in out for key in (released.key, *released.along)} == seen
     assert len(assembler) == 0
-    assert assembler._open_spans == 0
+    assert assembler._open.spans == 0

@@ -7,6 +7,7 @@ import gzip
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -294,6 +295,35 @@ async def test_a_chain_longer_than_a_run_is_read_in_proportion(tmp_path: Path) -
     assert lane.pipeline.open_traces == lane.pipeline.under_way == 0
     assert len(lane.announced) >= 2
     assert source.reads < 25 * count
+
+
+def _previous(number: int, _count: int) -> Sequence[int]:
+    return (number - 1,) if number > 1 else ()
+
+
+def _next(number: int, count: int) -> Sequence[int]:
+    return (number + 1,) if number < count else ()
+
+
+def _first(number: int, _count: int) -> Sequence[int]:
+    return (1,) if number > 1 else ()
+
+
+@pytest.mark.parametrize("targets", [_previous, _next, _first])
+async def test_more_linked_traces_than_may_be_open_are_read_in_proportion(
+    targets: Callable[[int, int], Sequence[int]], tmp_path: Path
+) -> None:
+    """Before, an evicted trace waited for the next of its chain, and a thousand were read 60 times each."""
+    count, source = 2 * MAX_GROUP + 100, CountedSource()
+    limits = replace(LIMITS, max_traces=MAX_GROUP + 50)
+    lane = SlowLane(tmp_path, ScriptedAnalyst(0), source=source, limits=limits)
+    for number in range(1, count + 1):
+        links = [Link(trace_id=trace_name(one), span_id=SpanId("1" * 16)) for one in targets(number, count)]
+        lane.receive(agent(1, "clerk", parent=None, trace_id=trace_name(number), links=links))
+    for _ in range(10):
+        await lane.pass_time(2 * LIMITS.root_grace_s)
+    assert lane.pipeline.open_traces == lane.pipeline.under_way == len(lane.pipeline._waiting) == 0
+    assert source.reads < 30 * count
 
 
 async def test_another_tenant_does_not_wait_for_a_storm(tmp_path: Path) -> None:
