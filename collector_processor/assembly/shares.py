@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from heapq import heapify, heappop, heapreplace, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
 from collector_processor.assembly.open_trace import OpenTrace
