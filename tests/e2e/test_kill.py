@@ -1,5 +1,4 @@
-"""Acknowledged spans are durable and each run gets one verdict, whenever the process dies or the power fails.
-"""
+"""Acknowledged spans are durable and each run gets one verdict, whenever the process dies or the power fails."""
 
 from __future__ import annotations
 
