@@ -1,4 +1,4 @@
-"""Builders of spans and traces: a test shows only what matters to it.
+"""Builders of spans and traces, with defaults for everything that a test does not need.
 
 Spans are numbered; number n has the span id n in hex. Times are in
 milliseconds after an arbitrary origin.
@@ -58,7 +58,7 @@ def span(
     dropped_attributes: int = 0,
     flags: int = 0,
 ) -> Span:
-    """Make a span that starts at ``number * 10`` ms and takes 5 ms unless told otherwise."""
+    """Make a span that by default starts at ``number * 10`` ms and takes 5 ms."""
     begin = number * 10 if start is None else start
     return Span(
         trace_id=trace_id,

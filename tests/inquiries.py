@@ -1,4 +1,4 @@
-"""Runs one inquiry against a function that answers prompts."""
+"""Runs one inquiry with a function in place of a model."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from analyzer.inquiry.method import (
 from semconv.model import Trajectory
 
 MARKER = "#marker-of-tests"
-"""Begins lines of structure."""
+"""Begins lines of structure in prompts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answering:
-    """A model made of a function."""
+    """A model implemented by a function."""
 
     answer: Callable[[Prompt], Awaitable[Reply]]
     usd: float | None = None

@@ -1,4 +1,4 @@
-"""Issues over a real store: a test says what is judged and labelled, and reads what is counted."""
+"""Issues over a real store: tests decide verdicts and labels, and read the counts."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ START = 20_000 * DAY
 
 @dataclass(slots=True)
 class Bench:
-    """The store of a data directory, and what writes into it."""
+    """The store of a data directory, and the components that write to it."""
 
     folder: Path
     place: StorePlace | None = None
-    """Of the store; by default the file in the folder."""
+    """Place of the store; by default the file in the folder."""
     rules: CountingRules = field(default_factory=CountingRules)
     clean: Callable[[str], str] = lambda _text: ""
     """The part of a verdict's prose that receivers may read."""
@@ -60,7 +60,7 @@ class Bench:
         self.db.close()
 
     def again(self) -> Bench:
-        """As after a restart."""
+        """Open it again, as after a restart."""
         self.close()
         return Bench(folder=self.folder, rules=self.rules, clean=self.clean)
 
@@ -75,7 +75,7 @@ class Bench:
     def decided(
         self, number: int, agent: str | None, version: int, at: int
     ) -> tuple[NotedRun, StoredVerdict]:
-        """Return an analysed run and its verdict, which are counted nowhere yet."""
+        """Return an analysed run and its verdict, not counted yet."""
         status = Status.NO_FAILURE if agent is None else Status.ATTRIBUTED
         noted = self.noted(NO_TENANT, *judged(number, agent))
         return noted, stored(
@@ -95,7 +95,7 @@ class Bench:
         self.verdicts.commit(Commit(analysed=(), verdicts=(verdict,)))
 
     def judge(self, number: int, agent: str | None, *, at: int = START, **fields: Any) -> None:
-        """Analyse, commit and count a run that an agent broke, or nobody."""
+        """Analyse, commit and count a run that fails because of an agent, or succeeds."""
         self.note(number, agent, **fields)
         self.commit(number, agent, at=at, **fields)
 
@@ -122,7 +122,7 @@ class Bench:
 
 
 def judged(number: int, agent: str | None) -> tuple[Trajectory, Analysis]:
-    """Return a run of planner and clerk, and a verdict that blames one of them, or nobody."""
+    """Return a run of planner and clerk with a verdict that blames one of them, or none."""
     first = replace(step("clerk", kind=StepKind.TOOL), target="add", error="ValueError: 12 is not 13")
     trajectory = replace(run(first, step("planner")), run_id=f"run-{number}")
     if agent is None:

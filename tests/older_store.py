@@ -1,4 +1,4 @@
-"""A data directory's stores as commit 364b1c5 wrote them: three files, by its own SQL."""
+"""A data directory's stores as commit 364b1c5 wrote them: three files, with its SQL."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ PRAGMA user_version=1;
 """
 """The first version of this file; the second added two columns to ``run``."""
 RUNS_OF_A_FILE: Final = 2_500
-"""More than are copied at once."""
+"""More rows than are copied at once."""
 
 
 def write_older_files(folder: Path) -> None:
-    """Write three files with something in every table; runs 1 and 2 are judged, 2 is not counted yet."""
+    """Write three files with data in every table; runs 1 and 2 are judged, 2 is not counted yet."""
     folder.mkdir(parents=True, exist_ok=True)
     names = [f"run-{number}" for number in range(1, RUNS_OF_A_FILE + 1)]
     trajectory, _ = judged(1, "clerk")

@@ -1,4 +1,4 @@
-"""Models that know which step is to blame, and answer questions about it: honest, lying, or obedient."""
+"""Models that know the decisive step and answer questions about it: honestly, falsely, or as told."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _PART: Final = re.compile(r"one of the steps (\d+) to (\d+)\?")
 
 @dataclass(slots=True, kw_only=True)
 class PartOracle:
-    """Answers whether the decisive step is in the part that is asked about; lies at a rate."""
+    """Answers whether the decisive step is in the part in question; lies at a given rate."""
 
     step: int
     lies: float = 0.0
     fix: str = ""
-    """What it says should be done instead at the step; an oracle need not say."""
+    """Its proposal for the step; an oracle may have none."""
     chance: random.Random = field(default_factory=lambda: random.Random(0))
     questions: int = 0
 

@@ -1,4 +1,4 @@
-"""Raw OTLP requests for tests of the fast lane, made and read with the real protobuf classes."""
+"""Raw OTLP requests for tests of the fast lane, written and read with the real protobuf classes."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def log_request(*records: LogRecord, scope: str = "shop") -> bytes:
 
 
 def metric_request(points: Sequence[int]) -> bytes:
-    """One gauge for each number, with that many data points."""
+    """Return one gauge for each number, with that many data points."""
     message = ExportMetricsServiceRequest()
     scope = message.resource_metrics.add().scope_metrics.add()
     for number, count in enumerate(points):
@@ -112,16 +112,16 @@ def spans_in(*bodies: bytes) -> list[Span]:
 
 
 def numbers_in(*bodies: bytes) -> list[int]:
-    """The spans by their numbers, in order."""
+    """Return the spans by number, in order."""
     return [int.from_bytes(one.span_id) for one in spans_in(*bodies)]
 
 
 _PLACES = {"flags": 4.5}
-"""Where it is not its number that says where a field stands."""
+"""A field's place need not follow its number."""
 
 
 def as_the_collector_writes(body: bytes) -> bytes:
-    """The same trace request as Go's pdata writes it: from the last field to the first, some empty."""
+    """The same trace request as Go's pdata writes it: fields in descending order, some of them empty."""
     return _falling(ExportTraceServiceRequest.FromString(body))
 
 
@@ -143,8 +143,8 @@ def _falling(message: Message) -> bytes:
 
 
 def as_dotnet_writes(body: bytes) -> bytes:
-    """The same trace request as .NET's exporter writes it: groups, spans and attributes have lengths of four
-    bytes, for which it leaves room before it knows them, and a span's flags stand behind its parent."""
+    """The same trace request as .NET's exporter writes it: lengths of groups, spans and attributes take four
+    bytes, reserved before the length is known, and a span's flags come after its parent."""
     return _roomy(ExportTraceServiceRequest.FromString(body))
 
 

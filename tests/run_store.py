@@ -1,4 +1,4 @@
-"""Questions of tests to the run store about a single trace."""
+"""Queries to the run store about a single trace."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from semconv.model import TraceId
 
 
 def analyses_of(store: RunStore, key: TraceKey) -> tuple[int, int]:
-    """Return how often a trace was analysed, and the last row of that."""
+    """Return how often a trace was analysed, and the last row of its last analysis."""
     return store.seen([key])[key]
 
 
 def joined(
     store: RunStore, key: TraceKey, names: Sequence[str], own: Sequence[TraceId] = ()
 ) -> frozenset[TraceId]:
-    """Note a trace's run keys, and return the other traces of its run."""
+    """Store a trace's run keys, and return the other traces of its run."""
     return store.join_all([(key, names, own)])[0]

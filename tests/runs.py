@@ -1,4 +1,4 @@
-"""Builders for runs: a test shows only what matters to it."""
+"""Builders of runs, with defaults for everything that a test does not need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from semconv.model import SpanId, SpanStatus, Step, StepKind, Trajectory
 
 
 def step(agent: str, output: str = "", kind: StepKind = StepKind.LLM, **fields: Any) -> Step:
-    """Return a step whose index ``run`` will set."""
+    """Return a step whose index ``run`` sets."""
     return Step(index=-1, agent=agent, kind=kind, output=output, **fields)
 
 

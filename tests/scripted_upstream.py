@@ -1,4 +1,4 @@
-"""A provider for tests of the gateway: answers every POST as told, and keeps what it was asked."""
+"""A provider for tests of the gateway with scripted answers to every POST; keeps the requests."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from aiohttp import web
 
 @dataclass(slots=True)
 class Upstream:
-    """What is answered, and what was asked."""
+    """The scripted answers, and the requests."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
     chunks: Sequence[bytes] = (b"{}",)
     pause_s: float = 0.0
-    """Before each chunk but the first."""
+    """Delay before each chunk except the first."""
     is_cut: bool = False
-    """The connection breaks after the last chunk."""
+    """Whether the connection breaks after the last chunk."""
     hangs: bool = False
     url: str = ""
     paths: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What recorded runs really show of each aspect that dialects declare."""
+"""Measures which aspects that dialects declare occur in recorded runs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ CAPTURES: Final = SHARED / "captures"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A recording, and which share of what happened in it each aspect shows."""
+    """A recording, and for each aspect the share of events that show it."""
 
     name: str
     run: Run
     shares: Mapping[str, float | None]
-    """0..1 by aspect; ``None`` where the run had nothing of the kind."""
+    """0..1 by aspect; ``None`` if the run had no such event."""
 
     def written_by(self, dialect: str, support: Support) -> bool:
-        """Say whether the recording is of this framework and instrumentation."""
+        """Return whether the recording is of this framework and instrumentation."""
         if self.name in support.recordings:
             return True
         scopes = {span.scope.name for span in self.run.trace.spans}
@@ -39,12 +39,12 @@ class Shown:
 
 
 def fixtures() -> Iterator[Path]:
-    """Yield the recorded runs that are in the project."""
+    """Yield the recorded runs in the project."""
     yield from sorted(FIXTURES.glob("*.json.gz"))
 
 
 def captures() -> Iterator[Path]:
-    """Yield the recorded runs that lie beside the project, if they do."""
+    """Yield the recorded runs beside the project, if there are any."""
     yield from sorted(path for path in CAPTURES.glob("*.json") if _is_trace(path))
 
 

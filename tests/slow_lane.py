@@ -1,4 +1,4 @@
-"""The slow lane with everything in memory but the store: a journal, an analyst, a clock."""
+"""The slow lane in memory except for its store, with a scripted journal, analyst and clock."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from semconv.model import Abstention, Attribution, Blame, Span, Status, TraceId,
 
 LIMITS = AssemblerLimits(root_grace_s=2, idle_close_s=60, max_silence_s=3600)
 Say = int | str | Exception | None
-"""A step to blame, a reason why none can be told, an error to raise, or no failure."""
+"""A step to blame, a reason for abstaining, an error to raise, or no failure."""
 
 
 class _EveryTrace:
-    """The traces that notes are wanted of, those of plain spans and records too."""
+    """The traces whose notes are needed, including those of plain spans and records."""
 
     def __contains__(self, _trace_id: object) -> bool:
         return True
 
 
 class MemorySource:
-    """A ``HeldTraces``: rows by trace, and what of the held ones went on, in order."""
+    """A ``HeldTraces``: rows by trace, and the forwarded ones, in order."""
 
     def __init__(self) -> None:
         self.rows: defaultdict[TraceKey, dict[int, bytes]] = defaultdict(dict)
@@ -57,9 +57,9 @@ class MemorySource:
         self.before_rewrite: Callable[[], Awaitable[None]] | None = None
         self.before_release: Callable[[], Awaitable[None]] | None = None
         self.rewrite_refusals = 0
-        """Replacements for which the disk is full."""
+        """Replacements that fail because the disk is full."""
         self.read_refusals = 0
-        """Reads for which there is no file descriptor."""
+        """Reads that fail because there is no file descriptor."""
         self.seq = 0
 
     def store(
@@ -90,14 +90,14 @@ class MemorySource:
         return arrival
 
     def forget(self, key: TraceKey) -> None:
-        """Evict the trace, as the journal does: what is held of it goes on."""
+        """Evict the trace, as the journal does: its held rows are forwarded."""
         self._let_go(key)
         self.rows.pop(key, None)
         self.logs.pop(key, None)
         self.arrivals = [arrival for arrival in self.arrivals if arrival.trace_id != key.trace_id]
 
     def known(self) -> list[TraceArrival]:
-        """What a restarted process is told."""
+        """What a restarted process receives."""
         return [
             TraceArrival(
                 seq=one.seq,
@@ -154,7 +154,7 @@ class MemorySource:
 
 
 class ScriptedAnalyst:
-    """Says what it was told to, the last answer again and again; can be made to wait."""
+    """Gives scripted answers, and repeats the last one; can be made to wait."""
 
     def __init__(self, *answers: Say) -> None:
         self.answers: list[Say] = list(answers or (0,))
@@ -220,14 +220,14 @@ def preparing(analyst: Analyst, unasked: Look = lambda _: None) -> Prepare:
 
 
 class FullStore(RunStore):
-    """A store whose disk is full for so many commits of verdicts."""
+    """A store whose disk is full for a number of commits of verdicts."""
 
     refusals = 0
     commits = 0
     read_refusals = 0
-    """Questions that it cannot answer either, since the disk does not read."""
+    """Reads that fail too, because the disk cannot be read."""
     rewrites_unread = 0
-    """The same, of replacements that are still to be carried out."""
+    """Reads of unfinished replacements that fail too."""
 
     def commit_all(self, commits: Iterable[Commit]) -> None:
         if self.refusals:
@@ -308,14 +308,14 @@ class SlowLane:
         self.wakes += 1
 
     def receive(self, *spans: Span, tenant: Tenant = NO_TENANT) -> TraceArrival:
-        """Take spans of one trace, as the intake does: held where the pipeline says so."""
+        """Receive spans of one trace, as the intake does: held if the pipeline says so."""
         key = TraceKey(tenant, spans[0].trace_id)
         arrival = self.source.store(encode(spans), is_held=self.pipeline.holds(key), tenant=tenant)
         self.pipeline.feed(arrival)
         return arrival
 
     async def pass_time(self, seconds: float) -> None:
-        """Let what became due in ``seconds`` happen, and end."""
+        """Run for ``seconds`` of the clock until nothing is pending."""
         await self.pipeline.turn()
         self.now += seconds
         await self.pipeline.turn()
@@ -327,7 +327,7 @@ class SlowLane:
         self.pipeline.evicted((key,))
 
     async def reach_rewriting(self) -> None:
-        """Go on until a verdict is committed and nothing of it is written back; there it hangs."""
+        """Run until a verdict is committed, and hang before anything of it is written back."""
         reached = asyncio.Event()
 
         async def hang() -> None:
@@ -360,7 +360,7 @@ class SlowLane:
         self.store.close()
 
     def written(self) -> list[Span]:
-        """The spans that are on their way to the backend because of verdicts, in order."""
+        """Return the spans that verdicts have put on their way to the backend, in order."""
         return [span for entry in self.store.outbox(Signal.TRACES) for span in decode(entry.body).spans]
 
 

@@ -15,7 +15,7 @@ SECOND = 1_000_000_000
 
 
 def said(*texts: str, system: str = "Be brief.") -> tuple[Message, ...]:
-    """A conversation: system, then user and assistant by turns."""
+    """A conversation: system, then user and assistant alternately."""
     roles = ("user", "assistant")
     turns = tuple(Message(role=roles[place % 2], text=text) for place, text in enumerate(texts))
     return (Message(role="system", text=system), *turns) if system else turns
@@ -30,7 +30,7 @@ def call(
     messages: tuple[Message, ...] | None = None,
     has_system: bool = True,
 ) -> RecordedCall:
-    """A recorded call that takes the second of its index, unless told otherwise."""
+    """A recorded call that by default occupies the second of its index."""
     return RecordedCall(
         index=index,
         trace_id=TraceId("1" * 32),
@@ -65,7 +65,7 @@ def asking(*texts: str, retry: int = 0, **more: Any) -> Request:
 
 
 def again(recorded: RecordedCall, **more: Any) -> Request:
-    """The request of a recorded call, once more."""
+    """Repeat the request of a recorded call."""
     return Request(messages=recorded.messages, **more)
 
 

@@ -1,4 +1,4 @@
-"""Counting tokens as a real tokenizer does, offline; and the recorded runs that are counted."""
+"""Counts tokens with a real tokenizer, offline; lists the recorded runs that are counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHARED = Path(__file__).resolve().parents[2] / "shared" / "datasets"
 
 
 def count_tokens() -> Callable[[str], int]:
-    """Return a counter for cl100k_base, from the copy that litellm brings; skips where there is none."""
+    """Return a counter for cl100k_base from litellm's copy; skip the test if there is none."""
     litellm = find_spec("litellm")  # not imported: it would ask the network for prices
     tiktoken = pytest.importorskip("tiktoken", reason="tokens are counted with tiktoken")
     if litellm is None or litellm.origin is None:
@@ -38,7 +38,7 @@ def count_tokens() -> Callable[[str], int]:
 
 
 def recorded_failures() -> tuple[Conversation, ...]:
-    """Return the development half of Who&When; skips where it is not beside the project."""
+    """Return the development half of Who&When; skip the test if it is missing."""
     path = _SHARED / "who_and_when.dev.jsonl.gz"
     if not path.exists():
         pytest.skip("the recorded runs are not beside the project: get them as the documentation says")
@@ -46,7 +46,7 @@ def recorded_failures() -> tuple[Conversation, ...]:
 
 
 def text_of(prompts: Iterable[Prompt]) -> str:
-    """Return all that prompts send, schema included."""
+    """Return everything that prompts send, including the schema."""
     return "\n".join(
         [message.content for prompt in prompts for message in prompt.messages]
         + [str(dict(p.response_schema.schema)) for p in prompts if p.response_schema is not None]

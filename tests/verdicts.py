@@ -1,4 +1,4 @@
-"""Builders for stored verdicts: a test shows only what matters to it."""
+"""Builders of stored verdicts, with defaults for everything that a test does not need."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def stored(**fields: Any) -> StoredVerdict:
 
 
 def stored_without_blame(status: str, **fields: Any) -> StoredVerdict:
-    """Return a verdict that blames nobody."""
+    """Return a verdict that blames no agent."""
     return stored(status=status, agent=None, step=None, span_id=None, **fields)

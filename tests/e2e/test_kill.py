@@ -1,4 +1,4 @@
-"""Acknowledged spans are durable and each run gets one verdict, whenever the process dies or the power fails."""
+"""Acknowledged spans are durable and each run gets one verdict, wherever a kill or a power cut hits."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ VERDICT: Final = json.dumps(
 
 @contextmanager
 def in_background(opened: AbstractAsyncContextManager[T]) -> Iterator[T]:
-    """Enter an async context on an event loop of a thread of its own."""
+    """Enter an async context on an event loop in a separate thread."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -61,7 +61,8 @@ def in_background(opened: AbstractAsyncContextManager[T]) -> Iterator[T]:
 
 
 async def _end_others() -> None:
-    """End what still runs on this loop: aiohttp cancels its connections' tasks and does not wait for them."""
+    """End the remaining tasks of this loop: aiohttp cancels its connections' tasks and does not wait for
+    them."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
@@ -69,7 +70,7 @@ async def _end_others() -> None:
 
 
 def settings_for(server: ModelServer) -> dict[str, str]:
-    """What a user with a local OpenAI-compatible server sets."""
+    """Settings of a user with a local OpenAI-compatible server."""
     return {"model": MODEL, "OPENAI_API_BASE": server.url, "OPENAI_API_KEY": "none"}
 
 

@@ -1,4 +1,4 @@
-"""Whatever comes in by whichever door goes on unchanged, to whatever backend there is."""
+"""Everything received by any transport is forwarded unchanged to any backend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def open_backend(protocol: str) -> AbstractContextManager[Backend]:
 
 
 def everything(trace: int) -> bytes:
-    """One request in which every field of OTLP stands, in two spans of a web shop."""
+    """One request with every field of OTLP, in two spans of a web shop."""
     body = ExportTraceServiceRequest()
     group = body.resource_spans.add(schema_url="https://example.org/resource")
     group.resource.attributes.extend([key_value("service.name", "shop"), *every_value()])
@@ -95,7 +95,7 @@ def test_every_signal_by_every_door_goes_on_byte_for_byte(
 
 
 def settled(line: Line, signal: Signal) -> int:
-    """Return how many items were forwarded, once that is all there is to say of those received."""
+    """Return the number of forwarded items, once all received ones are accounted for."""
 
     def all_forwarded() -> dict[str, int] | None:
         found = line.balance(signal)

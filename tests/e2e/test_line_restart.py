@@ -1,4 +1,4 @@
-"""Stopping and starting: what was acknowledged goes on, and every run gets its one verdict."""
+"""After a stop and a start, acknowledged spans are forwarded and every run gets one verdict."""
 
 from __future__ import annotations
 

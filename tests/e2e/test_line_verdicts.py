@@ -1,4 +1,4 @@
-"""One verdict a run, told once, taken back when it changes, and nobody else's."""
+"""Each run gets one verdict, sent once, and withdrawn if it changes."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from tests.run_store import analyses_of
 
 HASTE_MS: Final = 100
 WITHDRAWALS: Final = 2
-"""Beside the old mark and under the root."""
+"""Places of a withdrawal: beside the old mark and under the root."""
 TENANT: Final = "x-scope-orgid"
 
 
 def await_analyses(folder: Path, played: Played, count: int) -> None:
-    """Wait until the trace was analysed that often, told or not: only the store knows."""
+    """Wait until the trace was analysed this often; only the store shows analyses without a new verdict."""
     store = RunStore(folder / "data" / "store.sqlite")
     key = TraceKey(NO_TENANT, TraceId(played.trace_id))
     try:
@@ -52,7 +52,7 @@ def plain(pairs: Sequence[KeyValue]) -> dict[str, Any]:
 
 
 def brief(spans: Sequence[Placed]) -> list[tuple[str, str, int]]:
-    """Return each carrier's name, the span it hangs under, and its version."""
+    """Return each carrier's name, parent and version."""
     return [(one.span.name, one.parent_id, one.attributes[FAILURE_VERSION]) for one in carriers(spans)]
 
 

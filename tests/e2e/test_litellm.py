@@ -1,4 +1,4 @@
-"""The judge over litellm over HTTP: whatever the server does ends in a verdict or an honest error."""
+"""The judge through litellm over HTTP: any behaviour of the server ends in a verdict or a clear error."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def model(server: ModelServer, **patience: Any) -> LiteLLM:
 
 @pytest.fixture(autouse=True, scope="module")
 def _warm() -> None:
-    """Call once before all tests: the first call of a process imports for seconds."""
+    """Call once before all tests: a process's first call spends seconds on imports."""
     asyncio.run(judge(Scripted(text=GOOD)))
 
 
@@ -233,7 +233,7 @@ def test_a_listed_model_has_a_price_and_a_context_and_another_has_not() -> None:
 
 
 def claiming(**usage: int) -> Scripted:
-    """Return a good answer with a usage report of its own."""
+    """Return a good answer with the given usage report."""
     message = {"role": "assistant", "content": GOOD}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     document = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
@@ -241,7 +241,7 @@ def claiming(**usage: int) -> Scripted:
 
 
 ABSURD = claiming(prompt_tokens=10**9, completion_tokens=2 * 10**10, total_tokens=21 * 10**9)
-"""Claims more than 12 thousand dollars at the price of gpt-4o-mini."""
+"""Claims a cost of over 12 thousand dollars at the price of gpt-4o-mini."""
 
 
 async def test_a_reply_that_claims_a_fortune_costs_no_more_than_its_request_could(

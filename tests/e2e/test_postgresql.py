@@ -1,4 +1,4 @@
-"""The service with its store in PostgreSQL: also when the server goes away, and comes back."""
+"""The service with its store in PostgreSQL, also while the server is away."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(trace_id: str) -> list[Span]:
 
 
 def doctor(data: Path, url: str) -> dict[str, Any]:
-    """Return what the doctor says of the store."""
+    """Return the doctor's finding about the store."""
     command = [sys.executable, "-m", "analyzer", "doctor", "--format", "json"]
     environ = environment(data_dir=str(data), store_url=url)
     said = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
@@ -82,7 +82,8 @@ def test_while_the_server_is_away_spans_flow_on_and_verdicts_wait(
 def test_while_the_servers_disk_is_bad_spans_flow_on_and_verdicts_wait(
     start_line: StartLine, server: PostgresServer
 ) -> None:
-    """PostgreSQL answers, but what it reads of a table is garbage: to be mended, as a full disk is."""
+    """PostgreSQL answers, but a table's data is damaged: verdicts wait until it is repaired, as with a full
+    disk."""
     with grpc_backend() as backend:
         line = start_line(forward_endpoint=backend.url, store_url=server.url())
         send(line, encode(run("a" * 32)))

@@ -1,4 +1,4 @@
-"""Votes over litellm over HTTP: a first answer is the likeliest one, further ones are drawn."""
+"""Votes through litellm over HTTP: the first answer is the most likely one, the others are sampled."""
 
 from __future__ import annotations
 

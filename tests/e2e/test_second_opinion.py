@@ -1,4 +1,4 @@
-"""A second opinion by a model on a kept run: kept, paid for once, and a version of the verdict."""
+"""A model's second opinion on a kept run is stored, paid for once, and becomes a version of the verdict."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WRITER: Final = json.dumps(
 
 
 def ask(line: Line, run_id: str, method: str = "judge") -> dict[str, Any]:
-    """Ask for a second opinion over the API, and return the answer."""
+    """Request a second opinion over the API, and return the answer."""
     request = Request(
         f"{line.web}/api/runs/{run_id}/opinions",
         data=json.dumps({"method": method}).encode(),

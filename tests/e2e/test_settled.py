@@ -1,4 +1,4 @@
-"""Runs of a real SDK with its defaults: judged when they are over, and once."""
+"""Runs of a real SDK with default settings are judged once, when they are over."""
 
 from __future__ import annotations
 

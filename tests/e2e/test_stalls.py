@@ -1,8 +1,8 @@
-"""No request, run or reply freezes the event loop: the worst inputs, and a probe on the loop.
+"""No request, run or reply blocks the event loop, measured with the worst inputs and a probe on the loop.
 
-``pytest -s`` prints the longest stalls. A stall counts with the CPU time that the process used meanwhile, at
-most its length: on a machine with other work, a loop is late without doing anything. While threads of ours
-are at work, what counts is the CPU time of the loop's own thread.
+``pytest -s`` prints the longest stalls. A stall counts with the CPU time that the process used during it, at
+most its length: on a busy machine a loop is late without doing anything. While our own threads work, the CPU
+time of the loop's thread counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.factories import agent, chat, said
 
 LONGEST_S: Final = 0.05
 BESIDE_THREADS_S: Final = 0.3
-"""The same with threads of ours, which compete with the loop for cores on a busy machine."""
+"""The same limit with threads of ours, which compete with the loop for cores on a busy machine."""
 WAYS: Final[tuple[Way, ...]] = ("grpc", "http", "json")
 SPANS: Final = {"history": 100, "flat_history": 100}
 READS: Final = (
@@ -50,14 +50,14 @@ REPLY: Final = json.dumps({"reason": "so", "step": 0, "evidence": [{"step": 0, "
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """The longest stalls of the loop, each by another measure, in seconds."""
+    """The longest stalls of the loop by each measure, in seconds."""
 
     process_s: float = 0.0
-    """CPU time that the process used meanwhile."""
+    """CPU time used by the process meanwhile."""
     loop_s: float = 0.0
-    """CPU time that the loop's own thread used meanwhile."""
+    """CPU time used by the loop's own thread meanwhile."""
     late_s: float = 0.0
-    """By the clock."""
+    """Wall-clock time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +68,13 @@ class Watched:
     noted: Path
 
     def longest_s(self, since: float) -> Stall:
-        """Return the longest stall since a time."""
+        """Return the longest stalls since a time."""
         rows = [tuple(map(float, row.split())) for row in self.noted.read_text().split("\n")[:-1]]
         found = [(min(late, used), min(late, own), late) for at, late, used, own in rows if at >= since]
         return Stall(*(max(column, default=0.0) for column in zip(*found, strict=True))) if found else Stall()
 
     def is_quiet(self) -> bool:
-        """Tell whether the loop was not late for two seconds."""
+        """Return whether the loop was on time for two seconds."""
         since = time.monotonic()
         time.sleep(2)
         return self.longest_s(since).process_s < LEAST_S
@@ -104,11 +104,11 @@ def watched(folder: Path, command: str = "serve", **settings: str | float) -> It
 
 
 class Found(dict[str, Stall]):
-    """The longest stalls by what was done."""
+    """The longest stalls by activity."""
 
     @contextmanager
     def during(self, one: Watched, name: str, rest_s: float = 0.5) -> Iterator[None]:
-        """Note the longest stall of a block and of the time after it."""
+        """Record the longest stall of a block and of the time after it."""
         since = time.monotonic()
         yield
         time.sleep(rest_s)
@@ -116,13 +116,13 @@ class Found(dict[str, Stall]):
         print(_row(name, self[name]))
 
     def require(self, loop_s: float = LONGEST_S) -> None:
-        """Require that no stall is too long; ``loop_s`` is the most CPU time of the loop's thread."""
+        """Assert that no stall is too long; ``loop_s`` limits the CPU time of the loop's thread."""
         assert {name: stall for name, stall in self.items() if stall.loop_s > loop_s} == {}
         assert {name: stall for name, stall in self.items() if stall.process_s > BESIDE_THREADS_S} == {}
 
 
 def every_short_word(trace: int) -> list[Span]:
-    """Make a failed run of 25 steps and 6 MiB that holds every marker of five hexadecimal digits."""
+    """Make a failed run of 25 steps and 6 MiB that contains every marker of five hexadecimal digits."""
     words = "".join(f"#{number:05x}" for number in range(1 << 20))
     share = -(-len(words) // 25)
     parts = [words[at : at + share] for at in range(0, len(words), share)]
@@ -212,7 +212,7 @@ def _post(url: str, document: object) -> None:
 
 
 def _upload(web: str, body: bytes) -> str:
-    """Have a file analysed on the page; return how that ended."""
+    """Have a file analysed on the page; return the final state."""
     fields = ((b"method", b"", b"auto"), (b"failed", b"", b"yes"), (b"file", b'; filename="f"', body))
     form = b"".join(
         b'--x\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n' % field for field in fields

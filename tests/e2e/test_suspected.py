@@ -28,7 +28,7 @@ RIGHT: Final = TraceId("77aa0000000000000000000000000002")
 
 
 def told(trace_id: TraceId, figure: str) -> bytes:
-    """Return the spans of a run in which the analyst tells what its tool returned as ``figure``."""
+    """Return the spans of a run in which the analyst reports its tool's result as ``figure``."""
     read = Asked(tool="read_meter", arguments=json.dumps({"rack": "B"}), call_id="c1")
     over = Asked(tool="transfer_to_writer", arguments="{}", call_id="c2")
     play = Play(

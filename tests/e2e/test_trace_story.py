@@ -1,4 +1,4 @@
-"""The end of the story, as a real Jaeger tells it: corrected, superseded, held, joined, uncertain."""
+"""Later verdicts in a real Jaeger: corrected, superseded, held, joined, uncertain."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tools.markdown_blocks import DOCS, blocks
 
 HASTE_MS: Final = 300
 WITHDRAWALS: Final = 2
-"""Beside the old mark and under the root."""
+"""Places of a withdrawal: beside the old mark and under the root."""
 NAMES: Final = ["calculator: wrong computation", "failure: calculator (wrong computation)"]
 PAGES: Final = "https://blame.example"
 
@@ -65,7 +65,7 @@ def service_of(seen: Seen) -> str:
 
 
 def story(seen: Seen) -> list[tuple[str, str, int]]:
-    """Return each carrier's name, the span it hangs under and its version, by version."""
+    """Return each carrier's name, parent and version, ordered by version."""
     told = [
         (one["operationName"], one["references"][0]["spanID"], tags(one)[FAILURE_VERSION])
         for one in seen.carriers()
@@ -78,7 +78,7 @@ def named(seen: Seen, name: str) -> list[JaegerSpan]:
 
 
 def blamed_now(jaeger: RunningJaeger, service: str, agent: str) -> list[str]:
-    """Return the traces that the page's script says the agent is to blame in, now."""
+    """Return the traces in which the agent is currently blamed, according to the page's script."""
     (script,) = [one.text for one in blocks(DOCS / "backends" / "jaeger.md") if "max_by" in one.text]
     program = script[script.index("'.data") + 1 : script.rindex("'")].replace('"calculator"', f'"{agent}"')
     asked = {"service": service, "tags": json.dumps({FAILURE_AGENT_NAME: agent}), "lookback": "1h"}
@@ -199,7 +199,7 @@ def test_held_the_decisive_span_is_red_and_not_the_innocent_one_only(
 
 
 def apart(run: Played, agent: str) -> tuple[list[Span], list[Span]]:
-    """Return the run as two traces: all but one agent's part, and that part, which links to the rest."""
+    """Return the run as two traces: one agent's part, and all the rest, to which it links."""
     spans = decode(run.body).spans
     top = next(one for one in spans if one.name == f"invoke_agent {agent}")
     link = Link(trace_id=top.trace_id, span_id=span_id(run.root))

@@ -1,6 +1,6 @@
-"""A data directory as the first version left it: all that is in it goes on, and is judged once.
+"""A data directory of the first version is migrated, and everything in it is processed once.
 
-Written here in SQL and by hand, and never by what writes it today: the format is what is tested.
+It is written here with literal SQL, never with the current code: the format is what is tested.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def run(trace_id: TraceId) -> list[Span]:
 
 
 def notes(spans: list[Span]) -> bytes:
-    """Pack what was noted of each span: its id, its parent's, and what kind it is."""
+    """Pack the facts about each span: its id, its parent's, and its kind."""
     kinds = (MARKED, AGENT | MARKED, TOP | MARKED)
     return b"".join(
         pack(">8s8sB", bytes.fromhex(one.span_id), bytes.fromhex(one.parent_id or "0" * 16), bits)
@@ -62,7 +62,7 @@ def notes(spans: list[Span]) -> bytes:
 
 
 def write(path: Path) -> None:
-    """Write a journal with a plain span and a run to be forwarded, and a run that was forwarded already."""
+    """Write a journal with a plain span and a run to be forwarded, and a run that was already forwarded."""
     rows = [([span(9)], PENDING, None), (run(RUN), PENDING, RUN), (run(SENT), DONE, SENT)]
     path.parent.mkdir(parents=True)
     with closing(sqlite3.connect(path)) as db:

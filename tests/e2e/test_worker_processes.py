@@ -1,4 +1,4 @@
-"""The process beside the service that analyses: killed, left behind, told to end."""
+"""Worker processes of the service when they are killed, orphaned, or asked to end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOGETHER = 50
 
 
 def send_runs(line: Line, runs: DemoAgain, count: int) -> list[str]:
-    """Send failing runs, many in a request; return their ids."""
+    """Send failing runs, many per request; return their ids."""
     sent = [runs.next() for _ in range(count)]
     send(line, b"".join(run.before + run.root for run in sent))
     return [run.trace_id for run in sent]
@@ -42,7 +42,7 @@ def kept_busy(line: Line, runs: DemoAgain) -> tuple[int, list[str]]:
 
 
 def await_verdicts(line: Line, runs: list[str]) -> list[int]:
-    """Wait for a verdict on each; return their versions."""
+    """Wait for each run's verdict; return the versions."""
 
     def version(run: str) -> int:
         found = wait_until(lambda: line.run(run), what=f"verdict on {run}", timeout_s=LONG_S)
@@ -52,7 +52,7 @@ def await_verdicts(line: Line, runs: list[str]) -> list[int]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process, a zombie or not."""
+    """Return whether the process exists; a zombie does."""
     with suppress(ProcessLookupError):
         os.kill(pid, 0)
         return True
@@ -91,7 +91,7 @@ def test_no_process_is_left_behind(start_line: StartLine, end: Callable[[Line], 
 
 
 def test_signals_to_all_of_us_leave_it_to_the_service(start_line: StartLine) -> None:
-    """What the service still has to drain at its end, the process analyses."""
+    """Runs that are still pending at shutdown are analysed by the process."""
     line, runs = start_line(method="signals", root_grace=GRACE_MS), DemoAgain()
     pid, sent = kept_busy(line, runs)
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,4 +1,4 @@
-"""What agents send, as OpenTelemetry's own SDK writes it, and the ways to send it."""
+"""Agents' requests as OpenTelemetry's own SDK writes them, and ways to send them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Way: TypeAlias = Literal["grpc", "grpc+gzip", "http", "http+gzip", "json", "json
 WAYS: Final[tuple[Way, ...]] = ("grpc", "grpc+gzip", "http", "http+gzip", "json", "json+gzip")
 DEMO_SPANS: Final = 17
 CARRIERS: Final = 2
-"""What a blame in late mode adds to a trace."""
+"""Number of spans that a blame in late mode adds to a trace."""
 _TIMEOUT_S: Final = 60.0
 _WRONG_ANSWER: Final = "9,266.14"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """A run of the demo program, its spans in the order in which they ended."""
+    """A run of the demo program; its spans are in the order of their ends."""
 
     spans: tuple[ReadableSpan, ...]
     expected: DemoExpectation
@@ -66,7 +66,7 @@ def _agent(span: ReadableSpan) -> str:
 
 
 def play_demo(chat: Chat | None = None, *, service: str = "solar-advisor") -> Played:
-    """Run the demo program, in no time, and keep what its SDK would send."""
+    """Run the demo program without delays; return what its SDK would send."""
     memory = InMemorySpanExporter()
     provider = TracerProvider(resource=Resource.create({"service.name": service}), shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(memory))
@@ -76,7 +76,7 @@ def play_demo(chat: Chat | None = None, *, service: str = "solar-advisor") -> Pl
 
 
 def without_mistake(messages: Sequence[Message]) -> Reply:
-    """The demo's model on a good day: it reports what the tool returned."""
+    """The demo's model without the mistake: it reports what the tool returned."""
     reply = ScriptedModel(latency_s=0)(messages)
     return replace(reply, text=reply.text.replace(_WRONG_ANSWER, RIGHT_ANSWER))
 
@@ -94,7 +94,7 @@ def span_id(span: ReadableSpan) -> SpanId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doors:
-    """Where a service takes OTLP: URLs."""
+    """URLs at which a service accepts OTLP."""
 
     grpc: str
     http: str
@@ -108,7 +108,7 @@ def send(
     way: Way = "grpc",
     headers: Mapping[str, str] | None = None,
 ) -> None:
-    """Send one request to something with the URLs ``grpc`` and ``http``; raises if it is not acknowledged."""
+    """Send one request over ``grpc`` or ``http``; raises if it is not acknowledged."""
     transport, _, packing = way.partition("+")
     if transport == "grpc":
         compression = grpc.Compression.Gzip if packing else grpc.Compression.NoCompression

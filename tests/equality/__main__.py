@@ -1,4 +1,4 @@
-"""Compare what two versions of the code make of everything recorded.
+"""Compares the results of two versions of the code on all recordings.
 
     python -m tests.equality write FILE                                 # JSON lines: name, one hash a part
     python -m tests.equality compare BEFORE AFTER [--ignore prose]      # exits with 1, and a table, if unlike
@@ -24,7 +24,7 @@ _say = partial(print, file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 where nothing differs, 1 where something does; exit with 2 where a file cannot be read."""
+    """Return 0 if nothing differs, 1 otherwise; exit with 2 if a file cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m tests.equality")
     commands = parser.add_subparsers(required=True, dest="command")
     commands.add_parser("write").add_argument("file", type=Path)
@@ -51,7 +51,7 @@ def write(file: Path) -> int:
 
 
 def read(file: Path) -> Rows:
-    """Return the rows of a file that ``write`` wrote, of which there is at least one."""
+    """Return the rows of a file written by ``write``, at least one."""
     rows = {row.pop("name"): row for row in map(json.loads, file.read_text().splitlines())}
     if not rows:
         raise ValueError(f"{file} is empty")
@@ -59,7 +59,7 @@ def read(file: Path) -> Rows:
 
 
 def compare(before: Rows, after: Rows, ignored: Collection[str] = ()) -> int:
-    """Print what differs; return 1 if anything does, else 0."""
+    """Print the differences; return 1 if there are any, else 0."""
     parts = [part for part in PARTS if part not in ignored]
     found = differences(before, after, parts)
     if not found:
@@ -72,7 +72,7 @@ def compare(before: Rows, after: Rows, ignored: Collection[str] = ()) -> int:
 
 
 def differences(before: Rows, after: Rows, parts: Sequence[str] = PARTS) -> dict[str, str]:
-    """Return in which parts each input differs, in the order of names; equal ones are left out."""
+    """Return each input's differing parts, sorted by name, without the equal inputs."""
     found = dict.fromkeys(before.keys() - after.keys(), "only in BEFORE")
     found |= dict.fromkeys(after.keys() - before.keys(), "only in AFTER")
     for name in before.keys() & after.keys():

@@ -1,4 +1,4 @@
-"""Everything recorded that an analysis can read; what lies beside the repository may be absent."""
+"""All recordings that an analysis can read; those outside the repository may be missing."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ SOURCES: Final = (
     (FOLDER / "fixtures", "*.json.gz"),
 )
 _HOLD_NO_SPANS: Final = ("INDEX.json", ".logs.json", "recorded_replies.dev.jsonl.gz")
-"""Labels of captures; their log records, read along with the spans; models' replies to published prompts."""
+"""Excluded files: labels of captures, log records (read with their spans), and models' replies to published
+prompts."""
 
 
 def recorded_inputs(
     say: Callable[[str], None], sources: Iterable[tuple[Path, str]] = SOURCES
 ) -> Iterator[tuple[str, tuple[Run, ...]]]:
-    """Yield the name and runs of each trace file and each line of a data set; ``say`` what is absent."""
+    """Yield the name and runs of each trace file and each line of a data set; ``say`` which are missing."""
     for folder, pattern in sources:
         files = [file for file in sorted(folder.glob(pattern)) if not file.name.endswith(_HOLD_NO_SPANS)]
         say(f"{folder.name}: {len(files)} files" if files else f"{folder.name}: absent, skipped")

@@ -1,8 +1,8 @@
-"""Hashes of what the service makes of a run, with default settings and no model: one for each part.
+"""Hashes of the service's results for a run, one for each part, with default settings and no model.
 
-Each run is analysed as the service does, and as if triage had found that it failed. Carriers and evaluation
-logs are decoded from the bytes that leave, with the default carriers and with ``BLAMESPAN_CARRIERS=all``.
-``now`` is fixed and durations are left out. Records are hashed with the names of their fields.
+Each run is analysed as the service does, and again as if triage had found a failure. Carriers and evaluation
+logs are decoded from the sent bytes, with the default carriers and with ``BLAMESPAN_CARRIERS=all``. ``now``
+is fixed and durations are left out. Records are hashed with the names of their fields.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from semconv import attributes as names
 from semconv.model import Status, Trajectory
 
 PARTS: Final = ("steps", "triage", "ranking", "carriers", "logs", "kept", "prose")
-"""``prose`` is every reason, fix and explanation, wherever it stands; no other part holds any."""
+"""``prose`` is every reason, fix and explanation; no other part contains any."""
 _SAID: Final = ("reason", "fix", "error")
 _WRITTEN: Final = tuple(vars(names)[name] for name in vars(names) if name.endswith(("_FIX", "_EXPLANATION")))
-"""Where prose stands: in a verdict's JSON; in carriers and evaluation logs."""
+"""Keys with prose: in a verdict's JSON, in carriers and in evaluation logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Line:
 
 
 def open_line() -> Line:
-    """Return the default service's line; the environment is not read."""
+    """Return the service with default settings; the environment is not read."""
     settings = load_settings({})
     analyst = open_analyst(settings)
     return Line(
@@ -58,7 +58,7 @@ def open_line() -> Line:
 
 
 def hashes_of(runs: Iterable[Run], line: Line) -> dict[str, str]:
-    """Return one hash for each of ``PARTS``, over all of the runs; an attribute's place is not hashed."""
+    """Return one hash for each of ``PARTS`` over all runs; the order of attributes does not matter."""
     clean = [replace(run, trajectory=line.clean(run.trajectory)) for run in runs]
     told = [_parts(run, analyse(run.trajectory), line) for run in clean for analyse in line.analyses]
     texts = {part: json.dumps([each[part] for each in told], sort_keys=True) for part in PARTS}
@@ -97,7 +97,7 @@ def _sent(back: WriteBack, signal: Signal) -> list[Any]:
 
 
 def _without_prose(value: Any, keys: Collection[str], prose: list[Any]) -> Any:
-    """Return a plain value without what stands under ``keys``, which is added to ``prose`` in order."""
+    """Return a plain value without ``keys``, whose values are appended to ``prose`` in order."""
     if isinstance(value, dict):
         prose += [[key, value[key]] for key in keys if key in value]
         return {key: _without_prose(each, keys, prose) for key, each in value.items() if key not in keys}
@@ -105,7 +105,7 @@ def _without_prose(value: Any, keys: Collection[str], prose: list[Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON that says its type and is the same on every machine."""
+    """Return a value as JSON that includes its type and is the same on every machine."""
     match value:
         case None | bool() | int() | str():
             return value

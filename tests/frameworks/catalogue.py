@@ -1,7 +1,7 @@
-"""Which runs there are: one TOML file beside each run script says how it runs and what it shows.
+"""The available runs: a TOML file beside each run script says how it runs and what it shows.
 
-A framework's script cannot be imported here (its framework is not installed in
-our environment), so what the suite must know of it stands in the TOML.
+A framework's script cannot be imported here, because its framework is not installed in our environment; so
+the TOML contains what the suite must know.
 """
 
 from __future__ import annotations
@@ -26,25 +26,24 @@ class RunScript:
     requirements: str = ""
     """Name of the file in ``requirements/`` without its suffix; by default the run's own."""
     live: bool = False
-    """Played live in CI, not only from its fixture."""
+    """Whether CI also runs it live, besides testing its fixture."""
     env: dict[str, str] = field(default_factory=dict)
     needs_blamespan: bool = False
-    """The script imports our own packages."""
+    """Whether the script imports our own packages."""
     hidden: dict[str, str] = field(default_factory=dict)
     """Steps that these spans cannot show, each with the reason: ``llm``, ``purser.llm``, ``crash.purser.llm``
-    or ``crash.llm``; ``asking`` in place of ``llm`` is a model call that only asks for a tool."""
+    or ``crash.llm``. ``asking`` in place of ``llm`` is a model call that only requests a tool."""
     unnamed: dict[str, str] = field(default_factory=dict)
-    """As ``hidden``: steps whose agent no span names; any honest answer is right."""
+    """Keys as in ``hidden``: steps whose agent no span names; any agent is accepted."""
     delegation: str = "by_name"
-    """``handoff`` or ``nothing``: what a call that reaches another agent counts as. By default
-    ``transfer…`` and ``handoff…`` are handoffs, and every other is only the way to the agent's steps."""
+    """``handoff`` or ``nothing``: the step expected for a call that reaches another agent. By default
+    ``transfer…`` and ``handoff…`` are handoffs, and other calls are no steps."""
     lacks: dict[str, str] = field(default_factory=dict)
-    """What the spans do not hold, each with the reason: ``task``, ``answer`` (the run's), ``text`` (of the
-    decisive step), ``outcome`` (of a run cut short), ``target`` (whom a handoff reaches),
-    ``tool`` (what it returned), ``complete`` (some of the run is in no trace); of one variant only:
-    ``crash.outcome``."""
+    """What the spans do not contain, each with the reason: ``task``, ``answer`` (the run's), ``text`` (of the
+    decisive step), ``outcome`` (of an aborted run), ``target`` (of a handoff), ``tool`` (its result),
+    ``complete`` (part of the run is in no trace); for one variant only: ``crash.outcome``."""
     unread: dict[str, str] = field(default_factory=dict)
-    """Variants that are not read right yet, each with the reason; a test fails when one is."""
+    """Variants that are not yet read correctly, each with the reason; a test fails if one is."""
 
     @property
     def script(self) -> Path:
@@ -57,16 +56,16 @@ class RunScript:
         return FOLDER / "requirements" / f"{self.requirements or self.name}.txt"
 
     def fixture(self, variant: str) -> Path:
-        """Where the recording of a variant is kept."""
+        """File of a variant's recording."""
         return FOLDER / "fixtures" / f"{_stem(self.name, variant)}.json.gz"
 
     def truth(self, variant: str) -> Path:
-        """Where what really happened in that recording is kept."""
+        """File of the true course of that recording."""
         return FOLDER / "fixtures" / f"{_stem(self.name, variant)}.truth.json"
 
 
 def catalogue() -> dict[str, RunScript]:
-    """Return every run by its name, in order of names."""
+    """Return every run by its name, sorted by name."""
     return {path.stem: _read(path) for path in sorted((FOLDER / "runs").glob("*.toml"))}
 
 

@@ -1,4 +1,4 @@
-"""What a new recording changed against the one that is kept, in words. Pure."""
+"""Describes how a new recording differs from the stored one. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from semconv.model import Span
 from tests.frameworks.truth import Truth
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""Stands in span names of AutoGen's, another in each run."""
+"""Occurs in AutoGen's span names, different in each run."""
 
 
 def runs_of(data: bytes) -> tuple[Run, ...]:
@@ -24,7 +24,7 @@ def runs_of(data: bytes) -> tuple[Run, ...]:
 
 
 def changes(old: bytes, new: bytes, truths: tuple[Truth, Truth]) -> list[str]:
-    """Return what changed in versions, span names, attribute keys and steps; ids, times and texts aside."""
+    """Return changes of versions, span names, attribute keys and steps; ids, times and texts are ignored."""
     before, after = _spans(old), _spans(new)
     was, now = (truth.versions for truth in truths)
     return [
@@ -58,7 +58,8 @@ def _scopes(spans: Iterable[Span]) -> Counter[str]:
 
 
 def _keys(before: Sequence[Span], after: Sequence[Span]) -> Iterator[str]:
-    """Attribute keys lost and gained on spans of one name; names that came or went are told already."""
+    """Return attribute keys lost and gained on spans of one name; new and missing names are reported
+    separately."""
     was, now = _keys_by_name(before), _keys_by_name(after)
     for name in was.keys() & now.keys():
         yield from _compared(f"attribute of {name!r}:", Counter(was[name]), Counter(now[name]))

@@ -1,8 +1,7 @@
-"""Makes the environments of the run scripts, each in the user's cache under the hash of its pins.
+"""Creates the environments of the run scripts, each in the user's cache under the hash of its pins.
 
-``python -m tests.frameworks.install [NAME… | live | all]``. With ``uv`` if it
-is there, else with ``venv`` and ``pip``. Everything comes from the Python
-package index; a second time is instant.
+``python -m tests.frameworks.install [NAME… | live | all]``. Uses ``uv`` if available, else ``venv`` and
+``pip``. Everything comes from the Python package index; a second run is instant.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from tests.frameworks.catalogue import RunScript, catalogue
 
 PYTHON: Final = "bin/python"
 PATIENCE_S: Final = 1200.0
-"""The largest set (a few hundred MB) on a slow line."""
+"""Seconds for the largest set (a few hundred MB) on a slow line."""
 
 
 class InstallError(Exception):
-    """An environment could not be made; says what the installer's log ends with."""
+    """An environment could not be created; the message has the end of the installer's log."""
 
 
 def python_of(run: RunScript) -> Path | None:
-    """Return the interpreter of a finished environment; installs nothing."""
+    """Return the interpreter of an existing environment; does not install."""
     return cache.kept(_folder(run), PYTHON)
 
 
 def install(run: RunScript) -> Path:
-    """Return the interpreter of the run's environment, made first if need be.
+    """Return the interpreter of the run's environment, creating it first if necessary.
 
     Raises:
         InstallError: the installer failed.
@@ -77,7 +76,7 @@ def _folder(run: RunScript) -> str:
 
 
 def main() -> int:
-    """Install what the command line asks for; print each interpreter's path."""
+    """Install what the command line names; print each interpreter's path."""
     known = catalogue()
     parser = argparse.ArgumentParser(prog="python -m tests.frameworks.install", description=__doc__)
     parser.add_argument("name", nargs="*", default=["live"], help=f"live, all, or: {', '.join(known)}")

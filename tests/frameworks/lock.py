@@ -1,7 +1,7 @@
 """Renews pins: ``python -m tests.frameworks.lock NAME…`` writes ``requirements/NAME.txt`` from ``NAME.in``.
 
-Needs ``uv``. Everything in it becomes the newest that fits together; record
-again afterwards, and read what changed.
+Needs ``uv``. Every package becomes the newest compatible version; record again afterwards, and read what
+changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OPTIONS: Final = (
 
 
 def main() -> int:
-    """Renew what the command line names; by default every set."""
+    """Renew the sets named on the command line; by default all."""
     folder = FOLDER / "requirements"
     known = sorted(path.stem for path in folder.glob("*.in"))
     parser = argparse.ArgumentParser(prog="python -m tests.frameworks.lock", description=__doc__)

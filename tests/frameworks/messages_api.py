@@ -1,4 +1,4 @@
-"""Anthropic's messages API: what is asked of the model, and a reply, whole or as a stream of events.
+"""Anthropic's messages API: reads requests and writes replies, whole or as a stream of events.
 
 Pure. Field names as in Anthropic's API reference, ``/v1/messages``. Streams cut
 texts and arguments in two, so that a client must put them together.
@@ -17,7 +17,7 @@ from tests.frameworks.script import Reply
 
 
 def read_messages(body: Mapping[str, Any]) -> Asked:
-    """Read a request; a tool's result, which comes in a user's message, is no part of that message's text."""
+    """Read a request; a tool's result in a user's message is not part of that message's text."""
     said = [{"role": "system", "content": body.get("system") or ""}, *body["messages"]]
     blocks = list(chain.from_iterable(_blocks(each["content"]) for each in said))
     return Asked(
@@ -75,7 +75,7 @@ def message_stream(asked: Asked, reply: Reply, number: int) -> Iterator[bytes]:
 
 
 def count_tokens(asked: Asked) -> dict[str, int]:
-    """Plausible and always the same: four characters a token."""
+    """Plausible and deterministic: four characters per token."""
     return {"input_tokens": sum(len(each.text) for each in asked.messages) // 4 + 1}
 
 

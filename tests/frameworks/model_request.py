@@ -1,4 +1,4 @@
-"""What a framework asks of a model, whichever of OpenAI's two APIs it speaks.
+"""A framework's request to a model, through either of OpenAI's two APIs.
 
 Pure. Knows the wire format of requests to ``/v1/chat/completions`` and
 ``/v1/responses``, and nothing of the story.
@@ -59,16 +59,16 @@ class Asked:
     tools: tuple[Tool, ...]
     stream: bool
     wants_usage: bool
-    """Chat completions send the usage of a stream only if asked."""
+    """Chat completions include the usage of a stream only on request."""
 
     @property
     def conversation(self) -> str:
-        """Everything said so far but the instructions, one message a line."""
+        """All messages except the instructions, one per line."""
         said = [message.text for message in self.messages if message.role != "system"]
         return "\n".join([*said, *(result.text for result in self.results)])
 
     def result_of(self, call: Call) -> str | None:
-        """What came back for a call, if anything."""
+        """The result of a call, if any."""
         return next((result.text for result in self.results if result.call_id == call.id), None)
 
 

@@ -1,4 +1,4 @@
-"""A reply as OpenAI writes it: chat completion or response, whole or as a stream of events.
+"""A reply in OpenAI's format: chat completion or response, whole or as a stream of events.
 
 Pure. Field names as in OpenAI's API reference, chat completions and responses.
 Streams cut texts and arguments in two, so that a client must put them together.
@@ -159,7 +159,7 @@ def _chat_deltas(reply: Reply) -> Iterator[dict[str, Any]]:
 
 
 def _chat_usage(asked: Asked, reply: Reply) -> dict[str, int]:
-    """Plausible and always the same: four characters a token."""
+    """Plausible and deterministic: four characters per token."""
     prompt = sum(len(message.text) for message in asked.messages) // 4 + 1
     completion = (len(reply.text) + sum(len(call.arguments) for call in reply.calls)) // 4 + 1
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
@@ -170,7 +170,7 @@ def _finish(reply: Reply) -> str:
 
 
 def halves(text: str) -> list[str]:
-    """Return the parts that a stream sends a text in; none of an empty one."""
+    """Return the parts in which a stream sends a text; none for an empty one."""
     middle = len(text) // 2
     return [half for half in (text[:middle], text[middle:]) if half]
 

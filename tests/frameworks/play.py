@@ -1,4 +1,4 @@
-"""Plays a run: its script in its own environment, against the scripted server, sending where it is told."""
+"""Runs a script in its own environment against the scripted server, and captures what it sends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.frameworks.truth import Truth
 PATIENCE_S: Final = 180.0
 ROOT: Final = FOLDER.parents[1]
 _ENDS_IN_ERROR: Final = ("crash", "max_turns", "guarded")
-"""Variants whose script may end with an exit code that is not 0."""
+"""Variants whose script may exit with a code other than 0."""
 _QUIET: Final = {
     "ANONYMIZED_TELEMETRY": "false",
     "CREWAI_DISABLE_TELEMETRY": "true",
@@ -37,37 +37,37 @@ _QUIET: Final = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONUNBUFFERED": "1",
 }
-"""What keeps frameworks from calling home."""
+"""Turns off the frameworks' own usage reporting."""
 
 
 class RunFailed(Exception):  # noqa: N818 (a script's failure, told to a person)
-    """A run script did not end as its variant should; says what it wrote."""
+    """A run script did not end as its variant should; the message has its output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """A run that was played."""
+    """A finished run."""
 
     truth: Truth
     requests: tuple[dict[str, object], ...]
-    """What the framework asked the model, as it came."""
+    """The framework's requests to the model, unchanged."""
     said: str
-    """What the script wrote."""
+    """The script's output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A run that was played, and what it sent."""
+    """A finished run and its telemetry."""
 
     played: Played
     lines: tuple[str, ...]
-    """OTLP/JSON, one export request a line, without traces of this machine."""
+    """OTLP/JSON, one export request per line, without data of this machine."""
     sent: tuple[str, ...] = ()
-    """The same as it was sent, for reruns on this machine."""
+    """The same unchanged, for reruns on this machine."""
 
     @property
     def data(self) -> bytes:
-        """The fixture's bytes, the same for the same lines."""
+        """The fixture's bytes; the same for the same lines."""
         return gzip.compress("\n".join(self.lines).encode() + b"\n", mtime=0)
 
 
@@ -99,7 +99,7 @@ def play(
 
 
 def record(run: RunScript, variant: str, *, python: Path) -> Recorded:
-    """Run the script to its end and keep all it sends."""
+    """Run the script to its end and keep everything that it sends."""
     with (
         http_backend() as backend,
         serving(variant) as office,
@@ -122,7 +122,7 @@ def record(run: RunScript, variant: str, *, python: Path) -> Recorded:
 
 
 def _document(request: Request) -> dict[str, Any]:
-    """The request as OTLP/JSON, in which some send it."""
+    """The request as OTLP/JSON; some frameworks send it so."""
     is_json = request.headers.get("content-type", "").startswith("application/json")
     found: dict[str, Any] = json.loads(request.body if is_json else to_json(request.signal, request.body))
     return found
@@ -179,7 +179,7 @@ def _run(
 
 
 def _environment(run: RunScript, home: str) -> dict[str, str]:
-    """Nothing of the developer's but where programs are."""
+    """Nothing of the developer's environment except the paths of programs."""
     ours = [str(FOLDER / "kit"), *([str(ROOT)] if run.needs_blamespan else [])]
     return {
         "PATH": os.environ.get("PATH", ""),
@@ -194,7 +194,7 @@ def _environment(run: RunScript, home: str) -> dict[str, str]:
 
 
 def _versions(run: RunScript) -> dict[str, str]:
-    """The pins of what the run's requirements name, without what these need in turn."""
+    """The pins of the packages that the run's requirements name, without their dependencies."""
     pins = dict(re.findall(r"^([\w.-]+)==(\S+)", run.requirements_file.read_text(), re.MULTILINE))
     wanted = run.requirements_file.with_suffix(".in").read_text().split()
     names = [re.split(r"[\[=<>~!]", each)[0] for each in wanted]

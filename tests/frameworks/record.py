@@ -1,8 +1,7 @@
-"""Records what frameworks emit: ``python -m tests.frameworks.record [NAME…] [--variant V] [--check]``.
+"""Records frameworks' telemetry: ``python -m tests.frameworks.record [NAME…] [--variant V] [--check]``.
 
-Installs, plays and captures each run, says what changed against the recording
-that is kept and whether blamespan reads it right, and keeps the new one. With
-``--check`` nothing is kept, and a change is an error.
+Installs, runs and captures each, prints what changed against the stored recording and whether blamespan reads
+it correctly, and stores the new one. With ``--check`` nothing is stored, and a change is an error.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from tests.frameworks.server import Happening
 from tests.frameworks.truth import Truth, differences, expected_steps, read_truth
 
 LARGEST: Final = 60_000
-"""Bytes of a fixture: there are many of them, and they stay in the history."""
+"""Most bytes of a fixture: there are many, and they stay in git's history."""
 
 
 def main() -> int:
-    """Record what the command line asks for; return how many did not work."""
+    """Record what the command line names; return the number of failures."""
     known = catalogue()
     parser = argparse.ArgumentParser(prog="python -m tests.frameworks.record", description=__doc__)
     parser.add_argument("name", nargs="*", default=list(known), metavar="NAME", help=", ".join(known))
@@ -85,7 +84,7 @@ def _told_changes(run: RunScript, variant: str, recorded: Recorded) -> list[str]
 
 
 def _misses(run: RunScript, recorded: Recorded) -> list[str]:
-    """How blamespan's steps differ from what happened, to help whoever writes a dialect."""
+    """Describe how blamespan's steps differ from the true ones, for authors of dialects."""
     expected = expected_steps(run, recorded.played.truth)
     runs = [found for found in runs_of(recorded.data) if found.trajectory.steps]
     if len(runs) != 1:
@@ -94,7 +93,7 @@ def _misses(run: RunScript, recorded: Recorded) -> list[str]:
 
 
 def _log(truth: Truth) -> list[Happening]:
-    """What happened, without its numbers; what ran side by side in one order."""
+    """Return the events without their numbers; parallel ones in a fixed order."""
     ordered = sorted(truth.log, key=lambda each: (each.agent, each.kind, each.text, each.began))
     return [replace(each, began=0, ended=0) for each in ordered]
 

@@ -1,4 +1,4 @@
-"""Replays a framework's run: played against the scripted model, then against the tape of its trace."""
+"""Replays a framework's run: first against the scripted model, then against the tape of its trace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.frameworks.kit.story import TOOL
 from tests.frameworks.play import RunFailed, play, record
 
 NOWHERE = "http://127.0.0.1:9"
-"""Upstream of a fidelity trial: nothing answers there, and nothing is to be asked."""
+"""Upstream of a fidelity trial: no server listens there, and no call should reach it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +28,13 @@ class Replayed:
     """A framework's run and its replay."""
 
     recorded: int
-    """Calls that really happened."""
+    """Calls that were made upstream."""
     tape: ReadTape
     report: TrialReport | None = None
     live_calls: int = 0
     """Calls of the replay that reached the scripted model."""
     failure: str = ""
-    """How the replayed program ended, if in error."""
+    """The replayed program's error, if any."""
 
 
 def replay(run: RunScript, variant: str, *, python: Path) -> Replayed:

@@ -1,9 +1,8 @@
-"""What the scripted model says: a rule on what is asked, never on how many asked before.
+"""The scripted model: its reply depends on the request, never on earlier ones. Pure.
 
-Pure. Who speaks is read from the prompt, what comes next from the tools on offer
-and from what has come back so far. So a framework's extra calls (a planner, a
-summary, a second try) get an answer too, and a handoff, a delegation and a plain
-chain of agents play the same story.
+The agent is read from the prompt, and the next action from the offered tools and the results so far. So a
+framework's additional calls (a planner, a summary, a retry) get an answer too, and handoffs, delegation and a
+plain chain of agents give the same story.
 """
 
 from __future__ import annotations
@@ -31,34 +30,34 @@ NOBODY: Final = ""
 """The agent of a call that none of the three makes."""
 UNAVAILABLE: Final = "the ship register is not answering"
 WRONG_ANSWER: Final = "6,840"
-"""Stands in the final answer of every variant but ``sound``, and nowhere else."""
+"""Occurs in the final answer of every variant except ``sound``, and nowhere else."""
 RIGHT_ANSWER: Final = "7,140"
 """85 seats x 12 crossings x 7 euros; in ``parallel`` 10,500."""
 PATIENCE: Final = 12
-"""Failed look-ups after which the registrar gives up: no framework may run for ever."""
+"""Failed look-ups after which the registrar gives up, so that every framework ends."""
 
 _SPEAKER: Final = re.compile(rf"\byou are (?:the |an? )?({'|'.join(AGENTS)})\b", re.IGNORECASE)
 _ANSWERING_TOOLS: Final = ("final_answer", "final_result")
-"""Tools that some frameworks make the model call in place of answering."""
+"""Tools that some frameworks make the model call instead of answering."""
 _NAMING_AN_AGENT: Final = re.compile(r"agent|coworker|member|recipient|target|assignee|worker", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the model says: a text, or tool calls."""
+    """The model's reply: a text, or tool calls."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
     target: str | None = None
-    """The agent that a call reaches, if one does."""
+    """The agent that a call reaches, if any."""
 
 
 class Broken(Exception):  # noqa: N818 (it is an answer of the script)
-    """The model is to fail now."""
+    """The model must fail now."""
 
 
 def speaker(asked: Asked) -> str:
-    """Return which of the three agents asks; ``NOBODY`` for a framework's own call."""
+    """Return which of the three agents is calling; ``NOBODY`` for a framework's own call."""
     instructions = [message.text for message in asked.messages if message.role == "system"]
     for text in (*instructions, *(message.text for message in reversed(asked.messages))):
         if found := _SPEAKER.search(text):
@@ -67,12 +66,12 @@ def speaker(asked: Asked) -> str:
 
 
 def is_look_up(tool: str) -> bool:
-    """Whether a tool of this name asks the register; over MCP its server's name stands before it."""
+    """Return whether a tool of this name asks the register; over MCP its name begins with the server's."""
     return tool.rpartition("__")[2] == TOOL
 
 
 def reply(asked: Asked, variant: str) -> Reply:
-    """Return what the model says to this.
+    """Return the model's reply.
 
     Raises:
         Broken: the request is to fail with HTTP 500.
@@ -122,13 +121,13 @@ def _registrar(asked: Asked, variant: str) -> Reply:
 
 
 def _finding(asked: Asked) -> str:
-    """The sentences on vessels that stand in the conversation, each once."""
+    """Return the sentences on vessels in the conversation, each once."""
     found = re.findall(r"The \w+ has \d+ seats\.", asked.conversation)
     return " ".join(dict.fromkeys(found))
 
 
 def _looked_up(asked: Asked) -> list[str]:
-    """What look-ups returned; in a history told as plain text, every line of it."""
+    """Return the results of look-ups; in a history given as plain text, each of its lines."""
     results = [result for call in asked.calls if is_look_up(call.name) and (result := asked.result_of(call))]
     return results or asked.conversation.splitlines()
 
@@ -141,7 +140,7 @@ def _says(asked: Asked, text: str) -> Reply:
 
 
 def _reaches(asked: Asked, agent: str, words: str) -> Reply | None:
-    """A call that hands over to, or asks, the agent; ``None`` if no tool does, or it was made before."""
+    """Return a call that hands over to, or asks, the agent; ``None`` if no tool does, or it was made."""
     for tool in _reaching(asked.tools, agent):
         arguments = _filled(tool, agent, words)
         if not any(_same(call, tool, agent) for call in asked.calls):
@@ -155,7 +154,7 @@ def _same(call: Call, tool: Tool, agent: str) -> bool:
 
 
 def _reaching(tools: Sequence[Tool], agent: str) -> Iterator[Tool]:
-    """Tools named after the agent first, then those that take an agent's name."""
+    """Return tools named after the agent first, then those that take an agent's name."""
     others = [other for other in AGENTS if other != agent]
     yield from (tool for tool in tools if agent in tool.name.lower())
     for tool in tools:
@@ -170,7 +169,7 @@ def _properties(tool: Tool) -> Mapping[str, Any]:
 
 
 def _filled(tool: Tool, agent: str, words: str) -> dict[str, Any]:
-    """Arguments by the tool's schema: the agent's name where one may be said, else the words."""
+    """Return arguments for the tool's schema: the agent's name where one is expected, else the words."""
     required = tool.schema.get("required") or list(_properties(tool))
     naming = [name for name in _properties(tool) if agent and _NAMING_AN_AGENT.search(name)]
     names = dict.fromkeys([*required, *naming])

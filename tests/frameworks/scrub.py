@@ -1,6 +1,6 @@
-"""Takes this machine out of a recording: hosts, users, paths, ports, process ids.
+"""Removes this machine's data from a recording: hosts, users, paths, ports, process ids. Pure.
 
-Pure. The same recording always gives the same text; span ids and times stay.
+The same recording always gives the same text; span ids and times stay.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 PORT: Final = 8080
-"""What the scripted server's port becomes."""
+"""Replaces the scripted server's port."""
 _OF_THE_MACHINE: Final = ("host.", "os.", "process.", "service.instance.id", "enduser.", "user.")
-"""Resource attributes that say where a run was recorded are left out."""
+"""Resource attributes that identify the machine of a recording; they are removed."""
 
 
 def scrub(document: dict[str, Any], *, port: int, names: Mapping[str, str]) -> str:
-    """Return an export request in OTLP/JSON as one line without traces of the machine.
+    """Return an export request in OTLP/JSON as one line without data of the machine.
 
     Args:
         document: the request; changed in place.

@@ -1,10 +1,8 @@
-"""The scripted model and the ship register as one HTTP server, which logs what really happened.
+"""The scripted model and the ship register as one HTTP server with a log of the true events.
 
-OpenAI's chat completions and responses and Anthropic's messages, whole or
-streamed, ``/v1/models``, ``/tools/<name>``, where the scenario's tool asks, and
-``/checks/<name>``, where its guardrail does.
-The log of both is what a recording's steps are held against: it knows nothing of
-spans.
+It serves OpenAI's chat completions and responses and Anthropic's messages, whole or streamed, ``/v1/models``,
+``/tools/<name>`` for the scenario's tool, and ``/checks/<name>`` for its guardrail. A recording's steps are
+compared with this log, which knows nothing of spans.
 """
 
 from __future__ import annotations
@@ -28,27 +26,27 @@ from tests.frameworks.script import UNAVAILABLE, WRONG_ANSWER, Broken, Reply, is
 HOST: Final = "127.0.0.1"
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 PARALLEL_DELAY_S: Final = 0.15
-"""In ``parallel`` everything takes so long that what runs side by side overlaps for certain."""
+"""Seconds that everything takes in ``parallel``, so that parallel events certainly overlap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """One thing that happened: a model call, a tool execution or a check."""
+    """One event: a model call, a tool execution or a check."""
 
     kind: str
-    """``llm``, ``tool`` or ``other``: a guardrail's check."""
+    """``llm``, ``tool`` or ``other`` (a guardrail's check)."""
     agent: str
     began: int
     ended: int
-    """Numbers of the run's own order; what overlaps ran side by side."""
+    """Sequence numbers within the run; events that overlap were parallel."""
     ok: bool = True
     calls: tuple[str, ...] = ()
-    """Tools that the model asked for."""
+    """Tools that the model requested."""
     target: str | None = None
-    """The agent that one of these reaches."""
+    """The agent that one of these calls reaches."""
     tool: str = ""
     text: str = ""
-    """What the model or the tool said."""
+    """The output of the model or the tool."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,18 +55,17 @@ class Office:
 
     variant: str
     url: str = ""
-    """The base URL for a client of OpenAI, without a slash at the end; Anthropic's is the same without
-    ``/v1``."""
+    """The base URL for OpenAI's client, without a final slash; for Anthropic's, without ``/v1``."""
     log: list[Happening] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
-    """Bodies as they came, for whoever writes a new run."""
+    """Request bodies unchanged, for authors of new runs."""
     _count: int = 0
     _failures: int = 0
     _pending: list[tuple[Call, str]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, asked: Asked) -> tuple[Reply | None, int]:
-        """Return what the model says, or ``None`` where it breaks, and the call's number."""
+        """Return the model's reply, or ``None`` if it fails, and the call's number."""
         number = self._tick()
         self._linger()
         who = speaker(asked)
@@ -94,7 +91,7 @@ class Office:
         return replace(said, calls=calls), number
 
     def look_up(self, name: str) -> str | None:
-        """Return what the register says; ``None`` where it does not answer."""
+        """Return the register's answer; ``None`` if it does not answer."""
         began = self._tick()
         self._linger()
         with self._lock:
@@ -116,7 +113,7 @@ class Office:
         return None if fails else text
 
     def check(self, name: str, agent: str, text: str) -> bool:
-        """Say whether a text may pass a guardrail; the wrong amount may not."""
+        """Return whether a text passes the guardrail; the wrong amount does not."""
         began = self._tick()
         passes = WRONG_ANSWER not in text
         self._keep(
@@ -125,7 +122,7 @@ class Office:
         return passes
 
     def _asked_by(self, argument: str) -> tuple[str, str]:
-        """The tool's name as the model called it, and who did."""
+        """Return the tool's name as the model called it, and the calling agent."""
         with self._lock:
             for call, who in self._pending:
                 if is_look_up(call.name) and argument in call.arguments:
@@ -150,7 +147,7 @@ class Office:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """One way of asking a model: how a request is read, and a reply written."""
+    """One model API: how its requests are read and its replies written."""
 
     read: Callable[[Mapping[str, Any]], Asked]
     whole: Callable[[Asked, Reply, int], dict[str, Any]]
@@ -162,7 +159,7 @@ APIS: Final[Mapping[str, Api]] = {
     "/v1/responses": Api(read=read_responses, whole=response, stream=response_stream),
     "/v1/messages": Api(read=read_messages, whole=message, stream=message_stream),
 }
-"""By path."""
+"""APIs by path."""
 
 
 @contextmanager
@@ -241,4 +238,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""

@@ -1,4 +1,4 @@
-"""Every framework's recorded run: the steps that really happened, by the server's own log."""
+"""Every framework's recorded run gives the true steps, according to the server's own log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CUT_SHORT = {"crash", "guarded", "max_turns"}
 
 
 def _those(lacking: str, variants: Collection[str]) -> list[tuple[str, str]]:
-    """The recordings of these variants, but those that are said to lack what the test is about."""
+    """The recordings of these variants, except those that lack what the test needs."""
     return [
         (name, variant)
         for name, variant in READ
@@ -46,7 +46,7 @@ class Recording:
 
 
 def _runs(name: str, variant: str) -> list[Run]:
-    """Set-up traces that hold no step are runs of their own, and no matter."""
+    """Set-up traces without a step are runs of their own and are ignored."""
     return [run for run in runs_of(RUNS[name].fixture(variant).read_bytes()) if run.trajectory.steps]
 
 
@@ -109,7 +109,7 @@ def test_a_tool_is_known_by_its_name_and_a_handoff_by_whom_it_reaches(name: str,
 
 @pytest.mark.parametrize(("name", "variant"), _those("tool", {*VARIANTS} - {"parallel"}))
 def test_a_tool_step_holds_what_the_tool_said_or_that_it_failed(name: str, variant: str) -> None:
-    """Not in ``parallel``, where which of two look-ups came first is not known."""
+    """Not in ``parallel``, where the order of the two look-ups is unknown."""
     found = recording(name, variant)
     used = [step for step in pairs(found.expected, found.run.trajectory) if step[0].kind == "tool"]
     assert [step for each, step in used if each.text not in step.output] == []
@@ -143,7 +143,7 @@ EXCUSES = [(name, lacking) for name, run in RUNS.items() for lacking in run.lack
 
 @pytest.mark.parametrize(("name", "lacking"), EXCUSES)
 def test_what_is_said_to_be_lacking_is_lacking(name: str, lacking: str) -> None:
-    """An excuse that is no longer needed goes out of the run's TOML."""
+    """An excuse that is no longer needed must be removed from the run's TOML."""
     variant, _, facet = lacking.rpartition(".")
     with pytest.raises(AssertionError):
         FACETS[facet](name, variant or "normal")
@@ -161,7 +161,7 @@ def test_what_is_said_to_be_hidden_or_unnamed_did_happen(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "variant"), [case for case in ALL if case not in READ])
 def test_a_run_said_to_be_read_wrong_still_is(name: str, variant: str) -> None:
-    """Whoever mends the reading takes the reason out of the run's TOML."""
+    """When the reading is corrected, the reason must be removed from the run's TOML."""
     runs = _runs(name, variant)
     expected = _expected(RUNS[name], variant)
     assert len(runs) != 1 or differences(expected, runs[0].trajectory)

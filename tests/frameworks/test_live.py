@@ -1,7 +1,7 @@
-"""Real frameworks, installed and run, sending over live OTLP into a real service.
+"""Real frameworks, installed and run, which send OTLP to a real service.
 
-Only ``BLAMESPAN_REQUIRE_BACKENDS=true`` (as in ``.ci/run``) installs anything;
-else what has been installed is played, and the rest is skipped.
+Only with ``BLAMESPAN_REQUIRE_BACKENDS=true`` (as in ``.ci/run``) is anything installed; otherwise existing
+environments are used, and the other tests are skipped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.frameworks.truth import decisive_step, differences, expected_steps
 from tools.framework_code import instrumenting_program, telemetry
 
 PATIENCE_S = 90.0
-"""For a verdict: a run whose top span nobody sees end is analysed after a minute of silence."""
+"""Seconds for a verdict: a run whose top span never ends is analysed after a minute of silence."""
 AT_LEAST = 4
 LIVE = {name: run for name, run in catalogue().items() if run.live}
 
@@ -39,7 +39,7 @@ def test_at_least_four_frameworks_are_played_live() -> None:
 
 
 def interpreter(run: RunScript) -> Path:
-    """The environment's, installed if it must be there; else the test is skipped."""
+    """Return the environment, installed if it is required; otherwise skip the test."""
     if os.environ.get(REQUIRE) == "true":
         return install(run)
     found = python_of(run)
@@ -60,7 +60,7 @@ def interpreter(run: RunScript) -> Path:
 def test_a_live_run_is_read_as_it_happened_and_the_last_agent_is_blamed(
     name: str, variant: str, tmp_path: Path
 ) -> None:
-    """A wrong answer is wrong because the user's own rule says so; a crash needs nobody to say it."""
+    """A wrong answer is a failure by the user's own rule; a crash needs no rule."""
     run = LIVE[name]
     python = interpreter(run)
     rule = {"failure_pattern": WRONG_ANSWER} if variant == "normal" else {}
@@ -113,6 +113,6 @@ def test_the_program_on_the_frameworks_page_runs_as_printed(name: str, tmp_path:
 
 
 def _blame(backend: Backend) -> Placed | None:
-    """The span that says who is to blame, once it is in the backend."""
+    """Return the span with the blame, once it is in the backend."""
     spans = [one for request in backend.of(Signal.TRACES) for one in placed(request.body)]
     return next((one for one in spans if one.is_decisive), None)

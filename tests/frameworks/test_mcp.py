@@ -1,4 +1,4 @@
-"""MCP's own client and server with a trial between them: recorded results, and no tool that really runs."""
+"""MCP's own client and server with a trial in between: recorded results, and no tool really runs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def listens(port: int) -> bool:
 async def told(
     folder: Path, mode: str, *calls: tuple[str, Any], done: tuple[RecordedTool, ...] = DONE, **options: Any
 ) -> tuple[list[Any], TrialReport]:
-    """Return what MCP's client heard through a trial, and what the trial says of it."""
+    """Return the answers to MCP's client through a trial, and the trial's report."""
     python = interpreter()
     async with server(python, folder) as url:
         remote = RemoteTools(variable="ORDERS_MCP", tools=frozenset({"book"}), mcp_server=url)

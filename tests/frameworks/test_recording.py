@@ -1,4 +1,4 @@
-"""What is kept of a recording, what is taken out, and what is said to have changed."""
+"""What a recording keeps, what is removed from it, and which changes are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripted model plays the story in whatever shape a framework asks for it."""
+"""The scripted model gives the story in every form that frameworks ask for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def asked(
     results: tuple[tuple[str, str, str], ...] = (),
     said: str = question("normal"),
 ) -> Asked:
-    """A request of one agent; ``results`` are earlier calls' tool, arguments and what came back."""
+    """A request of one agent; ``results`` are earlier calls: tool, arguments and result."""
     calls = [
         Call(name=tool, arguments=arguments, id=str(index))
         for index, (tool, arguments, _) in enumerate(results)

@@ -1,4 +1,4 @@
-"""The scripted server as OpenAI's own client sees it, on both APIs, whole and streamed."""
+"""The scripted server through OpenAI's own client, on both APIs, whole and streamed."""
 
 from __future__ import annotations
 

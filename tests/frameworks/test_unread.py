@@ -1,6 +1,6 @@
-"""With every dialect switched off, inference still reads most of every recording.
+"""With all dialects switched off, inference still reads most of every recording.
 
-In-distribution: the rules were written while looking at these. The bound is the least that is promised.
+In-distribution: the rules were written for these recordings. The bound is the minimum that is promised.
 """
 
 from __future__ import annotations

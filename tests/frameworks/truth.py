@@ -1,10 +1,9 @@
-"""What really happened in a run, by the scripted server's own log, as the steps that spans should give.
+"""The true steps of a run, from the scripted server's own log, as spans should give them. Pure.
 
-Pure. One rule for all frameworks: a model call is a step, a tool execution is a
-step, and a transfer that the model asked for is a step after the call that asked; what the agent that
-handed over still says is none, nor is a guardrail that let everything pass; one that did not is an
-``other`` step.
-What a dialect cannot show is said beside the run script, with the reason.
+One rule for all frameworks: a model call is a step, a tool execution is a step, and a requested transfer is a
+step after the requesting call. What an agent says after handing over is no step. A guardrail is an ``other``
+step only if it stopped something. Steps that a dialect cannot show are listed beside the run script, with the
+reason.
 """
 
 from __future__ import annotations
@@ -30,38 +29,37 @@ class Expected:
     """A step that the spans should give."""
 
     agent: str
-    """``ANYBODY`` where no span says who."""
+    """``ANYBODY`` if no span names the agent."""
     kind: str
     group: int
-    """Steps of one group ran side by side; their order is not known."""
+    """Steps of one group are parallel; their order is unknown."""
     target: str | None = None
-    """The tool, or the agent handed over to."""
+    """The tool, or the target of the handoff."""
     text: str = ""
-    """What the model or the tool said; nothing where it failed, for frameworks tell an error in words of
-    their own."""
+    """The output of the model or the tool; empty if it failed, because frameworks word errors differently."""
     is_decisive: bool = False
     is_asking: bool = False
-    """A model call that asks for a tool and says nothing."""
+    """A model call that requests a tool and says nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """What is kept beside a recording."""
+    """The file beside a recording."""
 
     variant: str
     recorded: str
-    """The day, ISO 8601."""
+    """The date, ISO 8601."""
     versions: dict[str, str]
-    """Of the packages that the run asks for by name."""
+    """Versions of the packages that the run's requirements name."""
     log: tuple[Happening, ...]
 
     def write(self, path: Path) -> None:
-        """Keep it as JSON for people to read."""
+        """Write it as JSON for people to read."""
         path.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
 
 def read_truth(path: Path) -> Truth:
-    """Return what was kept beside a recording."""
+    """Read the file beside a recording."""
     said: dict[str, Any] = json.loads(path.read_text())
     log = tuple(Happening(**{**each, "calls": tuple(each["calls"])}) for each in said.pop("log"))
     return Truth(log=log, **said)
@@ -100,7 +98,7 @@ def expected_steps(run: RunScript, truth: Truth) -> tuple[Expected, ...]:
 
 
 def differences(expected: Sequence[Expected], trajectory: Trajectory) -> list[str]:
-    """Return in words where the steps are not the expected ones; nothing where they are."""
+    """Describe where the steps differ from the expected ones; empty if they do not."""
     steps = _side_by_side(expected, list(trajectory.steps))
     if len(steps) == len(expected) and all(map(_same, steps, expected)):
         return []
@@ -109,29 +107,29 @@ def differences(expected: Sequence[Expected], trajectory: Trajectory) -> list[st
 
 
 def says(which: Mapping[str, str], variant: str, each: Expected) -> bool:
-    """Whether a table of a run's TOML names this step: ``[variant.][agent.]kind``."""
+    """Return whether an entry of a run's TOML names this step: ``[variant.][agent.]kind``."""
     kinds = (each.kind, "asking") if each.is_asking else (each.kind,)
     mine = [name for kind in kinds for name in (kind, f"{each.agent}.{kind}")]
     return any(name in which for kind in mine for name in (kind, f"{variant}.{kind}"))
 
 
 def pairs(expected: Sequence[Expected], trajectory: Trajectory) -> list[tuple[Expected, Step]]:
-    """Return each expected step with the one of ours that stands where it should."""
+    """Return each expected step with ours at its position."""
     return list(zip(expected, _side_by_side(expected, list(trajectory.steps)), strict=False))
 
 
 def decisive_step(expected: Sequence[Expected], trajectory: Trajectory) -> Step | None:
-    """Return the step of ours that stands where the decisive one should."""
+    """Return our step at the position of the decisive one."""
     return next((step for each, step in pairs(expected, trajectory) if each.is_decisive), None)
 
 
 def _decisive(log: Iterable[Happening]) -> Happening | None:
-    """The purser's first model call: there the wrong number is made, or the model breaks."""
+    """Return the purser's first model call: it makes the wrong number, or fails."""
     return next((each for each in log if each.kind == "llm" and each.agent == PURSER), None)
 
 
 def _is_parting_word(before: Expected, happened: Happening) -> bool:
-    """Whether an agent only says a word more after it has handed over; some frameworks ask it to."""
+    """Return whether an agent only adds a word after it has handed over, as some frameworks ask it to."""
     is_own = (before.kind, before.agent) == ("handoff", happened.agent)
     return is_own and happened.kind == "llm" and happened.ok and not happened.calls
 
@@ -147,7 +145,7 @@ def _named(run: RunScript, variant: str, each: Expected) -> Expected:
 
 
 def _side_by_side(expected: Sequence[Expected], steps: list[Step]) -> list[Step]:
-    """The steps, those of one group in the order in which they are expected: they had none."""
+    """Return the steps, with parallel ones in the expected order."""
     found: list[Step] = []
     for _, members in groupby(expected, key=lambda each: each.group):
         wanted = list(members)

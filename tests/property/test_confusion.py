@@ -1,8 +1,7 @@
-"""Whatever value stands under whatever attribute, a run is read and nothing raises.
+"""Any value under any attribute: every run is read and nothing raises.
 
-The spans are those that real frameworks sent (every recording beside the framework tests), so that
-each dialect is well inside its own code when it meets a list where text should be, JSON of another
-shape, or a name that is a number.
+The spans are those of real frameworks (every recording beside the framework tests), so that each dialect is
+deep in its own code when it meets a list instead of text, JSON of another form, or a number as a name.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ DEEP: Final = ("[" * 1500, "[" * 900 + "]" * 900, '{"data":' * 400 + "1" + "}" *
 
 
 def structured(value: Any) -> Any:
-    """Make of JSON what the decoder makes of OTLP's structured values."""
+    """Convert JSON to what the decoder makes of OTLP's structured values."""
     if isinstance(value, list):
         return tuple(structured(each) for each in value)
     return {key: structured(each) for key, each in value.items()} if isinstance(value, dict) else value
@@ -88,14 +87,14 @@ def recorded(number: int) -> tuple[Span, ...]:
 
 @functools.cache
 def keys() -> tuple[str, ...]:
-    """All attribute keys that any recorded span has."""
+    """All attribute keys of all recorded spans."""
     found = {key for number in range(len(FIXTURES)) for span in recorded(number) for key in span.attributes}
     return tuple(sorted(found))
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is put where: the recorded spans themselves would be far too long to print."""
+    """A change; the recorded spans themselves would be too long to print."""
 
     place: int
     key: str | int

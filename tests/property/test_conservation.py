@@ -1,4 +1,4 @@
-"""The conservation law, whatever arrives, whatever the backend answers, wherever we are killed."""
+"""The conservation law holds for any arrivals, any answers of the backend, and a kill at any moment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LIMITS = JournalLimits(segment_bytes=30_000, max_pending_bytes=9_000, max_queue_
 
 
 class Backend:
-    """Answers by the script, then with success; remembers what it took."""
+    """Answers by the script, then with success; keeps what it accepted."""
 
     def __init__(self, script: list[SendOutcome]) -> None:
         self.max_bytes = 700
@@ -55,7 +55,7 @@ class Backend:
         return outcome
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 async def no_sleep(_seconds: float) -> None:
@@ -132,7 +132,7 @@ def _copy(path: Path, image: Path) -> None:
 
 
 async def _accepted(intake: Intake, kind: str, numbers: list[int], tenant: str) -> bool:
-    """Send a request; whether it was acknowledged."""
+    """Send a request; return whether it was acknowledged."""
     marked = {"gen_ai.operation.name": "chat"} if kind in {"agent", "held"} else {}
     trace = {"held": 3, "agent": 2, "invalid": 0}.get(kind, 1)
     body = request(*(span(n, trace=trace, attributes=marked) for n in numbers))

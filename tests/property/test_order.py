@@ -1,4 +1,4 @@
-"""Laws of the way from bytes to steps, whatever the run and however it arrives."""
+"""Laws of the path from bytes to steps, for any run and any order of arrival."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_noise_is_malformed_or_empty_and_never_anything_else(body: bytes) -> Non
 @given(st.lists(any_spans, max_size=12), st.data())
 @settings(max_examples=60, deadline=None)
 def test_any_spans_at_all_are_ordered_without_an_exception(spans: list[Span], data: st.DataObject) -> None:
-    """Ids clash and parents form cycles: every span id becomes one of three."""
+    """Make ids clash and parents form cycles: every span id becomes one of three."""
     few = [SpanId("00000000000000a1"), SpanId("00000000000000a2"), SpanId("00000000000000a3")]
     clashing = tuple(
         Span(

@@ -1,6 +1,6 @@
-"""A run of agents comes out as the same steps, whichever dialect it was written in and however it came.
+"""A run gives the same steps in every dialect and for every order of arrival.
 
-Compared is what the dialect can carry, as its renderer declares (``CARRIES``).
+Only what the dialect can express is compared, as its renderer declares (``CARRIES``).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def test_a_run_comes_out_as_it_was_however_it_came(
     skews_ns: dict[str, int],
     chance: random.Random,
 ) -> None:
-    """Split between services whose clocks differ, in pieces, twice, out of order."""
+    """Split between services whose clocks differ, in pieces, with duplicates, out of order."""
     stage = Stage(play)
     spans = rendering.spans(stage)
     scattered = split(spans, rendering.turns(stage, spans), services, skews_ns)

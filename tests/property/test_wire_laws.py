@@ -1,4 +1,4 @@
-"""Laws of cutting and joining raw requests, against the real protobuf classes."""
+"""Laws of splitting and joining raw requests, compared with the real protobuf classes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def requests(draw: st.DrawFn) -> bytes:
 
 
 def spans_of(*bodies: bytes) -> list[tuple[bytes, bytes, bytes]]:
-    """Every span's bytes, each with all else of its resource group and of its scope group."""
+    """Return every span's bytes with the rest of its resource group and of its scope group."""
     found: list[tuple[bytes, bytes, bytes]] = []
     for body in bodies:
         for group in ExportTraceServiceRequest.FromString(body).resource_spans:

@@ -1,4 +1,4 @@
-"""How a run's spans travel: from services with clocks of their own, in pieces, twice, out of order."""
+"""Transport of a run's spans: services with different clocks, in pieces, with duplicates, out of order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def split(
     services: Mapping[str, str],
     skews_ns: Mapping[str, int],
 ) -> list[Span]:
-    """Return the run as if some of its agents ran in services of their own, called over HTTP.
+    """Return the run as if some of its agents ran in separate services, called over HTTP.
 
     Args:
         spans: the run, parents before children.
@@ -46,7 +46,7 @@ def split(
 
 
 def _calls(span: Span) -> tuple[Span, Span]:
-    """Return the HTTP call around ``span``, as client and server see it."""
+    """Return the HTTP call around ``span``, as client and server record it."""
     number = int(span.span_id, 16)
     client = replace(
         span,

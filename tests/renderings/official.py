@@ -1,7 +1,7 @@
 """A play in OpenTelemetry's own GenAI conventions, as the official langchain instrumentation writes it.
 
-The agent's name stands on its own span only; there is no span for a handoff, which is a tool call
-in the model's answer and its result in the next call's history.
+The agent's name is only on its own span. A handoff has no span: it is a tool call in the model's answer with
+its result in the next call's history.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def message(spoken: Spoken) -> dict[str, Any]:
 
 
 def messages(*each: Spoken) -> str:
-    """Return messages as the JSON that stands in an attribute."""
+    """Return messages as an attribute's JSON."""
     return json.dumps([message(one) for one in each], ensure_ascii=False)
 
 

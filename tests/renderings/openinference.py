@@ -1,7 +1,7 @@
 """A play in OpenInference, by its specification: flattened messages, kinds of span, ``agent.name``.
 
-A handoff is a tool's span, as every instrumentation but that of openai-agents writes it. The root
-says OK even after a crash, as openai-agents' does.
+A handoff is a tool's span, as in every instrumentation except openai-agents'. The root has status OK even
+after a crash, as openai-agents' does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A play emitted by ``semconv.instrument`` through a real SDK, as OTLP bytes.
 
-The scenes are opened and closed in the order of their times, each branch in a context of its own,
-as tasks and threads have. The clock is the machine's.
+Scenes are opened and closed in the order of their times, each branch in its own context, as in tasks and
+threads. The clock is the machine's.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tests.renderings.staging import Scene, Spoken, Stage
 
 
 class PlayedError(RuntimeError):
-    """What a model or tool of the play raises."""
+    """Raised by a model or tool of the play."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """An operation that runs, in a context of its own."""
+    """A running operation with its context."""
 
     operation: Operation[Any]
     handle: Handle
@@ -44,13 +44,13 @@ class _Open:
 
 
 def spans(stage: Stage) -> list[Span]:
-    """Return the play's spans as they arrive, parents before children."""
+    """Return the play's spans in order of arrival, parents before children."""
     arrived = decode(encode_spans(emitted(stage)).SerializeToString()).spans
     return sorted(arrived, key=lambda span: span.start_ns)
 
 
 def turns(_: Stage, spans: Sequence[Span]) -> dict[SpanId, str]:
-    """Return whose turn each span is, where it is one."""
+    """Return the agent of each span that is a turn."""
     return {
         span.span_id: str(span.attributes["gen_ai.agent.name"])
         for span in spans
@@ -73,7 +73,7 @@ def emitted(stage: Stage) -> list[ReadableSpan]:
 def _events(
     stage: Stage, provider: TracerProvider, running: dict[int, _Open]
 ) -> list[tuple[int, int, Callable[[], None]]]:
-    """Return when scenes begin and end; at the same time parents begin first and end last."""
+    """Return when scenes begin and end; at equal times parents begin first and end last."""
     events: list[tuple[int, int, Callable[[], None]]] = []
     for number, scene in enumerate(stage.scenes):
 
@@ -113,7 +113,7 @@ def _operation(scene: Scene, above: Handle | None, provider: TracerProvider) -> 
 
 
 def _tell(handle: Any, scene: Scene) -> None:
-    """Record what came out, where something did."""
+    """Record the output, if there is any."""
     match scene.played:
         case Play() as play if play.answer:
             handle.output(play.answer)
@@ -130,7 +130,7 @@ def _tell(handle: Any, scene: Scene) -> None:
 
 
 def _message(spoken: Spoken) -> dict[str, Any]:
-    """Return a message as OpenAI's API takes it."""
+    """Return a message in the form of OpenAI's API."""
     if spoken.answers:
         return {"role": "tool", "tool_call_id": spoken.answers, "content": spoken.text}
     calls = [

@@ -1,8 +1,8 @@
-"""A run of agents as a pure description: what happened, in no framework's words.
+"""A run of agents as a pure description, in no framework's terms.
 
-A run is a sequence of stages: one agent's turn, or several side by side. In a turn an agent calls
-its model; the model asks for tools, for another agent's help, or hands over. Nothing here knows
-spans, times or conversations (``staging`` adds these).
+A run is a sequence of stages: one agent's turn, or several in parallel. In a turn an agent calls its model,
+which requests tools, asks another agent, or hands over. Spans, times and conversations are added by
+``staging``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A call that a model asks for."""
+    """A call that a model requests."""
 
     tool: str
     arguments: str
@@ -38,7 +38,7 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delegation:
-    """An agent used like a tool: control comes back with its last words."""
+    """An agent used like a tool: control returns with its last words."""
 
     asked: Asked
     brief: str
@@ -46,7 +46,7 @@ class Delegation:
 
     @property
     def result(self) -> str:
-        """What the caller gets; of a turn that failed, that it did."""
+        """What the caller receives; for a failed turn, the error."""
         return self.turn.last_words or f"agent failed: {self.turn.error}"
 
 
@@ -81,14 +81,14 @@ class Turn:
 
     @property
     def error(self) -> str:
-        """What ended the turn in error: a last call without an answer."""
+        """The error that ended the turn: a last call without an answer."""
         last = self.acts[-1]
         return last.error if isinstance(last, ModelCall) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBySide:
-    """Several agents at the same time, each with a brief of its own."""
+    """Several agents in parallel, each with its own task."""
 
     turns: tuple[Turn, ...]
     briefs: tuple[str, ...]
@@ -102,11 +102,11 @@ class Play:
     task: str
     stages: tuple[Turn | SideBySide, ...]
     reference: str = ""
-    """The right answer; empty if nobody knows it."""
+    """The right answer; empty if unknown."""
 
     @property
     def crash(self) -> str:
-        """The error that ended the run, if one did."""
+        """The error that ended the run, if any."""
         last = self.stages[-1]
         return last.error if isinstance(last, Turn) else ""
 

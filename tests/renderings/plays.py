@@ -1,4 +1,4 @@
-"""Strategies for plays: agents with odd names, retries, repaired errors, delegations, crowds, crashes."""
+"""Strategies for plays: unusual agent names, retries, repaired errors, delegations, many agents, crashes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Author:
         return Turn(agent=agent, instructions=f"You are {agent}. Be brief.", acts=tuple(acts))
 
     def round(self, *, depth: int, others: Sequence[str]) -> list[Act]:
-        """Draw a model call that asks for something, and what it asks for."""
+        """Draw a model call that requests something, and the requests."""
         kinds = ["tool", "tools", "repaired", "retried"]
         if depth and others:
             kinds += ["delegation", "delegations"]
@@ -106,14 +106,14 @@ class Author:
 
 
 def transfer_tool(agent: str) -> str:
-    """Name the tool as openai-agents does: what is no ASCII letter or digit becomes an underscore."""
+    """Name the tool as openai-agents does: characters other than ASCII letters and digits become ``_``."""
     kept = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in agent)
     return f"transfer_to_{kept.lower()}"
 
 
 @st.composite
 def plays(draw: st.DrawFn) -> Play:
-    """Draw a run: turns that hand over to each other, or are simply followed, some side by side."""
+    """Draw a run: turns that hand over or simply follow each other, some in parallel."""
     author = Author(draw)
     task = author.text("task")
     stages: list[Turn | SideBySide] = []

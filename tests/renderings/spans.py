@@ -1,4 +1,4 @@
-"""Scenes as spans of our records: ids, parents, times, errors; a renderer adds names and attributes."""
+"""Scenes as span records: ids, parents, times, errors; a renderer adds names and attributes."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ TRACE = TraceId("5b8efff798038103d269b633813fc60c")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """How a dialect writes one scene."""
+    """One scene in a dialect."""
 
     name: str
     attributes: dict[str, Any]
     kind: int = 1
     events: tuple[Event, ...] = ()
     status: SpanStatus | None = None
-    """``None``: error where the scene failed, else unset."""
+    """``None``: error if the scene failed, else unset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendering:
-    """A dialect that plays can be written in; one file each."""
+    """A dialect in which plays can be written; one file each."""
 
     name: str
     carries: frozenset[str]
-    """What of a run its spans can tell: fields of `Line`, and ``reference``."""
+    """What its spans can express: fields of `Line`, and ``reference``."""
     spans: Callable[[Stage], list[Span]]
     """Returns a staged play's spans, parents before children."""
     turns: Callable[[Stage, Sequence[Span]], dict[SpanId, str]]
-    """Returns whose turn each of these spans is, where it is one."""
+    """Returns the agent of each span that is a turn."""
 
 
 Write: TypeAlias = Callable[[Scene], Written | None]
-"""Returns ``None`` for a scene that has no span in the dialect."""
+"""Returns ``None`` for a scene without a span in the dialect."""
 
 
 def error_of(scene: Scene) -> str:
@@ -68,7 +68,7 @@ def spans_of(stage: Stage, write: Write, *, scope: str) -> list[Span]:
 
 
 def turns(stage: Stage, spans: Sequence[Span]) -> dict[SpanId, str]:
-    """Return whose turn each of the spans of ``spans_of`` is, where it is one."""
+    """Return the agent of each span of ``spans_of`` that is a turn."""
     return {
         span.span_id: scene.agent
         for span in spans
@@ -112,5 +112,5 @@ def exception(scene: Scene) -> tuple[Event, ...]:
 
 
 def instructions_of(scene: Scene) -> str:
-    """Return the instructions of the agent whose turn ``scene`` is in."""
+    """Return the instructions of the agent in whose turn ``scene`` is."""
     return scene.parent.played.instructions if scene.parent and isinstance(scene.parent.played, Turn) else ""

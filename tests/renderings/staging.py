@@ -1,7 +1,7 @@
-"""A play with times, places in the tree, and what each model call heard; and the steps it should be.
+"""Adds times, places in the tree and each model call's messages to a play, and gives its expected steps.
 
-Renderers take the *scenes*, tests compare with the *lines*. Which messages are new to a call is
-told by who has heard or said each message, never by comparing texts.
+Renderers take the *scenes*, tests compare with the *lines*. A message is new to a call if its agent has
+neither received nor said it before; texts are never compared.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tests.renderings.play import (
 
 ORIGIN_NS: Final = 1_770_000_000_000_000_000
 TICK_NS: Final = 1_000_000
-"""Between two events; branches that run side by side are a few nanoseconds apart."""
+"""Nanoseconds between two events; parallel branches start a few nanoseconds apart."""
 TRANSFERRED: Final = "transferred"
-"""What the model is told of a handoff it asked for."""
+"""The tool's result of a requested handoff."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +52,7 @@ Played: TypeAlias = Play | Turn | ModelCall | ToolUse | Delegation | Transfer
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Scene:
-    """One thing that happened, where it becomes a span."""
+    """One event that becomes a span."""
 
     played: Played
     agent: str
@@ -61,17 +61,17 @@ class Scene:
     end_ns: int = 0
     heard: tuple[Spoken, ...] = ()
     said: Spoken | None = None
-    """A model call's answer; a turn's and a play's last words are in ``played``."""
+    """A model call's answer; the last words of turns and plays are in ``played``."""
     fresh: tuple[Spoken, ...] = ()
-    """What of ``heard`` is new to the agent."""
+    """The part of ``heard`` that is new to the agent."""
     group: int | None = None
     brief: str = ""
-    """What a turn was told."""
+    """The turn's task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A step as it should come out."""
+    """An expected step."""
 
     agent: str
     kind: str
@@ -84,7 +84,7 @@ class Line:
 
 @dataclass(slots=True)
 class _Memory:
-    """Who has heard and said what."""
+    """Tracks which agent received and said which message."""
 
     heard_by: dict[str, set[Spoken]] = field(default_factory=dict)
     heard: set[Spoken] = field(default_factory=set)
@@ -122,7 +122,7 @@ class Stage:
         self._close(root)
 
     def lines(self) -> list[Line]:
-        """Return the steps that should come out, in order."""
+        """Return the expected steps, in order."""
         found = (_line(scene) for scene in sorted(self.scenes, key=lambda each: each.start_ns))
         return [line for line in found if line is not None]
 
@@ -140,7 +140,7 @@ class Stage:
         scene.end_ns = self._tick()
 
     def _turn(self, turn: Turn, parent: Scene, conversation: list[Spoken], *, brief: str = "") -> None:
-        """Stage a turn; what is said in it is added to ``conversation``."""
+        """Stage a turn; its messages are added to ``conversation``."""
         scene = self._open(turn, agent=turn.agent, parent=parent)
         scene.brief = brief
         for act in turn.acts:
@@ -205,7 +205,7 @@ def _result(act: ToolUse | Delegation) -> Spoken:
 
 
 def _line(scene: Scene) -> Line | None:
-    """Return the step that ``scene`` is; an agent's turn and a tool that only encloses one are none."""
+    """Return the step of ``scene``; an agent's turn and a tool that only encloses one are no steps."""
     match scene.played:
         case ModelCall(error=error):
             return Line(

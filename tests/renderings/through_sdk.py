@@ -1,4 +1,4 @@
-"""Spans replayed through a real SDK, so that its limits do to them what they do in an agent's process."""
+"""Spans replayed through a real SDK, so that its limits apply as in an agent's process."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A play in Traceloop's OpenLLMetry, as it is now and as it was.
+"""A play in Traceloop's OpenLLMetry, in its current and its older format.
 
-Now: official messages on model calls with Traceloop's own marks beside them. Before 2026: messages
+Now: official messages on model calls with Traceloop's own attributes beside them. Before 2026: messages
 flattened into ``gen_ai.prompt.N``. Handoffs have lost their target (``triage → unknown.handoff``).
 """
 

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority made on the spot, what it signs, and files that are renewed."""
+"""Certificates for tests: a new authority, what it signs, and files that are renewed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collector_processor.otlp.tls import TlsFiles
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """A certificate's files in a folder of its own."""
+    """A certificate's files in their own folder."""
 
     folder: Path
 
@@ -33,7 +33,7 @@ class Identity:
 
 
 def issue(folder: Path, ca: trustme.CA | None = None, name: str = "localhost") -> Identity:
-    """Write a certificate, its key and its authority; into the same folder, it renews them."""
+    """Write a certificate, its key and its authority; in an existing folder, this renews them."""
     authority = ca or trustme.CA()
     leaf = authority.issue_cert(name)
     identity = Identity(folder=folder)

@@ -1,7 +1,7 @@
-"""Requests changed where it hurts: whole fields dropped, doubled, nested, given another length or type.
+"""Mutates requests: whole fields dropped, doubled, nested, or given another length or type.
 
-Random bytes mostly die at the first length. These changes keep most of the
-framing intact, so that what is behind it gets to see something hostile.
+Random bytes mostly fail at the first length. These mutations keep most of the protobuf valid, so that the
+code behind the parser meets hostile input.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VALUES: Final[tuple[Any, ...]] = (
 
 
 def mutate(body: bytes, chance: Random) -> bytes:
-    """Return a protobuf request with one to four fields, somewhere inside, changed."""
+    """Return a protobuf request with one to four fields, at any depth, changed."""
     for _ in range(chance.randint(1, 4)):
         path = _descend(body, chance)
         if not path:
@@ -37,7 +37,7 @@ def mutate(body: bytes, chance: Random) -> bytes:
 
 
 def mutate_json(text: bytes, chance: Random) -> bytes:
-    """Return a JSON document with one to four of its values changed; other bytes are scattered."""
+    """Return a JSON document with one to four values changed; other bytes are changed at random."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -64,7 +64,7 @@ def _places(document: Any) -> list[tuple[Any, Any]]:
 
 
 def _descend(body: bytes, chance: Random) -> list[Field]:
-    """Return the fields from the outermost to one that is chosen; empty where the framing is broken."""
+    """Return the fields from the outermost to a chosen one; empty if the protobuf is invalid."""
     path: list[Field] = []
     start, end = 0, len(body)
     while True:
@@ -81,7 +81,7 @@ def _descend(body: bytes, chance: Random) -> list[Field]:
 
 
 def _replace(body: bytes, path: list[Field], new: bytes) -> bytes:
-    """Put ``new`` in place of the innermost field, and mend the lengths around it."""
+    """Replace the innermost field by ``new``, and correct the lengths around it."""
     for outer, inner in zip([None, *path[:-1]][::-1], path[::-1], strict=True):
         start, end = (outer.start, outer.end) if outer else (0, len(body))
         new = body[start : inner.at] + new + body[inner.end : end]

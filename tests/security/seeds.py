@@ -1,4 +1,4 @@
-"""Good inputs to begin from: the fuzzers' corpus, made anew each time from the test builders."""
+"""Valid inputs from which fuzzing starts, made by the test builders."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _CONVERSATION: Final = {
 
 
 def seeds(target: str) -> tuple[bytes, ...]:
-    """Return the good inputs of one target."""
+    """Return the valid inputs of one target."""
     return _SEEDS[target]
 
 

@@ -1,7 +1,7 @@
-"""What is fuzzed: each target takes any bytes and knows what must hold whatever they are.
+"""Fuzz targets: each takes any bytes and checks what must hold for them.
 
-Hypothesis runs them in the default tests (``test_fuzz.py``), atheris by
-``python -m tests.bench.fuzz``. A target raises nothing but what it found wrong.
+Hypothesis runs them in the default tests (``test_fuzz.py``), atheris by ``python -m tests.bench.fuzz``. A
+target raises only if it has found a fault.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _RUN: Final = run(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A function under fire, and how a good input is made into a hostile one."""
+    """A function to fuzz, and the mutation of its valid inputs."""
 
     run: Callable[[bytes], None]
     mutate: Callable[[bytes, Random], bytes]
@@ -66,7 +66,7 @@ class Target:
 
 
 def scan_target(data: bytes) -> None:
-    """Every item is counted once, whoever counts."""
+    """All counts of items agree, and filtering keeps exactly the valid ones."""
     signal, body = _SIGNALS[data[0] % 3] if data else Signal.TRACES, data[1:]
     try:
         found = scan_request(signal, body)
@@ -91,7 +91,7 @@ def _agrees_with_protobuf(body: bytes, count: int) -> None:
 
 
 def wire_target(data: bytes) -> None:
-    """Cutting loses nothing and invents nothing."""
+    """Splitting loses nothing and adds nothing."""
     signal, body = _SIGNALS[data[0] % 3] if data else Signal.TRACES, data[1:]
     limit = data[0] * 4 + 1 if data else 1
     try:
@@ -116,7 +116,7 @@ def wire_target(data: bytes) -> None:
 
 
 def decode_target(data: bytes) -> None:
-    """What can be decoded can be encoded, and decoded to as many again."""
+    """Decoded spans can be encoded, and decode to the same ids."""
     with suppress(MalformedRequestError):
         decode_logs(data)
     try:
@@ -135,7 +135,7 @@ def _by_id(span: object) -> str:
 
 
 def slow_lane_target(data: bytes) -> None:
-    """Whatever decodes is rebuilt, weighed, and written into a prompt."""
+    """All decodable input is rebuilt, scored and rendered into a prompt."""
     try:
         runs = rebuild((data,), (data,))
     except MalformedRequestError:
@@ -153,7 +153,7 @@ def slow_lane_target(data: bytes) -> None:
 
 
 def from_json_target(data: bytes) -> None:
-    """JSON becomes a request that the fast lane reads, or is malformed."""
+    """JSON is malformed, or becomes a request that the fast lane reads."""
     signal, body = _SIGNALS[data[0] % 3] if data else Signal.TRACES, data[1:]
     try:
         converted = to_protobuf(signal, body)
@@ -169,7 +169,7 @@ def _is_a_sentence(reason: str) -> None:
 
 
 def recordings_target(data: bytes) -> None:
-    """A file is one of the formats, or is told to be none in a sentence."""
+    """A file has one of the formats, or is refused in one sentence."""
     try:
         recording = read_recording(data)
     except UnreadableInput as error:
@@ -182,7 +182,7 @@ def recordings_target(data: bytes) -> None:
 
 
 def replies_target(data: bytes) -> None:
-    """A model's answer never makes a verdict on a step that is not there."""
+    """A model's answer never gives a verdict on a step that does not exist."""
     text = data.decode("utf-8", "surrogateescape")
     read_answer(text)
     objects(text)
@@ -196,7 +196,7 @@ def replies_target(data: bytes) -> None:
 
 
 def unpack_target(data: bytes) -> None:
-    """No more comes out than the limit, whatever the body promises."""
+    """The output never exceeds the limit, whatever size the body claims."""
     encoding = _ENCODINGS[data[0] % len(_ENCODINGS)] if data else "gzip"
     try:
         assert len(decompress(data[1:], encoding, _LIMIT)) <= _LIMIT
@@ -205,7 +205,7 @@ def unpack_target(data: bytes) -> None:
 
 
 def text_target(data: bytes) -> None:
-    """Text is cleaned for a terminal and of secrets without falling over."""
+    """Cleaning text for a terminal and of secrets never fails."""
     text = data.decode("utf-8", "surrogateescape")
     shown = plain(text, 200)
     assert len(shown) <= 200
@@ -235,7 +235,7 @@ TARGETS: Final[Mapping[str, Target]] = {
 
 
 def replies_seed() -> bytes:
-    """Return an answer as a judge should give it."""
+    """Return a correct answer of a judge."""
     evidence = [{"step": 2, "quote": "= 450"}]
     ranking = [{"step": 2, "probability": 0.9}]
     document = {"reason": "480", "step": 2, "agent": "analyst", "evidence": evidence, "ranking": ranking}

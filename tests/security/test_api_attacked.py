@@ -1,9 +1,9 @@
 """Every endpoint of the API's description, attacked by schemathesis in a running service.
 
-Requests fit the description or break it, in bodies and parameters. Every answer has a described status,
-content type and schema; none is a server error, and the service neither dies nor logs a traceback. The same
-holds for a service that requires a token, with it and without: then nothing but 401 is answered. Of the
-stream of events, which never ends, the first bytes are read.
+Bodies and parameters follow the description or violate it. Every answer has a described status, content type
+and schema; none is a server error, and the service neither dies nor logs a traceback. The same holds for a
+service that requires a token, with and without it: without it every answer is 401. Only the first bytes of
+the endless stream of events are read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FITS: Final = schemathesis.GenerationMode.POSITIVE
 BREAKS: Final = schemathesis.GenerationMode.NEGATIVE
 _ENDLESS: Final = "/events"
 _EVENT_S: Final = 0.5
-"""How long an event is waited for: a stream without news is as good as one with."""
+"""Seconds to wait for an event: a stream without events is fine too."""
 TOKEN: Final = "a-token-of-the-operator"
 _SLOW: Final = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 
@@ -68,14 +68,14 @@ def asked(line: Line, path: str) -> Any:
 
 @pytest.fixture(scope="module")
 def names(line: Line) -> dict[str, str]:
-    """Ids that exist: random ones are never found."""
+    """Existing ids: random ones are never found."""
     run, issue = asked(line, "/api/runs")["runs"][0], asked(line, "/api/issues")["issues"][0]
     return {"run_id": run["run_id"], "issue_id": issue["id"]}
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
-    """A service that requires a token; nothing has happened in it."""
+    """A service that requires a token and has no runs."""
     with starting(tmp_path_factory.mktemp("guarded")) as start:
         opened = start(token=TOKEN)
         yield opened
@@ -93,7 +93,7 @@ def operations(line: Line, headers: Mapping[str, str] = MappingProxyType({})) ->
 
 
 def attacked(line: Line, operation: Any, mode: Any, headers: Mapping[str, str], **how: Any) -> Counter[int]:
-    """Send generated requests of one operation, hold each answer against the description; return statuses."""
+    """Send generated requests of one operation, compare the answers with the description; return statuses."""
     statuses: Counter[int] = Counter()
 
     @given(operation.as_strategy(generation_mode=mode, **how))

@@ -1,7 +1,7 @@
-"""Every file of a data directory, damaged while the service was down, is survived or named.
+"""Any file of a data directory may be damaged while the service is down: it starts, or names the file.
 
-The service starts, or says in one sentence which file is damaged and what to do. It shows no traceback, goes
-on forwarding, and never loses an acknowledged span without counting it.
+The message is one sentence with the file and the remedy, never a traceback. A service that starts forwards
+spans, and counts every acknowledged span that is lost.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tests.e2e.line import Line, starting
 NOWHERE: Final = "http://127.0.0.1:9"
 _PAGE: Final = 4096
 SPANS: Final = 7
-"""Spans of one run of ``work`` with two agents."""
+"""Number of spans in one run of ``work`` with two agents."""
 
 
 def flipped(content: bytes) -> bytes:
-    """Flip one bit in each two pages."""
+    """Flip one bit in every second page."""
     chance, changed = random.Random(5), bytearray(content)
     for start in range(0, len(content), 2 * _PAGE):
         changed[chance.randrange(start, min(start + 2 * _PAGE, len(content)))] ^= 1 << chance.randrange(8)
@@ -38,7 +38,7 @@ def flipped(content: bytes) -> bytes:
 
 
 def inside(content: bytes) -> bytes:
-    """Overwrite the second half, so that the head still reads as a sound file's."""
+    """Overwrite the second half, so that the file's head is still valid."""
     return content[: len(content) // 2] + random.Random(6).randbytes(len(content) - len(content) // 2)
 
 
@@ -59,7 +59,7 @@ CASES: Final = (
     ("killed", "store.sqlite-wal", "truncated"),
     ("killed", "ingest/*.sqlite-wal", "zeroed"),
 )
-"""How the service had ended, files, damage; ``tests/e2e/test_faults_start.py`` has more for the journal."""
+"""How the service ended, files, damage; ``tests/e2e/test_faults_start.py`` has more for the journal."""
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def label(line: Line, run_id: str) -> int:
 
 
 def looked_at(line: Line) -> dict[str, int]:
-    """Return the status of each page and answer that reads the store."""
+    """Return the status of each page and API answer that reads the store."""
     found = {}
     for path in ("/api/runs", "/runs", "/api/issues", "/issues", "/health", "/metrics", "/readyz"):
         try:
@@ -146,7 +146,7 @@ def test_a_damaged_file_is_survived_or_named(
 
 
 def test_damaged_labels_are_survived(filled: dict[str, Path], tmp_path: Path) -> None:
-    """Whatever a label's row holds, runs are shown, labelled and analysed; no page fails."""
+    """Whatever a label's row contains, runs are shown, labelled and analysed; no page fails."""
     shutil.copytree(filled["stopped"], tmp_path / "data")
     with closing(sqlite3.connect(tmp_path / "data" / "store.sqlite")) as db, db:
         assert db.execute("SELECT count(*) FROM label").fetchone() == (1,)

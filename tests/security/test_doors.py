@@ -1,4 +1,4 @@
-"""Who gets in, and how much at once: names, tokens, pages of other sites, crowds and slow clients."""
+"""Access to the ports: host names, tokens, pages of other sites, many and slow clients."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_names_of_others(host: str) -> None:
 
 @asynccontextmanager
 async def raw(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Connect by hand; nothing takes longer than a minute."""
+    """Connect a raw socket with a timeout of a minute."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         async with asyncio.timeout(60):
@@ -88,7 +88,8 @@ async def test_a_rebound_name_is_refused_in_otlps_words() -> None:
 
 
 async def test_with_a_token_any_name_will_do() -> None:
-    """Behind a load balancer we are called by its name; no tricked browser knows the token."""
+    """Behind a load balancer the host name is the balancer's; a browser tricked by a site does not know the
+    token."""
     rules = replace(RULES, token="s3cret")
     async with listening(HttpReceiver(MemorySink(), LOOPBACK, rules)) as port:
         assert (await post(port, Host="collector.example", Authorization="Bearer s3cret"))[0] == 200
@@ -122,7 +123,7 @@ async def test_a_page_of_another_site_gets_no_leave_to_send() -> None:
 async def test_no_page_of_another_site_labels_a_verdict(
     ask: Ask, headers: dict[str, str], status: int
 ) -> None:
-    """409 is the label's own answer: the run of these tests has nothing to be confirmed, or is another's."""
+    """409 is the label's own answer: this test's run has nothing to confirm, or belongs to another tenant."""
     client = await ask(replace(PARTS, tenant_header_names=("x-scope-orgid",)))
     answer = await client.post(
         "/api/runs/shared/confirm", headers=headers | {"Content-Type": "application/json"}

@@ -1,4 +1,4 @@
-"""Every fuzz target, by hypothesis: real requests with their structure mutated, and plain noise."""
+"""Every fuzz target with hypothesis: mutated real requests, and random bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.security.seeds import seeds
 from tests.security.targets import TARGETS
 
 FINDINGS = Path(__file__).parent / "findings"
-"""Inputs that once broke something, in folders by target."""
+"""Inputs that once revealed a fault, in folders by target."""
 
 
 def test_the_command_knows_every_target() -> None:

@@ -1,4 +1,4 @@
-"""Between the halves: both show certificates where that is asked for, and a run goes to nobody else."""
+"""Between the halves: certificates are checked on both sides, and runs go to no other host."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def settings(identity: Identity, **more: Any) -> Settings:
 
 @asynccontextmanager
 async def answering(given: Settings) -> AsyncIterator[str]:
-    """Serve as the settings say; what is answered here bears the method's name, for there is no fallback."""
+    """Serve with these settings; answers name the configured method, because there is no fallback."""
     server = analyzer_server(given, RunAnalyst(attributor=Attributor(method="signals")))
     port = await server.start()
     try:

@@ -1,4 +1,4 @@
-"""Text of traces in every place where people see it: nothing in it is markup, an escape, a path or code."""
+"""Text of traces, wherever people see it, never acts as markup, a terminal escape, a path or code."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_log_record_is_one_line_of_json(name: str) -> None:
     ["..%2f..%2f..%2fetc%2fpasswd", "../../etc/passwd", "%00", "a%0d%0aX-Evil:%201", "<script>", "%"],
 )
 async def test_a_run_id_is_never_a_path_nor_a_header(tmp_path: Path, run_id: str) -> None:
-    """Asked for by a bare socket: clients would tidy the path."""
+    """Requested over a raw socket: HTTP clients would normalise the path."""
     settings = load_settings(environment(), data_dir=tmp_path)
     async with running_service(settings) as running:
         reader, writer = await asyncio.open_connection(running.web.host, running.web.port)
@@ -136,7 +136,7 @@ async def test_a_run_id_is_never_a_path_nor_a_header(tmp_path: Path, run_id: str
 
 
 def test_no_setting_can_be_changed_by_a_request() -> None:
-    """Settings come from the environment and one file: nothing a page sends decides where we connect to."""
+    """Settings come from the environment and one file: pages cannot choose where we connect to."""
     assert Settings.model_config["frozen"] is True
     for path in _sources("analyzer/web"):
         names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
@@ -156,7 +156,7 @@ _FORBIDDEN_ATTRIBUTES = frozenset({("os", "system"), ("os", "popen"), ("subproce
 
 @pytest.mark.parametrize("path", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in _sources(*PACKAGES)])
 def test_no_code_runs_what_it_reads(path: Path) -> None:
-    """No pickle, no eval, no shell; ruff's S rules hold the same and more at every check."""
+    """No pickle, no eval, no shell; ruff's S rules check the same and more."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in _FORBIDDEN_CALLS, f"line {node.lineno}"
@@ -172,7 +172,7 @@ def test_no_code_runs_what_it_reads(path: Path) -> None:
 
 
 def test_yaml_is_read_in_three_places_and_by_a_safe_loader() -> None:
-    """The API's description out of the package, recorded runs (the parser's events), and mapping files."""
+    """The API's description from the package, recorded runs (the parser's events), and mapping files."""
     users = [path for path in _sources(*PACKAGES) if "import yaml" in path.read_text(encoding="utf-8")]
     assert {str(path.relative_to(ROOT)) for path in users} == {
         "analyzer/recordings/read_files.py",

@@ -1,4 +1,4 @@
-"""A model that obeys a hostile run, and what stands between its answer and a verdict."""
+"""A model that obeys a hostile run, and the checks between its answer and a verdict."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from tests.security.injections import HONEST, INJECTIONS, TRUE_STEP, Injection, 
 
 HONEST_ANSWER = verdict(TRUE_STEP, agent="analyst", quote="16 x 10 x 3 = 450")
 GETS_THROUGH = frozenset({"a polite suggestion", "another language", "base64", "look-alikes"})
-"""A model that obeys these is believed: they cannot be told from what agents say. See SECURITY.md."""
+"""If a model obeys these, it is believed: they look like agents' normal text. See SECURITY.md."""
 HALF_BELIEVED = frozenset(
     {"a planted quote", "a true quote", "a great many words", "another's step", "markdown"}
 )
-"""Of these, those that a model obeys get a blame with a confidence of 0.5 at most."""
+"""Of these, the obeyed ones get a confidence of at most 0.5."""
 SECURITY = Path(__file__).parents[2] / "SECURITY.md"
 METHODS = ("judge", "investigate", "verify", "all-at-once")
 
 
 class Obedient:
-    """Answers as the run orders wherever it can read the order; else honestly."""
+    """Obeys the run's instruction if it can read it; otherwise answers correctly."""
 
     name = "obedient"
     context_tokens = 128_000
@@ -84,7 +84,7 @@ async def test_an_obeyed_order_is_never_believed_more_than_half_but_for_those_we
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", INJECTIONS)
 async def test_no_order_makes_a_verdict_that_contradicts_the_run(name: str, method: str) -> None:
-    """Whoever is blamed did the step; the step is there; what is quoted stands where it is said to."""
+    """The blamed agent did the step; the step exists; quotes occur where they are said to."""
     attribution, _ = await judged(INJECTIONS[name], method)
     seen, blamed = visible_run(INJECTIONS[name].run), attribution.verdict
     if not isinstance(blamed, Blame):
@@ -98,7 +98,7 @@ async def test_no_order_makes_a_verdict_that_contradicts_the_run(name: str, meth
 
 @pytest.mark.parametrize("name", INJECTIONS)
 def test_no_text_becomes_structure(name: str) -> None:
-    """The prompt's lines of structure are the honest run's, whatever stands between them."""
+    """The prompt's lines of structure are those of the honest run, whatever is between them."""
     seen = visible_run(INJECTIONS[name].run)
     shown = render(seen, marker=MARKER, max_bytes=100_000)
     lines = [line for line in shown.text.splitlines() if shown.marker in line]
@@ -111,7 +111,7 @@ def test_no_text_becomes_structure(name: str) -> None:
 
 @pytest.mark.parametrize("name", INJECTIONS)
 def test_signals_obey_nobody(name: str) -> None:
-    """Without a model there is nobody to talk to: words to a judge do not move the blame."""
+    """Without a model there is no reader: instructions to a judge do not move the blame."""
     before, after = judge_by_signals(HONEST), judge_by_signals(visible_run(INJECTIONS[name].run))
     assert isinstance(before, Blame)
     assert isinstance(after, Blame)
@@ -157,7 +157,7 @@ async def test_a_false_quote_in_instructions_moves_no_blame() -> None:
 
 @needs_shared
 def test_recorded_runs_that_nobody_tampered_with_are_not_doubted() -> None:
-    """The figure in SECURITY.md: the recorded conversations, from none of which the list was made."""
+    """The number in SECURITY.md, on recorded conversations that were not used to make the list."""
     recorded = [
         read_conversation(json.loads(line)).trajectory
         for path in sorted((SHARED / "datasets").glob("*.jsonl.gz"))

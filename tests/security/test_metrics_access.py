@@ -1,4 +1,4 @@
-"""Metrics name the services and agents of all tenants: no request for one tenant gets them."""
+"""Metrics name all tenants' services and agents, so a request with a tenant's header never gets them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets planted everywhere they may be set, then looked for in everything the service says or writes."""
+"""Secrets are planted everywhere, and must not occur in anything that the service says or writes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_no_secret_is_logged_stored_or_answered_whatever_goes_wrong(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A backend and a provider that refuse, and quote in their refusals what they were sent."""
+    """A backend and a provider that refuse requests and quote them in their refusals."""
     quoted = failure(RpcCode.UNAUTHENTICATED, f"who is {HEADER}? {'x' * 160} Bearer {HEADER} {KEY}")
     refusals = [HttpReply(status=401, body=quoted, headers={"Content-Type": "application/x-protobuf"})] * 50
     async with (
@@ -106,13 +106,13 @@ async def test_no_secret_is_logged_stored_or_answered_whatever_goes_wrong(
 
 
 def _leaks(text: str) -> list[str]:
-    """The canaries, or half of one, that stand in a text, each with what is around it."""
+    """Return the canaries, whole or half, in a text, each with its surroundings."""
     halves = [canary[: len(canary) // 2 + 3] for canary in CANARIES]
     return [text[max(0, at - 120) : at + 60] for half in halves if (at := text.find(half)) >= 0]
 
 
 async def _conversation(running: Running) -> AsyncIterator[str]:
-    """Everything one may ask of a service, with the token, without, and with a wrong one."""
+    """All requests to a service, with the token, without, and with a wrong one."""
     spans = failing_run(TRACE)
     body = wrap(spans[0], *map(plain_span, spans))
     async with aiohttp.ClientSession() as session:

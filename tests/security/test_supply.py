@@ -1,4 +1,4 @@
-"""What we depend on: pinned with hashes, and an audit that never calls silence a success."""
+"""Dependencies are pinned with hashes, and an audit without an answer never counts as passed."""
 
 from __future__ import annotations
 

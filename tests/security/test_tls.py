@@ -1,4 +1,4 @@
-"""TLS on every door and toward backends: real certificates, real connections, renewed while we run."""
+"""TLS on every port and toward backends, with real certificates that are renewed during the test."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.unit.test_web import PARTS
 
 BODY = request(span(1))
 AN_AGE_S = 1.1
-"""Longer than the files are left alone."""
+"""Longer than the interval of checks for changed files."""
 
 
 class Door:
@@ -137,7 +137,7 @@ async def test_a_half_written_certificate_leaves_the_old_one_and_is_said(
 async def test_a_backends_new_certificate_authority_and_our_new_certificate_are_used(
     door: Door, ours: Identity, theirs: Identity
 ) -> None:
-    """The exporter lives on; the backend comes back with other files, and so do we."""
+    """The exporter keeps running while the backend and we get new certificates."""
 
     def backend(port: int) -> Receiver:
         listen = Address(host="127.0.0.1", port=port)

@@ -61,7 +61,7 @@ def test_a_token_may_hold_any_character() -> None:
 def test_both_headers_are_compared_in_a_time_that_tells_nothing(
     headers: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the first one says; no comparison of ours ends at the first letter that differs."""
+    """Whatever the first token is, our comparison never stops at the first different letter."""
     compared: list[bytes] = []
 
     def compare(given: bytes, wanted: bytes) -> bool:
@@ -75,7 +75,7 @@ def test_both_headers_are_compared_in_a_time_that_tells_nothing(
 
 
 def test_an_empty_token_cannot_be_a_rule() -> None:
-    """A request without a token would bear it."""
+    """A request without a token would be labelled with it."""
     with pytest.raises(ValueError, match="empty"):
         AdmissionRules(token="")
 

@@ -1,4 +1,4 @@
-"""How often chance alone pages for an agent whose share never changes, by the shipped rule's arithmetic."""
+"""False pages by chance for an agent whose share never changes, computed by the shipped rule."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Counts = NDArray[np.int64]
 
 
 def within(counts: Counts, ticks: int) -> Counts:
-    """Return sums of the last so many ticks, from the first tick on that has so many before it."""
+    """Return sums over the last ``n`` ticks, from the first tick with that many before it."""
     sums = np.cumsum(np.concatenate([[0], counts]))
     found: Counts = sums[ticks:] - sums[:-ticks]
     return found
 
 
 def pages(runs_an_hour: int, share: float, seed: int) -> int:
-    """Return how often a page begins in ``WEEKS`` weeks, after one of past."""
+    """Return how often a page begins in ``WEEKS`` weeks, after a week of history."""
     chance = np.random.default_rng([seed, runs_an_hour, round(1000 * share)])
     tasks = chance.poisson(runs_an_hour / HOUR, (WEEKS + 1) * WEEK + HOUR)
     failures = chance.binomial(tasks, share)
@@ -42,7 +42,7 @@ def pages(runs_an_hour: int, share: float, seed: int) -> int:
 
 
 def test_steady_shares_page_once_in_hundreds_of_weeks_at_most() -> None:
-    """As measured over 7,200 weeks of agents: three times."""
+    """Measured over 7,200 weeks of agents: three times."""
     systems = [(runs, share) for runs in (20, 40, 120, 500) for share in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)]
     assert sum(pages(*one, seed=1) for one in systems) <= len(systems) * WEEKS // 200
 

@@ -1,4 +1,4 @@
-"""The simulation of alarms counts as the service does, and finds what cannot be missed."""
+"""The simulation of alarms counts as the service does, and finds obvious changes."""
 
 from __future__ import annotations
 

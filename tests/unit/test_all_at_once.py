@@ -84,7 +84,7 @@ async def test_a_log_that_is_too_long_is_folded_and_that_is_said() -> None:
 
 @pytest.mark.skipif(not RECORDED.exists(), reason="the recorded replies are not beside the checkout")
 def test_recorded_replies_of_real_models_are_read() -> None:
-    """All but those that name nobody, or are no answer at all."""
+    """All except those that name no agent, or are no answers."""
     rows = [json.loads(line) for line in gzip.decompress(RECORDED.read_bytes()).splitlines()]
     answers = [read_answer(row["reply"]) for row in rows if row["kind"] == "all_at_once"]
     told = Counter(

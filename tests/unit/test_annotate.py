@@ -1,4 +1,4 @@
-"""What a verdict writes into a trace, and what it must never touch."""
+"""Attributes that a verdict adds to a trace, and what it must not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a failed run's answer came from, and what its root says of the end."""
+"""Where a failed run's answer came from, and what its root records about the end."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_root_without_an_error_marks_no_step() -> None:
 
 
 def origins(*steps: Step, output: str, task: str = "task?") -> list[int]:
-    """Return the steps in which the signals say that the answer first appears."""
+    """Return the steps in which, according to the signals, the answer first appears."""
     found = findings(read(run(*steps, output=output, task=task)))
     return [finding.step for finding in found if finding.signal == "answer_origin"]
 

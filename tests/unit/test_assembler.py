@@ -1,4 +1,4 @@
-"""When is a trace complete? Told with a made-up clock."""
+"""When a trace is complete, tested with a simulated clock."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_span_within_the_grace_period_starts_it_again() -> None:
 
 
 def test_traces_that_ended_leave_nothing_behind() -> None:
-    """However many end before their first deadline: a flood would leave a timer of each."""
+    """However many traces end before their first deadline: a flood would otherwise leave a timer for each."""
     assembler, most, released = Assembler(LIMITS), 0, 0
     for number in range(10_000):
         key, now = TraceKey(NO_TENANT, TraceId(f"{number:032x}")), number / 1_000
@@ -107,7 +107,7 @@ def test_traces_that_ended_leave_nothing_behind() -> None:
 
 
 class TestMissingParents:
-    """A child ends before its parent, so a parent that is not there says that more is coming."""
+    """A child ends before its parent, so a missing parent means that more spans will come."""
 
     def test_a_workflow_under_a_web_request_that_still_runs_waits_for_it(self) -> None:
         assembler = Assembler(LIMITS)
@@ -226,7 +226,7 @@ class TestMissingParents:
         assert final(after, 3599) == []
 
     def test_one_run_longer_than_the_cap_gives_up_no_running_agent(self) -> None:
-        """Three do: then the spans above these calls are dropped on their way."""
+        """Three such runs show that the spans above these calls never arrive."""
         assembler = Assembler(LIMITS)
         for number in range(3):
             assembler.receive(other_key(number), (note(2, 1, marked=True, kind=7),), 10, now=4000 * number)
@@ -255,7 +255,7 @@ class TestLateness:
         assert len(final(assembler, 51)) == 50
 
     def test_a_service_that_sends_after_the_root_alone_is_waited_for_the_next_time(self) -> None:
-        """Nothing of it is there when the root ends: only a run before tells."""
+        """Nothing of it has arrived when the root ends: only an earlier run shows it."""
         assembler = Assembler(LIMITS)
         receive(assembler, KEY, (note(1, kind=5),), 0)
         assert len(final(assembler, 2)) == 1

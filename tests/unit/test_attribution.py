@@ -136,7 +136,7 @@ KEY = "sk-ant-abcdefghijklmnopqrstuvwxyz012345"
 
 @pytest.mark.parametrize("method", ["judge", "auto"])
 async def test_a_key_that_the_model_repeats_reaches_no_prose_of_the_verdict(method: str) -> None:
-    """The run's own redaction missed it: there it was split, and the model put it together."""
+    """The run's own redaction missed it: there it was split, and the model joined the parts."""
     told = {
         "reason": f"it printed {KEY}",
         "step": 1,

@@ -9,7 +9,7 @@ from collector_processor.pipeline.batcher import Batcher
 
 
 class Counter:
-    """Answers with what is asked, and remembers which were asked together; can be made to wait."""
+    """Answers with its input, and records which inputs came in one batch; can be made to wait."""
 
     def __init__(self) -> None:
         self.calls: list[list[int]] = []

@@ -85,7 +85,7 @@ async def test_no_more_runs_than_asked_for_are_attributed_at_once() -> None:
 
 
 class Memory:
-    """Learns which conversations it was shown, and blames step 1 only in those."""
+    """Learns the conversations that it is shown, and blames step 1 only in those."""
 
     per_subset = False
     usual_folds = None

@@ -58,7 +58,7 @@ def test_no_belief_beforehand_can_make_certain_answers_take_longer(weights: list
 
 
 async def test_an_oracle_that_lies_as_often_as_told_is_seen_through_nine_times_in_ten() -> None:
-    """At 64 steps, 31 answers of which a fifth are lies leave no method much more than nine in ten."""
+    """At 64 steps, with a fifth of 31 answers false, no method can be right much more often than 90 %."""
     chance = random.Random(20_260_101)
     right = {64: 0, 80: 0, 128: 0}
     for count in right:

@@ -1,4 +1,4 @@
-"""An hour's money: what is spent is spent, and calls under way count with the most they may cost."""
+"""The hourly budget: spent money counts, and calls in progress count with their maximum cost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROMPT = Prompt(messages=(), max_output_tokens=10)
 
 @dataclass(slots=True)
 class Priced:
-    """A model that costs what it is told; waits for its gate, if it has one."""
+    """A model with a given cost; waits for its gate, if it has one."""
 
     usd: float | None
     gate: asyncio.Event | None = None
@@ -101,13 +101,13 @@ async def at_once(call: Callable[..., Any], *args: object) -> Any:
 
 @dataclass(slots=True)
 class Disk:
-    """Processes, one after another, that share a store and a wall clock."""
+    """Consecutive processes that share a store and a wall clock."""
 
     path: Path
     wall_s: float = 1e9
 
     async def process(self, model: Priced, *, usd: float = 1.0) -> HourlyBudget:
-        """Start one; its monotonic clock begins anew, the wall clock goes on."""
+        """Start one; its monotonic clock starts anew, the wall clock continues."""
         began = self.wall_s
         budget = HourlyBudget(model=model, usd=usd, clock=lambda: self.wall_s - began)
         store = RunStore(self.path)
@@ -123,7 +123,7 @@ def disk(tmp_path: Path) -> Disk:
 
 
 async def test_a_process_that_dies_of_each_analysis_spends_no_more_than_one_that_lives(disk: Disk) -> None:
-    """Killed while the model thinks: what it was asked may have been charged."""
+    """Killed while the model computes: the provider may have charged the call."""
     asked = 0
     for _ in range(10):
         model = Priced(usd=0.3, gate=asyncio.Event())

@@ -18,7 +18,8 @@ CURVES = st.lists(
 
 
 def boastful(draw: random.Random) -> tuple[LogShares, int]:
-    """Three steps, the first said to be right in 90 % and right in 50 %, or said in 60 % and right in 80 %.
+    """Three steps, the first stated at 90 % and right in 50 %, or stated at 60 % and right in 80 %. No
+    temperature corrects both.
 
     No temperature mends both.
     """

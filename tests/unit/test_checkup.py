@@ -1,4 +1,4 @@
-"""What doctor looks at besides settings: each thing sound and spoiled, nobody told anything."""
+"""Doctor's checks besides settings, each with a sound and a broken case; no message is sent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def clock() -> float:
 
 @dataclass(slots=True)
 class Somebody:
-    """An HTTP server that answers what it is told to, and keeps what it was asked."""
+    """An HTTP server with scripted answers that keeps the requests."""
 
     statuses: dict[str, int] = field(default_factory=dict)
     ahead_s: float = 0.0
@@ -61,7 +61,7 @@ async def somebody() -> AsyncIterator[Somebody]:
 
 
 def nobody() -> str:
-    """Return an address at which nobody listens."""
+    """Return an address without a listener."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{taken.getsockname()[1]}"

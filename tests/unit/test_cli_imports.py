@@ -1,4 +1,4 @@
-"""What is not needed is not imported: a person waits for every import of a command."""
+"""Commands import only what they need: users wait for every import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clocks of services, settled by all the calls that cross between them."""
+"""Clock skew between services, estimated from all calls between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def repaired(*spans: Span) -> tuple[Trace, dict[str, Span]]:
 
 
 def test_one_proof_corrects_calls_that_prove_nothing() -> None:
-    """The first call shows that B is 2 s behind; the second is long and would have hidden it."""
+    """The first call shows that B is 2 s behind; the second is long and alone would hide it."""
     mended, found = repaired(
         span(1, start=0, end=100_000, service="a"),
         span(2, parent=1, start=-1_990, end=-1_985, service="b"),

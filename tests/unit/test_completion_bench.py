@@ -1,4 +1,4 @@
-"""The completion benches: their counts are right, and a world in which nothing is late has no fault."""
+"""The completion benches count correctly, and find no fault if nothing is late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every block of docs/convention.md runs, and does what the page says."""
+"""Every block of docs/convention.md runs with the result that the page states."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(name="_written")
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Run the Python blocks, one after the other, in a folder of their own."""
+    """Run the Python blocks in order, in a temporary folder."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     for text in blocks("python"):

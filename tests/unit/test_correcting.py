@@ -42,7 +42,7 @@ CONFIRMED = Statement(kind=LabelKind.CONFIRMED)
 
 @dataclass(kw_only=True)
 class World:
-    """The stores of a service that judged one run; ``follow`` is what it does every few seconds."""
+    """The stores of a service that judged one run; ``follow`` is done every few seconds by the service."""
 
     store: RunStore
     labels: LabelStore
@@ -72,7 +72,7 @@ class World:
         self.sent()
 
     def sent(self) -> list[Span]:
-        """Return what waits to be sent, and strike it out."""
+        """Return the pending carriers, and mark them as sent."""
         entries = [entry for signal in Signal for entry in self.store.outbox(signal)]
         self.store.delivered([entry.id for entry in entries])
         bodies = (entry.body for entry in entries if entry.signal is Signal.TRACES)
@@ -87,7 +87,7 @@ class World:
         return accept_label(self.labels, self.verdict(), statement, 6, verdicts=self.store)
 
     def follow(self) -> list[tuple[str, str | None]]:
-        """Follow the labels; return the new carriers' names and parents."""
+        """Apply the labels; return the new carriers' names and parents."""
         follow_labels(self.store, self.labels, self.policy, 7)
         return [(span.name, span.parent_id) for span in self.sent()]
 

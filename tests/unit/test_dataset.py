@@ -1,4 +1,4 @@
-"""Labelled runs from files: one document, an array, or one a line, gzip or not; errors say where."""
+"""Labelled runs from files: one document, an array, or one per line, gzipped or not; errors give places."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_read_is_said_with_its_place(tmp_path: Path, data: bytes,
 
 
 def test_reading_takes_little_more_memory_than_the_runs(tmp_path: Path) -> None:
-    """Decoded as one text, a single character beyond Latin makes every other one as wide as itself."""
+    """If decoded as one text, a single non-Latin character would make all others as wide as itself."""
     path = tmp_path / "many.jsonl"
     line = json.dumps(log("run", "x" * 20_000 + "\U0001f600"), ensure_ascii=False)
     path.write_text("\n".join([line] * 200), encoding="utf-8")

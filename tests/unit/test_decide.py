@@ -1,4 +1,4 @@
-"""What is committed, given what the store knows at that moment: hostile timings without a store."""
+"""The commit for each state of the store, including hostile timings, without a store."""
 
 from __future__ import annotations
 

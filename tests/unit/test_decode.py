@@ -1,4 +1,4 @@
-"""OTLP protobuf to records and back; what is damaged costs itself and nothing else."""
+"""OTLP protobuf to records and back; damage affects only the damaged spans."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_one_unreadable_span_does_not_cost_its_neighbours() -> None:
 
 @pytest.mark.parametrize("levels", [MAX_NESTING + 1, 40, 1000])
 def test_a_deeply_nested_attribute_ends_in_a_placeholder(levels: int) -> None:
-    """Beyond about 45 levels protobuf refuses the whole request; it must come through all the same."""
+    """Beyond about 45 levels protobuf refuses the whole request; it must be read nevertheless."""
     value = AnyValue(string_value="core").SerializeToString()
     for _ in range(levels):  # built by hand: protobuf would not serialise it either
         value = _field(5, _field(1, value))

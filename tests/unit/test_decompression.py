@@ -25,7 +25,7 @@ def _bare_snappy(body: bytes) -> bytes:
 
 
 def _framed_snappy(body: bytes) -> bytes:
-    """As Go's snappy writes it, which begins even an empty stream."""
+    """As Go's snappy writes it, with a header even on an empty stream."""
     return bytes(cramjam.snappy.compress(body)) or b"\xff\x06\x00\x00sNaPpY"
 
 
@@ -165,7 +165,7 @@ def test_a_framed_snappy_stream_that_is_none_ends_in_words(chunks: bytes) -> Non
 
 
 def test_a_snappy_chunk_that_promises_little_gives_no_more() -> None:
-    """The promise is a number in the body: one that is a lie must not pass the limit."""
+    """The promised size is a number in the body: a false one must not exceed the limit."""
     honest = bytes(cramjam.snappy.compress_raw(bytes(60_000)))
     lying = b"\x0a" + honest[3:]  # "ten bytes", and the sixty thousand all the same
     with pytest.raises(MalformedRequestError):

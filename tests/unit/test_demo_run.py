@@ -1,4 +1,4 @@
-"""The demo fails as its expectation says, and every span of it tells the story."""
+"""The demo fails as expected, and each of its spans agrees with the story."""
 
 from __future__ import annotations
 

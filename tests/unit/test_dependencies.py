@@ -1,4 +1,4 @@
-"""The dependencies that pyproject.toml declares are those that the packages import, no more and no fewer."""
+"""pyproject.toml declares exactly the dependencies that the packages import."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNDECLARED: Final[Mapping[str, str]] = {
     "multidict": "part of aiohttp's API: the type of its headers",
     "yarl": "part of aiohttp's API: the type of its addresses",
 }
-"""Distributions that are imported and need no declaration, each with the reason."""
+"""Distributions that are imported but need no declaration, each with the reason."""
 
 
 def test_what_is_declared_is_what_is_imported() -> None:

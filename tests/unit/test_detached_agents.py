@@ -1,4 +1,4 @@
-"""Calls that stand beside their agent's span, and inside it in time."""
+"""Calls that are siblings of their agent's span and inside it in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is installed, and what an agent's own process has to carry."""
+"""Contents of the installed distribution, and what an agent's own process must load."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from importlib.metadata import packages_distributions, requires
 import pytest
 
 _RUN_BY_OTHERS = frozenset({"collector_processor.store.migrations.env"})
-"""Alembic runs it, with a context of its own."""
+"""Run by alembic, with its own context."""
 
 
 @pytest.mark.parametrize("package", ["semconv", "collector_processor", "analyzer"])

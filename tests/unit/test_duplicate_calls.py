@@ -1,4 +1,4 @@
-"""One model call that two instrumentations write beside each other."""
+"""One model call that two instrumentations record as siblings."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_call_that_outlasts_another_is_another() -> None:
 
 
 def test_a_call_around_tools_that_its_answer_does_not_ask_for_closes_them() -> None:
-    """Google's client calls functions by itself: one span for all calls, with the last one's answer."""
+    """Google's client calls functions itself: one span for all calls, with the last one's answer."""
     named = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look_up"}
     steps = ordered(
         AGENT, call(2, "client", 10, 50, "85"), span(3, parent=2, start=20, end=30, attributes=named)

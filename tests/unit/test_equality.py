@@ -1,4 +1,4 @@
-"""The command that shows two versions equal: a change shows in its part, and in no other."""
+"""The equality command reports a change in its part and in no other."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def changed_parts(run: Run = RUN, line: Line = LINE) -> set[str]:
 
 
 def saying(change: Callable[[Blame], Blame], **document: object) -> Line:
-    """Return a line whose verdicts are changed, in the records and in the JSON."""
+    """Return a service whose verdicts are changed, in the records and in the JSON."""
 
     def analyse(trajectory: Trajectory) -> Analysis:
         found = LINE.analyses[0](trajectory)

@@ -1,4 +1,4 @@
-"""One examination: what it reads, what it remembers, what it commits and what it does not."""
+"""One examination: what it loads, what it keeps in memory, and what it commits."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ async def test_spans_that_make_room_while_their_verdict_waits_for_the_disk_are_j
 
 
 async def test_held_spans_do_not_wait_for_a_full_disk(lane: SlowLane) -> None:
-    """They go on as they came, once; the blame follows late."""
+    """They are forwarded unchanged, once; the blame follows late."""
     store_run(lane, is_held=True)
     lane.store.refusals = 2
     await examine(lane, claims=(KEY,))

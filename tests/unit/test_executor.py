@@ -1,4 +1,4 @@
-"""Where traces are prepared: threads, worker processes, and what becomes of traces when a process ends."""
+"""Where traces are prepared: in threads or worker processes, also when a process ends."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ ENDLESS: Final = lone(17)
 
 
 class MortalWorker:
-    """A process that dies of what it is told to die of."""
+    """A process that dies on the given traces."""
 
     def __init__(self, deadly: Sequence[TraceBytes] = (), lives: int = 1_000) -> None:
         self.pid = 1
@@ -101,7 +101,7 @@ class MortalWorker:
 
 
 class Workers:
-    """Gives workers, as long as it has any."""
+    """Provides workers, as long as it has any."""
 
     def __init__(self, *workers: MortalWorker) -> None:
         self.left = list(workers)
@@ -115,7 +115,7 @@ class Workers:
 
 
 class Clock:
-    """Seconds; each look at it takes some."""
+    """Seconds; each reading advances it."""
 
     def __init__(self, step_s: float) -> None:
         self.now = 0.0
@@ -127,7 +127,7 @@ class Clock:
 
 
 async def busy(workers: Workers) -> Executor:
-    """Return who has a process already."""
+    """Return an executor whose worker process is running."""
     executor = Executor(preparer(), workers, now=Clock(MUCH_S))
     await together(executor, lone(1))
     await started(executor)
@@ -135,13 +135,13 @@ async def busy(workers: Workers) -> Executor:
 
 
 async def started(executor: Executor) -> None:
-    """Wait until the process that is being started is there."""
+    """Wait until the starting process is ready."""
     if executor._starting is not None:
         await executor._starting
 
 
 async def together(executor: Executor, *traces: TraceBytes) -> Sequence[Prepared | BaseException]:
-    """Have several traces prepared at once."""
+    """Prepare several traces at once."""
     return await asyncio.gather(*map(executor, traces), return_exceptions=True)
 
 
@@ -230,7 +230,7 @@ async def test_a_trace_that_took_all_the_time_there_is_is_not_tried_again() -> N
 
 
 async def test_a_thread_that_does_not_come_back_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others' verdicts come from a process, which finds the one that never ends."""
+    """Other traces are prepared by a process, which finds the endless one."""
     monkeypatch.setattr(executing, "THREAD_S", 0.1)
     go_on = threading.Event()
 

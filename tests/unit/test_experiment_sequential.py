@@ -1,4 +1,4 @@
-"""Two arms are compared after every trial, and a walk over candidates names the decisive call."""
+"""Two arms are compared after every trial, and a walk over candidates finds the decisive call."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_interval_holds_the_measured_effect_and_narrows() -> None:
 
 
 def test_the_evidence_is_worth_at_most_one_on_average_under_the_null() -> None:
-    """Exactly, over all outcomes of 6 + 6 trials: what makes it an e-value at any rate."""
+    """Computed over all outcomes of 6 + 6 trials: the property that makes it an e-value at any rate."""
     from math import comb, exp  # noqa: PLC0415
 
     for rate in (0.05, 0.3, 0.5, 0.8):
@@ -93,7 +93,7 @@ def test_a_walk_proves_the_decisive_call_wherever_it_is(decisive: int) -> None:
 
 
 def test_walks_in_which_nothing_heals_seldom_prove_a_step() -> None:
-    """20 walks each; the 1,000 are ``python -m tests.bench.experiment null``."""
+    """20 walks each; ``python -m tests.bench.experiment null`` makes 1,000."""
     coin = random.Random(4)
     for candidates in (chain([1.0] * 3), texts([1.0] * 2)):
         proved = sum(bool(walk(candidates, lambda _: 0.3, coin, most=10).proved) for _ in range(20))

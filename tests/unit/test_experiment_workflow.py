@@ -1,4 +1,4 @@
-"""A trial's processes are gone when it ends, whatever they did; the budget is reserved before each call."""
+"""A trial's processes end with it, whatever they did; the budget is reserved before each call."""
 
 from __future__ import annotations
 

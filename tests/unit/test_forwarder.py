@@ -37,7 +37,7 @@ AGENT = {"openinference.span.kind": "AGENT"}
 
 
 class Clock:
-    """Time that passes only by sleeping."""
+    """A clock that only sleeping advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -50,7 +50,7 @@ class Clock:
 
 
 class Picky:
-    """A backend that refuses requests by what is in them."""
+    """A backend that refuses requests by their content."""
 
     def __init__(self, judge: Callable[[list[int]], SendOutcome]) -> None:
         self.max_bytes = LARGE
@@ -68,7 +68,7 @@ class Picky:
         return outcome
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 @dataclass
@@ -195,7 +195,7 @@ async def test_the_backends_own_wish_is_honoured(tmp_path: Path) -> None:
 
 
 async def test_a_backend_that_asks_for_no_wait_is_not_asked_without_end(tmp_path: Path) -> None:
-    """A ``RetryInfo`` without a delay asks for none, and so does a date gone by."""
+    """A ``RetryInfo`` without a delay, or a date in the past, asks for no delay."""
     backend = MemoryExporter([TryLater(reason="busy", after_s=0.0)] * 3)
     async with bench(tmp_path, backend) as at:
         await at.store(many_spans(2))
@@ -375,7 +375,7 @@ async def test_a_lane_that_falls_behind_reads_its_backlog_and_loses_and_doubles_
 async def test_a_backlog_that_cannot_be_read_is_read_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where all descriptors are in use, say: spans wait, and nothing ends."""
+    """For example, all descriptors are in use: spans wait, and the service continues."""
     journal = await open_journal(tmp_path)
     entry = Entry(
         signal=Signal.TRACES, tenant=NO_TENANT, hops=(), received_ns=0, items=3, body=many_spans(3), traces=()
@@ -458,7 +458,7 @@ async def test_draining_stops_at_the_deadline_and_leaves_the_rest_in_the_journal
 
 
 class SlowBackend(MemoryExporter):
-    """Answers when told to."""
+    """Answers when the test says so."""
 
     def __init__(self) -> None:
         super().__init__()

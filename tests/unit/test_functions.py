@@ -41,7 +41,7 @@ def test_a_function_is_known_by_its_own_name(name: str, own: str) -> None:
 
 
 def office(*more: Span) -> tuple[Span, ...]:
-    """An orchestrator with a call of its own, and two agents inside."""
+    """An orchestrator with its own call, and two agents inside."""
     return (
         function(1, "answer_question", None, end=900),
         function(2, "concierge", 1, end=800),
@@ -102,7 +102,7 @@ ANSWERED = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1",
 
 
 def requested(plain: Span, *more: Span) -> tuple[Span, ...]:
-    """An agent that requests a tool; ``plain`` runs before it hears the result."""
+    """An agent that requests a tool; ``plain`` runs before it receives the result."""
     heard = [said("user", "q"), said("assistant", "", ASKS), ANSWERED]
     return (
         function(1, "clerk", None, end=900),
@@ -159,7 +159,7 @@ def test_two_calls_of_one_tool_have_a_plain_span_each() -> None:
 
 
 def led(*more: Span, **lead: Any) -> tuple[Span, ...]:
-    """An agent without a name, whose tool runs one that has a name."""
+    """An agent without a name, whose tool runs one with a name."""
     return (
         chat(2, parent=None, calls=[("ask_clerk", "{}", "c9")], **lead),
         tool(3, "ask_clerk", parent=None, call_id="c9", end=90),

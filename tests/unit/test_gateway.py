@@ -127,7 +127,7 @@ async def test_a_recorded_failure_fails_again_with_its_status() -> None:
 
 
 async def _live(answers: Upstream, **options: Any) -> tuple[int, bytes, Gateway, OpenTrial]:
-    """Ask for what comes after a change of the first call."""
+    """Send the requests that follow a change of the first call."""
     change = Change(call=0, answer=Answer(text="changed"))
     options = {"openai": f"{answers.url}/v1/", **options}
     async with playing(change, **options) as (gateway, opened):

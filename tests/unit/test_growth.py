@@ -1,4 +1,4 @@
-"""Ordering costs the same for each span, however many there are: counted in operations, not in time."""
+"""Ordering takes the same number of operations per span for any number of spans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from semconv.model import Span, Trace
 
 
 def operations(work: Callable[[], object]) -> int:
-    """Count the bytecode operations that ``work`` takes."""
+    """Count the bytecode operations of ``work``."""
     count = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -40,7 +40,7 @@ def cost(spans: list[Span]) -> int:
 
 
 SMALLER = {"history": partial(history, heard=20), "flat_history": partial(flat_history, heard=20)}
-"""Counting operations is slow."""
+"""Few spans, because counting operations is slow."""
 
 
 @pytest.mark.parametrize("shape", SHAPES)

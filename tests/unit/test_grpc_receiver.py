@@ -1,4 +1,4 @@
-"""What stands between a gRPC call and the sink."""
+"""Checks between a gRPC call and the sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents found again by the names that tools and spans have for them."""
+"""Agents identified by the names that tools and spans have for them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_of_agents_spelled_alike_the_likely_one_is_meant() -> None:
 
 
 def test_a_transfer_to_an_agent_whose_name_no_tool_can_have_is_seen() -> None:
-    """Tool names are ASCII: openai-agents makes ``transfer_to____`` of ``研究员``."""
+    """Tool names are ASCII: openai-agents turns ``研究员`` into ``transfer_to____``."""
     asked = said("assistant", "", ("transfer_to____", "{}", "c1"))
     done = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "ok"}]}
     trajectory = ordered(

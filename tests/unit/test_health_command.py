@@ -1,4 +1,4 @@
-"""``blamespan health``, against the door that probes knock at: plain, with TLS, with mutual TLS."""
+"""``blamespan health`` against the port of the probes: plain, with TLS, with mutual TLS."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Away from anybody's ``blamespan.toml``."""
+    """In a folder without a ``blamespan.toml``."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -34,7 +34,7 @@ async def serving(
     ready: bool = True,
     tls: TlsFiles | None = None,
 ) -> AsyncIterator[None]:
-    """Run the door, and set what a service with such a door has set."""
+    """Serve the port, and set the settings of a service with such a port."""
     server = web_server(replace(PARTS, is_ready=lambda: ready, tls=tls), Address(host=listen, port=0))
     port = await server.start()
     monkeypatch.setenv("BLAMESPAN_WEB_LISTEN", f"{listen}:{port}")
@@ -61,7 +61,7 @@ async def test_a_service_that_is_ready_is_healthy(monkeypatch: pytest.MonkeyPatc
 async def test_it_is_healthy_with_tls_too(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_mutual: bool
 ) -> None:
-    """Even where its certificate is another host's, and renewed by one that is spoiled."""
+    """Even if its certificate is for another host, and renewed by a damaged one."""
     ours, theirs = issue(tmp_path / "ours", name="blamespan.example"), issue(tmp_path / "theirs")
     async with serving(monkeypatch, tls=ours.server(theirs.authority if is_mutual else None)):
         ours.certificate.write_text("spoiled")

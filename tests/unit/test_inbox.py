@@ -1,4 +1,4 @@
-"""What the slow lane has not looked up is bounded; what is too much for it is analysed all the same."""
+"""What the slow lane has yet to read is bounded; anything beyond that is still analysed."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_an_arrival_takes_no_more_memory_than_is_counted(notes: int) -> None:
 
 
 async def test_runs_that_find_no_room_are_analysed_all_the_same_and_once(tmp_path: Path) -> None:
-    """The slow lane hears of twenty runs before it has its turn, and may have one of them wait."""
+    """The slow lane hears of twenty runs before its turn, and may delay one of them."""
     lane = SlowLane(path=tmp_path, analyst=ScriptedAnalyst(0))
     try:
         limits = PipelineLimits(assembler=LIMITS, max_inbox_bytes=2 * TINY)

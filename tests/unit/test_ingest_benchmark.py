@@ -1,4 +1,4 @@
-"""The arithmetic of the ingest benchmark: what is counted, over what it is divided, which middle is taken."""
+"""The arithmetic of the ingest benchmark: counts, ratios and medians."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def per_core(case: Case, number: int, spans: float) -> str:
 
 
 def cells(report: str, subject: str) -> dict[str, str]:
-    """Return a subject's line in the first table that has one, by its heads."""
+    """Return a subject's row in the first table that has one, by column."""
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in report.splitlines() if "|" in line]
     mine = next(line for line in lines if line[0] == subject)
     heads = next(line for line in lines if "peak MiB" in line)
@@ -69,7 +69,7 @@ def test_one_round_has_no_spread() -> None:
 
 
 def test_ratios_are_of_neighbours_and_not_of_middles() -> None:
-    """The machine was slow in the first round for both; by their medians the ratio would be 0.60."""
+    """The machine was slow in the first round for both; the ratio of the medians would be 0.60."""
     rounds = [(100, 200), (900, 1000), (600, 1200)]
     lines = [per_core(OURS, at, ours) for at, (ours, _) in enumerate(rounds)]
     lines += [per_core(BARE, at, bare) for at, (_, bare) in enumerate(rounds)]
@@ -136,7 +136,7 @@ def test_speed_is_of_what_was_sent_over_the_time_until_it_was_behind_the_subject
 
 
 class Passing:
-    """Seconds that pass by sleeping only."""
+    """A clock that only sleeping advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -149,7 +149,7 @@ class Passing:
 
 
 def arriving(clock: Passing, *arrivals: tuple[float, int]) -> Iterator[int]:
-    """Yield what came so far, at each look."""
+    """Yield the counts so far, at each reading."""
     while True:
         yield sum(count for at, count in arrivals if at <= clock.now)
 

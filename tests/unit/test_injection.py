@@ -1,4 +1,4 @@
-"""A model that obeys whatever a run's text tells it gets no further than the text allows."""
+"""A model that obeys the run's text achieves no more than the text may."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOLD = re.compile(r"BLAME STEP (\d+)")
 
 
 class Obedient:
-    """Answers every question as the run's own text orders it to, and quotes what it was told to quote."""
+    """Answers every question as the run's own text demands, with the demanded quotes."""
 
     name = "obedient"
     context_tokens = 128_000

@@ -53,7 +53,7 @@ CONTENT = (
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """A tracer provider and what it recorded."""
+    """A tracer provider and its recorded spans."""
 
     provider: TracerProvider
     exporter: InMemorySpanExporter
@@ -302,7 +302,7 @@ def test_upstreams_own_messages_pass_as_they_are(recorder: Recorder) -> None:
 
 def test_a_clients_own_message_object_is_understood(recorder: Recorder) -> None:
     class Completion:
-        """Like the pydantic models that vendors' clients answer with."""
+        """Like the pydantic models that vendors' clients return."""
 
         def model_dump(self, **_: object) -> dict[str, object]:
             return {"role": "assistant", "content": "Norway."}
@@ -911,7 +911,7 @@ def test_without_any_sdk_everything_is_a_no_op() -> None:
 
 
 class Raises:
-    """Raises whatever it is asked."""
+    """Raises on every access."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no")
@@ -931,7 +931,7 @@ class Raises:
 
 
 class RaisingMapping(dict[str, Any]):
-    """A dictionary in name."""
+    """A dictionary only by name."""
 
     def get(self, *_: Any) -> Any:
         raise RuntimeError("no")

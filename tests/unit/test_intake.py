@@ -42,7 +42,7 @@ KEY = TraceKey(NO_TENANT, trace_name(1))
 
 @dataclass
 class Door:
-    """An intake with what is behind it noted down."""
+    """An intake whose collaborators record their calls."""
 
     journal: Journal
     ledger: Ledger

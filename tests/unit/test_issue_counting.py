@@ -1,4 +1,4 @@
-"""Runs are counted once, where they belong, whatever crashes, supersedes or corrects them."""
+"""Each run is counted once and in the right place, despite crashes, later verdicts and corrections."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ def test_an_agent_that_begins_to_fail_is_told_of_once_and_when_it_is_calm_again(
 
 
 def test_a_watch_that_finds_nothing_begins_anew_after_four_weeks_with_these_as_its_past(bench: Bench) -> None:
-    """Sooner, and what has changed would be part of what is usual before it is found."""
+    """With a shorter history, the change would become part of the usual share before it is found."""
     place = Place(tenant=NO_TENANT, service="shop", agent="clerk")
     begun = {}
     for number, day in enumerate((0, 1, 8, 27, 28, 29)):

@@ -1,4 +1,4 @@
-"""Issues by state are read now and then, and what was read stands until the next time."""
+"""Issues by state are read at intervals; the values stay until the next reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The issue service tells how each run is counted."""
+"""The issue service announces how each run is counted."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ async def journal_in(
 
 
 async def pending(journal: Journal, queue: Queue = TRACES) -> list[Chunk]:
-    """Read all that a queue has to forward."""
+    """Read everything that a queue has to forward."""
     chunks: list[Chunk] = []
     after = 0
     while True:
@@ -110,7 +110,7 @@ async def pending(journal: Journal, queue: Queue = TRACES) -> list[Chunk]:
 
 
 def crash_image(path: Path, to: Path) -> Path:
-    """The files as a killed process leaves them: WAL not written back, nothing closed."""
+    """The files as a killed process leaves them: WAL not checkpointed, nothing closed."""
     shutil.copytree(path, to, ignore=shutil.ignore_patterns("lock", "*-shm"))
     return to
 
@@ -124,7 +124,7 @@ def segments(path: Path) -> list[str]:
 
 
 async def settled(journal: Journal) -> None:
-    """Let the writer and the keeper finish what they were given."""
+    """Let the writer and the keeper finish their work."""
     for _ in range(3):
         await journal.append([entry(b"x", tenant="barrier")])
         await pending(journal)
@@ -196,7 +196,7 @@ async def test_a_row_that_is_done_while_it_is_read_does_not_come(tmp_path: Path)
 
 
 class SlowlyRead(SegmentFile):
-    """Its bodies are read when the test says so: the disk may learn of more meanwhile."""
+    """Its bodies are read when the test says so; further rows may arrive before that."""
 
     begun: ClassVar = threading.Event()
     may_go_on: ClassVar = threading.Event()
@@ -299,7 +299,7 @@ def test_a_segment_that_is_deleted_next_is_not_copied_first(tmp_path: Path) -> N
 
 
 async def test_a_wal_that_has_grown_as_large_as_a_segment_ends_it(tmp_path: Path) -> None:
-    """Each small commit writes a few pages again: the file of all of them is far smaller."""
+    """Each small commit rewrites a few pages: the file for all of them is far smaller."""
     async with journal_in(tmp_path, JournalLimits(segment_bytes=256 << 10)) as journal:
         for _ in range(100):
             await journal.append([entry(b"small")])
@@ -309,7 +309,7 @@ async def test_a_wal_that_has_grown_as_large_as_a_segment_ends_it(tmp_path: Path
 
 @pytest.mark.parametrize("body_bytes", [10_000, 100_000])
 def test_connections_keep_few_of_the_bodies_they_stored(tmp_path: Path, body_bytes: int) -> None:
-    """A prepared statement keeps what it was last told; with one for each number of rows that is a lot."""
+    """A prepared statement keeps its last parameters; one for each number of rows would take much memory."""
     before = sqlite_memory()
     file = SegmentFile(tmp_path / "1.sqlite", 1)
     seq = 0
@@ -334,7 +334,7 @@ async def test_a_segment_that_takes_no_more_rows_keeps_nothing_of_them_in_memory
 
 
 def sqlite_memory() -> int:
-    """Return how many bytes SQLite has of this process."""
+    """Return the bytes that SQLite uses in this process."""
     used = getattr(ctypes.CDLL(getattr(_sqlite3, "__file__", None)), "sqlite3_memory_used", None)
     if used is None:
         pytest.skip("this Python's SQLite cannot be asked what it uses")
@@ -343,7 +343,7 @@ def sqlite_memory() -> int:
 
 
 class Unopenable(SegmentFile):
-    """Cannot be taken leave of at first: there is no descriptor left for the connection it takes."""
+    """Cannot be closed at first: no descriptor is left for the connection that this needs."""
 
     refusals: ClassVar = 0
 
@@ -391,7 +391,7 @@ async def test_a_segment_that_stays_gives_its_wal_back(tmp_path: Path) -> None:
 
 
 class Uncompactable(SegmentFile):
-    """The disk has no room even for taking something away."""
+    """The disk has no room even for deleting."""
 
     def compact(self, retained: Mapping[int, frozenset[TraceId]]) -> int:
         raise sqlite3.OperationalError(f"the disk is full, and {len(retained)} rows are to stay")
@@ -409,7 +409,7 @@ async def test_a_segment_that_cannot_be_compacted_owes_the_disk_its_wal_until_th
 
 
 class FullAtFirst(SegmentFile):
-    """The disk has room for taking something away only a little later."""
+    """The disk has room for deleting only a little later."""
 
     refusals = 0
 
@@ -436,7 +436,7 @@ async def test_a_segment_that_a_full_disk_kept_from_being_compacted_is_compacted
 
 
 class SlowToOpen(SegmentFile):
-    """Its disk takes a while."""
+    """Its disk is slow."""
 
     begun, may_go_on = threading.Event(), threading.Event()
 
@@ -463,7 +463,7 @@ async def test_an_opening_that_is_cancelled_lets_nobody_in_before_it_has_ended(t
 
 
 async def test_a_full_disk_gets_back_what_a_wal_takes(tmp_path: Path) -> None:
-    """At once, though a segment rests a while before it is copied where there is room."""
+    """At once, although a segment rests before it is copied while there is room."""
     space = [Space(size=80 << 20, free=60 << 20)]
     async with journal_in(tmp_path, SMALL_SEGMENTS, measure=lambda _: space[0]) as journal:
         await journal.append([entry(_noise(1))])
@@ -559,7 +559,7 @@ async def test_a_damaged_row_is_counted_and_the_rest_is_kept(tmp_path: Path) -> 
 
 
 class Unreadable(SegmentFile):
-    """Its bodies cannot be read now: the disk is behind a network, say."""
+    """Its bodies cannot be read now, for example because the disk is behind a network."""
 
     def __init__(self, path: Path, number: int) -> None:
         super().__init__(path, number)
@@ -567,7 +567,7 @@ class Unreadable(SegmentFile):
 
 
 class _Refusing:
-    """A connection that reads no bodies."""
+    """A connection that cannot read bodies."""
 
     def __init__(self, db: sqlite3.Connection, code: int = sqlite3.SQLITE_IOERR) -> None:
         self._db = db
@@ -634,7 +634,7 @@ async def test_what_waits_for_the_disk_is_bounded(tmp_path: Path) -> None:
 
 
 class FullDisk(SegmentFile):
-    """A segment that has no room for more than a few pages."""
+    """A segment with room for only a few pages."""
 
     def __init__(self, path: Path, number: int) -> None:
         super().__init__(path, number)
@@ -642,7 +642,7 @@ class FullDisk(SegmentFile):
 
 
 class BrokenDisk(SegmentFile):
-    """A segment whose first commit fails, and that cannot be read then."""
+    """A segment whose first commit fails and which cannot be read afterwards."""
 
     def insert(self, rows: Sequence[Any]) -> None:
         if self.number == 1:
@@ -666,7 +666,7 @@ async def test_a_full_disk_refuses_and_the_journal_lives_on(tmp_path: Path) -> N
 
 
 async def test_the_last_of_a_small_disk_is_left_to_those_who_make_room(tmp_path: Path) -> None:
-    """Verdicts, and what was forwarded, are written where no new row is taken any more."""
+    """Verdicts and forwarded rows are recorded even when new rows are refused."""
     free = [1 << 20]
     async with journal_in(tmp_path, measure=lambda _: Space(size=8 << 20, free=free[0])) as journal:
         with pytest.raises(RefusedError, match="reserve of 1,048,576 bytes"):
@@ -705,7 +705,7 @@ async def test_a_failing_disk_refuses_and_another_segment_is_begun(tmp_path: Pat
 
 
 class FailsOnSmall(SegmentFile):
-    """A segment that cannot take small rows: the disk fails."""
+    """A segment that cannot write small rows: the disk fails."""
 
     def insert(self, rows: Sequence[Any]) -> None:
         if rows[0][1].body == b"small":
@@ -727,7 +727,7 @@ async def test_a_failing_disk_evicts_no_trace_that_waits_for_its_analysis(tmp_pa
 
 
 class Misreported(SegmentFile):
-    """A segment on a disk that gives nothing; SQLite reports it as damage, as it does for EIO."""
+    """A segment on a disk that cannot be read; SQLite reports it as damage, as it does for EIO."""
 
     def __init__(self, path: Path, number: int) -> None:
         super().__init__(path, number)
@@ -757,7 +757,7 @@ async def test_a_row_that_the_disk_never_gives_is_lost_in_the_end(tmp_path: Path
 
 
 class Faulty(SegmentFile):
-    """A segment with a fault of ours."""
+    """A segment with a bug."""
 
     def insert(self, rows: Sequence[Any]) -> None:
         raise ZeroDivisionError(str(len(rows)))
@@ -774,7 +774,7 @@ async def test_a_fault_of_ours_is_told_and_nothing_is_acknowledged_any_more(tmp_
 
 
 class FaultyLater(SegmentFile):
-    """A segment with a fault of ours in all that comes after its rows."""
+    """A segment with a bug in everything after its rows."""
 
     def mark(self, seqs: Iterable[int], state: State) -> None:
         raise ZeroDivisionError(f"{list(seqs)}, {state}")
@@ -785,7 +785,7 @@ class FaultyLater(SegmentFile):
 
 @pytest.mark.parametrize("is_failed_before", [False, True])
 async def test_nobody_waits_for_a_writer_that_has_failed(tmp_path: Path, *, is_failed_before: bool) -> None:
-    """A shutdown is what a failed writer leads to, and it lets go of what is held."""
+    """A failed writer leads to a shutdown, which releases held rows."""
     async with journal_in(tmp_path, make_segment=FaultyLater) as journal, asyncio.timeout(60):
         (first,) = await journal.append([agent_entry(1, state=State.HELD)])
         await journal.append([agent_entry(2, trace=5, state=State.HELD)])
@@ -850,7 +850,7 @@ async def test_held_rows_wait_until_they_are_let_go(tmp_path: Path) -> None:
 
 
 class Listening(SegmentFile):
-    """A segment that notes how long each change of a held row waits for the disk."""
+    """A segment that records how long each change of a held row waits for the disk."""
 
     FULL = 2
     heard: ClassVar[list[tuple[str, bool]]] = []
@@ -868,7 +868,7 @@ class Listening(SegmentFile):
 
 
 async def test_held_rows_go_on_only_when_the_disk_knows_for_good(tmp_path: Path) -> None:
-    """Else a power cut would have them sent again as something else."""
+    """Otherwise, after a power cut, they would be sent again with other bytes."""
     Listening.heard.clear()
     async with journal_in(tmp_path, SMALL_SEGMENTS, make_segment=Listening) as journal:
         chunks = [(await journal.append([agent_entry(n, state=State.HELD)]))[0] for n in (1, 2)]
@@ -882,7 +882,7 @@ async def test_held_rows_go_on_only_when_the_disk_knows_for_good(tmp_path: Path)
 
 
 class Counted(SegmentFile):
-    """Knows how many connections there are."""
+    """Counts its connections."""
 
     open_now: ClassVar[set[Counted]] = set()
     most_open: ClassVar[int] = 0
@@ -912,7 +912,7 @@ def open_registers(folder: Path) -> int:
 
 
 async def test_segments_that_wait_take_no_connections(tmp_path: Path) -> None:
-    """A day of light load leaves 288 of them, a heavy one thousands: each holds a run that may go on."""
+    """A day of light load leaves 288 segments, a heavy one thousands: each holds a run that may continue."""
     Counted.most_open = 0
     count = 4 * MAX_OPEN
     async with journal_in(tmp_path, SMALL_SEGMENTS, make_segment=Counted) as journal:

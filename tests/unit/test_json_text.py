@@ -1,4 +1,4 @@
-"""JSON of strangers."""
+"""Untrusted JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kept run: what a ranker reads comes back, what must not be kept does not, and it stays small."""
+"""A kept run contains what a ranker reads, excludes what must not be kept, and stays small."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_secret_is_known_for_one_wherever_a_long_text_is_cut(place: int) -> No
 
 
 def noise(characters: int) -> str:
-    """Return text that no compression makes smaller than three quarters."""
+    """Return text that compresses to three quarters at best."""
     return base64.b64encode(random.Random(3).randbytes(characters)).decode()[:characters]
 
 

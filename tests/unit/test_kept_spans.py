@@ -1,4 +1,4 @@
-"""Runs' spans as kept: everything but the secrets, bounded, and each run's own only."""
+"""Kept spans: everything except secrets, bounded, and only the run's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels stay, whoever else has the file open; what they are about stays with them."""
+"""Labels survive other users of the file, and so do the runs that they are about."""
 
 from __future__ import annotations
 

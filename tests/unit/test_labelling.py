@@ -1,4 +1,4 @@
-"""From a run's id to a label, and from labels to what a ranker learns from."""
+"""From a run's id to a label, and from labels to a ranker's training data."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Stores:
     labels: LabelStore
 
     def has(self, verdict: StoredVerdict = VERDICT, *, texts: bool = True) -> None:
-        """Make as if the service had analysed the run."""
+        """Store the run as if the service had analysed it."""
         self.verdicts.commit(Commit(analysed=(), verdicts=(verdict,)))
         packed = pack(replace(RUN, run_id=verdict.run_id), keep if texts else omit) or b""
         kept = PackedRun(tenant=verdict.tenant, run_id=verdict.run_id, is_failure=True, packed=packed)

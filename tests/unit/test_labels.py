@@ -1,4 +1,4 @@
-"""What a person says of a verdict, checked against the run."""
+"""People's statements on a verdict, checked against the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes late, or twice: no run is analysed more often than it may, none gets a second id."""
+"""Late and duplicate spans: the number of analyses is bounded, and a run keeps its id."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def trace_id(number: int) -> TraceId:
 
 
 def part(number: int, *, start: float | None = None) -> tuple[Span, ...]:
-    """One trace of a run whose every trace links to the first."""
+    """One trace of a run in which every trace links to the first."""
     begins = 1000.0 * (number + 1) if start is None else start
     links = [Link(trace_id=trace_id(0), span_id=SpanId(f"{1:016x}"))] if number else []
     return (
@@ -62,7 +62,7 @@ class TestWhatComesTwice:
     async def test_a_request_that_is_sent_again_costs_no_second_analysis(
         self, slow_lane: Open, hold_max_s: float | None
     ) -> None:
-        """A client that got no answer sends again what we have: often the last request, with the root."""
+        """A client without an answer sends a request again: often the last one, with the root."""
         lane = slow_lane(0, 1, hold_max_s=hold_max_s)
         lane.receive(chat(2, answer="4", agent_name="planner"), chat(3, answer="5", agent_name="writer"))
         lane.receive(workflow(1))
@@ -97,7 +97,7 @@ class TestWhatComesTwice:
 
 class TestRunsThatGrowByTraces:
     async def test_a_run_that_was_analysed_three_times_takes_no_more_traces(self, slow_lane: Open) -> None:
-        """Each that links to it later has a verdict of its own; none goes without."""
+        """Each trace that links to it later gets its own verdict."""
         lane = slow_lane(0)
         for number in range(6):
             lane.receive(*part(number))
@@ -122,7 +122,7 @@ class TestRunsThatGrowByTraces:
     async def test_a_trace_that_links_to_two_judged_runs_joins_one_and_leaves_the_other_as_it_is(
         self, slow_lane: Open
     ) -> None:
-        """Merged, a run would be counted twice, and the verdict of one would stand in its trace for good."""
+        """If merged, a run would be counted twice, and one run's verdict would stay in its trace."""
         lane = slow_lane(0)
         for number in range(2):
             one = replace(part(number)[0], links=())
@@ -154,7 +154,7 @@ class TestRunsThatGrowByTraces:
         assert [len(asked.steps) for asked in lane.analyst.asked] == [1, 1, 2, 2]
 
     async def test_each_turn_of_a_long_conversation_is_judged_soon(self, slow_lane: Open) -> None:
-        """Every turn links to the one before it."""
+        """Every turn links to the previous one."""
         lane = slow_lane(0)
         for number in range(40):
             links = [Link(trace_id=trace_id(number - 1), span_id=SpanId(f"{1:016x}"))] if number else []
@@ -189,7 +189,7 @@ class TestRunsThatGrowByTraces:
         assert lane.source.held[KEY] == set()
 
     async def test_a_trace_that_begins_before_the_others_leaves_the_run_its_id(self, slow_lane: Open) -> None:
-        """What was said stays where people found it, and is superseded there."""
+        """The earlier verdict stays in its place, and is superseded there."""
         lane = slow_lane(0, 1)
         lane.receive(*part(0))
         await lane.pass_time(GRACE)

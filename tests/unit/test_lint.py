@@ -1,4 +1,4 @@
-"""What a trace lacks, on which spans, and the line that mends it."""
+"""What a trace lacks, on which spans, and the line that adds it."""
 
 from __future__ import annotations
 

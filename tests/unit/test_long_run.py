@@ -1,4 +1,4 @@
-"""A run of 45 turns whose spans lost most of their attributes to the SDK's limit still tells every turn."""
+"""A run of 45 turns whose spans lost most attributes to the SDK's limit still shows every turn."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def long_run() -> Stage:
 
 
 def answers_first(attributes: Mapping[str, Any]) -> Sequence[tuple[str, Any]]:
-    """Set outputs first, as instrumentations do that write inputs from a late hook: they are evicted."""
+    """Set outputs first, as instrumentations with a late hook for inputs do: the outputs are evicted."""
     return sorted(attributes.items(), key=lambda item: not item[0].startswith(OUTPUTS))
 
 

@@ -1,4 +1,4 @@
-"""Our own listener is recognised as our own backend, however it is named."""
+"""Our own listener is recognised as our backend under any of its names."""
 
 from __future__ import annotations
 

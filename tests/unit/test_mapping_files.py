@@ -1,4 +1,4 @@
-"""Mapping files: what they say is read, what they cannot say is refused in one line."""
+"""Mapping files are read as written, and mistakes are refused in one line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ fields:
 
 
 def odd() -> list[Span]:
-    """Spans that tell nothing without a mapping."""
+    """Spans that show no step without a mapping."""
 
     def acme(number: int, name: str, start: int, **said: str) -> Span:
         attributes: Attributes = {f"acme.{key}": value for key, value in said.items()}

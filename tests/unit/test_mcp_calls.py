@@ -1,4 +1,4 @@
-"""A tool call seen where it is made and again on its way over MCP is one step."""
+"""A tool call that is recorded both by its caller and by MCP is one step."""
 
 from __future__ import annotations
 

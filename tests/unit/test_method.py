@@ -26,7 +26,7 @@ def ask(coverage: float = 1.0) -> Prompt:
 
 @dataclass(frozen=True, kw_only=True)
 class Asks:
-    """A method that asks a number of times, seeing different shares, and then blames step 1."""
+    """A method that asks several times, about different parts, and then blames step 1."""
 
     shares: tuple[float, ...] = (1.0,)
     name: str = "asks"

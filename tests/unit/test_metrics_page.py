@@ -1,4 +1,4 @@
-"""The page of metrics says what there is."""
+"""The metrics page lists exactly the existing metrics."""
 
 from __future__ import annotations
 

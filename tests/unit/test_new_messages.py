@@ -1,4 +1,4 @@
-"""What is new in each model call, where words are repeated or said by somebody else."""
+"""The new messages of each model call, with repeated texts and texts of other agents."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.factories import agent, chat, ordered, said, workflow
 
 
 def test_another_agents_words_are_no_agents_own_last_words() -> None:
-    """A round-robin chat hands everybody's words on as nameless assistant messages."""
+    """A round-robin chat passes all agents' messages on as nameless assistant messages."""
     trajectory = ordered(
         workflow(),
         agent(2, "a", end=40),
@@ -29,7 +29,7 @@ def test_another_agents_words_are_no_agents_own_last_words() -> None:
 
 
 def test_own_last_words_told_anew_are_left_out() -> None:
-    """smolagents tells a model its last step in other words."""
+    """smolagents repeats a model's last step in other words."""
     trajectory = ordered(
         agent(1, "a", parent=None, end=90),
         chat(2, heard=[said("user", "q")], answer="let me see"),

@@ -1,4 +1,4 @@
-"""Notices reach their receivers once, signed and harmless, and a receiver can do nothing to us."""
+"""Notices reach their receivers once, signed and escaped, and receivers cannot harm us."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def notice(number: int = 0, **fields: Any) -> Notice:
 
 @dataclass(slots=True)
 class Receiver:
-    """A real HTTP server that answers what it is told to, the last answer again and again."""
+    """A real HTTP server with scripted answers, the last one repeated."""
 
     answers: list[int] = field(default_factory=lambda: [200])
     headers: dict[str, str] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Stage:
     session: ClientSession
     clock: Clock = field(default_factory=Clock)
     disk_answers: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set from the start; cleared, what is written after the receiver was told waits."""
+    """Set at the start; while cleared, writes after the receiver was notified wait."""
     disk_is_asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:

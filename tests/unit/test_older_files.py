@@ -1,4 +1,4 @@
-"""The three files of an older version become one store, whatever kills the process that copies them."""
+"""Three files of an older version become one store, even if the copying process is killed."""
 
 from __future__ import annotations
 

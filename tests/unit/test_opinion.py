@@ -1,4 +1,5 @@
-"""Another opinion: by methods and models that the operator allows, for one hour's money, here or there."""
+"""Second opinions by the methods and models that the operator allows, within one hourly budget, in both
+halves."""
 
 from __future__ import annotations
 
@@ -36,13 +37,13 @@ RUN = run(step("planner", "go"), failed_tool("clerk"), step("writer", "sorry, I 
 
 
 def talker(name: str) -> ScriptedModel:
-    """Return a model that says one thing, at a price."""
+    """Return a model with one answer and a price."""
     return ScriptedModel(name=name, replies=["{}"] * 99, cost_usd=0.01)
 
 
 @dataclass(slots=True)
 class Calls:
-    """Counts."""
+    """Count a call."""
 
     made: int = 0
 

@@ -1,4 +1,4 @@
-"""What goes out over OTLP says what /metrics says, in OpenTelemetry's words."""
+"""The metrics sent over OTLP equal those of /metrics, in OpenTelemetry's terms."""
 
 from __future__ import annotations
 

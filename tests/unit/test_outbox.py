@@ -1,4 +1,4 @@
-"""The outbox's way out: at least once, in order, the same bytes, and nobody waits for another."""
+"""The outbox delivers at least once, in order, with the same bytes; deliveries do not block each other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BUSY = TryLater(reason="busy")
 
 
 class Outbox:
-    """An outbox in memory, and a clock that the test moves."""
+    """An outbox in memory, and a simulated clock."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ async def test_a_throttled_tenant_holds_up_nobody_else() -> None:
 
 
 async def test_a_backend_that_asks_for_no_pause_gets_ours() -> None:
-    """A ``RetryInfo`` without a delay asks for none, and so does a date gone by."""
+    """A ``RetryInfo`` without a delay, or a date in the past, asks for no delay."""
     outbox = Outbox(TryLater(reason="busy", after_s=0.0))
     outbox.add("a")
     assert await outbox.delivery.send_some()
@@ -305,7 +305,7 @@ async def test_a_shutdown_sends_what_there_is_and_waits_for_no_pause() -> None:
 
 
 class SlowBackend(MemoryExporter):
-    """A backend that has a request, and answers when it may."""
+    """A backend that has received a request, and answers when the test says so."""
 
     def __init__(self) -> None:
         super().__init__()

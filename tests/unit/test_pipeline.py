@@ -1,4 +1,4 @@
-"""The slow lane's shell: who is examined when, what is held how long, what a restart resumes."""
+"""The slow lane's shell: the order of examinations, the time of holds, and resuming after a restart."""
 
 from __future__ import annotations
 
@@ -364,7 +364,7 @@ async def test_a_shutdown_waits_only_so_long_for_a_disk_that_lets_nothing_go(
 
 @pytest.mark.parametrize("end", ["overdue", "shutdown", "restart in late mode"])
 async def test_what_is_let_go_of_at_the_same_time_waits_for_one_commit(slow_lane: Open, end: str) -> None:
-    """One commit each would be 50 ms each: a minute for a thousand traces, with all doors shut."""
+    """One commit each would take 50 ms: a minute for a thousand traces, with all receivers closed."""
     lane = slow_lane(0, hold_max_s=20)
     names = [TraceId(f"{number:032x}") for number in range(1, 41)]
     for name in names:
@@ -428,7 +428,7 @@ async def test_held_spans_wait_for_no_file_descriptors_and_the_blame_follows_lat
 
 
 async def test_a_disk_that_reads_nothing_for_a_while_ends_no_lane(slow_lane: Open) -> None:
-    """The number of earlier analyses is looked up once more by the examination."""
+    """The examination reads the number of earlier analyses again."""
     lane = slow_lane(0)
     lane.store.read_refusals = 2
     lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
@@ -496,7 +496,7 @@ async def test_an_open_trace_that_is_evicted_before_a_glance_at_it_counts_once(s
 
 
 async def test_what_waits_for_a_free_place_waits_only_while_its_spans_are_kept(slow_lane: Open) -> None:
-    """Where analyses are slower than runs the queue would grow for ever."""
+    """If analyses are slower than runs, the queue would grow without bound."""
     lane = slow_lane(0, concurrency=1)
     lane.analyst.may_answer.clear()
     names = [TraceId(f"{number:032x}") for number in range(1, 41)]
@@ -689,7 +689,7 @@ class TestRunsOfSeveralTraces:
     async def test_a_linked_trace_is_judged_though_the_one_it_waited_with_is_evicted(
         self, slow_lane: Open
     ) -> None:
-        """Both wait for a third that began as they were read, and that does not link to them."""
+        """Both wait for a third one that began while they were read and does not link to them."""
         lane = slow_lane(0)
         third = TraceId("e" * 32)
         lane.receive(workflow(1, links=[linked(8), linked(4, third)]), chat(2, answer="4"))

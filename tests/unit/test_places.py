@@ -1,4 +1,4 @@
-"""What is kept of a run's spans, so that a label can still write carriers."""
+"""Stored positions of a run's spans, from which a label can still write carriers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The disk that tests of power loss rebuild: it keeps what was flushed, and may lose anything else."""
+"""The simulated disk of the power-loss tests keeps flushed data, and may lose anything else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def line(op: str, offset: int = 0, path: str = FILE, data: bytes = b"") -> bytes
 
 
 def leftovers(log: bytes, held: dict[str, bytes] | None = None) -> list[dict[str, bytes]]:
-    """Return what is left in many tries."""
+    """Return the possible contents over many tries."""
     found = []
     for seed in range(200):
         disk = Disk(FOLDER, held or {})

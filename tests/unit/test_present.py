@@ -1,4 +1,4 @@
-"""What is shown to people: nothing in a trace can move the cursor, colour the screen or fake a row."""
+"""Displayed text of a trace cannot move the cursor, colour the screen or fake a row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An experiment's result becomes a version of the verdict, and outranks every opinion but a person's."""
+"""An experiment's result becomes a version of the verdict, and outranks all but a person's label."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def found_on(room: Room, step: int, decision: Decision) -> Attribution:
 
 @pytest.fixture
 async def proving(room: Room) -> Proving:
-    """The service's side, of a run whose verdict blames step 0 and whose spans are kept."""
+    """The service's side: a run whose verdict blames step 0 and whose spans are kept."""
     room.judge(blame(0, "signals"))
     rules = make_redactor(())
     (packed,) = SpanKeeper(redactor=rules).pack([encode(SPANS)], (), [((), rules.for_run())], [True])
@@ -255,7 +255,7 @@ async def test_a_run_that_an_experiment_decided_on_is_kept_for_training(
 
 
 def test_half_the_weight_is_half_the_evidence() -> None:
-    """Two runs of weight one half are one of weight 1; a run of weight 0 says nothing."""
+    """Two runs of weight one half count like one of weight 1; a run of weight 0 counts nothing."""
     pytest.importorskip("sklearn")
     first, second = [[1.0, 0.0], [0.0, 1.0]], [[0.3, 0.4], [0.5, 0.1]]
     once = fit_linear([first, second, second], [0, 1, 1], 1.0, [1.0, 0.5, 0.5])

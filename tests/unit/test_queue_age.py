@@ -1,4 +1,4 @@
-"""How long the oldest of a queue has waited."""
+"""The age of a queue's oldest item."""
 
 from __future__ import annotations
 

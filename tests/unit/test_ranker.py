@@ -57,7 +57,7 @@ def blame(verdict: object) -> Blame:
     [({"labels": 20}, 21 / 22), ({"labels": 1000}, 1001 / 1002), ({}, 0.5), ({"labels": "many"}, 0.5)],
 )
 def test_no_number_of_labels_makes_a_model_certain(card: dict[str, object], most: float) -> None:
-    """A run of one step leaves no choice, and twenty such labels teach nothing of the next run."""
+    """A run of one step offers no choice, and twenty such labels teach nothing."""
     one_step = run(step("Coder", "an error, sorry"), task="t")
     model = ranker(card=card)
     assert blame(rank(model, one_step)).confidence == pytest.approx(most, abs=1e-4)
@@ -106,7 +106,7 @@ def test_on_a_system_it_has_never_seen_the_verdict_says_so_and_claims_little() -
 
 
 def test_the_same_run_under_other_names_is_a_strangers_and_so_is_one_that_nobody_signed() -> None:
-    """What was learned is of the system trained on: its verdict elsewhere must not look like one at home."""
+    """It was trained on one system: verdicts on other systems must not look equally certain."""
     for name in ("x", "unknown", "assistant", "", "Coder2"):
         renamed = replace(RUN, steps=tuple(replace(s, agent=name) for s in RUN.steps))
         verdict = blame(rank(ranker(), renamed))
@@ -195,7 +195,7 @@ def test_what_is_no_model_at_all_is_refused(text: str) -> None:
 
 
 class ScriptedModel:
-    """Counts what it is asked, and always blames the same step."""
+    """Counts its calls, and always blames the same step."""
 
     name = "scripted"
     context_tokens = 100_000

@@ -1,4 +1,4 @@
-"""Reading what many gRPC clients send, together within bounds: the slow give way to those who are not."""
+"""Bounded reading from many gRPC clients: slow clients give way to others."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ async def test_what_is_read_and_not_yet_stored_is_bounded_too() -> None:
 
 
 class RecordedHeap:
-    """What was asked of it, in order."""
+    """Its calls, in order."""
 
     def __init__(self) -> None:
         self.asked: list[int | str] = []

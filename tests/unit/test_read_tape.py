@@ -1,4 +1,4 @@
-"""Tapes out of recorded spans: over every recording of a framework, and what cannot be replayed."""
+"""Tapes read from recorded spans of every framework, and what cannot be replayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a verdict without a model says: one sentence of cause, one of evidence, one of what to do."""
+"""The text of a verdict without a model: one sentence of cause, one of evidence, one of advice."""
 
 from __future__ import annotations
 

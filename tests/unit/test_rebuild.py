@@ -1,4 +1,4 @@
-"""Requests → runs: what the stages have to tell each other."""
+"""From requests to runs: information that the stages pass to each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded files are told by their content, protobuf too."""
+"""Formats of recorded files, protobuf included, are recognised by content."""
 
 from __future__ import annotations
 

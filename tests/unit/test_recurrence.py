@@ -1,4 +1,4 @@
-"""Failures that come again: which are the same, what becomes of them, and when to say that it is more."""
+"""Recurring failures: which are the same, their states, and when an increase is reported."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_only_the_last_runs_are_kept() -> None:
 
 
 def test_a_share_allows_for_a_method_that_is_wrong() -> None:
-    """40 of 400 are blamed; half of those rightly, and 1 in 50 of the others was its fault too."""
+    """40 of 400 runs are blamed on it: half of these rightly; and 1 in 50 of the others was its fault."""
     share = share_of(Count(hits=40, n=400), Count(hits=50, n=100), Count(hits=2, n=100))
     assert share.low < 0.1 * 0.5 + 0.9 * 0.02 < share.high
     assert share.high < 0.15
@@ -218,7 +218,7 @@ def test_a_doubled_share_does() -> None:
 
 
 def test_while_nothing_changes_the_evidence_is_the_runs_at_most_on_average() -> None:
-    """Where the share is known each bet is fair: this is what the bound on false alarms rests on."""
+    """If the share is known, each bet is fair: the bound on false alarms depends on this."""
     ends = []
     for seed in range(400):
         chance, watch = random.Random(seed), Watch(known=Count(hits=300_000, n=1_000_000))
@@ -229,7 +229,7 @@ def test_while_nothing_changes_the_evidence_is_the_runs_at_most_on_average() -> 
 
 
 def test_fair_on_average_over_the_shares_that_could_have_had_such_a_past() -> None:
-    """The share is drawn as the past leaves it open: the evidence is still the runs on average."""
+    """The share is drawn from its posterior, so the evidence is right on average."""
     ends = []
     for seed in range(4000):
         chance, watch = random.Random(seed), Watch(known=Count(hits=2, n=10))

@@ -1,4 +1,4 @@
-"""A run is cleaned of secrets as a whole: alike ones alike, names untouched, all counted."""
+"""Secrets are removed from a whole run: equal ones get equal names, names stay, all are counted."""
 
 from __future__ import annotations
 

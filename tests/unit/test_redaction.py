@@ -1,4 +1,4 @@
-"""What is a secret is named, however it is written and wherever it stands; what is evidence stays."""
+"""Secrets are recognised in any notation and any place; evidence stays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PIECES = (
     "\\u0040",     "%40", "%2", "&#64;", "=40", "=\n", "\u200b", "\u00a0", "[key 1]",
     "[secret", "cGFzc3dvcmQ6IGh1bnRlcjJodW50ZXI=",
 )  # fmt: skip
-"""Secrets, halves of them, escapes, and what may stand between."""
+"""Secrets, halves of them, escapes, and what may separate them."""
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_base64_is_decoded_and_taken_out_as_a_whole(nested: int) -> None:
     ids=lambda text: ascii(text[:12]),
 )
 def test_no_text_makes_it_slow(text: str) -> None:
-    """Time of the process, for others may be at work beside us; the quadratic ones took minutes."""
+    """CPU time, because the machine may be busy; quadratic patterns took minutes."""
     started = time.process_time()
     redact(text)
     assert time.process_time() - started < 5

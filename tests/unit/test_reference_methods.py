@@ -133,7 +133,7 @@ async def test_step_by_step_folds_what_came_before_and_not_the_step_in_question(
 
 
 def oracle_of_halves(prompt: Prompt, wanted: str) -> str:
-    """An honest oracle: it finds the wanted text in one of the two halves it is shown."""
+    """An honest oracle: finds the text in one of the two given halves."""
     upper, lower = re.split(r"The lower half of the segment", prompt.messages[1].content)
     assert (wanted in upper) != (wanted in lower)
     return "upper half" if wanted in upper else "lower half"
@@ -194,7 +194,7 @@ beside_the_checkout = pytest.mark.skipif(
 
 
 def recorded(kind: str) -> dict[str, list[dict[str, Any]]]:
-    """Replies of a kind by log, in the order in which they were given."""
+    """Replies of one kind by log, in order."""
     packed = (DATASETS / "recorded_replies.dev.jsonl.gz").read_bytes()
     rows = [json.loads(line) for line in gzip.decompress(packed).splitlines()]
     by_log: dict[str, list[dict[str, Any]]] = {}
@@ -206,7 +206,7 @@ def recorded(kind: str) -> dict[str, list[dict[str, Any]]]:
 
 @beside_the_checkout
 async def test_recorded_binary_searches_are_followed_to_where_they_led() -> None:
-    """The same halves as in the reference code: its segments are inclusive, the middle is in the upper."""
+    """The same halves as in the reference code: segments are inclusive, the middle is in the upper half."""
     runs = {r.trajectory.run_id: r.trajectory for r in read_dataset(DATASETS / "who_and_when.dev.jsonl.gz")}
     searches = recorded("binary_search")
     assert len(searches) > 50

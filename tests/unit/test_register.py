@@ -1,4 +1,4 @@
-"""Rows that vanish: a start notices, by a register kept beside each segment."""
+"""Vanished rows: a start detects them by a register beside each segment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def body(number: int) -> bytes:
 
 
 async def killed(tmp_path: Path, *, forwarded: int = 0, limits: JournalLimits | None = None) -> Path:
-    """Return the folder of a process that was killed with some rows in its WAL, and some of them done."""
+    """Return the folder of a killed process with some rows in its WAL, some of them done."""
     async with journal_in(tmp_path / "live", limits) as journal:
         for number in range(1, ROWS + 1):
             await journal.append([entry(body(number))])
@@ -74,7 +74,7 @@ async def test_what_was_forwarded_before_it_vanished_is_not_lost(tmp_path: Path)
 
 
 async def test_a_segment_of_which_nothing_can_be_read_is_counted(tmp_path: Path) -> None:
-    """No row is even described."""
+    """Not even the register has the rows."""
     image = await killed(tmp_path)
     for file in (*found(image, "*.sqlite"), *found(image, "*-wal")):
         file.write_bytes(b"nonsense " * 1000)
@@ -105,7 +105,7 @@ async def test_what_was_deleted_or_compacted_is_not_missed(tmp_path: Path) -> No
 
 
 async def test_without_a_register_nothing_is_said(tmp_path: Path) -> None:
-    """The version before kept none."""
+    """The previous version had no register."""
     image = await killed(tmp_path)
     for register in found(image, f"*{REGISTER}"):
         register.unlink()

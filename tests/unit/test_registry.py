@@ -1,4 +1,4 @@
-"""The registry is sound, says what the convention says, and everything made from it is fresh."""
+"""The registry is consistent, agrees with the convention, and all generated files are current."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A release: the version stands in every place at once, and the provenance names each file by its digest."""
+"""A release changes the version in all places, and its provenance names each file by digest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOW: Final = datetime(2030, 1, 2, tzinfo=UTC)
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A copy of the files that have the version."""
+    """A copy of the files that contain the version."""
     for name in (*LINES, "CHANGELOG.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text((ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")

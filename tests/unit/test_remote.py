@@ -1,4 +1,4 @@
-"""An analysis asked of another process: nothing is lost on the way, nothing paid twice, nothing believed."""
+"""An analysis by another process: nothing is lost or paid twice, and its answers are checked."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def attribution(verdict: Blame | Abstention = BLAME) -> Attribution:
 
 @dataclass(slots=True, kw_only=True)
 class Thinking:
-    """An analyst that says what it was given to say, when it may; counts how often it was asked."""
+    """An analyst with scripted answers, given when the test allows; counts the questions."""
 
     says: Attribution = field(default_factory=attribution)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
@@ -123,7 +123,7 @@ async def asking(url: str, timeout_s: float = 20.0) -> AsyncIterator[HttpAsk]:
 
 @asynccontextmanager
 async def answering(handler: Callable[[web.Request], web.Response]) -> AsyncIterator[tuple[str, list[str]]]:
-    """Serve whatever a handler says; the list holds a line a request."""
+    """Serve the handler's answers; the list holds a line per request."""
     came: list[str] = []
 
     async def handle(request: web.Request) -> web.Response:

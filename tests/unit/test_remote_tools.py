@@ -1,4 +1,4 @@
-"""Tools over HTTP and MCP in a trial: recorded results, and nothing else, reach the workflow."""
+"""Tools over HTTP and MCP in a trial: only recorded results reach the workflow."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ ASKS = call(0, "Book 12 seats.", answer=Answer(calls=(BOOK,)))
 
 
 def foreign(index: int, name: str, result: str, /, **arguments: Any) -> RecordedTool:
-    """A tool that a framework recorded, not ``semconv.instrument``."""
+    """A tool recorded by a framework, not by ``semconv.instrument``."""
     return replace(tool(index, name, result, **arguments), is_ours=False)
 
 
 @dataclass
 class Server:
-    """An MCP server that notes what reaches it."""
+    """An MCP server that records its requests."""
 
     url: str = ""
     asked: list[tuple[str, str]] = field(default_factory=list)

@@ -71,7 +71,7 @@ def test_no_step_can_pose_as_structure() -> None:
 
 
 def test_a_run_that_holds_every_short_word_is_rendered_like_any_other() -> None:
-    """A marker that is searched for in the run would never be found to be absent from this one."""
+    """A marker that is found by searching for an unused one would be present in this run."""
     words = "".join(f"#{number:05x}" for number in range(1 << 20))
     share = len(words) // 25
     hostile = run(*(step("a", words[at : at + share]) for at in range(0, len(words), share)))

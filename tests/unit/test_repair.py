@@ -1,4 +1,4 @@
-"""Damage is mended, said, and never costs a sound span."""
+"""Damage is repaired and reported, and never costs a sound span."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a later success of the same tool makes good, and what not."""
+"""Which failures a later success of the same tool repairs."""
 
 from __future__ import annotations
 

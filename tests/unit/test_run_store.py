@@ -1,4 +1,4 @@
-"""Verdicts and outbox: all or nothing, and never twice."""
+"""Verdicts and outbox are committed together or not at all, and never twice."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_analyses_are_counted_and_the_highest_row_kept(store: RunStore) -> None:
 
 
 def test_a_run_is_looked_up_without_reading_all_verdicts(store: RunStore) -> None:
-    """SQLite's own plan: a scan would read a hundred thousand documents for each page of a run."""
+    """SQLite's query plan: a scan would read a hundred thousand documents for each page of a run."""
     asked: list[str] = []
     driver = store._db._driver
     assert isinstance(driver, SqliteDriver)

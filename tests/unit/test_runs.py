@@ -1,4 +1,4 @@
-"""Which traces are one run."""
+"""Which traces form one run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_autogens_team_id_joins_traces() -> None:
 
 
 def test_an_id_of_any_length_is_a_short_key_and_joins_all_the_same() -> None:
-    """Whoever sends ids makes them as long as they like; keys are remembered long after the spans."""
+    """Senders may use ids of any length, and keys are remembered long after the spans."""
     long = "x" * 1_000_000
     first, second, other = (
         trace(span(1, trace_id=trace_of(letter), attributes={OPENAI_TRACE: f"{long}{end}"}))
@@ -171,7 +171,7 @@ def test_a_trace_of_several_workflows_is_several_runs() -> None:
 
 
 def test_agents_side_by_side_are_one_run() -> None:
-    """They may well be the steps of a program that is not instrumented."""
+    """They may be the steps of a program that is not instrumented."""
     whole = trace(span(1), agent(2, "planner", parent=1), agent(3, "writer", parent=1))
     assert group_runs([whole]) == (whole,)
 

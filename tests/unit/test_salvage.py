@@ -1,4 +1,4 @@
-"""A journal that was damaged while nobody looked: what is sound goes on, what is lost is counted."""
+"""A damaged journal: sound rows are forwarded, lost ones are counted."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def fill(path: Path) -> Path:
 
 
 async def found(path: Path) -> tuple[list[bytes], int, int]:
-    """Return the bodies that can be forwarded, the items said to be lost, and those said to wait."""
+    """Return the bodies that can be forwarded, the number of lost items, and that of waiting ones."""
     async with journal_in(path) as journal:
         waiting = journal.waiting[TRACES].items if TRACES in journal.waiting else 0
         backlog = await journal.read_pending(TRACES, 0, 1 << 30)
@@ -112,7 +112,7 @@ async def test_a_kill_before_a_damaged_wal_was_set_aside_costs_nothing_that_was_
 
 
 async def test_a_disk_that_refuses_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set aside as damaged, sound rows that were acknowledged would never be forwarded."""
+    """If the file were set aside as damaged, sound acknowledged rows would never be forwarded."""
     segment = await fill(tmp_path)
 
     def refuse(_: SegmentFile) -> None:

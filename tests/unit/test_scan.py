@@ -227,7 +227,7 @@ _NAMED = _message(b"\x2a", b"work")
     ids=["one large Resource of many scopes", "no Resource", "a long scope", "names that claim to be long"],
 )
 def test_a_request_is_read_through_only_a_few_times_whatever_stands_in_it(group: bytes) -> None:
-    """Read once for each scope or span, these 8 MB at most take the event loop's time for many seconds."""
+    """If read once for each scope or span, these 8 MB would take the event loop many seconds."""
     body, before = _message(b"\x0a", group), process_time()
     assert scan_traces(body).traces[0].is_agent
     assert process_time() - before < 3
@@ -399,7 +399,7 @@ def test_what_others_write_in_their_own_way_is_surveyed_the_same(
 
 
 def _comparable(note: TraceNote) -> TraceNote:
-    """Without what is another process's if its bytes are others."""
+    """Return the request without the parts that differ between processes."""
     return replace(note, byte_count=0, spans=tuple(replace(span, source=0) for span in note.spans))
 
 

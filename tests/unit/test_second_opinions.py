@@ -1,4 +1,4 @@
-"""A second opinion is kept, and becomes a version of the verdict: in the store, the trace and the counts."""
+"""A second opinion is stored, and becomes a version of the verdict in the store, the trace and the counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: OTel's rules for OTel's variables, errors that name what is wrong."""
+"""Settings follow OpenTelemetry's rules for its variables; errors name the variable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded run moved to now: every time by as much, and nothing else."""
+"""A recorded run is moved to now: all times by the same amount, and nothing else changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stories: what a careful reader would blame, and what not."""
+"""Stories with the step that a careful reader would blame."""
 
 from __future__ import annotations
 
@@ -450,7 +450,7 @@ def test_a_run_without_steps_is_an_error_and_no_guess() -> None:
 
 
 def hearing(result: str, *ending: Step) -> Trajectory:
-    """A tool without a span: the agent's next call hears what it returned."""
+    """A tool without a span: the agent's next call receives its result."""
     asking = step("researcher", 'call lookup({"name": "Falcon"})', input="user: How many GPUs?")
     heard = replace(ending[0], input=f"tool: {result}")
     return run(step("planner", "Ask the researcher."), asking, heard, *ending[1:], task=TASK)

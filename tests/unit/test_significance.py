@@ -8,7 +8,7 @@ from analyzer.evaluation.significance import bootstrap, difference_interval, mcn
 
 
 def test_wilson_gives_the_published_interval() -> None:
-    """69 of 125 is 46.5 to 63.6 %, 17 of 58 is 19.2 to 42.0 %."""
+    """69 of 125 gives 46.5 to 63.6 %, 17 of 58 gives 19.2 to 42.0 %."""
     assert (round(wilson(69, 125).low, 3), round(wilson(69, 125).high, 3)) == (0.465, 0.636)
     assert (round(wilson(17, 58).low, 3), round(wilson(17, 58).high, 3)) == (0.192, 0.420)
     assert (wilson(0, 0).low, wilson(0, 0).high) == (0.0, 1.0)

@@ -1,4 +1,4 @@
-"""A soak's verdict: growth that is beyond doubt and larger than tolerated, and nothing else, fails it."""
+"""A soak fails only on growth that is certain and larger than tolerated."""
 
 from __future__ import annotations
 

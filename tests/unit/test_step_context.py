@@ -1,4 +1,4 @@
-"""What the spans say of a step's causes, and of the tools its agent could call."""
+"""A step's causes, and the tools that its agent could call, according to the spans."""
 
 from __future__ import annotations
 

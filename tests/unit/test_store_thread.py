@@ -1,4 +1,4 @@
-"""The store's thread: one call after the other, each answered to whoever asked."""
+"""The store's thread runs one call after the other, and each caller gets its own answer."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_a_write_is_tried_again_until_the_disk_takes_it() -> None:
 
 
 async def test_a_damaged_file_is_a_store_that_refuses_and_is_named(thread: StoreThread) -> None:
-    """Raised as it is, it would end the service, and spans would no longer be forwarded."""
+    """If it were raised unchanged, the service would end, and spans would no longer be forwarded."""
 
     def read() -> None:
         error = sqlite3.DatabaseError("database disk image is malformed")

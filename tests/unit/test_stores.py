@@ -1,4 +1,4 @@
-"""The connection to the store: how SQLite is opened, written to and given back from."""
+"""The connection to the store: how SQLite is opened, written to, and shrunk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_place_where_no_file_can_be_is_refused_with_words(tmp_path: Path) -> N
 
 
 def test_a_file_whose_damage_sqlite_cannot_spell_is_refused_with_words(tmp_path: Path) -> None:
-    """SQLite quotes the damaged statement in its message, and Python cannot decode that."""
+    """SQLite quotes the damaged statement in its message, which Python cannot decode."""
     path = tmp_path / "store"
     connected(path).close()
     sound = path.read_bytes()
@@ -124,7 +124,7 @@ def test_where_the_disk_refuses_to_give_back_nothing_is_lost(tmp_path: Path) -> 
 
 
 def refused_by_sqlite(path: Path) -> sqlite3.OperationalError:
-    """Return what SQLite says where a file cannot be opened."""
+    """Return SQLite's message for a file that cannot be opened."""
     with pytest.raises(sqlite3.OperationalError) as refused:
         sqlite3.connect(path / "nowhere" / "store")
     return refused.value

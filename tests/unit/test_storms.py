@@ -1,4 +1,4 @@
-"""A request or a tenant that brings very much costs in proportion to it, and holds up nobody else."""
+"""A huge request or tenant costs in proportion to its size, and delays no other."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ EMPTY = b"\x12\x00"
 
 
 def accepting(folder: Path, count: int) -> int:
-    """Return the operations that holding so many small traces of one request takes."""
+    """Return the number of operations for holding this many small traces of one request."""
 
     async def accept() -> None:
         async with door(folder / str(count)) as at:
@@ -59,7 +59,7 @@ def test_twice_the_held_traces_of_a_request_are_twice_the_work(tmp_path: Path) -
 
 
 async def test_traces_that_would_be_copied_too_often_are_not_held(tmp_path: Path) -> None:
-    """A large Resource is copied for each trace: here it would make 60 MiB of 140 KiB."""
+    """A large Resource is copied for each trace: here 140 KiB would become 60 MiB."""
     spans = [span(1, trace=number, attributes={"gen_ai.operation.name": "chat"}) for number in range(1, 601)]
     async with door(tmp_path) as at:
         at.held.update(TraceKey(NO_TENANT, trace_name(number)) for number in range(1, 601))
@@ -99,7 +99,7 @@ def test_a_row_that_traces_share_is_parsed_once(tmp_path: Path) -> None:
 
 
 def test_large_rows_that_traces_share_in_turn_are_not_parsed_for_each(tmp_path: Path) -> None:
-    """Each trace has a span in each of three requests, which are too large to stay parsed together."""
+    """Each trace has a span in each of three requests, which are too large to be kept parsed."""
     wide = [span(99, trace=trace_id, attributes={"text": "x" * 900_000}) for trace_id in range(9_001, 9_006)]
 
     def reading(count: int) -> int:
@@ -283,7 +283,7 @@ class CountedSource(MemorySource):
 
 
 async def test_a_chain_longer_than_a_run_is_read_in_proportion(tmp_path: Path) -> None:
-    """Before, each trace beyond the first run read all of that run again."""
+    """Previously, each trace beyond the first run read all of that run again."""
     count, source = MAX_JOINED + 40, CountedSource()
     lane = SlowLane(tmp_path, ScriptedAnalyst(0), source=source)
     for number in range(1, count + 1):
@@ -337,7 +337,7 @@ async def test_another_tenant_does_not_wait_for_a_storm(tmp_path: Path) -> None:
 
 
 async def test_a_verdict_does_not_wait_for_arrivals_of_another_tenant(tmp_path: Path) -> None:
-    """A run is due while thousands of another's spans have not been looked at, and those are not released."""
+    """A run is due while thousands of another's spans are unread, and those are not released."""
     lane = SlowLane(tmp_path, ScriptedAnalyst(0))
     calm, hasty = Tenant("x=calm"), TraceId(f"{1:032x}")
     lane.receive(agent(1, "calm", parent=None, trace_id=TraceId(f"{99_999:032x}")), tenant=calm)
@@ -428,7 +428,7 @@ _LINK = _field(13, _field(1, bytes(15) + b"x"))
 async def test_a_span_of_tiny_fields_costs_little_for_each_byte(
     span_bytes: bytes, *, is_taken: bool, tmp_path: Path
 ) -> None:
-    """One of 5 MiB kept a thread busy for half a minute; what cannot be read soon is refused, not lost."""
+    """One of 5 MiB kept a thread busy for half a minute; slow ones are now refused, not lost."""
     body = _group(_field(2, _AGENT_SPAN) + _field(2, span_bytes))
     assert operations(lambda: scan_traces(body)) < 30 * len(body)
     async with door(tmp_path) as at:
@@ -451,7 +451,7 @@ async def test_a_span_of_tiny_fields_costs_little_for_each_byte(
     ],
 )
 async def test_a_request_of_empty_messages_is_refused(signal: Signal, body: bytes, tmp_path: Path) -> None:
-    """Ten millions fit into one; each would take a hundred bytes of memory."""
+    """Ten million fit into one request; each would take a hundred bytes of memory."""
     with pytest.raises(MalformedRequestError, match="more fields than its size allows"):
         scan_request(signal, body)
 
@@ -495,7 +495,7 @@ async def test_what_the_writer_posts_is_done_in_order_and_others_pass() -> None:
 
 
 async def test_a_request_of_many_spans_teaches_what_a_small_one_does(tmp_path: Path) -> None:
-    """Its notes are taken in pieces, and a child may come in an earlier piece than its parent."""
+    """Its notes are read in pieces, and a child may be in an earlier piece than its parent."""
     lane = SlowLane(tmp_path, ScriptedAnalyst(0))
     spans = [tool(number, "search", parent=1) for number in range(2, 1_200)]
     lane.receive(*spans, agent(1, "clerk", parent=None))

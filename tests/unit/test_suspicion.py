@@ -1,4 +1,4 @@
-"""Clues that a run failed although it reported no failure, and the innocent things that look like them."""
+"""Clues that a run failed although it reported no failure, and harmless things that look like them."""
 
 from __future__ import annotations
 

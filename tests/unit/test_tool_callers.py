@@ -1,4 +1,4 @@
-"""Whose step answers for a tool's: the one that asked for it, never just the one before it."""
+"""A tool's failure counts against the step that requested it, never just the one before it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_tool_that_one_agent_runs_for_another_is_laid_at_the_call_that_the_tra
 
 
 def test_a_tie_that_is_no_request_asks_for_nothing() -> None:
-    """What encloses or links to a tool's step has not asked for it."""
+    """A span that encloses or links to a tool's step has not requested it."""
     enclosing = step("boss", "All is going well.")
     assert author(enclosing, failed_tool("clerk", causes=(0,)), at=1) == 1
     assert author(step("boss", "", StepKind.AGENT), failed_tool("clerk", causes=(0,)), at=1) == 1

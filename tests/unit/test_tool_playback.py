@@ -1,4 +1,4 @@
-"""Decorated tools in a rerun: recorded results, recorded failures, and nothing that runs undeclared."""
+"""Decorated tools in a rerun: recorded results and failures; undeclared tools do not run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _nothing_ran() -> None:
 
 @contextmanager
 def gateway(monkeypatch: pytest.MonkeyPatch, answer: Any) -> Iterator[list[Any]]:
-    """A gateway's endpoint that gives one answer; yields what it was asked."""
+    """A gateway's endpoint with one answer; yields the requests."""
     asked: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -45,7 +45,7 @@ def gateway(monkeypatch: pytest.MonkeyPatch, answer: Any) -> Iterator[list[Any]]
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -154,7 +154,7 @@ def test_without_a_gateway_nothing_runs(monkeypatch: pytest.MonkeyPatch, address
 
 
 def environment(monkeypatch: pytest.MonkeyPatch, **more: str) -> dict[str, str]:
-    """The environment of a trial as a service gets it: in a request, not in its own."""
+    """The environment of a trial as a service gets it: in a request, not in its own environment."""
     address = os.environ[TRIAL_VARIABLE]
     monkeypatch.delenv(TRIAL_VARIABLE)
     return {TRIAL_VARIABLE: address, **more}

@@ -1,4 +1,4 @@
-"""``blamespan train`` where there is too little to learn from: one line, and no model."""
+"""``blamespan train`` with too little data prints one line and writes no model."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
 
 
 def made(seed: int, subset: str = "one", blamed: str = "Coder") -> Conversation:
-    """A run in which one agent, in one of its turns, writes an error: that is the labelled step."""
+    """A run in which one agent, in one of its turns, writes an error: the labelled step."""
     draw = random.Random(seed)
     speakers = ["Planner", *(draw.choice(("Planner", "Coder", "Reader")) for _ in range(5)), blamed]
     wrong = draw.choice([place for place, name in enumerate(speakers) if name == blamed])
@@ -92,7 +92,7 @@ def test_the_model_is_the_even_pool_of_its_learners_and_the_signals(
 def test_a_model_of_labels_at_random_claims_less_than_one_of_labels_that_show_something(
     ranker: Ranker,
 ) -> None:
-    """What is learned from labels drawn at random is noise, and calibration finds that out of fold."""
+    """Random labels teach only noise, which calibration detects out of fold."""
     draw = random.Random(7)
     runs = [
         replace(one, label=Label(agent=one.trajectory.steps[place].agent, step=place))
@@ -104,7 +104,7 @@ def test_a_model_of_labels_at_random_claims_less_than_one_of_labels_that_show_so
 
 
 def test_a_refuted_step_makes_steps_like_it_less_likely() -> None:
-    """Column 0 marks the refuted rows: the others take their share, whichever of them is right."""
+    """Column 0 marks the refuted rows: the others share the weight, whichever of them is right."""
     rows = [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]
     (away, aside) = fit_linear([rows] * 4, [0] * 4, 1.0, refuted=[True] * 4)
     assert away < -0.1
@@ -115,7 +115,7 @@ def test_a_refuted_step_makes_steps_like_it_less_likely() -> None:
 
 
 def test_the_slope_of_a_refuted_run_is_that_of_its_loss() -> None:
-    """No other point near the minimum has a lower loss, which is computed here by the definition."""
+    """No other point near the minimum has a lower loss, computed here by definition."""
     runs = [[[0.3, 1.0], [0.9, -0.2], [-0.5, 0.1]], [[1.0, 0.4], [0.2, 0.8]], [[0.1, 0.2], [0.7, -0.9]]]
     right, refuted, trust, penalty = [1, 0, 1], [False, True, True], [1.0, 0.5, 0.25], 0.3
     table = [row for run in runs for row in run]

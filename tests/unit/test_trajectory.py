@@ -1,4 +1,4 @@
-"""Which spans are steps, in which order, by whom, and what the run says of itself."""
+"""Which spans are steps, their order and agents, and the run's task, answer and outcome."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_an_agent_with_nothing_below_is_a_step_of_its_model() -> None:
 
 
 def test_an_agent_that_shows_only_tools_speaks_after_them() -> None:
-    """CrewAI has no spans of model calls: the task's answer stands on the agent alone."""
+    """CrewAI has no spans of model calls: only the agent has the task's answer."""
     answer = messages(said("assistant", "it is 16"))
     trajectory = ordered(
         workflow(),
@@ -215,7 +215,7 @@ def test_a_tool_that_is_only_named_like_a_transfer_is_a_tool() -> None:
 
 
 def test_a_plain_tool_named_after_the_next_speaker_is_a_handoff() -> None:
-    """AG2; its tool executor owns every call, the agent that asked is the one who acted."""
+    """AG2; its tool executor owns every call, but the requesting agent acted."""
     trajectory = ordered(
         workflow(),
         agent(2, "triage", end=30),
@@ -286,7 +286,7 @@ def test_a_handoff_span_that_lost_its_target_learns_it_from_the_request() -> Non
 
 
 def test_a_transfer_without_a_result_is_only_a_hint_where_to_go() -> None:
-    """langgraph's goto: the model names a tool, the graph takes it as a direction."""
+    """langgraph's goto: the model names a tool, which the graph uses as a direction."""
     trajectory = ordered(
         workflow(),
         agent(2, "triage", end=40),
@@ -318,7 +318,7 @@ def test_a_nameless_call_is_not_given_to_an_agent_that_has_its_own_spans() -> No
 
 
 def test_a_nameless_call_is_named_by_the_message_that_quotes_it() -> None:
-    """Official langchain: plain-function nodes have no agent span."""
+    """Official langchain: nodes that are plain functions have no agent span."""
     quote = messages(said("assistant", "it costs $450", name="analyst"))
     root = span(
         1, end=900, attributes={"gen_ai.operation.name": "invoke_workflow", "gen_ai.output.messages": quote}

@@ -89,7 +89,7 @@ def failed_call(agent: str = "purser") -> Step:
 
 
 def left_to(final: str, *between: Step, **fields: Any) -> Trajectory:
-    """Return a run whose concierge asks the purser, whose model call fails, and then says a last word."""
+    """Return a run whose concierge asks the purser, whose model call fails; then the concierge answers."""
     asking = step("concierge", 'call ask_purser({"objective": "What do 12 crossings take in?"})')
     last = step("concierge", final)
     fields.setdefault("output", final)
@@ -189,7 +189,7 @@ def test_a_rule_of_the_users_own_decides_either_way() -> None:
 
 
 def test_no_rule_of_the_users_own_hangs_on_a_hostile_answer() -> None:
-    """Python's own engine would be at it for longer than the universe is old."""
+    """Python's own engine would need longer than the age of the universe."""
     hostile = run(step("a", "x"), output="a" * 100_000 + "!")
     assert not triage(hostile, [output_matching("^(a+)+$")]).failed
 

@@ -1,4 +1,4 @@
-"""The trial against its rules: what is served, what is live, and that no answer is ever stale."""
+"""A trial's rules: which calls are served from the tape, which are live, and no stale answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def served(decision: Decision) -> int:
 
 
 def ask(trial: Trial, request: Request) -> Decision:
-    """Ask, and let an answer be delivered."""
+    """Send a request, and let its answer be delivered."""
     decision = trial.ask(request)
     if not isinstance(decision, Refuse):
         trial.answering(decision.serial)
@@ -229,7 +229,7 @@ def tapes(draw: st.DrawFn) -> tuple[RecordedCall, ...]:
 
 
 class Replay(RuleBasedStateMachine):
-    """Any workflow: requests in any order, retries, answers cut off."""
+    """Any workflow: requests in any order, retries, truncated answers."""
 
     @precondition(lambda self: not hasattr(self, "trial"))
     @rule(calls=tapes(), place=st.integers(0, 5), is_resampled=st.booleans())

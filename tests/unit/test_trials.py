@@ -1,4 +1,4 @@
-"""Trials of experiments are no production runs, and only ids that the store issued make a run a trial."""
+"""Trials of experiments are not production runs; only ids issued by the store make a run a trial."""
 
 from __future__ import annotations
 

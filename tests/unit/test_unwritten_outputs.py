@@ -1,4 +1,4 @@
-"""An instrumentation that writes what a model heard and not what it said: later calls quote it."""
+"""If an instrumentation records a model's input but not its output, later calls quote the output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def without_outputs_of_models(attributes: Mapping[str, Any]) -> Sequence[tuple[s
 
 
 def hidden(attributes: Mapping[str, Any]) -> Sequence[tuple[str, Any]]:
-    """As OpenInference does where outputs are to be hidden."""
+    """As OpenInference does if outputs are hidden."""
     said = without_outputs_of_models(attributes)
     return said if len(said) == len(attributes) else [*said, ("output.value", "__REDACTED__")]
 

@@ -1,4 +1,4 @@
-"""What an answer is worth: nothing where it can change nothing, and never more than it brings."""
+"""The value of an answer: zero if it can change nothing, and never more than it can gain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What verdicts add up to: each run once, moved by corrections, names bounded, a new series at zero first."""
+"""Counts of verdicts: each run once, moved by corrections, names bounded, new series at zero first."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class World:
         return {point.labels: point.value for point in points}
 
     def lag(self) -> tuple[float, float]:
-        """Return how many lags were measured, and their sum."""
+        """Return the number of measured lags, and their sum."""
         family = self.family("blamespan_analysis_lag_seconds")
         samples = {sample.name.removeprefix(family.name): sample.value for sample in family.samples}
         return samples["_count"], samples["_sum"]
@@ -117,7 +117,7 @@ class World:
         return family
 
     def stands(self, moving: Moving, settle_s: float = 0.0) -> dict[tuple[str, ...], float]:
-        """Return what was counted less what was withdrawn, of which no series may lack the other's."""
+        """Return the counts minus the withdrawn ones; each series must have both."""
         counted, withdrawn = (self.shown(one, settle_s) for one in (moving.counted, moving.withdrawn))
         assert set(counted) == set(withdrawn)
         return {labels: value - withdrawn[labels] for labels, value in counted.items()}

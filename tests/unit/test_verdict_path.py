@@ -1,4 +1,4 @@
-"""From bytes to a committed verdict: the same rows and bytes wherever a trace was prepared, and each once."""
+"""From bytes to a committed verdict: the same rows and bytes wherever a trace is prepared, each once."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def left_open(prepare: Preparer, trace: TraceBytes) -> Prepared:
 
 @dataclass
 class Way:
-    """A store, and an examiner that commits into it."""
+    """A store, and an examiner that commits to it."""
 
     store: FullStore
     source: MemorySource
@@ -92,7 +92,7 @@ class Way:
     redacted: int = 0
     pauses: int = 0
     between: Callable[[], Awaitable[None]] | None = None
-    """What happens after runs are kept, and before their verdicts are committed."""
+    """Runs after runs are kept, and before their verdicts are committed."""
 
     def __post_init__(self) -> None:
         self.examiner = Examiner(
@@ -143,7 +143,7 @@ class Way:
         )
 
     def left_behind(self) -> dict[str, list[Any]]:
-        """Return all rows of the store, but for the numbers of the outbox's."""
+        """Return all rows of the store, without the outbox's numbers."""
         tables = ("verdict", "analysed", "run_key", "run_part", "rewrite", "place")
         rows = {table: self.store._db.execute(f"SELECT * FROM {table}").fetchall() for table in tables}
         sent = [(out.tenant, out.signal, out.body) for signal in Signal for out in self.store.outbox(signal)]
@@ -179,7 +179,7 @@ def traces_in(path: Path) -> dict[TraceId, list[Span]]:
 
 
 RECORDED = sorted(FIXTURES.glob("*.json.gz"))[::5]
-"""Of all frameworks some: each takes three stores."""
+"""A selection of frameworks: each takes three stores."""
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.name.partition(".")[0]) for path in RECORDED])
@@ -250,7 +250,7 @@ async def test_late_spans_are_analysed_with_those_before(way: Way) -> None:
 
 
 async def test_nothing_is_committed_where_another_examination_was_quicker(way: Way) -> None:
-    """Else a run would have two verdicts under one version."""
+    """Otherwise a run would have two verdicts with one version."""
     way.receive(*FAILED)
 
     async def another_is_quicker() -> None:

@@ -33,7 +33,7 @@ def proposal(at: int, probability: float = 0.6, **changes: Any) -> str:
 
 
 def rulings(*holding: int, quote: bool = True, of: Trajectory = RUN) -> str:
-    """Answers for every step of the run: those given hold, the others do not."""
+    """Answers for every step of the run: the given ones hold, the others do not."""
     return json.dumps(
         {
             "answers": [

@@ -1,4 +1,4 @@
-"""Health is open, all else wants the token or this machine's name; what is asked is answered as JSON."""
+"""Health is open; all else requires the token, or this machine's name; answers are JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recurring failure as its page tells it, and the drawing of its failures a day."""
+"""A recurring failure on its page, and the chart of its failures per day."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels over HTTP: taken from whoever may, refused from pages of other sites, and never half."""
+"""Labels over HTTP: accepted from authorised clients, refused from other sites' pages, never half applied."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Asked = TestClient[Request, Application]
 
 @dataclass(slots=True)
 class Memory:
-    """Takes labels as the service does, in memory."""
+    """Accepts labels as the service does, in memory."""
 
     given: list[Label] = field(default_factory=list)
     error: Exception | None = None

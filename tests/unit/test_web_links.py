@@ -1,4 +1,4 @@
-"""Links into other pages: of the users' own addresses, and nothing of a trace leaves its place."""
+"""Links to other pages use only the users' own addresses, and a trace's text cannot break out of them."""
 
 from __future__ import annotations
 

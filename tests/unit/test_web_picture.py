@@ -1,4 +1,4 @@
-"""The picture of a run: every step once, in its lane and order; the decisive one unmistakable."""
+"""The picture of a run: every step once, in its lane and order, with the decisive one marked."""
 
 from __future__ import annotations
 

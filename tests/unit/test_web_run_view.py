@@ -1,4 +1,4 @@
-"""What a run's page shows: evidence where it stands, long texts cut, long runs in stretches."""
+"""A run's page: evidence at its step, long texts truncated, long runs in pages."""
 
 from __future__ import annotations
 

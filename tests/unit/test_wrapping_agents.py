@@ -1,7 +1,7 @@
-"""An agent's span around other agents: a step of its own only where nothing shows what it said.
+"""An agent's span around other agents is a step only if no span inside shows what it said.
 
-langgraph-supervisor runs each agent in a node that adds a message of its own making, "Transferring back
-to …"; the official instrumentation calls the node an agent. Nothing spoke there but the agent inside.
+langgraph-supervisor runs each agent in a node that adds its own message, "Transferring back to …"; the
+official instrumentation calls the node an agent. Only the agent inside spoke.
 """
 
 from __future__ import annotations

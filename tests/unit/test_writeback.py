@@ -1,4 +1,4 @@
-"""Which version a verdict is, and the bytes that leave because of it."""
+"""A verdict's version, and the bytes that it sends."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_first_verdict_is_version_1_with_carriers_and_an_evaluation() -> Non
 
 
 def spread(*order: int) -> Decision:
-    """Return a verdict on a run over two services, whose spans came in this order."""
+    """Return a verdict on a run over two services, whose spans arrived in this order."""
     services = [
         Resource(attributes={"service.name": "shop" if span is SPANS[0] else "tools"}) for span in SPANS
     ]
@@ -104,7 +104,7 @@ def test_a_verdict_that_says_the_same_again_leaves_nothing_to_send() -> None:
 
 
 def test_a_step_that_late_spans_moved_is_the_same_step_under_its_new_number() -> None:
-    """Nothing is written into the trace again; page and labels go by the number of today."""
+    """Nothing is written into the trace again; the page and labels use the current step number."""
     before = replace(told(1), step=0, document="old", decided_ns=3)
     back = write_back(decision(1, previous=before), POLICY)
     assert (back.verdict.step, back.verdict.document) == (1, "{}")

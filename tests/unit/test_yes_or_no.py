@@ -118,7 +118,7 @@ def recorded(kind: str) -> list[dict[str, Any]]:
 
 @beside_the_checkout
 def test_every_recorded_answer_to_step_by_step_is_read_as_it_begins() -> None:
-    """All of them begin with ``1. Yes`` or ``1. No``; a reason that contradicts does not turn them."""
+    """All of them begin with ``1. Yes`` or ``1. No``; a reason that contradicts this changes nothing."""
     told = Counter()  # type: Counter[bool]
     for row in recorded("step_by_step"):
         expected = {"1. Y": True, "1. N": False}[row["reply"][:4]]

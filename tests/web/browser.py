@@ -24,7 +24,7 @@ _NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 
 
 def chromium() -> str | None:
-    """Return where the browser is, if there is one; ``BLAMESPAN_CHROMIUM`` says so first."""
+    """Return the browser's path, if there is one; ``BLAMESPAN_CHROMIUM`` takes precedence."""
     return os.environ.get("BLAMESPAN_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
 
 

@@ -1,4 +1,4 @@
-"""A stage for each test, and a client at its door."""
+"""Fixtures: a stage for each test, and a client of its server."""
 
 from __future__ import annotations
 

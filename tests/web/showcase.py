@@ -1,4 +1,4 @@
-"""Runs worth looking at: the demo, a parallel one, a crash, one that went well, and names that mean harm."""
+"""Runs for the pages: the demo, a parallel one, a crash, a successful one, and hostile names."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ SHARE = AgentShare(
     against_past=Share(estimate=8.4, low=2.9, high=24.1),
     against_fellows=Share(estimate=1.6, low=0.8, high=3.1),
 )  # fmt: skip
-"""Of an agent that fails more often than it did."""
+"""Runs of an agent that fails more often than before."""
 
 
 def demo_run() -> Trajectory:
-    """Play the demo and rebuild its run."""
+    """Run the demo and rebuild its run."""
     memory, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(memory))
     play(provider)
@@ -54,7 +54,7 @@ def demo_run() -> Trajectory:
 
 
 def hostile() -> Trajectory:
-    """Return a run whose every text tries to be more than a text."""
+    """Return a run in which every text contains markup or escapes."""
     steps = [
         one
         for text in HOSTILE.values()
@@ -66,7 +66,7 @@ def hostile() -> Trajectory:
 
 
 async def showcase(folder: Path, recordings: int = 40) -> tuple[Stage, dict[str, str]]:
-    """Return a stage full of runs, and the ids of some by what they show."""
+    """Return a stage with runs, and the ids of some by what they show."""
     stage = open_stage(folder)
     await with_recordings(stage, recordings)
     ids = {
@@ -85,7 +85,7 @@ async def showcase(folder: Path, recordings: int = 40) -> tuple[Stage, dict[str,
 
 
 def _add_issues(stage: Stage, ids: dict[str, str]) -> str:
-    """Add two; return the id of the one that just came up."""
+    """Add two issues; return the newer one's id."""
     add = stage.issues.add
     mark = Fingerprint(
         service="ferries", agent="south desk", mode="unhandled_error", kind="tool", tool="seats",
@@ -125,7 +125,7 @@ CRASHED: Final = (
 
 
 async def shop_window(folder: Path) -> tuple[Stage, dict[str, str]]:
-    """Return a stage as a good day has it, for the pictures in the documentation, and what to look at."""
+    """Return a stage like a normal day, for the documentation's pictures, and what they show."""
     stage = open_stage(folder)
     for number, (service, task, agent, answer) in enumerate(2 * WENT_WELL):
         told = run(step("front desk", "One moment."), step(agent, answer), task=task, output=answer)

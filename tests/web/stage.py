@@ -1,4 +1,4 @@
-"""The pages with runs to show: real recordings, analysed, in real stores, behind the real server."""
+"""The pages with runs: real recordings, analysed, in real stores, behind the real server."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class IssueShelf:
 
 @dataclass(slots=True, kw_only=True)
 class Stage:
-    """A data directory with runs, and who reads and writes it."""
+    """A data directory with runs, and the components that read and write it."""
 
     folder: Path
     verdicts: RunStore
@@ -103,7 +103,7 @@ class Stage:
     issues: IssueShelf = field(default_factory=IssueShelf)
 
     async def add(self, trajectory: Trajectory, service: str, attribution: Attribution | None = None) -> str:
-        """Analyse a run and store what came out; the later, the newer."""
+        """Analyse a run and store the result; later ones are newer."""
         told = attribution or (await ANALYST.analyse(trajectory)).attribution
         self.shown += 1
         self.verdicts.commit(
@@ -117,7 +117,7 @@ class Stage:
         return trajectory.run_id
 
     def parts(self, **fields: Any) -> WebParts:
-        """Return the web server's parts, over these stores."""
+        """Return the web server's parts over these stores."""
         pages = Pages(
             runs=RunArchive(open_database(self.folder / RUNS)),
             clean=lambda trajectory: trajectory,
@@ -158,7 +158,7 @@ class Stage:
 
 
 def open_stage(folder: Path) -> Stage:
-    """Make a data directory without runs."""
+    """Create a data directory without runs."""
     folder.mkdir(parents=True, exist_ok=True)
     return Stage(folder=folder, verdicts=RunStore(folder / RUNS), labels=LabelStore(folder / RUNS))
 
@@ -196,7 +196,7 @@ async def with_recordings(stage: Stage, most: int = 60) -> None:
 
 @asynccontextmanager
 async def serving(parts: WebParts) -> AsyncIterator[str]:
-    """Serve the pages; gives their address."""
+    """Serve the pages; yields their address."""
     server = web_server(parts, Address(host="127.0.0.1", port=0))
     port = await server.start()
     try:

@@ -1,4 +1,4 @@
-"""Every page, wide and narrow, light and dark, judged by axe against WCAG 2.2 A and AA and good practice."""
+"""Every page, wide and narrow, light and dark, checked by axe against WCAG 2.2 A and AA."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ needs_browser = pytest.mark.skipif(chromium() is None and not IS_REQUIRED, reaso
 
 @pytest.fixture(scope="module")
 def source() -> str:
-    """The script; where it is required it is fetched, and not having it fails."""
+    """The script of axe; if it is required it is downloaded, and a failed download fails the test."""
     path = axe.fetched() if IS_REQUIRED else axe.script()
     if path is None:
         pytest.skip("no axe-core here: python -m tools.axe fetches it")

@@ -1,4 +1,4 @@
-"""The pages of an analyzer half: files are tried there, and who looks for runs is told where they are."""
+"""The pages of an analyzer half: files are analysed there; for runs, users are directed elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET = "a-token-of-many-words"
 
 @asynccontextmanager
 async def opened(**settings: str) -> AsyncIterator[tuple[ClientSession, str]]:
-    """Serve an analyzer half by its settings; gives a browser and the address."""
+    """Serve an analyzer half with these settings; yields a browser and the address."""
     environ = {f"BLAMESPAN_{name}": value for name, value in settings.items()}
     given = load_settings({"BLAMESPAN_WEB_LISTEN": "127.0.0.1:0", **environ})
     server = analyzer_server(given, open_analyst(given))

@@ -1,4 +1,4 @@
-"""The list over many runs: right by key, bounded in what it looks at, live."""
+"""The list of many runs: correct filters, bounded work, live updates."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - scripts for the browser are as wide as they are
-"""The pages in a real browser: each action, two at once, hostile texts, keyboard, phone, dark and light."""
+"""The pages in a real browser: each action, parallel use, hostile texts, keyboard, phone, dark and light."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PAGES = ("runs", "issues", "health", "try", "demo", "parallel", "hostile", "para
 
 
 class Site:
-    """The pages, a browser, and what went wrong in it."""
+    """The pages, a browser, and the errors that it reported."""
 
     def __init__(self, stage: Stage, ids: dict[str, str], address: str, browser: Any) -> None:
         self.stage, self.ids, self.address, self.browser = stage, ids, address, browser
@@ -61,7 +61,7 @@ class Site:
 
 @asynccontextmanager
 async def opened_site(folder: Path, token: str | None) -> AsyncIterator[Site]:
-    """Serve runs worth looking at; in the end the browser must not have complained of anything."""
+    """Serve the showcase; at the end the browser must have reported no error."""
     stage, ids = await showcase(folder / "data", recordings=6)
     async with serving(stage.parts(token=token)) as address, browsing() as browser:
         opened = Site(stage, ids, address, browser)
@@ -227,7 +227,7 @@ CONTRAST = """() => {
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_text_stands_out_from_its_ground(site: Site, scheme: Literal["light", "dark"]) -> None:
-    """4.5 to 1 at least, as WCAG 2.2 asks for (1.4.3)."""
+    """At least 4.5 to 1, as WCAG 2.2 requires (1.4.3)."""
     for name in PAGES:
         page = await site.open(site.path(name), color_scheme=scheme)
         assert await page.evaluate(CONTRAST) == [], name

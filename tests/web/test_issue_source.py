@@ -1,4 +1,4 @@
-"""Issues as pages read them, over real stores: of runs, by id, by tenant, as they stand now."""
+"""Issues as pages read them from real stores: of runs, by id, by tenant, in their current state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of the API: every route is described or a page, and real answers are as described."""
+"""The API's description covers every route except pages, and real answers match it."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ FOR_PEOPLE = {
     "/issues/{issue_id}/mute", "/try", "/try/{job_id}", "/try/{job_id}/state", "/health", "/sign-in",
     "/sign-out", "/static/{name}",
 }  # fmt: skip
-"""Pages, their forms, and what the pages themselves ask for: they may change from version to version."""
+"""Pages, their forms, and the pages' own requests: they may change between versions."""
 JSON = {"Content-Type": "application/json"}
 OPENAPI_URI = "urn:openapi"
 
 
 def strict(schema: Any) -> Any:
-    """Return the schemas with nothing let through that they do not name."""
+    """Return the schemas with undeclared properties forbidden."""
     if isinstance(schema, list):
         return [strict(one) for one in schema]
     if not isinstance(schema, dict):
@@ -66,7 +66,7 @@ REGISTRY: Registry[Any] = Registry().with_resource(
 
 
 def checked(path: str, verb: str, status: int, content_type: str) -> Draft202012Validator:
-    """Return what checks an answer of an operation; the description must have it."""
+    """Return the validator of an operation's answer; the description must have it."""
     operation = openapi()["paths"][path][verb]
     assert content_type in operation["responses"][str(status)]["content"], (path, status, content_type)
     words = ("paths", path, verb, "responses", str(status), "content", content_type, "schema")
@@ -99,7 +99,7 @@ async def api(stage: Stage, desk: IssueService) -> AsyncIterator[Client]:
 
 
 async def asked(client: Client, verb: str, path: str, body: object = None, **names: str) -> Any:
-    """Ask, and hold the answer against the description; returns it."""
+    """Send a request, check the answer against the description, and return it."""
     address = path.split("?", maxsplit=1)[0]
     sent = None if verb == "get" else json.dumps(body)
     headers = {} if sent is None else JSON
@@ -112,7 +112,7 @@ async def asked(client: Client, verb: str, path: str, body: object = None, **nam
 
 
 def no_number(word: str) -> None:
-    """``Infinity`` and ``NaN`` are no JSON."""
+    """``Infinity`` and ``NaN`` are not JSON."""
     raise AssertionError(word)
 
 
@@ -171,7 +171,7 @@ def test_a_described_object_requires_all_of_its_keys() -> None:
 
 
 def records(node: Any) -> Iterator[dict[str, Any]]:
-    """Yield the schemas of described objects."""
+    """Yield the schemas of all described objects."""
     if isinstance(node, dict):
         if "properties" in node and "description" in node:
             yield node

@@ -1,4 +1,4 @@
-"""What is said of pages that were asked for: those that nobody answered count, and as what they are."""
+"""The report on requested pages: unanswered requests count, as such."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages as a browser asks for them: what they show, what they take, what no text of a run can do."""
+"""Pages as a browser requests them: their content, their forms, and hostile text of runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def blame(trajectory: Trajectory, at: int, reason: str = "it is wrong") -> Attri
 
 
 class Page(HTMLParser):
-    """A page as a browser would take it apart."""
+    """A page, parsed as a browser would."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Sums of the last hour and day: each analysis is read once, and counted once."""
+"""Sums over the last hour and day: each analysis is read once and counted once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def analysed(decided_ns: int) -> Analysed:
 
 @dataclass(slots=True)
 class Shelf:
-    """Analyses in memory, and how many of them were read."""
+    """Analyses in memory, and the number of them that were read."""
 
     analyses: list[Analysed] = field(default_factory=list)
     read: int = 0

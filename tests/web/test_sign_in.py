@@ -1,4 +1,4 @@
-"""Who sees the pages: with a token one signs in, once; a session is of one browser and ends."""
+"""Access to the pages: with a token users sign in once; a session belongs to one browser and ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Try it: a file is analysed for the browser that sent it, within bounds; what is no file is said."""
+"""Try it: a file is analysed for the browser that sent it, within bounds; invalid files are reported."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ async def test_only_what_can_be_asked_is_offered() -> None:
 
 
 async def test_what_a_page_says_of_an_analysis_does_not_change_while_it_is_written() -> None:
-    """Else one that ends meanwhile is neither under way nor shown, and nothing looks again."""
+    """Otherwise one that ends meanwhile would be neither running nor shown, and never be read again."""
     jobs = jobs_with()
     job = jobs.start("me", asked(lambda: [RUN]))
     seen = job.as_of_now()
@@ -223,7 +223,7 @@ async def test_what_a_page_says_of_an_analysis_does_not_change_while_it_is_writt
 
 
 class Away(LocalOpinions):
-    """Nobody to be reached."""
+    """An unreachable service."""
 
     async def offer(self) -> Offer:
         raise AnalyzerError("timeout")

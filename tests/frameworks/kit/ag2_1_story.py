@@ -1,4 +1,4 @@
-"""The story with AG2 1.x: the concierge asks the other two, each a tool of its own."""
+"""The story with AG2 1.x: the concierge calls the other two as tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from story import (
 
 
 def answer(provider: TracerProvider) -> str:
-    """Play the variant of the environment and return the concierge's answer."""
+    """Run the variant of the environment and return the concierge's answer."""
     return asyncio.run(_answer(provider))
 
 

@@ -1,4 +1,4 @@
-"""The story with AG2 0.14, as a group chat whose tools hand over."""
+"""The story with AG2 0.14, as a group chat with tools for handoffs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pattern() -> DefaultPattern:
 
 
 def answer(group: DefaultPattern) -> str:
-    """Play the variant of the environment and return the last message."""
+    """Run the variant of the environment and return the last message."""
     result, _, _ = initiate_group_chat(pattern=group, messages=QUESTION, max_rounds=16)
     return str(result.chat_history[-1]["content"])
 

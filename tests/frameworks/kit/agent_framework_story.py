@@ -25,7 +25,7 @@ from story import (
 
 
 def answer(workflow: Workflow) -> str:
-    """Play the variant of the environment and return what the workflow gave."""
+    """Run the variant of the environment and return the workflow's result."""
     enable_instrumentation(enable_sensitive_data=True)
     return asyncio.run(_answer(workflow))
 

@@ -1,4 +1,4 @@
-"""The story with Agno: a team whose leader delegates; every instrumentation's script plays this one."""
+"""The story with Agno, as a team whose leader delegates; used by every instrumentation's script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from story import (
 
 
 def answer() -> str:
-    """Play the variant of the environment and return the leader's answer."""
+    """Run the variant of the environment and return the leader's answer."""
     team = Team(
         name=CONCIERGE,
         members=[_member(REGISTRAR, look_up_vessel), _member(PURSER)],

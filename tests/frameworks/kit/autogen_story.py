@@ -12,11 +12,11 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from story import CONCIERGE, INSTRUCTIONS, MODEL, PURSER, QUESTION, REGISTRAR, VARIANT, look_up_vessel
 
 MAX_MESSAGES = 14
-"""Of ``max_turns``: a look-up takes two messages beside its model call."""
+"""In place of ``max_turns``: a look-up takes two messages besides its model call."""
 
 
 def answer() -> str:
-    """Play the variant of the environment and return the team's last message."""
+    """Run the variant of the environment and return the team's last message."""
     return asyncio.run(_answer())
 
 

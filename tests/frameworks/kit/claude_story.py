@@ -1,6 +1,7 @@
-"""The story with Claude Code, driven by its Agent SDK: the concierge asks two subagents, the tool is by MCP.
+"""The story with Claude Code, driven by its Agent SDK: the concierge calls two subagents; the tool is served
+over MCP.
 
-The SDK brings the command line that it drives; nothing but ``ANTHROPIC_BASE_URL`` is asked.
+The SDK includes the command line that it drives; the only server used is ``ANTHROPIC_BASE_URL``.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from story import (
 )
 
 CLAUDE = "claude-sonnet-4-5"
-"""A name that the command line knows; the server answers to any."""
+"""A model name that the command line knows; the server accepts any."""
 LOOK_UP = f"mcp__register__{TOOL}"
 
 
 def answer() -> str:
-    """Play the variant of the environment and return the concierge's answer."""
+    """Run the variant of the environment and return the concierge's answer."""
     return asyncio.run(_answer())
 
 

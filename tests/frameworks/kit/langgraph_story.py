@@ -1,4 +1,4 @@
-"""The story with langgraph and langchain's agents; every instrumentation's script plays this one."""
+"""The story with langgraph and langchain's agents; used by every instrumentation's script."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from story import (
 
 
 def answer(**config: Any) -> str:
-    """Play the variant of the environment and return the last agent's answer."""
+    """Run the variant of the environment and return the last agent's answer."""
     steps = 2 * MAX_TURNS if VARIANT == "max_turns" else 50
     team = _team()
     ended = team.invoke(
@@ -39,7 +39,7 @@ def answer(**config: Any) -> str:
 
 @wrap_tool_call
 def told(request: Any, handler: Any) -> Any:
-    """Have a tool's error told to the model, as langchain's guide shows."""
+    """Send a tool's error to the model, as langchain's guide shows."""
     try:
         return handler(request)
     except Exception as error:  # noqa: BLE001 (whatever the tool raises)

@@ -1,4 +1,4 @@
-"""The story with OpenAI's Agents SDK; every instrumentation's script plays this one."""
+"""The story with OpenAI's Agents SDK; used by every instrumentation's script."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ set_trace_processors([])  # else the SDK sends every run to OpenAI too
 
 
 def answer() -> str:
-    """Play the variant of the environment and return the last agent's answer."""
+    """Run the variant of the environment and return the last agent's answer."""
     return asyncio.run(_answer())
 
 

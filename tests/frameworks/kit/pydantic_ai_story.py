@@ -1,4 +1,4 @@
-"""The story with Pydantic AI: the concierge asks the other two, each the body of a tool."""
+"""The story with Pydantic AI: the concierge calls the other two, each inside a tool."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from story import (
 
 
 def answer() -> str:
-    """Play the variant of the environment and return the concierge's answer."""
+    """Run the variant of the environment and return the concierge's answer."""
     return asyncio.run(_answer())
 
 

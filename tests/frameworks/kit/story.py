@@ -1,12 +1,11 @@
-"""The one story that every framework plays: a question to a ferry office, and the wrong answer it gets.
+"""The story that every framework runs: a question to a ferry office, and the wrong answer it gets.
 
-Imported by the run scripts inside their own environments, and by the scripted
-server in ours: standard library only, Python 3.11.
+Imported by the run scripts in their own environments, and by the scripted server in ours: standard library
+only, Python 3.11.
 
-A passenger asks what a ferry takes in. The *concierge* hands over to the
-*registrar*, who looks the vessel up (the register fails once, then answers) and
-hands over to the *purser*, who multiplies, wrongly. Frameworks without handoffs
-let the concierge ask the other two, or run the three one after the other.
+A passenger asks what a ferry earns. The *concierge* hands over to the *registrar*, who looks the vessel up
+(the register fails once, then answers) and hands over to the *purser*, who multiplies wrongly. Frameworks
+without handoffs let the concierge call the other two, or run the three one after the other.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ INSTRUCTIONS: Final = {
     REGISTRAR: "You are the registrar of a ferry office. Look vessels up in the register, then pass on.",
     PURSER: "You are the purser of a ferry office. Work out the amount and answer the passenger.",
 }
-"""An agent's prompt must hold its line: ``You are the <agent>`` is how the server knows who asks."""
+"""An agent's prompt must contain its line: by ``You are the <agent>`` the server recognises the caller."""
 PURPOSE: Final = {
     CONCIERGE: "Receives passengers' questions.",
     REGISTRAR: "Looks vessels up in the ship register.",
     PURSER: "Works out amounts of money.",
 }
-"""For frameworks that describe an agent to the others."""
+"""For frameworks in which an agent is described to the others."""
 
 MODEL: Final = "gpt-4.1-mini"
-"""A name that frameworks know; the server answers to any."""
+"""A model name that frameworks know; the server accepts any."""
 TOOL: Final = "look_up_vessel"
 TOOL_PURPOSE: Final = "Look a vessel up in the ship register: how many seats it has."
 VESSEL: Final = "Marianne"
@@ -50,11 +49,11 @@ CHECK: Final = "amount_check"
 
 VARIANT: Final = os.environ.get("SCENARIO_VARIANT", "normal")
 """``normal``, ``sound``, ``crash``, ``parallel``, ``streaming``, ``max_turns``, ``delegating``, ``guarded``:
-README."""
+see README."""
 
 
 def question(variant: str) -> str:
-    """Return what the passenger asks."""
+    """Return the passenger's question."""
     if variant == "parallel":
         return (
             "The ferries Marianne and Odile: how many seats do they have together, and what do 12 full"
@@ -74,7 +73,7 @@ class RegisterUnavailable(Exception):  # noqa: N818 (frameworks show the name to
 
 
 def look_up_vessel(name: str) -> str:
-    """Return what the register knows of a vessel; the register is the scripted server.
+    """Return the register's entry on a vessel; the register is the scripted server.
 
     Raises:
         RegisterUnavailable: the first time a run asks for the Marianne, and always in ``max_turns``.
@@ -87,7 +86,7 @@ def look_up_vessel(name: str) -> str:
 
 
 def may_pass(agent: str, text: str) -> bool:
-    """Say whether the office lets through what an agent heard or said: not the wrong amount."""
+    """Return whether the office lets an agent's input or output pass: not the wrong amount."""
     return _post(f"checks/{CHECK}", agent=agent, text=text) == "pass"
 
 

@@ -1,4 +1,4 @@
-"""OTLP out of a run script, by OpenTelemetry's own SDK and its own environment variables.
+"""OTLP export from a run script, by OpenTelemetry's own SDK and environment variables.
 
 Imported by the run scripts inside their own environments. ``python -m
 tests.frameworks.record`` and the live test set ``OTEL_EXPORTER_OTLP_ENDPOINT``.
@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 @contextmanager
 def traces() -> Iterator[TracerProvider]:
-    """Give a provider, set as the global one, that has sent all its spans when the block ends."""
+    """Yield the global provider, which has sent all its spans when the block ends."""
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
@@ -29,7 +29,7 @@ def traces() -> Iterator[TracerProvider]:
 
 @contextmanager
 def logs() -> Iterator[None]:
-    """Have OpenTelemetry's log events sent too, for frameworks that put content there."""
+    """Send OpenTelemetry's log events too, for frameworks that put content there."""
     # Where the SDK keeps its logs has an underscore until the signal is stable in Python.
     from opentelemetry._logs import set_logger_provider  # noqa: PLC0415
     from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter  # noqa: PLC0415

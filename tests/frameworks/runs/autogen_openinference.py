@@ -1,4 +1,4 @@
-"""AutoGen, instrumented by OpenInference beside its own spans: everything is there twice."""
+"""AutoGen, instrumented by OpenInference beside its own spans: everything is recorded twice."""
 
 from autogen_story import answer
 from openinference.instrumentation.autogen_agentchat import AutogenAgentChatInstrumentor

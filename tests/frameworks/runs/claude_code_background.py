@@ -1,4 +1,4 @@
-"""Claude Code, which traces itself and lets its subagents work in the background, as it does by default."""
+"""Claude Code with its own tracing; its subagents work in the background, which is its default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claude Code, which traces itself in detail, as its beta of detailed tracing does."""
+"""Claude Code with its own tracing in detail (the beta of detailed tracing)."""
 
 from __future__ import annotations
 

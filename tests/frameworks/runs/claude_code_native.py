@@ -1,4 +1,4 @@
-"""Claude Code, which traces itself once it is told to by the environment."""
+"""Claude Code with its own tracing, turned on by environment variables."""
 
 from __future__ import annotations
 

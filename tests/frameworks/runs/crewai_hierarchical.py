@@ -1,4 +1,4 @@
-"""CrewAI, it and OpenAI's client instrumented by OpenInference: a manager who delegates to its coworkers."""
+"""CrewAI and OpenAI's client, both instrumented by OpenInference: a manager delegates to coworkers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CrewAI, it and OpenAI's client instrumented by Traceloop: three tasks one after the other."""
+"""CrewAI and OpenAI's client, both instrumented by Traceloop: three tasks one after the other."""
 
 from __future__ import annotations
 

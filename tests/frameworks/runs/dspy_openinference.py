@@ -12,10 +12,10 @@ from telemetry import traces
 
 
 class PlainWords(dspy.ChatAdapter):
-    """Takes the scripted model's words for the answer, and as long as they are not found asks the tool."""
+    """Takes the scripted model's words as the answer; as long as it cannot find them, calls the tool."""
 
     def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
-        """Return the fields that the signature asks for."""
+        """Return the fields that the signature requires."""
         is_found = any(str(SEATS[VESSEL]) in each for each in FOUND)
         tool = {
             "next_tool_name": "finish" if is_found else look_up.__name__,

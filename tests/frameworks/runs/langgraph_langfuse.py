@@ -1,4 +1,4 @@
-"""langgraph, traced by Langfuse's callback, which sends where ``OTEL_EXPORTER_OTLP_ENDPOINT`` says."""
+"""langgraph, traced by Langfuse's callback, which exports to ``OTEL_EXPORTER_OTLP_ENDPOINT``."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""langgraph, traced by LangSmith, which exports through OpenTelemetry and to nobody else."""
+"""langgraph, traced by LangSmith, which exports through OpenTelemetry only."""
 
 from langchain_core.tracers.langchain import wait_for_all_tracers
 from langgraph_story import answer

@@ -1,4 +1,4 @@
-"""langgraph, traced by MLflow, which sends where ``OTEL_EXPORTER_OTLP_ENDPOINT`` says."""
+"""langgraph, traced by MLflow, which exports to ``OTEL_EXPORTER_OTLP_ENDPOINT``."""
 
 import mlflow
 from langgraph_story import answer

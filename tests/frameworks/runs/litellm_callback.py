@@ -1,4 +1,4 @@
-"""LiteLLM with its own callback: three agents in a program's own spans, over which it writes its calls."""
+"""LiteLLM with its own callback: three agents inside a program's own spans, to which it adds its calls."""
 
 from __future__ import annotations
 

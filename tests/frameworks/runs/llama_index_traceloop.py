@@ -1,4 +1,4 @@
-"""LlamaIndex, instrumented by Traceloop: a workflow of function agents that hand over, its client not."""
+"""LlamaIndex, instrumented by Traceloop, without its model client: a workflow of agents that hand over."""
 
 from __future__ import annotations
 

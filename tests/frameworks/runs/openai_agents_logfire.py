@@ -1,4 +1,4 @@
-"""OpenAI's Agents SDK, instrumented by Logfire, which sends where ``OTEL_EXPORTER_OTLP_ENDPOINT`` says."""
+"""OpenAI's Agents SDK, instrumented by Logfire, which exports to ``OTEL_EXPORTER_OTLP_ENDPOINT``."""
 
 import logfire
 from openai_agents_story import answer

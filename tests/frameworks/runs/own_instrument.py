@@ -33,7 +33,7 @@ TURNS = MAX_TURNS if VARIANT == "max_turns" else 12
 
 
 class TooManyTurnsError(Exception):
-    """The agents came to no end."""
+    """The agents did not finish."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Pydantic AI, its spans added to by OpenInference."""
+"""Pydantic AI, whose spans OpenInference extends."""
 
 from openinference.instrumentation.pydantic_ai import OpenInferenceSpanProcessor
 from opentelemetry import trace

@@ -1,4 +1,4 @@
-"""AutoGen's own spans: turns, tools, and the messages that a runtime carries from trace to trace."""
+"""AutoGen's own spans: turns, tools, and the messages that a runtime carries between traces."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def creates(number: int, kind: str, **more: Any) -> Span:
 
 
 def receives(number: int, who: str, message: Mapping[str, Any], *, of: Span, **more: Any) -> Span:
-    """Make the span of an agent's receiving what the span ``of`` created."""
+    """Make the span in which an agent receives the message that span ``of`` created."""
     attributes = {"recipient_agent_type": who, "message": json.dumps(message)}
     link = Link(trace_id=of.trace_id, span_id=of.span_id)
     return span(
@@ -47,7 +47,7 @@ def message(number: int, kind: str, content: Any, source: str = "clerk") -> dict
 
 
 def reported(*each: Mapping[str, Any]) -> list[Span]:
-    """Make a turn of the clerk's with one tool, and who hears each message of it."""
+    """Make a turn of the clerk with one tool, and the recipients of each message."""
     using = tool(3, "look_up", parent=2, call_id="c", scope="autogen-core", start=30)
     spans = [turn(2, "clerk"), using]
     for index, one in enumerate(each):
@@ -100,7 +100,7 @@ def test_an_answer_that_waited_for_a_person_is_a_persons() -> None:
 
 
 def started() -> list[Span]:
-    """Make what starts a team: the manager is sent the question, in a trace that links to its making."""
+    """Make a team's start: the manager receives the question, in a trace that links to its creation."""
     made = creates(1, "GroupChatStart", trace_id=trace_of(100))
     sent = span(2, name="autogen send Manager", scope=RUNTIME, links=[_to(made)], trace_id=trace_of(101))
     heard = receives(3, MANAGER, QUESTION, of=made, parent=2, trace_id=trace_of(101))

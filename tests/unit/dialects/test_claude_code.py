@@ -1,4 +1,4 @@
-"""Claude Code's own spans and log events, as recorded runs show and its documentation lists them."""
+"""Claude Code's own spans and log events, according to recorded runs and its documentation."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_what_a_model_said_is_found_in_the_event_that_names_its_request() -> Non
 
 
 def test_an_event_of_another_time_is_not_taken_for_the_calls() -> None:
-    """Request ids are the gateway's: one that repeats them must not mix calls up."""
+    """Request ids come from the gateway: repeated ones must not mix up calls."""
     event = told("assistant_response", 5000, request_id="r1", response="much later")
     made = claude(2, "llm_request", request_id="r1")
     assert ordered(interaction("x", event), made).steps[0].output == ""

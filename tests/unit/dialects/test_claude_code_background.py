@@ -1,4 +1,4 @@
-"""What Claude Code's subagents do in the background is one run with what is made of their reports."""
+"""Background work of Claude Code's subagents and the use of their reports form one run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def claude(number: int, kind: str, trace: str, *, parent: int | None = None, **a
 
 
 def asked(first: int, trace: str, prompt: str, *, spawns: str = "", session: str = "s1") -> Trace:
-    """An interaction: a model call, and the spawning of a subagent."""
+    """An interaction: a model call, and the start of a subagent."""
     there: dict[str, Any] = {"session.id": session}
     spans = [
         claude(first, "interaction", trace, user_prompt=prompt, **there),

@@ -51,11 +51,11 @@ EXPECTED = [
     ("tool", "analyst", "measure"),
     ("llm", "analyst", None),
 ]
-"""A lead passes on to an analyst, who measures and answers."""
+"""A lead hands over to an analyst, who measures and answers."""
 
 
 def stated() -> list[Span]:
-    """A framework that states kinds and names in a namespace of its own, in camel case."""
+    """A framework that writes kinds and names in its own namespace, in camel case."""
 
     def call(number: int, parent: int, start: int, system: str, said: Mapping[str, Any]) -> Span:
         attributes: Attributes = {
@@ -88,7 +88,7 @@ def stated() -> list[Span]:
 
 
 def by_functions() -> list[Span]:
-    """Hand-written spans around functions; nothing states a kind, a call's tokens are in its JSON."""
+    """Hand-written spans around functions without kinds; a call's tokens are in its JSON."""
 
     def call(number: int, parent: int, start: int, system: str, said: Mapping[str, Any]) -> Span:
         response = {"choices": [{"message": said}], "usage": {"prompt_tokens": 50, "completion_tokens": 7}}
@@ -120,7 +120,7 @@ def by_functions() -> list[Span]:
 
 
 def by_prompts() -> list[Span]:
-    """Flat: only the system prompts tell who speaks, and the handoff has no span."""
+    """Flat: only the system prompts distinguish the agents, and the handoff has no span."""
 
     def call(number: int, start: int, said: Mapping[str, Any], *before: Mapping[str, Any]) -> Span:
         system = LEAD if number == 3 else ANALYST

@@ -1,4 +1,4 @@
-"""Genkit: flows as functions, models and tools by their subtype, and messages in its own shape."""
+"""Genkit: flows as functions, models and tools by their subtype, and messages in its own format."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_the_span_for_calls_at_once_is_no_call() -> None:
 
 
 def test_hidden_content_still_gives_agents_kinds_and_order() -> None:
-    """The handoff's target is who speaks next."""
+    """The handoff's target is the next agent."""
     trajectory = ordered(
         adk(1, "invoke_workflow triage", gen_ai__operation__name="invoke_workflow"),
         model(2, "triage"),

@@ -1,4 +1,4 @@
-"""A guardrail is a step where it stopped something, in every dialect that shows guardrails."""
+"""A guardrail is a step if it stopped something, in every dialect that records guardrails."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def openinference(number: int, kind: str, name: str, **more: Any) -> Span:
 
 
 def stopped(error: str) -> Trajectory:
-    """A run of openai-agents under OpenInference, whose guardrails do not say whether they tripped."""
+    """A run of openai-agents under OpenInference, whose guardrails do not record whether they tripped."""
     named = {"agent.name": "clerk"}
     return ordered(
         openinference(1, "AGENT", "Agent workflow", end=900),

@@ -1,4 +1,4 @@
-"""Whose step it is by langgraph's metadata: agents inside tools, tasks of functions, and mere functions."""
+"""Agents read from langgraph's metadata: agents inside tools, tasks of functions, and mere functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LiteLLM's callback, which writes each call over the span around it, whoever's that is."""
+"""LiteLLM's callback, which writes each call onto the surrounding span, whatever that is."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OTHER = TraceId("b" * 32)
 
 
 def requested(number: int, said: object, trace_id: TraceId = TRACE) -> Span:
-    """A call that a client of the proxy made, with metadata of its own."""
+    """A call by a client of the proxy, with the client's metadata."""
     messages = [{"role": "assistant", "parts": [{"type": "text", "content": "twelve"}]}]
     attributes = OVER | {
         "metadata.requester_metadata": said if isinstance(said, str) else str(said),

@@ -1,4 +1,4 @@
-"""Mastra: calls whose messages stand on the step around them."""
+"""Mastra: calls whose messages are on the step around them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def inference(number: int, parent: int, said: str) -> Span:
 
 
 def looked_up() -> tuple[Span, ...]:
-    """An agent that asks for a tool, and answers."""
+    """An agent that requests a tool, and answers."""
     return (
         mastra(
             1,

@@ -1,4 +1,4 @@
-"""Every framework's way of writing a message becomes the same message."""
+"""Messages of all frameworks are read into the same form."""
 
 from __future__ import annotations
 

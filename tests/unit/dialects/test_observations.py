@@ -1,4 +1,4 @@
-"""Langfuse, LangSmith, MLflow and Logfire: kinds, agents, texts and errors, where each keeps them."""
+"""Langfuse, LangSmith, MLflow and Logfire: where each stores kinds, agents, texts and errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.factories import ordered, outline, span
 
 
 def read(*spans: Span) -> Action:
-    """Read the last of ``spans`` among the others."""
+    """Read the last of ``spans``, with the others as its surroundings."""
     action = read_action(spans[-1], Surroundings(spans))
     assert action is not None
     return action

@@ -1,4 +1,4 @@
-"""Where each OpenInference instrumentation puts agent, texts, errors and handoffs."""
+"""Where each OpenInference instrumentation stores agents, texts, errors and handoffs."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_claudes_subagent_is_named_by_the_tool_call_that_spawned_it() -> None:
 
 
 def claudes_subagent(number: int, called: dict[str, Any], *, end: float, until: float) -> list[Span]:
-    """A call that spawns a subagent and lasts to ``end``, and the subagent's span, which lasts ``until``."""
+    """A call that starts a subagent and ends at ``end``, and the subagent's span, which ends at ``until``."""
     scope = "openinference.instrumentation.claude_agent_sdk"
     spawning = {"openinference.span.kind": "TOOL", "tool.name": "Agent", **called}
     inner = {"openinference.span.kind": "AGENT", "agent.name": "Agent"}
@@ -290,7 +290,7 @@ def claudes_run() -> Span:
 
 
 def test_claudes_subagent_answers_with_the_result_of_the_call_and_before_what_follows() -> None:
-    """Its own span holds no texts, and ends with the whole run."""
+    """Its own span contains no texts, and ends with the whole run."""
     note = {"type": "text", "text": "<tools-used-before-summary>Read</tools-used-before-summary>"}
     result = {"status": "completed", "content": [note, {"type": "text", "text": "85 seats"}]}
     given = {"input.value": '{"subagent_type": "clerk", "prompt": "how many?"}'}
@@ -328,7 +328,7 @@ def test_claudes_subagent_fails_with_the_call_and_one_in_the_background_has_not_
 
 
 def test_a_failed_smolagents_member_is_named_by_its_prompt() -> None:
-    """Its own span is never ended, so it is never sent."""
+    """Its own span never ends, so it is never sent."""
     scope = "openinference.instrumentation.smolagents"
     prompt = {"llm.input_messages.0.message.content": "You're a helpful agent named 'clerk'.\nTask: x"}
     call = span(2, parent=9, scope=scope, attributes={"openinference.span.kind": "LLM", **prompt})
@@ -349,7 +349,7 @@ def test_a_delegation_to_all_members_is_no_step_beside_their_runs() -> None:
 
 
 def test_a_span_that_stands_for_several_model_calls_tells_the_last() -> None:
-    """ADK 2 under OpenInference 1.0.5 writes each call over the agent's span."""
+    """ADK 2 under OpenInference 1.0.5 overwrites the agent's span with each call."""
     call = "llm.output_messages.0.message.tool_calls.0.tool_call"
     last = {
         f"{call}.id": "b",

@@ -1,4 +1,4 @@
-"""CrewAI's OpenInference spans: coworkers at work, replies that are calls, tasks with blanks."""
+"""CrewAI's OpenInference spans: delegation to coworkers, replies that are calls, tasks with placeholders."""
 
 from __future__ import annotations
 

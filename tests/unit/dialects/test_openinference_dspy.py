@@ -1,4 +1,4 @@
-"""DSPy's OpenInference spans: a model call is the work of the user's module around it."""
+"""DSPy's OpenInference spans: a model call belongs to the user's module around it."""
 
 from __future__ import annotations
 

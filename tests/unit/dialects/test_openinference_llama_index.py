@@ -1,4 +1,4 @@
-"""LlamaIndex's OpenInference spans: agents in events, private methods, wiring in place of words."""
+"""LlamaIndex's OpenInference spans: agents in events, private methods, internal data instead of texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenLIT calls turns, methods, handoffs and guardrails of a framework its agents too."""
+"""OpenLIT also calls a framework's turns, methods, handoffs and guardrails agents."""
 
 from __future__ import annotations
 

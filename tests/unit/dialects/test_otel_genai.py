@@ -1,4 +1,4 @@
-"""The official conventions and our own, in every form their content takes."""
+"""The official conventions and our own, with content in every form."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_failure_is_seen_without_an_error_status(attributes: dict[str, str], e
 
 
 def test_an_agents_answer_may_be_filed_as_the_users() -> None:
-    """AG2's root: the whole history, the last message under the wrong role."""
+    """AG2's root: the whole history, with the last message under the wrong role."""
     history = messages(said("assistant", "question"), said("tool", "16"), said("user", "final answer"))
     assert read(workflow()).answer == ""
     assert read(operation("conversation", **{"gen_ai.output.messages": history})).answer == "final answer"
@@ -228,7 +228,7 @@ def test_a_node_of_a_graph_is_no_agent_and_a_handoff_is_the_askers() -> None:
 
 
 def test_a_tool_message_event_brings_the_result_of_the_call_it_names() -> None:
-    """So the handoffs without a span, and the results of silent tools, are found in older events."""
+    """Handoffs without a span, and results of tools without output, are read from older events."""
     asking = {"tool_calls": [{"id": "a", "function": {"name": "transfer_to_clerk", "arguments": "{}"}}]}
     choice = Event(name="gen_ai.choice", attributes={"message": json.dumps(asking)})
     result = Event(name="gen_ai.tool.message", attributes={"id": "a", "content": "Transferred."})

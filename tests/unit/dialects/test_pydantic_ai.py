@@ -1,4 +1,4 @@
-"""Pydantic AI's own spans, in the format versions that differ."""
+"""Pydantic AI's own spans, in the versions of its format that differ."""
 
 from __future__ import annotations
 

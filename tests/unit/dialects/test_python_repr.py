@@ -1,4 +1,4 @@
-"""Python's notation in texts: read, never run, within bounds."""
+"""Python's notation in texts is parsed within bounds, never executed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spring AI: chat clients that group calls, tools, and agents that only a tool or a function names."""
+"""Spring AI: chat clients that group calls, tools, and agents named only by a tool or a function."""
 
 from __future__ import annotations
 

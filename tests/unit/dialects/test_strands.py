@@ -1,4 +1,4 @@
-"""Strands' own spans: content in span events, of the older and the newer kind, shown or hidden."""
+"""Strands' own spans: content in span events, in the older and the newer form, shown or hidden."""
 
 from __future__ import annotations
 

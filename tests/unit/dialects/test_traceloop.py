@@ -1,4 +1,4 @@
-"""Traceloop old and new, and the contrib instrumentation that shares its scope."""
+"""Traceloop's older and newer formats, and the contrib instrumentation that shares its scope."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPENAI_AGENTS = "opentelemetry.instrumentation.openai_agents"
 
 
 def read(*spans: Span) -> Action:
-    """Read the last of ``spans`` among the others."""
+    """Read the last of ``spans``, with the others as its surroundings."""
     action = read_action(spans[-1], Surroundings(spans))
     assert action is not None
     return action

@@ -1,4 +1,4 @@
-"""Vercel's AI SDK: ``ai.*`` spans as its telemetry page describes them, of versions 4 to 6."""
+"""Vercel's AI SDK: ``ai.*`` spans of versions 4 to 6, according to its telemetry page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def asking(tool: str, given: dict[str, Any], key: str = "input") -> list[dict[st
 
 
 def looked_up(agent: str = "clerk") -> tuple[Span, ...]:
-    """One run: a model call that asks for a tool, the tool, and the call that answers."""
+    """One run: a model call that requests a tool, the tool, and the call that answers."""
     question = {"role": "user", "content": [{"type": "text", "text": "How many seats?"}]}
     call = {"type": "tool-call", "toolCallId": "a", "toolName": "look_up", "input": {"name": "Ada"}}
     result: dict[str, Any] = {"type": "tool-result", "toolCallId": "a", "toolName": "look_up"}
@@ -104,7 +104,7 @@ def test_the_tools_on_offer_are_read() -> None:
 
 
 def test_starts_that_are_cut_to_the_millisecond_are_not_side_by_side() -> None:
-    """OpenTelemetry's SDK for JavaScript cuts starts, and keeps ends exact."""
+    """OpenTelemetry's SDK for JavaScript truncates start times, and keeps end times exact."""
     asked, tool = looked_up()[1:3]
     late = replace(asked, end_ns=tool.start_ns + 450_000)
     assert [step.group for step in ordered(looked_up()[0], late, tool).steps] == [None, None]
