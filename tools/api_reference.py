@@ -97,7 +97,7 @@ def _parameter(parameter: Mapping[str, Any]) -> str:
 def _body_fields(body: Mapping[str, Any] | None) -> tuple[str, ...]:
     if body is None:
         return ()
-    (content,) = body["content"].values()
+    content = next(iter(body["content"].values()))
     return tuple(content["schema"].get("properties", ()))
 
 

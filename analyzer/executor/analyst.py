@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from analyzer.executor.consulting import ModelFacts, Order, Stepping, ThreadSteps
-from analyzer.inquiry.errors import AnalyzerError
+from analyzer.inquiry.errors import AnalyzerError, ModelError, ModelFailure
 from analyzer.inquiry.method import Answer, DelegatingModel, Model, Prompt, Question, Reply, asking
 from analyzer.inquiry.verdict import to_json
 from analyzer.inquiry.visible import visible_run
@@ -162,6 +162,8 @@ class Choice:
     """The model; if empty, the operator's model, if any."""
     takes_as_failed: bool = False
     """Whether to treat the run as failed without triage."""
+    budget_usd: float | None = None
+    """Most dollars for the run, within the operator's budgets; ``None`` for those alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +230,7 @@ class LocalOpinions:
         """Analyse; computation does not block the event loop."""
         (await self.offer()).require(choice)
         chosen = self.models[choice.model] if choice.model else self.analyst.attributor.model
-        model = None if chosen is None else _reporting_calls(chosen, called)
+        model = None if chosen is None else _limited(chosen, called, choice.budget_usd)
         return await self.analyst.consult(
             trajectory, choice.method, model, takes_as_failed=choice.takes_as_failed
         )
@@ -239,12 +241,21 @@ class LocalOpinions:
         return name not in _BASELINES and (has_model or not needs_model)
 
 
-def _reporting_calls(model: Model, called: Called) -> Model:
-    """Return a model that reports its calls."""
+def _limited(model: Model, called: Called, budget_usd: float | None) -> Model:
+    """Return a model that reports its calls and keeps to a budget; calls of unknown price count as free."""
+    spent = 0.0
 
     async def ask(prompt: Prompt) -> Reply:
+        nonlocal spent
+        price = model.price(prompt) or 0.0
+        if budget_usd is not None and price and spent + price > budget_usd:
+            told = f"the budget of ${budget_usd:.4g} for this run does not allow another call"
+            raise ModelError(told, kind=ModelFailure.OVER_BUDGET)
         called()
-        return await model.complete(prompt)
+        spent += price  # before the answer: several calls may be in progress
+        reply = await model.complete(prompt)
+        spent += 0.0 if reply.cost_usd is None else reply.cost_usd - price
+        return reply
 
     return DelegatingModel(model=model, ask=ask)
 

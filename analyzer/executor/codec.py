@@ -254,13 +254,19 @@ def write_choice(choice: Choice | None) -> dict[str, str]:
     """Return a choice as query parameters; none for the analyzer's own settings."""
     if choice is None:
         return {}
-    return {"method": choice.method, "model": choice.model, "failed": "yes" if choice.takes_as_failed else ""}
+    budget = {} if choice.budget_usd is None else {"budget_usd": repr(choice.budget_usd)}
+    failed = "yes" if choice.takes_as_failed else ""
+    return {"method": choice.method, "model": choice.model, "failed": failed, **budget}
 
 
 def read_choice(query: Mapping[str, str]) -> Choice | None:
     """Read query parameters; ``None`` if they name no choice. Does not check whether it is on offer."""
     if "method" not in query:
         return None
+    budget = query.get("budget_usd")
     return Choice(
-        method=query["method"], model=query.get("model", ""), takes_as_failed=query.get("failed") == "yes"
+        method=query["method"],
+        model=query.get("model", ""),
+        takes_as_failed=query.get("failed") == "yes",
+        budget_usd=None if budget is None else float(budget),
     )

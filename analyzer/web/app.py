@@ -20,6 +20,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import CollectorRegistry
 
 from analyzer.issues.issue_service import IssueService
+from analyzer.web.analyse_api import analyse_routes
 from analyzer.web.api import Deleting, FindOne, Labels, delete_routes, issue_routes, label_routes
 from analyzer.web.events import Changes
 from analyzer.web.guard import METRICS, GuardRules, Handler, Sessions, guarding
@@ -219,6 +220,7 @@ def _add_pages(
         [
             *run_routes(context),
             *try_routes(front),
+            *(() if pages.jobs is None else analyse_routes(pages.jobs, pages.clean)),
             *again_routes(context),
             *issue_pages(context),
             *health_routes(context, parts.metrics, recent),

@@ -52,6 +52,8 @@ class JobLimits:
     of_a_session: int = 20
     bytes: int = 256 << 20
     """Bytes of the uploads of all remembered jobs."""
+    remembered: int = 1_000
+    """Jobs that have ended."""
     timeout_s: float = 900.0
 
 
@@ -77,6 +79,8 @@ class Asked:
     """Id of the kept run that this is a second opinion on; empty for a file."""
     take: Take | None = None
     """Takes the result for a kept run; ``None`` if it is only shown."""
+    timeout_s: float | None = None
+    """Seconds for the analysis, within the limit of all jobs; ``None`` for that limit."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,6 +128,11 @@ class Jobs:
         self._reading: Final = asyncio.Lock()  # one file at a time: parsing holds the interpreter lock
         self._tasks: Final[set[asyncio.Task[None]]] = set()
 
+    @property
+    def timeout_s(self) -> float:
+        """Most seconds that one analysis may take."""
+        return self._limits.timeout_s
+
     def start(self, owner: str, asked: Asked) -> Job:
         """Start an analysis visible only to the session ``owner``.
 
@@ -163,6 +172,8 @@ class Jobs:
         mine = [job for job in over if job.owner == owner]
         for job in mine[: max(0, len(mine) + 1 - self._limits.of_a_session)]:
             del self._jobs[job.id]
+        for job in over[: max(0, len(over) + 1 - self._limits.remembered)]:
+            self._jobs.pop(job.id, None)
         for job in over:
             if sum(one.asked.size for one in self._jobs.values()) + size <= self._limits.bytes:
                 return
@@ -171,13 +182,15 @@ class Jobs:
             raise TooBusy("the analyses in progress use all memory for uploads: try again in a minute")
 
     async def _work(self, job: Job) -> None:
+        limits = self._limits
+        timeout_s = min(job.asked.timeout_s or limits.timeout_s, limits.timeout_s)
         try:
-            async with self._slots, asyncio.timeout(self._limits.timeout_s):
+            async with self._slots, asyncio.timeout(timeout_s):
                 await self._do(job)
         except (AnalyzerError, CollectorError) as error:
             job.error = str(error)
         except TimeoutError:
-            job.error = f"timed out after {self._limits.timeout_s:.0f} seconds"
+            job.error = f"timed out after {timeout_s:g} seconds"
         except Exception:  # containment: one job's failure must not end the others
             logger.exception("an analysis requested on a page failed")
             job.error = "blamespan could not analyse this: its log says why"

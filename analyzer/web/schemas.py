@@ -22,6 +22,7 @@ from pydantic import TypeAdapter
 from analyzer.web.records import (
     GivenLabel,
     Issue,
+    Job,
     Label,
     LabelledRun,
     Opinion,
@@ -31,7 +32,7 @@ from analyzer.web.records import (
     RunVerdict,
 )
 
-_ANSWERS: Final = (RunVerdict, Run, LabelledRun, RunPage, RunSteps, Opinion, Label, GivenLabel, Issue)
+_ANSWERS: Final = (RunVerdict, Run, LabelledRun, RunPage, RunSteps, Opinion, Label, GivenLabel, Issue, Job)
 """The records that the API answers with; those inside them follow."""
 _PLACE: Final = "#/components/schemas/"
 

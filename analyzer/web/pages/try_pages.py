@@ -72,7 +72,7 @@ async def _take(context: Front, request: web.Request) -> web.StreamResponse:
     data, fields = await _upload(request)
     if not data:
         raise web.HTTPBadRequest(text="expected a file\n")
-    choice = await _choice(jobs, fields, takes_as_failed="failed" in fields)
+    choice = await read_choice(jobs, fields, takes_as_failed="failed" in fields)
     load = loading(data, context.clean)
     name = plain(fields.get("name", ""), _MOST_NAME) or "a file"
     return _begin(context, request, Asked(name=name, choice=choice, size=len(data), load=load))
@@ -113,7 +113,7 @@ async def _asked_again(
     jobs = _jobs(context.front)
     verdict = await context.find(request)
     failed = verdict.status != Status.NO_FAILURE or "failed" in fields
-    choice = await _choice(jobs, fields, takes_as_failed=failed)
+    choice = await read_choice(jobs, fields, takes_as_failed=failed)
     kept = await kept_run(context, verdict)
     if kept is None or not kept.has_texts:
         raise web.HTTPConflict(text="the texts of this run are not kept: it cannot be analysed again\n")
@@ -236,10 +236,15 @@ def _job(context: Front, request: web.Request) -> Job:
     return job
 
 
-async def _choice(jobs: Jobs, fields: Mapping[str, str], *, takes_as_failed: bool) -> Choice:
+async def read_choice(
+    jobs: Jobs, fields: Mapping[str, str], *, takes_as_failed: bool, budget_usd: float | None = None
+) -> Choice:
     """Read the form's choice, which must be on offer."""
     choice = Choice(
-        method=fields.get("method", ""), model=fields.get("model", ""), takes_as_failed=takes_as_failed
+        method=fields.get("method", ""),
+        model=fields.get("model", ""),
+        takes_as_failed=takes_as_failed,
+        budget_usd=budget_usd,
     )
     try:
         (await jobs.opinions.offer()).require(choice)

@@ -1,0 +1,130 @@
+"""POST /api/analyse: a trace in, verdicts or a job out; what is no trace is refused, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.web import Application, Request
+
+from analyzer.executor.analyst import Choice, LocalOpinions, RunAnalyst
+from analyzer.inquiry.method import DelegatingModel, Prompt, Reply
+from analyzer.methods.attribution import Attributor
+from analyzer.models.scripted import ScriptedModel
+from analyzer.web.app import make_app
+from analyzer.web.jobs import Jobs
+from analyzer.web.pages.try_pages import MAX_UPLOAD
+from semconv.model import Status
+from tests.shown import fixtures
+from tests.web.stage import Stage
+from tests.web.test_openapi import checked
+from tests.web.test_try import LOG, RUN
+
+Client = TestClient[Request, Application]
+JSON = {"Content-Type": "application/json"}
+
+
+async def test_a_trace_is_judged_in_one_request(client: Client) -> None:
+    data = next(path for path in fixtures() if path.name == "ag2_native-crash.json.gz").read_bytes()
+    for body, kind in ((data, "application/gzip"), (gzip.decompress(data), "application/json")):
+        async with client.post("/api/analyse", data=body, headers={"Content-Type": kind}) as answer:
+            found = await answer.json()
+            checked("/api/analyse", "post", answer.status, answer.content_type).validate(found)
+        assert (answer.status, found["state"], len(found["verdicts"])) == (200, "done", 1)
+        assert found["verdicts"][0]["status"] == "attributed"
+
+
+async def test_a_conversation_is_judged_and_nothing_is_stored(stage: Stage, client: Client) -> None:
+    async with client.post("/api/analyse?method=signals", data=json.dumps(LOG), headers=JSON) as answer:
+        (verdict,) = (await answer.json())["verdicts"]
+    assert (verdict["method"], verdict["agent"]) == ("signals", "clerk")
+    assert stage.verdicts.recent(1) == []
+
+
+async def test_who_does_not_wait_gets_a_job_that_only_its_id_opens(client: Client) -> None:
+    async with client.post("/api/analyse?wait_s=0", data=json.dumps(LOG), headers=JSON) as answer:
+        assert answer.status == 202
+        place, job = answer.headers["Location"], await answer.json()
+        checked("/api/analyse", "post", 202, "application/json").validate(job)
+    async with asyncio.timeout(120):
+        while not job["over"]:
+            await asyncio.sleep(0.02)
+            async with client.get(place) as answer:
+                job = await answer.json()
+                checked("/api/analyse/{job_id}", "get", 200, "application/json").validate(job)
+    assert job["verdicts"][0]["agent"] == "clerk"
+    secret, _, job_id = place.rpartition("/")[2].partition(".")
+    for wrong in (f"x{secret}.{job_id}", f".{job_id}", job_id, secret):
+        assert (await client.get(f"/api/analyse/{wrong}")).status == 404
+    assert (await client.get(f"/try/{job_id}")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "status", "told"),
+    [
+        pytest.param("", b"", 400, "expected a trace", id="empty"),
+        pytest.param("", b"{", 422, "broken JSON", id="broken"),
+        pytest.param("", b'{"resourceSpans": []}', 422, "no run", id="no run"),
+        pytest.param("", gzip.compress(b"0" * (60 << 20)), 422, "MiB", id="bomb"),
+        pytest.param("?methd=signals", b"{}", 400, "unknown parameter", id="misspelt"),
+        pytest.param("?method=judge", b"{}", 400, "expected", id="no model"),
+        pytest.param("?model=gpt-expensive", b"{}", 400, "expected", id="another model"),
+        pytest.param("?budget_usd=nan", b"{}", 400, "budget_usd", id="no budget"),
+        pytest.param("?deadline_s=901", b"{}", 400, "deadline_s", id="too long"),
+        pytest.param("?wait_s=-1", b"{}", 400, "wait_s", id="before"),
+        pytest.param("?failed=maybe", b"{}", 400, "failed", id="no truth"),
+        pytest.param("", b" " * (MAX_UPLOAD + 1), 413, "MiB", id="large"),
+        pytest.param("", b"[" * 100_000, 422, "", id="nested"),
+    ],
+)
+async def test_what_is_no_trace_is_refused(
+    client: Client, query: str, body: bytes, status: int, told: str
+) -> None:
+    async with client.post(f"/api/analyse{query}", data=io.BytesIO(body), headers=JSON) as answer:
+        text = await answer.text()
+    assert (answer.status, told in text) == (status, True), text
+    checked("/api/analyse", "post", status, "text/plain").validate(text)
+
+
+async def test_another_sites_page_cannot_send_one(client: Client) -> None:
+    for kind in ("text/plain", "multipart/form-data", "application/x-www-form-urlencoded"):
+        async with client.post("/api/analyse", data=b"{}", headers={"Content-Type": kind}) as answer:
+            assert answer.status == 415
+    async with client.post(
+        "/api/analyse", data=b"{}", headers={**JSON, "Sec-Fetch-Site": "cross-site"}
+    ) as answer:
+        assert answer.status == 403
+
+
+async def test_an_analysis_ends_at_its_deadline(stage: Stage) -> None:
+    async def never(_prompt: Prompt) -> Reply:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    model = DelegatingModel(model=ScriptedModel(replies=[]), ask=never)
+    analyst = RunAnalyst(attributor=Attributor(model=model))
+    parts = stage.parts()
+    assert parts.pages is not None
+    parts = replace(parts, pages=replace(parts.pages, jobs=Jobs(LocalOpinions(analyst=analyst))))
+    async with TestClient(TestServer(make_app(parts))) as client:
+        path = "/api/analyse?method=judge&deadline_s=0.2"
+        async with client.post(path, data=json.dumps(LOG), headers=JSON) as answer:
+            assert (answer.status, await answer.text()) == (422, "timed out after 0.2 seconds\n")
+    assert parts.pages is not None
+    parts.pages.runs.close()
+
+
+async def test_a_budget_bounds_the_calls_of_a_run() -> None:
+    model = ScriptedModel(replies=["No"] * 9, cost_usd=0.3)
+    opinions = LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model, budget_usd=None)))
+    choice = Choice(method="step-by-step", takes_as_failed=True, budget_usd=0.7)
+    found = await opinions.ask(RUN, choice, lambda: None)
+    assert len(model.prompts) == 2
+    assert (found.status, "budget" in (found.error or "")) == (Status.ERROR, True)
+    assert (await opinions.ask(RUN, replace(choice, budget_usd=0.0), lambda: None)).status is Status.ERROR
+    assert len(model.prompts) == 2
