@@ -37,7 +37,6 @@ SENDERS: Final = 4
 PAUSE_S: Final = 0.02
 """Seconds between the requests of a run, so that runs last about as long as the interval of kills."""
 ARRIVAL_S: Final = 15.0
-"""Time limit for the rest to reach the backend, once everything was acknowledged."""
 
 Config: TypeAlias = dict[str, Any]
 Tier: TypeAlias = Callable[[str], Config]
@@ -108,7 +107,9 @@ def _with_batch_processor(config: Config) -> Config:
     return config
 
 
-def kill_under_load(binary: Path, tier: Tier, folder: Path, *, runs: int, kills: int) -> Losses:
+def kill_under_load(
+    binary: Path, tier: Tier, folder: Path, *, runs: int, kills: int, arrival_s: float = ARRIVAL_S
+) -> Losses:
     """Send runs through a Collector, kill it ``kills`` times meanwhile, and count the losses.
 
     Args:
@@ -117,6 +118,7 @@ def kill_under_load(binary: Path, tier: Tier, folder: Path, *, runs: int, kills:
         folder: for its queue and log; must be this trial's alone.
         runs: number of runs; a request is repeated until it is acknowledged, as SDKs do.
         kills: number of kills, spread evenly over the runs.
+        arrival_s: time limit for the rest to reach the backend, once everything was acknowledged.
     """
     chance = random.Random(0)
     made = [make_run(chance, plain_span) for _ in range(runs)]
@@ -133,7 +135,7 @@ def kill_under_load(binary: Path, tier: Tier, folder: Path, *, runs: int, kills:
                 _await_done(sent, runs)
             finally:
                 over.set()  # otherwise the senders would retry forever if a Collector does not restart
-        _await_arrival(backend, made)
+        _await_arrival(backend, made, arrival_s)
         return _losses(made, _arrived(backend), kills)
 
 
@@ -183,10 +185,10 @@ def _deliver(run: Run, doors: Doors, over: Event) -> None:
         over.wait(PAUSE_S)
 
 
-def _await_arrival(backend: Backend, runs: Sequence[Run]) -> None:
+def _await_arrival(backend: Backend, runs: Sequence[Run], arrival_s: float) -> None:
     wanted = {span for run in runs for span in _spans(run.acknowledged)}
     try:
-        wait_until(lambda: wanted <= _arrived(backend), what="the rest", timeout_s=ARRIVAL_S)
+        wait_until(lambda: wanted <= _arrived(backend), what="the rest", timeout_s=arrival_s)
     except BackendError:
         return  # what is missing now is lost; the caller counts it
 

@@ -17,8 +17,8 @@ class Upstream:
     status: int = 200
     headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
     chunks: Sequence[bytes] = (b"{}",)
-    pause_s: float = 0.0
-    """Delay before each chunk except the first."""
+    may_go_on: asyncio.Semaphore | None = None
+    """Acquired before each chunk except the first."""
     is_cut: bool = False
     """Whether the connection breaks after the last chunk."""
     hangs: bool = False
@@ -36,8 +36,8 @@ class Upstream:
         response = web.StreamResponse(status=self.status, headers=self.headers)
         await response.prepare(request)
         for place, chunk in enumerate(self.chunks):
-            if place and self.pause_s:
-                await asyncio.sleep(self.pause_s)
+            if place and self.may_go_on is not None:
+                await self.may_go_on.acquire()
             await response.write(chunk)
         if self.is_cut:
             assert request.transport is not None

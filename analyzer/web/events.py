@@ -46,12 +46,13 @@ class Changes:
         if self._is_closed or len(self._listeners) >= MOST_LISTENERS:
             raise web.HTTPServiceUnavailable(text=_FULL, headers={"Retry-After": "60"})
         response = web.StreamResponse(headers=_HEADERS)
-        await response.prepare(request)
         changed = asyncio.Event()
         self._listeners.add(changed)
-        if self._watch is None or self._watch.done():
-            self._watch = asyncio.create_task(self._look())
         try:
+            before = await self._version(None)  # before the page is told that it is live
+            if not self._is_closed and (self._watch is None or self._watch.done()):
+                self._watch = asyncio.create_task(self._look(before))
+            await response.prepare(request)
             await response.write(b"retry: 5000\n\n")
             await self._tell(changed, response.write)
         except ConnectionError:
@@ -81,15 +82,17 @@ class Changes:
             if not self._is_closed:
                 await write(message)
 
-    async def _look(self) -> None:
-        before: tuple[int, int] | None = None
+    async def _look(self, before: tuple[int, int] | None) -> None:
         while self._listeners:
-            try:
-                now: tuple[int, int] | None = await self.newest()
-            except StoreError:  # changes are noticed once it is back
-                now = before
+            await asyncio.sleep(self.every_s)
+            now = await self._version(before)
             if before is not None and now != before:
                 for changed in self._listeners:
                     changed.set()
             before = now
-            await asyncio.sleep(self.every_s)
+
+    async def _version(self, before: tuple[int, int] | None) -> tuple[int, int] | None:
+        try:
+            return await self.newest()
+        except StoreError:  # changes are noticed once it is back
+            return before

@@ -69,7 +69,7 @@ class PostgresServer:
         command = [str(self.binaries / name), *arguments]
         if os.geteuid() == 0:
             command = ["runuser", "-u", "nobody", "--", *command]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd="/")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd="/")
         assert done.returncode == 0, f"{name}: {done.stderr}{done.stdout}"
 
 

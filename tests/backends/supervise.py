@@ -23,10 +23,13 @@ from typing import Final, TypeVar
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = range(20_000, 32_000)  # below what the kernel gives to clients
-READY_S: Final = 120.0  # a cold 120 MB binary on a busy CI machine
-STOP_S: Final = 15.0
+READY_S: Final = 240.0  # a cold 120 MB binary on a busy CI machine
+STOP_S: Final = 60.0
 POLL_S: Final = 0.05
 TAIL_LINES: Final = 25
+_WORKERS: Final = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_OURS: Final = PORTS[int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) :: _WORKERS]
+_UNUSED: Final = iter(random.sample(_OURS, len(_OURS)))
 
 T = TypeVar("T")
 
@@ -98,8 +101,8 @@ def running(
         server.stop()
 
 
-def wait_until(read: Callable[[], T | None], *, what: str, timeout_s: float = 60.0) -> T:
-    """Poll ``read`` until it returns something other than ``None`` or ``False``; return that.
+def wait_until(read: Callable[[], T | None], *, what: str, timeout_s: float = 240.0) -> T:
+    """Poll ``read`` until it returns something true, and return that; an empty list is not enough.
 
     Raises:
         BackendError: it did not within ``timeout_s``; ``what`` says what was awaited.
@@ -107,7 +110,7 @@ def wait_until(read: Callable[[], T | None], *, what: str, timeout_s: float = 60
     deadline = time.monotonic() + timeout_s
     while True:
         answer = read()
-        if answer is not None and answer is not False:
+        if answer:
             return answer
         if time.monotonic() > deadline:
             raise BackendError(f"waited {timeout_s:g} s in vain for {what}")
@@ -115,14 +118,17 @@ def wait_until(read: Callable[[], T | None], *, what: str, timeout_s: float = 60
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different free ports."""
+    """Return different free ports that no earlier call and no other pytest worker was given.
+
+    They are bound later: two servers of a test must not be given one port.
+    """
     found: list[int] = []
-    for port in random.sample(PORTS, len(PORTS)):
-        if len(found) == count:
-            break
+    for port in _UNUSED:
         if _is_free(port):
             found.append(port)
-    return found
+        if len(found) == count:
+            return found
+    raise BackendError(f"{count} ports wanted, and no more of {PORTS} are free")
 
 
 def listens(port: int) -> bool:

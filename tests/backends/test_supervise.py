@@ -74,5 +74,6 @@ def test_a_killed_test_run_takes_its_servers_along(tmp_path: Path) -> None:
     wait_until(lambda: not is_alive(child), what="the child to go")
 
 
-def test_free_ports_differ() -> None:
-    assert len(set(free_ports(20))) == 20
+def test_free_ports_differ_from_each_other_and_from_those_of_all_calls_before() -> None:
+    asked = [port for _ in range(300) for port in free_ports(3)]
+    assert len(set(asked)) == 900

@@ -48,10 +48,14 @@ from tests.e2e.traffic import Doors, Played, play_demo, request, send, span_id
 FOLDER: Final = Path(__file__).parents[2] / "deploy" / "collector"
 SHIPPED: Final = sorted(FOLDER.glob("*.yaml"))
 TOKEN: Final = "gateway-token"
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 240.0
 QUIET: Final = "service::telemetry::metrics::level=none"
 RUNS: Final = 40
 """The chance that a sampler of one in ten passes all of them is 10^-40."""
+SHARED: Final = 32
+"""Runs for two processors. Trace ids and ports are random: the chance that all go to one of them is 10^-8."""
+TRIALS: Final = 5
+"""A Collector killed right after it sent a batch loses nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,21 +145,19 @@ def test_a_configuration_that_is_wrong_is_not_taken(collector: Path, tmp_path: P
     assert (done.returncode, "ports[0]' expected type 'int32'" in done.stderr) == (1, True), done.stderr
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(("now", "before"), [(agent, agent_before), (gateway, gateway_before)])
 def test_a_killed_collector_loses_nothing_it_acknowledged_as_it_did_with_a_batch_processor(
     collector: Path, tmp_path: Path, now: Tier, before: Tier
 ) -> None:
-    lost = []
-    for tier in (now, before):
-        folder = tmp_path / tier.__name__
+    folders = [tmp_path / str(trial) for trial in range(1 + TRIALS)]
+    for folder in folders:
         folder.mkdir()
-        lost.append(kill_under_load(collector, tier, folder, runs=60, kills=2))
-    assert (lost[0].spans, lost[0].spans_lost) == (600, 0)
-    assert lost[1].spans_lost > 0, "else this test could not see a loss"
+    lost = kill_under_load(collector, now, folders[0], runs=60, kills=2, arrival_s=PATIENCE_S)
+    assert (lost.spans, lost.spans_lost) == (600, 0)
+    trials = (kill_under_load(collector, before, folder, runs=60, kills=2) for folder in folders[1:])
+    assert any(trial.spans_lost for trial in trials), "else this test could not see a loss"
 
 
-@pytest.mark.timeout(180)
 def test_the_gateway_brings_all_parts_of_a_trace_to_the_same_of_two_processors(
     start_tier: StartTier, tmp_path: Path
 ) -> None:
@@ -172,7 +174,7 @@ def test_the_gateway_brings_all_parts_of_a_trace_to_the_same_of_two_processors(
         gateway = start_tier(file, _http_port(), BLAMESPAN_TOKEN=TOKEN)
 
         played = []
-        for _ in range(6):  # trace ids are random: 1 in 60 rounds of eight goes to one processor alone
+        for _ in range(6):  # trace ids are random: 1 in 100 rounds of eight goes to one processor alone
             played += [play_demo() for _ in range(8)]
             latest = played[-8:]
             for place in range(max(len(one.spans) for one in latest)):  # each span in a request of its own
@@ -188,7 +190,6 @@ def test_the_gateway_brings_all_parts_of_a_trace_to_the_same_of_two_processors(
         assert all(_runs(line) for line in lines), "both processors have had some"
 
 
-@pytest.mark.timeout(180)
 def test_a_processor_that_restarts_with_another_address_gets_its_traces_again(
     start_tier: StartTier, tmp_path: Path
 ) -> None:
@@ -208,7 +209,7 @@ def test_a_processor_that_restarts_with_another_address_gets_its_traces_again(
         grpc_backend(at=f"127.1.0.1:{port}") as other,
     ):
         gateway = start_tier(FOLDER / "gateway.yaml", values, KUBECONFIG=str(config))
-        played = [play_demo() for _ in range(8)]
+        played = [play_demo() for _ in range(SHARED)]
 
         def who_gets(place: int) -> list[str]:
             seen = len(one.requests), len(other.requests)
@@ -234,7 +235,6 @@ def test_a_processor_that_restarts_with_another_address_gets_its_traces_again(
         assert who_gets(3) == before
 
 
-@pytest.mark.timeout(180)
 def test_what_a_processor_that_went_for_good_did_not_take_goes_to_another(
     start_tier: StartTier, tmp_path: Path
 ) -> None:
@@ -252,7 +252,7 @@ def test_what_a_processor_that_went_for_good_did_not_take_goes_to_another(
     # Nobody listens on 127.0.0.1: its pod is in the list and does not answer.
     with serve(slices, tmp_path) as config, grpc_backend(at=f"127.1.0.1:{port}") as other:
         gateway = start_tier(FOLDER / "gateway.yaml", values, KUBECONFIG=str(config))
-        played = [play_demo() for _ in range(8)]
+        played = [play_demo() for _ in range(SHARED)]
         for run in played:
             send(gateway.doors, request(run.spans))
         wait_until(lambda: other.requests, what="what is the other's")
@@ -266,7 +266,6 @@ def _spans_of(name: str, requests: Sequence[Received]) -> dict[str, str]:
     return {span.id: name for span in placed(*(one.body for one in requests))}
 
 
-@pytest.mark.timeout(240)
 def test_behind_blamespan_a_tail_sampler_keeps_every_blamed_run_and_some_of_the_others(
     jaeger: RunningJaeger, start_tier: StartTier, start_line: StartLine
 ) -> None:
@@ -283,7 +282,6 @@ def test_behind_blamespan_a_tail_sampler_keeps_every_blamed_run_and_some_of_the_
     assert len(kept) < RUNS
 
 
-@pytest.mark.timeout(180)
 def test_carriers_are_left_out_of_span_metrics_and_reach_the_backend(
     jaeger: RunningJaeger, start_tier: StartTier, start_line: StartLine
 ) -> None:
@@ -331,7 +329,7 @@ def _agents(lines: list[Line], run_ids: list[str]) -> list[list[str]]:
 
 def _runs(line: Line) -> dict[str, str]:
     asked = Request(f"{line.web}/api/runs", headers={"Authorization": f"Bearer {TOKEN}"})
-    with build_opener(ProxyHandler({})).open(asked, timeout=60) as answer:
+    with build_opener(ProxyHandler({})).open(asked, timeout=300) as answer:
         return {run["run_id"]: run["agent"] for run in json.load(answer)["runs"]}
 
 
@@ -355,7 +353,7 @@ def _whole(found: JaegerTrace | None, spans: int) -> JaegerTrace | None:
 
 
 def _calls(port: int, service: str) -> float:
-    with build_opener(ProxyHandler({})).open(f"http://{HOST}:{port}/metrics", timeout=60) as answer:
+    with build_opener(ProxyHandler({})).open(f"http://{HOST}:{port}/metrics", timeout=300) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     samples = [sample for family in families for sample in family.samples]
     calls = [sample for sample in samples if sample.name.endswith("calls_total")]

@@ -34,7 +34,7 @@ def on_the_page(half: Half) -> set[str]:
 
 def served(address: str) -> dict[str, int]:
     """Return a process's metric families with their numbers of series; a histogram counts as one."""
-    with build_opener(ProxyHandler({})).open(f"{address}/metrics", timeout=60) as answer:
+    with build_opener(ProxyHandler({})).open(f"{address}/metrics", timeout=300) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     ours = [family for family in families if family.name.startswith("blamespan_")]
     return {

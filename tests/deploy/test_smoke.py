@@ -54,7 +54,7 @@ def smoke(line: Line, tmp_path: Path) -> Iterator[Smoke]:
 
     def run(*arguments: str) -> str:
         asked = [str(DEPLOY / "smoke.sh"), *arguments, f"http://{HOST}:{grpc}", line.web]
-        done = subprocess.run(asked, env=environ, capture_output=True, text=True, check=False, timeout=90)
+        done = subprocess.run(asked, env=environ, capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -80,6 +80,6 @@ def test_a_failing_run_is_blamed_and_its_issue_is_told_to_nobody(line: Line, smo
 
 def issues(line: Line) -> list[dict[str, Any]]:
     asked = Request(f"{line.web}/api/issues", headers={"Authorization": f"Bearer {TOKEN}"})
-    with build_opener(ProxyHandler({})).open(asked, timeout=60) as answer:
+    with build_opener(ProxyHandler({})).open(asked, timeout=300) as answer:
         found: list[dict[str, Any]] = json.load(answer)["issues"]
         return found

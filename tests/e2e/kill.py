@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +33,7 @@ from semconv.attributes import ERROR, FAILURE_ID, FAILURE_VERSION
 from tests.backends.postgresql import PostgresServer, postgresql
 from tests.backends.supervise import BackendError, wait_until
 from tests.e2e.backend import grpc_backend
-from tests.e2e.killing import Agents, Kind, Run, Services
+from tests.e2e.killing import WAYS, Agents, Kind, Run, Services
 from tests.e2e.line import Line
 from tests.e2e.power.cut import PowerSupply
 from tests.e2e.raw import raw_spans
@@ -41,7 +42,8 @@ from tests.e2e.spans import Placed, placed
 SHORTEST_S: Final = 0.05
 LONGEST_S: Final = 1.3
 STARTING_S: Final = 1.5
-REST_S: Final = 60.0
+MOST_ROUNDS: Final = 5
+REST_S: Final = 240.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +77,18 @@ def kill_again_and_again(
     supply: PowerSupply | None = None,
     store: PostgresServer | None = None,
 ) -> Outcome:
-    """Run the rounds; return the outcome once everything is settled."""
+    """Run the rounds; return the outcome once everything is settled.
+
+    On a slow machine few runs are sent in a round: more rounds follow.
+    """
     chance, agents = random.Random(seed), Agents(seed)
     place = folder / "data" / RUNS if store is None else store.url()
     with grpc_backend() as backend:
         services = Services(folder=folder, backend=backend, agents=agents, supply=supply, store=store)
         with agents.at_work():
-            for number in range(rounds):
+            for number in count():
+                if number >= rounds and (_is_enough(agents.runs, rounds) or number >= MOST_ROUNDS * rounds):
+                    break
                 _one_round(services, chance, number)
             with services.serving(Kind(hold=False, fickle=True)) as line:
                 agents.finish()
@@ -100,6 +107,12 @@ def kill_again_and_again(
 def supply_of(folder: Path) -> PowerSupply:
     """Return the power supply of services with data in ``folder``."""
     return PowerSupply(folder=folder / "data", scratch=folder)
+
+
+def _is_enough(runs: Sequence[Run], rounds: int) -> bool:
+    """Whether more failing runs than rounds came whole, and some run was hit in the middle."""
+    whole = [run for run in runs if run.is_whole]
+    return sum(run.fails for run in whole) > rounds and len(whole) + len(WAYS) < len(runs)
 
 
 def _one_round(services: Services, chance: random.Random, number: int) -> None:

@@ -115,7 +115,7 @@ class Line:
     def terminate(self) -> int:
         """Send SIGTERM, as an orchestrator does, and return the exit code."""
         self.server.process.terminate()
-        return self.server.process.wait(timeout=60)
+        return self.server.process.wait(timeout=300)
 
     def _samples(self) -> dict[tuple[str, str], float]:
         families = text_string_to_metric_families(self._get("/metrics") or "")

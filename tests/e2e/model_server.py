@@ -54,9 +54,10 @@ class ModelServer:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one chat completion request."""
-        number = len(self.received)
         headers = {name.lower(): value for name, value in request.headers.items()}
-        self.received.append(Received(headers=headers, body=await request.json()))
+        body = await request.json()
+        number = len(self.received)  # not before: others may have come while the body did
+        self.received.append(Received(headers=headers, body=body))
         answer = self.script[min(number, len(self.script) - 1)]
         if answer.delay_s:
             await asyncio.sleep(answer.delay_s)

@@ -82,7 +82,7 @@ class Moody:
         return [one.id for one in placed(*bodies) if not one.is_carrier]
 
     def await_taken(self, count: int) -> list[str]:
-        wait_until(lambda: len(self.taken()) >= count, what=f"{count} spans", timeout_s=60)
+        wait_until(lambda: len(self.taken()) >= count, what=f"{count} spans", timeout_s=300)
         return self.taken()
 
 

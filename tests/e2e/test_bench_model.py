@@ -35,7 +35,8 @@ class Dying(ModelServer):
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer or close the connection."""
-        if len(self.received) < self.lives:
+        if self.lives > 0:
+            self.lives -= 1  # before any await: requests are concurrent
             return await ModelServer.handle(self, request)
         assert request.transport is not None
         request.transport.abort()

@@ -114,7 +114,7 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
 def in_a_process(*arguments: object, data: bytes = b"") -> Statement:
     command = [sys.executable, "-m", "analyzer", *map(str, arguments)]
     ended = subprocess.run(
-        command, input=data, capture_output=True, timeout=60, check=False, env=environment()
+        command, input=data, capture_output=True, timeout=300, check=False, env=environment()
     )
     return Statement(code=ended.returncode, out=ended.stdout.decode(), err=ended.stderr.decode())
 
@@ -303,7 +303,7 @@ def test_a_reader_that_goes_away_is_no_traceback(write: Write) -> None:
     path = write("a", as_bytes([CONVERSATION] * 3000))
     command = f"{sys.executable} -m analyzer steps {path} --format json | head -1"
     ended = subprocess.run(
-        ["sh", "-c", command], capture_output=True, timeout=120, check=False, env=environment()
+        ["sh", "-c", command], capture_output=True, timeout=300, check=False, env=environment()
     )
     assert ended.stdout.count(b"\n") == 1
     assert b"Traceback" not in ended.stderr

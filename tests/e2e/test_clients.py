@@ -93,7 +93,7 @@ async def _all_at_once(line: Line) -> list[int]:
     opened = [await asyncio.open_connection(host, port) for _ in range(CONNECTIONS)]
     requests = [http_request(encode([span(number)])) for number in range(1, CONNECTIONS + 1)]
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             return list(
                 await asyncio.gather(
                     *(ask(*streams, request) for streams, request in zip(opened, requests, strict=True))
@@ -124,7 +124,7 @@ async def _all_over_grpc(line: Line) -> int:
         body, is_taken = encode([span(number + 1)]), False
         while not is_taken:
             try:
-                await export(body, timeout=60, wait_for_ready=True)
+                await export(body, timeout=300, wait_for_ready=True)
                 is_taken = True
             except grpc.RpcError as error:  # as clients do: a crowded machine resets connections
                 if error.code() is not grpc.StatusCode.CANCELLED:
@@ -195,7 +195,7 @@ async def _large_over_grpc(line: Line, clients: int, size: int) -> int:
         body, is_taken = encode([span(number + 1, attributes={"text": "x" * size})]), False
         while not is_taken:
             try:
-                await export(body, timeout=120, wait_for_ready=True)
+                await export(body, timeout=300, wait_for_ready=True)
                 is_taken = True
             except grpc.RpcError as error:
                 if error.code() not in come_again:
@@ -291,5 +291,5 @@ def test_requests_of_20_mb_are_taken_or_told_to_come_again_and_memory_stays_boun
 async def _heavy(line: Line, request: bytes) -> list[int]:
     host, port = address(line.http)
 
-    async with asyncio.timeout(200):
+    async with asyncio.timeout(300):
         return list(await asyncio.gather(*(_try(host, port, request) for _ in range(8))))

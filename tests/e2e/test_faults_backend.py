@@ -14,6 +14,7 @@ import pytest
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.encode import encode
 from semconv.model import TraceId
+from tests.backends.supervise import wait_until
 from tests.e2e.backend import Request
 from tests.e2e.line import Line, StartLine
 from tests.e2e.scripted_backend import CONTENT, Mood, Moody, Protocol, moody
@@ -113,7 +114,7 @@ def test_every_retryable_code_is_waited_out_and_every_permanent_one_costs_its_ow
 
 
 def wait_for_settled(line: Line, count: int) -> None:
-    end = time.monotonic() + 90
+    end = time.monotonic() + 240
     while time.monotonic() < end:
         balance = line.balance()
         if balance.get("received") == count and "held" not in balance:
@@ -132,7 +133,7 @@ def test_the_backends_own_wish_is_honoured_and_nothing_else_is_sent_meanwhile(
         backend.answer = lambda _: CONTENT if backend.asked else told
         line = start_line(**to(backend, protocol))
         send_plain(line, (1,))
-        time.sleep(0.3)
+        wait_until(lambda: bool(backend.asked), what="the refusal")
         send_plain(line, range(2, 6))
         backend.await_taken(5)
         first, second, *_ = backend.asked

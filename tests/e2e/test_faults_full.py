@@ -37,7 +37,7 @@ def refused_over_grpc(line: Line, body: bytes) -> float | None:
     with grpc.insecure_channel(line.grpc.removeprefix("http://")) as channel:
         call: Callable[..., Callable[..., bytes]] = channel.unary_unary
         try:
-            call(grpc_path(Signal.TRACES))(body, timeout=60)
+            call(grpc_path(Signal.TRACES))(body, timeout=300)
         except grpc.RpcError as error:
             refusal: grpc.Call = error  # type: ignore[assignment] # what a call raises is one
             assert refusal.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -59,7 +59,7 @@ def refused_over_http(line: Line, body: bytes) -> float | None:
     url = line.http + http_path(Signal.TRACES)
     request = Request(url, data=body, headers={"Content-Type": "application/x-protobuf"}, method="POST")
     try:
-        with build_opener(ProxyHandler({})).open(request, timeout=60):
+        with build_opener(ProxyHandler({})).open(request, timeout=300):
             return None
     except HTTPError as error:
         refusal = error
@@ -107,7 +107,7 @@ def test_where_more_is_open_than_may_be_kept_the_oldest_runs_lose_their_verdict_
         line = start_line(forward_endpoint=backend.url, max_pending_bytes=2 * QUOTA)
         for name in names:
             send(line, encode([chat(3, parent=2, answer=TEXT, trace_id=name)]))
-        wait_until(lambda: line.sample("blamespan_traces_evicted") > 0, what="an eviction", timeout_s=60)
+        wait_until(lambda: line.sample("blamespan_traces_evicted") > 0, what="an eviction", timeout_s=300)
         newest = names[-1]
         end = (agent(2, "planner", trace_id=newest), workflow(1, trace_id=newest, error="no good"))
         send(line, encode(end))

@@ -32,7 +32,7 @@ END = encode([workflow(1, task="add", error="wrong sum")])
 def status(line: Line, path: str) -> int | None:
     """Return the answer's status; ``None`` without an answer."""
     try:
-        with build_opener(ProxyHandler({})).open(line.web + path, timeout=60) as answer:
+        with build_opener(ProxyHandler({})).open(line.web + path, timeout=300) as answer:
             return int(answer.status)
     except HTTPError as refusal:
         with refusal:
@@ -54,13 +54,14 @@ def test_while_it_drains_it_is_alive_not_ready_and_takes_nothing_more(start_line
         wait_until(lambda: _is_refused(line), what="closed doors")
         assert status(line, "/readyz") == 503
         door.target = backend.url  # what it drains for
-        assert line.server.process.wait(timeout=120) == 0
+        assert line.server.process.wait(timeout=300) == 0
         assert [one.span.name for one in backend.spans(TRACE)] == [span(1).name]
 
 
 def _is_refused(line: Line) -> bool:
+    """Send nothing: were it taken, it would not be missed."""
     try:
-        send(line, encode([span(2)]))
+        send(line, encode([]))
     except grpc.RpcError:
         return True
     return False
@@ -70,9 +71,9 @@ def test_a_second_sigterm_ends_a_drain_that_takes_its_time(start_line: StartLine
     line = start_line(forward_endpoint=NOWHERE, shutdown_s=60)
     send(line, encode([span(1)]))
     line.server.process.send_signal(signal.SIGTERM)
-    wait_until(lambda: status(line, "/readyz") == 503, what="not ready", timeout_s=60)
+    wait_until(lambda: status(line, "/readyz") == 503, what="not ready", timeout_s=300)
     line.server.process.send_signal(signal.SIGTERM)
-    assert line.server.process.wait(timeout=60) == 130
+    assert line.server.process.wait(timeout=300) == 130
     assert line.said("second signal: ending at once; the next start resumes unfinished work")
 
 
@@ -94,7 +95,7 @@ async def test_a_clock_that_jumps_evicts_no_open_trace_and_delays_no_verdict(
 
 
 async def _status(running: Running) -> str:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while True:
             for verdict in await running.find(TRACE):
                 if not verdict.is_provisional:

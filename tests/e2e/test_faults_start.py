@@ -54,7 +54,7 @@ def refused(folder: Path, **settings: str) -> str:
         env=environment(**settings),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 1, done.stderr

@@ -36,7 +36,7 @@ def test_it_answers_a_rerun_and_says_at_the_end_what_was_asked() -> None:
         for each in recorded(FERRY).calls:
             body = json.dumps(chat_body(each.messages)).encode()
             asked = urllib.request.Request(f"{announced['base_url']}/chat/completions", data=body)
-            with urllib.request.urlopen(asked, timeout=30) as answer:
+            with urllib.request.urlopen(asked, timeout=300) as answer:
                 message = json.loads(answer.read())["choices"][0]["message"]
             assert (message["content"] or "") == each.answer.text
         process.send_signal(signal.SIGINT)

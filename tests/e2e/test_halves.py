@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from collector_processor.otlp import Signal
 from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_FALLBACK, FAILURE_METHOD, FAILURE_MODEL
-from tests.backends.supervise import BackendError, Server, running, wait_until
+from tests.backends.supervise import BackendError, Server, free_ports, running, wait_until
 from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.line import StartLine, environment
 from tests.e2e.model_server import Scripted, serve
@@ -46,7 +46,7 @@ class Asked:
 
     def get(self, path: str, **headers: str) -> str:
         request = Request(f"http://{self.address}{path}", headers=headers)
-        with build_opener(ProxyHandler({})).open(request, timeout=60) as answer:
+        with build_opener(ProxyHandler({})).open(request, timeout=300) as answer:
             return str(answer.read().decode())
 
     def count(self, sample: str) -> float:
@@ -190,7 +190,7 @@ def test_a_collectors_page_has_runs_analysed_again_by_an_analyzer_and_says_when_
 
         def page(path: str, form: bytes | None = None) -> tuple[str, str]:
             asked = Request(line.web + path, data=form, headers={"Sec-Fetch-Site": "same-origin"})
-            with browser.open(asked, timeout=30) as answer:
+            with browser.open(asked, timeout=300) as answer:
                 return answer.url, answer.read().decode()
 
         run = f"/runs/{line.runs()[0]['run_id']}"
@@ -204,7 +204,7 @@ def test_a_collectors_page_has_runs_analysed_again_by_an_analyzer_and_says_when_
         assert analyzer.count("blamespan_analyzer_analyses_total") == 2
 
         analyzer.server.kill()
-        wait_until(lambda: "No analyzer answers" in page("/try")[1], what="the page to notice", timeout_s=120)
+        wait_until(lambda: "No analyzer answers" in page("/try")[1], what="the page to notice", timeout_s=300)
         assert "No analyzer answers" in page(run)[1]
 
 
@@ -237,7 +237,7 @@ def test_what_does_not_fit_together_is_said_at_the_start(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 2
     assert told in done.stderr
@@ -273,7 +273,8 @@ def test_over_a_damaged_store_an_analyzer_answers_or_names_the_file(
 ) -> None:
     """Whatever happens to its file, nothing hangs, spans flow on, and verdicts arrive."""
     with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
-        settings = settings_for(model) | {"model": PRICED, "data_dir": str(tmp_path / "sound")}
+        listens = {"web_listen": f"127.0.0.1:{free_ports(1)[0]}"}
+        settings = settings_for(model) | {"model": PRICED, "data_dir": str(tmp_path / "sound")} | listens
         first = start_analyzer(**settings)
         endpoint = {"analyzer_endpoint": f"http://{first.address}"}
         line = start_line(half="collector", forward_endpoint=backend.url, **endpoint)
@@ -284,7 +285,6 @@ def test_over_a_damaged_store_an_analyzer_answers_or_names_the_file(
             first.server.kill()
         else:
             first.server.stop()
-        port = first.address.rpartition(":")[2]
         outcomes = set()
         for name, damage in DAMAGES.items():
             folder = tmp_path / name
@@ -292,8 +292,7 @@ def test_over_a_damaged_store_an_analyzer_answers_or_names_the_file(
             for path in (folder / "analyzer").glob("store.sqlite" + "-wal" * kills):
                 path.write_bytes(damage(path.read_bytes()))
             try:
-                listens = {"data_dir": str(folder), "web_listen": f"127.0.0.1:{port}"}
-                again = start_analyzer(**settings | listens)
+                again = start_analyzer(**settings | {"data_dir": str(folder)})
             except BackendError as error:
                 said = str(error)
                 is_named = "Traceback" not in said and str(folder / "analyzer" / "store.sqlite") in said

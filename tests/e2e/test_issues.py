@@ -52,7 +52,7 @@ def fail(line: Line, number: int) -> None:
 def asked(url: str, said: object = None, method: str = "GET") -> Any:
     body = None if said is None else json.dumps(said).encode()
     request = Request(url, data=body, method=method, headers={"Content-Type": "application/json"})
-    with build_opener(ProxyHandler({})).open(request, timeout=60) as answer:
+    with build_opener(ProxyHandler({})).open(request, timeout=300) as answer:
         return json.load(answer)
 
 
@@ -115,7 +115,7 @@ def test_a_recurring_failure_is_listed_resolved_and_comes_back(
     assert issue["examples"] == [trace_id(1), trace_id(0)]
     assert issue["share"]["runs"] == 2
 
-    with build_opener(ProxyHandler({})).open(f"{line.web}/issues", timeout=60) as page:
+    with build_opener(ProxyHandler({})).open(f"{line.web}/issues", timeout=300) as page:
         assert "researcher: ValueError in lookup" in page.read().decode()
 
     # At the command line, while the service runs.
@@ -151,7 +151,7 @@ def test_a_recurring_failure_is_listed_resolved_and_comes_back(
         with refused.value:
             assert refused.value.code == code
     foreign = Request(f"{line.web}/api/issues/{issue['id']}/resolve", data=b"", method="POST")
-    with pytest.raises(HTTPError) as refused, build_opener(ProxyHandler({})).open(foreign, timeout=60):
+    with pytest.raises(HTTPError) as refused, build_opener(ProxyHandler({})).open(foreign, timeout=300):
         pass
     with refused.value:
         assert refused.value.code == 415
@@ -160,7 +160,7 @@ def test_a_recurring_failure_is_listed_resolved_and_comes_back(
     assert run(["reject", trace_id(2), "--data-dir", data]) == 0
     await_count(line, 2)
     line.server.process.kill()
-    line.server.process.wait(timeout=30)
+    line.server.process.wait(timeout=300)
     capsys.readouterr()
     assert run(["issues", "--data-dir", data, "--agent", "Researcher", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["count"] == 2
@@ -234,7 +234,7 @@ def test_a_verdict_below_the_least_confidence_accuses_no_agent(start_line: Start
         assert {FAILURE_DECISIVE, FAILURE_AGENT_NAME, ERROR}.isdisjoint(carrier.attributes)
         assert carrier.span.status.code == carrier.span.status.STATUS_CODE_UNSET
         assert issues(line) == []
-        with build_opener(ProxyHandler({})).open(f"{line.web}/runs/{trace_id(9)}", timeout=60) as page:
+        with build_opener(ProxyHandler({})).open(f"{line.web}/runs/{trace_id(9)}", timeout=300) as page:
             told = page.read().decode()
         assert "No agent can be blamed with confidence" in told
         assert "Candidates" in told

@@ -49,7 +49,7 @@ def ask(
 ) -> tuple[int, str]:
     request = Request(line.web + path, method=verb, headers=dict(headers or {}))
     try:
-        with build_opener(ProxyHandler({})).open(request, timeout=60) as answer:
+        with build_opener(ProxyHandler({})).open(request, timeout=300) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as refusal:
         with refusal:
@@ -76,7 +76,7 @@ def test_runs_are_opened_after_a_kill_without_their_secrets_and_deleted_by_their
         send(line, encode(run(number, fails=number % 2 == 0)), headers=TENANT)
     line.verdict(trace_id(0))
     line.server.process.kill()
-    line.server.process.wait(timeout=60)
+    line.server.process.wait(timeout=300)
 
     judged, kept, _ = in_store(data)
     assert judged == kept  # in one transaction: no verdict without its spans

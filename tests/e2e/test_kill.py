@@ -31,12 +31,10 @@ def _is_kept(folder: Path, supply: PowerSupply | None = None) -> None:
     assert any(not run.is_whole for run in outcome.runs)  # else nobody was hit in the middle
 
 
-@pytest.mark.timeout(300)
 def test_nothing_acknowledged_is_lost_and_no_run_is_judged_twice_by_kill_9(tmp_path: Path) -> None:
     _is_kept(tmp_path)
 
 
 @needs_compiler
-@pytest.mark.timeout(300)
 def test_nothing_acknowledged_is_lost_and_no_run_is_judged_twice_by_a_power_cut(tmp_path: Path) -> None:
     _is_kept(tmp_path, supply_of(tmp_path))

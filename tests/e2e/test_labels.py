@@ -79,12 +79,11 @@ def failing(topic: str, id_: TraceId) -> list[Span]:
 def label_over_http(line: Line, run_id: str, verb: str, said: object) -> dict[str, Any]:
     url = f"{line.web}/api/runs/{run_id}/{verb}"
     request = Request(url, data=json.dumps(said).encode(), headers={"Content-Type": "application/json"})
-    with build_opener(ProxyHandler({})).open(request, timeout=60) as answer:
+    with build_opener(ProxyHandler({})).open(request, timeout=300) as answer:
         given: dict[str, Any] = json.load(answer)
         return given
 
 
-@pytest.mark.timeout(300)
 def test_labels_make_a_ranker_that_answers_in_the_next_service(start_line: StartLine, tmp_path: Path) -> None:
     data, model = tmp_path / "data", tmp_path / "ranker.json"
     ids = [trace_id(number) for number in range(len(TOPICS))]

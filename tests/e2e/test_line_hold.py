@@ -11,6 +11,7 @@ from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from semconv.attributes import ERROR, FAILURE_AGENT_NAME, FAILURE_DECISIVE, RUN_ID
 from semconv.model import Link, Span, TraceId
+from tests.backends.supervise import wait_until
 from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.line import StartLine
 from tests.e2e.spans import Placed, by_id, carriers, placed
@@ -70,6 +71,7 @@ def test_what_gets_no_verdict_in_time_goes_on_untouched_and_the_blame_follows_la
 
         assert by_id(came) == by_id(placed(request(played.spans[:-1])))
         assert line.run(played.trace_id) is None
+        wait_until(lambda: line.said("held traces released without a verdict"), what="it to be said")
         assert len(line.said("held traces released without a verdict")) == 1
 
         send(line, request([played.root]))
@@ -119,8 +121,9 @@ def await_both(backend: Backend, rest: list[Span], part: list[Span]) -> list[Pla
 
 def test_a_run_of_two_traces_carries_its_verdict_in_whichever_ended_first(start_line: StartLine) -> None:
     with grpc_backend() as backend:
+        # So long a grace that a slow machine sends both before it is over.
         line = start_line(
-            forward_endpoint=backend.url, write_back="hold", hold_max=FOREVER_MS, root_grace=500
+            forward_endpoint=backend.url, write_back="hold", hold_max=FOREVER_MS, root_grace=5_000
         )
         played = play_demo()
         rest, part = writer_apart(played)

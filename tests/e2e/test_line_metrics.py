@@ -66,7 +66,7 @@ def test_nothing_is_sent_unless_it_is_asked_for(start_line: StartLine) -> None:
 def stands(line: Line, what: str) -> dict[tuple[str, str], float]:
     """Return the agents' counts minus the withdrawn ones, by service and agent, without zeros."""
     found: defaultdict[tuple[str, str], float] = defaultdict(float)
-    with build_opener(ProxyHandler({})).open(f"{line.web}/metrics", timeout=60) as answer:
+    with build_opener(ProxyHandler({})).open(f"{line.web}/metrics", timeout=300) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     for family in families:
         sign = {f"blamespan_agent_{what}": 1, f"blamespan_agent_{what}_withdrawn": -1}.get(family.name, 0)

@@ -129,7 +129,7 @@ def test_it_ends_in_order_though_it_was_started_with_closed_streams(closed: str,
         announced = json.loads(process.stdout.readline())
         send(Doors(grpc=f"http://{announced['grpc']}", http=""), play_demo().body)
         process.terminate()
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=300) == 0
 
 
 def test_stdout_is_one_object_and_the_second_signal_ends_it_at_once(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_stdout_is_one_object_and_the_second_signal_ends_it_at_once(tmp_path: Pa
         assert "shutting down" in told
         process.send_signal(signal.SIGINT)
 
-        assert process.wait(timeout=60) == 130
+        assert process.wait(timeout=300) == 130
         assert process.stdout.read() == ""
     assert announced["backends"]["traces"] == nowhere
     assert announced["data_dir"] == str(tmp_path)

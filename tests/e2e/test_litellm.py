@@ -40,7 +40,7 @@ def changed(**changes: Any) -> Scripted:
 
 
 def model(server: ModelServer, **patience: Any) -> LiteLLM:
-    settings = {"timeout_s": 5.0, "attempts": 3, "first_wait_s": 0.01} | patience
+    settings = {"timeout_s": 60.0, "attempts": 3, "first_wait_s": 0.01} | patience
     return LiteLLM(name="openai/local", api_base=server.url, api_key="none", patience=Patience(**settings))
 
 

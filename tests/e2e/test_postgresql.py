@@ -43,7 +43,7 @@ def doctor(data: Path, url: str) -> dict[str, Any]:
     """Return the doctor's finding about the store."""
     command = [sys.executable, "-m", "analyzer", "doctor", "--format", "json"]
     environ = environment(data_dir=str(data), store_url=url)
-    said = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    said = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
     found = [json.loads(line) for line in said.stdout.splitlines()]
     return next(one for one in found if one["check"] == "store")
 
@@ -116,7 +116,7 @@ def test_a_server_that_is_away_at_the_start_is_said_and_nothing_is_taken(
     server.stop()
     command = [sys.executable, "-m", "analyzer", "serve", "--format", "json", "--data-dir", str(tmp_path)]
     environ = environment(store_url=server.url().replace("postgres@", "postgres:hush@"))
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1
     assert "the store cannot be reached" in done.stderr.splitlines()[-1]
     assert "hush" not in done.stderr

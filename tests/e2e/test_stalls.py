@@ -199,7 +199,7 @@ def _row(name: str, stall: Stall) -> str:
 
 
 def _get(url: str) -> None:
-    with urlopen(url, timeout=60) as answer:
+    with urlopen(url, timeout=300) as answer:
         answer.read()
 
 
@@ -207,7 +207,7 @@ def _post(url: str, document: object) -> None:
     body = json.dumps(document).encode()
     headers = {"Content-Type": "application/json", "Origin": url.split("/api", maxsplit=1)[0]}
     request = Request(url, data=body, headers=headers)
-    with urlopen(request, timeout=60) as answer:
+    with urlopen(request, timeout=300) as answer:
         answer.read()
 
 
@@ -219,11 +219,11 @@ def _upload(web: str, body: bytes) -> str:
     )
     headers = {"Content-Type": "multipart/form-data; boundary=x", "Origin": web}
     opener = build_opener(HTTPCookieProcessor())
-    with opener.open(Request(f"{web}/try", data=form + b"--x--\r\n", headers=headers), timeout=60) as page:
+    with opener.open(Request(f"{web}/try", data=form + b"--x--\r\n", headers=headers), timeout=300) as page:
         job = page.geturl()
 
     def ended() -> str | None:
-        with opener.open(f"{job}/state", timeout=60) as answer:
+        with opener.open(f"{job}/state", timeout=300) as answer:
             told = json.load(answer)
         return str(told["state"]) if told["over"] else None
 

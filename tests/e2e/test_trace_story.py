@@ -52,7 +52,7 @@ PAGES: Final = "https://blame.example"
 
 
 def started(start_line: StartLine, jaeger: RunningJaeger, **settings: str | int) -> Line:
-    return start_line(root_grace=HASTE_MS, **settings_for(jaeger, "grpc"), **settings)
+    return start_line(**{"root_grace": HASTE_MS, **settings_for(jaeger, "grpc"), **settings})
 
 
 def played() -> Played:
@@ -220,7 +220,7 @@ def apart(run: Played, agent: str) -> tuple[list[Span], list[Span]]:
 def test_of_a_joined_run_the_culprits_trace_and_the_roots_both_name_it_and_each_other(
     start_line: StartLine, jaeger: RunningJaeger
 ) -> None:
-    line, run = started(start_line, jaeger), played()
+    line, run = started(start_line, jaeger, root_grace=5_000), played()  # both are sent before it is over
     rest, part = apart(run, "calculator")
     send(line, encode(part))  # first: it is due first, and says whom it waits for
     send(line, encode(rest))

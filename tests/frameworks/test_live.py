@@ -28,7 +28,7 @@ from tests.frameworks.script import WRONG_ANSWER
 from tests.frameworks.truth import decisive_step, differences, expected_steps
 from tools.framework_code import instrumenting_program, telemetry
 
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 """Seconds for a verdict: a run whose top span never ends is analysed after a minute of silence."""
 AT_LEAST = 4
 LIVE = {name: run for name, run in catalogue().items() if run.live}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from analyzer.replay.options import GatewayOptions
 from analyzer.replay.tape import RecordedTool, RemoteTools
 from analyzer.replay.trial import TrialReport
 from semconv.record import replace
+from tests.backends.supervise import free_ports
 from tests.frameworks.catalogue import catalogue
 from tests.frameworks.install import python_of
 from tests.tapes import tape, tool
@@ -71,14 +71,12 @@ def interpreter() -> Path:
 
 @asynccontextmanager
 async def server(python: Path, folder: Path) -> AsyncIterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     process = await asyncio.create_subprocess_exec(
         python, "-c", SERVER, str(port), str(folder / "booked"), stderr=asyncio.subprocess.DEVNULL
     )
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while not await listens(port):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.1)
         yield f"http://127.0.0.1:{port}/mcp"
@@ -106,7 +104,7 @@ async def told(
         if "allow_tools" not in options:
             remote = replace(remote, tools=frozenset({"book", "find"}))
         async with serving(GatewayOptions(remotes=(remote,), **options)) as gateway:
-            opened = gateway.open(tape(tools=done), lifetime_s=120)
+            opened = gateway.open(tape(tools=done), lifetime_s=600)
             client = await asyncio.create_subprocess_exec(
                 python,
                 "-c",
@@ -117,7 +115,7 @@ async def told(
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(300):
                 out, err = await client.communicate()
             assert client.returncode == 0, err.decode()
             return json.loads(out), gateway.close(opened.trial)

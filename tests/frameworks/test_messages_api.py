@@ -27,7 +27,7 @@ def ask(office: Office, who: str, *tools: dict[str, Any], path: str = "messages"
     said = [{"role": "user", "content": [{"type": "text", "text": question("normal")}]}]
     body = {"model": "claude", "max_tokens": 99, "system": blocks, "messages": said, "tools": tools, **more}
     request = Request(f"{office.url}/{path}?beta=true", data=json.dumps(body).encode())
-    with DIRECT.open(request, timeout=30) as answer:
+    with DIRECT.open(request, timeout=300) as answer:
         found: bytes = answer.read()
         return found
 

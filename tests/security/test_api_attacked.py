@@ -41,8 +41,6 @@ CHECKS: Final = [
 FITS: Final = schemathesis.GenerationMode.POSITIVE
 BREAKS: Final = schemathesis.GenerationMode.NEGATIVE
 _ENDLESS: Final = "/events"
-_EVENT_S: Final = 0.5
-"""Seconds to wait for an event: a stream without events is fine too."""
 TOKEN: Final = "a-token-of-the-operator"
 _SLOW: Final = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 
@@ -62,7 +60,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
 
 
 def asked(line: Line, path: str) -> Any:
-    with build_opener(ProxyHandler({})).open(line.web + path, timeout=60) as answer:
+    with build_opener(ProxyHandler({})).open(line.web + path, timeout=300) as answer:
         return json.loads(answer.read())
 
 
@@ -99,7 +97,7 @@ def attacked(line: Line, operation: Any, mode: Any, headers: Mapping[str, str], 
     @given(operation.as_strategy(generation_mode=mode, **how))
     @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=_SLOW)
     def attack(case: Any) -> None:
-        response = case.call(base_url=line.web, timeout=30, headers=dict(headers))
+        response = case.call(base_url=line.web, timeout=3000, headers=dict(headers))
         statuses[response.status_code] += 1
         case.validate_response(response, checks=CHECKS)
 
@@ -145,12 +143,11 @@ def test_the_stream_of_events_begins_as_described_whatever_is_asked(line: Line, 
     @settings(max_examples=3, deadline=None, database=None, suppress_health_check=_SLOW)
     def listen(case: Any) -> None:
         asked = case.as_transport_kwargs(base_url=line.web)
-        with requests.request(**asked, stream=True, timeout=_EVENT_S) as response:
+        with requests.request(**asked, stream=True, timeout=300) as response:
             assert response.status_code in {200, 400}
             if response.status_code == 200:
                 assert response.headers["Content-Type"].startswith("text/event-stream")
-                with suppress(requests.exceptions.ConnectionError):  # no news within that time
-                    next(response.iter_content(64))
+                assert next(response.iter_content(None)).startswith(b"retry: ")
 
     with suppress(Unsatisfiable):
         listen()
@@ -158,7 +155,7 @@ def test_the_stream_of_events_begins_as_described_whatever_is_asked(line: Line, 
 
 
 def test_a_stream_of_events_needs_the_token_too(guarded: Line) -> None:
-    assert requests.get(guarded.web + _ENDLESS, timeout=30).status_code == 401
+    assert requests.get(guarded.web + _ENDLESS, timeout=300).status_code == 401
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    with requests.get(guarded.web + _ENDLESS, headers=headers, stream=True, timeout=30) as response:
+    with requests.get(guarded.web + _ENDLESS, headers=headers, stream=True, timeout=300) as response:
         assert response.status_code == 200

@@ -87,7 +87,7 @@ def label(line: Line, run_id: str) -> int:
         f"{line.web}/api/runs/{run_id}/label", b'{"agent": "planner"}', {"Content-Type": "application/json"}
     )
     try:
-        with build_opener(ProxyHandler({})).open(body, timeout=30) as answer:
+        with build_opener(ProxyHandler({})).open(body, timeout=300) as answer:
             return int(answer.status)
     except HTTPError as error:
         return error.code
@@ -98,7 +98,7 @@ def looked_at(line: Line) -> dict[str, int]:
     found = {}
     for path in ("/api/runs", "/runs", "/api/issues", "/issues", "/health", "/metrics", "/readyz"):
         try:
-            with build_opener(ProxyHandler({})).open(line.web + path, timeout=30) as answer:
+            with build_opener(ProxyHandler({})).open(line.web + path, timeout=300) as answer:
                 found[path] = int(answer.status)
         except HTTPError as error:
             found[path] = error.code

@@ -51,10 +51,10 @@ def test_names_of_others(host: str) -> None:
 
 @asynccontextmanager
 async def raw(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Connect a raw socket with a timeout of a minute."""
+    """Connect a raw socket with a timeout of five minutes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             yield reader, writer
     finally:
         writer.close()
@@ -211,7 +211,7 @@ async def test_connections_beyond_the_limit_are_told_to_come_again() -> None:
                 await stack.enter_async_context(raw(port))
             async with raw(port) as (reader, _):
                 assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
-        async with asyncio.timeout(60):  # it has to hear first that they are gone
+        async with asyncio.timeout(300):  # it has to hear first that they are gone
             while not await is_taken(port):
                 pass
 

@@ -36,6 +36,7 @@ from collector_processor.otlp.destination import Destination, Protocol
 from collector_processor.otlp.tls import ClientFiles, ClientTls, Renewals, Renewed, ServerTls
 from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver, ListenError, Receiver
 from collector_processor.settings import SettingsError, load_settings
+from tests.backends.supervise import free_ports
 from tests.contract.doors import LOOPBACK, MemorySink, listening
 from tests.e2e.line import environment
 from tests.otlp_requests import request, span
@@ -143,7 +144,8 @@ async def test_a_backends_new_certificate_authority_and_our_new_certificate_are_
         listen = Address(host="127.0.0.1", port=port)
         return door.make(MemorySink(), listen, AdmissionRules(), ours.server(theirs.authority))
 
-    async with listening(backend(0)) as port:
+    (port,) = free_ports(1)
+    async with listening(backend(port)):
         exporter = door.exporter(port, ours, theirs)
         assert await send(exporter) == Delivered()
     for renewed in (ours, theirs):

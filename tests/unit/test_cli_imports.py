@@ -32,7 +32,7 @@ sys.stdout.write("\\n" + json.dumps(sorted(sys.modules)))
 
 def imported(*arguments: str) -> frozenset[str]:
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, check=True, text=True, timeout=60
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, check=True, text=True, timeout=300
     )
     return frozenset(json.loads(ended.stdout.splitlines()[-1]))
 

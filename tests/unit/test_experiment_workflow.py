@@ -37,7 +37,7 @@ def is_running(pid: int) -> bool:
 
 
 async def all_gone(pids: list[int]) -> bool:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline and any(map(is_running, pids)):  # noqa: ASYNC110 - others' processes
         await asyncio.sleep(0.05)
     return not any(map(is_running, pids))

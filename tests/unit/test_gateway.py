@@ -180,12 +180,16 @@ async def test_streams_cut_anywhere_pass_byte_for_byte_in_all_formats() -> None:
 
 
 async def test_a_stream_arrives_chunk_by_chunk() -> None:
-    async with upstream(Upstream(chunks=STREAM, pause_s=0.3)) as answers:
+    chunks: list[bytes] = []
+    arrived = asyncio.Semaphore(0)
+    async with upstream(Upstream(chunks=STREAM, may_go_on=arrived)) as answers:
         change = Change(call=0, answer=Answer(text="changed"))
         async with playing(change, openai=answers.url) as (_, opened), aiohttp.ClientSession() as session:
             await post(f"{opened.base_url}/chat/completions", chat_body(FIRST.messages))
             async with session.post(f"{opened.base_url}/chat/completions", json=PRICE) as answer:
-                chunks = [chunk async for chunk in answer.content.iter_any()]
+                async for chunk in answer.content.iter_any():
+                    chunks.append(chunk)
+                    arrived.release()
     assert chunks == list(STREAM)
 
 

@@ -150,7 +150,7 @@ def test_no_text_makes_it_slow(text: str) -> None:
     """CPU time, because the machine may be busy; quadratic patterns took minutes."""
     started = time.process_time()
     redact(text)
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 20
 
 
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=8).map("".join)

@@ -77,7 +77,7 @@ def test_a_run_that_holds_every_short_word_is_rendered_like_any_other() -> None:
     hostile = run(*(step("a", words[at : at + share]) for at in range(0, len(words), share)))
     began = time.process_time()
     rendering = render(hostile, max_bytes=20_000)
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 20
     assert len(markers(rendering.text, rendering.marker)) == len(hostile.steps) + 2
 
 

@@ -20,6 +20,8 @@ FLAGS: Final = (
     "--disable-component-update",
     "--disable-sync",
 )
+PATIENCE_MS: Final = 240_000
+"""For whatever a browser is awaited to do: half a minute by default, in which a busy machine does little."""
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -34,7 +36,9 @@ async def browsing() -> AsyncIterator[Browser]:
     path = chromium()
     assert path is not None
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        browser = await playwright.chromium.launch(
+            executable_path=path, args=list(FLAGS), timeout=PATIENCE_MS
+        )
         try:
             yield browser
         finally:

@@ -47,7 +47,7 @@ async def test_a_file_is_tried_on_an_analyzer() -> None:
         async with browser.post(f"{address}/try", data=form, headers=OURS, allow_redirects=False) as answer:
             assert answer.status == 303, await answer.text()
             job = address + answer.headers["Location"]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await over(browser, job)
         assert 'class="verdict' in await page(browser, job)
         async with ClientSession() as another, another.get(job) as refused:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from playwright.async_api import expect
 
-from tests.web.browser import browsing, chromium
+from tests.web.browser import PATIENCE_MS, browsing, chromium
 from tests.web.showcase import PARALLEL, showcase
 from tests.web.stage import Stage, serving
 
@@ -28,6 +29,7 @@ LOG = {
     "question": "2 + 2?",
 }
 LOG_FILE: Any = {"name": "log.json", "mimeType": "application/json", "buffer": json.dumps(LOG).encode()}
+expect.set_options(timeout=PATIENCE_MS)
 PAGES = ("runs", "issues", "health", "try", "demo", "parallel", "hostile", "parallel issue", "hostile issue")
 
 
@@ -40,6 +42,7 @@ class Site:
 
     async def open(self, path: str, **options: Any) -> Any:
         context = await self.browser.new_context(**options)
+        context.set_default_timeout(PATIENCE_MS)
         page = await context.new_page()
         page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -80,27 +83,27 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 async def test_the_list_leads_to_the_run_and_the_picture_to_the_steps_text(site: Site) -> None:
     page = await site.open("/runs")
     await page.get_by_role("link", name="Our community hall").click()
-    assert "calculator" in await page.locator("h1").inner_text()
+    await expect(page.locator("h1")).to_contain_text("calculator")
     await page.locator("svg a[href='#step-3']").click()
-    assert await page.locator("#step-3 pre").first.is_visible()
+    await expect(page.locator("#step-3 pre").first).to_be_visible()
     assert await page.locator("mark").first.inner_text() != ""
 
 
 async def test_a_label_is_given_with_one_click(site: Site) -> None:
     page = await site.open(site.path("demo"))
     await page.get_by_role("button", name="Right", exact=True).click()
-    assert "A person said: right" in await page.locator("main").inner_text()
+    await expect(page.locator("main")).to_contain_text("A person said: right")
     await page.get_by_label("It was").select_option("7")
     await page.get_by_role("button", name="this step").click()
-    assert "it was step 7" in await page.locator("main").inner_text()
+    await expect(page.locator("main")).to_contain_text("it was step 7")
 
 
 async def test_everything_works_without_a_script(site: Site) -> None:
     page = await site.open(site.path("demo"), java_script_enabled=False)
     await page.get_by_role("button", name="It did not fail").click()
-    assert "did not fail" in await page.locator(".notice").last.inner_text()
+    await expect(page.locator(".notice").last).to_contain_text("did not fail")
     await page.get_by_role("button", name="Analyse", exact=True).click()
-    await page.locator("article h2").first.wait_for(timeout=60_000)
+    await page.locator("article h2").first.wait_for()
 
 
 async def test_a_label_is_given_by_keyboard_alone(site: Site) -> None:
@@ -108,7 +111,7 @@ async def test_a_label_is_given_by_keyboard_alone(site: Site) -> None:
     await page.keyboard.press("Tab")
     assert await page.evaluate("document.activeElement.className") == "skip"
     await page.keyboard.press("Enter")
-    assert await page.evaluate("document.activeElement.id") == "content"
+    await page.wait_for_function("document.activeElement.id === 'content'")
     for _ in range(60):
         await page.keyboard.press("Tab")
         if await page.evaluate("document.activeElement.value") == "right":
@@ -123,11 +126,11 @@ async def test_search_and_filter_narrow_the_list(site: Site) -> None:
     page = await site.open("/runs")
     await page.get_by_label("Search").fill("calculator")
     await page.get_by_role("button", name="Show").click()
-    assert await page.locator("#rows tr").count() == 1
+    await expect(page.locator("#rows tr")).to_have_count(1)
     await page.get_by_label("Search").fill("")
     await page.get_by_label("Status").select_option("no_failure")
     await page.get_by_role("button", name="Show").click()
-    assert await page.locator("#rows tr.attributed").count() == 0
+    await expect(page.locator("#rows tr.attributed")).to_have_count(0)
 
 
 async def test_a_new_run_comes_in_while_one_looks(site: Site) -> None:
@@ -135,8 +138,8 @@ async def test_a_new_run_comes_in_while_one_looks(site: Site) -> None:
     await page.locator("#live").wait_for(state="visible")
     before = await page.locator("#rows tr").count()
     await site.stage.add(replace(PARALLEL, run_id="11" * 16), "just in")
-    await page.get_by_text("just in").wait_for(timeout=60_000)
-    assert await page.locator("#rows tr").count() == before + 1
+    await page.get_by_text("just in").wait_for()
+    await expect(page.locator("#rows tr")).to_have_count(before + 1)
 
 
 async def test_two_people_try_files_and_see_only_their_own(site: Site) -> None:
@@ -144,7 +147,7 @@ async def test_two_people_try_files_and_see_only_their_own(site: Site) -> None:
     for page, name in ((one, "mine.json"), (other, "yours.json")):
         await page.locator("input[type=file]").set_input_files({**LOG_FILE, "name": name})
         await page.get_by_role("button", name="Analyse").click()
-        await page.locator("article h2").first.wait_for(timeout=60_000)
+        await page.locator("article h2").first.wait_for()
     await one.goto(site.address + "/try")
     shown = await one.locator("main").inner_text()
     assert "mine.json" in shown
@@ -154,9 +157,9 @@ async def test_two_people_try_files_and_see_only_their_own(site: Site) -> None:
 async def test_an_issue_is_resolved_and_another_muted(site: Site) -> None:
     page = await site.open("/issues")
     await page.get_by_role("button", name="Resolve").first.click()
-    assert "Resolved" in await page.locator(".notice").inner_text()
+    await expect(page.locator(".notice")).to_contain_text("Resolved")
     await page.get_by_role("button", name="Mute for a week").first.click()
-    assert await page.get_by_role("button", name="Unmute").count() == 1
+    await expect(page.get_by_role("button", name="Unmute")).to_have_count(1)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -49,7 +49,7 @@ def form(data: bytes, **fields: str) -> FormData:
 
 
 async def ended(client: Client, path: str) -> str:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while True:
             async with client.get(f"{path}/state") as answer:
                 if (await answer.json())["over"]:
