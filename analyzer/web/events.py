@@ -50,7 +50,7 @@ class Changes:
         self._listeners.add(changed)
         try:
             before = await self._version(None)  # before the page is told that it is live
-            if not self._is_closed and (self._watch is None or self._watch.done()):
+            if self._watch is None or self._watch.done():
                 self._watch = asyncio.create_task(self._look(before))
             await response.prepare(request)
             await response.write(b"retry: 5000\n\n")
