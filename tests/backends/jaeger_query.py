@@ -19,7 +19,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
 
-TIMEOUT_S: Final = 10.0
+TIMEOUT_S: Final = 60.0
 SEARCH_LIMIT: Final = 1000  # Jaeger's own default is 100 traces
 
 

@@ -18,7 +18,7 @@ import yaml
 
 from tests.backends.supervise import HOST, Server, free_ports, running
 
-TIMEOUT_S: Final = 10.0
+TIMEOUT_S: Final = 60.0
 DATA: Final = "prometheus"
 """Name of its data folder, within the given folder."""
 

@@ -13,7 +13,7 @@ from tests.e2e.line import Line, StartLine, environment
 from tools.markdown_blocks import DOCS, ROOT, blocks
 
 __all__ = ["start_line"]
-LONGEST_S = 300
+LONGEST_S = 600
 PROGRAM = "# … your program …"
 
 

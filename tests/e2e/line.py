@@ -23,7 +23,7 @@ ANY_PORT: Final = "127.0.0.1:0"
 _OURS: Final = ("OTEL_", "BLAMESPAN_", "OPENAI_", "OPENINFERENCE_")
 FIXED: Final = frozenset({"receiving_bytes", "settle_s", "shutdown_s"})
 """Constants that tests replace by smaller values (``fixed_values``)."""
-_TIMEOUT_S: Final = 60.0
+_TIMEOUT_S: Final = 240.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from tests.e2e.line import Line, StartLine
 from tests.e2e.traffic import play_demo
 from tests.factories import span
 
-LONG_S: Final = 120.0
+LONG_S: Final = 240.0
 OK: Final = 200
 SPARE: Final = 8
 """Descriptors that the service may still open."""

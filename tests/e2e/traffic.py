@@ -26,7 +26,7 @@ WAYS: Final[tuple[Way, ...]] = ("grpc", "grpc+gzip", "http", "http+gzip", "json"
 DEMO_SPANS: Final = 17
 CARRIERS: Final = 2
 """Number of spans that a blame in late mode adds to a trace."""
-_TIMEOUT_S: Final = 60.0
+_TIMEOUT_S: Final = 240.0
 _WRONG_ANSWER: Final = "9,266.14"
 
 

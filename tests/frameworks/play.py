@@ -24,7 +24,7 @@ from tests.frameworks.scrub import scrub
 from tests.frameworks.server import NO_HEADERS, Office, serving
 from tests.frameworks.truth import Truth
 
-PATIENCE_S: Final = 180.0
+PATIENCE_S: Final = 600.0
 ROOT: Final = FOLDER.parents[1]
 _ENDS_IN_ERROR: Final = ("crash", "max_turns", "guarded")
 """Variants whose script may exit with a code other than 0."""

@@ -45,7 +45,7 @@ from semconv.model import Completion, TraceId, Trajectory
 from tests.factories import chat, workflow
 from tests.slow_lane import KEPT
 
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 240.0
 
 
 def lone(number: int, *, tenant: Tenant = NO_TENANT, answer: str = "No.") -> TraceBytes:
