@@ -63,7 +63,8 @@ _NO_WORD: Final = re.compile(
     r"|i see|will do|one moment(?: please)?|please wait)\W*",
     re.IGNORECASE,
 )
-"""Pattern of a whole sentence without an answer. ``Done`` and ``yes`` may be answers."""
+"""Pattern of a sentence that only acknowledges. ``Done`` and ``yes`` are not included: they may be answers.
+"""
 _PUTS_OFF: Final = re.compile(
     r" (?:should|will|must|has to|needs to|is to|ask|asked|wait|waiting|forward\w*|pass(?:ed)?|hand(?:ed)?"
     r"|transfer\w*|delegat\w+|assign\w*|refer\w*|contact\w*|consult\w*) "

@@ -99,8 +99,8 @@ def report(calm: Mapping[World, Stable], delayed: Mapping[World, Delay]) -> str:
         _every(calm),
         "",
         (
-            f"Days until a doubled share has its alarm: the median of {other.n}, in brackets 95 %."
-            f" ∞: half are not found in {MOST_DAYS} days, with the share that is."
+            f"Days until a doubled share raises the alarm: the median of {other.n}, with its 95 % interval."
+            f" ∞: fewer than half are found in {MOST_DAYS} days; in brackets, how many."
         ),
         "",
         *_table(head, _delay_rows(delayed)),

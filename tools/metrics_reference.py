@@ -104,7 +104,7 @@ def _rules() -> str:
 - Metrics do not distinguish tenants: services of the same name count together. Requests with a tenant's header are refused, and
   `BLAMESPAN_METRICS_TOKEN` is a token for the metrics alone.
 - `blamespan_confidence` has the bounds {confidence}; `blamespan_analysis_lag_seconds` {lag}.
-  Runs that ended over {MAX_LAG_S / 3600:g} hours before their verdict are taken as replayed, and left out of the lag.
+  Runs that ended over {MAX_LAG_S / 3600:g} hours before their verdict count as replayed and are left out of the lag.
 
 ## Equivalents of the Collector's metrics
 
@@ -131,25 +131,26 @@ have not been viewed in Grafana yet.
 |---|---|---|
 | `BlamespanAgentKeepsFailing` | an agent broke 5 runs and over 30 % of its runs within an hour, and is still failing | ticket |
 | `BlamespanAgentFailureShare` | an agent breaks over 10 % of at least 20 tasks an hour, [more than usual](alerts.md#when-does-prometheus-page), and is still failing | page |
-| `BlamespanNewIssue` | an issue was never seen before, until it is a day old, resolved or muted | ticket |
-| `BlamespanRegressedIssue` | an issue came back after it was resolved, for as long | ticket |
+| `BlamespanNewIssue` | an issue is new; ends when it is a day old, resolved or muted | ticket |
+| `BlamespanRegressedIssue` | an issue came back after it was resolved; ends like the alert above | ticket |
 | `BlamespanAgentFailsMore` | an agent's [watch](alerts.md#when-does-the-alarm-on-an-agent-go-off) raised its alarm, until it ends | page |
 | `BlamespanAgentSurelyFails` | the lower bound of an agent's share, by labels, is over 10 % | ticket |
-| `BlamespanAnalysisLag` | one verdict in twenty reaches the backend over 5 minutes after its run | ticket |
+| `BlamespanAnalysisLag` | over 5 % of verdicts reach the backend more than 5 minutes after their run | ticket |
 | `BlamespanBackendAway` | the backend did not answer for 5 minutes | page |
 | `BlamespanForwardingBehind` | the oldest item to be forwarded has waited for over 10 minutes | ticket |
 | `BlamespanQueueFilling` | a queue is 80 % full: at 100 % requests are refused | page |
 | `BlamespanRefusing` | requests were refused for 5 minutes, mostly because the queue is full | page |
 | `BlamespanItemsLost` | acknowledged items were damaged on disk | page |
-| `BlamespanItemsRejected` | the backend refused items for good | ticket |
-| `BlamespanVerdictsRefused` | the backend refused carriers or evaluation logs for good | ticket |
-| `BlamespanBudgetExhausted` | the hour's budget for models was used up | ticket |
-| `BlamespanAnalysisProcessDies` | more than five processes for analyses died within an hour | ticket |
-| `BlamespanCertificateNotRenewed` | a door could not use its changed certificate | ticket |
+| `BlamespanItemsRejected` | the backend permanently rejected items | ticket |
+| `BlamespanVerdictsRefused` | the backend permanently rejected carriers or evaluation logs | ticket |
+| `BlamespanBudgetExhausted` | the hourly budget for models is used up | ticket |
+| `BlamespanAnalysisProcessDies` | more than five worker processes crashed within an hour | ticket |
+| `BlamespanCertificateNotRenewed` | a listener could not load its changed certificate | ticket |
 | `BlamespanDown` | for 5 minutes no scrape succeeded, or there was nothing to scrape | page |
 
-`BlamespanAgentKeepsFailing` counts a method's mistakes as an agent's; `BlamespanAgentFailureShare` and the watch compare
-an agent with its own past, by the same method; `BlamespanAgentSurelyFails` allows for them where people labelled runs. Issues and alarms of an agent beyond the {MAX_STANDING} newest are on the page only.
+Wrong verdicts count in `BlamespanAgentKeepsFailing`. `BlamespanAgentFailureShare` and the watch compare an agent with its own
+past, so that constant errors of the method cancel out. `BlamespanAgentSurelyFails` corrects for them with people's labels. Issues
+and alarms of an agent beyond the {MAX_STANDING} newest are on the page only.
 """
 
 

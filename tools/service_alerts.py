@@ -103,7 +103,7 @@ def alerts_on_service(durations: Durations) -> Iterator[Rule]:
         "keep_firing_for": span(durations.keep_firing),
         "labels": {"severity": "ticket"},
         "annotations": alert_texts(
-            "the backend refuses {{ $labels.signal }} for good",
+            "the backend permanently rejects {{ $labels.signal }}",
             "blamespan's log says why; usually a limit on size, or a schema.",
         ),
     }
@@ -113,7 +113,7 @@ def alerts_on_service(durations: Durations) -> Iterator[Rule]:
         "keep_firing_for": span(durations.keep_firing),
         "labels": {"severity": "ticket"},
         "annotations": alert_texts(
-            "the backend refuses verdicts ({{ $labels.signal }}) for good",
+            "the backend permanently rejects verdicts ({{ $labels.signal }})",
             "These verdicts are only on blamespan's page. The log line `backend refused a verdict` says why.",
         ),
     }
@@ -133,7 +133,7 @@ def alerts_on_service(durations: Durations) -> Iterator[Rule]:
         "keep_firing_for": span(durations.keep_firing),
         "labels": {"severity": "ticket"},
         "annotations": alert_texts(
-            "blamespan's process for analyses keeps dying",
+            "blamespan's worker processes keep crashing",
             "New processes take over its runs. Look in the log for the trace, and check the memory.",
         ),
     }

@@ -38,7 +38,7 @@ class Learner(Protocol):
 
     @property
     def per_subset(self) -> bool:
-        """Return whether each subset is learned separately, as its own system."""
+        """Return whether a separate model is trained for each subset."""
         ...
 
     @property

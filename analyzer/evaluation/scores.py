@@ -128,8 +128,8 @@ TOTAL: Final = "total"
 _WITHIN: Final = (1, 3, 5)
 _OF_ANSWERS: Final = ("step_accuracy", "step_accuracy_ci", "agent_accuracy", "agent_accuracy_ci")
 _LENGTHS: Final = ((1, 10), (11, 30), (31, 60), (61, None))
-"""Bucket bounds in steps: Who&When's algorithm-generated logs all fall into the first, hand-crafted into
-all."""
+"""Bucket bounds in steps. Who&When's algorithm-generated logs are all in the first bucket; its hand-crafted
+logs are in all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

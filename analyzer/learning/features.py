@@ -157,7 +157,7 @@ class Table:
 
     rows: tuple[tuple[float, ...], ...]
     agents: tuple[str, ...]
-    """Normalised names; a model of one system may have learned a record for each."""
+    """Normalised names, by which a model looks up what it learned about each agent."""
 
 
 def featurise(trajectory: Trajectory) -> Table:

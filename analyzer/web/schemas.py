@@ -48,7 +48,7 @@ def openapi() -> dict[str, Any]:
 
 
 def schemas() -> dict[str, Any]:
-    """Return the JSON schemas of all records, by name; those of enumerations stand where they are used."""
+    """Return the JSON schemas of all records, by name; enumerations are written out in each record."""
     _, made = TypeAdapter.json_schemas(
         [(each, "serialization", TypeAdapter(each)) for each in _ANSWERS], ref_template=_PLACE + "{model}"
     )

@@ -105,7 +105,7 @@ class OpenTrace:
     is_silent: bool = False
     """Whether its silence has been counted (``Learned.fell_silent``); reset by the next span."""
     is_ready: bool = False
-    """Its own wait is over; it waits for the other traces of its group."""
+    """Whether its own wait is over and it only waits for the other traces of its group."""
     timer: float | None = None
     """Time of its next check: the only valid entry in the heap."""
 

@@ -16,7 +16,7 @@ class ForwarderLimits:
     max_in_flight: int = 8
     """Concurrent requests of one send queue."""
     eager_in_flight: int = 1
-    """With this many requests in flight, another one starts only when it would be full."""
+    """With this many requests in flight, another one is started only for a full batch."""
     batch_bytes: int = MEBIBYTE
     """Neighbouring rows are sent in one request up to this size."""
     queue_memory_bytes: int = 32 * MEBIBYTE

@@ -83,7 +83,7 @@ _BEHIND_PARENT: Final = SHORTEST_SPAN + 2 + SPAN_ID_BYTES
 _GROUP_STEPS: Final = 4
 """Steps for a group of spans, or for another field instead."""
 _NOTE_STEPS: Final = 16
-"""Steps for a span's note."""
+"""Steps for a trace's note (``SpanNote``) of a span."""
 _NOTE_BYTES: Final = 8
 """Bytes of a request that count as one more step: a span's fields may have to be read one at a time."""
 

@@ -45,7 +45,7 @@ SELECT json_group_array(
   json_array(decided_ns, status, json_extract(document, '$.cost_usd', '$.calls', '$.duration_s'))
 ) FROM ({_RECENT}) AS recent WHERE json_valid(document)
 """  # noqa: S608 - our own words
-"""Query for a day's analyses as one row: each row would need the interpreter lock once more."""
+"""Query for a day's analyses as one row, because each row takes the interpreter lock once."""
 _WORK_IN_POSTGRESQL: Final = f"""
 SELECT coalesce(json_agg(json_build_array(decided_ns, status, json_build_array(
   document::json -> 'cost_usd', document::json -> 'calls', document::json -> 'duration_s'

@@ -50,7 +50,7 @@ class RunQuery:
     most_confidence: float | None = None
     is_oldest_first: bool = False
     before: RunKey | None = None
-    """The last run of the page before this one; only later places in the list are returned."""
+    """The last run of the previous page; only runs after it are returned."""
     limit: int = 50
 
 
