@@ -51,7 +51,7 @@ from semconv.model import Trajectory
 _WORD: Final = re.compile(r"[^\W\d_]{3,}|\d+")
 _READ: Final = 6_000
 _ANSWER: Final = 400
-"""Characters of the answer whose words count; a longer text is a report."""
+"""Only this many characters of the answer are compared; the rest of a longer answer is ignored."""
 _STANDS: Final = 0.8
 """Share of the answer's words from which a step counts as stating the answer."""
 

@@ -154,9 +154,9 @@ _SALVAGED: Final = ".salvaged"
 _NEXT_FILE: Final = "next"
 _LOCK_FILE: Final = "lock"
 _RESERVE_DIVISOR: Final = 8
-"""The reserve is at most this fraction (1/8) of the disk, …"""
+"""The reserve is at most an eighth of the disk, and at most ``_MAX_RESERVE_BYTES``."""
 _MAX_RESERVE_BYTES: Final = 32 << 20
-"""… and at most this many bytes."""
+"""Upper bound of the reserve in bytes."""
 
 
 class Space(NamedTuple):

@@ -38,7 +38,7 @@ _LETTERS: Final = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 
 
 def _characters(text: str) -> Iterator[str]:
-    """Yield the characters in a list of single ones and ranges."""
+    """Yield the characters of a set written as in a regular expression: single characters and ranges."""
     for found in re.finditer(r"(.)-(.)|.", text):
         first, last = found.group(1) or found.group(), found.group(2) or found.group()
         yield from map(chr, range(ord(first), ord(last) + 1))

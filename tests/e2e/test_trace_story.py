@@ -83,7 +83,7 @@ def blamed_now(jaeger: RunningJaeger, service: str, agent: str) -> list[str]:
     program = script[script.index("'.data") + 1 : script.rindex("'")].replace('"calculator"', f'"{agent}"')
     asked = {"service": service, "tags": json.dumps({FAILURE_AGENT_NAME: agent}), "lookback": "1h"}
     url = f"{jaeger.query.base_url}/api/traces?{urlencode(asked)}"
-    with build_opener(ProxyHandler({})).open(url, timeout=10) as answer:
+    with build_opener(ProxyHandler({})).open(url, timeout=60) as answer:
         reply: bytes = answer.read()
     said = subprocess.run(["jq", "-r", program], input=reply, capture_output=True, check=True)
     return said.stdout.decode().split()
