@@ -33,6 +33,7 @@ from collector_processor.lint_lines import (
     in_language,
     language_of,
 )
+from collector_processor.rebuild.possible_joins import MAY_JOIN
 from collector_processor.rebuild.stages import Run
 from collector_processor.trajectory.acts import Act, Ordering, read_acts
 from semconv.attributes import TASK_OUTCOME
@@ -283,6 +284,12 @@ def _doubled(look: Look) -> Found:
     return Found(twice, len(acts))
 
 
+def _may_join(look: Look) -> Found | None:
+    """Find a run that may continue another one: no span is around both."""
+    told = [each for each in look.run.trajectory.warnings if each.startswith(MAY_JOIN)]
+    return Found(look.ordering.surroundings.roots[:1], 1, "; ".join(told)) if told else None
+
+
 def _clock_skew(look: Look) -> Found | None:
     skewed = [each for each in look.run.trace.warnings if each.startswith("clock skew")]
     return Found(look.spans[:1], len(look.spans), "; ".join(skewed)) if skewed else None
@@ -346,6 +353,7 @@ RULES: Final[tuple[Rule, ...]] = (
         _no_root,
         ROOT,
     ),
+    Rule("may-be-one-run", Severity.WARNING, "", _may_join, ROOT),
     Rule(
         "unknown-outcome",
         Severity.WARNING,

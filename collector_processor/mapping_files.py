@@ -20,6 +20,14 @@ from semconv.dialects.mapped import MappingError, SpanMapping, dialect_of, docum
 MAPPING_FILE: Final = "blamespan.mapping.yaml"
 _LARGEST: Final = 1 << 20
 _DEEPEST: Final = 8
+_TOO_DEEP: Final = f"at most {_DEEPEST} levels of nesting"
+_OPENING: Final = (
+    yaml.BlockMappingStartToken,
+    yaml.BlockSequenceStartToken,
+    yaml.FlowMappingStartToken,
+    yaml.FlowSequenceStartToken,
+)
+_CLOSING: Final = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
 
 
 class MappingFileError(CollectorError):
@@ -36,7 +44,7 @@ def mapping_in(content: str, name: str = MAPPING_FILE) -> SpanMapping:
         raise MappingFileError(f"{name}: expected {_LARGEST} characters at most")
     root: yaml.Node | None = None
     try:
-        _refuse_aliases(content)
+        _check_tokens(content)
         root = yaml.compose(content, Loader=yaml.SafeLoader)
         return read_mapping(_plain(root, 0))
     except yaml.MarkedYAMLError as error:
@@ -48,16 +56,25 @@ def mapping_in(content: str, name: str = MAPPING_FILE) -> SpanMapping:
         raise MappingFileError(f"{name} line {_line(root, error.where)}: {error}") from error
 
 
-def _refuse_aliases(content: str) -> None:
+def _check_tokens(content: str) -> None:
+    """Refuse aliases, tags and deep nesting at their first token: deep nesting takes quadratic time to scan.
+
+    Raises:
+        yaml.MarkedYAMLError: the text has one of them.
+    """
+    depth = 0
     for token in yaml.scan(content, Loader=yaml.SafeLoader):
         if isinstance(token, (yaml.AliasToken, yaml.AnchorToken, yaml.TagToken)):
             raise yaml.MarkedYAMLError(problem="no aliases and no tags", problem_mark=token.start_mark)
+        depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+        if depth > _DEEPEST:
+            raise yaml.MarkedYAMLError(problem=_TOO_DEEP, problem_mark=token.start_mark)
 
 
 def _plain(node: yaml.Node | None, depth: int) -> Any:
     """Return a node as objects, lists and texts: ``on`` and ``1`` are texts too."""
     if depth > _DEEPEST:
-        raise MappingError((), f"at most {_DEEPEST} levels")
+        raise MappingError((), _TOO_DEEP)
     if isinstance(node, yaml.MappingNode):
         return {_plain(key, depth + 1): _plain(value, depth + 1) for key, value in _pairs(node)}
     if isinstance(node, yaml.SequenceNode):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Final
 
+from collector_processor.pipeline.analyst import NOTES
+from collector_processor.rebuild.possible_joins import MAY_JOIN
 from collector_processor.store.records import PROOF
 from semconv.model import Attribution, Blame, Proof, Ranked, Trajectory
 
@@ -38,36 +40,45 @@ NOTHING_SAYS_SO: Final = "nothing says that the run failed"
 def to_json(attribution: Attribution, trajectory: Trajectory) -> dict[str, Any]:
     """Return the verdict on a run, always with the same keys; ``None`` for those that do not apply.
 
-    Only the verdict of an experiment also has ``proof``.
+    Only the verdict of an experiment also has ``proof``, and only a run that may be a part of another ``notes``.
     """
     verdict = attribution.verdict
     blame = verdict if isinstance(verdict, Blame) else None
     step = next((step for step in trajectory.steps if step.index == blame.step), None) if blame else None
-    return {
-        "run_id": attribution.run_id,
-        "status": attribution.status.value,
-        "agent": blame.agent if blame else None,
-        "step": blame.step if blame else None,
-        "span_id": step.span_id if step else None,
-        "trace_id": (step.trace_id if step else None) or trajectory.root_trace_id,
-        "confidence": blame.confidence if blame else None,
-        "reason": verdict.reason,
-        "fix": (blame.fix or None) if blame else None,
-        "mode": (blame.mode or None) if blame else None,
-        "evidence": [{"step": e.step, "quote": e.quote} for e in blame.evidence] if blame else [],
-        "ranking": [_ranked(candidate) for candidate in verdict.ranking],
-        "method": attribution.method,
-        "model": attribution.model,
-        "fallback": attribution.fallback,
-        "truncated": attribution.truncated,
-        "coverage": attribution.coverage,
-        "calls": attribution.effort.calls,
-        "input_tokens": attribution.effort.input_tokens,
-        "output_tokens": attribution.effort.output_tokens,
-        "cost_usd": attribution.effort.cost_usd,
-        "duration_s": attribution.effort.duration_s,
-        "error": attribution.error,
-    } | ({} if attribution.proof is None else {PROOF: _proof(attribution.proof)})
+    return (
+        {
+            "run_id": attribution.run_id,
+            "status": attribution.status.value,
+            "agent": blame.agent if blame else None,
+            "step": blame.step if blame else None,
+            "span_id": step.span_id if step else None,
+            "trace_id": (step.trace_id if step else None) or trajectory.root_trace_id,
+            "confidence": blame.confidence if blame else None,
+            "reason": verdict.reason,
+            "fix": (blame.fix or None) if blame else None,
+            "mode": (blame.mode or None) if blame else None,
+            "evidence": [{"step": e.step, "quote": e.quote} for e in blame.evidence] if blame else [],
+            "ranking": [_ranked(candidate) for candidate in verdict.ranking],
+            "method": attribution.method,
+            "model": attribution.model,
+            "fallback": attribution.fallback,
+            "truncated": attribution.truncated,
+            "coverage": attribution.coverage,
+            "calls": attribution.effort.calls,
+            "input_tokens": attribution.effort.input_tokens,
+            "output_tokens": attribution.effort.output_tokens,
+            "cost_usd": attribution.effort.cost_usd,
+            "duration_s": attribution.effort.duration_s,
+            "error": attribution.error,
+        }
+        | ({} if attribution.proof is None else {PROOF: _proof(attribution.proof)})
+        | _notes(trajectory)
+    )
+
+
+def _notes(trajectory: Trajectory) -> dict[str, Any]:
+    found = [warning for warning in trajectory.warnings if warning.startswith(MAY_JOIN)]
+    return {NOTES: found} if found else {}
 
 
 def _proof(proof: Proof) -> dict[str, Any]:

@@ -100,6 +100,7 @@ class Run(RunVerdict):
     """A stored run's current verdict."""
 
     proof: ProofFound | None
+    notes: list[str]
     """The experiment that made the verdict, if one did."""
     tenant: str
     version: int

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+import json
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
 
 from collector_processor.otlp import CollectorError
 from semconv.model import Attribution, Trajectory
+
+NOTES: Final = "notes"
+"""Key of a verdict's notes in its document; absent if there are none."""
 
 
 class AnalysisLostError(CollectorError):
@@ -19,6 +23,12 @@ class Analysis:
 
     attribution: Attribution
     document: str
+
+    def with_note(self, note: str) -> Analysis:
+        """Return the analysis with one more note for people in its document."""
+        told = json.loads(self.document)
+        notes = list(dict.fromkeys([*told.get(NOTES, ()), note]))
+        return replace(self, document=json.dumps({**told, NOTES: notes}, ensure_ascii=False))
 
 
 class Analyst(Protocol):

@@ -19,6 +19,7 @@ from collector_processor.pipeline.commit import EVICTED, Claim, Committer, Error
 from collector_processor.pipeline.decide import AnalysedTraces, decide_provisionally
 from collector_processor.pipeline.load import MAX_JOINS, Loaded, Loader, Prepare, TraceSource, absent_parents
 from collector_processor.pipeline.prepare import KeepRun, KeptRun, PreparedRun
+from collector_processor.rebuild.possible_joins import RecentRuns, note
 from collector_processor.store.records import AbsentParent
 from collector_processor.store.thread import StoreThread
 from collector_processor.store.verdicts import RunStore
@@ -86,6 +87,7 @@ class Examiner:
         self._analyst: Final = analyst
         self._kept: Final = kept
         self._wall_ns: Final = leaving.wall_ns
+        self._recent: Final = RecentRuns()
         thread = self._thread = StoreThread(pause)
         committer = self._committer = Committer(
             held=source, store=store, thread=thread, leaving=leaving, pause=pause
@@ -149,7 +151,7 @@ class Examiner:
             if news and loaded.analyses >= MAX_ANALYSES:
                 logger.info("run changes after its last analysis", extra={"trace_id": released.key.trace_id})
                 news = ()
-            findings, analysed = await self._findings(news, findings), loaded
+            findings, analysed = await self._findings(released.key.tenant, news, findings), loaded
             kept = [found for _, found in findings.values()]
             proposed = _proposed(released.key.tenant, loaded, news, findings)
             if await self._committer.commit_if_unchanged(proposed, kept, claim):
@@ -192,13 +194,19 @@ class Examiner:
         is_early = loaded.news and not is_last and released.analyses < loaded.analyses
         return Examined(too_early=loaded.analyses) if is_early else None
 
-    async def _findings(self, news: Sequence[PreparedRun], known: Findings) -> Findings:
+    async def _findings(self, tenant: Tenant, news: Sequence[PreparedRun], known: Findings) -> Findings:
         """Return the analysis (step 2) of each run; an unchanged run is not analysed again."""
         return {
-            run.identity.digest: known.get(run.identity.digest) or await self._finding(run) for run in news
+            run.identity.digest: known.get(run.identity.digest) or await self._finding(tenant, run)
+            for run in news
         }
 
-    async def _finding(self, run: PreparedRun) -> Finding:
+    async def _finding(self, tenant: Tenant, run: PreparedRun) -> Finding:
+        before = self._recent.before(run.continuation, tenant) if run.continuation else ""
+        analysis, kept = await self._analysed(run)
+        return analysis.with_note(note(before)) if before else analysis, kept
+
+    async def _analysed(self, run: PreparedRun) -> Finding:
         analysis, kept = run.analysis, run.kept
         if analysis is None or kept is None:
             analysis = await self._analyst.analyse(run.trajectory)

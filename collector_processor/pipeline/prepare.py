@@ -17,6 +17,7 @@ from collector_processor.pipeline.analyst import Analysis
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import SpanKeeper
+from collector_processor.rebuild.possible_joins import Continuation, continuation_of
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import redact
 from collector_processor.rebuild.runs import TRACE_KEY, keep_run_ids, run_keys
@@ -92,6 +93,8 @@ class PreparedRun:
     """Ids of trials that its traces claim to belong to; empty if one of its traces carries none."""
     is_trial: bool = False
     """Whether the store issued these ids: such a run is part of an experiment and gets no verdict."""
+    continuation: Continuation | None = None
+    """What may link it to another run; ``None`` if the run has not changed or has not ended."""
 
     def unpacked(self) -> Run:
         """Return the run, with its reduced spans unpacked."""
@@ -171,8 +174,9 @@ class Preparer:
             digest=_digest(run.trajectory),
         )
         is_news = all((identity.run_id, identity.digest) != (one.run_id, one.digest) for one in trace.before)
+        is_open = trace.completion is Completion.IDLE_OPEN
         analysis: Analysis | None = None
-        if trace.completion is Completion.IDLE_OPEN:
+        if is_open:
             analysis = self.glance(run.trajectory)
         elif is_news:
             analysis = self.unasked(run.trajectory)
@@ -185,6 +189,7 @@ class Preparer:
             analysis=analysis,
             kept=None if analysis is None else self.kept(run.trajectory, analysis),
             trials=claimed_trials(run.trace.spans),
+            continuation=continuation_of(run.trace, run.trajectory) if is_news and not is_open else None,
         )
 
 

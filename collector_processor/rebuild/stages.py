@@ -12,6 +12,7 @@ from typing import Final
 
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.decode import decode, decode_logs
+from collector_processor.rebuild.possible_joins import note_possible_joins
 from collector_processor.rebuild.repair import repair
 from collector_processor.rebuild.runs import group_runs, is_stray, join_logs
 from collector_processor.trajectory import order
@@ -52,7 +53,9 @@ def rebuild(
     traces = _traces(requests, completion, tenant)
     records = tuple(record for body in logs for record in decode_logs(body))
     joined = _with_logs(traces, records)
-    return _without_strays([_run(trace, reader) for trace in group_runs(joined)], completion)
+    runs = _without_strays([_run(trace, reader) for trace in group_runs(joined)], completion)
+    noted = note_possible_joins((run.trace, run.trajectory) for run in runs)
+    return tuple(Run(trace=run.trace, trajectory=one) for run, one in zip(runs, noted, strict=True))
 
 
 def _without_strays(runs: Sequence[Run], completion: Completion) -> tuple[Run, ...]:

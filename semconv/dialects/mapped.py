@@ -134,6 +134,8 @@ def _kinds(where: tuple[str, ...], value: Any) -> Mapping[str, ActionKind]:
 
 
 def _fields(value: Any) -> Mapping[str, str]:
+    if not value and not isinstance(value, Mapping):
+        _refuse(("fields",), "what each attribute holds, as `attribute: field`")
     found: dict[str, str] = {}
     for key, name in _entries(("fields",), value):
         if name not in FIELDS:

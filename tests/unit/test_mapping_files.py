@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from analyzer.cli.main import run as command
 from collector_processor.lint import lint
@@ -107,7 +108,15 @@ WRONG = [
     ("mapping: &a x\nkind: *a", "line 1: expected YAML: no aliases and no tags"),
     ("mapping: !!python/object x", "line 1: expected YAML: no aliases and no tags"),
     ("? [a]\n: b", "line 1: expected YAML: a text as key"),
-    ("mapping: " + "[" * 5000, "expected YAML"),
+    ("mapping: " + "[" * 5000, "line 1: expected YAML: at most 8 levels of nesting"),
+    ("- " * 9 + "a", "line 1: expected YAML: at most 8 levels of nesting"),
+    ("".join(f"{' ' * n}a:\n" for n in range(12)), "line 9: expected YAML: at most 8 levels of nesting"),
+    ("a: {" * 9, "line 1: expected YAML: at most 8 levels of nesting"),
+    (
+        MAPPING.partition("fields:")[0] + "fields:\n",
+        "fields: expected what each attribute holds, as `attribute: field`",
+    ),
+    (MAPPING.partition("fields:")[0], "fields: expected what each attribute holds, as `attribute: field`"),
     ("", "line 1: the mapping: expected an object"),
     ("x: 1\n" * 300_000, "expected 1048576 characters at most"),
 ]
@@ -122,6 +131,24 @@ def test_a_wrong_file_is_refused_in_one_line(content: str, told: str, tmp_path: 
     assert told in str(error.value)
     assert "m.yaml" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_deep_nesting_is_refused_before_it_is_scanned() -> None:
+    """Scanning 8,000 levels takes seconds: their number of tokens is bounded instead of the time."""
+    scanned = 0
+    usual = yaml.SafeLoader.fetch_more_tokens
+
+    class Counting(yaml.SafeLoader):
+        def fetch_more_tokens(self) -> None:
+            nonlocal scanned
+            scanned += 1
+            usual(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("collector_processor.mapping_files.yaml.SafeLoader", Counting)
+        with pytest.raises(MappingFileError, match="at most 8 levels of nesting"):
+            mapping_in("".join(f"{' ' * depth}a:\n" for depth in range(800)))
+    assert 0 < scanned < 100
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
