@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from analyzer.inquiry.verdict import NOTHING_SAYS_SO
 from analyzer.signals.normalize import normalized
@@ -188,12 +188,12 @@ def left_undone(trajectory: Trajectory) -> Finding | None:
 
     The caller of a failed agent often receives the failure as a result, and the run ends normally.
     """
-    if not any(map(_errored, trajectory.steps)):
+    said = final_answer(trajectory)
+    if not _evades(said, trajectory):
         return None
     lost = _lost_work(read(trajectory))
-    if lost is None or not _evades(final_answer(trajectory), trajectory):
+    if lost is None:
         return None
-    said = final_answer(trajectory)
     how = f"only says {_shortened(said)!r}" if said else "is missing"
     reason = (
         f"step {lost.index} of {agent_in_prose(lost.agent)} failed, no later call succeeded in its place,"
@@ -202,16 +202,27 @@ def left_undone(trajectory: Trajectory) -> Finding | None:
     return Finding(failed=True, source=OutcomeSource.HEURISTIC, reason=reason)
 
 
+class _Lost(NamedTuple):
+    """A failure: its step, the position after which the run knows of it, and whether it was repaired."""
+
+    step: int
+    after: int
+    is_repaired: bool
+
+
 def _lost_work(reading: Reading) -> Step | None:
     """Return the last unrepaired failed step, if at most one agent speaks after it and no tool runs.
 
-    Also ``None`` if later texts are not recorded.
+    A tool's failure that no step shows counts at the call that requested it. Also ``None`` if later texts are
+    not recorded.
     """
     steps = reading.steps
-    failed = [at for at, step in enumerate(steps) if _errored(step)]
-    if not failed or reading.repaired[failed[-1]]:
+    seen = [_Lost(at, at + 1, reading.repaired[at]) for at, step in enumerate(steps) if _errored(step)]
+    heard = [_Lost(fault.asker, fault.hearer, fault.is_repaired) for fault in reading.heard_faults]
+    last = max([*seen, *heard], key=lambda each: each.after, default=None)
+    if last is None or last.is_repaired:
         return None
-    lost, after = steps[failed[-1]], steps[failed[-1] + 1 :]
+    lost, after = steps[last.step], steps[last.after :]
     is_dark = any(not step.output and step.content is not ContentState.COMPLETE for step in after)
     speakers = {step.agent for step in after}
     acted = any(step.kind is StepKind.TOOL for step in after)

@@ -40,7 +40,8 @@ NOTHING_SAYS_SO: Final = "nothing says that the run failed"
 def to_json(attribution: Attribution, trajectory: Trajectory) -> dict[str, Any]:
     """Return the verdict on a run, always with the same keys; ``None`` for those that do not apply.
 
-    Only the verdict of an experiment also has ``proof``, and only a run that may be a part of another ``notes``.
+    Only the verdict of an experiment also has ``proof``, and only a run that may be part of another has
+    ``notes``.
     """
     verdict = attribution.verdict
     blame = verdict if isinstance(verdict, Blame) else None

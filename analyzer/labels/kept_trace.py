@@ -6,7 +6,7 @@ Commands accept it instead of a trace file, and a run's page shows its steps fro
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
@@ -20,6 +20,7 @@ from collector_processor.rebuild.stages import Run, rebuild
 from collector_processor.store.connection import StoreConnection
 from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import RunStore
+from semconv.dialects import USUAL, Reader
 from semconv.model import Trajectory
 
 _REASONS: Final = "evicted by its quota or age, or BLAMESPAN_KEEP_BYTES or BLAMESPAN_EXPORT_TEXT excludes it"
@@ -37,6 +38,8 @@ class KeptTrace:
     """Its current verdict."""
     spans: KeptSpans
     """Its OTLP requests, and the changes made by redaction and shortening."""
+    reader: Reader = field(default=USUAL, compare=False, repr=False)
+    """What reads its spans."""
 
     def run(self) -> Run:
         """Return its repaired spans and its steps, under the id of its verdict.
@@ -44,13 +47,15 @@ class KeptTrace:
         Raises:
             NotKept: they hold no run.
         """
-        found = rebuilt(self.spans, self.verdict.run_id)
+        found = rebuilt(self.spans, self.verdict.run_id, self.reader)
         if found is None:
             raise NotKept(f"run {self.verdict.run_id}: the kept spans hold no run")
         return found
 
 
-def kept_trace(db: StoreConnection, run: str, tenant: Tenant | None = None) -> KeptTrace:
+def kept_trace(
+    db: StoreConnection, run: str, tenant: Tenant | None = None, reader: Reader = USUAL
+) -> KeptTrace:
     """Return the kept run whose id is, or begins with, ``run``.
 
     Raises:
@@ -63,13 +68,17 @@ def kept_trace(db: StoreConnection, run: str, tenant: Tenant | None = None) -> K
     if packed is None:
         raise NotKept(f"run {verdict.run_id}: its spans are not kept ({_REASONS})")
     try:
-        return KeptTrace(verdict=verdict, spans=unpack_spans(packed))
+        return KeptTrace(verdict=verdict, spans=unpack_spans(packed), reader=reader)
     except MalformedRequestError as error:
         raise NotKept(f"run {verdict.run_id}: {error}") from error
 
 
 def read_kept(
-    verdict: StoredVerdict, packed_spans: bytes | None, packed_steps: bytes | None, clean: CleanRun
+    verdict: StoredVerdict,
+    packed_spans: bytes | None,
+    packed_steps: bytes | None,
+    clean: CleanRun,
+    reader: Reader = USUAL,
 ) -> KeptRun | None:
     """Return the steps of a run: from its spans, else from their compact encoding; ``None`` without either.
 
@@ -79,8 +88,9 @@ def read_kept(
         packed_spans: from ``kept_spans``.
         packed_steps: from ``kept_run``.
         clean: removes secrets that only decoding reveals.
+        reader: reads the spans.
     """
-    found = _of_spans(verdict, packed_spans, clean) if packed_spans else None
+    found = _of_spans(verdict, packed_spans, clean, reader) if packed_spans else None
     if found is not None and (packed_steps is None or _is_same_step(found.trajectory, verdict)):
         return found
     try:
@@ -89,12 +99,12 @@ def read_kept(
         return found
 
 
-def _of_spans(verdict: StoredVerdict, packed: bytes, clean: CleanRun) -> KeptRun | None:
+def _of_spans(verdict: StoredVerdict, packed: bytes, clean: CleanRun, reader: Reader) -> KeptRun | None:
     try:
         spans = unpack_spans(packed)
     except MalformedRequestError:
         return None
-    run = rebuilt(spans, verdict.run_id)
+    run = rebuilt(spans, verdict.run_id, reader)
     if run is None:
         return None
     trajectory = clean(run.trajectory)
@@ -114,16 +124,18 @@ def _is_same_step(trajectory: Trajectory, verdict: StoredVerdict) -> bool:
     return any(step.span_id == verdict.span_id for step in trajectory.steps[verdict.step : verdict.step + 1])
 
 
-def rebuilt(spans: KeptSpans, run_id: str) -> Run | None:
+def rebuilt(spans: KeptSpans, run_id: str, reader: Reader = USUAL) -> Run | None:
     """Return the run in kept spans, under this id; ``None`` if they hold none."""
     try:
-        runs = rebuild([spans.traces], [spans.logs] if spans.logs else [])
+        runs = rebuild([spans.traces], [spans.logs] if spans.logs else [], reader=reader)
     except MalformedRequestError:
         return None
     run = max(runs, key=lambda one: len(one.trace.spans), default=None)
     if run is None:
         return None
-    return Run(trace=replace(run.trace, run_id=run_id), trajectory=replace(run.trajectory, run_id=run_id))
+    return replace(
+        run, trace=replace(run.trace, run_id=run_id), trajectory=replace(run.trajectory, run_id=run_id)
+    )
 
 
 def otlp_json(spans: KeptSpans) -> bytes:

@@ -56,7 +56,7 @@ def read_tape(run: Run, *, allow_tools: frozenset[str] = frozenset()) -> ReadTap
         run: the repaired spans and their steps.
         allow_tools: tools that the user declared read-only, including the provider's own.
     """
-    ordering = _ordered(run.trace.spans)
+    ordering = _ordered(run)
     steps = {(step.trace_id, step.span_id): step for step in run.trajectory.steps}
     seen = _expanded([_seen(act) for act in _model_acts(ordering)])
     embeddings = [(span, found) for span in ordering.spans if (found := embedded_in(span))]
@@ -78,9 +78,9 @@ def read_tape(run: Run, *, allow_tools: frozenset[str] = frozenset()) -> ReadTap
     )
 
 
-def _ordered(spans: Sequence[Span]) -> Ordering:
+def _ordered(run: Run) -> Ordering:
     """Return the run with all acts that were steps after any pass: closing words are calls too."""
-    ordering = read_acts(spans)
+    ordering = read_acts(run.trace.spans, run.reader)
     steps: dict[int, None] = {}
     for each in PASSES:
         ordering = each(ordering)

@@ -28,6 +28,7 @@ from analyzer.web.pages.run_pages import Pages
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.issue_reads import IssueReader
 from analyzer.web.views.run_page import TraceLink
+from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Tenant
 from collector_processor.otlp.tls import Renewals
 from collector_processor.pipeline.examine import Examiner
@@ -56,7 +57,7 @@ def web_parts(
         policy=carrier_policy(settings),
         now_ns=time.time_ns,
     )
-    lifetime.background(Proving(second=second, db=files.db).run())
+    lifetime.background(Proving(second=second, db=files.db, reader=open_reader(settings.mappings)).run())
     return WebParts(
         is_ready=is_ready,
         recent=lambda limit: examiner.in_db(files.store.recent, limit),
@@ -98,6 +99,7 @@ def _open_pages(settings: Settings, lifetime: Lifetime, files: Files, analysis: 
     return Pages(
         runs=archive,
         clean=analysis.cleaner,
+        reader=open_reader(settings.mappings),
         jobs=jobs,
         issues=issues,
         trace_link=TraceLink(template=settings.trace_url or ""),

@@ -20,6 +20,7 @@ from analyzer.labels.label_store import LabelStore
 from analyzer.labels.opinion_store import Waiting, WaitingExperiments
 from collector_processor.store.connection import StoreConnection, StoreError
 from collector_processor.store.records import EXPERIMENT
+from semconv.dialects import USUAL, Reader
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +35,8 @@ class Proving:
     second: SecondOpinions
     db: StoreConnection
     """The connection on which verdicts are committed."""
+    reader: Reader = USUAL
+    """What reads the spans of kept runs."""
     _waits: bool = field(default=False, init=False)
 
     async def run(self) -> None:
@@ -69,7 +72,9 @@ class Proving:
             return
         extra: dict[str, object] = {"run_id": waiting.run_id}
         try:
-            kept = await self.second.examiner.in_db(kept_trace, self.db, waiting.run_id, waiting.tenant)
+            kept = await self.second.examiner.in_db(
+                kept_trace, self.db, waiting.run_id, waiting.tenant, self.reader
+            )
             trajectory = (await asyncio.to_thread(kept.run)).trajectory
             attribution = read_answer(waiting.document.encode(), trajectory)
         except AnalyzerError as error:

@@ -201,6 +201,7 @@ def _add_pages(
         renderer=Renderer(),
         sessions=sessions,
         clean=pages.clean,
+        reader=pages.reader,
         jobs=pages.jobs,
         has_token=parts.token is not None,
     )

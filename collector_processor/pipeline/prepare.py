@@ -224,7 +224,9 @@ def _named(runs: Sequence[Run], before: Iterable[RunIdentity]) -> list[Run]:
     return [
         run
         if run.trajectory.run_id == run_id
-        else Run(trace=replace(run.trace, run_id=run_id), trajectory=replace(run.trajectory, run_id=run_id))
+        else replace(
+            run, trace=replace(run.trace, run_id=run_id), trajectory=replace(run.trajectory, run_id=run_id)
+        )
         for run, run_id in zip(runs, run_ids, strict=True)
     ]
 

@@ -20,7 +20,7 @@ from hashlib import blake2b
 from typing import Final
 
 from semconv.attributes import GEN_AI_AGENT_ID, GEN_AI_OPERATION_NAME, GEN_AI_RESPONSE_ID
-from semconv.dialects import DIALECTS, ActionKind, Surroundings, read_action
+from semconv.dialects import DIALECTS, USUAL, ActionKind, Reader, Surroundings
 from semconv.dialects.conventions.langsmith import OPENAI_TRACE
 from semconv.dialects.conventions.otel_genai import MCP_METHOD
 from semconv.dialects.frameworks.autogen import RUNTIME_SCOPE
@@ -29,7 +29,7 @@ from semconv.dialects.frameworks.claude_code import background_keys
 from semconv.dialects.frameworks.litellm import REQUESTER, session_of
 from semconv.dialects.reading.values import text
 from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
-from semconv.model import Event, LogRecord, Span, SpanId, Trace, TraceId
+from semconv.model import Attributes, Event, LogRecord, Span, SpanId, Trace, TraceId
 from semconv.record import replace
 
 _WORD: Final = re.compile(r"[\w-]{8,}")
@@ -104,16 +104,16 @@ def _short(key: str) -> str:
     return f"{kind}:{blake2b(key.encode('utf-8', 'surrogatepass'), digest_size=32).hexdigest()}"
 
 
-def group_runs(traces: Sequence[Trace]) -> tuple[Trace, ...]:
+def group_runs(traces: Sequence[Trace], reader: Reader = USUAL) -> tuple[Trace, ...]:
     """Return ``traces`` grouped into runs, in the order of their first spans.
 
     Joins traces that share a run key, drops those that only set up agents, and splits a trace that consists
     of several workflows side by side. Agents side by side under a user's own span are not split: they may be
     one run.
     """
-    running = [trace for trace in traces if trace.spans and not _only_sets_up(trace)]
+    running = [trace for trace in traces if trace.spans and not _only_sets_up(trace, reader)]
     joined = [_with_completeness(_join(members)) for members in _components(_without_duplicates(running))]
-    runs = [run for trace in joined for run in _split(trace)]
+    runs = [run for trace in joined for run in _split(trace, reader)]
     return tuple(sorted(runs, key=lambda run: (_start_ns(run), run.run_id or run.spans[0].trace_id)))
 
 
@@ -145,13 +145,13 @@ def _without_duplicates(traces: Sequence[Trace]) -> Sequence[Trace]:
     return [trace for trace in traces if id(trace) not in left_out]
 
 
-def _only_sets_up(trace: Trace) -> bool:
+def _only_sets_up(trace: Trace, reader: Reader) -> bool:
     """Return whether the trace only sets up agents; for a single span, its dialect decides too."""
     if all(map(_is_setup, trace.spans)):
         return True
     if len(trace.spans) > 1:
         return False
-    action = read_action(trace.spans[0], Surroundings(trace.spans))
+    action = reader.action(trace.spans[0], Surroundings(trace.spans))
     return action is not None and action.kind is ActionKind.SETUP
 
 
@@ -159,7 +159,7 @@ def _is_setup(span: Span) -> bool:
     return text(span.attributes, GEN_AI_OPERATION_NAME) in _SETUP_OPERATIONS or span.name in _SETUP_SPANS
 
 
-def is_stray(trace: Trace, *, beside_runs: bool) -> bool:
+def is_stray(trace: Trace, reader: Reader = USUAL, *, beside_runs: bool) -> bool:
     """Say whether a trace without steps is a runtime's own work (a session, a start-up) and not a run.
 
     That is so if no dialect reads its spans, and no span has an agent's attributes unknown to the dialects,
@@ -167,18 +167,30 @@ def is_stray(trace: Trace, *, beside_runs: bool) -> bool:
     strays: others, including containers, may be the first part of a run.
     """
     forest = Surroundings(trace.spans)
-    is_plain = not any(span.links or span.logs or read_action(span, forest) for span in trace.spans)
+    is_plain = not any(_has_agents_logs(span) or reader.action(span, forest) for span in trace.spans)
     if is_plain and not _is_agents(trace):
-        return True  # only a hint at a model call brought it here (``MODEL_HINTS``), and there is none
+        # Only a hint at a model call brought it here (``MODEL_HINTS``), and there is none. Links change
+        # nothing: traces that both hold no agents' spans are never joined.
+        return True
     if not beside_runs and (any(span.links for span in trace.spans) or not any(map(_is_known, trace.spans))):
         return False
     looked_through = _LOOKED_THROUGH if beside_runs else frozenset()
     for span in forest.walked:
-        action = read_action(span, forest)
+        action = reader.action(span, forest)
         is_run = _is_strange(span) if action is None else action.kind not in looked_through
         if is_run and not _is_session(span):
             return False
     return True
+
+
+def _has_agents_logs(span: Span) -> bool:
+    return any(
+        _is_marked(record.attributes) or record.name.startswith(ATTRIBUTE_PREFIXES) for record in span.logs
+    )
+
+
+def _is_marked(attributes: Attributes) -> bool:
+    return any(key.startswith(ATTRIBUTE_PREFIXES) for key in attributes)
 
 
 def _is_session(span: Span) -> bool:
@@ -193,7 +205,7 @@ def _is_known(span: Span) -> bool:
 
 def _is_strange(span: Span) -> bool:
     """Say whether an unread span has an agent's attributes, and belongs to no known instrumentation."""
-    return not _is_known(span) and any(key.startswith(ATTRIBUTE_PREFIXES) for key in span.attributes)
+    return not _is_known(span) and _is_marked(span.attributes)
 
 
 def _start_ns(trace: Trace) -> int:
@@ -232,9 +244,7 @@ def _joining(trace: Trace, agents: Container[str]) -> list[str]:
 def _is_agents(trace: Trace) -> bool:
     """Return whether the fast lane would treat the trace as an agent's (``semconv.markers``)."""
     return any(
-        span.scope.name.startswith(SCOPE_PREFIXES)
-        or any(key.startswith(ATTRIBUTE_PREFIXES) for key in span.attributes)
-        for span in trace.spans
+        span.scope.name.startswith(SCOPE_PREFIXES) or _is_marked(span.attributes) for span in trace.spans
     )
 
 
@@ -262,13 +272,13 @@ def _with_completeness(trace: Trace) -> Trace:
     return replace(trace, complete=False) if lost and trace.complete else trace
 
 
-def _split(trace: Trace) -> list[Trace]:
+def _split(trace: Trace, reader: Reader) -> list[Trace]:
     """Return the workflows of ``trace`` as runs, if it consists of several and was not joined."""
     named = [span for span in trace.spans if GEN_AI_OPERATION_NAME in span.attributes]
     if len(named) < 2 or len({span.trace_id for span in trace.spans}) > 1:
         return [trace]
     forest = Surroundings(trace.spans)
-    heads = _workflows(forest)
+    heads = _workflows(forest, reader)
     if len(heads) < 2:
         return [trace]
     return [
@@ -281,13 +291,13 @@ def _split(trace: Trace) -> list[Trace]:
     ]
 
 
-def _workflows(forest: Surroundings) -> list[Span]:
+def _workflows(forest: Surroundings, reader: Reader) -> list[Span]:
     """Return the topmost spans declared as workflows; none if an agent is beside them."""
     heads: list[Span] = []
     stack = list(reversed(forest.roots))
     while stack:
         span = stack.pop()
-        action = read_action(span, forest)
+        action = reader.action(span, forest)
         if action is None or action.kind in _LOOKED_THROUGH:
             stack.extend(reversed(forest.children(span)))
         elif action.kind is ActionKind.WORKFLOW and GEN_AI_OPERATION_NAME in span.attributes:

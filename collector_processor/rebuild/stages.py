@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from collector_processor.otlp import NO_TENANT, Tenant
@@ -28,6 +28,8 @@ class Run:
 
     trace: Trace
     trajectory: Trajectory
+    reader: Reader = field(default=USUAL, compare=False, repr=False)
+    """What read its spans; whoever reads them again uses it too."""
 
 
 def rebuild(
@@ -53,9 +55,9 @@ def rebuild(
     traces = _traces(requests, completion, tenant)
     records = tuple(record for body in logs for record in decode_logs(body))
     joined = _with_logs(traces, records)
-    runs = _without_strays([_run(trace, reader) for trace in group_runs(joined)], completion)
+    runs = _without_strays([_run(trace, reader) for trace in group_runs(joined, reader)], completion)
     noted = note_possible_joins((run.trace, run.trajectory) for run in runs)
-    return tuple(Run(trace=run.trace, trajectory=one) for run, one in zip(runs, noted, strict=True))
+    return tuple(replace(run, trajectory=one) for run, one in zip(runs, noted, strict=True))
 
 
 def _without_strays(runs: Sequence[Run], completion: Completion) -> tuple[Run, ...]:
@@ -64,13 +66,15 @@ def _without_strays(runs: Sequence[Run], completion: Completion) -> tuple[Run, .
     if not has_steps and completion is Completion.RECORDED:
         return tuple(runs)
     return tuple(
-        run for run in runs if run.trajectory.steps or not is_stray(run.trace, beside_runs=has_steps)
+        run
+        for run in runs
+        if run.trajectory.steps or not is_stray(run.trace, run.reader, beside_runs=has_steps)
     )
 
 
 def _run(trace: Trace, reader: Reader) -> Run:
     sound = repair(trace)
-    return Run(trace=sound, trajectory=order(sound, reader))
+    return Run(trace=sound, trajectory=order(sound, reader), reader=reader)
 
 
 def _traces(requests: Iterable[bytes], completion: Completion, tenant: Tenant) -> list[Trace]:

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 from collector_processor.trajectory.acts import AGENT, LLM, Act, Ordering
 from semconv.dialects import Action
-from semconv.dialects.reading.agent_names import names_an_agent
+from semconv.dialects.reading.agent_names import named_in_prompt, names_an_agent
 from semconv.model import AgentSource, Span
 from semconv.record import replace
 
@@ -42,6 +42,7 @@ _CALLING: Final = "Calling "
 _LOCALS: Final = "<locals>"
 _NAME: Final = re.compile(r"^[^\W\d][\w .:()-]{0,79}$")
 _AGENT_WORD: Final = re.compile(r"agent|assistant|specialist|expert", re.IGNORECASE)
+_BY_FUNCTION: Final = frozenset({AgentSource.SPAN_NAME, AgentSource.UNKNOWN})
 _DEEPEST: Final = 64
 """Bound on the functions examined around a call."""
 _INSTRUCTIONS: Final = 160
@@ -76,6 +77,38 @@ def name_by_function(ordering: Ordering) -> Ordering:
     return ordering.with_acts(
         replace(act, agent=name, agent_source=AgentSource.SPAN_NAME) for act, name in named if name
     )
+
+
+def name_by_prompt(ordering: Ordering) -> Ordering:
+    """Name calls after the agents that their prompts name, where one function, or none, is around several.
+
+    ``You are the registrar …``: a program that traces nothing but the model's SDK has no other names.
+    """
+    unsaid = [act for act in ordering.acts if act.action.agent is None and act.agent_source in _BY_FUNCTION]
+    several: defaultdict[str | None, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for act in unsaid:
+        if act.action.kind is LLM:
+            several[act.agent][named_in_prompt(act.action.instructions)].add(_told(act))
+    shared = {
+        name for name, prompts in several.items() if len(prompts) > 1 and all(map(_is_one, prompts.items()))
+    }
+    if not shared or any(act.action.kind is AGENT and act.agent for act in ordering.acts):
+        return ordering
+    named = [
+        (act, named_in_prompt(act.action.instructions) if act.action.kind is LLM else None)
+        for act in unsaid
+        if act.agent in shared
+    ]
+    return ordering.with_acts(  # tools lose the function's name: they belong to the call that requests them
+        replace(act, agent=name, agent_source=AgentSource.METADATA if name else AgentSource.UNKNOWN)
+        for act, name in named
+    )
+
+
+def _is_one(named: tuple[str, set[str]]) -> bool:
+    """Say whether a name was found, and all prompts with it are the same."""
+    name, prompts = named
+    return bool(name) and len(prompts) == 1
 
 
 def _paths(ordering: Ordering) -> Mapping[int, _Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,9 +58,12 @@ def noted(*spans: list[Span]) -> list[tuple[str, ...]]:
     return [tuple(one for one in run.trajectory.warnings if one.startswith(MAY_JOIN)) for run in runs]
 
 
-def second(task: str = f"Facts: {ANSWER} Is the fuse large enough?", **other: object) -> list[Span]:
-    given = {"start_s": 103, "answer": "The fuse of the weir's pump is large enough for that."} | other
-    return run_spans(OTHER, task=task, **given)  # type: ignore[arg-type]
+def second(task: str = f"Facts: {ANSWER} Is the fuse large enough?", **other: Any) -> list[Span]:
+    given: dict[str, Any] = {
+        "start_s": 103,
+        "answer": "The fuse of the weir's pump is large enough for that.",
+    } | other
+    return run_spans(OTHER, task=task, **given)
 
 
 def test_a_run_whose_task_quotes_the_answer_before_it_may_belong_to_that_run() -> None:
@@ -82,7 +86,7 @@ def test_the_order_in_which_they_arrive_does_not_matter() -> None:
         pytest.param({"service": "billing"}, id="of another service"),
     ],
 )
-def test_two_runs_stay_two_without_a_word(other: dict[str, object]) -> None:
+def test_two_runs_stay_two_without_a_word(other: dict[str, Any]) -> None:
     assert noted(FIRST, second(**other)) == [(), ()]
 
 

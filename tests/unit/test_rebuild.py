@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.runs import is_stray
 from collector_processor.rebuild.stages import MENDED, rebuild
-from semconv.model import Completion, Span, TraceId
+from semconv.model import Completion, Event, Link, Span, SpanId, Trace, TraceId
+from semconv.record import replace
 from tests.factories import agent, chat, openinference, span, workflow
 from tests.unit.dialects.test_generic import WEB
 
@@ -67,6 +69,29 @@ def test_a_trace_that_shows_no_agent_is_no_run(stray: Span) -> None:
 @pytest.mark.parametrize("stray", STRAYS[:2])
 def test_a_runtimes_own_trace_is_no_run_by_itself(stray: Span) -> None:
     assert rebuild([encode([stray])], completion=Completion.ROOT_ENDED) == ()
+
+
+HINT = {"usage": '{"input_tokens": 3, "output_tokens": 4}'}
+HINTING = [
+    pytest.param(
+        span(5, name="GET /", attributes=HINT, links=(Link(trace_id=OTHER, span_id=SpanId("9" * 16)),)),
+        id="linked",
+    ),
+    pytest.param(span(5, name="GET /", attributes=HINT), id="alone"),
+]
+
+
+@pytest.mark.parametrize("web", HINTING)
+def test_a_web_trace_with_a_sign_of_a_model_call_is_no_run(web: Span) -> None:
+    assert rebuild([encode([web])], completion=Completion.ROOT_ENDED) == ()
+    (run,) = rebuild([encode([web, *(replace(each, trace_id=OTHER) for each in RUN)])])
+    assert run.trajectory.agents == ("planner",)
+
+
+@pytest.mark.parametrize(("name", "is_run"), [("http.request", False), ("gen_ai.choice", True)])
+def test_of_logs_only_agents_make_a_trace_a_run(name: str, *, is_run: bool) -> None:
+    logging = span(5, name="GET /", attributes=HINT, logs=(Event(name=name),))
+    assert is_stray(Trace(spans=(logging,)), beside_runs=False) is not is_run
 
 
 @pytest.mark.parametrize("stray", STRAYS)

@@ -15,6 +15,7 @@ from semconv.model import (
     StepKind,
     Trajectory,
 )
+from semconv.record import replace
 from tests.runs import failed_tool, run, step, tool
 
 
@@ -126,6 +127,35 @@ def test_an_agent_whose_tool_never_worked_may_leave_the_run_undone_too() -> None
     tries = [one for _ in range(3) for one in (step("registrar", ""), failed_tool("registrar", "down"))]
     end = "The registrar should look this up."
     assert triage(run(step("concierge", "call ask({})"), *tries, step("concierge", end), output=end)).failed
+
+
+HEARD = "tool (look_up): Error: the register is down"
+
+
+def deaf(*results: str) -> list[Step]:
+    """Return the calls of an agent whose tools have no spans; each hears the result of the call before."""
+    asking = step("registrar", "call look_up({})")
+    return [asking, *[replace(asking, input=result) for result in results[:-1]]]
+
+
+def test_a_tool_whose_failure_is_only_heard_may_leave_the_run_undone() -> None:
+    end = replace(step("registrar", "Noted."), input=HEARD)
+    finding = triage(run(*deaf(HEARD), end, output=end.output))
+    assert finding.failed
+    assert "step 0 of registrar" in finding.reason
+
+
+@pytest.mark.parametrize(
+    ("final", "heard"),
+    [
+        pytest.param("They take in 7,140 euros.", [HEARD], id="it knew by itself"),
+        pytest.param("Noted.", [HEARD, "tool (look_up): 85 seats"], id="the tool worked the second time"),
+        pytest.param("Noted.", ["tool (look_up): 85 seats"], id="nothing failed"),
+    ],
+)
+def test_a_failure_that_was_heard_and_did_not_matter_is_none(final: str, heard: list[str]) -> None:
+    end = replace(step("registrar", final), input=heard[-1])
+    assert not triage(run(*deaf(*heard), end, output=final)).failed
 
 
 @pytest.mark.parametrize(

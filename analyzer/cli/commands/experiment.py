@@ -19,7 +19,7 @@ import typer
 from analyzer.cli.commands.export import open_kept
 from analyzer.cli.commands.gateway import HttpToolOption, McpToolOption, remote_tools
 from analyzer.cli.commands.label import TenantOption, opened_store
-from analyzer.cli.commands.steps import STANDARD_INPUT, LogsOption, RecordedRun, load_runs
+from analyzer.cli.commands.steps import STANDARD_INPUT, LogsOption, RecordedRun, load_runs, reader_here
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.executor.codec import write_answer
 from analyzer.executor.composition import open_analyst
@@ -244,7 +244,7 @@ def _recorded(run: str, logs: Sequence[Path]) -> Run:
 
 def _as_run(recorded: RecordedRun) -> Run:
     assert recorded.trace is not None
-    return Run(trace=recorded.trace, trajectory=recorded.trajectory)
+    return Run(trace=recorded.trace, trajectory=recorded.trajectory, reader=reader_here())
 
 
 def _ranking(run: Run) -> tuple[Ranked, ...]:

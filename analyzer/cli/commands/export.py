@@ -10,6 +10,7 @@ from typing import Annotated
 from analyzer.cli.commands.label import DataDirOption, RunArgument, TenantOption, opened_store
 from analyzer.cli.output import optional
 from analyzer.labels.kept_trace import KeptTrace, kept_trace, otlp_json
+from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings
 
@@ -46,4 +47,4 @@ def open_kept(run: str, *, tenant: str | None = None, data_dir: Path | None = No
     """
     settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
     with opened_store(settings, "kept runs") as db:
-        return kept_trace(db, run, None if tenant is None else Tenant(tenant))
+        return kept_trace(db, run, None if tenant is None else Tenant(tenant), open_reader(settings.mappings))

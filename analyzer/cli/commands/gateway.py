@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from analyzer.cli.commands.steps import LogsOption, load_runs
+from analyzer.cli.commands.steps import LogsOption, load_runs, reader_here
 from analyzer.cli.output import (
     CommandFailed,
     FormatOption,
@@ -139,7 +139,8 @@ def _tape(path: Path, logs: list[Path], rules: ToolRules) -> Tape:
     if len(runs) != 1:
         raise CommandFailed(f"{path}: expected one run with spans, found {len(runs)}")
     assert runs[0].trace is not None
-    found = read_tape(Run(trace=runs[0].trace, trajectory=runs[0].trajectory), allow_tools=rules.allowed)
+    run = Run(trace=runs[0].trace, trajectory=runs[0].trajectory, reader=reader_here())
+    found = read_tape(run, allow_tools=rules.allowed)
     obstacle = found if isinstance(found, NotReplayable) else undeclared_tool(found, rules)
     if obstacle is not None:
         complain(f"{path}: not replayable ({obstacle.obstacle.value}): {obstacle.reason}")

@@ -27,6 +27,7 @@ from analyzer.web.jobs import JobLimits, Jobs
 from analyzer.web.pages.analyzer_half import AnalyzerPages
 from analyzer.web.pages.front import shown_settings
 from collector_processor.journal.directory import DirectoryLock
+from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import CollectorError
 from collector_processor.otlp.tls import ClientFiles, ClientTls, open_client_tls
 from collector_processor.pipeline.analyst import Analyst
@@ -133,6 +134,7 @@ def analyzer_server(settings: Settings, analyst: RunAnalyst) -> AnalyzerServer:
     pages = AnalyzerPages(
         jobs=Jobs(opinions, JobLimits(at_once=settings.concurrency)),
         clean=open_cleaner(settings),
+        reader=open_reader(settings.mappings),
         settings=shown_settings(settings),
         runs_at=settings.web_url.rstrip("/") if settings.web_url else None,
     )

@@ -18,6 +18,7 @@ from analyzer.web.jobs import Jobs
 from analyzer.web.pages.front import CleanRun, Front, ShownSetting, door_routes, routed
 from analyzer.web.pages.try_pages import try_routes
 from analyzer.web.rendering import Renderer
+from semconv.dialects import USUAL, Reader
 
 _ELSEWHERE: Final = ("/runs", "/runs/{path:.+}", "/issues", "/issues/{path:.+}")
 _OURS: Final = "blamespan_analyzer_"
@@ -30,6 +31,7 @@ class AnalyzerPages:
 
     jobs: Jobs | None
     clean: CleanRun
+    reader: Reader = USUAL
     settings: tuple[ShownSetting, ...] = ()
     runs_at: str | None = None
     """Address of the pages that show runs, without a trailing slash; ``None`` if not configured."""
@@ -43,6 +45,7 @@ def analyzer_routes(
         renderer=Renderer(),
         sessions=sessions,
         clean=pages.clean,
+        reader=pages.reader,
         jobs=pages.jobs,
         has_token=token is not None,
     )

@@ -15,6 +15,7 @@ from analyzer.web.jobs import Jobs
 from analyzer.web.rendering import Renderer
 from collector_processor.receivers.admission import bears
 from collector_processor.settings import PREFIX, Settings
+from semconv.dialects import Reader
 from semconv.model import Trajectory
 
 CleanRun = Callable[[Trajectory], Trajectory]
@@ -34,6 +35,8 @@ class Front:
     sessions: Sessions
     clean: CleanRun
     """Removes secrets from uploads."""
+    reader: Reader
+    """Reads the spans of uploads."""
     jobs: Jobs | None
     """``None`` if nothing can be analysed from a page."""
     has_token: bool

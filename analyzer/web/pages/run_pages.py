@@ -31,6 +31,7 @@ from analyzer.web.views.run_page import TraceLink, Wanted, view
 from collector_processor.otlp import MalformedRequestError, Tenant
 from collector_processor.rebuild.kept_spans import unpack_spans
 from collector_processor.store.records import SECOND_OPINION, StoredVerdict
+from semconv.dialects import USUAL, Reader
 from semconv.model import Status
 
 PER_PAGE: Final = 50
@@ -46,6 +47,8 @@ class Pages:
     runs: RunArchive
     clean: CleanRun
     """Removes secrets from uploads."""
+    reader: Reader = USUAL
+    """Reads the spans of kept runs and of uploads."""
     jobs: Jobs | None = None
     """``None`` if nothing can be analysed from a page."""
     issues: IssueSource | None = None
@@ -201,7 +204,9 @@ async def kept_run(context: PageContext, verdict: StoredVerdict) -> KeptRun | No
     steps = await runs.kept(verdict.tenant, verdict.run_id)
     if spans is None and steps is None:
         return None
-    return await asyncio.to_thread(read_kept, verdict, spans, steps, context.pages.clean)
+    return await asyncio.to_thread(
+        read_kept, verdict, spans, steps, context.pages.clean, context.pages.reader
+    )
 
 
 def _number(query: Mapping[str, str], name: str) -> int | None:

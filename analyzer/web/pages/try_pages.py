@@ -28,6 +28,7 @@ from analyzer.web.reads.documents import read_document
 from analyzer.web.views.run_page import view
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import rebuild
+from semconv.dialects import USUAL, Reader
 from semconv.model import Status, Trajectory
 
 MAX_UPLOAD: Final = 8 << 20
@@ -73,7 +74,7 @@ async def _take(context: Front, request: web.Request) -> web.StreamResponse:
     if not data:
         raise web.HTTPBadRequest(text="expected a file\n")
     choice = await read_choice(jobs, fields, takes_as_failed="failed" in fields)
-    load = loading(data, context.clean)
+    load = loading(data, context.clean, context.reader)
     name = plain(fields.get("name", ""), _MOST_NAME) or "a file"
     return _begin(context, request, Asked(name=name, choice=choice, size=len(data), load=load))
 
@@ -166,12 +167,12 @@ async def _state(context: Front, request: web.Request) -> web.StreamResponse:
     return web.json_response({"state": job.state.value, "over": job.is_over, **counts})
 
 
-def loading(data: bytes, clean: Callable[[Trajectory], Trajectory]) -> Load:
+def loading(data: bytes, clean: Callable[[Trajectory], Trajectory], reader: Reader = USUAL) -> Load:
     """Return a function that reads the runs of a file and removes their secrets."""
 
     def load() -> Sequence[Trajectory]:
         recording = read_recording(unpack(data, MAX_UNPACKED))
-        runs = rebuild(recording.bodies(Signal.TRACES), recording.bodies(Signal.LOGS))
+        runs = rebuild(recording.bodies(Signal.TRACES), recording.bodies(Signal.LOGS), reader=reader)
         found = [run.trajectory for run in runs] + [one.trajectory for one in recording.conversations]
         if not found:
             raise UnreadableInput("this file holds no run: no spans of agents and no conversation in it")

@@ -14,7 +14,13 @@ from typing import Final
 
 from semconv.dialects.generic.clues import Clues, words_of
 from semconv.dialects.reading.action import ActionKind, Key, Surroundings, key_of
-from semconv.dialects.reading.agent_names import NAMELESS_GRAPHS, NO_AGENT, PLUMBING_NODES, Found
+from semconv.dialects.reading.agent_names import (
+    NAMELESS_GRAPHS,
+    NO_AGENT,
+    PLUMBING_NODES,
+    Found,
+    named_in_prompt,
+)
 from semconv.dialects.reading.messages import system_text
 from semconv.dialects.reading.values import mapping
 from semconv.model import AgentSource, Span
@@ -85,7 +91,6 @@ _GENERIC: Final = frozenset(
         "id",
     }
 )
-_YOU_ARE: Final = re.compile(r"\b[Yy]ou are (?:the |an? )?(?P<name>[\w-]+(?: [A-Z][\w-]+)?)")
 _MOST_ABOVE: Final = 64
 _DELEGATES: Final = frozenset({"agent", "subagent", "coworker", "member", "assistant", "worker"})
 _CALLED: Final = frozenset({ActionKind.TOOL, ActionKind.LLM})
@@ -213,7 +218,10 @@ class Speakers:
         if not prompt:
             return None
         self._is_by_prompt = True
-        return _named_in(prompt) or (f"agent {prompts[prompt]}" if len(prompts) > 1 else None)
+        named = named_in_prompt(prompt)
+        return (named if named not in _GENERIC else "") or (
+            f"agent {prompts[prompt]}" if len(prompts) > 1 else None
+        )
 
     def _prompt(self, position: int) -> str:
         clues = self._clues[position]
@@ -278,8 +286,3 @@ def _divide(
         prompts = {prompt_of(at) for at in group}
         if head is not None and None not in inner and 1 < len(inner) <= len(prompts):
             _divide(group, depth + 1, prompt_of, found)
-
-
-def _named_in(prompt: str) -> str | None:
-    found = _YOU_ARE.search(prompt[:500])
-    return found["name"].lower() if found and found["name"].lower() not in _GENERIC else None

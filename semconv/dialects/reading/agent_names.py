@@ -242,3 +242,16 @@ def names_an_agent(name: str) -> bool:
     is_part = _is_part(name) or name in NAMELESS_GRAPHS
     is_class = name.startswith(_CLASSES) or name.endswith(_KINDS_OF_CLASS)  # langchain's own
     return not is_part and not is_class and not _SAYING_NOTHING.issuperset(name.lower().split("_"))
+
+
+_YOU_ARE: Final = re.compile(
+    r"\b[Yy]ou are (?:the |an? )?(?P<name>[\w-]+(?: [\w-]+){0,2}?)"
+    r"(?=[.,;:!()\n]|$| (?:of|for|who|that|in|at|on|with|and|to|whose|from|working|responsible)\b)"
+)
+_MOST_PROMPT: Final = 500
+
+
+def named_in_prompt(prompt: str) -> str:
+    """Return the agent that a prompt names (``You are the registrar of …``), in lower case; empty if none."""
+    found = _YOU_ARE.search(prompt[:_MOST_PROMPT])
+    return found["name"].lower() if found else ""

@@ -1,0 +1,71 @@
+"""A user's mapping is used wherever a trace is read, not only where runs get their verdicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analyzer.labels.kept_trace import rebuilt
+from analyzer.replay.read_tape import read_tape
+from analyzer.replay.tape import Tape
+from analyzer.web.pages.try_pages import loading
+from collector_processor.mapping_files import open_reader
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.kept_spans import KeptSpans
+from collector_processor.rebuild.runs import group_runs, is_stray
+from collector_processor.rebuild.stages import rebuild
+from semconv.dialects import Reader
+from semconv.model import Span, Trace
+from semconv.record import replace
+from tests.factories import span, trace
+from tests.unit.test_mapping_files import MAPPING, odd
+
+STEPS = 4
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Reader:
+    path = tmp_path / "acme.yaml"
+    path.write_text(MAPPING)
+    return open_reader(str(path))
+
+
+def test_uploads_are_read_by_it(reader: Reader) -> None:
+    (uploaded,) = loading(encode(odd()), lambda trajectory: trajectory, reader)()
+    assert len(uploaded.steps) == STEPS
+
+
+def test_kept_runs_that_are_labelled_again_are_read_by_it(reader: Reader) -> None:
+    run = rebuilt(KeptSpans(traces=encode(odd()), logs=b""), "run", reader)
+    assert run is not None
+    assert len(run.trajectory.steps) == STEPS
+
+
+def test_replay_tapes_are_read_by_it(reader: Reader) -> None:
+    (run,) = rebuild([encode([*chats()])], reader=reader)
+    tape = read_tape(run)
+    assert isinstance(tape, Tape)
+    assert [call.answer.text for call in tape.calls] == ["Ask the analyst."]
+
+
+def test_workflows_side_by_side_that_it_names_are_split(reader: Reader) -> None:
+    jobs = [replace(each, attributes={"gen_ai.operation.name": "x"}) for each in jobs_of(2)]
+    assert len(group_runs([trace(span(1), *jobs)], reader)) == 2
+    assert len(group_runs([trace(span(1), *jobs)])) == 1
+
+
+def test_a_run_that_it_reads_is_no_stray_trace(reader: Reader) -> None:
+    begun = Trace(spans=(odd()[0],))
+    assert not is_stray(begun, reader, beside_runs=False)
+    assert is_stray(begun, beside_runs=False)
+
+
+def jobs_of(count: int) -> list[Span]:
+    """Return workflows under one span, by the mapping's name for them."""
+    return [replace(span(n + 2, parent=1, name="job"), scope=odd()[0].scope) for n in range(count)]
+
+
+def chats() -> list[Span]:
+    """Return the run's first model call, alone in its workflow."""
+    return odd()[:2]
