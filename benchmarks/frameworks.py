@@ -2,11 +2,11 @@
 
     python -m benchmarks.frameworks [--each] [--page FILE]
 
-Two stories. *Wrong figure*: the run ends normally, and an agent's sum is wrong. *Failure*: a tool raises until
-the agents give up, or the model breaks. A passing twin is the same recording with the right figure in the place
-of the wrong one. Verdicts are those of the service without a model. ``--each`` lists what is missed.
+Two stories. *Wrong figure*: the run ends normally, and an agent's sum is wrong. *Failure*: a tool raises
+until the agents give up, or the model breaks. A passing twin is the same recording with the right figure in
+place of the wrong one. Verdicts are those of the service without a model. ``--each`` lists what is missed.
 
-The recordings are those that the dialects were written with: expect less of a framework that is not among them.
+The dialects were written with these recordings: expect less of a framework that is not among them.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _is_twin_alarm(parts: Sequence[bytes]) -> bool:
 
 
 def _share(found: Sequence[bool]) -> str:
-    return f"{sum(found)}/{len(found)}" if found else "–"
+    return f"{sum(found)}/{len(found)}" if found else "-"
 
 
 def _row(name: str, seen: Sequence[Seen]) -> str:
@@ -181,7 +181,7 @@ def _row(name: str, seen: Sequence[Seen]) -> str:
 def _total(what: str, found: Sequence[bool]) -> str:
     ends = wilson(sum(found), len(found))
     mean, low, high = (100 * each for each in (sum(found) / len(found), ends.low, ends.high))
-    return f"| {what} | {_share(found)} | {mean:.0f} % | {low:.0f} – {high:.0f} % |"
+    return f"| {what} | {_share(found)} | {mean:.0f} % | {low:.0f} to {high:.0f} % |"
 
 
 def tables(seen: Sequence[Seen]) -> Iterator[str]:

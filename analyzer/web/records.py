@@ -100,8 +100,9 @@ class Run(RunVerdict):
     """A stored run's current verdict."""
 
     proof: ProofFound | None
-    notes: list[str]
     """The experiment that made the verdict, if one did."""
+    notes: tuple[str, ...]
+    """What the verdict leaves open: another run that this one may belong to."""
     tenant: str
     version: int
     """Version of the verdict, from 1."""

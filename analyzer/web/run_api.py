@@ -19,8 +19,8 @@ from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.documents import read_document
 from analyzer.web.reads.sources import RunPage, RunQuery, row_of
 from analyzer.web.run_list import MAX_LISTED, read_filters, write_key
-from collector_processor.rebuild.redact_run import CleanRun
 from collector_processor.pipeline.analyst import NOTES
+from collector_processor.rebuild.redact_run import CleanRun
 from collector_processor.store.records import CONFIRMED, PROOF, SECOND_OPINION, StoredVerdict
 
 MOST_STEPS: Final = 1_000

@@ -176,16 +176,9 @@ def test_the_gateway_brings_all_parts_of_a_trace_to_the_same_of_two_processors(
         played = []
         for _ in range(6):  # trace ids are random: 1 in 100 rounds of eight goes to one processor alone
             played += [play_demo() for _ in range(8)]
-<<<<<<< HEAD
             latest = played[-8:]
             for place in range(max(len(one.spans) for one in latest)):  # each span in a request of its own
                 for one in latest:
-=======
-            for place in range(
-                max(len(one.spans) for one in played[-8:])
-            ):  # each span in a request of its own
-                for one in played[-8:]:
->>>>>>> 3ce2ec1 (Say where two runs may be one; refuse deep YAML at once)
                     send(gateway.doors, request(one.spans[place : place + 1]))
             wait_until(
                 partial(_are_judged, lines, tuple(played)),

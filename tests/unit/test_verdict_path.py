@@ -36,7 +36,7 @@ from collector_processor.store.records import CONFIRMED, Commit, StoredVerdict
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import VerdictSummary
 from semconv.model import Completion, Link, Span, SpanId, Status, TraceId
-from tests.factories import TRACE, agent, chat, span, workflow
+from tests.factories import TRACE, agent, chat, workflow
 from tests.run_store import analyses_of
 from tests.slow_lane import KEPT, FullStore, MemorySource
 
@@ -223,7 +223,7 @@ async def test_runs_that_come_together_share_one_commit(way: Way) -> None:
 async def test_a_run_of_several_traces_is_prepared_from_all_of_them(way: Way) -> None:
     way.receive(workflow(1))
     linked = Link(trace_id=TRACE, span_id=SpanId("0" * 15 + "1"))
-    way.receive(span(1, trace_id=OTHER.trace_id, links=(linked,)))
+    way.receive(workflow(1, trace_id=OTHER.trace_id, links=(linked,)))
     await way.examine(KEY)
     await way.examine(OTHER)
     assert way.verdict().version == 1
