@@ -15,6 +15,7 @@ from aiohttp import web
 from analyzer.web.jobs import Asked, Job, Jobs, JobState, TooBusy
 from analyzer.web.pages.try_pages import MAX_UPLOAD, loading, read_choice
 from collector_processor.rebuild.redact_run import CleanRun
+from semconv.dialects import Reader
 
 MEDIA: Final = (
     "application/json",
@@ -32,7 +33,7 @@ _MOST_FIELD: Final = 200
 _MOST_USD: Final = 1_000_000.0
 
 
-def analyse_routes(jobs: Jobs, clean: CleanRun) -> list[web.RouteDef]:
+def analyse_routes(jobs: Jobs, clean: CleanRun, reader: Reader) -> list[web.RouteDef]:
     """Return the routes."""
 
     async def take(request: web.Request) -> web.Response:
@@ -47,9 +48,8 @@ def analyse_routes(jobs: Jobs, clean: CleanRun) -> list[web.RouteDef]:
         )
         data = await _body(request)
         secret = secrets.token_urlsafe(16)
-        asked = Asked(
-            name="a trace", choice=choice, size=len(data), load=loading(data, clean), timeout_s=deadline_s
-        )
+        load = loading(data, clean, reader)
+        asked = Asked(name="a trace", choice=choice, size=len(data), load=load, timeout_s=deadline_s)
         try:
             job = jobs.start(_owner(secret), asked)
         except TooBusy as error:

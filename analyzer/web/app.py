@@ -221,7 +221,7 @@ def _add_pages(
         [
             *run_routes(context),
             *try_routes(front),
-            *(() if pages.jobs is None else analyse_routes(pages.jobs, pages.clean)),
+            *(() if pages.jobs is None else analyse_routes(pages.jobs, pages.clean, pages.reader)),
             *again_routes(context),
             *issue_pages(context),
             *health_routes(context, parts.metrics, recent),
