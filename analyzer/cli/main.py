@@ -31,6 +31,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "analyzer": "serve",
     "attribute": "attribute",
     "steps": "steps",
+    "diff": "diff",
     "lint": "lint",
     "map": "map",
     "replay": "replay",

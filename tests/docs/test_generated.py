@@ -12,7 +12,7 @@ import yaml
 
 from analyzer.inquiry.verdict import FailureMode
 from tests.frameworks.catalogue import RunScript, catalogue
-from tools import api_reference, cli_reference, framework_pages
+from tools import api_reference, cli_reference, framework_pages, python_reference
 from tools.framework_code import YOURS, function_of_kit, instrumenting_program
 from tools.framework_notes import PAGES
 from tools.markdown_blocks import DOCS, ROOT, pages
@@ -31,6 +31,13 @@ def test_the_command_line_is_documented_as_it_is() -> None:
 def test_the_api_is_documented_as_it_is_described() -> None:
     assert api_reference.PAGE.read_text(encoding="utf-8") == api_reference.page(), (
         "run: python -m tools.api_reference"
+    )
+
+
+def test_the_public_python_api_is_documented_as_it_is() -> None:
+    """Fails if the public surface changes: then the change notes must say so."""
+    assert python_reference.PAGE.read_text(encoding="utf-8") == python_reference.page(), (
+        "run: python -m tools.python_reference"
     )
 
 

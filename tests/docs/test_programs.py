@@ -10,6 +10,7 @@ from typing import Any
 from tests.backends.supervise import wait_until
 from tests.e2e.conftest import start_line
 from tests.e2e.line import Line, StartLine, environment
+from tests.shown import FIXTURES
 from tools.markdown_blocks import DOCS, ROOT, blocks
 
 __all__ = ["start_line"]
@@ -19,6 +20,17 @@ PROGRAM = "# … your program …"
 
 def python_blocks(page: Path) -> list[str]:
     return [block.text for block in blocks(page) if block.language == "python"]
+
+
+def printed(program: str, folder: Path) -> str:
+    """Run a program in a folder, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder, env=environment(HOME=str(folder), PYTHONPATH=str(ROOT)), capture_output=True, text=True,
+        timeout=LONGEST_S, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
 
 
 def run_of(program: str, line: Line, folder: Path) -> dict[str, Any]:
@@ -44,3 +56,23 @@ def test_the_program_on_instrumenting_passes(start_line: StartLine, tmp_path: Pa
     assert PROGRAM in exporting
     verdict = run_of(exporting.replace(PROGRAM, program), start_line(), tmp_path)
     assert (verdict["status"], verdict["agent"]) == ("no_failure", None)
+
+
+def test_the_programs_on_recorded_runs_print_who_broke_it(tmp_path: Path) -> None:
+    attributing, comparing, waiting, _ = python_blocks(DOCS / "programs.md")
+    for name, recorded in (("trace", "langgraph_openinference-crash"), ("passed", "langgraph_openinference")):
+        (tmp_path / f"{name}.json").write_bytes((FIXTURES / f"{recorded}.json.gz").read_bytes())
+    assert printed(attributing, tmp_path).startswith("attributed purser 8\n")
+    lines = printed(comparing, tmp_path).splitlines()
+    assert len(lines) == 10
+    assert "gpt-4.1-mini" in lines[0]
+    assert lines[-1].startswith("StepPair(change=<Change.TEXT: 'text'>, left=1, right=1")
+    assert printed(waiting, tmp_path) == "['purser']\n"
+
+
+def test_the_program_on_a_running_service_prints_its_runs(start_line: StartLine, tmp_path: Path) -> None:
+    line = start_line()
+    (failing,) = python_blocks(ROOT / "README.md")
+    run_of(failing, line, tmp_path)
+    program = python_blocks(DOCS / "programs.md")[3].replace("http://127.0.0.1:8500", line.web)
+    assert " purser " in printed(program, tmp_path).splitlines()[0]

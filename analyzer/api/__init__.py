@@ -1,0 +1,1 @@
+"""The Python API: what ``from analyzer import …`` offers, and its parts."""

@@ -1,0 +1,235 @@
+"""Clients of a running service's HTTP API, with and without asyncio. Not pure: sockets.
+
+Only the standard library's HTTP client is used. Redirects are not followed: they would carry the token along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from http.client import HTTPException
+from typing import Any, Final, TypeVar
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
+
+from analyzer.inquiry.errors import AnalyzerError
+from analyzer.web.records import GivenLabel, Issue, Job, LabelledRun, Run, RunPage, RunSteps, read_answer
+
+T = TypeVar("T")
+
+DEFAULT_URL: Final = "http://127.0.0.1:8500"
+MOST_BYTES: Final = 256 << 20
+"""Largest answer."""
+_JSON: Final = "application/json"
+
+
+class ServiceError(AnalyzerError):
+    """The service refused a request, or cannot be reached.
+
+    Attributes:
+        status: the HTTP status; ``None`` without an answer.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Follow none: the answer is then an error with its status."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """A running service. Every method raises ``ServiceError`` if it refuses or cannot be reached."""
+
+    url: str = DEFAULT_URL
+    token: str | None = field(default=None, repr=False)
+    """``BLAMESPAN_TOKEN`` of the service."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Further headers, such as a tenant's (``{"X-Scope-OrgID": "shop"}``)."""
+    timeout_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username:
+            raise ValueError(f"url: expected http://HOST:PORT or https://HOST:PORT, not {self.url!r}")
+
+    def runs(self, **filters: str | float) -> RunPage:
+        """Return a page of runs, newest first.
+
+        Args:
+            filters: those of ``GET /api/runs``: ``status="attributed,suspected"``, ``since="24h"``, ``q``,
+                ``service``, ``agent``, ``limit``, ``after``, …; the service refuses unknown ones.
+        """
+        return _read(RunPage, self._get("/api/runs", filters))
+
+    def all_runs(self, **filters: str | float) -> Iterator[Run]:
+        """Yield all runs that fit the filters, page by page."""
+        page = self.runs(**filters)
+        yield from page.runs
+        while page.next is not None:
+            page = self.runs(**filters | {"after": page.next})
+            yield from page.runs
+
+    def run(self, run_id: str) -> LabelledRun:
+        """Return a run's verdict, with labels and second opinions."""
+        return _read(LabelledRun, self._get(_run_path(run_id)))
+
+    def steps(self, run_id: str, *, first: int = 0, limit: int = 1_000) -> RunSteps:
+        """Return a run's steps, whole, from ``first`` on."""
+        return _read(RunSteps, self._get(f"{_run_path(run_id)}/steps", {"from": first, "limit": limit}))
+
+    def issues(self, **filters: str | float) -> tuple[Issue, ...]:
+        """Return recurring failures; filters are ``state``, ``service``, ``agent``, ``limit``."""
+        found = self._get("/api/issues", filters)
+        return _read(_Issues, found).issues
+
+    def label(
+        self, run_id: str, *, agent: str | None = None, step: int | None = None, failed: bool = True
+    ) -> GivenLabel:
+        """Say which agent or step was to blame, or with ``failed=False`` that the run did not fail."""
+        said = {"agent": agent, "step": step} if failed else {"failed": False}
+        told = {name: value for name, value in said.items() if value is not None}
+        return _read(GivenLabel, self._post(f"{_run_path(run_id)}/label", json.dumps(told).encode()))
+
+    def confirm(self, run_id: str) -> GivenLabel:
+        """Say that the verdict is right."""
+        return _read(GivenLabel, self._post(f"{_run_path(run_id)}/confirm", b""))
+
+    def reject(self, run_id: str) -> GivenLabel:
+        """Say that the verdict is wrong."""
+        return _read(GivenLabel, self._post(f"{_run_path(run_id)}/reject", b""))
+
+    def analyse(self, trace: bytes, **parameters: str | float) -> Job:
+        """Analyse a trace without keeping it.
+
+        Args:
+            trace: a file's bytes, in any format that ``blamespan attribute`` reads.
+            parameters: those of ``POST /api/analyse``: ``method``, ``model``, ``failed``, ``budget_usd``,
+                ``deadline_s``, ``wait_s``.
+
+        Returns: the verdicts if ``over``, else a job to ask for with ``job``.
+        """
+        path = _with_query("/api/analyse", parameters)
+        return _read(Job, self._post(path, trace, "application/octet-stream"))
+
+    def job(self, job_id: str) -> Job:
+        """Return an analysis, with the verdicts found so far."""
+        return _read(Job, self._get(f"/api/analyse/{quote(job_id, safe='')}"))
+
+    def _get(self, path: str, query: Mapping[str, str | float] | None = None) -> Any:
+        return self._answer(Request(self._place(_with_query(path, query or {}))))  # noqa: S310 - http alone
+
+    def _post(self, path: str, body: bytes, kind: str = _JSON) -> Any:
+        request = Request(self._place(path), data=body, method="POST")  # noqa: S310 - as above
+        request.add_header("Content-Type", kind)
+        return self._answer(request)
+
+    def _place(self, path: str) -> str:
+        return self.url.rstrip("/") + path
+
+    def _answer(self, request: Request) -> Any:
+        for name, value in self.headers.items():
+            request.add_header(name, value)
+        if self.token is not None:
+            request.add_unredirected_header("Authorization", f"Bearer {self.token}")
+        try:
+            with _opener().open(request, timeout=self.timeout_s) as answer:
+                body = answer.read(MOST_BYTES + 1)
+        except HTTPError as error:
+            with error:
+                told = error.read(2_000).decode("utf-8", "replace").strip()
+            raise ServiceError(told or f"HTTP status {error.code}", error.code) from error
+        except (URLError, HTTPException, OSError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise ServiceError(f"{self.url}: cannot be reached: {reason}") from error
+        if len(body) > MOST_BYTES:
+            raise ServiceError(f"an answer of more than {MOST_BYTES >> 20} MiB")
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise ServiceError(f"{self.url}: expected JSON: is this a blamespan service?") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsyncClient:
+    """The same as ``Client`` for programs with an event loop; each request takes a thread."""
+
+    url: str = DEFAULT_URL
+    token: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout_s: float = 120.0
+
+    @property
+    def _client(self) -> Client:
+        return Client(url=self.url, token=self.token, headers=self.headers, timeout_s=self.timeout_s)
+
+    async def runs(self, **filters: str | float) -> RunPage:
+        """As ``Client.runs``."""
+        return await asyncio.to_thread(partial(self._client.runs, **filters))
+
+    async def run(self, run_id: str) -> LabelledRun:
+        """As ``Client.run``."""
+        return await asyncio.to_thread(self._client.run, run_id)
+
+    async def steps(self, run_id: str, *, first: int = 0, limit: int = 1_000) -> RunSteps:
+        """As ``Client.steps``."""
+        return await asyncio.to_thread(self._client.steps, run_id, first=first, limit=limit)
+
+    async def issues(self, **filters: str | float) -> tuple[Issue, ...]:
+        """As ``Client.issues``."""
+        return await asyncio.to_thread(partial(self._client.issues, **filters))
+
+    async def label(
+        self, run_id: str, *, agent: str | None = None, step: int | None = None, failed: bool = True
+    ) -> GivenLabel:
+        """As ``Client.label``."""
+        return await asyncio.to_thread(self._client.label, run_id, agent=agent, step=step, failed=failed)
+
+    async def confirm(self, run_id: str) -> GivenLabel:
+        """As ``Client.confirm``."""
+        return await asyncio.to_thread(self._client.confirm, run_id)
+
+    async def reject(self, run_id: str) -> GivenLabel:
+        """As ``Client.reject``."""
+        return await asyncio.to_thread(self._client.reject, run_id)
+
+    async def analyse(self, trace: bytes, **parameters: str | float) -> Job:
+        """As ``Client.analyse``."""
+        return await asyncio.to_thread(partial(self._client.analyse, trace, **parameters))
+
+    async def job(self, job_id: str) -> Job:
+        """As ``Client.job``."""
+        return await asyncio.to_thread(self._client.job, job_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Issues:
+    issues: tuple[Issue, ...]
+
+
+def _read(kind: type[T], document: object) -> T:
+    try:
+        return read_answer(kind, document)
+    except ValueError as error:
+        raise ServiceError(f"an answer of another shape, expected {kind.__name__}: {error}") from error
+
+
+def _opener() -> OpenerDirector:
+    return build_opener(_NoRedirects())
+
+
+def _run_path(run_id: str) -> str:
+    return f"/api/runs/{quote(run_id, safe='')}"
+
+
+def _with_query(path: str, query: Mapping[str, str | float]) -> str:
+    """Return the path with a query; truths are written as JSON writes them."""
+    told = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
+    return f"{path}?{urlencode(told)}" if told else path

@@ -1,0 +1,127 @@
+"""The Python API: one line for one trace, wherever it is called; the client tells a service's refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import analyzer
+from analyzer import AsyncClient, Client, ModelNeeded, ServiceError, UnknownMethod, UnreadableInput
+from tests.shown import FIXTURES
+from tests.web.test_try import LOG
+
+CRASH = FIXTURES / "langgraph_openinference-crash.json.gz"
+
+
+def test_one_line_attributes_a_file_its_bytes_or_its_json() -> None:
+    for source in (CRASH, str(CRASH), CRASH.read_bytes()):
+        verdict = analyzer.attribute(source)
+        assert (verdict.status, verdict.agent, verdict.step) == ("attributed", "purser", 8)
+    assert analyzer.attribute(LOG).agent == "clerk"
+    assert analyzer.attribute(LOG["history"]).agent == "clerk"  # type: ignore[arg-type]
+
+
+async def test_it_works_where_an_event_loop_runs() -> None:
+    assert analyzer.attribute(CRASH).agent == (await analyzer.attribute_async(CRASH)).agent == "purser"
+
+
+def test_no_setting_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BLAMESPAN_METHOD", "judge")
+    monkeypatch.setenv("BLAMESPAN_PRECISION", "1")
+    assert analyzer.attribute(CRASH).method == "signals"
+
+
+def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableInput, match="expected OTLP"):
+        analyzer.read_run(b"\0\1")
+    with pytest.raises(FileNotFoundError):
+        analyzer.read_run(tmp_path / "none.json")
+    with pytest.raises(UnreadableInput, match="use read_runs"):
+        analyzer.read_run(json.dumps([LOG, LOG]).encode())
+    with pytest.raises(UnknownMethod):
+        analyzer.attribute(LOG, method="guess")
+    with pytest.raises(ModelNeeded):
+        analyzer.attribute(LOG, method="judge")
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    code = "import analyzer, sys; print([name for name in sys.modules if name.startswith('analyzer.')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert set(analyzer.__all__) <= set(dir(analyzer))
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = analyzer.nothing  # type: ignore[attr-defined]
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """Hostile answers, by path."""
+
+    def do_GET(self) -> None:
+        status, body, headers = {
+            "/api/runs/redirect": (302, b"", {"Location": "/api/runs/seen"}),
+            "/api/runs/refused": (404, b"no such run\n", {}),
+            "/api/runs/nested": (200, b"[" * 100_000, {}),
+            "/api/runs/other": (200, b'{"status": 5}', {}),
+        }.get(self.path, (500, b"", {}))
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def hostile() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("run", "told", "status"),
+    [("refused", "no such run", 404), ("redirect", "302", 302), ("nested", "expected JSON", None)],
+)
+def test_the_client_tells_refusals_and_follows_no_redirect(
+    hostile: str, run: str, told: str, status: int | None
+) -> None:
+    client = Client(url=hostile, token="secret")
+    assert "secret" not in repr(client)
+    with pytest.raises(ServiceError, match=told) as refused:
+        client.run(run)
+    assert refused.value.status == status
+    with pytest.raises(ServiceError, match=told):
+        asyncio.run(AsyncClient(url=hostile).run(run))
+
+
+def test_an_answer_of_another_shape_is_an_error_of_ours(hostile: str) -> None:
+    with pytest.raises(ServiceError, match="expected"):
+        Client(url=hostile).run("other")
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "localhost:8500", "http://user:word@host", "ftp://host"]
+)
+def test_a_client_speaks_http_alone(url: str) -> None:
+    with pytest.raises(ValueError, match="expected http"):
+        Client(url=url)
+
+
+def test_a_service_that_does_not_answer_is_said() -> None:
+    with pytest.raises(ServiceError, match="cannot be reached"):
+        Client(url="http://127.0.0.1:9").runs()
