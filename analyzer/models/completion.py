@@ -59,7 +59,7 @@ _SUPPRESSED: Final = (
     "suppress_language_model_instrumentation",
 )
 _CLIENT_SHARE: Final = 0.9
-"""Share of an attempt's time after which the HTTP client times out itself, before it is cancelled."""
+"""Share of an attempt's time limit at which the HTTP client itself gives up."""
 
 logger = logging.getLogger(__name__)
 

@@ -59,7 +59,7 @@ _MARK_RETRY_S: Final = 1.0
 _WORTH_DELETING: Final = 1 << 20
 """Size in bytes from which a full disk ends the active segment, so that it can be deleted to free space."""
 _MAX_GROUP: Final = 4096
-"""Most commands of one group."""
+"""Upper bound of commands in one group commit."""
 _RETRY_AFTER_S: Final = 5.0
 """Retry delay sent to clients when the disk refuses: space must be freed first."""
 

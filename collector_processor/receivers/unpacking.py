@@ -33,7 +33,7 @@ _MOST_BYTES: Final = 2 << 20
 _AT_ONCE: Final = 2
 """Concurrent conversions; each may take several times its size in memory."""
 _CHILD_S: Final = 30.0
-"""Time limit of such a process in seconds."""
+"""Time limit of a process that converts JSON, in seconds."""
 _TOO_LARGE: Final = 413
 
 

@@ -13,6 +13,7 @@ from tests.backends.fixtures import REQUIRE
 from tests.e2e.kill import faults, kill_again_and_again, supply_of
 from tests.e2e.power.cut import PowerSupply
 
+pytestmark = pytest.mark.timeout(1800)
 ROUNDS = 12
 needs_compiler = pytest.mark.skipif(
     shutil.which("cc") is None and os.environ.get(REQUIRE) != "true",
