@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeAlias
 
-from analyzer.evaluation.scores import Score, Subject, as_abstention, confident, score, tabulate
+from analyzer.evaluation.scores import Score, as_abstention, confident, score
 from analyzer.evaluation.validation import prepare
 from analyzer.inquiry.agent_names import normalise
 from analyzer.inquiry.calibration import least_confidence
@@ -78,21 +78,6 @@ class Selected:
     scores: tuple[Score, ...]
     thresholds: tuple[float | None, ...]
     """``None`` if no threshold reached the precision, so that nothing was answered."""
-
-
-async def bench(
-    runs: Sequence[Conversation],
-    attribute: Attribute,
-    subject: Subject,
-    *,
-    concurrency: int = 8,
-    progress: Progress = lambda _score: None,
-) -> Benchmark:
-    """Attribute every labelled run and score the verdicts; the runs are taken as failed."""
-    scored = labelled(runs)
-    jobs = [Job(run=run, attribute=attribute) for run in scored]
-    scores = await examine(jobs, concurrency=concurrency, progress=progress)
-    return Benchmark(lines=tabulate(scores, subject), scores=scores, left_out=len(runs) - len(scored))
 
 
 async def examine(

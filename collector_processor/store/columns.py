@@ -62,9 +62,7 @@ def flag(name: str) -> Column[bool]:
 
 
 def has_rowid(*columns: Column[Any] | Index) -> bool:
-    """Return whether SQLite numbers a table's rows; tables whose key begins with a text are ordered by it
-    instead.
-    """
+    """Return whether SQLite numbers a table's rows; a key that begins with a text orders them instead."""
     first = columns[0]
     return not (isinstance(first, Column) and first.primary_key and isinstance(first.type, Text))
 

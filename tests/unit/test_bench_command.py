@@ -46,6 +46,17 @@ def test_json_is_one_line_a_subset_and_a_total(dataset: Path, capsys: pytest.Cap
     assert said[0]["with_reference"] is False
 
 
+def test_runs_without_a_usable_label_are_left_out_and_reported(
+    dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    beyond = log("beyond", 1) | {"label": {"agent": "A", "step": 99}}
+    dataset.write_text("\n".join((dataset.read_text(), json.dumps(beyond))))
+    assert run(["bench", str(dataset), "--method", "random", "--format", "json"]) == 0
+    said = capsys.readouterr()
+    assert "1 runs left out: the label names no agent, or no step of the run" in said.err
+    assert json.loads(said.out.splitlines()[-1])["n"] == 9
+
+
 def test_without_a_model_nothing_is_kept(dataset: Path, tmp_path: Path) -> None:
     assert run(["bench", str(dataset), "--method", "random"]) == 0
     assert not (tmp_path / "data").exists()

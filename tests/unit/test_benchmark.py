@@ -12,7 +12,7 @@ import pytest
 from analyzer.evaluation.benchmark import (
     LEARNERS,
     Attribute,
-    bench,
+    Job,
     blinded,
     examine,
     labelled,
@@ -21,7 +21,7 @@ from analyzer.evaluation.benchmark import (
     trained_on,
 )
 from analyzer.evaluation.dataset import read_dataset
-from analyzer.evaluation.scores import Score, Subject, score
+from analyzer.evaluation.scores import Score, Subject, score, tabulate
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.learning.folds import history_key
@@ -42,22 +42,24 @@ async def always_b(trajectory: Trajectory) -> Attribution:
     return Attribution(run_id=trajectory.run_id, verdict=verdict, method="m")
 
 
+def jobs(runs: Sequence[Conversation], attribute: Attribute = always_b) -> list[Job]:
+    return [Job(run=one, attribute=attribute) for one in labelled(runs)]
+
+
 async def test_there_is_a_line_a_subset_and_a_total_at_the_end() -> None:
     runs = [known("one", 1), known("two", 0, "a"), known("one", 1)]
-    result = await bench(runs, always_b, Subject(dataset="d", method="m"))
-    assert [(line["subset"], line["n"], line["step_accuracy"]) for line in result.lines] == [
+    lines = tabulate(await examine(jobs(runs)), Subject(dataset="d", method="m"))
+    assert [(line["subset"], line["n"], line["step_accuracy"]) for line in lines] == [
         ("one", 2, 1.0),
         ("two", 1, 0.0),
         ("total", 3, pytest.approx(2 / 3)),
     ]
 
 
-async def test_labels_without_agent_or_step_are_left_out_and_counted() -> None:
+def test_labels_without_agent_or_step_are_left_out() -> None:
     unlabelled = Conversation(trajectory=run(step("a", "x")))
     runs = [known("s", 1), known("s", None), known("s", 1, None), known("s", -1), known("s", 99), unlabelled]
-    result = await bench(runs, always_b, Subject(dataset="d", method="m"))
-    assert result.left_out == 5
-    assert result.lines[-1]["n"] == 1
+    assert labelled(runs) == runs[:1]
 
 
 async def test_no_more_runs_than_asked_for_are_attributed_at_once() -> None:
@@ -73,13 +75,7 @@ async def test_no_more_runs_than_asked_for_are_attributed_at_once() -> None:
 
     seen: list[bool] = []
     runs = [known("s", 1)] * 20
-    await bench(
-        runs,
-        counted,
-        Subject(dataset="d", method="m"),
-        concurrency=3,
-        progress=lambda score: seen.append(score.step_right),
-    )
+    await examine(jobs(runs, counted), concurrency=3, progress=lambda score: seen.append(score.step_right))
     assert highest == 3
     assert seen == [True] * 20
 
@@ -240,10 +236,11 @@ async def test_signals_stand_clearly_above_the_trivial_baselines_on_the_developm
     runs = read_dataset(WHO_AND_WHEN)
     totals = {}
     for method in ("signals", "first-agent-step", "constant", "random"):
-        result = await bench(runs, Attributor(method=method), Subject(dataset="w", method=method))
-        totals[method] = result.lines[-1]
-        assert result.lines[-1]["errors"] == 0
-        assert result.lines[-1]["n"] == 92
+        lines = tabulate(
+            await examine(jobs(runs, Attributor(method=method))), Subject(dataset="w", method=method)
+        )
+        totals[method] = lines[-1]
+        assert (lines[-1]["errors"], lines[-1]["n"]) == (0, 92)
     floor = max(totals[m]["step_accuracy_ci"][1] for m in ("random", "constant", "first-agent-step"))
     assert totals["signals"]["step_accuracy"] > floor
     floor = max(totals[m]["agent_accuracy_ci"][1] for m in ("random", "constant", "first-agent-step"))

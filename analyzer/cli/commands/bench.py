@@ -197,7 +197,7 @@ def _bench_one(
     results = [measure(path, runs, contender, plan) for contender in contenders]
     if results[0].left_out:
         complain(
-            f"{path}: {results[0].left_out} runs left out: their label has no agent, or no step of theirs"
+            f"{path}: {results[0].left_out} runs left out: the label names no agent, or no step of the run"
         )
     told = results[0].lines[-1].get("second_labels")
     if told is not None and not told["n"]:
