@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from collector_processor.trajectory.acts import Pass, read_acts
+from collector_processor.trajectory.acts import Pass, fail_unended, read_acts
 from collector_processor.trajectory.agent_names import (
     name_by_handoff,
     name_by_messages,
@@ -25,7 +25,7 @@ from collector_processor.trajectory.relations import group_parallel_steps
 from collector_processor.trajectory.siblings import attach_detached_agents, merge_duplicate_calls
 from collector_processor.trajectory.steps import trajectory_of
 from semconv.dialects import USUAL, Reader
-from semconv.model import Trace, Trajectory
+from semconv.model import Completion, Trace, Trajectory
 
 PASSES: Final[tuple[Pass, ...]] = (
     attach_detached_agents,  # first: an agent whose calls are its siblings is not a step itself
@@ -51,6 +51,8 @@ def order(trace: Trace, reader: Reader = USUAL) -> Trajectory:
     steps gives an empty trajectory with a warning that says why.
     """
     ordering = read_acts(trace.spans, reader)
+    if trace.completion is not Completion.IDLE_OPEN:  # else the call may still go on
+        ordering = fail_unended(ordering)
     for each in PASSES:
         ordering = each(ordering)
     return trajectory_of(trace, ordering)

@@ -43,6 +43,7 @@ TOOL_KINDS: Final = frozenset({ActionKind.TOOL, ActionKind.HANDOFF})
 _RUNS: Final = frozenset({ActionKind.AGENT, ActionKind.WORKFLOW})
 _NAMELESS: Final = frozenset({ActionKind.WORKFLOW, ActionKind.SETUP, ActionKind.EVALUATION})
 """Kinds whose agent is not the agent of what they enclose."""
+_UNENDED: Final = "no end of this call was sent, as happens when a call fails or its process dies"
 
 
 @record
@@ -160,6 +161,16 @@ def read_acts(spans: Sequence[Span], reader: Reader = USUAL) -> Ordering:
         below=_below(acts),
         inferred=inferred,
     )
+
+
+def fail_unended(ordering: Ordering) -> Ordering:
+    """Mark the acts of a finished run as failed whose end was never sent."""
+    unended = [act for act in ordering.acts if act.action.is_unended]
+    failed = (
+        replace(act, action=replace(act.action, failed=True, error=act.action.error or _UNENDED))
+        for act in unended
+    )
+    return ordering.with_acts(failed) if unended else ordering
 
 
 def _tops(

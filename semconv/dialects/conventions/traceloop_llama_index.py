@@ -118,7 +118,8 @@ def _is_end(got: str) -> bool:
 def _read_turn(span: Span, turn: _Turn, dialect: str) -> Action:
     given = mapping(turn.setup.attributes.get(ENTITY_OUTPUT))
     heard = tuple(_messages(given.get("input")))
-    said = () if span is turn.setup else _said(span, turn)
+    is_unended = span is turn.setup
+    said = () if is_unended else _said(span, turn)
     seen = Observation(dialect=dialect, kind=ActionKind.AGENT, agent=turn.agent)
     return replace(
         action_of(span, seen),
@@ -127,6 +128,7 @@ def _read_turn(span: Span, turn: _Turn, dialect: str) -> Action:
         input=last_request(heard),
         output=body_of(said[-1]) if said else "",
         instructions=system_text(heard),
+        is_unended=is_unended,
     )
 
 

@@ -204,6 +204,8 @@ class Action:
     failed: bool = False
     """True if the span reports a failure, by its status or in its dialect's own way."""
     error: str = ""
+    is_unended: bool = False
+    """True if only its beginning was sent: it failed, unless the run is still going on."""
     task: str = ""
     """The request to the run or to this agent; on agents and workflows."""
     answer: str = ""

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from analyzer.triage import triage
 from semconv.dialects import Action, ActionKind, Surroundings, read_action
 from semconv.dialects.reading.tools import tools_in
-from semconv.model import Scope, Span
+from semconv.model import Completion, Scope, Span, SpanStatus
 from tests.factories import messages, ordered, outline, said, span
 
 LANGCHAIN = "opentelemetry.instrumentation.langchain"
@@ -314,3 +315,30 @@ def test_a_tool_of_agnos_is_read_out_of_its_report() -> None:
     found, failed = ordered(top, *spans).steps[:2]
     assert (found.agent, found.output, found.error) == ("desk", "85 seats", "")
     assert (failed.output, failed.error) == ("", "away")
+
+
+LLAMA_INDEX = "opentelemetry.instrumentation.llamaindex"
+
+
+def set_up(number: int, agent: str) -> Span:
+    """Build a method's span of LlamaIndex that returns an agent's set-up, which comes before its model call."""
+    returned = {"input": [{"role": "user", "content": "How many?"}], "current_agent_name": agent}
+    attributes = {"traceloop.span.kind": "task", "traceloop.entity.output": json.dumps(returned)}
+    return span(number, parent=9, start=number, end=number + 0.5, attributes=attributes, scope=LLAMA_INDEX)
+
+
+@pytest.mark.parametrize(
+    ("completion", "status"),
+    [
+        pytest.param(Completion.MAX_AGE, SpanStatus.ERROR, id="given up"),
+        pytest.param(Completion.RECORDED, SpanStatus.ERROR, id="recorded"),
+        pytest.param(Completion.IDLE_OPEN, SpanStatus.UNSET, id="still going on"),
+    ],
+)
+def test_llama_indexs_call_without_an_end_failed_if_the_run_is_over(
+    completion: Completion, status: SpanStatus
+) -> None:
+    run = ordered(set_up(1, "purser"), set_up(2, "purser"), completion=completion)
+    (step,) = run.steps
+    assert (step.agent, step.status, bool(run.root_error)) == ("purser", status, status is SpanStatus.ERROR)
+    assert triage(run).failed is (status is SpanStatus.ERROR)
