@@ -193,10 +193,15 @@ UNKNOWN_AGENT = "unknown"
 _COMMON_NOUNS = frozenset({"agent", "assistant", "ai", "llm", "model", "bot"})
 
 
+def agent_label(agent: str) -> str:
+    """Return an agent's name for a list, a table or a heading, where ``unknown`` is not a name."""
+    return "unnamed agent" if agent == UNKNOWN_AGENT else agent
+
+
 def agent_in_prose(agent: str) -> str:
     """Return an agent's name for a sentence, where ``unknown`` and ``agent`` do not count as names."""
     if agent == UNKNOWN_AGENT:
-        return "an unnamed agent"
+        return f"an {agent_label(agent)}"
     if agent.casefold() not in _COMMON_NOUNS:
         return agent
     return f"the {agent if agent.isupper() else agent.lower()}"

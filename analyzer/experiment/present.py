@@ -16,6 +16,7 @@ from analyzer.experiment.sequential import Arm
 from analyzer.experiment.workflow import Workflow
 from analyzer.inquiry.present import plain
 from analyzer.replay.tape import RecordedCall
+from semconv.model import agent_label
 
 _BYTES_PER_TOKEN = 4
 _ANSWER_TOKENS = 500
@@ -42,7 +43,7 @@ def progress(conductor: Conductor) -> str:
     found = walk.comparison(top)
     low, high = found.interval
     return (
-        f"{head}; step {top.step} ({plain(top.agent, 40)}): recorded {_rate(walk.arm(top.control))}, changed"
+        f"{head}; step {top.step} ({_name(top.agent, 40)}): recorded {_rate(walk.arm(top.control))}, changed"
         f" {_rate(walk.arm(top.treatment))}, effect {found.effect:+.2f} [{low:+.2f}, {high:+.2f}],"
         f" {walk.decision(top)}"
     )
@@ -55,7 +56,7 @@ def conclusion(result: Experiment) -> RenderableType:
         table.add_row(*_row(found))
     head = f"{result.decision.value.replace('_', ' ')}"
     if result.decisive is not None:
-        head += f": step {result.decisive.candidate.step}, {plain(result.decisive.candidate.agent, 60)}"
+        head += f": step {result.decisive.candidate.step}, {_name(result.decisive.candidate.agent, 60)}"
     lines = [plain(result.reason, 2000)]
     if len(result.healing) > 1:
         lines.append(f"steps whose change heals: {', '.join(map(str, result.healing))}")
@@ -100,7 +101,7 @@ def _row(found: Finding) -> list[str]:
     low, high = found.comparison.interval
     return [
         str(found.candidate.step),
-        plain(found.candidate.agent, 30),
+        _name(found.candidate.agent, 30),
         _rate(found.control),
         _rate(found.treatment),
         f"{found.comparison.effect:+.2f}",
@@ -116,3 +117,7 @@ def _rate(arm: Arm) -> str:
 
 def _usd(spent: Spent) -> str:
     return "cost unknown" if spent.cost_usd is None else f"${spent.cost_usd:.4f}"
+
+
+def _name(agent: str, limit: int) -> str:
+    return plain(agent_label(agent), limit)

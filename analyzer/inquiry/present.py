@@ -19,6 +19,7 @@ from rich.text import Text
 
 from analyzer.inquiry.verdict import NOTHING_SAYS_SO
 from semconv.model import (
+    UNKNOWN_AGENT,
     AttributeValue,
     Attribution,
     Blame,
@@ -31,6 +32,7 @@ from semconv.model import (
     StepKind,
     Trajectory,
     agent_in_prose,
+    agent_label,
 )
 
 _HEAD: Final = 400
@@ -96,7 +98,7 @@ def steps_table(trajectory: Trajectory, attribution: Attribution | None = None, 
         table.add_row(
             Text("▶" if step.index == blamed else ""),
             str(step.index),
-            Text(plain(step.agent, 24)),
+            Text(plain(agent_label(step.agent), 24)),
             Text(step.kind.value, style=_KIND_STYLES[step.kind]),
             Text.assemble(*_marks(step), _what(step, room)),
             style=style,
@@ -212,7 +214,7 @@ def _ranking(heading: str, ranking: Sequence[Ranked]) -> Table:
         grid.add_row(
             Text(label, style="dim"),
             f"step {suspect.step}",
-            Text(plain(suspect.agent, 30)),
+            Text(plain(agent_label(suspect.agent), 30)),
             Text(f"{bar} {suspect.probability:.0%}", style="red" if number == 0 else "dim"),
         )
     return grid
@@ -240,7 +242,7 @@ def _what(step: Step, room: int) -> str:
             call = f"{step.target or step.name}({plain(step.input, room // 2)})"
             return plain(f"{call} → {step.error or step.output}", room)
         case StepKind.HANDOFF:
-            return plain(f"hands over to {step.target or 'unknown'}", room)
+            return plain(f"hands over to {agent_in_prose(step.target or UNKNOWN_AGENT)}", room)
         case _:
             return plain(step.output or step.error or step.input or step.name, room)
 

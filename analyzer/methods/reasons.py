@@ -11,7 +11,7 @@ from analyzer.inquiry.verdict import FailureMode
 from analyzer.signals.faults import CODE_ERROR
 from analyzer.signals.run_view import Finding, Reading
 from analyzer.signals.suspicion import MOST_STEPS
-from analyzer.signals.suspicion.claims import wrong_figures
+from analyzer.signals.suspicion.claims import miscalculated
 from semconv.model import UNKNOWN_AGENT, Blame, Evidence, Ranked, Step, StepKind, Trajectory, agent_in_prose
 
 _MODES: Final[dict[str, FailureMode]] = {
@@ -63,7 +63,9 @@ def blame_first(found: Sequence[Finding], ranking: tuple[Ranked, ...], trajector
     its detail, or else the next finding of another kind. The fix describes the remedy.
     """
     first = ranking[0]
-    mine = sorted((f for f in found if f.step == first.step and f.weight > 0), key=lambda f: -f.weight)
+    mine = sorted(
+        (f for f in found if f.step == first.step and f.weight > 0 and f.reason), key=lambda f: -f.weight
+    )
     repeats = _FOLLOWS.get(mine[0].signal, frozenset()) if mine else frozenset()
     mine = [f for f in mine if f.signal not in repeats]
     kinds = {_MODES.get(f.signal, FailureMode.OTHER): f for f in reversed(mine)}  # the strongest of each kind
@@ -82,7 +84,7 @@ def blame_first(found: Sequence[Finding], ranking: tuple[Ranked, ...], trajector
 
 def _reason(subject: str, told: Sequence[Finding]) -> str:
     if not told:
-        return f"Nothing stands out: no step shows an error. {subject} is named only because it acts first."
+        return f"No evidence singles out a step. {subject} is named because runs most often break early."
     second = told[0].detail or (f"It also {told[1].reason}" if len(told) > 1 else "")
     sentences = (f"{subject} {told[0].reason}", second)
     return " ".join(one if one.endswith("…") else f"{one}." for one in sentences if one)
@@ -135,8 +137,7 @@ def with_product(reading: Reading, verdict: Blame) -> Blame:
     is_short = len(reading.steps) <= MOST_STEPS  # comparing all figures with all texts is quadratic
     if verdict.mode != FailureMode.UNSUPPORTED_CLAIM or not is_short:
         return verdict
-    found = (clue for clue in wrong_figures(reading) if clue.is_miscalculated and clue.step == verdict.step)
-    clue = next(found, None)
+    clue = next((clue for clue in miscalculated(reading) if clue.step == verdict.step), None)
     if clue is None:
         return verdict
     return replace(

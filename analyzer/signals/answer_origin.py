@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from analyzer.inquiry.present import beginning
 from analyzer.signals.normalize import SearchText, normalized, outside_code
 from analyzer.signals.run_view import HEAD, QUOTE, Finding, Reading, Role, final_answer
 
 _LONGEST_VALUE: Final = 12
 """Number of words from which an answer counts as prose around a result."""
 _LONGEST_ANSWER: Final = 200
+_SHOWN: Final = 60
+"""Characters of a result that a reason repeats."""
 _MOST_RESULTS: Final = 4
 """Number of highlighted phrases from which an answer counts as a report, with the phrases as headings."""
 _SAYS_SOMETHING: Final = re.compile(r"\d|(?<=[a-z,;:] )[A-Z]\w|[\"“”]")
@@ -36,12 +39,19 @@ def answer_origin(reading: Reading) -> Iterator[Finding]:
             step=author,
             signal="answer_origin",
             weight=1.5 if author == position else 1.0,
-            reason="was the first to give the answer that the run ended with"
+            reason=f"was the first to state {_shown(stated)}, which is in the final answer"
             if author == position
-            else "made the call that returned the answer that the run ended with",
+            else f"made the call that returned {_shown(stated)}, which is in the final answer",
             quote=_verbatim(reading.steps[position].output, stated),
             quoted_step=position,
         )
+
+
+def _shown(stated: str) -> str:
+    """Return a stated result in quotation marks, on one line; its beginning if it is long."""
+    whole = " ".join(stated.split()).strip(" .!*`\"'")
+    shown = beginning(whole, _SHOWN)
+    return f"“{shown}”" if shown == whole else f"“{shown} …”"
 
 
 def _stated_answers(text: str) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def ignored_fault(reading: Reading) -> Iterator[Finding]:
             step=position,
             signal="ignored_error",
             weight=2.0,
-            reason=f"continued as if {_what(reading.steps[before])} had returned a result, but it"
+            reason=f"went on although {_what(reading.steps[before])} had"
             f" {'failed' if failed else 'returned nothing'}",
             detail=_error_told(reading.steps[before]) if failed else "",
             quote=beginning(text, QUOTE),
@@ -113,7 +113,7 @@ def heard_fault(reading: Reading) -> Iterator[Finding]:
                 step=hearer,
                 signal="ignored_error",
                 weight=2.0,
-                reason=f"continued as if {fault.tool or 'the tool'} had returned a result, but it failed",
+                reason=f"went on although {fault.tool or 'the tool'} had failed",
                 detail=f"The error: {words}",
                 quote=beginning(text, QUOTE),
             )
@@ -368,7 +368,7 @@ def _loop(reading: Reading, first: int, again: int) -> Finding:
         step=first if led_nowhere else again,
         signal="loop",
         weight=0.7,
-        reason=f"wrote the same text again in step {again}, so that the steps between made no progress"
+        reason=f"wrote a text that it repeated word for word in step {again}"
         if led_nowhere
         else f"repeated the {'text' if words else 'call'} of step {first} and got no new result",
         quote=beginning(_said(reading, again), QUOTE) if words else "",

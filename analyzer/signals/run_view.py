@@ -181,7 +181,9 @@ class Finding:
     weight: float
     """Log-odds added to the step."""
     reason: str
-    """A predicate in the past tense; its subject is the agent of ``step``."""
+    """A predicate in the past tense; its subject is the agent of ``step``. Empty if no reader would take it
+    for evidence.
+    """
     detail: str = ""
     """A further sentence of evidence, such as the error's message; without a full stop."""
     quote: str = ""

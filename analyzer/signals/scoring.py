@@ -118,11 +118,13 @@ def _limits(reading: Reading, confidence: float, *, has_finding: bool) -> Iterat
         yield Limit(most=0.18)  # right in 14 of 77
     if len(steps) > _LONG:
         reason = f"The run has {len(steps)} steps, and such evidence is rarely right in runs this long."
-        yield Limit(most=0.15, reason=reason if has_finding else f"The run has {len(steps)} steps.")
+        yield Limit(
+            most=0.15, reason=reason if has_finding else f"In a run of {len(steps)} steps, this is a guess."
+        )
     turns = sum(step.kind is StepKind.HUMAN for step in steps)
     acting = {step.agent for step, role in zip(steps, reading.roles, strict=True) if role is Role.ACTING}
     if len(acting) == 1 and turns >= _TURNS:  # right in 0 of 14
-        reason = f"One agent talks with a user ({turns} turns): what the user wanted shows in no single step."
+        reason = f"One agent talks with a user ({turns} turns), so no single step shows what the user wanted."
         yield Limit(most=0.15, reason=reason)
     nameless = sum(step.agent == UNKNOWN_AGENT for step in steps)
     if nameless * 2 >= len(steps):

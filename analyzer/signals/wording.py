@@ -11,12 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from analyzer.inquiry.present import beginning
 from analyzer.signals.normalize import excerpt, lowercased
 from analyzer.signals.run_view import Finding, Reading, Role
 from semconv.model import Step
 
 _LINE: Final = 400
 """Characters before a match to search for the beginning of a log line."""
+_CLAUSE: Final = 60
+"""Characters of a clause that a reason repeats."""
+_CLAUSE_END: Final = re.compile(r"[.,;:!?](?=[\s\"”)]|$)|[\n()]")
+_LISTED: Final = re.compile(r"\W*\d+[.)]\s")
 _OWN_WORDS: Final = frozenset({Role.ACTING, Role.COORDINATING})
 CLAIMS_DONE: Final = re.compile(
     r"\b(?:confirmed|verified|is correct|are correct|accurate|final answer|conclu(?:de|sion)|therefore"
@@ -31,8 +36,8 @@ class Wording:
 
     signal: str
     weight: float
-    reason: str
-    """Template with a place for the matched words."""
+    reasons: tuple[tuple[str, str], ...]
+    """Predicates by words that the match contains, in lower case; the first whose words it contains."""
     stems: tuple[str, ...]
     """Lower case; every match of the pattern contains one of them."""
     pattern: re.Pattern[str]
@@ -42,13 +47,19 @@ class Wording:
         small = lowercased(text)
         if not any(stem in small for stem in self.stems):
             return None
-        return next((found for found in self.pattern.finditer(text) if not _is_logged(text, found)), None)
+        return next((found for found in self.pattern.finditer(text) if not is_logged(text, found)), None)
+
+    def told(self, found: re.Match[str]) -> str:
+        """Return a match as a predicate of its author."""
+        matched = found[0].lower()
+        did = next(did for words, did in self.reasons if words in matched)
+        return f"{did}: it wrote {_clause(found)}"
 
 
 _LOGGED: Final = re.compile(r"\b\w*(?:Warning|Error|Exception):|\.py:\d+")
 
 
-def _is_logged(text: str, found: re.Match[str]) -> bool:
+def is_logged(text: str, found: re.Match[str]) -> bool:
     """Tell whether a match is in a warning or a traceback, which are not the agent's words."""
     begin = text.rfind("\n", 0, found.start()) + 1
     return _LOGGED.search(text, max(begin, found.start() - _LINE), found.start()) is not None
@@ -57,7 +68,14 @@ def _is_logged(text: str, found: re.Match[str]) -> bool:
 MADE_UP: Final = Wording(
     signal="made_up_data",
     weight=1.2,
-    reason="may have used made-up data: it wrote “{words}”",
+    reasons=(
+        ("assum", "made an assumption"),
+        ("let", "made an assumption"),
+        ("hypothe", "made an assumption"),
+        ("memory", "may have answered from memory"),
+        ("knowledge", "may have answered from memory"),
+        ("", "may have used made-up data"),
+    ),
     stems=(
         *("let's ", "let us ", "assum", "simulat", "hypothetical", "placeholder", "mock", "dummy"),
         *("ple data", "for demonstration", "for illustration", "fabricat", "memory", "knowledge"),
@@ -75,7 +93,7 @@ MADE_UP: Final = Wording(
 HEDGE: Final = Wording(
     signal="hedging",
     weight=0.3,
-    reason="seems to have guessed: it wrote “{words}”",
+    reasons=(("", "sounded unsure"),),
     stems=(
         *("i think", "i believe", "i guess", "probably", "presumably", "might be", "may be", "to be"),
         *("roughly", "it is ", "sure", "certain", "verif"),
@@ -90,7 +108,7 @@ HEDGE: Final = Wording(
 GIVE_UP: Final = Wording(
     signal="gave_up",
     weight=0.4,
-    reason="gave up: it wrote “{words}”",
+    reasons=(("", "may have given up"),),
     stems=("unable", "not able", "cannot", "can't", "could not", "couldn't", "information"),
     pattern=re.compile(
         r"\b(?:I(?:'m| am|'ve| have)? (?:was |been )?(?:unable|not able)"
@@ -130,7 +148,9 @@ def unverified_claim(reading: Reading) -> Iterator[Finding]:
                 step=position,
                 signal="unverified_claim",
                 weight=0.5,
-                reason=f"presented a result as settled (“{found[0]}”) without a check just before",
+                reason=""
+                if _is_listed(found)
+                else f"may have called a result right without a check: it wrote {_clause(found)}",
                 quote=_quote(found, reading.steps[position]),
             )
 
@@ -163,9 +183,24 @@ def _worded(reading: Reading, wording: Wording) -> Iterator[Finding]:
                 step=position,
                 signal=wording.signal,
                 weight=wording.weight,
-                reason=wording.reason.format(words=" ".join(found[0].split())),
+                reason=wording.told(found),
                 quote=_quote(found, reading.steps[position]),
             )
+
+
+def _is_listed(found: re.Match[str]) -> bool:
+    """Tell whether a match is in a numbered list: a plan's item claims nothing."""
+    return _LISTED.match(found.string, found.string.rfind("\n", 0, found.start()) + 1) is not None
+
+
+def _clause(found: re.Match[str]) -> str:
+    """Return a match to the end of its clause, in quotation marks: a reader must see what it is about."""
+    rest = found.string[found.start() : found.start() + 2 * _CLAUSE]
+    ends = _CLAUSE_END.search(rest, found.end() - found.start())
+    whole = " ".join(rest[: ends.start() if ends else len(rest)].replace('"', "'").split())
+    shown = beginning(whole, _CLAUSE)
+    is_cut = shown != whole or (ends is None and found.start() + len(rest) < len(found.string))
+    return f"“{shown} …”" if is_cut else f"“{shown}”"
 
 
 def _quote(found: re.Match[str] | None, step: Step) -> str:

@@ -16,6 +16,7 @@ from analyzer.signals.arithmetic import WrongCalculation, wrong_calculations
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import derivable, numbers, stated_numbers, written_out
 from analyzer.signals.run_view import HEAD, Finding, Reading, Role, final_answer, spoken_input, spoken_output
+from analyzer.signals.wording import is_logged
 from semconv.model import StepKind
 
 _REACH: Final = 160
@@ -81,6 +82,7 @@ def _two_sentences(text: str) -> str:
 
 _MOST_FIGURES: Final = 40
 _RECENT_FIGURES: Final = 12
+_LIST_MARK: Final = re.compile(r"[.)](?:\s|$)")
 _TELLING_DIGITS: Final = 2
 """Significant digits from which on a number is recognised at another scale: 5 and 5,000 may be unrelated."""
 
@@ -198,14 +200,18 @@ def unsupported_figure(reading: Reading) -> Iterator[Finding]:
                 value = figure if figure in stated else min(left[figure] & stated)
                 worked_out = derivable(value, recent)
                 shown = _as_written(step.output, value)
+                place, is_vacuous = _place_of(step.output, shown)
+                reason = (
+                    f"was the first to state {shown}, which is in the final answer"
+                    if worked_out
+                    else f"stated {shown}, a number in the final answer that no earlier message contains"
+                )
                 yield Finding(
                     step=position,
                     signal="unsupported_figure",
                     weight=0.8 if worked_out else 3.0,
-                    reason=f"was the first to state {shown}, which is in the final answer"
-                    if worked_out
-                    else f"stated {shown}, a number in the final answer that no earlier message contains",
-                    quote=_around(step.output, value),
+                    reason="" if is_vacuous else reason,
+                    quote=excerpt(step.output, *place.span(), before=60, after=60) if place else "",
                 )
         recent.extend(sorted(stated - known))
         known |= stated | set(scaled.values())
@@ -240,9 +246,15 @@ def _as_written(text: str, value: float) -> str:
     return bare if bare in text and grouped not in text else grouped
 
 
-def _around(text: str, value: float) -> str:
-    shown = _as_written(text, value)
-    found = re.search(rf"(?<![\w.,]){re.escape(shown)}(?![\w]|[.,]\d)", text) or re.search(
-        re.escape(shown), text
-    )
-    return excerpt(text, found.start(), found.end(), before=60, after=60) if found else ""
+def _place_of(text: str, shown: str) -> tuple[re.Match[str] | None, bool]:
+    """Return where a text states a number, and whether it only numbers a list or is in a program's log."""
+    alone = rf"(?<![\w.,]){re.escape(shown)}(?![\w]|[.,]\d)"
+    places = [*re.finditer(alone, text)] or [*re.finditer(re.escape(shown), text)]
+    telling = (one for one in places if not is_logged(text, one) and not _numbers_a_list(text, one))
+    found = next(telling, None)
+    return found or next(iter(places), None), bool(places) and found is None
+
+
+def _numbers_a_list(text: str, found: re.Match[str]) -> bool:
+    line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
+    return not line.strip(" \t#*>-") and _LIST_MARK.match(text, found.end()) is not None

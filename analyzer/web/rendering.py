@@ -20,6 +20,7 @@ from analyzer.web.views.run_page import telling
 from semconv.model import (
     Status,
     agent_in_prose,
+    agent_label,
 )
 
 HERE: Final = Path(__file__).parent
@@ -68,6 +69,7 @@ class Renderer:
             "segment": lambda text: quote(str(text), safe=""),
             "plain": plain,
             "in_prose": agent_in_prose,
+            "label": agent_label,
             "visible": visible,
             "svg": Markup,  # used only for ``picture.py`` and our own style sheet
             "spark": spark,

@@ -31,7 +31,6 @@ from collector_processor.writeback.annotate import (
 )
 from semconv import attributes as names
 from semconv.model import (
-    UNKNOWN_AGENT,
     Abstention,
     Attributes,
     AttributeValue,
@@ -47,6 +46,7 @@ from semconv.model import (
     TraceId,
     Trajectory,
     agent_in_prose,
+    agent_label,
 )
 
 CARRIER_NS: Final = 1000
@@ -267,5 +267,5 @@ def _fitted(before: str, agent: str, after: str) -> str:
 
 
 def _cut(agent: str, room: int) -> str:
-    agent = "unnamed agent" if agent == UNKNOWN_AGENT else " ".join(agent.split())
+    agent = " ".join(agent_label(agent).split())
     return agent if len(agent) <= room else f"{agent[: room - 1]}…"

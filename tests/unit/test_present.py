@@ -13,6 +13,7 @@ from analyzer.inquiry.present import counted, plain, run_heading, steps_table, v
 from analyzer.telemetry.json_lines import json_text
 from analyzer.triage import triage
 from semconv.model import (
+    UNKNOWN_AGENT,
     Abstention,
     Attribution,
     Blame,
@@ -50,6 +51,23 @@ def shown(*parts: object) -> str:
         screen.print(part)
     assert isinstance(screen.file, io.StringIO)
     return screen.file.getvalue()
+
+
+def test_an_agent_without_a_name_is_called_that() -> None:
+    steps = (
+        Step(index=0, agent=UNKNOWN_AGENT, kind=StepKind.LLM, output="6"),
+        Step(index=1, agent="planner", kind=StepKind.HANDOFF, target=UNKNOWN_AGENT),
+    )
+    nameless = replace(RUN, steps=steps)
+    ranking = (
+        Ranked(step=0, agent=UNKNOWN_AGENT, probability=0.6),
+        Ranked(step=1, agent="planner", probability=0.3),
+    )
+    verdict = replace(BLAME, agent=UNKNOWN_AGENT, step=0, ranking=ranking)
+    attribution = Attribution(run_id="r", verdict=verdict, method="signals")
+    told = shown(steps_table(nameless), verdict_panel(attribution, nameless))
+    assert told.count("unnamed agent") == 4
+    assert UNKNOWN_AGENT not in told
 
 
 @pytest.mark.parametrize(

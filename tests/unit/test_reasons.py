@@ -118,7 +118,53 @@ def test_a_warning_of_a_program_is_no_guess_of_the_agent() -> None:
 
 def test_weak_evidence_is_told_as_weak_with_its_words() -> None:
     verdict = blame(step("b", "The year might be 1976."), step("c", "Fine."), output="Sorry.")
-    assert verdict.reason == "b seems to have guessed: it wrote “might be”."
+    assert verdict.reason == "b sounded unsure: it wrote “might be 1976”."
+
+
+def reason_of(said: str, **fields: Any) -> str:
+    """Return the reason of a run in which only the words of its second step are evidence."""
+    return blame(
+        step("a", "Begin."), step("b", said), step("c", "End."), **{"output": "Sorry."} | fields
+    ).reason
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Assuming I can find it, I go on.", "b made an assumption: it wrote “Assuming I can find it”."),
+        ("Assuming “sx” is “in”, go on.", "b made an assumption: it wrote “Assuming 'sx' is 'in'”."),
+        ("From memory, it is 1.", "b may have answered from memory: it wrote “From memory”."),
+        ("Use mock data.", "b may have used made-up data: it wrote “mock data”."),
+        ("I assume it, but I can't go on.", "b made an assumption: it wrote “I assume it”."),
+        (f"I assume {'that this ' * 20}", f"b made an assumption: it wrote “I assume {'that this ' * 5} …”."),
+    ],
+)
+def test_words_are_told_with_their_clause_and_no_more_is_claimed_than_they_say(said: str, told: str) -> None:
+    assert reason_of(said).startswith(told.replace("  …", " …"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "1. Look.\n4. Sum up.",
+        "UserWarning: Resolved model mismatch: gpt-2024-05-13 4.",
+    ],
+)
+def test_a_lists_number_and_a_programs_warning_are_not_told_as_figures_of_the_answer(said: str) -> None:
+    assert "stated 4" in reason_of("The total is 4.", output="The answer is 4.")
+    assert "4" not in reason_of(said, output="The answer is 4.")
+
+
+def test_an_agent_that_noticed_a_failure_is_not_said_to_have_taken_it_for_a_result() -> None:
+    noticed = step("a", "No output, since the key is not provided. I will list the 12 places from the web.")
+    verdict = blame(step("a", "Search."), tool("a", "", "search"), noticed, output="Sorry.")
+    assert verdict.reason == "a went on although search had returned nothing."
+
+
+def test_a_part_of_the_answer_is_told_as_a_part() -> None:
+    answer = f"{'I looked it up as asked. ' * 10} It is **Sant Pere**."
+    verdict = blame(step("a", "Hm."), step("b", "It is **Sant Pere**."), output=answer)
+    assert verdict.reason == "b was the first to state “Sant Pere”, which is in the final answer."
 
 
 def test_code_that_failed_is_not_to_be_run_again_as_it_is() -> None:
@@ -130,8 +176,8 @@ def test_code_that_failed_is_not_to_be_run_again_as_it_is() -> None:
 
 def test_a_verdict_by_position_says_so_and_what_to_do() -> None:
     verdict = blame(step("a", "one"), step("b", "two"), output="Sorry.")
-    first = "a is named only because it acts first."
-    assert verdict.reason == f"Nothing stands out: no step shows an error. {first}"
+    named = "a is named because runs most often break early."
+    assert verdict.reason == f"No evidence singles out a step. {named}"
     assert "--model" in verdict.fix
 
 

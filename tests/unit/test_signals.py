@@ -371,14 +371,14 @@ def test_probabilities_sum_to_one_and_the_ranking_leads_with_the_blamed_step() -
 def test_without_evidence_the_confidence_is_low_and_the_reason_says_so() -> None:
     verdict = blame(run(*(step(name, f"{name} speaks") for name in "abcdef")))
     assert verdict.confidence < 0.5
-    assert "Nothing stands out" in verdict.reason
+    assert "No evidence singles out a step" in verdict.reason
     assert verdict.mode == ""
 
 
 @pytest.mark.parametrize("agents", ["a", "ab", "abcd"])
 def test_few_steps_to_choose_from_are_no_evidence(agents: str) -> None:
     verdict = blame(run(*(step(name, f"{name} speaks") for name in agents), output="Sorry."))
-    assert "Nothing stands out" in verdict.reason
+    assert "No evidence singles out a step" in verdict.reason
     assert verdict.confidence <= 0.3
     assert verdict.ranking[0].probability == verdict.confidence
 
@@ -415,7 +415,7 @@ def test_a_dialogue_of_one_agent_with_a_user_limits_confidence_and_says_so() -> 
     talking = blame(run(user, guess, user, step("clerk", "Done.")))
     assert talking.confidence <= 0.15 < alone.confidence
     assert talking.reason.endswith(
-        "One agent talks with a user (2 turns): what the user wanted shows in no single step."
+        "One agent talks with a user (2 turns), so no single step shows what the user wanted."
     )
     assert talking.ranking[0].probability == talking.confidence
 

@@ -14,7 +14,17 @@ from aiohttp.web import Application, Request
 
 from analyzer.issues.recurrence.issue import Fingerprint, IssueState
 from analyzer.web.pages.run_pages import read_form
-from semconv.model import Abstention, Attribution, Blame, Evidence, Ranked, Status, Trajectory
+from semconv.model import (
+    UNKNOWN_AGENT,
+    Abstention,
+    Attribution,
+    Blame,
+    Evidence,
+    Ranked,
+    Status,
+    StepKind,
+    Trajectory,
+)
 from tests.runs import failed_tool, run, step, tool
 from tests.security.test_hostile_text import HOSTILE, hostile_run
 from tests.web.stage import Stage
@@ -78,6 +88,16 @@ async def test_the_list_shows_who_is_to_blame_and_leads_to_the_run(stage: Stage,
     assert 'href="/runs/run-1"' in page
     for shown in ("how much?", "shop", "analyst", "70%", "judge"):
         assert shown in page
+
+
+@pytest.mark.parametrize("path", ["/runs", "/runs/run-1", "/runs/run-1/report.html"])
+async def test_an_agent_without_a_name_is_called_that(stage: Stage, client: Client, path: str) -> None:
+    handed_over = step("planner", "", StepKind.HANDOFF, target=UNKNOWN_AGENT)
+    nameless = run(step(UNKNOWN_AGENT, "look it up"), handed_over, task="how much?")
+    await stage.add(nameless, "shop", blame(nameless, 0))
+    page = await text_of(client, path)
+    assert "unnamed agent" in page
+    assert UNKNOWN_AGENT not in page
 
 
 async def test_the_first_address_leads_to_the_list(client: Client) -> None:

@@ -26,6 +26,7 @@ from collector_processor.store.older_files import older_files
 from collector_processor.store.places import open_database
 from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import RunStore
+from semconv.model import UNKNOWN_AGENT, agent_label
 
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.", show_default=False)
@@ -78,8 +79,10 @@ def _show(given: AcceptedLabel, verdict: StoredVerdict) -> None:
 
 def _in_words(given: AcceptedLabel, verdict: StoredVerdict) -> str:
     label = given.label
-    blamed = f"{label.agent}" + ("" if label.step is None else f", step {label.step}")
-    told = "no failure" if verdict.agent is None else verdict.agent
+    blamed = agent_label(label.agent or UNKNOWN_AGENT) + (
+        "" if label.step is None else f", step {label.step}"
+    )
+    told = "no failure" if verdict.agent is None else agent_label(verdict.agent)
     told += "" if verdict.step is None else f", step {verdict.step}"
     words: dict[LabelKind, Any] = {
         LabelKind.CONFIRMED: f"confirmed: {blamed}",

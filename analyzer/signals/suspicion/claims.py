@@ -19,8 +19,8 @@ from analyzer.signals.suspicion.clue import Clue, ClueKind
 from analyzer.signals.suspicion.columns import columns_of, told_columns
 from analyzer.signals.suspicion.derivation import Derivation, near_miss, plain_results
 from analyzer.signals.suspicion.figures import Figure, figures, prose_of, words_of
-from analyzer.signals.suspicion.products import right_product
-from analyzer.signals.suspicion.sources import Source, is_blind, sources
+from analyzer.signals.suspicion.products import factors
+from analyzer.signals.suspicion.sources import Source, is_blind, results, sources
 from semconv.model import Evidence, Step, StepKind
 
 _MOST_CLAIMS: Final = 60
@@ -121,11 +121,12 @@ def unsupported_figures(reading: Reading) -> Iterator[UnsupportedFigure]:
     bare = [claim for claim in bare if not _is_worked_out(answer, claim, all_figures)]
     asked = _asked(reading.trajectory.task)
     plain = [*asked.values, *(claim.value for claim in claims if claim not in bare)]
-    results = plain_results([*dict.fromkeys(plain)][:_MOST_PLAIN])
-    bare = [claim for claim in bare if not any(_equals(claim, result) for result in results)]
+    worked_out = plain_results([*dict.fromkeys(plain)][:_MOST_PLAIN])
+    bare = [claim for claim in bare if not any(_equals(claim, result) for result in worked_out)]
     lone = [claim for claim in bare if not world.derivation.computes(claim)]
     stated = {claim.value for claim in claims}
-    returned = [source.text for source in origins if source.is_result]
+    returned = (source.text for source in origins if source.is_result)
+    right = factors(reading.trajectory.task[:HEAD], returned, all_figures) if bare else None
     for claim in bare:
         found = _unsupported(
             reading, claim, world, stated, len(lone) / len(claims), is_computed=claim not in lone
@@ -135,9 +136,9 @@ def unsupported_figures(reading: Reading) -> Iterator[UnsupportedFigure]:
             of_task=len(claim.words & asked.words) / len(claim.words) if claim.words else 0.0,
             is_advice=_ADVICE.search(_sentence(answer, claim)) is not None,
             in_company=any(_together(answer, claim, other) for other in claims if other not in bare),
-            is_near_result=any(near_miss(claim, result) for result in results),
+            is_near_result=any(near_miss(claim, result) for result in worked_out),
             task_has_unit=bool(claim.unit) and claim.unit in asked.units,
-            product=right_product(claim, reading.trajectory.task[:HEAD], returned, all_figures),
+            product=right.told(claim) if right is not None and right.corrects(claim) else "",
         )
 
 
@@ -303,6 +304,17 @@ def _quote(reading: Reading, position: int, claim: Figure) -> str:
     text = reading.steps[position].output
     at = text.find(claim.literal)
     return excerpt(text, at, at + len(claim.literal), before=70, after=70) if at >= 0 else ""
+
+
+def miscalculated(reading: Reading) -> Iterator[Clue]:
+    """Yield those of ``wrong_figures`` for which the run shows the right product.
+
+    Few runs give one rate and its counts only; all others end before figures are compared with texts.
+    """
+    told = figures(prose_of(final_answer(reading.trajectory)[:HEAD]))
+    right = factors(reading.trajectory.task[:HEAD], results(reading), told) if told else None
+    if right is not None and any(right.corrects(claim) for claim in _distinct(told)):
+        yield from (clue for clue in wrong_figures(reading) if clue.is_miscalculated)
 
 
 def wrong_figures(reading: Reading) -> Iterator[Clue]:

@@ -79,7 +79,7 @@ def ignored_errors(reading: Reading) -> Iterator[Clue]:
         yield Clue(
             step=reading.steps[author].index,
             kind=ClueKind.IGNORED_ERROR,
-            reason=f"went on as if {failure.tool or 'the tool'} had given a result; it {returned}",
+            reason=f"went on although {failure.tool or 'the tool'} {returned}",
             evidence=(
                 Evidence(step=step.index, quote=beginning(failure.said, QUOTE)),
                 Evidence(

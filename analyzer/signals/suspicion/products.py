@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from analyzer.signals.suspicion.derivation import near_miss
@@ -39,29 +40,50 @@ def given_in(text: str) -> list[Given]:
     ]
 
 
-def right_product(claim: Figure, task: str, results: Sequence[str], told: Sequence[Figure]) -> str:
-    """Return the product as text (``16 GPUs x 10 hours x $3 is $480``); empty if it is not certain."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factors:
+    """One rate and the counts to multiply it by: all that the run gave."""
+
+    rate: Given
+    counts: tuple[Given, ...]
+    """In the order of the units that the rate names."""
+
+    @property
+    def product(self) -> float:
+        """The rate times all counts."""
+        return math.prod(one.figure.value for one in (*self.counts, self.rate))
+
+    def corrects(self, claim: Figure) -> bool:
+        """Tell whether a figure of the answer should have been the product, and is not."""
+        if claim.unit and claim.unit != self.rate.figure.unit:
+            return False
+        is_right = abs(self.product - claim.value) <= 0.51 * claim.step
+        return not is_right and (_units_prove(self.rate, self.counts) or near_miss(claim, self.product))
+
+    def told(self, claim: Figure) -> str:
+        """Return the product as text in place of a claim: ``16 GPUs x 10 hours x $3 is $480``."""
+        shown = " x ".join([*(_shown(one, self.rate) for one in self.counts), self.rate.figure.shown])
+        return f"{shown} is {claim.shown.replace(claim.literal, f'{self.product:,.10g}')}"
+
+
+def factors(task: str, results: Iterable[str], told: Sequence[Figure]) -> Factors | None:
+    """Return the factors of the only product that a run can mean; ``None`` if it is not certain."""
     asked = given_in(task)
-    values = {one.figure.value for one in asked}
-    returned = [one for text in results for one in given_in(text)]
-    all_given = list({(one.figure.value, one.figure.unit): one for one in [*asked, *returned]}.values())
-    rates = [one for one in all_given if one.per is not None]
-    counts = [one for one in all_given if one.per is None]
-    said = values | {figure.value for figure in told}
-    if any(one.figure.unit == "%" for one in all_given):
-        return ""
-    if len(rates) != 1 or not 2 <= len(all_given) <= _MOST or any(c.figure.value not in said for c in counts):
-        return ""
-    product = math.prod(one.figure.value for one in all_given)
-    if claim.unit and claim.unit != rates[0].figure.unit:
-        return ""
-    is_right = abs(product - claim.value) <= 0.51 * claim.step
-    if is_right or not (_units_prove(rates[0], counts) or near_miss(claim, product)):
-        return ""
+    said = {one.figure.value for one in asked} | {figure.value for figure in told}
+    given: dict[tuple[float, str], Given] = {}
+    for found in chain([asked], map(given_in, results)):
+        given |= {(one.figure.value, one.figure.unit): one for one in found}
+        if len(given) > _MOST:
+            return None
+    rates = [one for one in given.values() if one.per is not None]
+    counts = [one for one in given.values() if one.per is None]
+    if any(one.figure.unit == "%" for one in given.values()):
+        return None
+    if len(rates) != 1 or not counts or any(count.figure.value not in said for count in counts):
+        return None
     named = rates[0].per or ()
     counts.sort(key=lambda one: named.index(one.figure.unit) if one.figure.unit in named else len(named))
-    shown = " x ".join([*(_shown(one, rates[0]) for one in counts), rates[0].figure.shown])
-    return f"{shown} is {claim.shown.replace(claim.literal, f'{product:,.10g}')}"
+    return Factors(rate=rates[0], counts=tuple(counts))
 
 
 def _units_prove(rate: Given, counts: Sequence[Given]) -> bool:

@@ -40,14 +40,24 @@ class Source:
 
 def sources(reading: Reading) -> tuple[Source, ...]:
     """Return every text from outside once, in the order of the steps."""
+    return tuple(
+        Source(step=step, text=text, figures=tuple(figures(text)), is_result=is_result)
+        for step, text, is_result in _distinct_texts(reading)
+    )
+
+
+def results(reading: Reading) -> Iterator[str]:
+    """Yield the texts of those sources that tools returned."""
+    return (text for _, text, is_result in _distinct_texts(reading) if is_result)
+
+
+def _distinct_texts(reading: Reading) -> Iterator[tuple[int | None, str, bool]]:
     seen: set[str] = set()
-    found: list[Source] = []
     for step, whole, is_result in _texts(reading):
         text = whole[:HEAD].strip()
         if text and text not in seen:
             seen.add(text)
-            found.append(Source(step=step, text=text, figures=tuple(figures(text)), is_result=is_result))
-    return tuple(found)
+            yield step, text, is_result
 
 
 def is_blind(reading: Reading) -> bool:

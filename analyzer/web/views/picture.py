@@ -18,7 +18,7 @@ from html import escape
 from typing import Final
 
 from analyzer.inquiry.present import counted, plain
-from semconv.model import SpanStatus, Step, StepKind
+from semconv.model import SpanStatus, Step, StepKind, agent_label
 
 COLUMN: Final = 52
 LANE: Final = 96
@@ -266,7 +266,7 @@ def _told(step: Step, probability: float, *, is_decisive: bool) -> str:
 
 
 def _short(name: str) -> str:
-    return plain(name, _NAME)
+    return plain(agent_label(name), _NAME)
 
 
 def _x(column: int) -> float:

@@ -321,7 +321,7 @@ LLAMA_INDEX = "opentelemetry.instrumentation.llamaindex"
 
 
 def set_up(number: int, agent: str) -> Span:
-    """Build a method's span of LlamaIndex that returns an agent's set-up, which comes before its model call."""
+    """Build the span of a LlamaIndex method that returns an agent's set-up: its model call comes next."""
     returned = {"input": [{"role": "user", "content": "How many?"}], "current_agent_name": agent}
     attributes = {"traceloop.span.kind": "task", "traceloop.entity.output": json.dumps(returned)}
     return span(number, parent=9, start=number, end=number + 0.5, attributes=attributes, scope=LLAMA_INDEX)
