@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from analyzer.experiment.candidates import ChangeKind
 from analyzer.experiment.findings import Experiment, Finding
 from analyzer.experiment.sequential import ALPHA, Decision
+from analyzer.methods.reasons import in_fix
 from collector_processor.store.records import EXPERIMENT, StoredVerdict
 from semconv.model import (
     Abstention,
@@ -17,8 +19,17 @@ from semconv.model import (
     Step,
     Trajectory,
     Verdict,
+    agent_in_prose,
 )
 
+_FIXES: Final = {
+    ChangeKind.RESAMPLE: "Have the answer of {agent} checked and asked for again: a second attempt often succeeds.",
+    ChangeKind.TEXT: "Change the prompt or the tools of {agent} until it answers as in the experiment.",
+    ChangeKind.HINT: "Put the experiment's hint into the prompt of {agent}.",
+    ChangeKind.MODEL: "Give {agent} the experiment's model for this step.",
+    ChangeKind.PROMPT: "Give {agent} the experiment's prompt.",
+}
+"""What to do about a proved step for which the verdict had no remedy: what the experiment did."""
 _DECISIONS: Final = {Decision.PROVED: ProofDecision.PROVED, Decision.REFUTED: ProofDecision.REFUTED}
 
 
@@ -46,7 +57,10 @@ def attribution_of(
         change=experiment.fix.kind.value,
     )
     return Attribution(
-        run_id=verdict.run_id, verdict=_verdict(found, step, verdict), method=EXPERIMENT, proof=proof
+        run_id=verdict.run_id,
+        verdict=_verdict(found, step, verdict, experiment.fix.kind),
+        method=EXPERIMENT,
+        proof=proof,
     )
 
 
@@ -59,9 +73,9 @@ def _decided(experiment: Experiment, trajectory: Trajectory, verdict: StoredVerd
     return next((one for one in refuted if blamed and _step(trajectory, one).span_id == blamed), None)
 
 
-def _verdict(found: Finding, step: Step, verdict: StoredVerdict) -> Verdict:
+def _verdict(found: Finding, step: Step, verdict: StoredVerdict, change: ChangeKind) -> Verdict:
     if found.comparison.decision is Decision.REFUTED:
-        reason = f"An experiment refuted step {step.index} ({step.agent}): {found.reason}."
+        reason = f"An experiment refuted step {step.index} of {agent_in_prose(step.agent)}: {found.reason}."
         return Abstention(status=Status.UNDETERMINED, reason=reason)
     told = verdict.fields if verdict.span_id == step.span_id else {}
     before = f" {told['reason']}" if isinstance(told.get("reason"), str) else ""
@@ -71,7 +85,7 @@ def _verdict(found: Finding, step: Step, verdict: StoredVerdict) -> Verdict:
         reason=f"Proved by experiment: {found.reason}.{before}",
         confidence=1.0 - ALPHA,  # at most this share of walks prove a step that does not heal
         mode=_text(told.get("mode")),
-        fix=_text(told.get("fix")),
+        fix=_text(told.get("fix")) or _FIXES[change].format(agent=in_fix(step.agent)),
     )
 
 

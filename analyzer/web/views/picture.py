@@ -51,6 +51,8 @@ class Suspicion:
     """A verdict's suspicion of the steps."""
 
     decisive: int | None = None
+    word: str = "decisive"
+    """What the step is called: ``suspected`` if only the evidence says that the run failed."""
     probabilities: Mapping[int, float]
     """Probability 0..1 by step; missing steps have 0."""
 
@@ -97,7 +99,7 @@ def draw(steps: Sequence[Step], suspicion: Suspicion) -> str:
     width = max(width, 2 * _LEFT + 8 * max(map(len, map(_short, lanes)), default=0))
     height = _TOP + LANE * max(1, len(lanes)) + 6
     guilty = next((step for step in steps if step.index == suspicion.decisive), None)
-    summary = escape(_summary(steps, lanes, guilty))
+    summary = escape(_summary(steps, lanes, guilty, suspicion.word))
     parts = [
         f'<svg class="picture" xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"',
         f' role="group" aria-label="{summary}">',
@@ -123,9 +125,9 @@ def name_board(steps: Sequence[Step], suspicion: Suspicion) -> str:
     return "".join([head, *_names(lanes, guilty), "</svg>"])
 
 
-def _summary(steps: Sequence[Step], lanes: Sequence[str], guilty: Step | None) -> str:
+def _summary(steps: Sequence[Step], lanes: Sequence[str], guilty: Step | None, word: str) -> str:
     told = f"{counted(len(steps), 'step')} of {counted(len(lanes), 'agent')} in order"
-    return f"{told}; step {guilty.index} of {_short(guilty.agent)} is decisive" if guilty else told
+    return f"{told}; step {guilty.index} of {_short(guilty.agent)} is {word}" if guilty else told
 
 
 def _lanes(lanes: Sequence[str]) -> Iterator[str]:
@@ -206,9 +208,9 @@ def _nodes(steps: Sequence[Step], where: Sequence[Place], suspicion: Suspicion) 
         failed = step.status is SpanStatus.ERROR
         marks = ("decisive" * is_decisive, "failed" * failed)
         classes = " ".join(filter(None, ("step", f"is-{step.kind.value}", *marks)))
-        told = escape(_told(step, probability, is_decisive=is_decisive))
+        told = escape(_told(step, probability, suspicion.word if is_decisive else ""))
         if is_decisive:
-            yield from _flag(place)
+            yield from _flag(place, suspicion.word)
         yield f'<a class="{classes}" href="#step-{step.index}" aria-label="{told}"><title>{told}</title>'
         yield from _blame(place, probability)
         yield _shape(step.kind, _x(place.column), _y(place.lane))
@@ -228,13 +230,13 @@ def _blame(place: Place, probability: float) -> Iterator[str]:
     yield f' rx="3" opacity="{strength:.2f}"/>'
 
 
-def _flag(place: Place) -> Iterator[str]:
+def _flag(place: Place, word: str) -> Iterator[str]:
     """Yield the visual marker of the decisive step; its accessible name says the same."""
     x = _x(place.column)
     yield '<g class="pointer" aria-hidden="true">'
-    left = max(2.0, x - 36)
-    yield f'<rect x="{left:g}" y="4" width="72" height="20" rx="10"/>'
-    yield f'<text x="{left + 36:g}" y="18">decisive</text>'
+    left = max(2.0, x - 42)
+    yield f'<rect x="{left:g}" y="4" width="84" height="20" rx="10"/>'
+    yield f'<text x="{left + 42:g}" y="18">{word}</text>'
     yield f'<circle class="ring" cx="{x:g}" cy="{_y(place.lane):g}" r="{_NODE / 2 + 5:g}"/></g>'
 
 
@@ -252,7 +254,7 @@ def _shape(kind: StepKind, x: float, y: float) -> str:
             return f'<circle class="node" cx="{x:g}" cy="{y:g}" r="{half:g}"/>'
 
 
-def _told(step: Step, probability: float, *, is_decisive: bool) -> str:
+def _told(step: Step, probability: float, word: str) -> str:
     told = [f"step {step.index}", _short(step.agent), _KIND_WORDS[step.kind]]
     if step.target:
         told.append(_short(step.target))
@@ -262,7 +264,7 @@ def _told(step: Step, probability: float, *, is_decisive: bool) -> str:
         told.append("in parallel")
     if probability >= _LEAST_SHOWN:
         told.append(f"blamed with {probability:.0%}")
-    return ("decisive: " if is_decisive else "") + ", ".join(told)
+    return (f"{word}: " if word else "") + ", ".join(told)
 
 
 def _short(name: str) -> str:

@@ -17,7 +17,7 @@ from analyzer.inquiry.present import plain
 from analyzer.inquiry.visible import visible, visible_run
 from analyzer.web.views.picture import Suspicion, draw, lanes_of, name_board
 from collector_processor.rebuild.redaction import count_replaced
-from semconv.model import SpanStatus, Step, Trajectory
+from semconv.model import SpanStatus, Status, Step, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +79,7 @@ class ShownStep:
     texts: tuple[ShownText, ...]
     probability: float = 0.0
     is_decisive: bool = False
+    word: str = "decisive"
     is_open: bool = False
     """Whether its texts are expanded initially."""
 
@@ -161,7 +162,8 @@ def suspicion_of(verdict: Mapping[str, Any]) -> Suspicion:
     decisive = verdict.get("step")
     if decisive is not None:
         ranking.setdefault(decisive, float(verdict.get("confidence") or 0.0))
-    return Suspicion(decisive=decisive, probabilities=ranking)
+    word = "suspected" if verdict.get("status") == Status.SUSPECTED else "decisive"
+    return Suspicion(decisive=decisive, word=word, probabilities=ranking)
 
 
 def quotes_of(verdict: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
@@ -242,6 +244,7 @@ def _shown(
         texts=tuple(_text(name, text, quotes, limit) for name, text in named if text),
         probability=suspicion.probabilities.get(step.index, 0.0),
         is_decisive=is_decisive,
+        word=suspicion.word,
         is_open=is_decisive or bool(quotes) or limit != MOST_TEXT,
     )
 
