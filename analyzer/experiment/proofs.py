@@ -23,7 +23,7 @@ from semconv.model import (
 )
 
 _FIXES: Final = {
-    ChangeKind.RESAMPLE: "Have the answer of {agent} checked and asked for again: a second attempt often succeeds.",
+    ChangeKind.RESAMPLE: "Check this answer of {agent}, and ask again if it is wrong: that often helps.",
     ChangeKind.TEXT: "Change the prompt or the tools of {agent} until it answers as in the experiment.",
     ChangeKind.HINT: "Put the experiment's hint into the prompt of {agent}.",
     ChangeKind.MODEL: "Give {agent} the experiment's model for this step.",

@@ -31,7 +31,7 @@ from collector_processor.store.deletion import delete_run
 from collector_processor.store.kept_spans import PackedSpans
 from collector_processor.writeback.outgoing import Decision as Decided
 from collector_processor.writeback.outgoing import write_back
-from semconv.model import Attribution
+from semconv.model import Attribution, Blame
 from tests.factories import TRACE, span_id
 from tests.issues import START
 from tests.unit.test_second_opinions import RUN, SPANS, WANTED, Room, blame, room
@@ -106,6 +106,12 @@ async def test_a_damaged_result_is_dropped_and_changes_nothing(
     queue.add(NO_TENANT, "no such run", START, document)
     await proving.follow()
     assert (queue.all(), room.verdict().version, room.sent()) == ([], 1, [])
+
+
+@pytest.mark.usefixtures("proving")
+def test_a_proof_of_a_step_that_nothing_blamed_says_what_to_do(room: Room) -> None:
+    assert isinstance(proved := found_on(room, 1, Decision.PROVED).verdict, Blame)
+    assert proved.fix.startswith(f"Check this answer of {proved.agent}, and ask again")
 
 
 async def test_a_persons_word_stands_against_a_proof(room: Room, proving: Proving) -> None:
@@ -193,7 +199,7 @@ async def test_a_refutation_withdraws_the_blame_of_its_step_alone(room: Room, pr
     await proving.follow()
     now = room.verdict()
     assert (now.version, now.status, now.agent) == (2, "undetermined", None)
-    assert "refuted step 0 (planner)" in now.fields["reason"]
+    assert "refuted step 0 of planner" in now.fields["reason"]
     assert [name for name, _ in room.sent()][-1:] == ["withdrawn: planner"]
     assert await room.second.take(WANTED, room.trajectory, blame(0)) is Outcome.PROOF_STANDS
     again = replace(WANTED, method="verify")

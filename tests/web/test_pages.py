@@ -20,10 +20,13 @@ from semconv.model import (
     Attribution,
     Blame,
     Evidence,
+    Proof,
+    ProofDecision,
     Ranked,
     Status,
     StepKind,
     Trajectory,
+    Verdict,
 )
 from tests.runs import failed_tool, run, step, tool
 from tests.security.test_hostile_text import HOSTILE, hostile_run
@@ -98,6 +101,48 @@ async def test_an_agent_without_a_name_is_called_that(stage: Stage, client: Clie
     page = await text_of(client, path)
     assert "unnamed agent" in page
     assert UNKNOWN_AGENT not in page
+
+
+SUSPECTED = Blame(agent="analyst", step=2, reason="r", confidence=0.8, status=Status.SUSPECTED)
+REFUTED = Proof(
+    decision=ProofDecision.REFUTED, step=1, span_id=None, effect=0.0, interval=(-0.1, 0.1), trials=40,
+    change="resample",
+)  # fmt: skip
+
+
+def abstained(status: Status) -> Abstention:
+    return Abstention(status=status, reason="r", ranking=(Ranked(step=2, agent="analyst", probability=0.1),))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "proof", "told"),
+    [
+        (SUSPECTED, None, "say “It did not fail” below"),
+        (abstained(Status.UNDETERMINED), None, "blamespan experiment run-1 -- COMMAND"),
+        (abstained(Status.UNDETERMINED), REFUTED, "run-1 --step N -- COMMAND"),
+        (abstained(Status.UNREADABLE), None, "blamespan lint run-1"),
+        (abstained(Status.ERROR), None, "Analyse it again when the cause is gone"),
+    ],
+    ids=["suspected", "undetermined", "refuted", "unreadable", "error"],
+)
+async def test_a_verdict_without_a_remedy_says_what_to_do_next(
+    stage: Stage, client: Client, verdict: Verdict, proof: Proof | None, told: str
+) -> None:
+    await stage.add(RUN, "shop", Attribution(run_id="run-1", verdict=verdict, method="m", proof=proof))
+    page = await text_of(client, "/runs/run-1")
+    assert told in page
+    assert ("Is this suspicion right?" if verdict is SUSPECTED else "Do you know what happened?") in page
+    assert '<option value="2" selected>' in page
+    assert ">decisive<" not in page
+
+
+async def test_a_run_without_steps_shows_no_empty_picture(stage: Stage, client: Client) -> None:
+    nothing = run(run_id="run-1")
+    attribution = Attribution(run_id="run-1", verdict=abstained(Status.UNREADABLE), method="m")
+    await stage.add(nothing, "shop", attribution)
+    page = await text_of(client, "/runs/run-1")
+    for empty in ("<svg class", "What happened", "this step"):
+        assert empty not in page
 
 
 async def test_the_first_address_leads_to_the_list(client: Client) -> None:
