@@ -84,7 +84,7 @@ def blame_first(found: Sequence[Finding], ranking: tuple[Ranked, ...], trajector
 
 def _reason(subject: str, told: Sequence[Finding]) -> str:
     if not told:
-        return f"No evidence singles out a step. {subject} is named because runs most often break early."
+        return f"No evidence singles out a step. {subject} comes first because runs most often break early."
     second = told[0].detail or (f"It also {told[1].reason}" if len(told) > 1 else "")
     sentences = (f"{subject} {told[0].reason}", second)
     return " ".join(one if one.endswith("…") else f"{one}." for one in sentences if one)

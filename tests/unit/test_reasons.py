@@ -176,7 +176,7 @@ def test_code_that_failed_is_not_to_be_run_again_as_it_is() -> None:
 
 def test_a_verdict_by_position_says_so_and_what_to_do() -> None:
     verdict = blame(step("a", "one"), step("b", "two"), output="Sorry.")
-    named = "a is named because runs most often break early."
+    named = "a comes first because runs most often break early."
     assert verdict.reason == f"No evidence singles out a step. {named}"
     assert "--model" in verdict.fix
 
