@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
+
+import pytest
 
 from analyzer.executor.codec import PATH, write_run
 from benchmarks.attack import agents, star
@@ -31,7 +33,9 @@ from tests.e2e.test_line_model import in_background, settings_for
 from tests.e2e.traffic import Way, send
 from tests.factories import agent, chat, said
 
+pytestmark = pytest.mark.timeout(2_700)
 LONGEST_S: Final = 0.05
+ATTEMPTS: Final = 3
 BESIDE_THREADS_S: Final = 0.3
 """The same limit with threads of ours, which compete with the loop for cores on a busy machine."""
 WAYS: Final[tuple[Way, ...]] = ("grpc", "http", "json")
@@ -115,10 +119,29 @@ class Found(dict[str, Stall]):
         self[name] = one.longest_s(since)
         print(_row(name, self[name]))
 
-    def require(self, loop_s: float = LONGEST_S) -> None:
-        """Assert that no stall is too long; ``loop_s`` limits the CPU time of the loop's thread."""
-        assert {name: stall for name, stall in self.items() if stall.loop_s > loop_s} == {}
-        assert {name: stall for name, stall in self.items() if stall.process_s > BESIDE_THREADS_S} == {}
+    def too_long(self) -> dict[str, Stall]:
+        """Return the stalls beyond a limit."""
+        return {
+            name: stall
+            for name, stall in self.items()
+            if stall.loop_s > LONGEST_S or stall.process_s > BESIDE_THREADS_S
+        }
+
+
+def require(measure: Callable[[Path], Found], folder: Path) -> None:
+    """Assert that nothing stalls the loop for too long in each of three measurements.
+
+    A stall of ours comes back each time; CPU time that other work on the machine stretches does not.
+    """
+    late: dict[str, Stall] = {}
+    for attempt in range(ATTEMPTS):
+        own = folder / str(attempt)
+        own.mkdir()
+        again = measure(own).too_long()
+        late = {name: stall for name, stall in again.items() if not attempt or name in late}
+        if not late:
+            return
+    raise AssertionError(late)
 
 
 def every_short_word(trace: int) -> list[Span]:
@@ -139,9 +162,13 @@ def _in_trace(span: Span, trace: int) -> Span:
 
 
 def test_nothing_stalls_the_loop(tmp_path: Path) -> None:
+    require(_with_a_model, tmp_path)
+
+
+def _with_a_model(folder: Path) -> Found:
     found = Found()
     model = in_background(serve(Scripted(text=REPLY)))
-    with model as server, watched(tmp_path, **settings_for(server)) as one:
+    with model as server, watched(folder, **settings_for(server)) as one:
         with found.during(one, "control"):
             time.sleep(3)
         for number, (name, shape) in enumerate(SHAPES.items(), start=100):
@@ -163,12 +190,16 @@ def test_nothing_stalls_the_loop(tmp_path: Path) -> None:
                 _get(one.line.web + path)
         assert len(server.received) >= 2
     assert (verdict["method"], verdict["fallback"]) == ("judge", None)
-    found.require()
+    return found
 
 
 def test_traces_by_the_thousand_stall_no_loop(tmp_path: Path) -> None:
+    require(_with_many_traces, tmp_path)
+
+
+def _with_many_traces(folder: Path) -> Found:
     found = Found()
-    with watched(tmp_path, write_back="hold", forward_endpoint="http://127.0.0.1:9") as one:
+    with watched(folder, write_back="hold", forward_endpoint="http://127.0.0.1:9") as one:
         send(one.line, agents(1), way="http")
         one.verdict(1)
         for first, way in zip((10_000, 20_000, 30_000), WAYS, strict=True):
@@ -177,12 +208,16 @@ def test_traces_by_the_thousand_stall_no_loop(tmp_path: Path) -> None:
                 one.verdict(first)
         with found.during(one, "linked"):
             send(one.line, star(2_000), way="http")
-    found.require()
+    return found
 
 
 def test_a_run_stalls_no_analyzer(tmp_path: Path) -> None:
+    require(_of_an_analyzer, tmp_path)
+
+
+def _of_an_analyzer(folder: Path) -> Found:
     found = Found()
-    with watched(tmp_path, "analyzer") as one:
+    with watched(folder, "analyzer") as one:
         for name, shape in SHAPES.items():
             spans = tuple(shape(SPANS.get(name, 2_000)))
             failed = replace(order(repair(Trace(spans=spans))), root_status=SpanStatus.ERROR)
@@ -190,7 +225,7 @@ def test_a_run_stalls_no_analyzer(tmp_path: Path) -> None:
                 asked = Request(one.line.web + PATH, write_run(failed), {"Content-Type": "application/json"})
                 with urlopen(asked, timeout=LONG_S) as answer:
                     assert b"method" in answer.read()
-    found.require()
+    return found
 
 
 def _row(name: str, stall: Stall) -> str:
