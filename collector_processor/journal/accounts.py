@@ -125,23 +125,8 @@ class Accounts:
             self._ages[entry.queue].take_back(entry.size)
             self._close(entry.queue, 0, entry.size)
 
-    def stored(
-        self, entries: Iterable[Entry], seqs: Iterable[int]
-    ) -> Generator[None, None, tuple[Chunk, ...]]:
-        """Record that admitted rows are durable; return them. Yields once for each trace in them."""
-        chunks: list[Chunk] = []
-        for entry, seq in zip(entries, seqs, strict=True):
-            chunks.append((yield from self._stored(entry, seq)))
-        return tuple(chunks)
-
-    def _stored(self, entry: Entry, seq: int) -> Generator[None, None, Chunk]:
-        self.uncommitted_bytes -= entry.size
-        self.waiting[entry.queue].items += entry.items
-        self.last_seq = max(self.last_seq, seq)
-        segment = self.segments.at(segment_of(seq))
-        segment.stored_bytes += entry.size
-        segment.open_rows += 1
-        segment.open_bytes += entry.size
+    def stored(self, entry: Entry, seq: int) -> Generator[None, None, Chunk]:
+        """Record that an admitted row is durable; return it. Yields once for each trace in it."""
         for note in entry.traces:
             yield
             self._index(
@@ -154,6 +139,13 @@ class Accounts:
                     state=entry.state,
                 )
             )
+        self.uncommitted_bytes -= entry.size
+        self.waiting[entry.queue].items += entry.items
+        self.last_seq = max(self.last_seq, seq)
+        segment = self.segments.at(segment_of(seq))
+        segment.stored_bytes += entry.size
+        segment.open_rows += 1
+        segment.open_bytes += entry.size
         return Chunk(
             seq=seq, queue=entry.queue, hops=entry.hops, items=entry.items, size=entry.size, body=entry.body
         )

@@ -9,11 +9,9 @@ Releasing a held row is durable before the forwarder is told: a row must not be 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from collector_processor.journal.accounts import Accounts
@@ -24,8 +22,6 @@ from semconv.model import TraceId
 
 _BATCH_DELAY_S: Final = 0.05
 """Seconds a command may wait to be sent together with another one."""
-_STEPS_AT_ONCE: Final = 128
-"""Rows or traces handled before other tasks get the event loop: some milliseconds."""
 _FAILED: Final = "the journal's writer has failed: restart blamespan; its log says why"
 ENDED_RETRY_S: Final = 60.0
 """Retry delay sent to clients when blamespan must be restarted."""
@@ -36,8 +32,13 @@ class Append:
     """Store these rows in one commit."""
 
     entries: tuple[Entry, ...]
-    done: Callable[[tuple[int, ...] | RefusedError], Iterator[None]]
+    done: Callable[[tuple[int, ...] | RefusedError], Iterator[None] | None]
     """Called with the rows' seqs once they are durable, or with the error; done in steps."""
+
+    @property
+    def traces(self) -> frozenset[TraceId]:
+        """The agent traces in it."""
+        return frozenset(note.trace_id for entry in self.entries for note in entry.traces)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,55 +98,6 @@ class Stop:
 
 
 Command: TypeAlias = Append | Mark | Rewrite | Forget | Flush | Detach | WrittenBack | Stop
-
-
-Step: TypeAlias = Callable[[], Iterator[None] | None]
-"""Work for the event loop. If it takes long it is an iterator, which yields between its steps."""
-
-
-class Deliveries:
-    """Runs the writer's callbacks on the event loop, in order, and yields to other tasks every few steps."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Create it for the event loop that runs the callbacks."""
-        self._loop: Final = loop
-        self._waiting: Final[deque[Iterator[None]]] = deque()
-
-    def post(self, work: Step) -> None:
-        """Run this after all callbacks posted before; called from other threads."""
-        self._loop.call_soon_threadsafe(self._take, work)
-
-    def _take(self, work: Step) -> None:
-        self._waiting.append(_steps(work))
-        if len(self._waiting) == 1:
-            self._go_on()
-
-    def _go_on(self) -> None:
-        left = _STEPS_AT_ONCE
-        while self._waiting:
-            try:
-                taken = sum(1 for _ in islice(self._waiting[0], left))
-            except BaseException:  # the loop logs it; callbacks posted later still run
-                self._waiting.popleft()
-                self._loop.call_soon(self._go_on)
-                raise
-            if taken == left:
-                self._loop.call_soon(self._go_on)
-                return
-            left -= taken
-            self._waiting.popleft()
-
-    async def finish(self) -> None:
-        """Run all posted callbacks without yielding to other tasks; used at the end."""
-        await asyncio.sleep(0)  # so that the last posted callbacks are taken
-        while self._waiting:
-            for _ in self._waiting[0]:
-                pass
-            self._waiting.popleft()
-
-
-def _steps(work: Step) -> Iterator[None]:
-    yield from work() or ()
 
 
 class Dispatch:

@@ -33,11 +33,11 @@ from collector_processor.journal.chunks import (
     Wanted,
     by_segment,
 )
+from collector_processor.journal.deliveries import Deliveries
 from collector_processor.journal.directory import DirectoryLock, Measure, SegmentDirectory, measure_space
 from collector_processor.journal.dispatch import (
     ENDED_RETRY_S,
     Append,
-    Deliveries,
     Dispatch,
     Forget,
     HeldRows,
@@ -51,6 +51,11 @@ from collector_processor.journal.writer import JournalWriter, WriterEvents
 from collector_processor.otlp import RefusedError, Signal, Tenant, TraceKey
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import TraceId
+
+
+def _do_nothing(_chunk: Chunk, _entry: Entry) -> Iterator[None]:
+    """Hand a row on to nobody."""
+    yield from ()
 
 
 class Journal:
@@ -76,13 +81,15 @@ class Journal:
             directory,
             next_segment,
             limits,
-            self._deliveries.post,
+            self._deliveries,
             WriterEvents(rotated=self._retired, failed=self._failed),
         )
         self._dispatch: Final = Dispatch(self._writer.submit)
         self._reclaimer: Final = Reclaimer(self._accounts.segments, self._dispatch, self._reads, keeper)
         self._held: Final = HeldRows(self._accounts, self._dispatch, self._released)
         self._recovered: tuple[TraceArrival, ...] = ()
+        self._arriving: Final[set[int]] = set()
+        """Durable rows that are not handed on yet, so that nothing reads them back before."""
         self._is_closed = False
         self.failure: Final[asyncio.Future[None]] = loop.create_future()
         """Raises the error if the writer fails because of a bug; cancelled by ``close``."""
@@ -122,14 +129,14 @@ class Journal:
     # Writing.
 
     async def append(
-        self, entries: Sequence[Entry], then: Callable[[tuple[Chunk, ...]], Iterator[None]] | None = None
+        self, entries: Sequence[Entry], then: Callable[[Chunk, Entry], Iterator[None]] = _do_nothing
     ) -> tuple[Chunk, ...]:
         """Store rows in one commit; return them once they are durable.
 
         Args:
             entries: the rows of one request.
-            then: called with the rows as soon as they are durable, in the order of
-                commits, even if the caller was cancelled meanwhile; it yields between its steps.
+            then: called with each row as soon as it is durable, even if the caller was cancelled meanwhile,
+                in the order of commits where requests share a trace; it yields between its steps.
 
         Raises:
             RefusedError: the journal is full, or the disk refuses; nothing was stored.
@@ -140,19 +147,25 @@ class Journal:
         self._accounts.admit(rows)
         future: asyncio.Future[tuple[Chunk, ...]] = self._dispatch.answer()
 
-        def done(answer: tuple[int, ...] | RefusedError) -> Iterator[None]:
-            if isinstance(answer, RefusedError):
-                self._accounts.cancel(rows)
-                if not future.done():
-                    future.set_exception(answer)
-                if isinstance(answer, DiskFullError):
-                    self._make_room()
-                return
-            chunks = yield from self._accounts.stored(rows, answer)
-            if then is not None:
-                yield from then(chunks)
+        def done(answer: tuple[int, ...] | RefusedError) -> Iterator[None] | None:
+            if not isinstance(answer, RefusedError):
+                self._arriving.update(answer)
+                return hand_on(answer)
+            self._accounts.cancel(rows)
             if not future.done():
-                future.set_result(chunks)
+                future.set_exception(answer)
+            if isinstance(answer, DiskFullError):
+                self._make_room()
+            return None
+
+        def hand_on(seqs: tuple[int, ...]) -> Iterator[None]:
+            chunks: list[Chunk] = []
+            for entry, seq in zip(rows, seqs, strict=True):
+                chunks.append((yield from self._accounts.stored(entry, seq)))
+                self._arriving.discard(seq)
+                yield from then(chunks[-1], entry)
+            if not future.done():
+                future.set_result(tuple(chunks))
             self._evict_over_quota()
 
         self._dispatch.now(Append(entries=rows, done=done))
@@ -215,7 +228,7 @@ class Journal:
             after_seq=after_seq,
             upto_seq=self._accounts.last_seq,  # never a row whose seq its writer does not have yet
             max_bytes=max_bytes,
-            skip=frozenset((*self._reads.done, *skip)),
+            skip=frozenset((*self._reads.done, *self._arriving, *skip)),
         )
         with self._reads.reading():
             backlog = await self._reads.run(partial(self._keeper.waiting, wanted))

@@ -15,14 +15,14 @@ import errno
 import logging
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
-from typing import Final, TypeAlias
+from typing import Final
 
 from collector_processor.journal.chunks import (
     DiskFullError,
@@ -34,6 +34,7 @@ from collector_processor.journal.chunks import (
     segment_of,
 )
 from collector_processor.journal.connection import OpenFileCache
+from collector_processor.journal.deliveries import Deliveries
 from collector_processor.journal.directory import DiskReserve, RowRegister, SegmentDirectory
 from collector_processor.journal.dispatch import (
     Append,
@@ -43,7 +44,6 @@ from collector_processor.journal.dispatch import (
     Forget,
     Mark,
     Rewrite,
-    Step,
     Stop,
     WrittenBack,
 )
@@ -63,9 +63,6 @@ _MAX_GROUP: Final = 4096
 _RETRY_AFTER_S: Final = 5.0
 """Retry delay sent to clients when the disk refuses: space must be freed first."""
 
-Post: TypeAlias = Callable[[Step], None]
-"""Runs a callback on the event loop; called from the writer's thread."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterEvents:
@@ -78,21 +75,22 @@ class WriterEvents:
 
 
 class JournalWriter:
-    """Does all writing; callbacks run on the event loop through ``post``."""
+    """Does all writing; callbacks run on the event loop through ``deliveries``."""
 
     def __init__(
         self,
         directory: SegmentDirectory,
         next_segment: int,
         limits: JournalLimits,
-        post: Post,
+        deliveries: Deliveries,
         events: WriterEvents,
     ) -> None:
         self._directory: Final = directory
         self._reserve: Final = DiskReserve(directory.path, directory.measure)
         self._next_segment = next_segment
         self._limits: Final = limits
-        self._post: Final = post
+        self._deliveries: Final = deliveries
+        self._post: Final = deliveries.post_last
         self._events: Final = events
         self._queue: Final[SimpleQueue[Command]] = SimpleQueue()
         self._active: SegmentFile | None = None
@@ -184,15 +182,23 @@ class JournalWriter:
             )
             refusal = DiskFullError if _is_full(error) else RefusedError
             refused = refusal(f"cannot write to the journal: {error}", retry_after_s=_RETRY_AFTER_S)
-            self._post(partial(_answer, appends, [refused] * len(appends)))
+            self._answer(appends, [refused] * len(appends))
             if refusal is not DiskFullError:
                 self._retire()  # the segment may be damaged
             elif self._active is not None and self._active.disk_bytes >= _WORTH_DELETING:
                 self._retire()  # once forwarded, it can be deleted to free space
             return
         self.commits += 1
-        self._post(partial(_answer, appends, seqs))
+        self._answer(appends, seqs)
         self._rotate()
+
+    def _answer(self, appends: Sequence[Append], answers: Sequence[tuple[int, ...] | RefusedError]) -> None:
+        self._deliveries.post(
+            *(
+                (partial(append.done, answer), append.traces)
+                for append, answer in zip(appends, answers, strict=True)
+            )
+        )
 
     def _store(self, appends: Sequence[Append]) -> list[tuple[int, ...]]:
         """Commit the rows; return the seqs for each command."""
@@ -349,11 +355,6 @@ def _is_full(error: sqlite3.Error | OSError) -> bool:
 def _releases_rows(command: Mark | Forget) -> bool:
     """Return whether a command releases held rows, which must survive a power cut or be sent twice."""
     return isinstance(command, Mark) and command.state is State.PENDING
-
-
-def _answer(appends: Sequence[Append], answers: Sequence[tuple[int, ...] | RefusedError]) -> Iterator[None]:
-    for append, answer in zip(appends, answers, strict=True):
-        yield from append.done(answer)
 
 
 def _finish(marks: Sequence[Mark]) -> None:

@@ -165,18 +165,16 @@ class Intake:
             raise LoopError(reason, retry_after_s=_LOOP_RETRY_S)
 
     async def _store(self, arrival: Arrival, sound: _Sound, entries: tuple[Entry, ...]) -> None:
-        def stored(chunks: tuple[Chunk, ...]) -> Iterator[None]:
-            self._ledger.acknowledge(arrival.signal, sound.scan.item_count)
-            for chunk, entry in zip(chunks, entries, strict=True):
-                yield from self._hand_on(chunk, entry)
-
         try:
-            await self._journal.append(entries, stored)
+            await self._journal.append(entries, self._hand_on)
         except RefusedError:
             self._ledger.refuse(arrival.signal, sound.scan.item_count + sound.rejected)
             raise
 
     def _hand_on(self, chunk: Chunk, entry: Entry) -> Iterator[None]:
+        self._ledger.acknowledge(entry.signal, entry.items)
+        if entry.state is State.PENDING:
+            self._forwarder.offer(chunk)
         for note in entry.traces:
             yield
             self._rules.feed(
@@ -191,8 +189,6 @@ class Intake:
                     is_held=entry.state is State.HELD,
                 )
             )
-        if entry.state is State.PENDING:
-            self._forwarder.offer(chunk)
 
     def _entries(self, arrival: Arrival, sound: _Sound, known: Container[TraceId]) -> tuple[Entry, ...]:
         """Return one row for the request, and in hold mode another for each held trace."""

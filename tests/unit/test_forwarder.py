@@ -100,10 +100,10 @@ class Bench:
             traces=found.traces if found and state is State.HELD else (),
         )
 
-        def stored(chunks: tuple[Chunk, ...]) -> Iterator[None]:
+        def stored(chunk: Chunk, _entry: Entry) -> Iterator[None]:
             self.ledger.acknowledge(signal, items)
             if state is State.PENDING:
-                self.forwarder.offer(chunks[0])
+                self.forwarder.offer(chunk)
             yield
 
         return (await self.journal.append([entry], stored))[0]

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from benchmarks.attack import agents, half_invalid, invalid
 from collector_processor.assembly.open_trace import MAX_GROUP, LinkedTraces
+from collector_processor.journal.deliveries import Deliveries
 from collector_processor.journal.directory import SegmentDirectory
-from collector_processor.journal.dispatch import Deliveries
 from collector_processor.journal.keeper import JournalKeeper
 from collector_processor.otlp import NO_TENANT, MalformedRequestError, RefusedError, Signal, Tenant, TraceKey
 from collector_processor.otlp.otlp_json import to_protobuf
@@ -465,13 +465,12 @@ async def test_a_request_of_empty_messages_is_refused(signal: Signal, body: byte
             await at.accept(body, signal=signal)
 
 
-async def test_what_the_writer_posts_is_done_in_order_and_others_pass() -> None:
+async def test_what_the_writer_posts_is_done_in_slices_and_errors_stop_no_other() -> None:
     loop = asyncio.get_running_loop()
     deliveries, seen = Deliveries(loop), list[str]()
 
     def long() -> Iterator[None]:
-        for _ in range(1_000):
-            yield
+        yield from [None] * 1_000
         seen.append("long")
 
     def broken() -> Iterator[None]:
@@ -481,7 +480,7 @@ async def test_what_the_writer_posts_is_done_in_order_and_others_pass() -> None:
     logged: list[object] = []
     loop.set_exception_handler(lambda _loop, context: logged.append(context["exception"]))
     for work in (long, broken, lambda: seen.append("last")):
-        deliveries.post(work)
+        deliveries.post_last(work)
     for _ in range(3):
         await asyncio.sleep(0)
     assert seen == [], "a thousand steps are not done at once"
@@ -489,9 +488,60 @@ async def test_what_the_writer_posts_is_done_in_order_and_others_pass() -> None:
         await asyncio.sleep(0)
     assert seen == ["long", "last"]
     assert [str(error) for error in logged] == ["broken"]
-    deliveries.post(long)
+    deliveries.post_last(long)
     await deliveries.finish()
     assert seen == ["long", "last", "long"]
+
+
+async def test_a_request_passes_those_of_many_traces_but_its_own() -> None:
+    """Before, an acknowledgement waited until 100,000 traces of another client had been handed on."""
+    deliveries, seen = Deliveries(asyncio.get_running_loop()), list[str]()
+    many = frozenset(map(trace_name, range(1, 100_001)))
+
+    def posted(name: str, traces: frozenset[TraceId] | None, steps: int = 1) -> None:
+        def work() -> Iterator[None]:
+            yield from [None] * steps
+            seen.append(name)
+
+        deliveries.post((work, traces))
+
+    posted("storm", many, steps=100_000)
+    posted("its own", frozenset({trace_name(5)}))
+    posted("after all of these", None)
+    posted("its own, too", frozenset({trace_name(5), trace_name(200_000)}))
+    posted("shares with the last", frozenset({trace_name(200_000)}))
+    posted("second storm", frozenset({trace_name(200_001)}), steps=1_000)
+    for number in range(5):
+        posted(f"calm {number}", frozenset({trace_name(300_000 + number)}))
+    posted("no agent", frozenset())
+    await asyncio.sleep(0)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    calm = [*(f"calm {number}" for number in range(5)), "no agent"]
+    assert seen == calm
+    for _ in range(60):
+        await asyncio.sleep(0)
+    assert seen == [*calm, "second storm"]
+    await deliveries.finish()
+    assert seen[len(calm) + 1 :] == [
+        "storm",
+        "its own",
+        "after all of these",
+        "its own, too",
+        "shares with the last",
+    ]
+
+
+async def test_an_acknowledgement_does_not_wait_for_a_request_of_many_traces(tmp_path: Path) -> None:
+    async with door(tmp_path) as at:
+        large = asyncio.create_task(at.accept(agents(3_000)))
+        while not at.fed:  # noqa: ASYNC110 - step by step
+            await asyncio.sleep(0)
+        await at.accept(request(span(1, trace=9_999)), tenant="other")
+        assert not large.done()
+        assert at.counts().is_balanced, "in the middle of it"
+        await large
+        assert len(at.fed) == 3_000
 
 
 async def test_a_request_of_many_spans_teaches_what_a_small_one_does(tmp_path: Path) -> None:
