@@ -314,7 +314,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "no-agent",
         Severity.ERROR,
-        "calls without an agent's name on the span, an ancestor or a message: verdicts say `unknown`",
+        "calls without an agent's name on the span, an ancestor or a message: verdicts say “unnamed agent”",
         lambda look: _calls_with(look, lambda step: step.agent_source is AgentSource.UNKNOWN),
         AGENT,
     ),
