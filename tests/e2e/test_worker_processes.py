@@ -17,6 +17,8 @@ from tests.e2e.traffic import send
 LONG_S = 300.0
 STARTED = "worker process started"
 GRACE_MS = 50
+ONE: dict[str, str | float] = {"method": "signals", "root_grace": GRACE_MS, "analysis_processes": 1}
+"""One process at most, however many cores and however slow they are."""
 TOGETHER = 50
 
 
@@ -67,7 +69,7 @@ def kill(line: Line) -> int:
 
 
 def test_what_a_killed_process_had_is_analysed_once_by_another(start_line: StartLine) -> None:
-    line, runs = start_line(method="signals", root_grace=GRACE_MS), DemoAgain()
+    line, runs = start_line(**ONE), DemoAgain()
     pid, sent = kept_busy(line, runs)
     sent += send_runs(line, runs, TOGETHER)
     os.kill(pid, signal.SIGKILL)
@@ -82,7 +84,7 @@ def test_what_a_killed_process_had_is_analysed_once_by_another(start_line: Start
     "end", [pytest.param(Line.terminate, id="told to end"), pytest.param(kill, id="killed")]
 )
 def test_no_process_is_left_behind(start_line: StartLine, end: Callable[[Line], int]) -> None:
-    line = start_line(method="signals", root_grace=GRACE_MS)
+    line = start_line(**ONE)
     pid, _ = kept_busy(line, DemoAgain())
     end(line)
     await_end(pid)
@@ -90,7 +92,7 @@ def test_no_process_is_left_behind(start_line: StartLine, end: Callable[[Line], 
 
 def test_signals_to_all_of_us_leave_it_to_the_service(start_line: StartLine) -> None:
     """Runs that are still pending at shutdown are analysed by the process."""
-    line, runs = start_line(method="signals", root_grace=GRACE_MS), DemoAgain()
+    line, runs = start_line(**ONE), DemoAgain()
     pid, sent = kept_busy(line, runs)
     for number in (signal.SIGINT, signal.SIGTERM):
         os.kill(pid, number)
@@ -108,7 +110,7 @@ def test_none_is_started_where_it_is_not_wanted(start_line: StartLine) -> None:
 
 
 def test_dead_processes_and_outcomes_of_preparation_are_counted(start_line: StartLine) -> None:
-    line, runs = start_line(method="signals", root_grace=GRACE_MS), DemoAgain()
+    line, runs = start_line(**ONE), DemoAgain()
     pid, sent = kept_busy(line, runs)
     assert line.sample("blamespan_analysis_processes") == 1
     os.kill(pid, signal.SIGKILL)
