@@ -78,7 +78,7 @@ class JournalKeeper:
                 self._compare(number)
             except sqlite3.OperationalError as error:  # the disk refuses: not damage
                 raise _refused(self._directory.file(number).name, error) from error
-            except sqlite3.DatabaseError as error:
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite quotes damaged bytes
                 logger.error(  # noqa: TRY400 - the reason is all there is to say
                     "journal segment is damaged: salvaging its readable rows",
                     extra={"segment": number, "reason": str(error)},
@@ -313,5 +313,5 @@ def _copy(source: sqlite3.Connection, sound: SegmentFile, seq: int) -> bool:
 def _read(source: sqlite3.Connection, table: str, seq: int) -> list[tuple[Any, ...]]:
     try:
         return source.execute(f"SELECT * FROM {table} WHERE seq = ?", (seq,)).fetchall()  # noqa: S608 - our own words
-    except sqlite3.DatabaseError:
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
         return []  # unreadable rows count as missing

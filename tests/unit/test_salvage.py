@@ -124,3 +124,15 @@ async def test_a_disk_that_refuses_is_no_damage(tmp_path: Path, monkeypatch: pyt
     monkeypatch.undo()
     assert segment.exists()
     assert len((await found(tmp_path))[0]) == ROWS
+
+
+@pytest.mark.parametrize("bit", [1, 128], ids=["another letter", "no letter of Unicode"])
+async def test_a_flipped_bit_of_the_schema_costs_the_segment_and_is_counted(tmp_path: Path, bit: int) -> None:
+    """SQLite quotes the damaged bytes in its message, which Python then cannot decode."""
+    segment = await fill(tmp_path)
+    content = bytearray(segment.read_bytes())
+    content[content.index(b"CREATE TABLE body") + len(b"CREATE T")] ^= bit
+    segment.write_bytes(content)
+    sound, lost, waiting = await found(tmp_path)
+    assert (sound, lost, waiting) == ([], ROWS * ITEMS, ROWS * ITEMS)
+    assert (tmp_path / f"{SEGMENT}.damaged").exists()
