@@ -45,7 +45,7 @@ def crash(reading: Reading) -> Iterator[Finding]:
                 quoted_step=position,
                 signal="unhandled_error",
                 weight=5.0 if reading.roles[position] is not Role.RELAYING else 1.5,
-                reason=f"{_broke(reading, position)}, and the run ended without a successful retry",
+                reason=_broke(reading, position, "the run ended without a successful retry"),
                 detail=_error_told(step),
                 quote=_fault_quote(step),
             )
@@ -64,7 +64,7 @@ def unrepaired_fault(reading: Reading) -> Iterator[Finding]:
             quoted_step=position,
             signal="unrepaired_error" if failed else "empty_result",
             weight=_STATED if _states_error(step) else 1.0 if failed else 0.8,
-            reason=f"{_broke(reading, position)}, and no later call succeeded in its place",
+            reason=_broke(reading, position, "no later call succeeded in its place"),
             detail=_error_told(step) if failed else "",
             quote=_fault_quote(step),
         )
@@ -130,8 +130,15 @@ def _what(step: Step) -> str:
     return f"step {step.index}"
 
 
-def _broke(reading: Reading, position: int) -> str:
-    """Say what went wrong at a step, as a predicate of the agent responsible for it."""
+def _broke(reading: Reading, position: int, ending: str) -> str:
+    """Say what went wrong at a step and how it ended, as a predicate of the agent responsible for it."""
+    step = reading.steps[position]
+    if step.kind is StepKind.OTHER and _STOPPED.search(step.error):
+        return f"was stopped by the check {step.target or step.name}"
+    return f"{_did(reading, position)}, and {ending}"
+
+
+def _did(reading: Reading, position: int) -> str:
     step = reading.steps[position]
     failed = reading.faults[position] is Fault.FAILED
     if step.kind is not StepKind.TOOL and reading.responsible_steps[position] == position:
@@ -164,6 +171,10 @@ CODE_ERROR: Final = re.compile(
     r"Error\b"
 )
 """Errors that a retry of the same code cannot fix."""
+
+
+_STOPPED: Final = re.compile(r"\btripp?(?:ed|wire)\b", re.IGNORECASE)
+"""Errors of guardrails that stopped something (``dialects/reading/guardrails.py``)."""
 
 
 def _error_words(step: Step) -> str:

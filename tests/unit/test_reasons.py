@@ -39,6 +39,15 @@ def test_a_failed_model_call_is_told_with_the_providers_message_once() -> None:
     assert verdict.fix.startswith("Retry purser's model call")
 
 
+def test_a_check_that_stopped_an_agent_is_not_a_call_that_failed() -> None:
+    check = step("b", '{"triggered": true}', StepKind.OTHER, target="amount_check", status=SpanStatus.ERROR)
+    tripped = replace(check, error="guardrail amount_check tripped")
+    told = blame(step("a", "Hm."), step("b", "So 7 + 8 = 16."), tripped, output="16").reason
+    assert (
+        told == "b calculated “7 + 8 = 16”; the result is 15. It also was stopped by the check amount_check."
+    )
+
+
 def test_the_class_of_an_error_is_said_once() -> None:
     error = "InternalServerError: litellm.InternalServerError: InternalServerError: OpenAIException - down"
     told = blame(failed_call("a", error)).reason
