@@ -1,0 +1,166 @@
+"""Sources of runs for coding agents: a running service, or a data directory without one. Not pure."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from analyzer.api.client import Client, ServiceError
+from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.report import IssueReports, Wanted, to_json
+from analyzer.labels.label import Statement
+from analyzer.labels.label_store import LabelStore
+from analyzer.labels.labelling import accept_label, find_run
+from analyzer.web.reads.archive import RunArchive
+from analyzer.web.run_api import kept_steps, run_document
+from analyzer.web.run_list import read_filters, write_key
+from collector_processor.otlp import NO_TENANT
+from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
+from collector_processor.store.connection import StoreConnection
+from collector_processor.store.places import Database, open_database
+from collector_processor.store.records import StoredVerdict
+from collector_processor.store.verdicts import RunStore
+
+Document = Mapping[str, Any]
+
+
+class RunSource(Protocol):
+    """Runs, verdicts, steps and issues as JSON; methods raise ``AnalyzerError`` or ``CollectorError``."""
+
+    async def runs(self, filters: Mapping[str, str]) -> Document:
+        """Return a page of runs, by the filters of the API."""
+        ...
+
+    async def run(self, run_id: str) -> Document:
+        """Return a run's verdict."""
+        ...
+
+    async def steps(self, run_id: str, first: int, limit: int) -> Document:
+        """Return a run with some of its steps."""
+        ...
+
+    async def issues(self, limit: int) -> Document:
+        """Return recurring failures."""
+        ...
+
+    async def label(self, run_id: str, statement: Statement) -> Document:
+        """Store a label."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSource:
+    """A running service."""
+
+    client: Client
+
+    async def runs(self, filters: Mapping[str, str]) -> Document:
+        """As ``RunSource.runs``."""
+        return asdict(await asyncio.to_thread(lambda: self.client.runs(**filters)))
+
+    async def run(self, run_id: str) -> Document:
+        """As ``RunSource.run``."""
+        return asdict(await asyncio.to_thread(self.client.run, run_id))
+
+    async def steps(self, run_id: str, first: int, limit: int) -> Document:
+        """As ``RunSource.steps``."""
+        return asdict(await asyncio.to_thread(lambda: self.client.steps(run_id, first=first, limit=limit)))
+
+    async def issues(self, limit: int) -> Document:
+        """As ``RunSource.issues``."""
+        return {
+            "issues": [
+                asdict(one) for one in await asyncio.to_thread(lambda: self.client.issues(limit=limit))
+            ]
+        }
+
+    async def label(self, run_id: str, statement: Statement) -> Document:
+        """As ``RunSource.label``."""
+        is_failure = statement.agent is not None or statement.step is not None
+        return asdict(
+            await asyncio.to_thread(
+                lambda: self.client.label(
+                    run_id, agent=statement.agent, step=statement.step, failed=is_failure
+                )
+            )
+        )
+
+
+class StoreSource:
+    """The store of a data directory; other processes may have it open too."""
+
+    def __init__(self, place: Path | str, *, is_fair_sample: bool) -> None:
+        """Open the store; raises ``CollectorError`` if it cannot be used."""
+        self._database: Database = open_database(place)
+        self._archive = RunArchive(self._database)
+        self._clean = Cleaner(make_redactor(ALL_KINDS, ()))
+        self._is_fair_sample = is_fair_sample
+
+    def close(self) -> None:
+        """Close the store."""
+        self._archive.close()
+        self._database.close()
+
+    async def runs(self, filters: Mapping[str, str]) -> Document:
+        """As ``RunSource.runs``."""
+        try:
+            query = read_filters(filters, NO_TENANT, time.time_ns())
+        except web.HTTPBadRequest as refusal:
+            raise ServiceError((refusal.text or "").strip(), refusal.status) from refusal
+        page = await self._archive.page(query)
+        return {
+            "runs": [run_document(row.verdict) for row in page.rows],
+            "next": None if page.next is None else write_key(page.next),
+            "looked_at": page.looked_at,
+        }
+
+    async def run(self, run_id: str) -> Document:
+        """As ``RunSource.run``."""
+        return run_document(await asyncio.to_thread(self._find, run_id))
+
+    async def steps(self, run_id: str, first: int, limit: int) -> Document:
+        """As ``RunSource.steps``."""
+        verdict = await asyncio.to_thread(self._find, run_id)
+        document = await kept_steps(self._archive, self._clean, verdict, first, first + limit)
+        if document is None:
+            raise ServiceError("the steps of this run are not kept", 404)
+        return document
+
+    async def issues(self, limit: int) -> Document:
+        """As ``RunSource.issues``."""
+
+        def read() -> Document:
+            with _opened(self._database) as db:
+                now_ns = time.time_ns()
+                reports = IssueReports(IssueStore(db), is_fair_sample=self._is_fair_sample)
+                found = reports.reports(Wanted(tenant=None, limit=limit), now_ns)
+                return {"issues": [to_json(report, now_ns) for report in found]}
+
+        return await asyncio.to_thread(read)
+
+    async def label(self, run_id: str, statement: Statement) -> Document:
+        """As ``RunSource.label``."""
+
+        def write() -> Document:
+            with _opened(self._database) as db:
+                verdicts, labels = RunStore(db), LabelStore(db)
+                verdict = find_run(verdicts, run_id, None)
+                return accept_label(labels, verdict, statement, time.time_ns(), verdicts=verdicts).to_json()
+
+        return await asyncio.to_thread(write)
+
+    def _find(self, run_id: str) -> StoredVerdict:
+        with _opened(self._database) as db:
+            return find_run(RunStore(db), run_id, None)
+
+
+def _opened(database: Database) -> closing[StoreConnection]:
+    return closing(database.connect())
