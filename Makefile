@@ -34,7 +34,8 @@ test-whole: $(READY) ## the tests of the whole line and with real backends, one 
 	@$(BIN)/python -m pytest $(WHOLE)
 
 quick: check ## lint, types, layers, unit and property tests on all cores: what to run before each commit
-	@$(BIN)/python -m pytest -q -n auto --dist loadfile tests/unit tests/property
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile --randomly-seed=default --hypothesis-seed=$$(date +%s) \
+		tests/unit tests/property
 
 check: $(READY) ## lint, format, types, layers
 	@$(BIN)/ruff check .
