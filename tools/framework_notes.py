@@ -125,6 +125,13 @@ PAGES: Final = (
         " nearest enclosing module.",
     ),
     FrameworkPage(
+        framework="camel-ai",
+        title="camel-ai",
+        supports=(),
+        advice="camel-ai has no OpenTelemetry of its own: instrument OpenAI's client, and put one span around the run."
+        " Tools have no spans; agents are told apart by their prompts, so begin each with `You are the registrar …`.",
+    ),
+    FrameworkPage(
         framework="litellm",
         title="LiteLLM",
         supports=("litellm",),

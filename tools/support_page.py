@@ -46,6 +46,7 @@ We ran real frameworks against a scripted model server, whose log contains the t
 The column *right* counts the variants in which blamespan reads the true steps, with agents and kinds in order. The last column
 lists what the spans do not contain and what blamespan does not read yet, with the reason; a test fails when such a reason no
 longer holds. `asking` is a model call that only requests a tool, and `crash.outcome` the outcome in the variant `crash`.
+The [verdicts on these runs](framework-results.md) are measured too.
 
 | framework | instrumentation | variants | right | what is missing, and why |
 |---|---|---|---|---|
