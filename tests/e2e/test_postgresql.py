@@ -7,8 +7,9 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.error import HTTPError
 
 import psycopg
@@ -107,6 +108,64 @@ def test_while_the_servers_disk_is_bad_spans_flow_on_and_verdicts_wait(
         backend.await_spans(TraceId("b" * 32), 3 + CARRIERS)
         assert line.verdict("b" * 32)["agent"] == "planner"
         assert {one["version"] for one in line.runs()} == {1}
+        assert "Traceback" not in line.server.log.read_text(errors="replace")
+
+
+_FUNCTION: Final = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {does}; END $$"
+_RAISE: Final = "RAISE EXCEPTION 'could not write block 7' USING ERRCODE = '{code}'"
+_IO_ERROR: Final = _FUNCTION.format(does=_RAISE.format(code="io_error"))
+_DISK_FULL: Final = _FUNCTION.format(does=_RAISE.format(code="disk_full"))
+_DISCONNECT: Final = _FUNCTION.format(does="PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL")
+_WRITING: Final = "CREATE TRIGGER refuses AFTER INSERT ON verdict FOR EACH ROW EXECUTE FUNCTION refuse()"
+_COMMITTING: Final = (
+    "CREATE CONSTRAINT TRIGGER refuses AFTER INSERT ON verdict DEFERRABLE INITIALLY DEFERRED"
+    " FOR EACH ROW EXECUTE FUNCTION refuse()"
+)
+_MENDED: Final = ("DROP FUNCTION refuse CASCADE",)
+_FAULTS: Final = {
+    "an I/O error while writing": ((_IO_ERROR, _WRITING), _MENDED),
+    "an I/O error while committing": ((_IO_ERROR, _COMMITTING), _MENDED),
+    "a full disk": ((_DISK_FULL, _WRITING), _MENDED),
+    "connections that end while committing": ((_DISCONNECT, _COMMITTING), _MENDED),
+    "read-only": (
+        ("ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"),
+        (
+            "SET default_transaction_read_only = off",
+            "ALTER SYSTEM RESET default_transaction_read_only",
+            "SELECT pg_reload_conf()",
+        ),
+    ),
+}
+"""Statements that begin each fault, and those that end it."""
+
+
+def test_while_the_server_refuses_spans_flow_on_and_verdicts_wait(
+    start_line: StartLine, server: PostgresServer
+) -> None:
+    with (
+        grpc_backend() as backend,
+        psycopg.connect(host=str(server.folder), user="postgres", autocommit=True) as db,
+    ):
+        line = start_line(forward_endpoint=backend.url, store_url=server.url())
+
+        def refusals() -> int:
+            return len(line.said("verdict waits for the store")) + len(line.said("waiting for the disk"))
+
+        def has_refused_since(before: int) -> bool:
+            return refusals() > before
+
+        for number, (fault, (begin, end)) in enumerate(_FAULTS.items(), start=1):
+            trace_id, before = f"{number:032x}", refusals()
+            for statement in begin:
+                db.execute(statement)
+            send(line, encode(run(trace_id)))
+            assert len(backend.await_spans(TraceId(trace_id), 3)) == 3, f"{fault}: spans flow on"
+            wait_until(partial(has_refused_since, before), what=f"{fault} to be said")
+            for statement in end:
+                db.execute(statement)
+            backend.await_spans(TraceId(trace_id), 3 + CARRIERS)
+            assert line.verdict(trace_id)["agent"] == "planner"
+        assert [one["version"] for one in line.runs()] == [1] * len(_FAULTS)
         assert "Traceback" not in line.server.log.read_text(errors="replace")
 
 
