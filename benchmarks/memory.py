@@ -2,8 +2,8 @@
 
 Uses a real ``blamespan serve`` in front of a backend that keeps nothing: a million spans of agents in 50,000
 traces whose roots have not ended, each trace's spans in four requests that 16 traces share. Then every root
-ends and all runs are analysed; their spans are kept for late spans, up to half of
-``BLAMESPAN_MAX_PENDING_BYTES``. A second process with a small quota must then return the disk space.
+ends and all runs are analysed; their spans are kept for late spans, up to ``BLAMESPAN_MAX_RETAINED_BYTES``. A
+second process with a small quota must then return the disk space.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ async def measure(traces: int, spans: int, patience_s: float) -> AsyncIterator[H
             method="signals",
             idle_close=_NEVER_MS,
             max_age=_NEVER_MS,
-            max_pending_bytes=2 * _LARGE_QUOTA,
+            max_retained_bytes=_LARGE_QUOTA,
         )
         async with grpc.aio.insecure_channel(line.grpc.removeprefix("http://")) as channel:
             filled = Filled(line, Path(folder), channel)
@@ -245,7 +245,7 @@ async def measure(traces: int, spans: int, patience_s: float) -> AsyncIterator[H
             if patience_s:
                 yield await _finish(filled, traces, patience_s)
                 line.terminate()
-                small = start(forward_endpoint=announced.split()[0], max_pending_bytes=2 * _SMALL_QUOTA)
+                small = start(forward_endpoint=announced.split()[0], max_retained_bytes=_SMALL_QUOTA)
                 yield await _give_back(Filled(small, Path(folder), channel))
 
 

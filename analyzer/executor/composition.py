@@ -144,8 +144,12 @@ def open_span_keeper(settings: Settings) -> SpanKeeper:
     from collector_processor.rebuild.kept_spans import SpanKeeper  # noqa: PLC0415 - protobuf; not for `bench`
 
     kinds = ALL_KINDS if settings.export_text is ExportText.REDACTED else read_kinds(settings.redact)
-    is_kept = settings.export_text is not ExportText.NONE and settings.keep_bytes > 0
-    return SpanKeeper(redactor=make_redactor(kinds, settings.redact_patterns) if is_kept else None)
+    is_kept = settings.export_text is not ExportText.NONE
+    return SpanKeeper(
+        redactor=make_redactor(kinds, settings.redact_patterns) if is_kept else None,
+        keeps_failed=settings.keep_failed_bytes > 0,
+        keeps_passed=settings.keep_passed_bytes > 0,
+    )
 
 
 def carrier_policy(settings: Settings) -> CarrierPolicy:
@@ -158,6 +162,7 @@ def carrier_policy(settings: Settings) -> CarrierPolicy:
         min_confidence=settings.carrier_min_confidence,
         # Evaluation logs are written unless traces are forwarded and logs are not.
         logs=not settings.endpoints or Signal.LOGS in settings.endpoints,
+        marks_suspected=settings.suspect_mark == "error",
         web_url=(settings.web_url or "").rstrip("/"),
     )
 

@@ -23,7 +23,10 @@ from collector_processor.store.verdicts import RunStore
 from semconv.dialects import USUAL, Reader
 from semconv.model import Trajectory
 
-_REASONS: Final = "evicted by its quota or age, or BLAMESPAN_KEEP_BYTES or BLAMESPAN_EXPORT_TEXT excludes it"
+_REASONS: Final = (
+    "evicted by its quota or age, or BLAMESPAN_KEEP_FAILED_BYTES, BLAMESPAN_KEEP_PASSED_BYTES or"
+    " BLAMESPAN_EXPORT_TEXT excludes it"
+)
 
 
 class NotKept(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised

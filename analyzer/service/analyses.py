@@ -29,7 +29,7 @@ MOST_PROCESSES: Final = 8
 """Limit of the default; the setting may exceed it."""
 NEEDED: Final = frozenset(
     {
-        "budget_usd_per_run", "export_text", "failure_pattern", "keep_bytes",
+        "budget_usd_per_run", "export_text", "failure_pattern", "keep_failed_bytes", "keep_passed_bytes",
         "method", "model", "notify_text", "precision", "redact", "redact_patterns", "suspect_false_alarms",
     }
 )  # fmt: skip

@@ -53,8 +53,7 @@ async def open_files(settings: Settings, lifetime: Lifetime) -> Files:
         CollectorError: a file is not available; the message says which.
     """
     limits = JournalLimits(
-        max_pending_bytes=settings.max_pending_bytes,
-        max_retained_bytes=settings.max_pending_bytes // 2,
+        max_pending_bytes=settings.max_pending_bytes, max_retained_bytes=settings.max_retained_bytes
     )
     journal = await open_journal(settings.data_dir / "ingest", limits)
     lifetime.stack.push_async_callback(journal.close)
@@ -76,9 +75,10 @@ async def open_files(settings: Settings, lifetime: Lifetime) -> Files:
 
 def keep_limits(settings: Settings) -> KeepLimits:
     """Return the quotas of kept runs."""
-    passed_bytes = settings.keep_bytes // 3
     return KeepLimits(
-        failed_bytes=settings.keep_bytes - passed_bytes, passed_bytes=passed_bytes, days=settings.keep_days
+        failed_bytes=settings.keep_failed_bytes,
+        passed_bytes=settings.keep_passed_bytes,
+        days=settings.keep_days,
     )
 
 

@@ -138,7 +138,7 @@ async def soak(pace: Pace, minutes: float, first: int) -> Outcome:
             method="signals",
             root_grace=2000,
             carriers="all",  # also for runs that pass: each carrier shows that a run was judged
-            max_pending_bytes=2 * _quota(pace, seconds, first),
+            max_retained_bytes=_quota(pace, seconds, first),
         )
         sent, watch = Sent(), _Watch(line, Path(folder) / "data")
         with _telling_how_it_ended(line):

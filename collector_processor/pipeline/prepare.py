@@ -30,7 +30,7 @@ from collector_processor.writeback.outgoing import SERVICE_NAME
 from collector_processor.writeback.places import pack_steps
 from semconv.attributes import ERROR, TRIAL
 from semconv.dialects import USUAL, Reader
-from semconv.model import Completion, Span, Step, Trace, TraceId, Trajectory
+from semconv.model import Completion, Span, Status, Step, Trace, TraceId, Trajectory
 
 MAX_KEYS: Final = 4 * MAX_JOINED
 """Bound on the stored run keys of one trace, because a span may link to any number of others."""
@@ -156,7 +156,9 @@ class Preparer:
         ]
         prepared = [self._prepared(run, trace) for run in runs]
         parts = [(run.trace.spans, redact) for run, redact in zip(runs, redactors, strict=True)]
-        spans = self.spans.pack(trace.bodies, trace.logs, parts, [_is_kept(one, trace) for one in prepared])
+        spans = self.spans.pack(
+            trace.bodies, trace.logs, parts, [self._keeps(one, trace) for one in prepared]
+        )
         return Prepared(
             names=tuple(key_names(trace.key.trace_id, found)),
             runs=tuple(
@@ -166,6 +168,13 @@ class Preparer:
             absent=_absent_parents(found, trace),
             redacted=cleaner.counts,
         )
+
+    def _keeps(self, run: PreparedRun, trace: TraceBytes) -> bool:
+        """Return whether the run's spans are kept with its verdict."""
+        if not run.is_news or trace.completion is Completion.IDLE_OPEN:
+            return False
+        status = None if run.analysis is None else run.analysis.attribution.status
+        return self.spans.wants(is_failure=None if status is None else status is not Status.NO_FAILURE)
 
     def _prepared(self, run: Run, trace: TraceBytes) -> PreparedRun:
         identity = RunIdentity(
@@ -191,11 +200,6 @@ class Preparer:
             trials=claimed_trials(run.trace.spans),
             continuation=continuation_of(run.trace, run.trajectory) if is_news and not is_open else None,
         )
-
-
-def _is_kept(run: PreparedRun, trace: TraceBytes) -> bool:
-    """Return whether the run's spans are kept with its verdict."""
-    return run.is_news and trace.completion is not Completion.IDLE_OPEN
 
 
 def key_names(trace_id: TraceId, runs: Iterable[Run]) -> list[str]:

@@ -64,9 +64,19 @@ class SpanKeeper:
     """Packs the spans of runs."""
 
     redactor: Redactor | None
-    """If ``None``, no spans are kept."""
+    """If ``None``, no text may be kept, and so no spans."""
+    keeps_failed: bool = True
+    keeps_passed: bool = True
     known: set[int] = field(default_factory=set, repr=False, compare=False)
     """Hashes of texts without secrets, shared by many runs: most of a run's texts recur in others."""
+
+    def wants(self, *, is_failure: bool | None) -> bool:
+        """Return whether such a run is kept; ``None`` if a model must still decide whether it failed."""
+        if self.redactor is None:
+            return False
+        if is_failure is None:
+            return self.keeps_failed or self.keeps_passed
+        return self.keeps_failed if is_failure else self.keeps_passed
 
     def pack(
         self,
@@ -84,7 +94,7 @@ class SpanKeeper:
                 get equal names.
             wanted: which of them to pack.
         """
-        if self.redactor is None or not any(wanted):
+        if not any(wanted):
             return [None] * len(runs)
         parts: Sequence[_Part] = [(bodies, logs)]
         if len(runs) > 1:

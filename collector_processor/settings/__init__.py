@@ -44,19 +44,15 @@ RETIRED: Final[Mapping[str, str]] = {
     "grafana_tempo_uid": "set BLAMESPAN_TRACE_URL",
     "grafana_url": "set BLAMESPAN_TRACE_URL",
     "jaeger_url": "set BLAMESPAN_TRACE_URL=http://jaeger:16686/trace/{trace_id}?uiFind={span_id}",
-    "keep_failed_bytes": "set BLAMESPAN_KEEP_BYTES: two thirds of it are for failed runs",
-    "keep_passed_bytes": "set BLAMESPAN_KEEP_BYTES: a third of it is for runs that passed",
     "max_connections": f"{_FIXED}4096 connections at once over HTTP",
     "max_receiving_bytes": f"{_FIXED}256 MiB of requests at once, or an eighth of a smaller memory",
     "max_request_bytes": f"{_FIXED}20 MiB a request, decompressed",
-    "max_retained_bytes": "set BLAMESPAN_MAX_PENDING_BYTES: half of it",
     "metrics_interval": "set OTEL_METRICS_EXPORTER=otlp and OTEL_METRIC_EXPORT_INTERVAL",
     "metrics_settle": f"{_FIXED}35 s at zero; scrape /metrics every 30 s or more often",
     "notify_alertmanager": "let Prometheus evaluate deploy/prometheus/rules/blamespan.yaml instead",
     "notify_per_hour": f"{_FIXED}20 notices an hour",
     "page_models": "list the models in BLAMESPAN_MODEL, after the first",
     "shutdown_max": f"{_FIXED}20 s; unfinished work resumes at the next start",
-    "suspect_mark": "unset it: carriers of suspected failures have no error mark; search for their status",
 }
 """Fields of the previous version and their replacements: a value only causes a warning."""
 _SECRET: Final = frozenset(

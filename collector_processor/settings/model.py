@@ -147,6 +147,9 @@ class Settings(BaseModel):
         description="share of good runs, 0 to 0.5, that may be called `suspected`; `0` turns suspected"
         " failures off",
     )
+    suspect_mark: Literal["none", "error"] = Field(
+        "none", description="mark on carriers of suspected failures; `error`: backends show them as errors"
+    )
     export_text: ExportText = Field(
         ExportText.REDACTED,
         description="runs' text in the store, pages and carriers: `none`, `redacted` or `full`",
@@ -177,16 +180,19 @@ class Settings(BaseModel):
         None, description="regular expression (RE2); a run whose final answer matches it has failed"
     )
     max_pending_bytes: int = Field(
-        2048 * MEBIBYTE,
-        gt=1,
-        description="maximum bytes in the journal that are not yet forwarded; half as many are kept for"
-        " analysis alone",
+        2048 * MEBIBYTE, gt=0, description="maximum bytes in the journal that are not yet forwarded"
     )
-    keep_bytes: int = Field(
-        1536 * MEBIBYTE,
+    max_retained_bytes: int = Field(
+        1024 * MEBIBYTE, gt=0, description="maximum bytes in the journal kept only for analysis"
+    )
+    keep_failed_bytes: int = Field(
+        1024 * MEBIBYTE,
         ge=0,
-        description="maximum bytes in the store of runs' spans and logs, compressed: two thirds for failed"
-        " runs, one for those that passed; the oldest are deleted first; `0` keeps none",
+        description="maximum bytes in the store of failed runs' spans and logs, compressed; the oldest are"
+        " deleted first; `0` keeps none",
+    )
+    keep_passed_bytes: int = Field(
+        512 * MEBIBYTE, ge=0, description="the same for runs that passed; `0` keeps none of them"
     )
     keep_days: int = Field(
         30, gt=0, le=36_500, description="days after which runs without a label are deleted from the store"

@@ -65,6 +65,8 @@ class CarrierPolicy:
     """Runs that get carriers."""
     min_confidence: float = 0.0
     """0 to 1. Below it no span is marked as decisive, and the root's carrier says "low confidence"."""
+    marks_suspected: bool = False
+    """Whether carriers of suspected failures get the error mark and the status of carriers that blame."""
     web_url: str = ""
     """Base URL of our pages, without a trailing slash; empty to write no links."""
 
@@ -104,10 +106,11 @@ class Judgement:
             return None
         return self.trajectory.steps[verdict.step]
 
-    @property
-    def is_error(self) -> bool:
-        """Whether the carriers are marked as errors: only a reported failure accuses a span."""
-        return self.attribution.status is Status.ATTRIBUTED
+    def is_error(self, policy: CarrierPolicy) -> bool:
+        """Return whether the carriers are marked as errors: an undetermined verdict accuses no span."""
+        status = self.attribution.status
+        is_suspicion = status is Status.SUSPECTED and policy.marks_suspected
+        return is_suspicion or status is Status.ATTRIBUTED
 
     def marked(self, policy: CarrierPolicy) -> Step | None:
         """Return the blamed step, if the confidence is high enough to mark its span."""
@@ -153,7 +156,7 @@ def decisive_attributes(judgement: Judgement, policy: CarrierPolicy) -> dict[str
         return {}
     is_suspicion = judgement.attribution.status is Status.SUSPECTED
     own: dict[str, AttributeValue] = {
-        names.ERROR: True if judgement.is_error else None,
+        names.ERROR: True if judgement.is_error(policy) else None,
         names.RUN_ID: judgement.trajectory.run_id,
         names.RUN_URL: policy.run_url(judgement.trajectory.run_id),
         names.FAILURE_DECISIVE: None if is_suspicion else True,

@@ -81,10 +81,10 @@ def carriers(judgement: Judgement, trace: Trace, policy: CarrierPolicy) -> tuple
     if decisive is not None and isinstance(blame, Blame):
         attributes = decisive_attributes(judgement, policy) | evaluator(judgement, policy)
         carrier = _carrier(_decisive_name(blame), decisive, judgement, attributes)
-        made.append(replace(carrier, status=policy.status if judgement.is_error else carrier.status))
+        made.append(replace(carrier, status=policy.status if judgement.is_error(policy) else carrier.status))
     root = _root(spans, judgement.trajectory, trace)
     if root is not None:
-        mark: dict[str, AttributeValue] = {names.ERROR: True} if judgement.is_error else {}
+        mark: dict[str, AttributeValue] = {names.ERROR: True} if judgement.is_error(policy) else {}
         carrier = _carrier(
             _root_name(judgement, policy), root, judgement, mark | root_attributes(judgement, policy)
         )

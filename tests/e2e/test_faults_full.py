@@ -104,7 +104,7 @@ def test_where_more_is_open_than_may_be_kept_the_oldest_runs_lose_their_verdict_
 ) -> None:
     names = [TraceId(f"{number:032x}") for number in range(1, MANY + 1)]
     with grpc_backend() as backend:
-        line = start_line(forward_endpoint=backend.url, max_pending_bytes=2 * QUOTA)
+        line = start_line(forward_endpoint=backend.url, max_retained_bytes=QUOTA)
         for name in names:
             send(line, encode([chat(3, parent=2, answer=TEXT, trace_id=name)]))
         wait_until(lambda: line.sample("blamespan_traces_evicted") > 0, what="an eviction", timeout_s=300)

@@ -7,9 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.executor.composition import open_span_keeper
 from analyzer.recordings.read_files import read_recording
-from analyzer.service.durable import keep_limits
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.rebuild.decode import decode, parse_traces
 from collector_processor.rebuild.encode import encode, encode_logs
@@ -22,7 +20,6 @@ from collector_processor.rebuild.kept_spans import (
 )
 from collector_processor.rebuild.redaction import ALL_KINDS, Redactor, make_redactor
 from collector_processor.rebuild.stages import rebuild
-from collector_processor.settings import load_settings
 from semconv.model import Event, Link, LogRecord, Resource, Scope, Span, SpanId, TraceId
 from tests.factories import TRACE, agent, chat, messages, said, span, workflow
 
@@ -206,15 +203,10 @@ def test_damaged_bytes_are_told(packed: bytes) -> None:
         unpack_spans(packed)
 
 
-@pytest.mark.parametrize(("setting", "value"), [("EXPORT_TEXT", "none"), ("KEEP_BYTES", "0")])
-def test_a_setting_keeps_no_spans(setting: str, value: str) -> None:
-    keeper = open_span_keeper(load_settings({f"BLAMESPAN_{setting}": value}))
-    assert keeper.pack((encode(RUN),), (), [((), RULES.for_run())], [True]) == [None]
-
-
-def test_two_thirds_of_the_quota_are_for_failed_runs() -> None:
-    limits = keep_limits(load_settings({"BLAMESPAN_KEEP_BYTES": "300"}))
-    assert (limits.failed_bytes, limits.passed_bytes) == (200, 100)
+def test_without_texts_no_spans_are_kept() -> None:
+    assert not SpanKeeper(redactor=None).wants(is_failure=True)
+    only_failed = SpanKeeper(redactor=RULES, keeps_passed=False)
+    assert [only_failed.wants(is_failure=one) for one in (True, False, None)] == [True, False, True]
 
 
 def test_the_kept_form_is_a_file_that_commands_read() -> None:
