@@ -29,6 +29,63 @@ class FrameworkPage:
         return f"{self.framework}.md"
 
 
+OTHER_LANGUAGES: Final = (
+    FrameworkPage(
+        framework="vercel-ai",
+        title="Vercel AI SDK",
+        supports=("Vercel AI SDK",),
+        first=("vercel_ai_v7",),
+        advice="Give every run a `functionId`: it is the agent's name, and blamespan has no other. Version 7 writes"
+        " OpenTelemetry's GenAI conventions, versions 4 to 6 spans of their own; both record all texts unless you"
+        " switch them off.",
+    ),
+    FrameworkPage(
+        framework="mastra",
+        title="Mastra",
+        supports=("Mastra",),
+        advice="Its exporter records agents, model calls, tools and texts without further settings.",
+    ),
+    FrameworkPage(
+        framework="langchain-js",
+        title="LangChain.js",
+        supports=("LangChain.js",),
+        first=("langchain_js_openinference",),
+        advice='Use OpenInference: its spans nest and name the agents (`createAgent({ name: "researcher" })`). Pass'
+        " the tool's `config` on to an agent that a tool runs, or its spans are a trace of their own.",
+    ),
+    FrameworkPage(
+        framework="openai-agents-js",
+        title="OpenAI Agents SDK for JavaScript",
+        supports=("openai-agents, JavaScript",),
+        advice="The SDK itself traces to OpenAI only; OpenInference turns its traces into OpenTelemetry spans.",
+    ),
+    FrameworkPage(
+        framework="genkit",
+        title="Genkit",
+        supports=("Genkit",),
+        first=("genkit_js", "genkit_go"),
+        advice="Genkit writes spans by itself; only add an exporter. Make each agent a flow: the flow's name is the"
+        " agent's. An error of a tool ends the flow, unless the tool returns it as a text.",
+    ),
+    FrameworkPage(
+        framework="openai-go",
+        title="OpenAI's client for Go",
+        supports=(),
+        advice="No instrumentation for Go has to be installed: three spans by hand, in OpenTelemetry's GenAI"
+        " conventions, are enough. Name the agent on each of them.",
+    ),
+    FrameworkPage(
+        framework="spring-ai",
+        title="Spring AI",
+        supports=("Spring AI",),
+        advice="Spring AI writes Micrometer observations; Spring Boot's OpenTelemetry starter exports them. They hold no"
+        " texts of model calls and no agents' names. blamespan names a chat client that a tool runs after that tool,"
+        " so give each agent a tool or an `@Observed` method of its own, and switch the content of tools on:"
+        " without it a wrong answer cannot be traced to a step.",
+    ),
+)
+"""Pages of programs in JavaScript, Go and Java."""
+
 PAGES: Final = (
     FrameworkPage(
         framework="openai-agents",
@@ -151,4 +208,5 @@ PAGES: Final = (
         " trace. blamespan joins it to the first trace by the call id in the report, which is recorded only with"
         " `OTEL_LOG_USER_PROMPTS=1`. `CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1` keeps a task in one trace.",
     ),
+    *OTHER_LANGUAGES,
 )

@@ -16,9 +16,11 @@ from collector_processor.lint import Finding, lint
 from semconv.dialects.support import ASPECTS, Level, Support, support_table
 from tests.frameworks.catalogue import FOLDER as SUITE
 from tests.frameworks.catalogue import RunScript, catalogue
+from tests.frameworks.languages import PYTHON
 from tests.shown import shown
 from tools.framework_code import function_of_kit, instrumenting_program, telemetry
 from tools.framework_notes import PAGES, FrameworkPage
+from tools.program_code import program_of
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "frameworks"
 _MADE: Final = "<!-- Made by python -m tools.framework_pages; do not edit. -->\n"
@@ -78,11 +80,10 @@ def _runs_of(page: FrameworkPage, runs: dict[str, RunScript]) -> list[RunScript]
 def _page(page: FrameworkPage, runs: dict[str, RunScript]) -> Iterator[str]:
     yield f"# {page.title}\n\n{_MADE}\n{page.advice}\n\n"
     mine = _runs_of(page, runs)
+    if any(run.language == PYTHON for run in mine):
+        yield _PYTHON_SET_UP
     yield (
-        "Each program below is complete, but for your own: `answer()` of your module `my_agents` runs your agents and"
-        " returns what they say. Save what sets up OpenTelemetry's exporter as `telemetry.py`:\n\n"
-        f"```python\n{telemetry()}```\n\n"
-        "Then set the endpoint, blamespan's OTLP/HTTP port:\n\n"
+        "Set the endpoint, blamespan's OTLP/HTTP port:\n\n"
         "```sh\nexport OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318\n```\n"
     )
     for run in mine:
@@ -90,8 +91,20 @@ def _page(page: FrameworkPage, runs: dict[str, RunScript]) -> Iterator[str]:
     yield from _seen(page)
 
 
+_PYTHON_SET_UP: Final = (
+    "Each program below is complete, but for your own: `answer()` of your module `my_agents` runs your agents and"
+    " returns what they say. Save what sets up OpenTelemetry's exporter as `telemetry.py`:\n\n"
+    f"```python\n{telemetry()}```\n\n"
+)
+
+
 def _instrumented(page: FrameworkPage, run: RunScript) -> Iterator[str]:
-    yield f"\n## With {_instrumentation(run)}\n\n```sh\n{_install(run)}\n"
+    yield f"\n## With {_instrumentation(run)}\n\n"
+    if run.language != PYTHON:
+        yield from program_of(run)
+        yield from _measured(run)
+        return
+    yield f"```sh\n{_install(run)}\n"
     yield from (f"export {name}={value}\n" for name, value in run.env.items() if name not in _OF_THE_SUITE)
     code = instrumenting_program(run.script)
     yield f"```\n\n```python\n{code}```\n"

@@ -37,9 +37,10 @@ from collector_processor.trajectory.agent_names import bare, plain
 from semconv.dialects import ActionKind
 from semconv.dialects.reading.messages import last_answer
 from semconv.dialects.reading.tools import is_delegation
-from semconv.model import AgentSource
+from semconv.model import AgentSource, Span
 from semconv.record import replace
 
+_MILLISECOND_NS: Final = 1_000_000
 _LEAST_SHARE: Final = 0.5
 """Share of a call's time that a second span of the same call must cover at least."""
 _NEAREST: Final = 64
@@ -191,7 +192,7 @@ class Delegates:
         return any(
             agent.agent is not None
             and (is_to_any or plain(agent.agent) in called)
-            and agent.span.end_ns <= act.span.end_ns
+            and agent.span.end_ns <= act.span.end_ns + _error_of_ends(agent.span, act.span)
             for agent in beside
         )
 
@@ -225,6 +226,14 @@ def _families(ordering: Ordering) -> Mapping[int, _Family]:
         if act.action.kind is AGENT:
             found[ordering.parents[act.position]].append(act)
     return {parent: _Family(agents) for parent, agents in found.items()}
+
+
+def _error_of_ends(*spans: Span) -> int:
+    """Return by how much the ends of spans of one clock may be wrong against each other.
+
+    OpenTelemetry's SDK for JavaScript truncates starts to the millisecond and adds an exact duration.
+    """
+    return _MILLISECOND_NS if all(span.start_ns % _MILLISECOND_NS == 0 for span in spans) else 0
 
 
 def _is_left_to(act: Act, agent: Act) -> bool:

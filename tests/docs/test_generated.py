@@ -12,10 +12,12 @@ import yaml
 
 from analyzer.inquiry.verdict import FailureMode
 from tests.frameworks.catalogue import RunScript, catalogue
+from tests.frameworks.languages import PYTHON
 from tools import api_reference, cli_reference, framework_pages, python_reference
 from tools.framework_code import YOURS, function_of_kit, instrumenting_program
 from tools.framework_notes import PAGES
 from tools.markdown_blocks import DOCS, ROOT, pages
+from tools.program_code import STORY, program_of
 
 NO_FRAMEWORK: Final = "none"
 IMPORT: Final = "from my_agents import "
@@ -70,7 +72,19 @@ def test_the_navigation_has_every_page_and_no_other() -> None:
     assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in pages()), "see nav in mkdocs.yml"
 
 
-@pytest.mark.parametrize("run", catalogue().values(), ids=lambda run: run.name)
+PYTHONS: Final = [run for run in catalogue().values() if run.language == PYTHON]
+OTHERS: Final = [run for run in catalogue().values() if run.language != PYTHON]
+
+
+@pytest.mark.parametrize("run", OTHERS, ids=lambda run: run.name)
+def test_the_page_shows_how_a_program_is_instrumented_and_nothing_of_its_story(run: RunScript) -> None:
+    shown = "".join(program_of(run))
+    assert STORY in run.script.read_text() or "Office(" in run.script.read_text()
+    assert all(name.rpartition("/")[2] in shown for name in run.packages)
+    assert not re.search(r"look_?up|SCENARIO|registrar|concierge|purser", shown, re.IGNORECASE)
+
+
+@pytest.mark.parametrize("run", PYTHONS, ids=lambda run: run.name)
 def test_the_program_that_is_shown_is_complete_and_of_the_scripts_lines(run: RunScript) -> None:
     shown = instrumenting_program(run.script)
     done = subprocess.run(

@@ -107,6 +107,18 @@ def _service(backend: Backend, signal: Signal) -> grpc.GenericRpcHandler[bytes, 
     )
 
 
+def body_of(request: BaseHTTPRequestHandler) -> bytes:
+    """Return a request's body, sent whole or, as Node's exporters do, in chunks."""
+    if request.headers.get("Transfer-Encoding", "").lower() != "chunked":
+        return request.rfile.read(int(request.headers["Content-Length"]))
+    chunks = []
+    while size := int(request.rfile.readline().partition(b";")[0], 16):
+        chunks.append(request.rfile.read(size))
+        request.rfile.readline()
+    request.rfile.readline()
+    return b"".join(chunks)
+
+
 @contextmanager
 def http_backend(takes: Iterable[Signal] = Signal) -> Iterator[Backend]:
     """Run one over HTTP; unsupported signals are answered with 404."""
@@ -115,7 +127,7 @@ def http_backend(takes: Iterable[Signal] = Signal) -> Iterator[Backend]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = body_of(self)
             headers = {name.lower(): value for name, value in self.headers.items()}
             if headers.get("content-encoding") == "gzip":
                 body = gzip.decompress(body)

@@ -11,8 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-FOLDER: Final = Path(__file__).parent
-VARIANTS: Final = ("normal", "sound", "crash", "parallel", "streaming", "max_turns", "delegating", "guarded")
+from tests.frameworks.languages import FOLDER, LANGUAGES, PROGRAMS, PYTHON
+
+VARIANTS: Final = (
+    "normal",
+    "sound",
+    "crash",
+    "parallel",
+    "streaming",
+    "max_turns",
+    "delegating",
+    "guarded",
+    "misread",
+    "given_up",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +35,13 @@ class RunScript:
     framework: str
     instrumentation: str
     variants: tuple[str, ...] = ("normal",)
+    language: str = PYTHON
+    """A folder of ``programs``, or Python."""
+    packages: tuple[str, ...] = ()
+    """In other languages than Python: those of the language's packages that this run uses."""
     requirements: str = ""
-    """Name of the file in ``requirements/`` without its suffix; by default the run's own."""
+    """Name of the file in ``requirements/`` without its suffix, or of the set of programs; by default the
+    run's own."""
     live: bool = False
     """Whether CI also runs it live, besides testing its fixture."""
     env: dict[str, str] = field(default_factory=dict)
@@ -46,13 +63,23 @@ class RunScript:
     """Variants that are not yet read correctly, each with the reason; a test fails if one is."""
 
     @property
+    def programs(self) -> Path:
+        """The set of programs that share this one's environment, in other languages than Python."""
+        return PROGRAMS / self.language / (self.requirements or self.name)
+
+    @property
     def script(self) -> Path:
         """The file to run."""
+        if self.language != PYTHON:
+            title = self.name.title().replace("_", "")
+            return self.programs / LANGUAGES[self.language].program.format(name=self.name, title=title)
         return FOLDER / "runs" / f"{self.name}.py"
 
     @property
     def requirements_file(self) -> Path:
         """The complete set of pins of its environment."""
+        if self.language != PYTHON:
+            return self.programs / LANGUAGES[self.language].manifest
         return FOLDER / "requirements" / f"{self.requirements or self.name}.txt"
 
     def fixture(self, variant: str) -> Path:
@@ -76,6 +103,7 @@ def _stem(name: str, variant: str) -> str:
 def _read(path: Path) -> RunScript:
     said: dict[str, Any] = tomllib.loads(path.read_text())
     variants = tuple(said.pop("variants", ("normal",)))
+    packages = tuple(said.pop("packages", ()))
     if unknown := set(variants) - set(VARIANTS):
         raise ValueError(f"{path.name}: no variants {sorted(unknown)}; there are {', '.join(VARIANTS)}")
-    return RunScript(name=path.stem, variants=variants, **said)
+    return RunScript(name=path.stem, variants=variants, packages=packages, **said)

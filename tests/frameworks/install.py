@@ -1,7 +1,8 @@
 """Creates the environments of the run scripts, each in the user's cache under the hash of its pins.
 
-``python -m tests.frameworks.install [NAME… | live | all]``. Uses ``uv`` if available, else ``venv`` and
-``pip``. Everything comes from the Python package index; a second run is instant.
+``python -m tests.frameworks.install [NAME… | live | all]``. With ``uv`` if it
+is there, else with ``venv`` and ``pip``; other languages by their own tools
+(``languages.py``). A second time is instant.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Final
 
 from tests.backends import cache
 from tests.frameworks.catalogue import RunScript, catalogue
+from tests.frameworks.languages import PYTHON, RUNNER, lay_out, missing, pinned
 
-PYTHON: Final = "bin/python"
+INTERPRETER: Final = "bin/python"
 PATIENCE_S: Final = 1200.0
 """Seconds for the largest set (a few hundred MB) on a slow line."""
 
@@ -28,17 +30,23 @@ class InstallError(Exception):
 
 
 def python_of(run: RunScript) -> Path | None:
-    """Return the interpreter of an existing environment; does not install."""
-    return cache.kept(_folder(run), PYTHON)
+    """Return what runs programs in a finished environment; installs nothing."""
+    return cache.kept(_folder(run), _runner(run))
 
 
 def install(run: RunScript) -> Path:
-    """Return the interpreter of the run's environment, creating it first if necessary.
+    """Return what runs programs in the run's environment, made first if need be.
 
     Raises:
-        InstallError: the installer failed.
+        InstallError: the installer failed, or is not there.
     """
-    return cache.keep(_name(run), _folder(run), PYTHON, lambda folder: _make(run, folder))
+    if lacking := missing(run.language):
+        raise InstallError(f"{run.language} needs {' and '.join(lacking)} on the path")
+    return cache.keep(_name(run), _folder(run), _runner(run), lambda folder: _make(run, folder))
+
+
+def _runner(run: RunScript) -> str:
+    return INTERPRETER if run.language == PYTHON else RUNNER
 
 
 def _make(run: RunScript, folder: Path) -> None:
@@ -46,16 +54,24 @@ def _make(run: RunScript, folder: Path) -> None:
     cache.say(f"{_name(run)}: installing the first time (log: {log}) …")
     began = time.monotonic()
     with log.open("wb") as out:
-        for command in _commands(folder, run.requirements_file):
-            done = subprocess.run(command, stdout=out, stderr=out, check=False, timeout=PATIENCE_S)
+        for command in _building(run, folder):
+            done = subprocess.run(
+                command, cwd=folder, stdout=out, stderr=out, check=False, timeout=PATIENCE_S
+            )
             if done.returncode:
                 tail = "\n".join(log.read_text(errors="replace").splitlines()[-25:])
                 raise InstallError(f"{' '.join(command)} ended with {done.returncode}:\n{tail}")
     cache.say(f"{_name(run)}: installed in {time.monotonic() - began:.0f} s")
 
 
+def _building(run: RunScript, folder: Path) -> list[list[str]]:
+    if run.language != PYTHON:
+        return lay_out(run.language, run.programs, folder)
+    return _commands(folder, run.requirements_file)
+
+
 def _commands(folder: Path, requirements: Path) -> list[list[str]]:
-    python, pins = str(folder / PYTHON), ("-r", str(requirements))
+    python, pins = str(folder / INTERPRETER), ("-r", str(requirements))
     if uv := shutil.which("uv"):
         return [
             [uv, "venv", "--python", sys.executable, "--allow-existing", str(folder)],
@@ -67,10 +83,14 @@ def _commands(folder: Path, requirements: Path) -> list[list[str]]:
 
 
 def _name(run: RunScript) -> str:
+    if run.language != PYTHON:
+        return f"framework-{run.language}-{run.programs.name}"
     return f"framework-{run.requirements_file.stem}"
 
 
 def _folder(run: RunScript) -> str:
+    if run.language != PYTHON:
+        return f"{_name(run)}-{cache.key_of(pinned(run.language, run.programs))}"
     pins = (run.requirements_file.read_text(), f"{sys.version_info.major}.{sys.version_info.minor}")
     return f"{_name(run)}-{cache.key_of(pins)}"
 

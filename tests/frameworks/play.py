@@ -20,7 +20,9 @@ from collector_processor.otlp import Signal
 from collector_processor.otlp.otlp_json import to_json
 from tests.e2e.backend import Request, http_backend
 from tests.frameworks.catalogue import FOLDER, RunScript
-from tests.frameworks.scrub import scrub
+from tests.frameworks.kit.story import told
+from tests.frameworks.languages import LANGUAGES, PYTHON
+from tests.frameworks.scrub import PORT, scrub
 from tests.frameworks.server import NO_HEADERS, Office, serving
 from tests.frameworks.truth import Truth
 
@@ -109,7 +111,7 @@ def record(run: RunScript, variant: str, *, python: Path) -> Recorded:
         # Longest first, so that no path is cut by one that it begins with.
         names = {str(python.parents[1]): "/venv", str(python.parents[1].resolve()): "/venv"}
         names |= {str(ROOT): "/app", home: "/tmp/home", str(Path(sys.base_prefix)): "/usr"}
-        names |= {platform.release(): "0.0"}
+        names |= {platform.release(): "0.0", backend.url.removeprefix("http://"): f"127.0.0.1:{PORT}"}
         port = int(office.url.removesuffix("/v1").rpartition(":")[2])
         documents = [
             _document(request)
@@ -156,6 +158,7 @@ def _run(
         "ANTHROPIC_API_KEY": "dummy",
         "SCENARIO_VARIANT": office.variant,
         "OFFICE_URL": office.url,
+        "SCENARIO_STORY": json.dumps(told(office.variant)),
         **model,
     }
     try:
@@ -194,7 +197,10 @@ def _environment(run: RunScript, home: str) -> dict[str, str]:
 
 
 def _versions(run: RunScript) -> dict[str, str]:
-    """The pins of the packages that the run's requirements name, without their dependencies."""
+    """The pins of what the run's requirements name, without what these need in turn."""
+    if run.language != PYTHON:
+        pins = dict(LANGUAGES[run.language].versions(run.requirements_file.read_text()))
+        return {name: pins[name] for name in run.packages}
     pins = dict(re.findall(r"^([\w.-]+)==(\S+)", run.requirements_file.read_text(), re.MULTILINE))
     wanted = run.requirements_file.with_suffix(".in").read_text().split()
     names = [re.split(r"[\[=<>~!]", each)[0] for each in wanted]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tests.frameworks.kit.story import (
@@ -33,6 +33,10 @@ WRONG_ANSWER: Final = "6,840"
 """Occurs in the final answer of every variant except ``sound``, and nowhere else."""
 RIGHT_ANSWER: Final = "7,140"
 """85 seats x 12 crossings x 7 euros; in ``parallel`` 10,500."""
+MISREAD: Final = 580
+"""What the registrar makes of the register's 850 seats in ``misread``; the purser multiplies it rightly."""
+GIVING_UP: Final = "I could not find out how many seats the Marianne has: the ship register is not answering."
+"""What the registrar answers in ``given_up``, and every agent after it."""
 PATIENCE: Final = 12
 """Failed look-ups after which the registrar gives up, so that every framework ends."""
 
@@ -90,14 +94,18 @@ def reply(asked: Asked, variant: str) -> Reply:
 
 def purser_answer(variant: str) -> str:
     """Return the run's final answer."""
+    if variant == "given_up":
+        return GIVING_UP
     seats = sum(SEATS.values()) if variant == "parallel" else SEATS[VESSEL]
     amount = RIGHT_ANSWER if variant == "sound" else WRONG_ANSWER
+    if variant == "misread":
+        seats, amount = MISREAD, f"{MISREAD * 12 * 7:,}"
     working = f"{seats} x 12 x 7 = {amount}"
     return f"With {seats} seats, 12 full crossings at 7 euros a seat take in {working} euros."
 
 
 def _concierge(asked: Asked, task: str) -> Reply:
-    if found := re.search(r"With \d+ seats.* euros\.", asked.conversation):
+    if found := re.search(rf"With \d+ seats.* euros\.|{GIVING_UP}", asked.conversation):
         return _says(asked, found[0])
     if "seats." not in asked.conversation:  # nobody has looked it up
         return _reaches(asked, REGISTRAR, task) or _says(asked, "The registrar should look this up.")
@@ -110,14 +118,21 @@ def _registrar(asked: Asked, variant: str) -> Reply:
     found = {vessel: any(f"{vessel} has" in text for text in _looked_up(asked)) for vessel in vessels}
     failed = sum(UNAVAILABLE in text for text in _looked_up(asked))
     tools = [tool.name for tool in asked.tools if is_look_up(tool.name)]
+    if variant == "given_up" and (failed or any(is_look_up(call.name) for call in asked.calls)):
+        return _says(asked, GIVING_UP)
     if tools and not all(found.values()) and failed < PATIENCE:
         missing = [vessel for vessel in vessels if not found[vessel]]
         return Reply(
             calls=tuple(Call(name=tools[0], arguments=json.dumps({"name": vessel})) for vessel in missing)
         )
     finding = " ".join(f"The {vessel} has {SEATS[vessel]} seats." for vessel in vessels)
+    if variant == "misread":
+        finding = f"The {VESSEL} has {MISREAD} seats."
     words = f"{question(variant)} {finding}"
-    return _reaches(asked, PURSER, words) or _says(asked, f"The register says: {finding}")
+    passed_on = _reaches(asked, PURSER, words)
+    if passed_on and variant == "misread":  # said aloud, for a handoff may take no arguments
+        return replace(passed_on, text=finding)
+    return passed_on or _says(asked, f"The register says: {finding}")
 
 
 def _finding(asked: Asked) -> str:
@@ -182,6 +197,8 @@ def _value(name: str, schema: Mapping[str, Any], agent: str, words: str) -> Any:
         return choices[0]
     if agent and _NAMING_AN_AGENT.search(name):
         return agent
+    if any(choice.get("type") == "null" for choice in schema.get("anyOf") or ()):
+        return None  # strict schemas demand what is optional
     return {"boolean": False, "integer": 0, "number": 0, "array": [], "object": {}}.get(
         str(schema.get("type")), words
     )

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 import pytest
 
+from analyzer.executor.composition import open_analyst
 from analyzer.triage import triage
 from collector_processor.rebuild.stages import Run
+from collector_processor.settings import load_settings
+from semconv.model import Blame, Status, Verdict
 from tests.frameworks.catalogue import FOLDER, VARIANTS, RunScript, catalogue
 from tests.frameworks.changes import runs_of
-from tests.frameworks.kit.story import question
+from tests.frameworks.kit.story import REGISTRAR, question
 from tests.frameworks.script import WRONG_ANSWER, purser_answer
 from tests.frameworks.truth import (
+    WORDS_AT_FAULT,
     Expected,
     decisive_step,
     differences,
@@ -77,7 +82,7 @@ def test_the_answer_is_what_the_last_agent_said(name: str, variant: str) -> None
     assert purser_answer(variant) in recording(name, variant).run.trajectory.output
 
 
-@pytest.mark.parametrize(("name", "variant"), _those("outcome", {*VARIANTS} - CUT_SHORT))
+@pytest.mark.parametrize(("name", "variant"), _those("outcome", {*VARIANTS} - CUT_SHORT - {"given_up"}))
 def test_a_tool_error_that_was_repaired_is_no_error_of_the_run(name: str, variant: str) -> None:
     trajectory = recording(name, variant).run.trajectory
     assert trajectory.root_error == ""
@@ -97,7 +102,7 @@ def test_the_decisive_step_is_the_last_agents_and_says_what_went_wrong(name: str
     if variant == "crash":
         assert step.error
     else:
-        assert WRONG_ANSWER in step.output
+        assert WORDS_AT_FAULT.get(variant, WRONG_ANSWER) in step.output
 
 
 @pytest.mark.parametrize(("name", "variant"), _those("target", VARIANTS))
@@ -123,6 +128,23 @@ def test_a_recording_that_is_sound_gives_no_warning(name: str, variant: str) -> 
     assert trajectory.complete
 
 
+@pytest.mark.parametrize(("name", "variant"), _those("noticed", WORDS_AT_FAULT))
+def test_a_mistake_that_nothing_reports_is_noticed_and_its_agent_blamed(name: str, variant: str) -> None:
+    blame = _verdict(name, variant)
+    assert isinstance(blame, Blame), blame
+    assert blame.agent == REGISTRAR
+
+
+@pytest.mark.parametrize(("name", "variant"), _those("quiet", {"sound"}))
+def test_a_run_that_went_well_is_not_suspected(name: str, variant: str) -> None:
+    assert _verdict(name, variant).status is Status.NO_FAILURE
+
+
+def _verdict(name: str, variant: str) -> Verdict:
+    analyst = open_analyst(load_settings({}, directory=FOLDER), with_reference=False)
+    return asyncio.run(analyst.analyse(recording(name, variant).run.trajectory)).attribution.verdict
+
+
 def _test_outcome(name: str, variant: str) -> None:
     cut_short = test_a_run_that_was_cut_short_has_failed_whatever_its_root_says
     whole = test_a_tool_error_that_was_repaired_is_no_error_of_the_run
@@ -136,6 +158,8 @@ FACETS: Mapping[str, Callable[[str, str], None]] = {
     "text": test_the_decisive_step_is_the_last_agents_and_says_what_went_wrong,
     "target": test_a_tool_is_known_by_its_name_and_a_handoff_by_whom_it_reaches,
     "tool": test_a_tool_step_holds_what_the_tool_said_or_that_it_failed,
+    "noticed": test_a_mistake_that_nothing_reports_is_noticed_and_its_agent_blamed,
+    "quiet": test_a_run_that_went_well_is_not_suspected,
     "complete": test_a_recording_that_is_sound_gives_no_warning,
 }
 EXCUSES = [(name, lacking) for name, run in RUNS.items() for lacking in run.lacks]

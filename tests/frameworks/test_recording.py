@@ -78,7 +78,8 @@ def test_a_fixture_is_small_and_tells_nothing_of_the_machine(path: Any) -> None:
     assert not re.findall(r"host\.name|process\.pid|process\.command|os\.type", text)
     assert set(re.findall(r"127\.0\.0\.1:(\d+)", text)) <= {str(PORT)}
     # Files in stack traces; the folders are those that `scrub` was told to write.
-    assert set(re.findall(r"(?<![\w.-])(/[\w.-]+)/[\w./-]*\.py\b", text)) <= {"/venv", "/app", "/usr"}
+    files = re.findall(r"(?<![\w.:/-])(/[\w.-]+)/[\w@./-]*\.(?:py|m?js|go|java)\b", text)
+    assert set(files) <= {"/venv", "/app", "/usr", "/tmp"}
 
 
 def test_a_recording_of_the_same_shape_has_not_changed() -> None:

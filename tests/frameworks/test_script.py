@@ -9,7 +9,7 @@ import pytest
 
 from tests.frameworks.kit.story import CONCIERGE, INSTRUCTIONS, PURSER, REGISTRAR, TOOL, question
 from tests.frameworks.model_request import Asked, Call, Message, Result, Tool
-from tests.frameworks.script import PATIENCE, UNAVAILABLE, WRONG_ANSWER, reply, speaker
+from tests.frameworks.script import GIVING_UP, MISREAD, PATIENCE, UNAVAILABLE, WRONG_ANSWER, reply, speaker
 
 FOUND: Final = "The Marianne has 85 seats."
 
@@ -109,6 +109,32 @@ def test_a_registrar_gives_up_at_last() -> None:
     looked = ((TOOL, "{}", UNAVAILABLE),) * PATIENCE
 
     assert not reply(asked(REGISTRAR, tools=(tool(TOOL),), results=looked), "max_turns").calls
+
+
+def test_a_registrar_who_misreads_says_so_aloud_also_where_a_handoff_takes_no_words() -> None:
+    found = ((TOOL, "{}", "The Marianne has 850 seats."),)
+    said = reply(asked(REGISTRAR, tools=(tool(TOOL), tool("transfer_to_purser")), results=found), "misread")
+
+    assert f"{MISREAD} seats" in said.text
+    assert said.target == PURSER
+
+
+def test_a_registrar_gives_up_after_one_failure_and_the_others_repeat_it() -> None:
+    tools = (tool(TOOL), tool("transfer_to_purser"))
+    looked = ((TOOL, "{}", "Error"),)
+    assert reply(asked(REGISTRAR, tools=tools), "given_up").calls
+    assert reply(asked(REGISTRAR, tools=tools, results=looked), "given_up").text == GIVING_UP
+
+    told = (("ask_registrar", "{}", GIVING_UP),)
+    assert reply(asked(CONCIERGE, tools=(tool("ask_registrar"),), results=told), "given_up").text == GIVING_UP
+
+
+def test_what_a_strict_schema_demands_and_need_not_be_said_is_null() -> None:
+    limit = {"anyOf": [{"type": "number"}, {"type": "null"}]}
+
+    said = reply(asked(CONCIERGE, tools=(tool("ask_registrar", limit=limit),)), "normal")
+
+    assert json.loads(said.calls[0].arguments) == {"limit": None}
 
 
 def test_an_answer_is_given_by_the_tool_for_answers_where_there_is_one() -> None:

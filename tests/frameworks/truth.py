@@ -9,7 +9,7 @@ reason.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby, zip_longest
 from pathlib import Path
@@ -17,10 +17,13 @@ from typing import Any, Final
 
 from semconv.model import Step, Trajectory
 from tests.frameworks.catalogue import RunScript
-from tests.frameworks.kit.story import PURSER
+from tests.frameworks.kit.story import PURSER, REGISTRAR
+from tests.frameworks.script import GIVING_UP, MISREAD
 from tests.frameworks.server import Happening
 
 ANYBODY: Final = "*"
+WORDS_AT_FAULT: Final = {"misread": f"{MISREAD} seats", "given_up": GIVING_UP}
+"""By variant in which the registrar is to blame: what its decisive model call says."""
 _PASSING_CONTROL: Final = ("transfer", "handoff", "hand_off")
 
 
@@ -67,7 +70,7 @@ def read_truth(path: Path) -> Truth:
 
 def expected_steps(run: RunScript, truth: Truth) -> tuple[Expected, ...]:
     """Return the steps that the run's spans should give, in order."""
-    decisive = _decisive(truth.log)
+    decisive = _decisive(truth)
     found: list[Expected] = []
     group, until = -1, 0
     for happened in sorted(truth.log, key=lambda each: each.began):
@@ -123,9 +126,13 @@ def decisive_step(expected: Sequence[Expected], trajectory: Trajectory) -> Step 
     return next((step for each, step in pairs(expected, trajectory) if each.is_decisive), None)
 
 
-def _decisive(log: Iterable[Happening]) -> Happening | None:
-    """Return the purser's first model call: it makes the wrong number, or fails."""
-    return next((each for each in log if each.kind == "llm" and each.agent == PURSER), None)
+def _decisive(truth: Truth) -> Happening | None:
+    """The model call that says what only this variant says; else the purser's first, wrong or broken."""
+    calls = [each for each in truth.log if each.kind == "llm"]
+    words = WORDS_AT_FAULT.get(truth.variant)
+    if words is not None:
+        return next((each for each in calls if each.agent == REGISTRAR and words in each.text), None)
+    return next((each for each in calls if each.agent == PURSER), None)
 
 
 def _is_parting_word(before: Expected, happened: Happening) -> bool:

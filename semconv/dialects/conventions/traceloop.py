@@ -10,6 +10,10 @@ team. A team's span is a workflow, its leader an agent like any other; model cal
 output is the ``str`` of agno's ``FunctionExecutionResult``. A delegation returns a generator, so its span
 ends before the member's begins beside it.
 
+LangChain.js. Source: npm ``@traceloop/instrumentation-langchain`` 0.27. Spans have no parents but the user's
+own; a tool is a ``task`` with the operation ``execute_tool``, named after its class, and its result is
+langchain's tool message, with the tool's name in it.
+
 CrewAI. Source: opentelemetry-instrumentation-crewai 0.62 and crewai 1.15, seen from a sequential crew. The
 crew's span has the plan and the result, without any mark of Traceloop's. A task's span has the texts of the
 agent below it, whose own span has no texts. Tools have no spans.
@@ -201,8 +205,8 @@ def _action(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
 def _kind_of(span: Span, surroundings: Surroundings) -> ActionKind | None:
     attributes = span.attributes
     operation = operation_kind(span)
-    if operation in {ActionKind.SETUP, ActionKind.LLM}:
-        return operation
+    if operation in {ActionKind.SETUP, ActionKind.LLM, ActionKind.TOOL}:
+        return operation  # tools from JavaScript have the kind ``task``
     if GRAPH_NODES in attributes or is_crew(span):
         return ActionKind.WORKFLOW if is_crew(span) else _graph_kind(span, surroundings)
     if REQUEST_TYPE in attributes:
@@ -300,18 +304,27 @@ def _observed(span: Span, kind: ActionKind, agent: Found) -> Observation:
     attributes = span.attributes
     got = text(attributes, GEN_AI_TOOL_CALL_RESULT, ENTITY_OUTPUT, TASK_OUTPUT, GEN_AI_OUTPUT_MESSAGES)
     done = execution_in(got)
+    message = _tool_message(got) if kind is ActionKind.TOOL else {}
     return Observation(
         dialect=NAME,
         kind=kind,
         agent=agent,
         given=text(attributes, GEN_AI_TOOL_CALL_ARGUMENTS, ENTITY_INPUT, TASK_INPUT, GEN_AI_INPUT_MESSAGES),
         got=_result(done.result),
-        tool=text(attributes, GEN_AI_TOOL_NAME, ENTITY_NAME) or span.name.removesuffix(".tool"),
-        call_id=text(attributes, GEN_AI_TOOL_CALL_ID) or "",
+        tool=text(attributes, GEN_AI_TOOL_NAME)
+        or text(message, "name")
+        or text(attributes, ENTITY_NAME)
+        or span.name.removesuffix(".tool"),
+        call_id=text(attributes, GEN_AI_TOOL_CALL_ID) or text(message, "tool_call_id") or "",
         instructions=instructions_of(span),
         failed=done.failed or _is_marked_failed(span),
         error=done.error,
     )
+
+
+def _tool_message(got: Any) -> Mapping[str, Any]:
+    """Return the fields of langchain's tool message: its name, where JavaScript's span has only a class's."""
+    return mapping(mapping(got).get("kwargs"))
 
 
 def _result(got: Any) -> Any:

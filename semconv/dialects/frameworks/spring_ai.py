@@ -4,17 +4,19 @@ Source: spring-projects/spring-ai, ``AiObservationAttributes``, ``SpringAiKind``
 ``ToolCallingObservationDocumentation`` and the reference's page on observability (1.0 to 2.0). The operation
 ``framework`` carries no information: a chat client and its advisors group the calls, a ``tool_call`` is a
 tool (later with ``execute_tool``). Texts of calls are logged, and on spans only where the application adds
-them, as ``gen_ai.prompt`` and ``gen_ai.completion``: lists of texts without roles. No span names an agent: a
-chat client inside a tool is named after the tool, others after the functions around them (``@Observed``).
+them, as ``gen_ai.prompt`` and ``gen_ai.completion``, lists of texts without roles, or as the conventions'
+messages. No span names an agent, unless the application's own observation does: a chat client inside a tool
+is named after the tool, others after the functions around them (``@Observed``). Seen from 2.0.1.
 """
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Sequence
+from itertools import islice, takewhile
 from typing import Any, Final
 
-from semconv.attributes import GEN_AI_OPERATION_NAME, GEN_AI_TOOL_CALL_ID
-from semconv.dialects.conventions.otel_genai import KINDS
+from semconv.attributes import GEN_AI_AGENT_NAME, GEN_AI_OPERATION_NAME, GEN_AI_TOOL_CALL_ID
+from semconv.dialects.conventions.otel_genai import KINDS, conversation_of
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
 from semconv.dialects.reading.agent_names import NO_AGENT, Found
 from semconv.dialects.reading.observations import Observation, action_of, heard_in_conversation, said_in
@@ -67,6 +69,8 @@ def _read_tool(span: Span) -> Action:
 
 def _read_client(span: Span, surroundings: Surroundings) -> Action:
     above = list(islice(surroundings.ancestors(span), _MAX_ANCESTORS))
+    if _is_named(above):
+        return _read(span, ActionKind.CONTAINER)
     tools = (text(each.attributes, TOOL_NAME) for each in above if each.attributes.get(KIND) in _TOOLS)
     tool = next(filter(None, tools), None)
     if tool is not None:
@@ -75,10 +79,18 @@ def _read_client(span: Span, surroundings: Surroundings) -> Action:
     return _read(span, ActionKind.CONTAINER if is_inside else ActionKind.WORKFLOW)
 
 
+def _is_named(above: Sequence[Span]) -> bool:
+    """Say whether the application names the agent, in a span nearer than the tool that runs it."""
+    nearest = takewhile(lambda each: each.attributes.get(KIND) not in _TOOLS, above)
+    return any(GEN_AI_AGENT_NAME in each.attributes for each in nearest)
+
+
 def _read(span: Span, kind: ActionKind, agent: Found = NO_AGENT) -> Action:
     given, got = _content(span, PROMPT), _content(span, COMPLETION)
     is_call = kind is ActionKind.LLM
     heard, said = (heard_in_conversation(given), said_in(got)) if is_call else ((), ())
+    if is_call and not heard and not said:
+        heard, said = conversation_of(span)
     seen = Observation(dialect=NAME, kind=kind, agent=agent, given=given, got=got, heard=heard, said=said)
     return action_of(span, seen)
 

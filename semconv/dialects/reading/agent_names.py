@@ -29,7 +29,7 @@ _KEYS: Final = (LANGCHAIN_AGENT, LANGGRAPH_NAMESPACE, LANGGRAPH_NODE, LANGGRAPH_
 PLUMBING_NODES: Final = frozenset(
     {
         *("model", "tools", "agent", "tool", "call_model", "call_tool", "call_tools", "tool_node", "llm"),
-        *("chatbot", "__start__", "__end__", "generate_structured_response"),
+        *("chatbot", "model_request", "__start__", "__end__", "generate_structured_response"),
         *("pre_model_hook", "post_model_hook", "call_agent", "acall_agent"),
     }
 )

@@ -48,8 +48,8 @@ CHECK: Final = "amount_check"
 """The guardrail of ``guarded``: asks the office whether a text may pass."""
 
 VARIANT: Final = os.environ.get("SCENARIO_VARIANT", "normal")
-"""``normal``, ``sound``, ``crash``, ``parallel``, ``streaming``, ``max_turns``, ``delegating``, ``guarded``:
-see README."""
+"""``normal``, ``sound``, ``crash``, ``parallel``, ``streaming``, ``max_turns``, ``delegating``, ``guarded``,
+``misread``, ``given_up``: README."""
 
 
 def question(variant: str) -> str:
@@ -68,6 +68,20 @@ def question(variant: str) -> str:
 QUESTION: Final = question(VARIANT)
 
 
+def told(variant: str) -> dict[str, object]:
+    """Return the story as the programs in other languages need it."""
+    return {
+        "question": question(variant),
+        "instructions": INSTRUCTIONS,
+        "purpose": PURPOSE,
+        "model": MODEL,
+        "tool": TOOL,
+        "toolPurpose": TOOL_PURPOSE,
+        "maxTurns": MAX_TURNS,
+        "agents": AGENTS,
+    }
+
+
 class RegisterUnavailable(Exception):  # noqa: N818 (frameworks show the name to the model; it should read well)
     """The ship register did not answer."""
 
@@ -76,7 +90,8 @@ def look_up_vessel(name: str) -> str:
     """Return the register's entry on a vessel; the register is the scripted server.
 
     Raises:
-        RegisterUnavailable: the first time a run asks for the Marianne, and always in ``max_turns``.
+        RegisterUnavailable: the first time a run asks for the Marianne, always in ``max_turns`` and
+            ``given_up``, never in ``misread``.
     """
     try:
         return _post(f"tools/{TOOL}", name=name)

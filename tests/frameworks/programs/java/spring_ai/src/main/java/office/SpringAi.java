@@ -1,0 +1,16 @@
+package office;
+
+import org.springframework.ai.chat.client.ChatClient;
+import org.springframework.boot.SpringApplication;
+import org.springframework.boot.autoconfigure.SpringBootApplication;
+
+/** Spring AI, its own observations through Micrometer and OpenTelemetry; set up in application.properties. */
+@SpringBootApplication
+public class SpringAi {
+    // The story.
+    public static void main(String[] arguments) {
+        try (var context = SpringApplication.run(SpringAi.class, arguments)) {
+            System.out.println(new Office(context.getBean(ChatClient.Builder.class), (name, work) -> work.get()).answer());
+        }
+    }
+}
