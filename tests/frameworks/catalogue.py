@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tests.frameworks.languages import FOLDER, LANGUAGES, PROGRAMS, PYTHON
+from tests.frameworks.languages import LANGUAGES, PROGRAMS, PYTHON
 
+FOLDER: Final = Path(__file__).parent
 VARIANTS: Final = (
     "normal",
     "sound",

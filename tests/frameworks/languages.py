@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-FOLDER: Final = Path(__file__).parent
-PROGRAMS: Final = FOLDER / "programs"
+PROGRAMS: Final = Path(__file__).parent / "programs"
 PYTHON: Final = "python"
 RUNNER: Final = "bin/run"
 """What an environment is called by; Python's is ``bin/python``."""

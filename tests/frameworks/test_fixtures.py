@@ -16,7 +16,7 @@ from collector_processor.settings import load_settings
 from semconv.model import Blame, Status, Verdict
 from tests.frameworks.catalogue import FOLDER, VARIANTS, RunScript, catalogue
 from tests.frameworks.changes import runs_of
-from tests.frameworks.kit.story import REGISTRAR, question
+from tests.frameworks.kit.story import question
 from tests.frameworks.script import WRONG_ANSWER, purser_answer
 from tests.frameworks.truth import (
     WORDS_AT_FAULT,
@@ -132,7 +132,10 @@ def test_a_recording_that_is_sound_gives_no_warning(name: str, variant: str) -> 
 def test_a_mistake_that_nothing_reports_is_noticed_and_its_agent_blamed(name: str, variant: str) -> None:
     blame = _verdict(name, variant)
     assert isinstance(blame, Blame), blame
-    assert blame.agent == REGISTRAR
+    found = recording(name, variant)
+    decisive = decisive_step(found.expected, found.run.trajectory)
+    assert decisive is not None
+    assert blame.agent == decisive.agent
 
 
 @pytest.mark.parametrize(("name", "variant"), _those("quiet", {"sound"}))
