@@ -7,7 +7,7 @@ the same as the control of k - 1, so neighbours share an arm: ``ArmKey`` names a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import Final
@@ -15,7 +15,7 @@ from typing import Final
 from analyzer.replay.tape import Answer, CallKind, RecordedCall, Tape
 from analyzer.replay.trial import Change, Edit
 from semconv.model import Ranked
-from semconv.record import record
+from semconv.record import record, replace
 
 _LEAST_BELIEF: Final = 0.02
 """Weight of a call that no method suspects, before normalisation."""
@@ -121,6 +121,23 @@ def suspects(tape: Tape, beliefs: Mapping[int, float], fix: Fix) -> Suspects:
             )
         )
     return Suspects(candidates=tuple(found), changes=changes)
+
+
+def may_go_live(
+    candidates: Iterable[Candidate], fix: Fix, undeclared: Mapping[str, int]
+) -> tuple[Candidate, ...]:
+    """Return the candidates whose trials offer no tool to the live model that would really run.
+
+    Args:
+        candidates: from ``suspects``.
+        fix: the change that the treatment makes; a text takes the place of the changed call's live answer.
+        undeclared: such tools, with the index of the last recorded call that offers them.
+    """
+    last = max(undeclared.values(), default=-1)
+    least = last if fix.kind is ChangeKind.TEXT else last + 1
+    kept = [each for each in candidates if each.call >= least]
+    total = sum(each.belief for each in kept) or 1.0
+    return tuple(replace(each, belief=each.belief / total) for each in kept)
 
 
 def beliefs_of_calls(tape: Tape, ranking: Sequence[Ranked]) -> dict[int, float]:

@@ -6,10 +6,10 @@ Whatever ends it (a proof, the budget, Ctrl-C), the result holds everything lear
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from analyzer.experiment.candidates import ArmKey, Candidate, Fix, Suspects
+from analyzer.experiment.candidates import ArmKey, Candidate, Fix, Suspects, may_go_live
 from analyzer.experiment.checks import Check
 from analyzer.experiment.findings import Experiment, Fidelity, Finding, finding
 from analyzer.experiment.ledger import Ledger, Spent
@@ -29,6 +29,7 @@ _EXTRA_S: Final = 60.0
 """Seconds that a trial's URL outlives the trial's time limit."""
 _MOST_INVALID_IN_ROW: Final = 6
 """Consecutive invalid trials that end the experiment: further trials would not say more."""
+_HARMLESS: Final = "that only reads or hands over"
 _SEED: Final = "BLAMESPAN_SEED"
 _NO_TELEMETRY: Final = "OTEL_SDK_DISABLED"
 _RESOURCE: Final = "OTEL_RESOURCE_ATTRIBUTES"
@@ -74,7 +75,7 @@ class Conductor:
         """Create an experiment with at least one suspect."""
         self.tape: Final = tape
         self.fix: Final = fix
-        self.walk: Final = Walk(suspects.candidates, most_trials=options.most_trials)
+        self.walk = Walk(suspects.candidates, most_trials=options.most_trials)
         self.trials = 0
         self._valid = 0
         self._begun = 0
@@ -85,7 +86,9 @@ class Conductor:
         self._spent: Final[dict[ArmKey, Spent]] = {}
         self._invalid_in_row = 0
         self._last_invalid = ""
+        self._undeclared: Mapping[str, int] = {}
         self._stopped = ""
+        self._left_out = ""
         self._is_interrupted = False
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._began = parts.clock()
@@ -127,6 +130,7 @@ class Conductor:
                 masked=report.masked,
                 first_difference=_told(report.first_difference),
             )
+            self._undeclared = report.undeclared
             held.append(result)
 
         await self._guarded(one())
@@ -142,6 +146,22 @@ class Conductor:
                 "the run passes the check with all recorded answers: there is no failure to explain",
                 passes=True,
             )
+        return self._without_undeclared()
+
+    def _without_undeclared(self) -> Experiment | None:
+        """Leave out the steps after which the model could call a tool that would really run."""
+        if not self._undeclared:
+            return None
+        tools = ", ".join(f"`{name}`" for name in self._undeclared)
+        options = " ".join(f"--allow-tool {name}" for name in self._undeclared)
+        why = f"the live model may call {tools}, which would really run: {options}, if {_HARMLESS}"
+        every = self.walk.candidates
+        kept = may_go_live(every, self.fix, self._undeclared)
+        if not kept:
+            return self._ended(Decision.NOT_REPLAYABLE, why)
+        self.walk = Walk(kept, most_trials=self._options.most_trials)
+        left_out = ", ".join(str(each.step) for each in every if each.call not in {c.call for c in kept})
+        self._left_out = f"; not tried: step {left_out}, because {why}" if left_out else ""
         return None
 
     async def _walk(self, watch: Watch) -> None:
@@ -277,7 +297,7 @@ class Conductor:
             fidelity=self.fidelity,
             findings=tuple(self._finding(candidate) for candidate in self.walk.tried),
             decision=decision,
-            reason=reason,
+            reason=reason + self._left_out,
             spent=self.spent,
             duration_s=self._parts.clock() - self._began,
             trials=self.trials,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -10,24 +12,17 @@ from rich.text import Text
 from analyzer.experiment.candidates import ChangeKind
 from analyzer.experiment.conduct import Conductor
 from analyzer.experiment.findings import Experiment, Finding
-from analyzer.experiment.ledger import Price, Spent
-from analyzer.experiment.open_experiment import Prepared, Request
+from analyzer.experiment.forecast import Forecast
+from analyzer.experiment.ledger import Spent
 from analyzer.experiment.sequential import Arm
-from analyzer.experiment.workflow import Workflow
 from analyzer.inquiry.present import plain
-from analyzer.replay.tape import RecordedCall
+from analyzer.replay.tools import Planned
 from semconv.model import agent_label
 
-_BYTES_PER_TOKEN = 4
-_ANSWER_TOKENS = 500
-"""Assumed tokens of an answer whose tokens were not recorded; for the forecast only."""
 _LEAVING = (
     "leaves this machine, to the upstream: the workflow's own requests from the changed step on (its prompts,"
     " the recorded answers before that step, the replacement or hint) and your key; nothing else"
 )
-_TYPICAL_TRIALS = 30
-"""Trials of the median walk (docs/experiments.md), for the lower end of the forecast; the limit is the
-upper."""
 
 
 def progress(conductor: Conductor) -> str:
@@ -65,36 +60,30 @@ def conclusion(result: Experiment) -> RenderableType:
     return Group(table, panel) if result.findings else panel
 
 
-def forecast(prepared: Prepared, request: Request, workflow: Workflow, price: Price) -> RenderableType:
+def forecast(expected: Forecast) -> RenderableType:
     """Describe the calls, data sent and cost of an experiment."""
-    calls = prepared.tape.calls
-    candidates = prepared.suspects.candidates
-    later = sum(len(calls) - candidate.call for candidate in candidates) / len(candidates)
-    models = sorted({call.answer.model or "(not recorded)" for call in calls})
-    costs = [_price_of(call, price) for call in calls]
-    mean = None if any(cost is None for cost in costs) else sum(cost or 0.0 for cost in costs) / len(costs)
-    trials = min(_TYPICAL_TRIALS, 2 * request.options.most_trials * len(candidates))
-    live = round(trials * later)
-    cost = "unknown: give --max-calls" if mean is None else f"about ${live * mean:.4f}"
-    limit = "" if request.max_calls is None else f", {request.max_calls} calls"
+    live, trials = expected.live_calls, expected.trials
+    cost = "unknown: give --max-calls" if expected.cost_usd is None else f"about ${expected.cost_usd:.4f}"
+    limit = "" if expected.max_calls is None else f", {expected.max_calls} calls"
     lines = [
-        f"run: {prepared.tape.run_id}, {len(calls)} model calls, {len(candidates)} steps to try",
-        f"workflow: {plain(str(workflow), 200)}",
-        f"upstream: {request.gateway.openai} (OpenAI formats), {request.gateway.anthropic} (Anthropic)",
-        f"models: {plain(', '.join(models), 300)}",
+        f"run: {expected.run_id}, {expected.calls} model calls, {len(expected.steps)} steps to try",
+        f"workflow: {plain(expected.workflow, 200)}",
+        f"upstream: {expected.openai} (OpenAI formats), {expected.anthropic} (Anthropic)",
+        f"models: {plain(', '.join(expected.models), 300)}",
         f"live calls: about {live} in about {trials} trials, as the median experiment takes",
-        f"cost: {cost}; limit ${request.budget_usd:g}{limit}",
+        f"cost: {cost}; limit ${expected.budget_usd:g}{limit}",
+        *tool_lines(expected.tools),
         _LEAVING,
         "calls that do not go to the address in OPENAI_BASE_URL or ANTHROPIC_BASE_URL are not counted",
     ]
-    if request.fix.kind is not ChangeKind.RESAMPLE:
-        lines.append(f"change ({request.fix.kind}): {plain(request.fix.text, 300)}")
+    if expected.fix.kind is not ChangeKind.RESAMPLE:
+        lines.append(f"change ({expected.fix.kind}): {plain(expected.fix.text, 300)}")
     return Text("\n".join(lines))
 
 
-def _price_of(call: RecordedCall, price: Price) -> float | None:
-    sent = call.answer.input_tokens or sum(len(str(each)) for each in call.messages) // _BYTES_PER_TOKEN
-    return price(call.answer.model, sent, call.answer.output_tokens or _ANSWER_TOKENS)
+def tool_lines(tools: Iterable[Planned]) -> list[str]:
+    """Return a line for each tool."""
+    return [f"tool: {plain(each.tool, 60)} {plain(each.fate, 300)}" for each in tools]
 
 
 def _row(found: Finding) -> list[str]:

@@ -27,6 +27,7 @@ from aiohttp import web
 
 from analyzer.replay.options import GatewayOptions, LiveCall, LiveUsage
 from analyzer.replay.remote_tools import over_http, over_mcp
+from analyzer.replay.stdio import StandIns
 from analyzer.replay.tape import RecordedTool, Tape
 from analyzer.replay.tools import RunTool
 from analyzer.replay.trial import (
@@ -79,9 +80,10 @@ class OpenTrial:
 class _Open:
     """One trial that is open."""
 
-    def __init__(self, trial: Trial, expires_s: float) -> None:
+    def __init__(self, trial: Trial, expires_s: float, stand_ins: StandIns) -> None:
         self.trial: Final = trial
         self.expires_s: Final = expires_s
+        self.stand_ins: Final = stand_ins
         self.served: Final[dict[str, list[Any]]] = {}
         """The conversation up to each served response of OpenAI's responses API, by its id."""
 
@@ -125,15 +127,18 @@ class Gateway:
 
         Raises:
             ValueError: the id is in use, or too many trials are open.
+            OSError: the stand-ins of tools over stdio cannot be written.
         """
         self._expire()
         name = trial or secrets.token_urlsafe(16)
         if name in self._trials or len(self._trials) >= _MOST_TRIALS:
             raise ValueError(f"expected a new trial, and at most {_MOST_TRIALS} open ones")
         decider = Trial(tape, change, self._options.rules(must_announce=must_announce))
-        self._trials[name] = _Open(decider, time.monotonic() + lifetime_s)
         key = f"/k/{self._options.token}" if self._options.token else ""
-        return OpenTrial(trial=name, root_url=f"{self.url}{key}/t/{name}")
+        opened = OpenTrial(trial=name, root_url=f"{self.url}{key}/t/{name}")
+        stand_ins = StandIns(self._options.remotes, opened.root_url)
+        self._trials[name] = _Open(decider, time.monotonic() + lifetime_s, stand_ins)
+        return opened
 
     def environment(self, opened: OpenTrial) -> Mapping[str, str]:
         """Return the environment variables that direct a workflow here."""
@@ -142,7 +147,12 @@ class Gateway:
             "OPENAI_API_BASE": opened.base_url,
             "ANTHROPIC_BASE_URL": opened.root_url,
             TRIAL_VARIABLE: opened.root_url,
-            **{each.variable: f"{opened.root_url}/at/{each.variable}" for each in self._options.remotes},
+            **{
+                each.variable: f"{opened.root_url}/at/{each.variable}"
+                for each in self._options.remotes
+                if not each.command
+            },
+            **self._trials[opened.trial].stand_ins.environment,
         }
 
     def report(self, trial: str) -> TrialReport:
@@ -159,12 +169,19 @@ class Gateway:
         Raises:
             KeyError: there is no such trial.
         """
-        return self._trials.pop(trial).trial.report()
+        closed = self._trials.pop(trial)
+        closed.stand_ins.remove()
+        return closed.trial.report()
+
+    def close_all(self) -> None:
+        """Close every trial."""
+        for name in list(self._trials):
+            self.close(name)
 
     def _expire(self) -> None:
         now = time.monotonic()
         for name in [name for name, each in self._trials.items() if each.expires_s <= now]:
-            del self._trials[name]
+            self.close(name)
 
     def _find(self, request: web.Request) -> _Open:
         if self._options.token:
@@ -200,6 +217,7 @@ class Gateway:
                 kind=asked.kind,
                 retry=_retry_count(request),
                 tools=asked.tools,
+                transfers=asked.transfers,
                 provider_tools=asked.provider_tools,
             )
         )
@@ -271,7 +289,7 @@ class Gateway:
         found = next((each for each in self._options.remotes if each.variable == variable), None)
         if found is None:
             raise web.HTTPNotFound(text="no tool is declared at this address\n")
-        if found.mcp_server:
+        if found.is_mcp:
             return await over_mcp(trial, found, request, self._upstream)
         return await over_http(trial, found, request)
 
@@ -374,3 +392,4 @@ async def serving(options: GatewayOptions) -> AsyncIterator[Gateway]:
     finally:
         await runner.cleanup()
         await upstream.close()
+        gateway.close_all()

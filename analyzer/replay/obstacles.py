@@ -144,6 +144,7 @@ def undeclared_tool(tape: Tape, rules: ToolRules) -> NotReplayable | None:
             f"--allow-tool {name}  # if it only reads",
             f'@tool("{name}")  # semconv.instrument, on its function: its results come off the tape',
             f"--mcp-tool {name}=VARIABLE  # the workflow finds its MCP server's address in this variable",
+            f'--mcp-command {name}="COMMAND"  # this command starts its MCP server over stdio',
             f"--http-tool {name}=VARIABLE  # the same for plain HTTP",
         ),
         span_id=SpanId(span_id),

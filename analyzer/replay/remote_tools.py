@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote
 from aiohttp import web
 
 from analyzer.replay.tape import RecordedTool, RemoteTools
+from analyzer.replay.tool_lists import without_output_schemas
 from analyzer.replay.trial import Refuse, Trial
 from analyzer.replay.upstream import NO_ANSWER_STATUS, NoAnswer, Sending, Upstream, forwarded_headers
 from analyzer.replay.wire import mcp
@@ -23,6 +24,8 @@ from semconv.record import record
 
 _REFUSED: Final = 409
 _FAILED: Final = 500
+_FOR_THE_SERVER: Final = 204
+"""Tells a stand-in over stdio to hand the message to the real server, which is its child."""
 _SEPARATOR: Final = "__"
 """Separator of a server's name and a tool's, in frameworks that record both."""
 
@@ -107,7 +110,7 @@ async def over_mcp(
     message = _message(await request.read()) if request.method == "POST" else {}
     if message is None or not (mcp.is_harmless(message) or mcp.tool_called(message)):
         told = "a batch" if message is None else str(message.get("method"))
-        reason = f"MCP's {told} cannot be replayed ({tools.variable})"
+        reason = f"MCP's {told} cannot be replayed (the {tools.place})"
         trial.invalidate(reason)
         return _said(mcp.refusal((message or {}).get("id"), reason))
     called = mcp.tool_called(message)
@@ -118,6 +121,8 @@ async def over_mcp(
             return _said(mcp.result(called, found))
         if isinstance(found, Refuse):
             return _said(mcp.refusal(called.id, found.reason))
+    if tools.command:
+        return web.Response(status=_FOR_THE_SERVER)
     return await _passed_on(trial, tools, request, message, upstream)
 
 
@@ -146,7 +151,7 @@ async def _passed_on(
     )
     try:
         if message.get("method") == mcp.LIST:
-            return await upstream.rewritten(sending, mcp.without_output_schemas)
+            return await upstream.rewritten(sending, without_output_schemas)
         response, _ = await upstream.pass_on(sending, request, lambda: None)
     except NoAnswer as error:
         reason = f"the MCP server of {tools.variable} did not answer ({error.failure})"

@@ -85,14 +85,31 @@ class RecordedTool:
 
 @record
 class RemoteTools:
-    """Tools that the workflow calls at an address in its environment: a trial directs them to the gateway."""
+    """Tools outside the workflow's process: a trial's environment leads to the gateway in their place."""
 
     variable: str
-    """The environment variable that holds the address."""
+    """The environment variable that holds the address, or the command if ``command`` is given; for a program
+    found in ``PATH``, any name."""
     tools: frozenset[str]
     """The tools' names, as recorded."""
     mcp_server: str = ""
-    """The MCP server's own address; empty for tools over plain HTTP."""
+    """The MCP server's own address; empty for other tools."""
+    command: tuple[str, ...] = ()
+    """The command that starts the MCP server over stdio; empty for other tools."""
+    is_in_path: bool = False
+    """Whether the workflow starts a command that begins like ``command``, not that of its variable."""
+
+    @property
+    def is_mcp(self) -> bool:
+        """Whether the tools are those of an MCP server."""
+        return bool(self.mcp_server or self.command)
+
+    @property
+    def place(self) -> str:
+        """What the trial offers in place of the tools' server, for messages."""
+        if self.is_in_path:
+            return f"stand-in for `{' '.join(self.command)}`"
+        return f"{'command' if self.command else 'address'} in {self.variable}"
 
 
 @record

@@ -7,13 +7,16 @@ really run, so they must be declared read-only. Tools that are not known to be s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final
 
 from analyzer.replay.canonical import canonical_json
 from analyzer.replay.tape import Answer, RecordedTool, RemoteTools, Tape
 from semconv.dialects.reading.tools import is_delegation, is_plain_transfer, transfer_target
 from semconv.record import record
+
+_OTHERS: Final = re.compile(r"[^a-z0-9]+")
 
 
 @record
@@ -40,10 +43,11 @@ class Tools:
         """Create them."""
         self._tape: Final = tape
         self._left: Final = list(tape.tools)
+        self._agents: Final = frozenset(_plain(call.agent) for call in tape.calls if call.agent)
         self._allowed: Final = rules.allowed
         self._played: Final = played_tools(tape, rules.remotes) - rules.allowed
         self._unconnected: Final = {
-            each.variable: each.tools - rules.allowed for each in rules.remotes if each.mcp_server
+            each.variable: (each.tools - rules.allowed, each.place) for each in rules.remotes if each.is_mcp
         }
         """Tools of MCP servers to which the workflow has not connected through the gateway."""
         self.is_announced = not (rules.must_announce and any(tool.is_ours for tool in tape.tools))
@@ -79,22 +83,31 @@ class Tools:
         """Return the tools with an execution that should have been requested but was not."""
         return tuple(dict.fromkeys(tool.name for tool in self._left if self._was_due(tool)))
 
-    def dangerous(self, provider_tools: Iterable[str], functions: Iterable[str]) -> list[str]:
-        """Return those of the tools offered to a model that would really run if a live answer called them."""
-        away = frozenset[str]().union(*self._unconnected.values())
+    def dangerous(
+        self, provider_tools: Iterable[str], functions: Iterable[str], transfers: Container[str] = ()
+    ) -> list[str]:
+        """Return those of the tools offered to a model that would really run if a live answer called them.
+
+        A function is a handoff if the trace shows one, or if it is among ``transfers`` and its name ends with
+        that of an agent of the run. Any other may do what it likes.
+        """
+        away = frozenset[str]().union(*(tools for tools, _ in self._unconnected.values()))
         harmless = (self._tape.delegations | self._played | self._allowed) - away
-        own = (name for name in functions if not _is_handoff(name, "{}"))
+        own = (name for name in functions if name not in transfers or not self._leads_to_agent(name))
         return [name for name in (*provider_tools, *own) if name not in harmless]
+
+    def _leads_to_agent(self, name: str) -> bool:
+        return _plain(transfer_target(name, "{}") or "") in self._agents
 
     def runs_elsewhere(self, answer: Answer) -> str:
         """Return why a tool that a recorded answer calls would really run; empty if it would not."""
-        away = {name: variable for variable, tools in self._unconnected.items() for name in tools}
+        away = {name: place for tools, place in self._unconnected.values() for name in tools}
         called = next((each.name for each in answer.calls if each.name in away), None)
         if called is None:
             return ""
         return (
-            f"the tool `{called}` would really run: the workflow did not connect to its MCP server at the"
-            f" address in {away[called]}"
+            f"the tool `{called}` would really run: the workflow did not connect to its MCP server through"
+            f" the trial's {away[called]}"
         )
 
     def _like(self, names: frozenset[str], is_asked: Callable[[RecordedTool], bool]) -> list[RecordedTool]:
@@ -122,6 +135,42 @@ def played_tools(tape: Tape, remotes: Iterable[RemoteTools] = ()) -> frozenset[s
     return ours.union(*(each.tools for each in remotes))
 
 
+@record
+class Planned:
+    """What becomes of a tool in the trials."""
+
+    tool: str
+    fate: str
+    """A clause that follows the tool's name."""
+    is_certain: bool = True
+    """False if it really runs in the first trial should the workflow not be as declared."""
+
+
+def plan(tape: Tape, rules: ToolRules) -> tuple[Planned, ...]:
+    """Return what becomes of each tool that the run executed or a model called, in order of names."""
+    called = (each.name for call in tape.calls for each in call.answer.calls)
+    names = {tool.name for tool in tape.tools}.union(called, rules.allowed)
+    return tuple(_planned(name, tape, rules) for name in sorted(names - tape.delegations))
+
+
+def _planned(name: str, tape: Tape, rules: ToolRules) -> Planned:
+    if name in rules.allowed:
+        return Planned(tool=name, fate="really runs in every trial (--allow-tool)")
+    remote = next((each for each in rules.remotes if name in each.tools), None)
+    if remote is not None and remote.is_mcp:
+        return Planned(tool=name, fate=f"gets recorded results over MCP ({remote.place})")
+    if remote is not None:
+        fate = (
+            f"gets recorded results over HTTP ({remote.place}); really runs in the first trial if the"
+            " workflow takes the address from elsewhere"
+        )
+        return Planned(tool=name, fate=fate, is_certain=False)
+    if any(tool.name == name and tool.is_ours for tool in tape.tools):
+        fate = "gets recorded results by @tool; really runs in the first trial if no longer decorated"
+        return Planned(tool=name, fate=fate, is_certain=False)
+    return Planned(tool=name, fate="hands over to an agent")
+
+
 def first_undeclared(tape: Tape, rules: ToolRules) -> tuple[str, str] | None:
     """Return the first tool that would really run, and the id of its span or of the model's that calls it."""
     harmless = played_tools(tape, rules.remotes) | tape.delegations | rules.allowed
@@ -134,6 +183,11 @@ def first_undeclared(tape: Tape, rules: ToolRules) -> tuple[str, str] | None:
             if each.name not in harmless and not is_handoff:
                 return each.name, call.span_id
     return None
+
+
+def _plain(agent: str) -> str:
+    """Return an agent's name as frameworks write it in a function's name."""
+    return _OTHERS.sub("_", agent.lower()).strip("_")
 
 
 def _is_handoff(name: str, arguments: str) -> bool:

@@ -63,6 +63,8 @@ class Request:
     """``x-stainless-retry-count``; 0 for a first attempt."""
     tools: tuple[str, ...] = ()
     """Names of the functions that the model may call."""
+    transfers: frozenset[str] = frozenset()
+    """Those that are named like a handoff and take no more than one does."""
     provider_tools: tuple[str, ...] = ()
     """Tools that the provider itself would run."""
 
@@ -115,9 +117,9 @@ class TrialReport:
     tools_missing: tuple[str, ...] = ()
     """Tools with a recorded execution whose result was never requested: they really ran, or the workflow took
     another path."""
-    undeclared: tuple[str, ...] = ()
+    undeclared: Mapping[str, int] = field(default_factory=dict)
     """Tools offered to the model that would really run if a live answer called them, and are not declared
-    read-only."""
+    read-only; with the index of the last recorded call that offered them."""
     changed: bool = False
     """The changed call was reached and answered."""
     invalid: str = ""
@@ -173,7 +175,7 @@ class Trial:
         """Exchanges that were not delivered; an equal request gets the same decision again."""
         self._is_changed = False
         self._masked = 0
-        self._undeclared: Final[dict[str, None]] = {}
+        self._undeclared: Final[dict[str, int]] = {}
         self._invalid = ""
         self._difference: Difference | None = None
         self._failures: Final[Counter[str]] = Counter()
@@ -184,7 +186,6 @@ class Trial:
             self.invalidate(_NOT_ANNOUNCED)
         if self._invalid:
             return Refuse(reason=self._invalid)
-        self._undeclared.update(dict.fromkeys(self._dangerous(request)))
         spoken = Spoken(request.messages, request.kind)
         key = spoken.key()
         if (repeated := self._repeated(request, key)) is not None:
@@ -278,7 +279,7 @@ class Trial:
             missing=tuple(index for index in wanted if index in self._waiting),
             tools_served=self.tools.served,
             tools_missing=self.tools.missing(),
-            undeclared=tuple(self._undeclared),
+            undeclared=dict(self._undeclared),
             changed=self._is_changed,
             invalid=self._invalid,
             first_difference=self._difference,
@@ -308,6 +309,7 @@ class Trial:
         if unsafe := self.tools.runs_elsewhere(found.call.answer):
             return self._reject(unsafe)
         self._waiting.take(found.call.index)
+        self._undeclared.update(dict.fromkeys(self._dangerous(request), found.call.index))
         self._masked += found.match is Match.MASKED
         if is_change:
             return self._at_change(request, key)
@@ -337,7 +339,7 @@ class Trial:
         if dangerous:
             return self._reject(
                 f"the live model may call `{dangerous[0]}`, which would really run:"
-                f" --allow-tool {dangerous[0]}, if it only reads"
+                f" --allow-tool {dangerous[0]}, if it only reads or hands over"
             )
         return self._give(exchange)
 
@@ -360,7 +362,7 @@ class Trial:
 
     def _dangerous(self, request: Request) -> list[str]:
         """Return the tools that would really run if a live answer called them."""
-        return self.tools.dangerous(request.provider_tools, request.tools)
+        return self.tools.dangerous(request.provider_tools, request.tools, request.transfers)
 
 
 def _quoted(name: str) -> str:

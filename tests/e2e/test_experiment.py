@@ -236,12 +236,7 @@ async def test_ctrl_c_ends_the_trials_and_keeps_what_was_learned(tmp_path: Path)
 
 async def test_a_tool_that_would_really_run_keeps_the_experiment_from_starting(tmp_path: Path) -> None:
     place = recorded(tmp_path)
-    trace = json.loads(place.read_text())
-    booked = span(3, "clerk", "", "")
-    told = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "book_flight"}
-    booked["attributes"] = [attribute(key, value) for key, value in told.items()]
-    trace["resourceSpans"][0]["scopeSpans"][0]["spans"].append(booked)
-    place.write_text(json.dumps(trace))
+    with_tool(place, "book_flight")
     program = tmp_path / "workflow.py"
     program.write_text(f"open({str(tmp_path / 'started')!r}, 'w')")
     options = ["--expect", "840", "--max-calls", "9", "--format", "json", "--", sys.executable, str(program)]
@@ -286,6 +281,78 @@ async def test_wrong_usage_starts_nothing(tmp_path: Path, options: list[str], ex
     process = await started(tmp_path, str(recorded(tmp_path)), *options)
     _, err = await process.communicate()
     assert (process.returncode, expected in err.decode()) == (2, True), err
+
+
+OFFERING: Final = WORKFLOW.replace(
+    'json.dumps({"model": "m", "messages": messages})',
+    'json.dumps({"model": "m", "messages": messages, "tools": TOOLS[role]})',
+)
+"""A workflow that offers tools which the trace does not show."""
+
+
+def tools_of(**names: str) -> str:
+    offered = {
+        role: [{"type": "function", "function": {"name": name}} for name in named.split()]
+        for role, named in names.items()
+    }
+    return f"TOOLS = {offered!r}\n"
+
+
+async def test_tools_that_a_live_model_could_call_are_all_named_after_the_first_trial(tmp_path: Path) -> None:
+    program = tmp_path / "workflow.py"
+    program.write_text(tools_of(clerk="wire_money", writer="wire_money transfer_to_savings") + OFFERING)
+    async with model() as url:
+        options = ["--expect", "840", "--upstream", url, "--max-calls", "9", "--format", "json"]
+        run = [str(recorded(tmp_path)), *options, "--", sys.executable, str(program)]
+        process = await started(tmp_path, *run)
+        out, err = await process.communicate()
+    (final,) = [json.loads(line) for line in out.splitlines()]
+    assert (process.returncode, final["decision"], final["calls"]) == (1, "not_replayable", 0), err
+    assert "--allow-tool wire_money --allow-tool transfer_to_savings" in final["reason"]
+    assert final["fidelity"]["served"] == 2
+
+
+async def test_steps_after_which_no_such_tool_is_offered_are_tried(tmp_path: Path) -> None:
+    program = tmp_path / "workflow.py"
+    program.write_text(tools_of(clerk="wire_money", writer="") + OFFERING)
+    async with model() as url:
+        options = ["--expect", "840", "--upstream", url, "--max-calls", "99", "--format", "json"]
+        run = [str(recorded(tmp_path)), *options, "--", sys.executable, str(program)]
+        process = await started(tmp_path, *run)
+        out, err = await process.communicate()
+    *_, final = [json.loads(line) for line in out.splitlines()]
+    assert (process.returncode, final["decision"], final["step"]) == (0, "refuted", 1), err
+    assert "not tried: step 0, because the live model may call `wire_money`" in final["reason"]
+
+
+def with_tool(place: Path, name: str) -> None:
+    """Add an execution of a tool to a recorded run."""
+    trace = json.loads(place.read_text())
+    executed = span(3, "clerk", "", "")
+    told = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+    executed["attributes"] = [attribute(key, value) for key, value in told.items()]
+    trace["resourceSpans"][0]["scopeSpans"][0]["spans"].append(executed)
+    place.write_text(json.dumps(trace))
+
+
+async def test_what_becomes_of_each_tool_is_said_before_the_first_trial(tmp_path: Path) -> None:
+    place = recorded(tmp_path)
+    with_tool(place, "send_invoice")
+    options = ["--expect", "840", "--max-calls", "9", "--http-tool", "send_invoice=INVOICE_API"]
+    asked = [str(place), *options, "--format", "json"]
+    process = await started(tmp_path, *asked, "--dry-run", *command(tmp_path))
+    out, _ = await process.communicate()
+    (forecast,) = [json.loads(line) for line in out.splitlines()]
+    (tool,) = forecast["tools"]
+    assert (process.returncode, tool["name"], tool["certain"]) == (0, "send_invoice", False)
+    assert "really runs in the first trial if the workflow takes the address from elsewhere" in tool["fate"]
+    assert (forecast["dry_run"], forecast["calls"], forecast["steps"]) == (True, 2, [0, 1])
+    process = await started(tmp_path, *asked, *command(tmp_path))
+    _, err = await process.communicate()
+    told, first = err.decode().splitlines()[:2]
+    assert told == f"tool: send_invoice {tool['fate']}"
+    assert first.startswith("trial 1")
+    assert process.returncode == 1
 
 
 async def test_a_dry_run_says_what_would_be_called_and_sent(tmp_path: Path) -> None:

@@ -14,13 +14,14 @@ import pytest
 
 from analyzer.replay.gateway import serving
 from analyzer.replay.options import GatewayOptions
-from analyzer.replay.tape import RecordedTool, RemoteTools
+from analyzer.replay.tape import Answer, RecordedTool, RemoteTools
 from analyzer.replay.trial import TrialReport
+from semconv.dialects.reading.action import Message, ToolCall
 from semconv.record import replace
 from tests.backends.supervise import free_ports
 from tests.frameworks.catalogue import catalogue
 from tests.frameworks.install import python_of
-from tests.tapes import tape, tool
+from tests.tapes import call, said, tape, tool
 
 SERVER: Final = """
 import sys
@@ -37,14 +38,19 @@ def book(seats: int) -> dict[str, int]:
 def find(name: str) -> str:
     return f"{name} really has 85 seats"
 
-server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
+if sys.argv[1] == "stdio":
+    server.run("stdio")
+else:
+    server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
 """
 CLIENT: Final = """
 import asyncio, json, os, sys
 from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 
 async def main():
-    async with Client(os.environ["ORDERS_MCP"], mode=sys.argv[1]) as client:
+    server = os.environ.get("ORDERS_MCP") or stdio_client(StdioServerParameters(command="orders-mcp"))
+    async with Client(server, mode=sys.argv[1]) as client:
         told = [sorted(tool.name for tool in (await client.list_tools()).tools)]
         for name, arguments in json.loads(sys.argv[2]):
             try:
@@ -53,6 +59,20 @@ async def main():
             except Exception as error:
                 told.append(str(error))
     print(json.dumps(told))
+
+asyncio.run(main())
+"""
+AGENTS: Final = """
+import asyncio
+from agents import Agent, Runner, set_default_openai_api, set_tracing_disabled
+from agents.mcp import MCPServerStdio
+
+async def main():
+    set_tracing_disabled(True)
+    set_default_openai_api("chat_completions")
+    async with MCPServerStdio(params={"command": "orders-mcp"}, client_session_timeout_seconds=60) as orders:
+        agent = Agent(name="worker", instructions="Be brief.", model="gpt", mcp_servers=[orders])
+        print((await Runner.run(agent, "Book 12 seats.")).final_output)
 
 asyncio.run(main())
 """
@@ -148,3 +168,70 @@ async def test_a_read_only_tool_is_answered_by_the_server_itself(tmp_path: Path)
     heard, report = await told(tmp_path, "auto", ("find", {"name": "Aurora"}), allow_tools=allowed)
     assert heard[1] == [False, ["Aurora really has 85 seats"]]
     assert report.invalid == ""
+
+
+def in_path(python: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> RemoteTools:
+    """Put a program that serves MCP over stdio where the workflow finds it."""
+    (folder / "server.py").write_text(SERVER)
+    program = folder / "orders-mcp"
+    program.write_text(f"#!/bin/sh\nexec {python} {folder / 'server.py'} stdio {folder / 'booked'}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    names = frozenset({"book", "find"})
+    return RemoteTools(variable="stdio-0", tools=names, command=("orders-mcp",), is_in_path=True)
+
+
+async def ended(python: Path, program: str, *arguments: str, **variables: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        python,
+        "-c",
+        program,
+        *arguments,
+        env={**os.environ, **variables},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(180):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    return out.decode()
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_mcps_client_gets_recorded_results_over_stdio(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    python = interpreter()
+    remote = in_path(python, tmp_path, monkeypatch)
+    calls = json.dumps([("book", {"seats": 12}), ("find", {"name": "Odile"}), ("book", {"seats": 13})])
+    async with serving(GatewayOptions(remotes=(remote,))) as gateway:
+        opened = gateway.open(tape(tools=DONE), lifetime_s=600)
+        heard = json.loads(await ended(python, CLIENT, mode, calls, **gateway.environment(opened)))
+        report = gateway.close(opened.trial)
+    assert heard[:3] == [["book", "find"], [False, ['{"ref": 7}']], [True, ["no such vessel"]]]
+    assert "`book`" in heard[3]
+    assert (report.tools_served, report.tools_missing) == (2, ())
+    assert not (tmp_path / "booked").exists()
+
+
+async def test_openai_agents_books_nothing_over_stdio(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = interpreter()
+    remote = in_path(python, tmp_path, monkeypatch)
+    wanted = ToolCall(name="book", arguments='{"seats": 12}', call_id="c1")
+    begin = said("Book 12 seats.")
+    called = Message(role="assistant", text="", calls=(wanted,))
+    result = Message(role="tool", text='{"ref": 7}', answers=("c1",))
+    played = tape(
+        call(0, messages=begin, answer=Answer(calls=(wanted,))),
+        call(1, messages=(*begin, called, result), answer="Booked: 7."),
+        tools=DONE[:1],
+    )
+    async with serving(GatewayOptions(remotes=(remote,))) as gateway:
+        opened = gateway.open(played, lifetime_s=600)
+        told = await ended(python, AGENTS, OPENAI_API_KEY="none", **gateway.environment(opened))
+        report = gateway.close(opened.trial)
+    assert (told.strip(), report.invalid) == ("Booked: 7.", "")
+    assert (report.served, report.tools_served, report.tools_missing) == (2, 1, ())
+    assert not (tmp_path / "booked").exists()

@@ -21,6 +21,7 @@ from analyzer.replay.trial import (
     Serve,
     Trial,
 )
+from analyzer.replay.wire import WIRES
 from semconv.dialects.reading.action import Message, ToolCall
 from semconv.record import replace
 from tests.tapes import again, asking, call, said, tape, tool
@@ -173,16 +174,52 @@ def test_results_recorded_without_calls_may_be_sent_as_the_users_words() -> None
 
 def test_an_undeclared_tool_keeps_calls_from_going_live() -> None:
     change = Change(call=0, answer=Answer(text="right"))
-    offered = {"tools": ("transfer_to_purser", "wire_money")}
+    handoff = frozenset({"transfer_to_worker"})
+    offered = {"tools": ("transfer_to_worker", "wire_money"), "transfers": handoff}
     trial = Trial(tape(*THREE), change)
     ask(trial, again(THREE[0], **offered))
-    assert trial.report().undeclared == ("wire_money",)
+    assert trial.report().undeclared == {"wire_money": 0}
     refused = ask(trial, again(THREE[1], **offered))
     assert isinstance(refused, Refuse)
     assert "--allow-tool wire_money" in refused.reason
     declared = Trial(tape(*THREE), change, ToolRules(allowed=frozenset({"wire_money"})))
     ask(declared, again(THREE[0], **offered))
     assert isinstance(ask(declared, again(THREE[1], **offered)), Live)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "is_safe"),
+    [
+        pytest.param("transfer_to_worker", ("reason",), True, id="to an agent of the run"),
+        pytest.param("transfer_to_worker", ("amount",), False, id="with what no handoff takes"),
+        pytest.param("transfer_to_savings", (), False, id="to nobody that the run knows"),
+        pytest.param("handoff", ("agent",), False, id="to whom is not said"),
+    ],
+)
+def test_a_function_that_is_merely_offered_is_a_handoff_only_to_an_agent_of_the_run(
+    name: str, parameters: tuple[str, ...], *, is_safe: bool
+) -> None:
+    schema = {"type": "object", "properties": {each: {"type": "string"} for each in parameters}}
+    function = {"name": name, "parameters": schema}
+    said_by = {
+        "chat/completions": {"type": "function", "function": function},
+        "responses": {"type": "function", **function},
+        "messages": {"name": name, "input_schema": schema},
+    }
+    for path, definition in said_by.items():
+        messages = [{"role": "user", "content": "Go on."}]
+        asked = WIRES[path].read({"messages": messages, "input": "Go on.", "tools": [definition]})
+        request = Request(messages=asked.messages, tools=asked.tools, transfers=asked.transfers)
+        trial = Trial(tape(*THREE), Change(call=0, answer=Answer(text="right")))
+        ask(trial, again(THREE[0]))
+        assert isinstance(ask(trial, request), Live) is is_safe, path
+
+
+def test_a_handoff_that_the_trace_shows_needs_no_agent_of_its_name() -> None:
+    played = replace(tape(*THREE), delegations=frozenset({"escalate"}))
+    trial = Trial(played, Change(call=0, answer=Answer(text="right")))
+    ask(trial, again(THREE[0], tools=("escalate",)))
+    assert isinstance(ask(trial, again(THREE[1], tools=("escalate",))), Live)
 
 
 def test_a_tool_gets_its_recorded_results_once_each_and_then_fails_closed() -> None:

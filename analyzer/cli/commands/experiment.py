@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from analyzer.cli.commands.export import open_kept
-from analyzer.cli.commands.gateway import HttpToolOption, McpToolOption, remote_tools
+from analyzer.cli.commands.gateway import HttpToolOption, McpCommandOption, McpToolOption, remote_tools
 from analyzer.cli.commands.label import TenantOption, opened_store
 from analyzer.cli.commands.steps import STANDARD_INPUT, LogsOption, RecordedRun, load_runs, reader_here
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
@@ -27,6 +27,7 @@ from analyzer.experiment.candidates import ChangeKind, Fix
 from analyzer.experiment.checks import Check, CommandCheck, Contains, every
 from analyzer.experiment.conduct import Conductor, Options
 from analyzer.experiment.findings import Experiment, refusal, to_json
+from analyzer.experiment.forecast import forecast_json, forecast_of
 from analyzer.experiment.ledger import BUDGET_USD
 from analyzer.experiment.open_experiment import (
     CannotReplay,
@@ -38,7 +39,7 @@ from analyzer.experiment.open_experiment import (
 from analyzer.experiment.open_experiment import (
     experiment as run_experiment,
 )
-from analyzer.experiment.present import conclusion, forecast, progress
+from analyzer.experiment.present import conclusion, forecast, progress, tool_lines
 from analyzer.experiment.proofs import attribution_of
 from analyzer.experiment.sequential import Decision
 from analyzer.experiment.trial_ids import TrialIds
@@ -105,6 +106,7 @@ def experiment(
     ] = None,
     http_tool: HttpToolOption = None,
     mcp_tool: McpToolOption = None,
+    mcp_command: McpCommandOption = None,
     url: Annotated[
         str | None, optional("URL", "Post each trial to a workflow behind HTTP, in place of COMMAND.")
     ] = None,
@@ -130,7 +132,7 @@ def experiment(
     Example: [bold]blamespan experiment trace.json --expect 480 -- python my_agents.py[/bold]
     """
     checks = _checks(check, expect)
-    remotes = remote_tools(http_tool or (), mcp_tool or ())
+    remotes = remote_tools(http_tool or (), mcp_tool or (), mcp_command or ())
     kept = _kept(run, tenant)
     found = kept.run() if kept else _recorded(run, logs or [])
     workflow = _workflow(command, url, found)
@@ -153,10 +155,15 @@ def experiment(
         raise CommandFailed(f"{run}: cannot be replayed: {error}") from error
     except NoSuchStep as error:
         raise WrongUsage(str(error)) from error
+    expected = forecast_of(prepared, request, workflow, price_of)
     if dry_run:
-        console().print(forecast(prepared, request, workflow, price_of))
+        if output is OutputFormat.JSON:
+            print_json(forecast_json(expected))
+        else:
+            console().print(forecast(expected))
         return
     _require_prices(prepared, request)
+    sys.stderr.writelines(f"{line}\n" for line in tool_lines(expected.tools))
     with _trial_ids(kept, timeout) as issue:
         result = asyncio.run(_run(found, workflow, every(checks), replace(request, issue=issue)))
     _show(result, output)

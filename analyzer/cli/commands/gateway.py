@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
+import shutil
 import signal
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -23,13 +26,14 @@ from analyzer.cli.output import (
     optional,
     print_json,
 )
+from analyzer.experiment.present import tool_lines
 from analyzer.inquiry.present import console, counted
 from analyzer.replay.gateway import Gateway, OpenTrial, serving
 from analyzer.replay.obstacles import undeclared_tool
 from analyzer.replay.options import ANTHROPIC, OPENAI, GatewayOptions, LiveCall
 from analyzer.replay.read_tape import read_tape
 from analyzer.replay.tape import NotReplayable, RemoteTools, Tape
-from analyzer.replay.tools import ToolRules
+from analyzer.replay.tools import ToolRules, plan
 from analyzer.replay.trial import Change, TrialReport
 from collector_processor.rebuild.stages import Run
 from collector_processor.settings.values import address
@@ -45,7 +49,13 @@ HttpToolOption = Annotated[
 ]
 McpToolOption = Annotated[
     list[str] | None,
-    optional("TOOL=VARIABLE", "A tool of the MCP server whose URL is in this environment variable."),
+    optional(
+        "TOOL=VARIABLE", "A tool of the MCP server whose URL, or command, is in this environment variable."
+    ),
+]
+McpCommandOption = Annotated[
+    list[str] | None,
+    optional("TOOL=COMMAND", "A tool of the MCP server that the workflow starts over stdio by this command."),
 ]
 
 
@@ -76,6 +86,7 @@ def gateway(
     ] = None,
     http_tool: HttpToolOption = None,
     mcp_tool: McpToolOption = None,
+    mcp_command: McpCommandOption = None,
     lifetime: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="The trial expires then.")] = 3600,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
@@ -88,7 +99,7 @@ def gateway(
     Example: [bold]blamespan gateway --tape trace.json[/bold]
     """
     allowed = frozenset(allow_tool or ())
-    remotes = remote_tools(http_tool or (), mcp_tool or ())
+    remotes = remote_tools(http_tool or (), mcp_tool or (), mcp_command or ())
     recorded = _tape(tape, logs or [], ToolRules(allowed=allowed, remotes=remotes))
     if until is None:
         change = None
@@ -99,39 +110,68 @@ def gateway(
     if trial is not None and not _TRIAL_ID.fullmatch(trial):
         raise WrongUsage("--trial: expected 16 to 64 letters, digits, `-` and `_`, hard to guess")
     options = replace(_options(listen, upstream, allowed, max_calls), remotes=remotes)
+    sys.stderr.writelines(f"{line}\n" for line in tool_lines(plan(recorded, options.rules())))
     asyncio.run(_serve(options, recorded, change, trial or "", lifetime, output))
 
 
-def remote_tools(http: Sequence[str], mcp: Sequence[str]) -> tuple[RemoteTools, ...]:
-    """Read the values of --http-tool and --mcp-tool."""
+def remote_tools(http: Sequence[str], mcp: Sequence[str], commands: Sequence[str]) -> tuple[RemoteTools, ...]:
+    """Read the values of --http-tool, --mcp-tool and --mcp-command."""
     found = [
-        RemoteTools(variable=variable, tools=tools, mcp_server=server)
-        for given, option in ((http, "--http-tool"), (mcp, "--mcp-tool"))
-        for variable, tools in _by_variable(given, option).items()
-        for server in (_server(variable) if given is mcp else "",)
+        *(RemoteTools(variable=name, tools=tools) for name, tools in _by_variable(http, "--http-tool")),
+        *(_mcp_server(name, tools) for name, tools in _by_variable(mcp, "--mcp-tool")),
     ]
     if len({each.variable for each in found}) < len(found):
         raise WrongUsage("--mcp-tool: expected another variable than those of --http-tool")
-    return tuple(found)
+    return (*found, *_started(commands))
 
 
-def _by_variable(given: Sequence[str], option: str) -> dict[str, frozenset[str]]:
+def _by_variable(given: Sequence[str], option: str) -> Iterable[tuple[str, frozenset[str]]]:
     found: dict[str, frozenset[str]] = {}
     for each in given:
         name, _, variable = each.rpartition("=")
         if not name or not _VARIABLE.fullmatch(variable):
             raise WrongUsage(f"{option} {each}: expected TOOL=VARIABLE")
         found[variable] = found.get(variable, frozenset()) | {name}
-    return found
+    return found.items()
 
 
-def _server(variable: str) -> str:
-    url = os.environ.get(variable, "")
-    if urlsplit(url).scheme not in {"http", "https"}:
+def _mcp_server(variable: str, tools: frozenset[str]) -> RemoteTools:
+    value = os.environ.get(variable, "")
+    if urlsplit(value).scheme in {"http", "https"}:
+        return RemoteTools(variable=variable, tools=tools, mcp_server=value)
+    command = _words(value)
+    if not command or shutil.which(command[0]) is None:
         raise WrongUsage(
-            f"--mcp-tool: expected the MCP server's http or https URL in the environment variable {variable}"
+            f"--mcp-tool: expected the MCP server's http or https URL, or the command that starts it, in the"
+            f" environment variable {variable}"
         )
-    return url
+    return RemoteTools(variable=variable, tools=tools, command=command)
+
+
+def _started(commands: Sequence[str]) -> Iterator[RemoteTools]:
+    found: dict[tuple[str, ...], frozenset[str]] = {}
+    for each in commands:
+        name, _, given = each.partition("=")
+        command = _words(given)
+        if not name or not command:
+            raise WrongUsage(f"--mcp-command {each}: expected TOOL=COMMAND")
+        if Path(command[0]).name != command[0]:
+            raise WrongUsage(
+                f"--mcp-command {each}: expected a program that the workflow finds in PATH; if it uses a"
+                " path, let it read the command from a variable: --mcp-tool TOOL=VARIABLE"
+            )
+        if shutil.which(command[0]) is None:
+            raise WrongUsage(f"--mcp-command {each}: {command[0]} is not found in PATH")
+        found[command] = found.get(command, frozenset()) | {name}
+    for place, (command, tools) in enumerate(found.items()):
+        yield RemoteTools(variable=f"stdio-{place}", tools=tools, command=command, is_in_path=True)
+
+
+def _words(command: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(command))
+    except ValueError:  # a quotation that does not end
+        return ()
 
 
 def _tape(path: Path, logs: list[Path], rules: ToolRules) -> Tape:
@@ -220,7 +260,7 @@ def _announce(running: Gateway, opened: OpenTrial, tape: Tape, output: OutputFor
         )
         return
     heading = f"plays {counted(len(tape.calls), 'model call')} of run {tape.run_id}; Ctrl-C ends it"
-    lines = [f"export {name}={value}" for name, value in environment.items()]
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
     console().print(heading, *lines, sep="\n", soft_wrap=True, highlight=False, markup=False)
 
 

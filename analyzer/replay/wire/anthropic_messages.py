@@ -31,7 +31,8 @@ def read_anthropic(body: Body) -> Asked:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise UnreadableRequest("expected a list of `messages`")
-    functions, hosted = read_tools(body.get("tools"), _function_name)
+    offered = read_tools(body.get("tools"), _function_name)
+    hosted = offered.hosted
     if body.get("mcp_servers"):
         hosted = (*hosted, "mcp_servers")
     system = messages_of([{"role": "system", "content": body["system"]}]) if body.get("system") else ()
@@ -41,7 +42,8 @@ def read_anthropic(body: Body) -> Asked:
     return Asked(
         messages=(*system, *said),
         model=str(body.get("model") or ""),
-        tools=functions,
+        tools=offered.functions,
+        transfers=offered.transfers,
         provider_tools=hosted,
         wants_stream=body.get("stream") is True,
     )

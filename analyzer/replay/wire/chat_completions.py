@@ -29,7 +29,8 @@ def read_chat(body: Body) -> Asked:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise UnreadableRequest("expected a list of `messages`")
-    functions, hosted = read_tools(body.get("tools"), _function_name)
+    offered = read_tools(body.get("tools"), _function_name)
+    hosted = offered.hosted
     legacy = tuple(str(each.get("name")) for each in body.get("functions") or () if isinstance(each, dict))
     if body.get("web_search_options") is not None:
         hosted = (*hosted, "web_search")
@@ -37,7 +38,8 @@ def read_chat(body: Body) -> Asked:
     return Asked(
         messages=messages_of(messages),
         model=str(body.get("model") or ""),
-        tools=(*functions, *legacy),
+        tools=(*offered.functions, *legacy),
+        transfers=offered.transfers,
         provider_tools=hosted,
         wants_stream=body.get("stream") is True,
         wants_usage=isinstance(options, dict) and options.get("include_usage") is True,

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 from analyzer.replay.tape import Answer, CallKind
 from analyzer.replay.trial import Edit
 from semconv.dialects.reading.action import Message, ToolCall
+from semconv.dialects.reading.tools import is_plain_transfer, transfer_target
 from semconv.json_text import read_json
 from semconv.record import record
 
@@ -36,6 +37,8 @@ class Asked:
     kind: CallKind = CallKind.CHAT
     tools: tuple[str, ...] = ()
     """Names of the functions that the model may call."""
+    transfers: frozenset[str] = frozenset()
+    """Those that are named like a handoff and take no more than one does."""
     provider_tools: tuple[str, ...] = ()
     """Tools that the provider itself runs."""
     wants_stream: bool = False
@@ -66,8 +69,19 @@ STREAM_PIECE: Final = 256
 """Characters of text per event of a stream; a client must join several, as with a live model."""
 
 
-def read_tools(definitions: Any, ours: Callable[[Body], str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of functions, and of tools that the provider itself runs.
+@record
+class Offered:
+    """Names of the tools that a request offers to the model."""
+
+    functions: tuple[str, ...]
+    transfers: frozenset[str]
+    """Those functions that are named like a handoff and take no more than one does."""
+    hosted: tuple[str, ...]
+    """Tools that the provider itself runs."""
+
+
+def read_tools(definitions: Any, ours: Callable[[Body], str]) -> Offered:
+    """Return the tools of a request.
 
     Args:
         definitions: the request's ``tools``.
@@ -75,11 +89,21 @@ def read_tools(definitions: Any, ours: Callable[[Body], str]) -> tuple[tuple[str
     """
     functions: list[str] = []
     hosted: list[str] = []
+    transfers: set[str] = set()
     for each in definitions if isinstance(definitions, list) else ():
         if isinstance(each, dict):
             name = ours(each)
             (functions if name else hosted).append(name or str(each.get("name") or each.get("type") or "?"))
-    return tuple(functions), tuple(hosted)
+            if transfer_target(name, "{}") and is_plain_transfer(_parameters(each)):
+                transfers.add(name)
+    return Offered(functions=tuple(functions), transfers=frozenset(transfers), hosted=tuple(hosted))
+
+
+def _parameters(definition: Body) -> Any:
+    inner = definition.get("function")
+    told = inner if isinstance(inner, dict) else definition
+    schema = told.get("parameters") or told.get("input_schema")
+    return schema.get("properties") or {} if isinstance(schema, dict) else {}
 
 
 def pieces(text: str) -> Iterator[str]:

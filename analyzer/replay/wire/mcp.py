@@ -25,7 +25,6 @@ _NOTIFICATION: Final = "notifications/"
 _BLOCKS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
 _COMPLETE: Final = {"resultType": "complete"}
 """Required since 2026-07-28; older clients ignore it."""
-_DATA: Final = b"data:"
 _REFUSED: Final = -32_000
 """JSON-RPC code for an error defined by the implementation."""
 
@@ -92,29 +91,3 @@ def _are_blocks(value: object) -> bool:
         and bool(value)
         and all(isinstance(block, dict) and block.get("type") in _BLOCKS for block in value)
     )
-
-
-def without_output_schemas(body: bytes) -> bytes:
-    """Return a list of tools without the schemas of results, as JSON or server-sent events.
-
-    Clients check results against these, and traces seldom hold the structured half of a result.
-    """
-    whole = _without_schemas(body)
-    if whole is not None:
-        return whole
-    return b"\n".join(_event_without_schemas(line) for line in body.split(b"\n"))
-
-
-def _event_without_schemas(line: bytes) -> bytes:
-    found = _without_schemas(line.removeprefix(_DATA)) if line.startswith(_DATA) else None
-    return line if found is None else _DATA + b" " + found
-
-
-def _without_schemas(text: bytes) -> bytes | None:
-    try:
-        message = json.loads(text)
-        for tool in message["result"]["tools"]:
-            tool.pop("outputSchema", None)
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
-        return None
-    return json.dumps(message).encode()

@@ -45,12 +45,13 @@ def read_responses(body: Body) -> Asked:
         raise UnreadableRequest("expected `input`: a text or a list")
     told = body.get("instructions")
     system = (Message(role="system", text=told),) if isinstance(told, str) and told else ()
-    functions, hosted = read_tools(body.get("tools"), _function_name)
+    offered = read_tools(body.get("tools"), _function_name)
     return Asked(
         messages=(*system, *messages_of(input_items(body))),
         model=str(body.get("model") or ""),
-        tools=functions,
-        provider_tools=hosted,
+        tools=offered.functions,
+        transfers=offered.transfers,
+        provider_tools=offered.hosted,
         wants_stream=body.get("stream") is True,
     )
 
