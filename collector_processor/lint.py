@@ -39,7 +39,7 @@ from collector_processor.trajectory.acts import Act, Ordering, read_acts
 from semconv.attributes import TASK_OUTCOME
 from semconv.dialects import USUAL, ActionKind, Reader
 from semconv.dialects.reading.values import read_outcome
-from semconv.dialects.support import support_table
+from semconv.dialects.support import lines_of
 from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
 from semconv.model import UNKNOWN_AGENT, AgentSource, ContentState, Span, Step, StepKind
 
@@ -170,14 +170,9 @@ def limit_line(spans: Sequence[Span]) -> str:
 
 def content_lines(act: Act) -> Lines:
     """Return how to record a call's content: as its dialect declares, else by the table."""
-    scope, dialect = act.span.scope.name, act.action.dialect
-    rows = support_table().get(dialect, ())
-    declared = (
-        support.switches
-        for support in rows
-        if support.switches and (scope.startswith(support.scopes) if support.scopes else len(rows) == 1)
-    )
-    return next(declared, in_language(for_scope(CONTENT, scope), language_of(act.span)))
+    scope = act.span.scope.name
+    declared = lines_of(act.action.dialect, scope, lambda support: support.switches)
+    return declared or in_language(for_scope(CONTENT, scope), language_of(act.span))
 
 
 def _unknown_dialect(look: Look) -> Found | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -14,6 +14,7 @@ from collector_processor.lint import content_lines, limit_line
 from collector_processor.trajectory.acts import Act
 from semconv.dialects.reading.action import Message
 from semconv.dialects.reading.call_facts import CallFacts
+from semconv.dialects.support import lines_of
 from semconv.model import Span, SpanId
 
 _UNREACHABLE: Final[Mapping[str, str]] = {
@@ -32,6 +33,7 @@ _BEFORE_ERROR: Final = re.compile(r"\A(?:[A-Za-z_.]+: )?Error code: [45]\d\d - "
 _CUT_MARK: Final = re.compile(
     r"(?:\[cut, \d+ characters\]|\[truncated\]|\(truncated\)|<truncated>)$", re.IGNORECASE
 )
+_ONLY_SOUND: Final = "no setting, if other calls hold texts: choose a run whose model calls all succeeded"
 _LEAST_LIMIT: Final = 128
 _ROUND: Final = (50, 64)
 """A configured limit is usually a multiple of one of these."""
@@ -72,11 +74,31 @@ def _in_its_texts(act: Act, heard: Sequence[Message]) -> Iterator[NotReplayable]
     if span.dropped_attributes:
         reason = "the model call lost attributes to a limit"
         yield NotReplayable(obstacle=Obstacle.CUT, reason=reason, mend=(limit_line([span]),))
+    if not heard and action.failed:
+        reason = "the model call failed, and its span holds no request, as with some instrumentations"
+        mend = (_ONLY_SOUND, *(replay_lines([act]) or content_lines(act)))
+        yield NotReplayable(obstacle=Obstacle.NO_CONTENT, reason=reason, mend=mend)
     if not heard or not (action.said or action.output or action.failed):
         reason = f"the model call holds no {'answer' if heard else 'request'}"
-        yield NotReplayable(obstacle=Obstacle.NO_CONTENT, reason=reason, mend=content_lines(act))
+        mend = replay_lines([act]) or content_lines(act)
+        yield NotReplayable(obstacle=Obstacle.NO_CONTENT, reason=reason, mend=mend)
     if any(_CUT_MARK.search(message.text) for message in (*heard, *action.said)):
         yield NotReplayable(obstacle=Obstacle.CUT, reason="texts of the model call are cut")
+
+
+def no_model_calls(acts: Iterable[Act]) -> NotReplayable:
+    """Return the obstacle of a run without model calls, with what would record them."""
+    return NotReplayable(
+        obstacle=Obstacle.NO_MODEL_CALLS,
+        reason="the trace shows no model call with a request and an answer",
+        mend=replay_lines(acts) or ("blamespan lint FILE  # says what the trace lacks",),
+    )
+
+
+def replay_lines(acts: Iterable[Act]) -> tuple[str, ...]:
+    """Return what makes runs of these spans' instrumentation replayable; empty if nothing special does."""
+    found = (lines_of(act.action.dialect, act.span.scope.name, lambda each: each.replay) for act in acts)
+    return next(filter(None, found), ())
 
 
 def _at_the_provider(act: Act, facts: CallFacts, allow_tools: frozenset[str]) -> Iterator[NotReplayable]:

@@ -8,14 +8,18 @@ call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
-from analyzer.replay.obstacles import error_status, obstacle_of_call, obstacle_of_run, said_by_provider
+from analyzer.replay.obstacles import (
+    error_status,
+    no_model_calls,
+    obstacle_of_call,
+    obstacle_of_run,
+    said_by_provider,
+)
 from analyzer.replay.tape import (
     Answer,
     CallKind,
-    NotReplayable,
-    Obstacle,
     ReadTape,
     RecordedCall,
     RecordedTool,
@@ -29,13 +33,6 @@ from semconv.dialects.reading.action import Message, key_of
 from semconv.dialects.reading.call_facts import CallFacts, Embedded, embedded_in, facts_of
 from semconv.model import Span, SpanId, Step, TraceId
 from semconv.record import record, replace
-
-_NO_CALLS: Final = NotReplayable(
-    obstacle=Obstacle.NO_MODEL_CALLS,
-    reason="the trace shows no model call with a request and an answer",
-    mend=("blamespan lint FILE  # says what the trace lacks",),
-)
-
 
 _Place: TypeAlias = tuple[TraceId | None, SpanId | None]
 
@@ -61,7 +58,7 @@ def read_tape(run: Run, *, allow_tools: frozenset[str] = frozenset()) -> ReadTap
     seen = _expanded([_seen(act) for act in _model_acts(ordering)])
     embeddings = [(span, found) for span in ordering.spans if (found := embedded_in(span))]
     if not seen:
-        return _NO_CALLS
+        return no_model_calls(ordering.acts)
     for each in seen:
         obstacle = obstacle_of_call(each.act, each.facts, each.heard, allow_tools)
         if obstacle is not None:

@@ -43,7 +43,7 @@ class Tools:
         """Create them."""
         self._tape: Final = tape
         self._left: Final = list(tape.tools)
-        self._agents: Final = frozenset(_plain(call.agent) for call in tape.calls if call.agent)
+        self._agents: Final = _agents_of(tape)
         self._allowed: Final = rules.allowed
         self._played: Final = played_tools(tape, rules.remotes) - rules.allowed
         self._unconnected: Final = {
@@ -88,16 +88,13 @@ class Tools:
     ) -> list[str]:
         """Return those of the tools offered to a model that would really run if a live answer called them.
 
-        A function is a handoff if the trace shows one, or if it is among ``transfers`` and its name ends with
-        that of an agent of the run. Any other may do what it likes.
+        A function hands over if the trace shows that, or if it is among ``transfers`` and its name ends with
+        that of an agent of the run.
         """
         away = frozenset[str]().union(*(tools for tools, _ in self._unconnected.values()))
         harmless = (self._tape.delegations | self._played | self._allowed) - away
-        own = (name for name in functions if name not in transfers or not self._leads_to_agent(name))
+        own = (name for name in functions if name not in transfers or not _leads_to(self._agents, name, "{}"))
         return [name for name in (*provider_tools, *own) if name not in harmless]
-
-    def _leads_to_agent(self, name: str) -> bool:
-        return _plain(transfer_target(name, "{}") or "") in self._agents
 
     def runs_elsewhere(self, answer: Answer) -> str:
         """Return why a tool that a recorded answer calls would really run; empty if it would not."""
@@ -173,13 +170,13 @@ def _planned(name: str, tape: Tape, rules: ToolRules) -> Planned:
 
 def first_undeclared(tape: Tape, rules: ToolRules) -> tuple[str, str] | None:
     """Return the first tool that would really run, and the id of its span or of the model's that calls it."""
-    harmless = played_tools(tape, rules.remotes) | tape.delegations | rules.allowed
+    harmless, agents = played_tools(tape, rules.remotes) | tape.delegations | rules.allowed, _agents_of(tape)
     for tool in tape.tools:
         if tool.name not in harmless:
             return tool.name, tool.span_id
     for call in tape.calls:
         for each in call.answer.calls:
-            is_handoff = _is_handoff(each.name, each.arguments) and is_plain_transfer(each.arguments)
+            is_handoff = is_plain_transfer(each.arguments) and _leads_to(agents, each.name, each.arguments)
             if each.name not in harmless and not is_handoff:
                 return each.name, call.span_id
     return None
@@ -190,5 +187,10 @@ def _plain(agent: str) -> str:
     return _OTHERS.sub("_", agent.lower()).strip("_")
 
 
-def _is_handoff(name: str, arguments: str) -> bool:
-    return transfer_target(name, arguments) is not None or is_delegation(name)
+def _agents_of(tape: Tape) -> frozenset[str]:
+    return frozenset(_plain(call.agent) for call in tape.calls if call.agent)
+
+
+def _leads_to(agents: frozenset[str], name: str, arguments: str) -> bool:
+    """Say whether a function's name and arguments are those of a handoff to one of these agents."""
+    return is_delegation(name) or _plain(transfer_target(name, arguments) or "") in agents

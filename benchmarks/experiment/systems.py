@@ -128,17 +128,18 @@ def _line(system: str, rows: list[dict[str, Any]]) -> str:
     named = [each for each in decidable if each["signals_agent"] == each["decisive_agent"]]
     trials = sorted(each["trials"] for each in rows)
     others = sum(each["decision"] == "proved" for each in rows if each["decisive"] is None)
-    shares = (_share(decided, decidable), _share(right, decided), _share(agent, decided))
+    shares = (share(decided, decidable), share(right, decided), share(agent, decided))
     cost = median(each["usd"] or 0 for each in rows)
     return (
-        f"{system} {len(rows)} | {len(decidable)} | {' | '.join(shares)} | {_share(signals, decidable)},"
-        f" {_share(named, decidable)} | {median(trials):.0f} {trials[int(0.9 * len(trials))]} |"
+        f"{system} {len(rows)} | {len(decidable)} | {' | '.join(shares)} | {share(signals, decidable)},"
+        f" {share(named, decidable)} | {median(trials):.0f} {trials[int(0.9 * len(trials))]} |"
         f" {median(each['calls'] for each in rows):.0f} | {cost:.4f} |"
         f" {others} of {len(rows) - len(decidable)}"
     )
 
 
-def _share(part: list[Any], whole: list[Any]) -> str:
+def share(part: list[Any], whole: list[Any]) -> str:
+    """Return a share in percent with Wilson's 95 % interval."""
     if not whole:
         return "-"
     n, share, z = len(whole), len(part) / len(whole), NormalDist().inv_cdf(0.975)
@@ -156,6 +157,7 @@ __all__ = [
     "order",
     "row",
     "scripted_model",
+    "share",
     "succeeded",
     "table",
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.resources import files
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 ASPECTS: Final = ("agent", "text", "tools", "handoff", "task", "errors")
 """The aspects declared for each framework, in the order of the page's columns; fields of `Support`."""
-_LISTS: Final = ("scopes", "recordings", "switches")
+_LISTS: Final = ("scopes", "recordings", "switches", "replay")
 
 
 class Level(StrEnum):
@@ -69,6 +69,9 @@ class Support:
     """Recorded runs that show it, without suffix (``../shared/captures``, ``tests/frameworks/fixtures``)."""
     switches: tuple[str, ...] = ()
     """Settings that make it record more, as a user writes them: ``TRACELOOP_TRACE_CONTENT=true``."""
+    replay: tuple[str, ...] = ()
+    """What makes runs replayable whose model calls it does not record even with ``switches``; or that nothing
+    does."""
 
     def aspects(self) -> Iterator[tuple[str, Coverage]]:
         """Yield the aspects by name, in the order of ``ASPECTS``."""
@@ -86,6 +89,19 @@ def support_table() -> Mapping[str, tuple[Support, ...]]:
     """
     table = tomllib.loads(files("semconv.dialects").joinpath("support.toml").read_text(encoding="utf-8"))
     return {dialect: tuple(map(_support, rows)) for dialect, rows in table.items()}
+
+
+def lines_of(dialect: str, scope: str, field: Callable[[Support], tuple[str, ...]]) -> tuple[str, ...] | None:
+    """Return the lines that a dialect declares for spans of a scope; ``None`` if it declares none."""
+    rows = support_table().get(dialect, ())
+    return next(
+        (
+            field(support)
+            for support in rows
+            if field(support) and (scope.startswith(support.scopes) if support.scopes else len(rows) == 1)
+        ),
+        None,
+    )
 
 
 def _support(row: Mapping[str, Any]) -> Support:

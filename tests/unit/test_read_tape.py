@@ -21,8 +21,8 @@ from tests.frameworks.catalogue import catalogue
 from tests.tapes import chat_body
 
 
-def recorded(name: str) -> Run:
-    recording = read_recording(catalogue()[name].fixture("normal").read_bytes())
+def recorded(name: str, variant: str = "normal") -> Run:
+    recording = read_recording(catalogue()[name].fixture(variant).read_bytes())
     runs = rebuild(recording.bodies(Signal.TRACES), recording.bodies(Signal.LOGS))
     return max(runs, key=lambda run: len(run.trajectory.steps))
 
@@ -41,6 +41,26 @@ def test_the_tape_of_a_recording_is_served_whole_to_the_same_requests(name: str)
         decision = trial.ask(Request(messages=asked.messages, kind=asked.kind))
         assert isinstance(decision, Serve)
         assert decision.call == each.index
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "mend"),
+    [
+        ("autogen_native", "normal", "AutogenAgentChatInstrumentor().instrument()"),
+        ("ag2_openinference", "normal", "instrument_llm_wrapper(capture_messages=True)"),
+        ("claude_agent_sdk_openinference", "normal", "no setting: "),
+        ("claude_code_detailed", "normal", "no setting: "),
+        ("claude_code_native", "normal", "no setting: "),
+        ("openai_agents_openinference", "crash", "choose a run whose model calls all succeeded"),
+        ("pydantic_ai_v6", "crash", "choose a run whose model calls all succeeded"),
+    ],
+)
+def test_an_instrumentation_that_records_no_model_call_is_told_what_would(
+    name: str, variant: str, mend: str
+) -> None:
+    found = read_tape(recorded(name, variant))
+    assert isinstance(found, NotReplayable)
+    assert mend in found.mend[0]
 
 
 def run_of(*spans: Span) -> Run:

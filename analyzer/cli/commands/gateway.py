@@ -45,7 +45,11 @@ _TOKEN: Final = "BLAMESPAN_TOKEN"  # noqa: S105 - a variable's name
 
 HttpToolOption = Annotated[
     list[str] | None,
-    optional("TOOL=VARIABLE", "A tool that is called over HTTP at the address in this environment variable."),
+    optional(
+        "TOOL=VARIABLE",
+        "A tool called over HTTP at the address in this variable; if the workflow takes it from elsewhere, the"
+        " tool really runs in the first trial.",
+    ),
 ]
 McpToolOption = Annotated[
     list[str] | None,

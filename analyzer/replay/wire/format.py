@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from analyzer.replay.tape import Answer, CallKind
 from analyzer.replay.trial import Edit
 from semconv.dialects.reading.action import Message, ToolCall
-from semconv.dialects.reading.tools import is_plain_transfer, transfer_target
+from semconv.dialects.reading.tools import is_delegation, is_plain_transfer, transfer_target
 from semconv.json_text import read_json
 from semconv.record import record
 
@@ -75,7 +75,7 @@ class Offered:
 
     functions: tuple[str, ...]
     transfers: frozenset[str]
-    """Those functions that are named like a handoff and take no more than one does."""
+    """Those functions that are named like a handoff and take no more than one does, or like a delegation."""
     hosted: tuple[str, ...]
     """Tools that the provider itself runs."""
 
@@ -94,7 +94,8 @@ def read_tools(definitions: Any, ours: Callable[[Body], str]) -> Offered:
         if isinstance(each, dict):
             name = ours(each)
             (functions if name else hosted).append(name or str(each.get("name") or each.get("type") or "?"))
-            if transfer_target(name, "{}") and is_plain_transfer(_parameters(each)):
+            is_transfer = transfer_target(name, "{}") and is_plain_transfer(_parameters(each))
+            if is_transfer or is_delegation(name):
                 transfers.add(name)
     return Offered(functions=tuple(functions), transfers=frozenset(transfers), hosted=tuple(hosted))
 
