@@ -47,8 +47,8 @@ HttpToolOption = Annotated[
     list[str] | None,
     optional(
         "TOOL=VARIABLE",
-        "A tool called over HTTP at the address in this variable; if the workflow takes it from elsewhere, the"
-        " tool really runs in the first trial.",
+        "A tool called over HTTP at the address in this variable; if the workflow takes it from elsewhere,"
+        " the tool really runs in the first trial.",
     ),
 ]
 McpToolOption = Annotated[
