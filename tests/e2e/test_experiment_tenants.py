@@ -52,36 +52,50 @@ def verdict(line: Line, tenant: str, *, run_id: str = RUN, version: int = 1) -> 
     return wait_until(decided, what=f"verdict {version} on {run_id} of {tenant}")
 
 
+async def experiment(folder: Path, line: Line, *options: str) -> tuple[int | None, str, str]:
+    async with model() as url:
+        needed = ["--expect", "840", "--upstream", url, "--max-calls", "300", "--step", "0"]
+        process = await started(
+            folder,
+            RUN,
+            *needed,
+            *options,
+            *command(folder, more=AS_RED),
+            data_dir=folder / "data",
+            RECORDED=str(folder / "trace.json"),
+            SERVICE=line.http,
+            IDS=str(folder / "ids"),
+        )
+        out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+async def of_both(folder: Path, line: Line) -> dict[str, dict[str, Any]]:
+    """Send a run of the same id for two tenants; return its verdicts."""
+    place = recorded(folder)
+    for tenant in ("red", "blue"):
+        await asyncio.to_thread(post, line, place.read_bytes(), tenant)
+    return {name: await asyncio.to_thread(verdict, line, name) for name in ("red", "blue")}
+
+
+@pytest.mark.parametrize("options", [(), ("--tenant", f"{HEADER}=green")], ids=["no tenant", "a third one"])
+@pytest.mark.timeout(900)
+async def test_which_tenants_run_is_meant_must_be_said(
+    tmp_path: Path, start_line: StartLine, options: tuple[str, ...]
+) -> None:
+    line = start_line()
+    await of_both(tmp_path, line)
+    code, _, err = await experiment(tmp_path, line, *options)
+    assert (code, RUN in err, (tmp_path / "ids").exists()) == (2, True, False), err
+
+
+@pytest.mark.timeout(900)
 async def test_an_experiment_on_a_tenants_run_leaves_the_other_tenants_alone(
     tmp_path: Path, start_line: StartLine
 ) -> None:
-    line, place, ids = start_line(), recorded(tmp_path), tmp_path / "ids"
-    for tenant in ("red", "blue"):
-        await asyncio.to_thread(post, line, place.read_bytes(), tenant)
-    before = {name: await asyncio.to_thread(verdict, line, name) for name in ("red", "blue")}
-
-    async def experiment(*options: str) -> tuple[int | None, str, str]:
-        async with model() as url:
-            needed = ["--expect", "840", "--upstream", url, "--max-calls", "300", "--step", "0"]
-            process = await started(
-                tmp_path,
-                RUN,
-                *needed,
-                *options,
-                *command(tmp_path, more=AS_RED),
-                data_dir=tmp_path / "data",
-                RECORDED=str(place),
-                SERVICE=line.http,
-                IDS=str(ids),
-            )
-            out, err = await process.communicate()
-        return process.returncode, out.decode(), err.decode()
-
-    for options in ((), ("--tenant", f"{HEADER}=green")):
-        code, _, err = await experiment(*options)
-        assert (code, RUN in err, ids.exists()) == (2, True, False), err
-
-    code, out, err = await experiment("--tenant", f"{HEADER}=red", "--parallel", "4")
+    line = start_line()
+    before = await of_both(tmp_path, line)
+    code, out, err = await experiment(tmp_path, line, "--tenant", f"{HEADER}=red", "--parallel", "4")
     assert code == 0, (out, err)
     version = before["red"]["version"] + 1
     now = await asyncio.to_thread(verdict, line, "red", version=version)
@@ -90,9 +104,8 @@ async def test_an_experiment_on_a_tenants_run_leaves_the_other_tenants_alone(
     assert [untouched[key] for key in ("version", "method")] == [
         before["blue"][key] for key in ("version", "method")
     ]
-
-    forged = json.loads(place.read_text().replace(RUN, FORGED))
-    issued = ids.read_text().split()[0]
+    forged = json.loads((tmp_path / "trace.json").read_text().replace(RUN, FORGED))
+    issued = (tmp_path / "ids").read_text().split()[0]
     forged["resourceSpans"][0]["resource"] = {"attributes": [attribute(TRIAL, issued)]}
     await asyncio.to_thread(post, line, json.dumps(forged).encode(), "blue")
     await asyncio.to_thread(verdict, line, "blue", run_id=FORGED)
