@@ -128,7 +128,11 @@ _FAULTS: Final = {
     "a full disk": ((_DISK_FULL, _WRITING), _MENDED),
     "connections that end while committing": ((_DISCONNECT, _COMMITTING), _MENDED),
     "read-only": (
-        ("ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"),
+        (
+            "ALTER SYSTEM SET default_transaction_read_only = on",
+            "SELECT pg_reload_conf()",
+            "SELECT pg_sleep(2)",  # sessions are told by a signal
+        ),
         (
             "SET default_transaction_read_only = off",
             "ALTER SYSTEM RESET default_transaction_read_only",
