@@ -118,4 +118,5 @@ def _plain(value: Any) -> Any:
         case tuple() | list():
             return [_plain(each) for each in value]
         case _:
-            return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+            compared = (field.name for field in fields(value) if field.compare)
+            return {name: _plain(getattr(value, name)) for name in compared}
