@@ -171,7 +171,7 @@ async def test_a_service_that_hangs_runs_into_the_time_limit(tmp_path: Path) -> 
 
 
 async def test_a_time_limit_while_the_model_answers_is_a_failure_of_the_workflow(tmp_path: Path) -> None:
-    options = ["--step", "0", "--timeout", "10", "--parallel", "8"]
+    options = ["--step", "0", "--timeout", "30", "--parallel", "8"]
     code, final, err = await experimented("sleeps when wrong", tmp_path, *options)
     assert (code, final["decision"], final["control"]["successes"]) == (0, "proved", 0), (final, err)
     assert final["control"]["invalid"] == 0
