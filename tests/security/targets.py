@@ -78,7 +78,11 @@ def scan_target(data: bytes) -> None:
         _agrees_with_protobuf(body, found.item_count + found.invalid)
         kept, dropped = drop_invalid(body)
         assert dropped == found.invalid
-        again = scan_traces(kept)
+        try:
+            again = scan_traces(kept)
+        except MalformedRequestError:  # the rest has more fields for its size: the intake refuses all of it
+            assert dropped
+            return
         assert (again.item_count, again.invalid) == (found.item_count, 0)
 
 
