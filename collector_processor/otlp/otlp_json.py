@@ -34,6 +34,11 @@ REQUESTS: Final[Mapping[Signal, Callable[[], ExportRequest]]] = {
 _MAX_DEPTH: Final = 100
 """Levels of nested messages; protobuf's parsers, used later, take no more."""
 _MAX_REASON: Final = 200
+_NOT_READ: Final = (
+    *(ParseError, EncodeError, ValueError, TypeError, AttributeError, RecursionError),
+    OverflowError,  # 1e400 is infinite, and no integer
+)
+"""Errors of ``ParseDict`` on values of a wrong form."""
 _LONE_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 # Names are accepted in the spelling of the specification and in that of the .proto files.
 _SPANS: Final = (("resourceSpans", "resource_spans"), ("scopeSpans", "scope_spans"), ("spans",))
@@ -74,7 +79,7 @@ def to_protobuf(signal: Signal, body: bytes) -> bytes:
     try:
         ParseDict(document, message, ignore_unknown_fields=True, max_recursion_depth=_MAX_DEPTH)
         return message.SerializeToString()
-    except (ParseError, EncodeError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except _NOT_READ as error:
         reason = " ".join(str(error).split())[:_MAX_REASON]
         raise MalformedRequestError(f"expected OTLP/JSON {signal.value}: {reason}") from None
 

@@ -185,6 +185,7 @@ def test_half_a_surrogate_pair_does_not_lose_the_request() -> None:
         b'"text"',
         b"\xff\xfe\xfd",
         b'{"resourceSpans": 1}',
+        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"kind": 1e999}]}]}]}',
         b'{"resourceSpans": [null]}',
         b'{"resourceSpans": [{"scopeSpans": [{"spans": ["text"]}]}]}',
         b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": 1}]}]}]}',
