@@ -21,9 +21,10 @@ from analyzer.web.reads.recent_work import FRESH_NS, RecentWork
 from analyzer.web.reads.sources import RunQuery
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.store.places import RUNS, open_database
+from collector_processor.store.records import Commit
 from semconv.model import Effort, Status
 from tests.runs import run, step
-from tests.web.stage import NOW_NS, Stage
+from tests.web.stage import NOW_NS, Stage, verdict_of
 from tests.web.test_pages import RUN, blame
 
 
@@ -58,6 +59,31 @@ async def test_a_search_looks_at_so_many_and_says_where_it_stopped(
     source.close()
     assert [len(page.rows) for page in pages] == [0, 0, 1]
     assert [page.looked_at for page in pages] == [10, 10, 0]
+
+
+@pytest.mark.parametrize("is_oldest_first", [False, True])
+async def test_a_tenants_pages_name_no_run_of_another_tenant(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, *, is_oldest_first: bool
+) -> None:
+    monkeypatch.setattr(archive, "MOST_LOOKED_AT", 10)
+    for number in range(25):
+        one = run(step("a"), run_id=f"r{number:02}")
+        tenant = Tenant("x=mine") if number in {2, 12, 22} else Tenant(f"x={'az'[number % 2]}")
+        verdict = replace(verdict_of(one, blame(one, 0), "shop", number), tenant=tenant)
+        stage.verdicts.commit(Commit(analysed=(), verdicts=(verdict,)))
+    source = RunArchive(open_database(stage.folder / RUNS))
+    pages = []
+    query = RunQuery(tenant=Tenant("x=mine"), is_oldest_first=is_oldest_first)
+    while True:
+        pages.append(await source.page(query))
+        if pages[-1].next is None:
+            break
+        query = replace(query, before=pages[-1].next)
+    source.close()
+    found = [row.key.run_id for page in pages for row in page.rows]
+    assert sorted(found) == ["r02", "r12", "r22"]
+    assert {page.next.tenant for page in pages if page.next} == {"x=mine"}
+    assert {page.next.run_id for page in pages if page.next} <= {"", *found}
 
 
 async def test_runs_of_one_agent_of_one_service_are_those_that_metrics_count_for_it(stage: Stage) -> None:

@@ -117,6 +117,8 @@ class RunArchive:
         conditions = _conditions(query)
         is_read = bool(query.text) or query.least_confidence is not None or query.most_confidence is not None
         floor = self._floor(start, order) if conditions or is_read else None
+        if floor is not None and query.tenant:  # that run may be another tenant's: only its time is told
+            floor = RunKey(decided_ns=floor.decided_ns, tenant=query.tenant, run_id="")
         if floor is not None:
             conditions = [_place(order.within, floor), *conditions]
         where, values = _joined([*start, *conditions, _Condition(IS_CURRENT)])
