@@ -11,6 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -125,7 +126,9 @@ class Jobs:
         self._limits: Final = limits or JobLimits()
         self._jobs: Final[dict[str, Job]] = {}
         self._slots: Final = asyncio.Semaphore(self._limits.at_once)
-        self._reading: Final = asyncio.Lock()  # one file at a time: parsing holds the interpreter lock
+        # One file at a time: parsing holds the interpreter lock and goes on after its job has timed out. Not
+        # in the threads that receive spans and commit verdicts.
+        self._reader: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="uploads")
         self._tasks: Final[set[asyncio.Task[None]]] = set()
 
     @property
@@ -166,6 +169,7 @@ class Jobs:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._reader.shutdown(wait=False, cancel_futures=True)
 
     def _make_room(self, owner: str, size: int) -> None:
         over = [job for job in self._jobs.values() if job.is_over]
@@ -183,7 +187,8 @@ class Jobs:
 
     async def _work(self, job: Job) -> None:
         limits = self._limits
-        timeout_s = min(job.asked.timeout_s or limits.timeout_s, limits.timeout_s)
+        asked_s = job.asked.timeout_s
+        timeout_s = limits.timeout_s if asked_s is None else min(asked_s, limits.timeout_s)
         try:
             async with self._slots, asyncio.timeout(timeout_s):
                 await self._do(job)
@@ -198,8 +203,7 @@ class Jobs:
 
     async def _do(self, job: Job) -> None:
         job.state = JobState.READING
-        async with self._reading:
-            runs = await asyncio.to_thread(job.asked.load)
+        runs = await asyncio.get_running_loop().run_in_executor(self._reader, job.asked.load)
         if len(runs) > MOST_RUNS:
             job.note = f"The file holds {len(runs)} runs: the first {MOST_RUNS} are analysed."
         runs = runs[:MOST_RUNS]

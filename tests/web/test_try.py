@@ -7,7 +7,9 @@ import gzip
 import io
 import json
 import re
+import threading
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -268,3 +270,22 @@ async def test_a_model_is_chosen_from_those_the_operator_named_and_no_other(stag
             path = answer.headers["Location"]
         assert "judge with cheap" in await ended(client, path)
     assert cheap.prompts
+
+
+async def test_a_file_is_read_to_its_end_before_the_next_even_if_its_job_timed_out() -> None:
+    """Otherwise abandoned files take all threads of the service, and spans and verdicts wait for them."""
+    jobs, begun, end = jobs_with(), list[int](), threading.Event()
+
+    def read(number: int) -> list[Trajectory]:
+        begun.append(number)
+        end.wait(60)
+        return [RUN]
+
+    for number in range(3):
+        jobs.start("me", replace(asked(partial(read, number)), timeout_s=0.01))
+    await settled(jobs)
+    assert {job.error for job in jobs.of("me")} == {"timed out after 0.01 seconds"}
+    end.set()
+    job = jobs.start("me", asked(lambda: [RUN]))
+    await settled(jobs)
+    assert (job.state, len(begun) <= 1) == (JobState.DONE, True), begun
