@@ -190,7 +190,7 @@ def _run_reads(parts: WebParts, find: FindOne) -> RunReads:
         tenant_of=tenant_of,
         now_ns=pages.now_ns,
         second=pages.second,
-        steps=partial(kept_steps, pages.runs, pages.clean),
+        steps=partial(kept_steps, pages.runs, pages.clean, reader=pages.reader),
     )
 
 

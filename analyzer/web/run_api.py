@@ -22,6 +22,7 @@ from analyzer.web.run_list import MAX_LISTED, read_filters, write_key
 from collector_processor.pipeline.analyst import NOTES
 from collector_processor.rebuild.redact_run import CleanRun
 from collector_processor.store.records import CONFIRMED, PROOF, SECOND_OPINION, StoredVerdict
+from semconv.dialects import USUAL, Reader
 
 MOST_STEPS: Final = 1_000
 """Steps in one answer; most runs have fewer than 100."""
@@ -102,17 +103,23 @@ def newest(
 
 
 async def kept_steps(
-    runs: RunArchive, clean: CleanRun, verdict: StoredVerdict, first: int = 0, end: int | None = None
+    runs: RunArchive,
+    clean: CleanRun,
+    verdict: StoredVerdict,
+    first: int = 0,
+    end: int | None = None,
+    *,
+    reader: Reader = USUAL,
 ) -> dict[str, Any] | None:
     """Return steps of a run as JSON, from its spans if they are kept; ``None`` if no steps are kept."""
     packed_spans = await runs.kept_spans(verdict.tenant, verdict.run_id)
     packed_steps = await runs.kept(verdict.tenant, verdict.run_id)
 
     def read() -> dict[str, Any] | None:
-        kept = read_kept(verdict, packed_spans, packed_steps, clean)
+        kept = read_kept(verdict, packed_spans, packed_steps, clean, reader)
         if kept is None:
             return None
-        run = whole_steps(kept.trajectory, clean) if kept.run is None else whole_run(kept.run, clean)
+        run = whole_steps(kept.trajectory, clean) if kept.run is None else whole_run(kept.run, clean, reader)
         return steps_document(run, first, end, is_whole=kept.run is not None)
 
     return await asyncio.to_thread(read)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
+from analyzer.labels.kept_run import pack
 from analyzer.labels.kept_trace import rebuilt
 from analyzer.replay.read_tape import read_tape
 from analyzer.replay.tape import Tape
 from analyzer.web.pages.try_pages import loading
+from analyzer.web.reads.archive import RunArchive
+from analyzer.web.run_api import kept_steps
 from collector_processor.mapping_files import open_reader
 from collector_processor.rebuild.encode import encode
-from collector_processor.rebuild.kept_spans import KeptSpans
+from collector_processor.rebuild.kept_spans import KeptSpans, SpanKeeper
+from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.rebuild.runs import group_runs, is_stray
 from collector_processor.rebuild.stages import rebuild
 from semconv.dialects import Reader
@@ -20,6 +25,8 @@ from semconv.model import Span, Trace
 from semconv.record import replace
 from tests.factories import span, trace
 from tests.unit.test_mapping_files import MAPPING, odd
+from tests.web.stage import verdict_of
+from tests.web.test_pages import blame
 
 STEPS = 4
 
@@ -40,6 +47,23 @@ def test_kept_runs_that_are_labelled_again_are_read_by_it(reader: Reader) -> Non
     run = rebuilt(KeptSpans(traces=encode(odd()), logs=b""), "run", reader)
     assert run is not None
     assert len(run.trajectory.steps) == STEPS
+
+
+async def test_steps_of_kept_runs_are_read_by_it(reader: Reader) -> None:
+    (run,) = rebuild([encode(odd())], reader=reader)
+    rules = make_redactor((), ())
+    (packed,) = SpanKeeper(redactor=rules).pack(
+        [encode(odd())], (), [(run.trace.spans, rules.for_run())], [True]
+    )
+    steps = pack(run.trajectory, lambda text: text)
+
+    kept = Mock(spec=RunArchive)
+    kept.kept_spans, kept.kept = AsyncMock(return_value=packed), AsyncMock(return_value=steps)
+    verdict = verdict_of(run.trajectory, blame(run.trajectory, 1), "shop", 1)
+    found = await kept_steps(kept, lambda trajectory: trajectory, verdict, reader=reader)
+    assert found is not None
+    assert (found["is_whole"], found["total"]) == (True, STEPS)
+    assert any(one["messages"] for one in found["steps"])
 
 
 def test_replay_tapes_are_read_by_it(reader: Reader) -> None:

@@ -242,7 +242,7 @@ async def _export(context: PageContext, request: web.Request) -> web.Response:
     said = await context.labels.of(verdict.tenant, verdict.run_id)
     opinions = {"opinions": await _opinions(context, verdict)}
     pages = context.pages
-    steps = {"run": await kept_steps(pages.runs, pages.clean, verdict)}
+    steps = {"run": await kept_steps(pages.runs, pages.clean, verdict, reader=pages.reader)}
     document = {**context.document(verdict), **label_document(said), **opinions, **steps}
     # Escaped, so that a program that guesses the content type finds no HTML tag.
     text = await asyncio.to_thread(json.dumps, document, indent=2)
