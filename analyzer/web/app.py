@@ -134,9 +134,11 @@ def web_server(parts: WebParts, listen: Address) -> HttpServer:
 
 @web.middleware
 async def _say_refusal(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer 503 if the store refuses: its disk is full, or its server is down."""
+    """Answer 503 if the store refuses (disk full, server down), and 400 if a body cannot be unpacked."""
     try:
         return await handler(request)
+    except web.RequestPayloadError as error:
+        raise web.HTTPBadRequest(text="expected a body as its Content-Encoding says\n") from error
     except StoreError as error:
         raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
 

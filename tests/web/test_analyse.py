@@ -91,6 +91,12 @@ async def test_what_is_no_trace_is_refused(
     checked("/api/analyse", "post", status, "text/plain").validate(text)
 
 
+async def test_a_body_that_is_not_compressed_as_it_says_is_refused(client: Client) -> None:
+    headers = {**JSON, "Content-Encoding": "gzip"}
+    async with client.post("/api/analyse", data=io.BytesIO(b"no gzip"), headers=headers) as answer:
+        assert (answer.status, "Content-Encoding" in await answer.text()) == (400, True)
+
+
 async def test_another_sites_page_cannot_send_one(client: Client) -> None:
     for kind in ("text/plain", "multipart/form-data", "application/x-www-form-urlencoded"):
         async with client.post("/api/analyse", data=b"{}", headers={"Content-Type": kind}) as answer:
