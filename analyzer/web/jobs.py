@@ -52,7 +52,7 @@ class JobLimits:
     waiting: int = 32
     of_a_session: int = 20
     bytes: int = 256 << 20
-    """Bytes of the uploads of all remembered jobs."""
+    """Bytes of the uploads of all remembered jobs, or of their runs where these take more."""
     remembered: int = 1_000
     """Jobs that have ended."""
     timeout_s: float = 900.0
@@ -207,6 +207,8 @@ class Jobs:
         if len(runs) > MOST_RUNS:
             job.note = f"The file holds {len(runs)} runs: the first {MOST_RUNS} are analysed."
         runs = runs[:MOST_RUNS]
+        job.asked = replace(job.asked, size=max(job.asked.size, sum(map(_held, runs))))
+        self._make_room(job.owner, 0)  # a file may hold a hundred times its size
         job.state, job.runs = JobState.ANALYSING, len(runs)
 
         def called() -> None:
@@ -217,3 +219,14 @@ class Jobs:
             job.found.append(Found(trajectory=trajectory, document=to_json(attribution, trajectory)))
             if job.asked.take is not None:
                 job.outcome = await job.asked.take(trajectory, attribution)
+
+
+_STEP_BYTES: Final = 400
+"""Memory of a step without its texts."""
+
+
+def _held(run: Trajectory) -> int:
+    """Return about how many bytes a run takes in memory."""
+    return sum(
+        _STEP_BYTES + len(step.input) + len(step.output) + len(step.instructions) for step in run.steps
+    )

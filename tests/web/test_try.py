@@ -185,15 +185,15 @@ async def test_as_many_as_may_wait_and_no_more() -> None:
 
 
 async def test_the_oldest_go_where_there_is_no_room() -> None:
-    jobs = jobs_with(of_a_session=3, bytes=10)
+    jobs = jobs_with(of_a_session=3, bytes=10_000)
     for _ in range(5):
-        jobs.start("me", asked(lambda: [RUN], size=2))
+        jobs.start("me", asked(lambda: [RUN], size=2_000))
         await settled(jobs)
     assert len(jobs.of("me")) == 3
-    jobs.start("you", asked(lambda: [RUN], size=9))
+    jobs.start("you", asked(lambda: [RUN], size=9_000))
     assert jobs.of("me") == []
     with pytest.raises(TooBusy):
-        jobs.start("you", asked(lambda: [RUN], size=9))
+        jobs.start("you", asked(lambda: [RUN], size=9_000))
     await settled(jobs)
 
 
@@ -289,3 +289,12 @@ async def test_a_file_is_read_to_its_end_before_the_next_even_if_its_job_timed_o
     job = jobs.start("me", asked(lambda: [RUN]))
     await settled(jobs)
     assert (job.state, len(begun) <= 1) == (JobState.DONE, True), begun
+
+
+async def test_what_a_small_file_unpacks_to_counts_too() -> None:
+    large = run(step("planner", "x" * 10_000), task="t")
+    jobs = jobs_with(bytes=25_000)
+    for owner in ("me", "you", "them"):
+        jobs.start(owner, asked(lambda: [large], size=1))
+        await settled(jobs)
+    assert [len(jobs.of(owner)) for owner in ("me", "you", "them")] == [0, 1, 1]
