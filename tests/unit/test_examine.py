@@ -146,7 +146,8 @@ async def test_of_two_examinations_of_the_same_spans_one_has_the_word(lane: Slow
         encode([workflow(1), chat(2, answer="4", agent_name="planner"), chat(3, agent_name="writer")])
     )
     await asyncio.gather(examine(lane), examine(lane))
-    assert written_names(lane.written()) == ["planner: decisive error", "failure: planner"]
+    either = [[f"{who}: decisive error", f"failure: {who}"] for who in ("planner", "writer")]
+    assert written_names(lane.written()) in either
     assert analyses_of(lane.store, KEY)[0] == 1
 
 
