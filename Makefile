@@ -50,6 +50,7 @@ fix: $(READY) ## what the tools can mend by themselves, and the generated files
 	@$(BIN)/python -m tools.cli_reference
 	@$(BIN)/python -m tools.api_reference
 	@$(BIN)/python -m tools.python_reference
+	@$(BIN)/python -m tools.python_reference
 	@$(BIN)/python -m tools.metrics_reference
 	@$(BIN)/python -m tools.alert_rules
 	@$(BIN)/python -m tools.dashboards

@@ -19,8 +19,8 @@ from analyzer.labels.label import Statement
 from analyzer.labels.label_store import LabelStore
 from analyzer.labels.labelling import accept_label, find_run
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.run_api import kept_steps, run_document
-from analyzer.web.run_list import read_filters, write_key
+from analyzer.web.run_api import kept_steps, page_document, run_document
+from analyzer.web.run_list import read_filters
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
@@ -115,12 +115,7 @@ class StoreSource:
             query = read_filters(filters, NO_TENANT, time.time_ns())
         except web.HTTPBadRequest as refusal:
             raise ServiceError((refusal.text or "").strip(), refusal.status) from refusal
-        page = await self._archive.page(query)
-        return {
-            "runs": [run_document(row.verdict) for row in page.rows],
-            "next": None if page.next is None else write_key(page.next),
-            "looked_at": page.looked_at,
-        }
+        return page_document(await self._archive.page(query))
 
     async def run(self, run_id: str) -> Document:
         """As ``RunSource.run``."""

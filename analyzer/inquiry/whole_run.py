@@ -7,7 +7,7 @@ A ``Trajectory`` holds what methods read, with long texts shortened and repeated
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from collector_processor.rebuild.redact_run import CleanRun
@@ -94,8 +94,8 @@ class WholeStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholeRun:
-    """A run and all of its steps."""
+class RunOutline:
+    """A run without its steps."""
 
     run_id: str
     task: str
@@ -106,21 +106,24 @@ class WholeRun:
     outcome: Outcome | None
     """The outcome that the run or an evaluator in it states."""
     complete: bool
+    """Whether no span is missing, as far as the spans show."""
     agents: tuple[str, ...]
     dialects: tuple[str, ...]
+    """The conventions that the spans follow."""
     warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeRun(RunOutline):
+    """A run and all of its steps."""
+
     steps: tuple[WholeStep, ...]
     trajectory: Trajectory = field(repr=False, compare=False)
     """The same run as methods read it; not part of the JSON."""
 
     def outline(self) -> dict[str, Any]:
         """Return the run as JSON for programs, without its steps; always with the same keys."""
-        return {name: getattr(self, name) for name in _RUN_FIELDS}
-
-
-_RUN_FIELDS: Final = (
-    "run_id", "task", "output", "reference", "outcome", "complete", "agents", "dialects", "warnings",
-)  # fmt: skip
+        return {one.name: getattr(self, one.name) for one in fields(RunOutline)}
 
 
 def whole_run(run: Run, clean: CleanRun, reader: Reader = USUAL) -> WholeRun:

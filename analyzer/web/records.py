@@ -13,10 +13,10 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter
 
-from analyzer.inquiry.whole_run import WholeStep
+from analyzer.inquiry.whole_run import RunOutline, WholeStep
 from analyzer.issues.recurrence.issue import IssueState
 from analyzer.labels.label import LabelKind
-from semconv.model import Outcome, ProofDecision, Status
+from semconv.model import ProofDecision, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,23 +183,9 @@ class RunPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunSteps:
+class RunSteps(RunOutline):
     """A stored run's task, answer and steps."""
 
-    run_id: str
-    task: str
-    output: str
-    """The final answer, if known."""
-    reference: str | None
-    """The expected answer, if recorded."""
-    outcome: Outcome | None
-    """The outcome that the run or an evaluator in it states."""
-    complete: bool
-    """Whether no span is missing, as far as the spans show."""
-    agents: tuple[str, ...]
-    dialects: tuple[str, ...]
-    """The conventions that the spans follow."""
-    warnings: tuple[str, ...]
     total: int
     """Number of steps of the run."""
     is_whole: bool

@@ -53,14 +53,7 @@ def run_api_routes(reads: RunReads) -> list[web.RouteDef]:
 
     async def listing(request: web.Request) -> web.Response:
         query = read_filters(request.query, reads.tenant_of(request), reads.now_ns())
-        page = await reads.page(query)
-        return web.json_response(
-            {
-                "runs": [run_document(row.verdict) for row in page.rows],
-                "next": None if page.next is None else write_key(page.next),
-                "looked_at": page.looked_at,
-            }
-        )
+        return web.json_response(page_document(await reads.page(query)))
 
     async def one(request: web.Request) -> web.Response:
         verdict = await reads.find(request)
@@ -143,6 +136,15 @@ def read_number(request: web.Request, name: str, usual: int, least: int, most: i
     return int(text)
 
 
+def page_document(page: RunPage) -> dict[str, Any]:
+    """Return a page of runs for the API."""
+    return {
+        "runs": [run_document(row.verdict) for row in page.rows],
+        "next": None if page.next is None else write_key(page.next),
+        "looked_at": page.looked_at,
+    }
+
+
 def run_document(verdict: StoredVerdict) -> dict[str, Any]:
     """Return a stored verdict for the API: the command line's object plus the store's fields."""
     document = read_document(verdict.document, verdict.run_id)
@@ -167,6 +169,7 @@ __all__ = [
     "RunReads",
     "kept_steps",
     "newest",
+    "page_document",
     "run_api_routes",
     "run_document",
     "steps_document",

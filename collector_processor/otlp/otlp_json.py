@@ -35,10 +35,9 @@ _MAX_DEPTH: Final = 100
 """Levels of nested messages; protobuf's parsers, used later, take no more."""
 _MAX_REASON: Final = 200
 _NOT_READ: Final = (
-    *(ParseError, EncodeError, ValueError, TypeError, AttributeError, RecursionError),
-    OverflowError,  # 1e400 is infinite, and no integer
-)
-"""Errors of ``ParseDict`` on values of a wrong form."""
+    ParseError, EncodeError, ValueError, TypeError, AttributeError, RecursionError, OverflowError
+)  # fmt: skip
+"""Errors of ``ParseDict`` for a wrong form; ``OverflowError`` for 1e400, which is infinite, as an integer."""
 _LONE_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 # Names are accepted in the spelling of the specification and in that of the .proto files.
 _SPANS: Final = (("resourceSpans", "resource_spans"), ("scopeSpans", "scope_spans"), ("spans",))
