@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from aiohttp.web import Application, Request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.labels.kept_run import pack, task_of
+from analyzer.labels.kept_run import TextSearch, pack, task_of
 from analyzer.labels.label import Label, LabelKind
 from analyzer.telemetry.metric import as_label
 from analyzer.web.events import Changes
@@ -46,6 +47,7 @@ async def test_a_search_looks_at_so_many_and_says_where_it_stopped(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive, "MOST_LOOKED_AT", 10)
+    monkeypatch.setattr(archive, "LONGEST_SEARCH_S", 3600.0)
     for number in range(25):
         one = run(step("needle" if number == 2 else "a"), run_id=f"r{number:02}")
         await stage.add(one, "shop", blame(one, 0))
@@ -59,6 +61,50 @@ async def test_a_search_looks_at_so_many_and_says_where_it_stopped(
     source.close()
     assert [len(page.rows) for page in pages] == [0, 0, 1]
     assert [page.looked_at for page in pages] == [10, 10, 0]
+
+
+async def test_a_search_of_runs_that_unpack_to_far_more_ends_its_page_and_leads_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "MOST_UNPACKED", 2 << 20)
+    unpacked: list[int] = []
+
+    class Counting(TextSearch):
+        def finds_in(self, packed: bytes) -> bool:
+            is_found = super().finds_in(packed)
+            unpacked[-1] = self.unpacked_bytes
+            return is_found
+
+    monkeypatch.setattr(archive, "TextSearch", Counting)
+    for number in range(9):
+        one = run(
+            *(step("a", f"{place:03}" + "x" * 19_000) for place in range(50)),
+            step("needle"),
+            run_id=f"r{number}",
+        )
+        await stage.add(one, "shop", blame(one, 0))
+    source = RunArchive(open_database(stage.folder / RUNS))
+    query: RunQuery | None = RunQuery(text="NEEDLE")
+    found: list[str] = []
+    examined: list[int] = []
+    while query:
+        unpacked.append(0)
+        page = await source.page(query)
+        found += [row.key.run_id for row in page.rows]
+        examined.append(page.looked_at)
+        query = replace(query, before=page.next) if page.next else None
+    source.close()
+    assert found == [f"r{number}" for number in reversed(range(9))]
+    assert len(examined) > 2
+    assert all(examined[:-1])
+    assert max(unpacked) <= 2 * (2 << 20)
+
+
+def test_a_search_finds_a_text_that_lies_across_two_parts() -> None:
+    for shift in range(12):
+        packed = zlib.compress(b"x" * ((1 << 20) - shift) + b"Needle-42" + b"y" * 99)
+        assert TextSearch("nEEDLE-42").finds_in(packed)
+        assert not TextSearch("needle-43").finds_in(packed)
 
 
 @pytest.mark.parametrize("is_oldest_first", [False, True])

@@ -1,21 +1,21 @@
 """Reads runs and verdicts for the pages, beside the thread that writes them. Not pure.
 
 It has read-only connections and threads of its own: pages never wait for commits of analyses, nor commits for
-pages. A list is read along the time index, by key; a search examines at most ``MOST_LOOKED_AT`` runs per page
-and says where it stopped, so that a hundred thousand runs cost as much as a few.
+pages. A list is read along the time index, by key; a search examines at most ``MOST_LOOKED_AT`` runs per
+page, fewer if they are large, and says where it stopped: a hundred thousand runs cost as much as a few.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from time import monotonic
 from typing import Any, Final, NamedTuple, TypeVar
 
-from analyzer.labels.kept_run import has_text, task_of
+from analyzer.labels.kept_run import TextSearch, task_of
 from analyzer.labels.label_store import LabelStore
 from analyzer.telemetry.metric import CUT
 from analyzer.web.reads.sources import Analysed, RunKey, RunName, RunPage, RunQuery, RunRow, row_of
@@ -37,6 +37,10 @@ _COLUMNS: Final = ", ".join(_FIELDS)
 _KEY: Final = "(decided_ns, tenant, run_id)"
 _SEARCHED_AT_ONCE: Final = 50
 """Kept runs that a search reads together, at most 13 MB packed."""
+MOST_UNPACKED: Final = 64 << 20
+"""Bytes of kept runs that a search unpacks for a page, in about 0.3 s; the last run is searched whole."""
+LONGEST_SEARCH_S: Final = 2.0
+"""Seconds after which a search ends its page too, on a busy machine."""
 _RECENT: Final = (
     "SELECT decided_ns, status, document FROM verdict WHERE decided_ns > ? ORDER BY decided_ns DESC LIMIT ?"
 )
@@ -126,24 +130,40 @@ class RunArchive:
             f"SELECT {_COLUMNS} FROM verdict {where} {order.by} LIMIT ?",  # noqa: S608 - our own words
             (*values, MOST_LOOKED_AT if is_read else query.limit + 1),
         ).fetchall()
-        rows = self._rows(list(islice(self._fitting(found, query), query.limit + 1)) if is_read else found)
+        fitting = self._fitting(found, query) if is_read else _Fitting(rows=found)
+        rows = self._rows(fitting.rows)
         if len(rows) > query.limit:
             return RunPage(rows=tuple(rows[: query.limit]), next=rows[query.limit - 1].key)
+        if fitting.looked_at:
+            last = row_of(_verdict(found[fitting.looked_at - 1])).key
+            return RunPage(rows=tuple(rows), next=last, looked_at=fitting.looked_at)
         return RunPage(rows=tuple(rows), next=floor, looked_at=MOST_LOOKED_AT if floor else 0)
 
-    def _fitting(self, found: Sequence[tuple[Any, ...]], query: RunQuery) -> Iterator[tuple[Any, ...]]:
-        """Yield the verdicts that fit what only reading them shows: confidence, and a text of the run."""
-        sure = [row for row in found if _is_as_sure(_verdict(row), query)]
+    def _fitting(self, found: Sequence[tuple[Any, ...]], query: RunQuery) -> _Fitting:
+        """Return the verdicts that fit what only reading them shows: confidence, and a text of the run."""
+        sure = [(place, row) for place, row in enumerate(found) if _is_as_sure(_verdict(row), query)]
         if not query.text:
-            yield from sure
-            return
+            return _Fitting(rows=[row for _, row in sure[: query.limit + 1]])
+        search, ends, fitting = (
+            TextSearch(query.text),
+            monotonic() + LONGEST_SEARCH_S,
+            list[tuple[Any, ...]](),
+        )
         for at in range(0, len(sure), _SEARCHED_AT_ONCE):
             part = sure[at : at + _SEARCHED_AT_ONCE]
-            told = {(row[0], row[1]): _mentions(_verdict(row), query.text) for row in part}
+            told = {(row[0], row[1]): _mentions(_verdict(row), query.text) for _, row in part}
             unread = [name for name, is_told in told.items() if not is_told]
-            kept = self._db.read_rows("tenant, run_id, packed", "kept_run", "tenant, run_id", unread)
-            told |= {(row[0], row[1]): has_text(row[2], query.text) for row in kept}
-            yield from (row for row in part if told[row[0], row[1]])
+            packed = self._db.read_rows("tenant, run_id, packed", "kept_run", "tenant, run_id", unread)
+            kept = {(row[0], row[1]): row[2] for row in packed}
+            for place, row in part:
+                name = (row[0], row[1])
+                if search.unpacked_bytes >= MOST_UNPACKED or (search.unpacked_bytes and monotonic() > ends):
+                    return _Fitting(rows=fitting, looked_at=place)
+                if told[name] or (name in kept and search.finds_in(kept[name])):
+                    fitting.append(row)
+                if len(fitting) > query.limit:
+                    return _Fitting(rows=fitting)
+        return _Fitting(rows=fitting)
 
     def _current(self, name: RunName) -> tuple[Any, ...] | None:
         row: tuple[Any, ...] | None = self._db.execute(
@@ -221,6 +241,14 @@ class _Order:
         return _Order(
             by=f"ORDER BY {by}", after=f"{_KEY} {after} (?, ?, ?)", within=f"{_KEY} {within} (?, ?, ?)"
         )
+
+
+class _Fitting(NamedTuple):
+    """The verdicts that fit, at most one more than the page has."""
+
+    rows: Sequence[tuple[Any, ...]]
+    looked_at: int = 0
+    """Number of verdicts after which the search stopped; 0 if it did not stop early."""
 
 
 class _Condition(NamedTuple):
