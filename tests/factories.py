@@ -137,7 +137,7 @@ def chat(
     agent_name: str | None = None,
     **more: Any,
 ) -> Span:
-    attributes: dict[str, Any] = {"gen_ai.operation.name": "chat"}
+    attributes: dict[str, Any] = {"gen_ai.operation.name": "chat", **more.pop("attributes", {})}
     if heard:
         attributes["gen_ai.input.messages"] = messages(*heard)
     if answer or calls:
@@ -163,6 +163,7 @@ def tool(
         "gen_ai.tool.call.arguments": arguments,
         "gen_ai.tool.call.result": result,
         "gen_ai.tool.call.id": call_id,
+        **more.pop("attributes", {}),
     }
     attributes = {key: value for key, value in given.items() if value}
     return span(number, name=f"execute_tool {name}", parent=parent, attributes=attributes, **more)

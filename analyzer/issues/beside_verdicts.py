@@ -18,9 +18,11 @@ from analyzer.labels.label_store import LabelStore, PackedRun
 from collector_processor.otlp import Tenant
 from collector_processor.pipeline.commit import Keep
 from collector_processor.pipeline.prepare import KeptRun
+from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.connection import StoreConnection
 from collector_processor.store.kept_spans import KeptSpansRows, PackedSpans
 from collector_processor.store.records import Commit, StoredVerdict
+from collector_processor.store.run_totals import RunTotalsRows
 from semconv.model import Status
 
 logger = logging.getLogger(__name__)
@@ -38,6 +40,8 @@ class AnalysedRun:
     """The packed run; ``None`` if it is too large to be kept."""
     spans: PackedSpans | None = None
     """Its packed spans; ``None`` if they are not kept."""
+    totals: RunTotals | None = None
+    """``None`` if they are not known, or known already."""
 
     @property
     def size(self) -> int:
@@ -70,6 +74,7 @@ class BesideVerdicts:
             dropped, neither kept nor counted.
         """
         self._db: Final = db
+        self._totals: Final = RunTotalsRows(db)
         self._labels: Final = labels
         self._counting: Final = counting
         self._now_ns: Final = now_ns
@@ -115,6 +120,9 @@ class BesideVerdicts:
         spans = [run.spans for run, _ in found if run is not None and run.spans is not None]
         if spans and self._spans is not None:
             self._spans.keep_all(spans, self._now_ns())
+        self._totals.total(
+            [(one.tenant, one.run_id, run.totals) for run, one in found if run is not None and run.totals]
+        )
         self._counting.count(list(_counted(found)))
         self._db.after_commit(lambda: self._written(verdicts))
 
@@ -140,7 +148,7 @@ def keeper(beside: BesideVerdicts) -> Keep:
                     tenant=tenant, run_id=run.run_id, is_failure=run.is_failure, packed=run.spans
                 )
             noted = as_noted(tenant, run.run_id, run.noted)
-            beside.add(AnalysedRun(noted=noted, packed=packed, spans=spans))
+            beside.add(AnalysedRun(noted=noted, packed=packed, spans=spans, totals=run.totals))
 
     return keep
 

@@ -211,7 +211,7 @@ class Examiner:
         if analysis is None or kept is None:
             analysis = await self._analyst.analyse(run.trajectory)
             kept = await asyncio.to_thread(self._kept, run.trajectory, analysis)
-        return analysis, replace(kept, spans=run.kept_spans)
+        return analysis, replace(kept, spans=run.kept_spans, totals=run.totals)
 
     async def in_db(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Make one call on the store's thread."""

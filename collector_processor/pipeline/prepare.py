@@ -20,6 +20,7 @@ from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.possible_joins import Continuation, continuation_of
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import redact
+from collector_processor.rebuild.run_totals import RunTotals, total_up
 from collector_processor.rebuild.runs import TRACE_KEY, keep_run_ids, run_keys
 from collector_processor.rebuild.stages import Run, rebuild
 from collector_processor.store.records import AbsentParent, RunIdentity
@@ -68,6 +69,8 @@ class KeptRun:
     """Its data for counting issues."""
     spans: bytes | None = None
     """Its spans and logs, packed by ``kept_spans.py``; ``None`` if they are not kept."""
+    totals: RunTotals | None = None
+    """``None`` if they are not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,8 @@ class PreparedRun:
     """The kept form of ``analysis``."""
     kept_spans: bytes | None = None
     """The spans and logs as received, packed for storage; ``None`` if they are not kept."""
+    totals: RunTotals | None = None
+    """``None`` if the run has not changed."""
     trials: frozenset[str] = frozenset()
     """Ids of trials that its traces claim to belong to; empty if one of its traces carries none."""
     is_trial: bool = False
@@ -197,6 +202,7 @@ class Preparer:
             place=pack_steps(run) if is_news else None,
             analysis=analysis,
             kept=None if analysis is None else self.kept(run.trajectory, analysis),
+            totals=total_up(run) if is_news else None,
             trials=claimed_trials(run.trace.spans),
             continuation=continuation_of(run.trace, run.trajectory) if is_news and not is_open else None,
         )

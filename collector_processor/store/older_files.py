@@ -20,6 +20,7 @@ from typing import Any, Final
 from collector_processor.otlp import CollectorError
 from collector_processor.store.connection import StoreConnection
 from collector_processor.store.places import open_database
+from collector_processor.store.run_totals import RunTotalsRows
 
 logger = logging.getLogger(__name__)
 
@@ -118,6 +119,7 @@ def _copy_all(older: Sequence[Path], db: StoreConnection) -> None:
         with closing(sqlite3.connect(path)) as source:
             for name, target in _TABLES[path.name].items():
                 _copy_table(source, name, target, db)
+    RunTotalsRows(db).catch_up()
     if db.is_postgresql:
         for table in ("outbox", "place", "spending", "kept_run", "label", "notice"):
             sequence = f"pg_get_serial_sequence('{table}', 'id')"

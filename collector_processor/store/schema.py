@@ -46,6 +46,31 @@ _table(
     Index("verdict_by_run", "run_id"),  # runs are looked up by id or by its beginning, for all tenants
 )
 _table(
+    "run_totals",
+    *key("tenant", "run_id"),
+    int_("version"),
+    int_("decided_ns"),
+    *texts("status"),
+    text_("agent", nullable=True),
+    text_("service"),
+    Column("confidence", Double),
+    text_("workflow", nullable=True),
+    int_("steps", nullable=True),
+    int_("started_ns", nullable=True),
+    int_("duration_ns", nullable=True),
+    int_("input_tokens", nullable=True),
+    int_("output_tokens", nullable=True),
+    int_("tokens", nullable=True),
+    Column("cost_usd", Double),
+    Index("run_totals_by_time", "decided_ns", "tenant", "run_id", "status"),
+    Index("run_totals_by_confidence", "confidence", "tenant", "run_id"),
+    Index("run_totals_by_steps", "steps", "tenant", "run_id"),
+    Index("run_totals_by_duration", "duration_ns", "tenant", "run_id"),
+    Index("run_totals_by_tokens", "tokens", "tenant", "run_id"),
+    Index("run_totals_by_cost", "cost_usd", "tenant", "run_id"),
+    Index("run_totals_by_workflow", "tenant", "service", "workflow", "decided_ns"),
+)
+_table(
     "analysed",
     *key("tenant", "trace_id"),
     *ints("analyses", "upto_seq"),

@@ -22,6 +22,7 @@ from collector_processor.store.connection import Flush, upsert
 from collector_processor.store.kept_spans import KeepLimits, KeptSpansRows
 from collector_processor.store.places import RUNS, StorePlace, connected
 from collector_processor.store.records import Commit, Outgoing, RunIdentity, Standing, StoredVerdict
+from collector_processor.store.run_totals import RunTotalsRows
 from collector_processor.store.small_tables import AbsentRows, SpendingRows, TrialRows
 from semconv.model import TraceId
 
@@ -78,6 +79,8 @@ class RunStore:
         """Spending on models."""
         self.spans: Final = KeptSpansRows(self._db, limits)
         """Kept spans and logs of runs."""
+        self.totals: Final = RunTotalsRows(self._db)
+        """One row a run, for lists."""
         self.absent: Final = AbsentRows(self._db)
         """Kinds of spans whose parents never arrive."""
         self.trials: Final = TrialRows(self._db)
@@ -109,6 +112,7 @@ class RunStore:
         write(_WRITE_ANALYSED, [(*key, commit.times, upto_seq) for key, upto_seq in commit.analysed])
         self._write_parts(commit)
         write(_WRITE_VERDICT, [[getattr(verdict, name) for name in _COLUMNS] for verdict in commit.verdicts])
+        self.totals.note(commit.verdicts)
         write(
             "INSERT INTO outbox (tenant, signal, body, ended_ns) VALUES {rows}",
             [(out.tenant, out.signal, out.body, out.ended_ns) for out in commit.outgoing],
@@ -267,11 +271,13 @@ class RunStore:
         """
         self._common.clear()
         with self.transaction():
-            self._db.execute(
+            found = self._db.execute(
                 "DELETE FROM verdict WHERE decided_ns <"
-                " (SELECT decided_ns FROM verdict ORDER BY decided_ns DESC LIMIT 1 OFFSET ?)",
+                " (SELECT decided_ns FROM verdict ORDER BY decided_ns DESC LIMIT 1 OFFSET ?) RETURNING 1",
                 (keep - 1,),
-            )
+            ).fetchall()
+            if found:
+                self.totals.forget()
             oldest = self._db.execute(
                 "SELECT upto_seq FROM analysed ORDER BY upto_seq DESC LIMIT 1 OFFSET ?", (4 * keep - 1,)
             ).fetchone()

@@ -10,22 +10,27 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 
 from analyzer.issues.agent_counts import Place
+from analyzer.issues.beside_verdicts import AnalysedRun
 from analyzer.issues.recurrence.issue import Notice, NoticeKind
 from analyzer.issues.recurrence.watch import Count
+from analyzer.issues.rows import NotedRun
 from analyzer.labels.label import Label, LabelKind
 from analyzer.labels.label_store import PackedRun
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.sources import RunQuery
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant, TraceKey
+from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.connection import StoreConnection, StoreError
+from collector_processor.store.deletion import delete_run
 from collector_processor.store.older_files import bring_up_to_date
 from collector_processor.store.places import RUNS, Database, open_database
-from collector_processor.store.records import AbsentParent, Commit, Outgoing, RunIdentity
+from collector_processor.store.records import AbsentParent, Commit, Outgoing, RunIdentity, StoredVerdict
 from collector_processor.store.records import Place as RunPlace
 from collector_processor.store.schema import METADATA
 from collector_processor.store.verdicts import RunStore
@@ -39,6 +44,9 @@ from tests.verdicts import stored
 KEY: Final = TraceKey(NO_TENANT, TraceId("a" * 32))
 OTHER: Final = Tenant("x=b")
 NUMBERS: Final = count()
+TOTALS: Final = RunTotals(
+    workflow="refunds", steps=4, started_ns=START, duration_ns=10**9, input_tokens=1 << 61, cost_usd=0.5
+)
 
 
 @pytest.fixture(scope="module")
@@ -98,11 +106,81 @@ class Trace:
 
 
 def test_the_schema_is_what_the_tables_say(db: StoreConnection, place: Path | str) -> None:
-    assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0005",)
+    assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0006",)
     engine = create_engine(f"sqlite:///{place}" if isinstance(place, Path) else place)
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
     engine.dispose()
+
+
+def test_a_run_is_one_row_of_the_list_with_its_newest_verdict_and_its_totals(bench: Bench) -> None:
+    read = (
+        "SELECT version, decided_ns, status, agent, service, confidence, workflow, steps, started_ns,"
+        " duration_ns, input_tokens, output_tokens, tokens, cost_usd FROM run_totals"
+    )
+    store, totals = RunStore(bench.db), TOTALS
+    first = stored(document='{"confidence": 0.75}')
+    store.commit(Commit(analysed=(), verdicts=(first, replace(first, version=2, status="suspected"))))
+    store.commit(Commit(analysed=(), verdicts=(replace(first, status="error"),)))  # of an earlier version
+    unknown = (None,) * 8
+    assert bench.db.execute(read).fetchall() == [(2, 5, "suspected", "clerk", "shop", 0.75, *unknown)]
+    noted = NotedRun(tenant=NO_TENANT, run_id="run-1", status="attributed", agents=("clerk",))
+    bench.beside.add(AnalysedRun(noted=noted, packed=None, totals=totals))
+    store.also = bench.beside.write
+    store.commit(Commit(analysed=(), verdicts=(replace(first, version=3, document="no JSON"),)))
+    told = (
+        3,
+        5,
+        "attributed",
+        "clerk",
+        "shop",
+        None,
+        "refunds",
+        4,
+        START,
+        10**9,
+        1 << 61,
+        None,
+        1 << 61,
+        0.5,
+    )
+    assert bench.db.execute(read).fetchall() == [told]
+    store.prune(keep=1)
+    assert len(bench.db.execute(read).fetchall()) == 1
+    delete_run(bench.db, NO_TENANT, "run-1")
+    assert bench.db.execute(read).fetchall() == []
+
+
+def test_rows_of_forgotten_runs_are_forgotten(db: StoreConnection) -> None:
+    store = RunStore(db)
+    store.commit(Commit(analysed=(), verdicts=tuple(stored(run_id=f"r{n}", decided_ns=n) for n in range(9))))
+    store.prune(keep=4)
+    rows = db.execute("SELECT run_id FROM run_totals ORDER BY run_id").fetchall()
+    assert [row[0] for row in rows] == ["r5", "r6", "r7", "r8"]
+
+
+def test_runs_of_an_older_schema_are_listed_and_their_totals_are_not_known(
+    place: Path | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older, closing(open_database(place)) as database:
+        to_head = command.upgrade
+        older.setattr(command, "upgrade", lambda config, _head: to_head(config, "0005"))
+        for driver in ("sqlite", "postgresql"):
+            older.setattr(f"collector_processor.store.{driver}_driver.SCHEMA", "0005")
+        with closing(database.own()) as db:
+            fields = tuple(StoredVerdict.__dataclass_fields__)
+            write = f"INSERT INTO verdict ({', '.join(fields)}) VALUES ({', '.join('?' * len(fields))})"
+            for number in range(1_100):
+                for version in (1, 2):
+                    sure = '{"confidence": 0.5}' if number else "damaged"
+                    one = stored(run_id=f"r{number:04}", version=version, document=sure)
+                    db.execute(write, [getattr(one, name) for name in fields])
+    with closing(open_database(place)) as database, closing(database.connect()) as db:
+        assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0006",)
+        found = db.execute(
+            "SELECT count(*), min(version), count(confidence), count(steps), count(workflow) FROM run_totals"
+        ).fetchone()
+        assert tuple(found) == (1_100, 2, 1_099, 0, 0)
 
 
 def test_a_commit_comes_back_whole_on_another_connection(db: StoreConnection, database: Database) -> None:
@@ -287,6 +365,7 @@ def test_files_of_an_older_version_are_copied_once(place: Path | str, tmp_path: 
         bring_up_to_date(older, where)
     with closing(open_database(where)) as database, closing(database.connect()) as db:
         assert db.execute("SELECT count(*) FROM verdict").fetchone()[0] == RUNS_OF_A_FILE
+        assert db.execute("SELECT count(*) FROM run_totals").fetchone()[0] == RUNS_OF_A_FILE
         store = RunStore(db)
         store.commit(Trace().commit(analysed=()))
         first, second = (entry.id for entry in store.outbox(Signal.TRACES))
