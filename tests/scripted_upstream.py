@@ -22,6 +22,10 @@ class Upstream:
     is_cut: bool = False
     """Whether the connection breaks after the last chunk."""
     hangs: bool = False
+    closes: bool = False
+    """Whether the connection closes before any answer."""
+    pause_s: float = 0.0
+    """Seconds before each chunk but the first."""
     url: str = ""
     paths: list[str] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
@@ -33,11 +37,16 @@ class Upstream:
         self.seen_headers.append(dict(request.headers))
         if self.hangs:
             await asyncio.sleep(3600)
+        if self.closes:
+            assert request.transport is not None
+            request.transport.abort()
         response = web.StreamResponse(status=self.status, headers=self.headers)
         await response.prepare(request)
         for place, chunk in enumerate(self.chunks):
             if place and self.may_go_on is not None:
                 await self.may_go_on.acquire()
+            if place and self.pause_s:
+                await asyncio.sleep(self.pause_s)
             await response.write(chunk)
         if self.is_cut:
             assert request.transport is not None

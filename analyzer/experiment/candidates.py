@@ -17,6 +17,9 @@ from analyzer.replay.trial import Change, Edit
 from semconv.model import Ranked
 from semconv.record import record, replace
 
+MOST_CANDIDATES: Final = 64
+"""Steps that one experiment tries. Each arm names the calls that it replays, so all arms of a run of 100,000
+calls would take gigabytes."""
 _LEAST_BELIEF: Final = 0.02
 """Weight of a call that no method suspects, before normalisation."""
 
@@ -86,21 +89,26 @@ class Suspects:
 
     candidates: tuple[Candidate, ...]
     changes: Mapping[ArmKey, Change] = field(default_factory=dict)
+    others: int = 0
+    """Number of steps that are not tried, because so many others are more suspect."""
 
 
 def suspects(tape: Tape, beliefs: Mapping[int, float], fix: Fix) -> Suspects:
-    """Return the candidates of a run.
+    """Return the candidates of a run: at most ``MOST_CANDIDATES``, the most suspect ones.
 
     Args:
         tape: the tape of the run.
         beliefs: probability of each call to try, by its index; they need not sum to 1.
         fix: the change that the treatment makes.
     """
-    total = sum(beliefs.values()) or 1.0
+    steps = {call.index for call in tape.calls if call.step is not None}
+    by_belief = sorted(steps & beliefs.keys(), key=lambda index: (-beliefs[index], index))
+    chosen = {index: beliefs[index] for index in by_belief[:MOST_CANDIDATES]}
+    total = sum(chosen.values()) or 1.0
     found: list[Candidate] = []
     changes: dict[ArmKey, Change] = {}
     for call in tape.calls:
-        if call.index not in beliefs or call.step is None:
+        if call.index not in chosen or call.step is None:
             continue
         through = _begun_by(tape, call)
         control, resampled = ArmKey(recorded=through), ArmKey(recorded=through - {call.index})
@@ -120,7 +128,7 @@ def suspects(tape: Tape, beliefs: Mapping[int, float], fix: Fix) -> Suspects:
                 resampled=resampled,
             )
         )
-    return Suspects(candidates=tuple(found), changes=changes)
+    return Suspects(candidates=tuple(found), changes=changes, others=len(by_belief) - len(chosen))
 
 
 def may_go_live(

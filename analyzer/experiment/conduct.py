@@ -10,18 +10,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from analyzer.experiment.candidates import ArmKey, Candidate, Fix, Suspects, may_go_live
-from analyzer.experiment.checks import Check
+from analyzer.experiment.checks import Check, CheckFailed
 from analyzer.experiment.findings import Experiment, Fidelity, Finding, finding
 from analyzer.experiment.ledger import Ledger, Spent
 from analyzer.experiment.sequential import Decision
-from analyzer.experiment.trials import Draw, TrialResult
+from analyzer.experiment.trials import Draw, TrialResult, latest_reasons
 from analyzer.experiment.walk import MOST_TRIALS, Walk
 from analyzer.experiment.workflow import TIMEOUT_S, Ended, Workflow
 from analyzer.inquiry.method import Clock
 from analyzer.replay.canonical import Difference
-from analyzer.replay.gateway import Gateway, OpenTrial
+from analyzer.replay.gateway import Gateway
+from analyzer.replay.open_trial import OpenTrial
 from analyzer.replay.tape import Tape
-from analyzer.replay.trial import Change, TrialReport
+from analyzer.replay.trial import CLIENT_GONE, Change, TrialReport
 from semconv.attributes import TRIAL
 from semconv.record import record
 
@@ -85,10 +86,15 @@ class Conductor:
         self._options: Final = options
         self._spent: Final[dict[ArmKey, Spent]] = {}
         self._invalid_in_row = 0
-        self._last_invalid = ""
+        self._invalid: Final[list[str]] = []
+        """Why trials of arms were invalid, in the order of their ends."""
         self._undeclared: Mapping[str, int] = {}
         self._stopped = ""
-        self._left_out = ""
+        self._left_out = (
+            f"; not tried: {suspects.others} less suspect steps (--step N tries one of them)"
+            if suspects.others
+            else ""
+        )
         self._is_interrupted = False
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._began = parts.clock()
@@ -109,8 +115,8 @@ class Conductor:
         """Run the experiment to its end.
 
         Raises:
-            OSError: the workflow cannot be started.
-            CheckFailed: the check cannot be run.
+            OSError: the workflow cannot be started, not even once.
+            CheckFailed: the check cannot be run, not even once.
         """
         verdict = await self._fidelity(watch)
         if verdict is not None:
@@ -161,7 +167,7 @@ class Conductor:
             return self._ended(Decision.NOT_REPLAYABLE, why)
         self.walk = Walk(kept, most_trials=self._options.most_trials)
         left_out = ", ".join(str(each.step) for each in every if each.call not in {c.call for c in kept})
-        self._left_out = f"; not tried: step {left_out}, because {why}" if left_out else ""
+        self._left_out += f"; not tried: step {left_out}, because {why}" if left_out else ""
         return None
 
     async def _walk(self, watch: Watch) -> None:
@@ -187,7 +193,7 @@ class Conductor:
             self._stopped = self._stopped or self._parts.ledger.exhausted
         if self._invalid_in_row >= _MOST_INVALID_IN_ROW:
             self._stopped = (
-                self._stopped or f"{self._invalid_in_row} invalid trials in a row: {self._last_invalid}"
+                self._stopped or f"{self._invalid_in_row} invalid trials in a row: {self._invalid[-1]}"
             )
         return not self._stopped
 
@@ -218,12 +224,14 @@ class Conductor:
                 result = None  # refused because the budget is used up: says nothing about the arm
         except OSError as error:  # the workflow started before; the results are kept
             result = TrialResult(invalid=f"the workflow cannot be started: {error.strerror or error}")
+        except CheckFailed as error:  # the check worked before; the results are kept
+            self._stopped = self._stopped or str(error)
         finally:
             self.walk.end(key, result)
         if result is not None:
             self._valid += not result.invalid
-            self._last_invalid = result.invalid
             self._invalid_in_row = self._invalid_in_row + 1 if result.invalid else 0
+            self._invalid.extend(filter(None, (result.invalid,)))
         watch(self)
 
     async def _trial(
@@ -304,6 +312,9 @@ class Conductor:
             decisive=decisive,
             control_passes=passes,
             valid=self._valid,
+            invalid=len(self._invalid),
+            reasons=latest_reasons(self._invalid),
+            copies=self.walk.copies,
             is_interrupted=self._is_interrupted,
         )
 
@@ -340,9 +351,12 @@ def _invalid(report: TrialReport, ended: Ended, change: Change | None, *, succee
             f"recorded executions of {', '.join(report.tools_missing)} never asked for their results: the"
             f" tools really run, or the workflow takes another path{_exit(ended)}"
         )
-    if report.live_failures and not succeeded:
-        failures = ", ".join(f"{reason}: {n}" for reason, n in sorted(report.live_failures.items()))
-        return f"the upstream failed ({failures})"
+    failures = dict(report.live_failures)
+    if ended.timed_out:
+        failures.pop(CLIENT_GONE, None)  # the calls that the time limit cut short
+    if failures and not succeeded:
+        told = ", ".join(f"{reason}: {n}" for reason, n in sorted(failures.items()))
+        return f"the upstream failed ({told})"
     if change is not None and not report.changed:
         return f"the changed call was never asked for{_exit(ended)}"
     return ""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from analyzer.experiment.candidates import Candidate, ChangeKind, Fix
 from analyzer.experiment.ledger import Spent
-from analyzer.experiment.sequential import Arm, Comparison, Decision, interval
+from analyzer.experiment.sequential import Arm, Comparison, Decision, Reason, interval
 from analyzer.experiment.walk import Walk
 from semconv.record import record
 
@@ -56,6 +56,12 @@ class Experiment:
     control_passes: bool = False
     valid: int = 0
     """Number of valid trials of arms; if 0, nothing was compared."""
+    invalid: int = 0
+    """Number of invalid trials of arms."""
+    reasons: tuple[Reason, ...] = ()
+    """Why they are invalid: the last distinct reasons, newest first."""
+    copies: int = 0
+    """Valid trials that are not counted, because they may repeat one answer of the model."""
     is_interrupted: bool = False
 
     @property
@@ -122,15 +128,15 @@ def to_json(experiment: Experiment) -> list[dict[str, Any]]:
     return [*steps, _final(experiment)]
 
 
-def refusal(run_id: str, reason: str) -> dict[str, Any]:
-    """Return the object of a run that cannot be replayed."""
+def refusal(run_id: str, reason: str, decision: Decision = Decision.NOT_REPLAYABLE) -> dict[str, Any]:
+    """Return the object of an experiment without a single trial."""
     return _final(
         Experiment(
             run_id=run_id,
             fix=Fix(),
             fidelity=None,
             findings=(),
-            decision=Decision.NOT_REPLAYABLE,
+            decision=decision,
             reason=reason,
             spent=Spent(),
             duration_s=0.0,
@@ -178,6 +184,9 @@ def _final(experiment: Experiment) -> dict[str, Any]:
         "cost_usd": experiment.spent.cost_usd,
         "duration_s": round(experiment.duration_s, 3),
         "healing": list(experiment.healing),
+        "invalid": experiment.invalid,
+        "invalid_reasons": _reasons(experiment.reasons),
+        "copies": experiment.copies,
         "final": True,
     }
 
@@ -194,5 +203,15 @@ def fidelity_json(fidelity: Fidelity | None) -> dict[str, Any] | None:
     }
 
 
-def _arm(arm: Arm) -> dict[str, int]:
-    return {"n": arm.n, "successes": arm.successes, "invalid": arm.invalid}
+def _arm(arm: Arm) -> dict[str, Any]:
+    return {
+        "n": arm.n,
+        "successes": arm.successes,
+        "invalid": arm.invalid,
+        "invalid_reasons": _reasons(arm.reasons),
+        "copies": arm.copies,
+    }
+
+
+def _reasons(reasons: Iterable[Reason]) -> list[dict[str, Any]]:
+    return [{"reason": each.text, "n": each.n} for each in reasons]

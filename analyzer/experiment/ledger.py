@@ -20,6 +20,8 @@ _BYTES_PER_TOKEN: Final = 2
 """Characters per token: low for any language, so that the reservation is an upper bound for text."""
 _OUTPUT_TOKENS: Final = 16_384
 """Tokens reserved for an answer whose request sets no limit: the limit of most chat models."""
+_MOST_TOKENS: Final = 10**9
+"""More than any answer has; a request may ask for a number that no float can hold."""
 _IDS: Final = frozenset({"id", "call_id", "tool_call_id", "tool_use_id"})
 _UNPAID: Final = frozenset({"rate_limited", "unavailable"})
 """Failures for which no provider charges."""
@@ -112,10 +114,11 @@ class Ledger:
     def _most(self, call: LiveCall) -> float | None:
         body = _object(call.body)
         limits = [body.get(name) for name in ("max_completion_tokens", "max_tokens", "max_output_tokens")]
-        limit = next((int(each) for each in limits if isinstance(each, int)), _OUTPUT_TOKENS)
+        limit = next((each for each in limits if isinstance(each, int)), _OUTPUT_TOKENS)
         answers = body.get("n")
         many = answers if isinstance(answers, int) and answers > 0 else 1
-        return self._price(call.model, len(call.body) // _BYTES_PER_TOKEN, limit * many)
+        tokens = min(max(limit, 0) * many, _MOST_TOKENS)
+        return self._price(call.model, len(call.body) // _BYTES_PER_TOKEN, tokens)
 
     def _cost(self, call: LiveCall, usage: LiveUsage, most: float | None) -> float | None:
         if usage.failure in _UNPAID or usage.failure.startswith("http_4"):

@@ -15,7 +15,7 @@ from analyzer.experiment.findings import Experiment, Finding
 from analyzer.experiment.forecast import Forecast
 from analyzer.experiment.ledger import Spent
 from analyzer.experiment.sequential import Arm
-from analyzer.inquiry.present import plain
+from analyzer.inquiry.present import counted, plain
 from analyzer.replay.tools import Planned
 from semconv.model import agent_label
 
@@ -55,9 +55,26 @@ def conclusion(result: Experiment) -> RenderableType:
     lines = [plain(result.reason, 2000)]
     if len(result.healing) > 1:
         lines.append(f"steps whose change heals: {', '.join(map(str, result.healing))}")
+    lines += _uncounted(result)
     lines.append(f"{result.spent.calls} live calls, {_usd(result.spent)}, {result.duration_s:.0f} s")
     panel = Panel(Text("\n".join(lines)), title=Text(head), title_align="left")
     return Group(table, panel) if result.findings else panel
+
+
+def _uncounted(result: Experiment) -> list[str]:
+    """Return lines about the trials that no arm counts."""
+    lines = []
+    if result.invalid:
+        lines.append(f"{counted(result.invalid, 'trial')} invalid:")
+        lines += [f"  {each.n}: {plain(each.text, 600)}" for each in result.reasons]
+        if (others := result.invalid - sum(each.n for each in result.reasons)) > 0:
+            lines.append(f"  {others}: earlier, for other reasons")
+    if result.copies:
+        lines.append(
+            f"{counted(result.copies, 'trial')} not counted: live requests and answers equal those of another"
+            " trial of the arm, so the model's answers may be cached or not random"
+        )
+    return lines
 
 
 def forecast(expected: Forecast) -> RenderableType:

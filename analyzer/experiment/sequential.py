@@ -60,6 +60,19 @@ class Decision(StrEnum):
 
 
 @record
+class Reason:
+    """A reason why trials are invalid."""
+
+    text: str
+    n: int
+    """Number of trials with this reason."""
+
+
+MOST_REASONS: Final = 3
+"""Distinct reasons kept of an arm's invalid trials."""
+
+
+@record
 class Arm:
     """Trials that replayed the same calls."""
 
@@ -67,6 +80,10 @@ class Arm:
     """Valid trials, each counted once."""
     successes: int = 0
     invalid: int = 0
+    reasons: tuple[Reason, ...] = ()
+    """Why trials are invalid: the ``MOST_REASONS`` distinct reasons of the latest ones, newest first."""
+    copies: int = 0
+    """Valid trials that are not counted: they repeat the requests and answers of one that is."""
 
     @property
     def rate(self) -> float:

@@ -7,9 +7,10 @@ experiment it gave two answers to the same request, at a temperature other than 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from analyzer.experiment.sequential import Arm
+from analyzer.experiment.sequential import MOST_REASONS, Arm, Reason
 from semconv.record import record
 
 
@@ -62,16 +63,29 @@ class Sampling:
 
 def count(trials: Iterable[TrialResult], known: Sampling) -> Arm:
     """Count the trials of one arm, with copies counted once."""
-    n = successes = invalid = 0
+    n = successes = copies = 0
     seen: set[tuple[bool, frozenset[Draw]]] = set()
+    invalid: list[str] = []
     for trial in trials:
         if trial.invalid:
-            invalid += 1
+            invalid.append(trial.invalid)
             continue
         key = (trial.success, frozenset(trial.draws))
         if key in seen and known.may_be_copies(trial.draws):
+            copies += 1
             continue
         seen.add(key)
         n += 1
         successes += trial.success
-    return Arm(n=n, successes=successes, invalid=invalid)
+    return Arm(n=n, successes=successes, invalid=len(invalid), reasons=latest_reasons(invalid), copies=copies)
+
+
+def latest_reasons(given: Sequence[str]) -> tuple[Reason, ...]:
+    """Return the last distinct reasons with their numbers of trials, newest first.
+
+    Args:
+        given: the reason of each invalid trial, in the order of their ends.
+    """
+    numbers = Counter(given)
+    distinct = tuple(dict.fromkeys(reversed(given)))
+    return tuple(Reason(text=text, n=numbers[text]) for text in distinct[:MOST_REASONS])

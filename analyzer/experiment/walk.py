@@ -86,6 +86,11 @@ class Walk:
         """Return an arm's trials so far."""
         return self._arms[key]
 
+    @property
+    def copies(self) -> int:
+        """Valid trials of all arms that are not counted, because they may repeat another one's answers."""
+        return sum(arm.copies for arm in self._arms.values())
+
     def comparison(self, candidate: Candidate) -> Comparison:
         """Compare a candidate's arms, with the interval."""
         return compare(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -65,6 +66,10 @@ class Command:
 
     arguments: Sequence[str]
 
+    def __str__(self) -> str:
+        """Return the command as a shell reads it."""
+        return shlex.join(self.arguments)
+
     async def __call__(self, environment: Mapping[str, str], timeout_s: float) -> Ended:
         """Run the command to its end or to the time limit."""
         variables = {**os.environ, **environment}
@@ -82,6 +87,10 @@ class Endpoint:
     url: str
     task: str = ""
     """The recorded run's task; empty if not recorded."""
+
+    def __str__(self) -> str:
+        """Return its address."""
+        return f"POST {self.url}"
 
     async def __call__(self, environment: Mapping[str, str], timeout_s: float) -> Ended:
         """Post the trial to the workflow; its answer is the output.
@@ -124,6 +133,10 @@ class Function:
     """A function in this process: takes the trial's environment, returns the workflow's output."""
 
     call: Callable[[Mapping[str, str]], Awaitable[str]]
+
+    def __str__(self) -> str:
+        """Return its name."""
+        return getattr(self.call, "__qualname__", repr(self.call))
 
     async def __call__(self, environment: Mapping[str, str], timeout_s: float) -> Ended:
         """Call the function; an exception counts as exit code 1."""

@@ -23,8 +23,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+import aiohttp
 from aiohttp import web
 
+from analyzer.replay.matching import TapeIndex
+from analyzer.replay.open_trial import OpenTrial, RunningTrial
 from analyzer.replay.options import GatewayOptions, LiveCall, LiveUsage
 from analyzer.replay.remote_tools import over_http, over_mcp
 from analyzer.replay.stdio import StandIns
@@ -41,14 +44,14 @@ from analyzer.replay.trial import (
     Trial,
     TrialReport,
 )
-from analyzer.replay.upstream import NO_ANSWER_STATUS, NoAnswer, Sending, Upstream, forwarded_headers
+from analyzer.replay.upstream import NO_ANSWER_STATUS, TIMEOUT, NoAnswer, Sending, Upstream, forwarded_headers
 from analyzer.replay.wire import WIRES, Asked, UnreadableRequest, Wire
 from analyzer.replay.wire.responses import expanded, input_items, output_items, response_id
 from collector_processor.otlp import TOKEN_HEADER, Address
 from collector_processor.receivers.admission import names_this_machine
 from semconv.emit.tape import TRIAL_VARIABLE
 from semconv.json_text import read_json
-from semconv.record import record
+from semconv.record import replace
 
 logger = logging.getLogger(__name__)
 
@@ -62,40 +65,16 @@ _MOST_REMEMBERED: Final = 10_000
 """Served responses of one trial that later requests may continue."""
 
 
-@record
-class OpenTrial:
-    """A trial that may be used until it expires."""
-
-    trial: str
-    """128 random bits; any client that knows the id may use the trial."""
-    root_url: str
-    """``http://HOST:PORT/t/TRIAL``"""
-
-    @property
-    def base_url(self) -> str:
-        """The base URL for OpenAI's clients; Anthropic's append ``/v1`` themselves."""
-        return f"{self.root_url}/v1"
-
-
-class _Open:
-    """One trial that is open."""
-
-    def __init__(self, trial: Trial, expires_s: float, stand_ins: StandIns) -> None:
-        self.trial: Final = trial
-        self.expires_s: Final = expires_s
-        self.stand_ins: Final = stand_ins
-        self.served: Final[dict[str, list[Any]]] = {}
-        """The conversation up to each served response of OpenAI's responses API, by its id."""
-
-
 class Gateway:
     """A running gateway. Call its methods in its event loop."""
 
     def __init__(self, options: GatewayOptions, upstream: Upstream) -> None:
         self._options: Final = options
         self._upstream: Final = upstream
-        self._trials: Final[dict[str, _Open]] = {}
+        self._trials: Final[dict[str, RunningTrial]] = {}
         self._port = options.port
+        self._indexed: tuple[Tape, TapeIndex] | None = None
+        """The tape of the latest trial: those of an experiment have the same one."""
 
     @property
     def url(self) -> str:
@@ -133,12 +112,18 @@ class Gateway:
         name = trial or secrets.token_urlsafe(16)
         if name in self._trials or len(self._trials) >= _MOST_TRIALS:
             raise ValueError(f"expected a new trial, and at most {_MOST_TRIALS} open ones")
-        decider = Trial(tape, change, self._options.rules(must_announce=must_announce))
+        rules = self._options.rules(must_announce=must_announce)
+        decider = Trial(tape, change, rules, self._index_of(tape))
         key = f"/k/{self._options.token}" if self._options.token else ""
         opened = OpenTrial(trial=name, root_url=f"{self.url}{key}/t/{name}")
         stand_ins = StandIns(self._options.remotes, opened.root_url)
-        self._trials[name] = _Open(decider, time.monotonic() + lifetime_s, stand_ins)
+        self._trials[name] = RunningTrial(decider, lifetime_s, stand_ins)
         return opened
+
+    def _index_of(self, tape: Tape) -> TapeIndex:
+        if self._indexed is None or self._indexed[0] is not tape:
+            self._indexed = (tape, TapeIndex(tape.calls))
+        return self._indexed[1]
 
     def environment(self, opened: OpenTrial) -> Mapping[str, str]:
         """Return the environment variables that direct a workflow here."""
@@ -164,14 +149,12 @@ class Gateway:
         return self._trials[trial].trial.report()
 
     def close(self, trial: str) -> TrialReport:
-        """Close a trial, so that its requests are refused, and return its report.
+        """Close a trial, so that its requests end and further ones are refused, and return its report.
 
         Raises:
             KeyError: there is no such trial.
         """
-        closed = self._trials.pop(trial)
-        closed.stand_ins.remove()
-        return closed.trial.report()
+        return self._trials.pop(trial).end()
 
     def close_all(self) -> None:
         """Close every trial."""
@@ -183,10 +166,10 @@ class Gateway:
         for name in [name for name, each in self._trials.items() if each.expires_s <= now]:
             self.close(name)
 
-    def _find(self, request: web.Request) -> _Open:
+    def _find(self, request: web.Request) -> RunningTrial:
         if self._options.token:
             given = request.match_info.get("token", "") or request.headers.get(TOKEN_HEADER, "")
-            if not secrets.compare_digest(given.encode(), self._options.token.encode()):
+            if not secrets.compare_digest(given.encode(errors="replace"), self._options.token.encode()):
                 raise web.HTTPUnauthorized(
                     text=f"expected the gateway's token in {TOKEN_HEADER} or the path\n"
                 )
@@ -205,11 +188,11 @@ class Gateway:
         if wire is None or request.method != "POST":
             return _unknown(opened.trial, request.method, path)
         try:
-            raw = await request.read()
+            raw = await _body(request)
             given = _object(raw)
             body = expanded(given, opened.served)
             asked = wire.read(body)
-        except (UnreadableRequest, web.HTTPRequestEntityTooLarge) as error:
+        except UnreadableRequest as error:
             return _refused(opened.trial, wire, str(error))
         decision = opened.trial.ask(
             Request(
@@ -232,11 +215,18 @@ class Gateway:
                 # Re-encoding an equal document could change its bytes; unedited requests are passed on
                 # unchanged.
                 sent = raw if changed is given else json.dumps(changed, ensure_ascii=False).encode()
-                return await self._live(opened.trial, wire, asked, decision, request, sent)
+                return await self._live(opened, wire, asked, decision, request, sent)
 
     async def _live(  # noqa: PLR0917 - one request and its context
-        self, trial: Trial, wire: Wire, asked: Asked, decision: Live, request: web.Request, sent: bytes
+        self,
+        opened: RunningTrial,
+        wire: Wire,
+        asked: Asked,
+        decision: Live,
+        request: web.Request,
+        sent: bytes,
     ) -> web.StreamResponse:
+        trial = opened.trial
         call = LiveCall(
             trial=request.match_info["trial"], model=decision.edit.model or asked.model, body=sent
         )
@@ -248,16 +238,19 @@ class Gateway:
         if request.query_string:
             url = f"{url}?{request.query_string}"
         sending = Sending(url=url, headers=forwarded_headers(request.headers), body=sent)
+        opened.live[decision.serial] = began_s = time.monotonic()
         try:
             response, usage = await self._upstream.pass_on(
-                sending, request, lambda: trial.answering(decision.serial)
+                sending, request, opened.until_its_end, lambda: trial.answering(decision.serial)
             )
         except NoAnswer as error:
             usage = LiveUsage(failure=error.failure)
             message = f"blamespan: the upstream did not answer ({error.failure})"
             return web.json_response(wire.error(message), status=NO_ANSWER_STATUS[error.failure])
         finally:
-            if usage.failure:
+            if usage.failure == CLIENT_GONE and opened.is_hanging(began_s):
+                usage = replace(usage, failure=TIMEOUT)
+            if opened.live.pop(decision.serial, None) is not None and usage.failure:
                 trial.failed(decision.serial, usage.failure)
             await asyncio.shield(self._options.settle(call, usage))
         return response
@@ -266,7 +259,7 @@ class Gateway:
         """Answer ``@tool`` of ``semconv.instrument``: a recorded result, permission to run, or a refusal."""
         trial = self._find(request).trial
         try:
-            asked = _object(await request.read())
+            asked = _object(await _body(request))
         except UnreadableRequest as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
         if asked.get("rerun") is True:
@@ -284,14 +277,14 @@ class Gateway:
 
     async def remote_tool(self, request: web.Request) -> web.StreamResponse:
         """Answer a tool call to an address in the workflow's environment."""
-        trial = self._find(request).trial
+        opened = self._find(request)
         variable = request.match_info["variable"]
         found = next((each for each in self._options.remotes if each.variable == variable), None)
         if found is None:
             raise web.HTTPNotFound(text="no tool is declared at this address\n")
         if found.is_mcp:
-            return await over_mcp(trial, found, request, self._upstream)
-        return await over_http(trial, found, request)
+            return await over_mcp(opened.trial, found, request, self._upstream, opened.until_its_end)
+        return await over_http(opened.trial, found, request)
 
 
 def _path(request: web.Request) -> str:
@@ -300,6 +293,15 @@ def _path(request: web.Request) -> str:
     while path.startswith("v1/"):
         path = path.removeprefix("v1/")
     return path
+
+
+async def _body(request: web.Request) -> bytes:
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise UnreadableRequest(str(error)) from None
+    except (web.RequestPayloadError, aiohttp.ClientPayloadError) as error:
+        raise UnreadableRequest(f"expected a body in its Content-Encoding: {type(error).__name__}") from None
 
 
 def _object(raw: bytes) -> dict[str, Any]:

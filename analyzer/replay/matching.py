@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from itertools import chain, product
 from typing import Final
@@ -80,41 +80,63 @@ def _omissions(call: RecordedCall) -> tuple[frozenset[str], ...]:
     return (omitted, omitted | {SPOKEN_RESULTS}) if CALL in omitted else (omitted,)
 
 
-class Waiting:
-    """The recorded calls that were not requested yet."""
+class TapeIndex:
+    """The recorded calls of a tape by their keys; built once, and shared by all trials of the tape."""
 
-    def __init__(self, calls: tuple[RecordedCall, ...]) -> None:
-        self._calls: Final = {call.index: call for call in calls}
+    def __init__(self, calls: Sequence[RecordedCall]) -> None:
+        """Compute the keys of each call."""
+        self.calls: Final = {call.index: call for call in calls}
+        self.omissions: Final = tuple(dict.fromkeys(chain.from_iterable(map(_omissions, calls))))
         self._by_key: Final[dict[tuple[Match, frozenset[str], Key], list[int]]] = {}
         for call in calls:
             spoken = Spoken(call.messages, call.kind)
             for match, omitted in product(Match, _omissions(call)):
                 found = self._by_key.setdefault((match, omitted, spoken.key(match, omitted)), [])
                 found.append(call.index)
-        self._omissions: Final = tuple(dict.fromkeys(chain.from_iterable(map(_omissions, calls))))
+
+    def equal(self, match: Match, omitted: frozenset[str], key: Key) -> Sequence[int]:
+        """Return the calls with this key, in recorded order."""
+        return self._by_key.get((match, omitted, key), ())
+
+
+class Waiting:
+    """The recorded calls that were not requested yet."""
+
+    def __init__(self, index: TapeIndex) -> None:
+        self._index: Final = index
+        self._left: Final = set(index.calls)
+        self._begin: Final[dict[tuple[Match, frozenset[str], Key], int]] = {}
+        """For each key, the place from which on its calls may be left: a run may repeat one call often."""
 
     def __contains__(self, index: int) -> bool:
-        return index in self._calls
+        return index in self._left
 
     def find(self, spoken: Spoken, matches: Iterable[Match] = tuple(Match)) -> Matched | None:
         """Return the first waiting call that a request equals; exact matches come first."""
         for match in matches:
             if found := list(self._equal(spoken, match)):
-                return Matched(call=self._calls[min(found)], match=match)
+                return Matched(call=self._index.calls[min(found)], match=match)
         return None
 
     def _equal(self, spoken: Spoken, match: Match) -> Iterator[int]:
-        for omitted in self._omissions:
-            known = self._by_key.get((match, omitted, spoken.key(match, omitted)), ())
-            yield from (index for index in known if index in self._calls)
+        for omitted in self._index.omissions:
+            key = spoken.key(match, omitted)
+            known, place = self._index.equal(match, omitted, key), (match, omitted, key)
+            at = self._begin.get(place, 0)
+            while at < len(known) and known[at] not in self._left:
+                at += 1
+            if known:
+                self._begin[place] = at
+            yield from known[at : at + 1]
 
     def take(self, index: int) -> None:
         """Remove a call that was requested."""
-        del self._calls[index]
+        self._left.remove(index)
 
     def difference(self, spoken: Spoken) -> Difference:
         """Return a request's difference from the waiting call with the longest common beginning."""
-        left = [call for call in self._calls.values() if call.kind is spoken.kind]
+        waiting = (call for index, call in self._index.calls.items() if index in self._left)
+        left = [call for call in waiting if call.kind is spoken.kind]
         omitted = frozenset[str]().union(*(_omissions(call)[-1] for call in left))
         recorded = {call.index: canonical(call.messages, omitted) for call in left}
         return first_difference(recorded, spoken.form(omitted))

@@ -17,7 +17,14 @@ from aiohttp import web
 from analyzer.replay.tape import RecordedTool, RemoteTools
 from analyzer.replay.tool_lists import without_output_schemas
 from analyzer.replay.trial import Refuse, Trial
-from analyzer.replay.upstream import NO_ANSWER_STATUS, NoAnswer, Sending, Upstream, forwarded_headers
+from analyzer.replay.upstream import (
+    NO_ANSWER_STATUS,
+    NoAnswer,
+    Sending,
+    Upstream,
+    Within,
+    forwarded_headers,
+)
 from analyzer.replay.wire import mcp
 from semconv.json_text import read_json
 from semconv.record import record
@@ -103,7 +110,7 @@ def _is_json(text: str) -> bool:
 
 
 async def over_mcp(
-    trial: Trial, tools: RemoteTools, request: web.Request, upstream: Upstream
+    trial: Trial, tools: RemoteTools, request: web.Request, upstream: Upstream, within: Within
 ) -> web.StreamResponse:
     """Answer one request of an MCP client: executions from the tape, the rest by the real server."""
     trial.tools.connected(tools.variable)
@@ -123,7 +130,7 @@ async def over_mcp(
             return _said(mcp.refusal(called.id, found.reason))
     if tools.command:
         return web.Response(status=_FOR_THE_SERVER)
-    return await _passed_on(trial, tools, request, message, upstream)
+    return await _passed_on(trial, tools, request, message, upstream, within)
 
 
 def _message(raw: bytes) -> dict[str, Any] | None:
@@ -138,12 +145,13 @@ def _said(answer: Mapping[str, Any]) -> web.Response:
     return web.json_response(answer)
 
 
-async def _passed_on(
+async def _passed_on(  # noqa: PLR0917 - one request and its context
     trial: Trial,
     tools: RemoteTools,
     request: web.Request,
     message: Mapping[str, Any],
     upstream: Upstream,
+    within: Within,
 ) -> web.StreamResponse:
     raw = json.dumps(message).encode() if message else b""  # re-encoded: each key has one value
     sending = Sending(
@@ -151,8 +159,8 @@ async def _passed_on(
     )
     try:
         if message.get("method") == mcp.LIST:
-            return await upstream.rewritten(sending, without_output_schemas)
-        response, _ = await upstream.pass_on(sending, request, lambda: None)
+            return await upstream.rewritten(sending, within, without_output_schemas)
+        response, _ = await upstream.pass_on(sending, request, within, lambda: None)
     except NoAnswer as error:
         reason = f"the MCP server of {tools.variable} did not answer ({error.failure})"
         trial.invalidate(reason)

@@ -8,7 +8,7 @@ really run, so they must be declared read-only. Tools that are not known to be s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Final
 
 from analyzer.replay.canonical import canonical_json
@@ -66,7 +66,8 @@ class Tools:
         """
         among, wanted = frozenset(names), canonical_json(arguments)
         found = self._like(among, lambda tool: canonical_json(tool.arguments) == wanted)
-        return self._play(found[0]) if found else self.run(among)
+        first = next(found, None)
+        return self.run(among) if first is None else self._play(first)
 
     def run(self, names: Iterable[str]) -> RunTool | None:
         """Let a tool run if it is declared read-only."""
@@ -76,7 +77,7 @@ class Tools:
         self, names: Iterable[str], is_asked: Callable[[RecordedTool], bool]
     ) -> RecordedTool | None:
         """Return the recorded result for a request; ``None`` unless it matches exactly one tool."""
-        found = self._like(frozenset(names), is_asked)
+        found = list(self._like(frozenset(names), is_asked))
         return self._play(found[0]) if len({tool.name for tool in found}) == 1 else None
 
     def missing(self) -> tuple[str, ...]:
@@ -107,8 +108,10 @@ class Tools:
             f" the trial's {away[called]}"
         )
 
-    def _like(self, names: frozenset[str], is_asked: Callable[[RecordedTool], bool]) -> list[RecordedTool]:
-        return [tool for tool in self._left if tool.name in names and is_asked(tool)]
+    def _like(
+        self, names: frozenset[str], is_asked: Callable[[RecordedTool], bool]
+    ) -> Iterator[RecordedTool]:
+        return (tool for tool in self._left if tool.name in names and is_asked(tool))
 
     def _play(self, tool: RecordedTool) -> RecordedTool:
         self._left.remove(tool)

@@ -22,7 +22,7 @@ from dataclasses import field
 from typing import Final, TypeAlias
 
 from analyzer.replay.canonical import Difference, Key
-from analyzer.replay.matching import Match, Matched, Spoken, Waiting, omitted_in
+from analyzer.replay.matching import Match, Matched, Spoken, TapeIndex, Waiting, omitted_in
 from analyzer.replay.tape import Answer, CallKind, RecordedTool, Tape
 from analyzer.replay.tools import RunTool, ToolRules, Tools
 from semconv.dialects.reading.action import Message
@@ -152,13 +152,20 @@ class _Exchange:
 class Trial:
     """One rerun against one tape."""
 
-    def __init__(self, tape: Tape, change: Change | None = None, rules: ToolRules | None = None) -> None:
+    def __init__(
+        self,
+        tape: Tape,
+        change: Change | None = None,
+        rules: ToolRules | None = None,
+        index: TapeIndex | None = None,
+    ) -> None:
         """Prepare a trial.
 
         Args:
             tape: the recorded run.
             change: where the tape ends; ``None`` for the fidelity trial, in which no chat is ever live.
             rules: rules for its tools; those that do not ask the gateway are refused unless declared here.
+            index: the tape's, if it is known: other trials may have the same tape.
 
         Raises:
             IndexError: the tape has no such call.
@@ -167,7 +174,7 @@ class Trial:
         self._change: Final = change
         self._changed_call: Final = None if change is None else tape.calls[change.call]
         self.tools: Final = Tools(tape, rules or ToolRules())
-        self._waiting: Final = Waiting(tape.calls)
+        self._waiting: Final = Waiting(index or TapeIndex(tape.calls))
         self._exchanges: Final[list[_Exchange]] = []
         """Exchanges by serial number."""
         self._latest: Final[dict[Key, _Exchange]] = {}

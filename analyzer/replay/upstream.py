@@ -9,7 +9,8 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from contextlib import AbstractAsyncContextManager
+from typing import Final, TypeAlias
 
 import aiohttp
 from aiohttp import web
@@ -40,6 +41,11 @@ _SAID: Final = re.compile(
 _COMPARED_BYTES: Final = 1 << 20
 """Bytes of an answer's beginning used for its digest."""
 _RATE_LIMITED: Final = 429
+
+TIMEOUT: Final = "timeout"
+"""Failure name for an upstream that is silent for too long, or that spends the trial's time."""
+Within: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
+"""Bounds what happens inside it by the end of the trial; raises ``TimeoutError``."""
 
 
 @record
@@ -123,7 +129,7 @@ class Upstream:
         await self._session.close()
 
     async def pass_on(
-        self, sending: Sending, request: web.Request, answering: Callable[[], None]
+        self, sending: Sending, request: web.Request, within: Within, answering: Callable[[], None]
     ) -> tuple[web.StreamResponse, LiveUsage]:
         """Forward a request and its answer; return the completed response and the usage.
 
@@ -132,59 +138,65 @@ class Upstream:
         Args:
             sending: the request to send.
             request: the client's request.
+            within: bounds the time until the answer begins, and until it ends.
             answering: called before the first byte of an answer that is not an error.
 
         Raises:
             NoAnswer: the upstream did not begin to answer; nothing was sent to the client.
         """
-        async with await self._answer(sending) as answer:
+        async with await self._answer(sending, within) as answer:
             if not _failure_of(answer.status):
                 answering()
-            return await _passed_back(answer, request)
+            return await _passed_back(answer, request, within)
 
-    async def rewritten(self, sending: Sending, rewrite: Callable[[bytes], bytes]) -> web.Response:
+    async def rewritten(
+        self, sending: Sending, within: Within, rewrite: Callable[[bytes], bytes]
+    ) -> web.Response:
         """Forward a request and return its complete answer, rewritten.
 
         Raises:
             NoAnswer: the upstream did not answer.
         """
-        async with await self._answer(sending) as answer:
+        async with await self._answer(sending, within) as answer:
             try:
-                body = rewrite(await answer.read())
+                async with within():
+                    body = rewrite(await answer.read())
             except (aiohttp.ClientError, TimeoutError):
                 raise NoAnswer("unavailable") from None
             headers = _end_to_end(answer.headers)
             headers.popall("Content-Length", None)
             return web.Response(body=body, status=answer.status, headers=headers)
 
-    async def _answer(self, sending: Sending) -> aiohttp.ClientResponse:
+    async def _answer(self, sending: Sending, within: Within) -> aiohttp.ClientResponse:
         try:
-            return await self._session.request(
-                sending.method,
-                sending.url,
-                data=sending.body or None,
-                headers=sending.headers,
-                allow_redirects=False,
-            )
+            async with within():
+                return await self._session.request(
+                    sending.method,
+                    sending.url,
+                    data=sending.body or None,
+                    headers=sending.headers,
+                    allow_redirects=False,
+                )
         except TimeoutError:
-            raise NoAnswer("timeout") from None
+            raise NoAnswer(TIMEOUT) from None
         except (aiohttp.ClientError, aiohttp.InvalidURL):
             raise NoAnswer("unavailable") from None
 
 
 async def _passed_back(
-    answer: aiohttp.ClientResponse, request: web.Request
+    answer: aiohttp.ClientResponse, request: web.Request, within: Within
 ) -> tuple[web.StreamResponse, LiveUsage]:
     response = web.StreamResponse(
         status=answer.status, reason=answer.reason, headers=_end_to_end(answer.headers)
     )
     usage, failure = _Usage(), _failure_of(answer.status)
     try:
-        await response.prepare(request)
-        async for chunk in answer.content.iter_any():
-            usage.see(chunk)
-            await response.write(chunk)
-        await response.write_eof()
+        async with within():
+            await response.prepare(request)
+            async for chunk in answer.content.iter_any():
+                usage.see(chunk)
+                await response.write(chunk)
+            await response.write_eof()
     except ConnectionResetError:
         failure = CLIENT_GONE
     except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError):
@@ -200,5 +212,5 @@ def _failure_of(status: int) -> str:
     return "rate_limited" if status == _RATE_LIMITED else f"http_{status}"
 
 
-NO_ANSWER_STATUS: Final[Mapping[str, int]] = {"timeout": 504, "unavailable": 502}
+NO_ANSWER_STATUS: Final[Mapping[str, int]] = {TIMEOUT: 504, "unavailable": 502}
 """HTTP status for the client, by failure."""

@@ -255,6 +255,7 @@ async def test_without_one_valid_trial_nothing_is_decided_and_the_exit_code_says
     final = json.loads(out.decode().splitlines()[-1])
     assert (process.returncode, final["decision"]) == (1, "undecided")
     assert "6 invalid trials in a row: the upstream failed (unavailable: 1)" in final["reason"]
+    assert final["invalid_reasons"] == [{"reason": "the upstream failed (unavailable: 1)", "n": 6}]
 
 
 @pytest.mark.parametrize("options", [[], ["--max-calls", "9"]], ids=["no limit", "limit of calls"])
@@ -275,6 +276,7 @@ async def test_a_budget_of_nothing_starts_nothing(tmp_path: Path, options: list[
         pytest.param(
             ["--expect", "840", "--step", "9", "--", "true"], "expected one of 0 (clerk)", id="no step"
         ),
+        pytest.param(["--check", "'grep", "--", "true"], "each quotation ended", id="open quotation"),
     ],
 )
 async def test_wrong_usage_starts_nothing(tmp_path: Path, options: list[str], expected: str) -> None:
@@ -360,5 +362,29 @@ async def test_a_dry_run_says_what_would_be_called_and_sent(tmp_path: Path) -> N
     process = await started(tmp_path, str(recorded(tmp_path)), *options, *command(tmp_path))
     out, _ = await process.communicate()
     assert process.returncode == 0
-    for part in (b"2 model calls", b"http://127.0.0.1:1", b"leaves this machine", b"limit $5"):
+    program = str(tmp_path / "workflow.py").encode()
+    for part in (b"2 model calls", b"http://127.0.0.1:1", b"leaves this machine", b"limit $5", program):
         assert part in out
+    assert b"Command(" not in out
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param(["--expect", "840", "--", "./no-such-program"], "cannot be started", id="command"),
+        pytest.param(["--check", "./no-such-check", "--", "true"], "--check ./no-such-check", id="check"),
+        pytest.param(
+            ["--expect", "840", "--url", "http://127.0.0.1:9/"], "cannot be started", id="unreachable"
+        ),
+    ],
+)
+async def test_programs_get_an_object_if_nothing_can_be_started(
+    tmp_path: Path, options: list[str], expected: str
+) -> None:
+    asked = [str(recorded(tmp_path)), "--max-calls", "9", "--format", "json", *options]
+    process = await started(tmp_path, *asked)
+    out, err = await process.communicate()
+    (final,) = [json.loads(line) for line in out.splitlines()]
+    assert (process.returncode, final["decision"], final["final"]) == (1, "undecided", True), err
+    assert expected in final["reason"]
+    assert expected in err.decode()

@@ -10,6 +10,7 @@ from analyzer.experiment.candidates import ArmKey, Candidate
 from analyzer.experiment.sequential import (
     Arm,
     Decision,
+    Reason,
     compare,
     decide,
     interval,
@@ -21,8 +22,8 @@ from analyzer.experiment.walk import Walk
 from benchmarks.experiment.simulated import chain, texts, walk
 
 
-def arm(successes: int, n: int, invalid: int = 0) -> Arm:
-    return Arm(n=n, successes=successes, invalid=invalid)
+def arm(successes: int, n: int, invalid: int = 0, copies: int = 0) -> Arm:
+    return Arm(n=n, successes=successes, invalid=invalid, copies=copies)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def counted(*trials: TrialResult) -> Arm:
 
 def test_equal_answers_to_equal_requests_count_once() -> None:
     same = TrialResult(success=True, draws=(draw("480"),))
-    assert counted(same, same, same) == arm(1, 1)
+    assert counted(same, same, same) == arm(1, 1, copies=2)
 
 
 def test_equal_answers_of_a_model_that_is_known_to_sample_count_each() -> None:
@@ -141,7 +142,14 @@ def test_trials_without_live_calls_count_each() -> None:
 
 
 def test_invalid_trials_are_counted_apart() -> None:
-    assert counted(TrialResult(invalid="x"), TrialResult(success=True)) == arm(1, 1, invalid=1)
+    found = counted(TrialResult(invalid="x"), TrialResult(success=True))
+    assert (found.n, found.successes, found.invalid) == (1, 1, 1)
+
+
+def test_the_last_distinct_reasons_of_invalid_trials_are_kept_with_their_numbers() -> None:
+    found = counted(*(TrialResult(invalid=reason) for reason in "abcdbd"))
+    assert found.reasons == (Reason(text="d", n=2), Reason(text="b", n=2), Reason(text="c", n=1))
+    assert found.invalid == 6
 
 
 def test_a_text_at_one_call_is_not_taken_for_a_text_at_another() -> None:

@@ -13,7 +13,8 @@ import aiohttp
 import pytest
 from openai import APIStatusError, AsyncOpenAI
 
-from analyzer.replay.gateway import Gateway, OpenTrial, serving
+from analyzer.replay.gateway import Gateway, serving
+from analyzer.replay.open_trial import OpenTrial
 from analyzer.replay.options import GatewayOptions, LiveCall, LiveUsage
 from analyzer.replay.tape import Answer, CallKind
 from analyzer.replay.trial import Change, Edit

@@ -12,7 +12,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from analyzer.replay.gateway import Gateway, OpenTrial, serving
+from analyzer.replay.gateway import Gateway, serving
+from analyzer.replay.open_trial import OpenTrial
 from analyzer.replay.options import GatewayOptions
 from analyzer.replay.tape import Answer, RecordedTool, RemoteTools
 from analyzer.replay.tools import ToolRules, first_undeclared

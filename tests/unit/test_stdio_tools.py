@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.replay.gateway import Gateway, OpenTrial, serving
+from analyzer.replay.gateway import Gateway, serving
+from analyzer.replay.open_trial import OpenTrial
 from analyzer.replay.options import GatewayOptions
 from analyzer.replay.tape import RemoteTools
 from semconv.emit.tape import TRIAL_VARIABLE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import signal
 import sys
 import time
@@ -17,14 +16,20 @@ from typing import Annotated
 import typer
 
 from analyzer.cli.commands.export import open_kept
-from analyzer.cli.commands.gateway import HttpToolOption, McpCommandOption, McpToolOption, remote_tools
+from analyzer.cli.commands.gateway import (
+    HttpToolOption,
+    McpCommandOption,
+    McpToolOption,
+    remote_tools,
+    words_of,
+)
 from analyzer.cli.commands.label import TenantOption, opened_store
 from analyzer.cli.commands.steps import STANDARD_INPUT, LogsOption, RecordedRun, load_runs, reader_here
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.executor.codec import write_answer
 from analyzer.executor.composition import open_analyst
 from analyzer.experiment.candidates import ChangeKind, Fix
-from analyzer.experiment.checks import Check, CommandCheck, Contains, every
+from analyzer.experiment.checks import Check, CheckFailed, CommandCheck, Contains, every
 from analyzer.experiment.conduct import Conductor, Options
 from analyzer.experiment.findings import Experiment, refusal, to_json
 from analyzer.experiment.forecast import forecast_json, forecast_of
@@ -150,8 +155,7 @@ def experiment(
     try:
         prepared = prepare(found, request)
     except CannotReplay as error:
-        if output is OutputFormat.JSON:
-            print_json(refusal(found.trajectory.run_id, str(error)))
+        _show_refusal(found, str(error), output, Decision.NOT_REPLAYABLE)
         raise CommandFailed(f"{run}: cannot be replayed: {error}") from error
     except NoSuchStep as error:
         raise WrongUsage(str(error)) from error
@@ -160,12 +164,16 @@ def experiment(
         if output is OutputFormat.JSON:
             print_json(forecast_json(expected))
         else:
-            console().print(forecast(expected))
+            console().print(forecast(expected), soft_wrap=True)
         return
     _require_prices(prepared, request)
     sys.stderr.writelines(f"{line}\n" for line in tool_lines(expected.tools))
     with _trial_ids(kept, timeout) as issue:
-        result = asyncio.run(_run(found, workflow, every(checks), replace(request, issue=issue)))
+        try:
+            result = asyncio.run(_run(found, workflow, every(checks), replace(request, issue=issue)))
+        except CommandFailed as error:
+            _show_refusal(found, str(error), output, Decision.UNDECIDED)
+            raise
     _show(result, output)
     if kept is not None:
         _hand_over(result, found, kept)
@@ -187,9 +195,9 @@ def _exit_code(result: Experiment) -> int:
 def _checks(check: str | None, expect: str | None) -> list[Check]:
     found: list[Check] = []
     if check is not None:
-        arguments = shlex.split(check)
+        arguments = words_of(check)
         if not arguments:
-            raise WrongUsage("--check: expected a command")
+            raise WrongUsage(f"--check {check}: expected a command, with each quotation ended")
         found.append(CommandCheck(arguments=arguments))
     if expect is not None:
         if not expect:
@@ -330,6 +338,8 @@ async def _run(run: Run, workflow: Workflow, check: Check, request: Request) -> 
         return await run_experiment(run, workflow, check, price_of, request, watch, watch.begun)
     except OSError as error:
         raise CommandFailed(f"the workflow cannot be started: {error.strerror or error}") from error
+    except CheckFailed as error:
+        raise CommandFailed(str(error)) from error
 
 
 def _hand_over(result: Experiment, run: Run, kept: KeptTrace) -> None:
@@ -343,6 +353,12 @@ def _hand_over(result: Experiment, run: Run, kept: KeptTrace) -> None:
         queue = WaitingExperiments(db)
         queue.add(kept.verdict.tenant, kept.verdict.run_id, time.time_ns(), document)
     sys.stderr.write("The service writes it into the trace within seconds, or when it starts again.\n")
+
+
+def _show_refusal(run: Run, reason: str, output: OutputFormat, decision: Decision) -> None:
+    """Print the one object of an experiment without trials, for programs."""
+    if output is OutputFormat.JSON:
+        print_json(refusal(run.trajectory.run_id, reason, decision))
 
 
 def _show(result: Experiment, output: OutputFormat) -> None:

@@ -28,8 +28,9 @@ from analyzer.cli.output import (
 )
 from analyzer.experiment.present import tool_lines
 from analyzer.inquiry.present import console, counted
-from analyzer.replay.gateway import Gateway, OpenTrial, serving
+from analyzer.replay.gateway import Gateway, serving
 from analyzer.replay.obstacles import undeclared_tool
+from analyzer.replay.open_trial import OpenTrial
 from analyzer.replay.options import ANTHROPIC, OPENAI, GatewayOptions, LiveCall
 from analyzer.replay.read_tape import read_tape
 from analyzer.replay.tape import NotReplayable, RemoteTools, Tape
@@ -143,7 +144,7 @@ def _mcp_server(variable: str, tools: frozenset[str]) -> RemoteTools:
     value = os.environ.get(variable, "")
     if urlsplit(value).scheme in {"http", "https"}:
         return RemoteTools(variable=variable, tools=tools, mcp_server=value)
-    command = _words(value)
+    command = words_of(value)
     if not command or shutil.which(command[0]) is None:
         raise WrongUsage(
             f"--mcp-tool: expected the MCP server's http or https URL, or the command that starts it, in the"
@@ -156,7 +157,7 @@ def _started(commands: Sequence[str]) -> Iterator[RemoteTools]:
     found: dict[tuple[str, ...], frozenset[str]] = {}
     for each in commands:
         name, _, given = each.partition("=")
-        command = _words(given)
+        command = words_of(given)
         if not name or not command:
             raise WrongUsage(f"--mcp-command {each}: expected TOOL=COMMAND")
         if Path(command[0]).name != command[0]:
@@ -171,10 +172,11 @@ def _started(commands: Sequence[str]) -> Iterator[RemoteTools]:
         yield RemoteTools(variable=f"stdio-{place}", tools=tools, command=command, is_in_path=True)
 
 
-def _words(command: str) -> tuple[str, ...]:
+def words_of(command: str) -> tuple[str, ...]:
+    """Split a command as a shell does; nothing if a quotation does not end."""
     try:
         return tuple(shlex.split(command))
-    except ValueError:  # a quotation that does not end
+    except ValueError:
         return ()
 
 

@@ -16,6 +16,7 @@ from analyzer.replay.wire.format import (
     Wire,
     arguments_object,
     call_ids,
+    is_one_of,
     named_event,
     pieces,
     read_tools,
@@ -54,11 +55,15 @@ def _turns(message: Any) -> list[Any]:
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list):
         return [message]
-    kept = [block for block in content if not isinstance(block, dict) or block.get("type") not in _THOUGHTS]
+    kept = [block for block in content if not _is_thought(block)]
     results = [block for block in kept if isinstance(block, dict) and block.get("type") == "tool_result"]
     others = [block for block in kept if block not in results]
     split = [{**message, "content": [block]} for block in results]
     return [*split, {**message, "content": others}] if others else split
+
+
+def _is_thought(block: Any) -> bool:
+    return isinstance(block, dict) and is_one_of(block.get("type"), _THOUGHTS)
 
 
 def _function_name(definition: Body) -> str:

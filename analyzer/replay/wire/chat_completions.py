@@ -16,6 +16,8 @@ from analyzer.replay.wire.format import (
     arguments_text,
     call_ids,
     data_event,
+    is_one_of,
+    objects_in,
     pieces,
     read_tools,
 )
@@ -31,7 +33,7 @@ def read_chat(body: Body) -> Asked:
         raise UnreadableRequest("expected a list of `messages`")
     offered = read_tools(body.get("tools"), _function_name)
     hosted = offered.hosted
-    legacy = tuple(str(each.get("name")) for each in body.get("functions") or () if isinstance(each, dict))
+    legacy = tuple(str(each.get("name")) for each in objects_in(body.get("functions"), "functions"))
     if body.get("web_search_options") is not None:
         hosted = (*hosted, "web_search")
     options = body.get("stream_options")
@@ -111,11 +113,15 @@ def _usage(answer: Answer) -> Body:
 def _edited(body: Body, edit: Edit) -> Body:
     messages = list(body["messages"])
     if edit.system:
-        rest = [each for each in messages if each.get("role") not in _SYSTEM]
+        rest = [each for each in messages if not _is_system(each)]
         messages = [{"role": "system", "content": edit.system}, *rest]
     if edit.hint:
         messages.append({"role": "user", "content": edit.hint})
     return {**body, "messages": messages, **({"model": edit.model} if edit.model else {})}
+
+
+def _is_system(message: Any) -> bool:
+    return isinstance(message, dict) and is_one_of(message.get("role"), _SYSTEM)
 
 
 def openai_error(message: str) -> Body:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
@@ -86,18 +86,32 @@ def read_tools(definitions: Any, ours: Callable[[Body], str]) -> Offered:
     Args:
         definitions: the request's ``tools``.
         ours: returns a function's name; an empty string for one of the provider's tools.
+
+    Raises:
+        UnreadableRequest: it is no list of objects, so tools that might run cannot be named.
     """
     functions: list[str] = []
     hosted: list[str] = []
     transfers: set[str] = set()
-    for each in definitions if isinstance(definitions, list) else ():
-        if isinstance(each, dict):
-            name = ours(each)
-            (functions if name else hosted).append(name or str(each.get("name") or each.get("type") or "?"))
-            is_transfer = transfer_target(name, "{}") and is_plain_transfer(_parameters(each))
-            if is_transfer or is_delegation(name):
-                transfers.add(name)
+    for each in objects_in(definitions, "tools"):
+        name = ours(each)
+        (functions if name else hosted).append(name or str(each.get("name") or each.get("type") or "?"))
+        is_transfer = transfer_target(name, "{}") and is_plain_transfer(_parameters(each))
+        if is_transfer or is_delegation(name):
+            transfers.add(name)
     return Offered(functions=tuple(functions), transfers=frozenset(transfers), hosted=tuple(hosted))
+
+
+def objects_in(value: Any, name: str) -> Sequence[Body]:
+    """Return a list of objects that a request may leave out.
+
+    Raises:
+        UnreadableRequest: the value is anything else.
+    """
+    listed = [] if value is None else value
+    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        raise UnreadableRequest(f"expected a list of objects as `{name}`")
+    return listed
 
 
 def _parameters(definition: Body) -> Any:
@@ -105,6 +119,11 @@ def _parameters(definition: Body) -> Any:
     told = inner if isinstance(inner, dict) else definition
     schema = told.get("parameters") or told.get("input_schema")
     return schema.get("properties") or {} if isinstance(schema, dict) else {}
+
+
+def is_one_of(value: Any, names: Container[str]) -> bool:
+    """Say whether a value of a request is one of these names; it may be of any type."""
+    return isinstance(value, str) and value in names
 
 
 def pieces(text: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from analyzer.replay.tape import RecordedTool
+from analyzer.replay.wire.format import is_one_of
 from semconv.json_text import read_json
 from semconv.record import record
 
@@ -89,5 +90,5 @@ def _are_blocks(value: object) -> bool:
     return (
         isinstance(value, list)
         and bool(value)
-        and all(isinstance(block, dict) and block.get("type") in _BLOCKS for block in value)
+        and all(isinstance(block, dict) and is_one_of(block.get("type"), _BLOCKS) for block in value)
     )

@@ -22,6 +22,7 @@ from analyzer.replay.wire.format import (
     Wire,
     arguments_text,
     call_ids,
+    is_one_of,
     named_event,
     pieces,
     read_tools,
@@ -100,7 +101,7 @@ def response_id(number: int) -> str:
 
 
 def _function_name(definition: Body) -> str:
-    return str(definition.get("name") or "") if definition.get("type") in _FUNCTIONS else ""
+    return str(definition.get("name") or "") if is_one_of(definition.get("type"), _FUNCTIONS) else ""
 
 
 def _message(text: str, number: int) -> dict[str, Any]:
@@ -202,7 +203,7 @@ def _edited(body: Body, edit: Edit) -> Body:
 
 
 def _is_system(item: Any) -> bool:
-    return isinstance(item, dict) and item.get("role") in _SYSTEM
+    return isinstance(item, dict) and is_one_of(item.get("role"), _SYSTEM)
 
 
 RESPONSES: Final = Wire(
