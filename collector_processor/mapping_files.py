@@ -1,4 +1,4 @@
-"""Mapping files: YAML → dialects. A mistake is told in one line: file, line, what was expected.
+"""Mapping files: YAML → dialects. A mistake is reported in one line: file, line, what was expected.
 
 YAML is read as objects, lists and texts only: no tags, no aliases, bounded in size and depth.
 """
@@ -38,7 +38,7 @@ def mapping_in(content: str, name: str = MAPPING_FILE) -> SpanMapping:
     """Return the mapping in a YAML text.
 
     Raises:
-        MappingFileError: it is none; one line with the file's name and the line.
+        MappingFileError: it is not a mapping; the message has the file's name and the line.
     """
     if len(content) > _LARGEST:
         raise MappingFileError(f"{name}: expected {_LARGEST} characters at most")
@@ -90,7 +90,7 @@ def _pairs(node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
 
 
 def _line(root: yaml.Node | None, where: tuple[str, ...]) -> int:
-    """Return the line, from 1, of the innermost part of ``where`` that is there."""
+    """Return the line, from 1, of the innermost part of ``where`` that exists."""
     node, line = root, 1
     for name in where:
         found = (
@@ -115,7 +115,7 @@ def read_file(path: Path) -> SpanMapping:
     """Return the mapping in a file.
 
     Raises:
-        MappingFileError: it cannot be read, or holds none.
+        MappingFileError: it cannot be read, or is not a mapping.
     """
     try:
         with path.open("rb") as file:
@@ -139,7 +139,7 @@ def contributed() -> tuple[SpanMapping, ...]:
 
 
 def open_reader(mappings: str = "") -> Reader:
-    """Return what reads spans: the user's mappings first, then the dialects, then contributed mappings.
+    """Return the reader of spans: the user's mappings first, then the dialects, then contributed mappings.
 
     Args:
         mappings: names of files, comma-separated, as ``BLAMESPAN_MAPPINGS`` has them.

@@ -41,7 +41,7 @@ class ServiceError(AnalyzerError):
 
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Follow none: the answer is then an error with its status."""
+        """Follow no redirect: it is then raised as an error with its status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Client:
         return _read(LabelledRun, self._get(_run_path(run_id)))
 
     def steps(self, run_id: str, *, first: int = 0, limit: int = 1_000) -> RunSteps:
-        """Return a run's steps, whole, from ``first`` on."""
+        """Return a run's steps in full, starting at step ``first``."""
         return _read(RunSteps, self._get(f"{_run_path(run_id)}/steps", {"from": first, "limit": limit}))
 
     def issues(self, **filters: str | float) -> tuple[Issue, ...]:
@@ -114,7 +114,7 @@ class Client:
             parameters: those of ``POST /api/analyse``: ``method``, ``model``, ``failed``, ``budget_usd``,
                 ``deadline_s``, ``wait_s``.
 
-        Returns: the verdicts if ``over``, else a job to ask for with ``job``.
+        Returns: the verdicts if ``over``, else a job whose state ``job`` returns.
         """
         path = _with_query("/api/analyse", parameters)
         return _read(Job, self._post(path, trace, "application/octet-stream"))
@@ -150,7 +150,7 @@ class Client:
             reason = getattr(error, "reason", None) or error
             raise ServiceError(f"{self.url}: cannot be reached: {reason}") from error
         if len(body) > MOST_BYTES:
-            raise ServiceError(f"an answer of more than {MOST_BYTES >> 20} MiB")
+            raise ServiceError(f"the answer is larger than {MOST_BYTES >> 20} MiB")
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
@@ -218,7 +218,7 @@ def _read(kind: type[T], document: object) -> T:
     try:
         return read_answer(kind, document)
     except ValueError as error:
-        raise ServiceError(f"an answer of another shape, expected {kind.__name__}: {error}") from error
+        raise ServiceError(f"unexpected answer, expected {kind.__name__}: {error}") from error
 
 
 def _opener() -> OpenerDirector:
@@ -230,6 +230,6 @@ def _run_path(run_id: str) -> str:
 
 
 def _with_query(path: str, query: Mapping[str, str | float]) -> str:
-    """Return the path with a query; truths are written as JSON writes them."""
+    """Return the path with a query; booleans are written as in JSON."""
     told = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
     return f"{path}?{urlencode(told)}" if told else path

@@ -1,6 +1,6 @@
 """Recorded runs in this process: read them, attribute their failures, compare them.
 
-Only arguments count: no environment variable and no ``blamespan.toml`` is read, and nothing is stored.
+Only the arguments matter: no environment variable and no ``blamespan.toml`` is read, and nothing is stored.
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ async def attribute_async(
 ) -> RunVerdict:
     """Say which agent broke a run, at which step and why.
 
-    A conversation log is taken as a failure; a trace is first checked for failure. A failing model leads to a
-    verdict that says so, not to an exception.
+    A conversation log is assumed to have failed; a trace is first checked for failure. A failing model leads
+    to a verdict that says so, not to an exception.
 
     Args:
         run: from ``read_run``, or what ``read_run`` takes.
         method: as for ``blamespan attribute --method``; ``auto`` needs no model.
         model: any litellm model; its key comes from the environment, as litellm defines it.
         reference: the right answer, which the method then sees.
-        failed: take the run as failed, without checking whether it did.
+        failed: treat the run as failed, without checking whether it did.
         budget_usd: most dollars for the run.
         floor: abstain below this confidence.
 
@@ -121,7 +121,7 @@ def attribute(
     budget_usd: float | None = 0.50,
     floor: float = 0.0,
 ) -> RunVerdict:
-    """Say which agent broke a run, at which step and why; as ``attribute_async``, also in a notebook."""
+    """Say which agent broke a run, at which step and why; blocks, and works in notebooks too."""
     return _finished(
         attribute_async(
             run,

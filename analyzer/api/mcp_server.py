@@ -83,7 +83,7 @@ def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
 
     @server.tool(annotations=_READS, structured_output=False)
     async def get_steps(run_id: str, first: int = 0, limit: int = 10, max_text: int = MOST_TEXT) -> str:
-        """Return steps of a run, whole: input, output, messages, instructions, tools, model, tokens, cost.
+        """Return steps of a run in full: input, output, messages, instructions, tools, model, tokens, cost.
 
         Args:
             run_id: the run.
@@ -97,7 +97,7 @@ def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
 
     @server.tool(annotations=_READS, structured_output=False)
     async def list_issues(limit: int = 20) -> str:
-        """List recurring failures: what came back and what is new first."""
+        """List recurring failures; those that came back and new ones first."""
         return answer(await _told(source.issues(max(1, min(limit, MOST_RUNS)))), 500)
 
     if allows_writes:
@@ -108,7 +108,8 @@ def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
         ) -> str:
             """Correct a verdict: name the agent or step that was to blame, or say that the run did not fail.
 
-            Only on a person's word: labels stand above every analysis, and rankers learn from them.
+            Call it only when a person told you to: labels override every analysis, and rankers learn from
+            them.
             """
             if did_not_fail == (agent is not None or step is not None):
                 raise ToolError("expected agent, step or both, or did_not_fail")

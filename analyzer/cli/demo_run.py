@@ -1,12 +1,12 @@
 """The demo: a small multi-agent program that fails, with ordinary instrumentation.
 
-Four agents answer a question of money. The researcher's data service times out once; the program asks
+Four agents answer a question about money. The researcher's data service times out once; the program asks
 again and gets the value, so that error is repaired and not to blame. The calculator's tool returns
 9662.14, but the calculator reports 9,266.14. The writer repeats what it was given. The answer is wrong,
 and the calculator's report is the cause.
 
-The agents, tools and handoffs are real; only the model is scripted, an ordinary function from messages
-to a reply, so that the demo needs no network and always ends the same. ``examples/instrumented_agents.py``
+The agents, tools and handoffs are real; only the model is scripted, an ordinary function from messages to a
+reply, so that the demo needs no network and always ends the same way. ``examples/instrumented_agents.py``
 replaces it with a real one.
 """
 
@@ -102,7 +102,7 @@ class Team:
                     return reply.text
                 messages.append(_as_message(reply))
                 messages.extend(self._use(call) for call in reply.tool_calls)
-            raise RuntimeError(f"{name} found no end in {_MAX_ROUNDS} rounds")
+            raise RuntimeError(f"{name} did not finish within {_MAX_ROUNDS} rounds")
 
     def _ask(self, messages: Sequence[Message]) -> Reply:
         with llm(self.model, messages=messages) as call:

@@ -160,7 +160,7 @@ def ends_at(certificate: Path, key: Path | None) -> float:
 
 
 def _shaken(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
-    """Return the client's end of a connection of a TLS handshake within this process."""
+    """Do a TLS handshake within this process; return the client's side of the connection."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     asking, answering = client.wrap_bio(down, up), server.wrap_bio(up, down, server_side=True)
     for side in (asking, answering):  # after both hellos the client has the certificate

@@ -119,7 +119,7 @@ def out_of_fold(
 def trained_on(
     training: Sequence[Conversation], runs: Sequence[Conversation], learner: Learner, base: Attributor
 ) -> tuple[Job, ...]:
-    """Return one job per run, with a method trained on ``training`` without the runs and related ones."""
+    """Return one job per run, with a method trained on ``training`` except these runs and related ones."""
     others = labelled(training)
     keys = [keys_of(run) for run in (*runs, *others)]
     family = families(keys, most=max(1, len(keys) // _FOLDS))

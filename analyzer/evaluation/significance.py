@@ -55,7 +55,7 @@ class Paired:
 
 
 def wilson(right: int, n: int) -> Interval:
-    """Return the 95 % Wilson score interval of ``right`` out of ``n``; all of 0..1 for none."""
+    """Return the 95 % Wilson score interval of ``right`` out of ``n``; 0 to 1 if ``n`` is 0."""
     if n == 0:
         return Interval(low=0.0, high=1.0)
     share, z2 = right / n, _Z_95**2

@@ -111,7 +111,7 @@ class RunAnalyst:
         return Attribution(run_id=trajectory.run_id, verdict=blame, method="signals", effort=effort)
 
     def glance(self, trajectory: Trajectory) -> Analysis:
-        """Triage and attribute at once, without a model, for runs that have not ended; suspects none."""
+        """Triage and attribute at once, without a model, for runs that have not ended; never suspects one."""
         if not trajectory.steps:
             return analysis_of(_abstained(trajectory, Status.UNREADABLE, NO_STEPS), trajectory)
         finding = triage(trajectory, self.rules)

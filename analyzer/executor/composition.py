@@ -168,7 +168,7 @@ def carrier_policy(settings: Settings) -> CarrierPolicy:
 
 
 def kept_texts(settings: Settings) -> Redact:
-    """Return the function that prepares runs' texts to be kept for labels, by the export setting."""
+    """Return the function that reduces texts of kept runs to what the export setting allows."""
     is_clean_already = set(read_kinds(settings.redact)) >= set(ALL_KINDS)
     if settings.export_text is ExportText.REDACTED and is_clean_already:
         return keep

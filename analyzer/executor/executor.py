@@ -1,8 +1,8 @@
 """Decides where traces are prepared: in a thread of this process, or in worker processes. Not pure.
 
 Threads share the interpreter with the receivers; worker processes do not, but cost memory. The first is
-started when preparation takes a tenth of the time, or for a long trace; further ones when all are busy half
-of the time, and one for traces larger than 1 MiB. Each is stopped after ten idle minutes.
+started when preparation takes a tenth of the time, or for a long trace; another one whenever all have been
+busy half of the time, and one for traces larger than 1 MiB. Each is stopped after ten idle minutes.
 
 If a process ends, its unanswered traces go to another. The trace it was working on comes last, alone, so that
 a trace that crashes processes is identified and affects no other. A trace that used up its CPU time is not
@@ -181,7 +181,7 @@ class Executor:
         self._busy = 0
         """Number of batches in progress."""
         self._full_since: float | None = None
-        """Time since which every lane has a batch."""
+        """Time since which every process, or the only thread, has a batch."""
         self._window_began = now()
         self._full_s = 0.0
         self._ending: Final[set[asyncio.Task[None]]] = set()
@@ -242,7 +242,7 @@ class Executor:
                 self._full_since = None
 
     def _was_full(self, began: float, ended: float) -> None:
-        """Count the time with all lanes busy; start another process if it was long."""
+        """Count the time in which all processes were busy; start another one if it was long."""
         if began - self._window_began > WINDOW_S:
             self._window_began, self._full_s = began, 0.0
         self._full_s += ended - began
@@ -265,7 +265,7 @@ class Executor:
         return await self._by_process(traces)
 
     async def _begin(self) -> None:
-        """Start a process while others continue."""
+        """Start another process; those already running continue meanwhile."""
         try:
             if self._now() >= self._not_before and (worker := await self._start()):
                 self._rest(worker)

@@ -94,7 +94,7 @@ def _prepared(prepare: Preparer, trace: TraceBytes) -> bytes:
 
 
 def _within(limit_s: float, answer: Callable[[], bytes]) -> bytes:
-    """Compute an answer; the kernel kills this process if it takes more CPU time."""
+    """Compute an answer; the kernel kills this process if it takes more CPU time than allowed."""
     signal.setitimer(signal.ITIMER_PROF, limit_s)
     found = answer()
     signal.setitimer(signal.ITIMER_PROF, 0)  # reading the next message is not charged to a trace

@@ -134,7 +134,7 @@ def suspects(tape: Tape, beliefs: Mapping[int, float], fix: Fix) -> Suspects:
 def may_go_live(
     candidates: Iterable[Candidate], fix: Fix, undeclared: Mapping[str, int]
 ) -> tuple[Candidate, ...]:
-    """Return the candidates whose trials offer no tool to the live model that would really run.
+    """Return the candidates whose trials offer the live model no tool that would really run.
 
     Args:
         candidates: from ``suspects``.

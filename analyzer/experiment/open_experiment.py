@@ -42,7 +42,7 @@ class NoSuchStep(AnalyzerError):  # noqa: N818 - as above
 
 @record
 class Request:
-    """Which steps to try, and the budget."""
+    """The steps to try, and the budget."""
 
     ranking: tuple[Ranked, ...] = ()
     """The steps to suspect first; all model calls of the run follow."""

@@ -29,7 +29,7 @@ _FIXES: Final = {
     ChangeKind.MODEL: "Give {agent} the experiment's model for this step.",
     ChangeKind.PROMPT: "Give {agent} the experiment's prompt.",
 }
-"""What to do about a proved step for which the verdict had no remedy: what the experiment did."""
+"""Remedies, by the experiment's change, for a proved step whose verdict had none."""
 _DECISIONS: Final = {Decision.PROVED: ProofDecision.PROVED, Decision.REFUTED: ProofDecision.REFUTED}
 
 

@@ -114,7 +114,7 @@ class Walk:
 
     @property
     def tried(self) -> tuple[Candidate, ...]:
-        """The candidates of which both arms have trials, earliest first."""
+        """The candidates whose arms both have trials, earliest first."""
         return tuple(c for c in self.candidates if self._arms[c.control].n and self._arms[c.treatment].n)
 
     def passes(self, candidate: Candidate) -> bool:
@@ -206,7 +206,7 @@ def _keys(candidate: Candidate) -> tuple[ArmKey, ...]:
 
 
 def _is_low(call: int, key: ArmKey) -> bool:
-    """Return whether an arm seldom succeeds if this call is decisive: it replays it, or fixes another."""
+    """Return whether an arm seldom succeeds if this call is decisive: it replays it or fixes another."""
     return call in key.recorded
 
 

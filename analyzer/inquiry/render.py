@@ -106,7 +106,7 @@ class Folded:
 def fold(texts: Sequence[str], budget: int) -> Folded:
     """Shorten the longest texts until all fit: short ones stay whole, none is dropped.
 
-    ``budget`` is in characters, for the texts together.
+    ``budget`` is the total length of the texts, in characters.
     """
     if sum(len(text) for text in texts) <= budget:
         return Folded(texts=tuple(texts), kept=sum(len(text) for text in texts))

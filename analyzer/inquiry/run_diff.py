@@ -20,7 +20,7 @@ _SAME_TEXT: Final = 1
 
 
 class Change(StrEnum):
-    """How a step of one run relates to the other run."""
+    """Relation of a step to the other run."""
 
     SAME = "same"
     TEXT = "text"
@@ -83,7 +83,7 @@ class RunDiff:
 
 
 def compare_runs(left: WholeRun, right: WholeRun) -> RunDiff:
-    """Compare two runs; time grows with the product of their steps that are not equal from the ends."""
+    """Compare two runs; time is quadratic in the steps between their equal beginnings and equal ends."""
     pairs = tuple(_pair(left.steps, right.steps, *place) for place in align(left.steps, right.steps))
     changed = (place for place, pair in enumerate(pairs) if pair.change is not Change.SAME)
     return RunDiff(

@@ -21,8 +21,8 @@ _CHARACTERS: Final = (
 _HIDDEN: Final = re.compile(_CHARACTERS)
 _ASCII_HIDDEN: Final = bytes(code for code in range(128) if _HIDDEN.match(chr(code)))
 _INVISIBLE: Final = re.compile(
-    "\x1b\\[[0-9;:?<=>]{0,40}[ -/]{0,4}[@-~]"  # a terminal's colours and movements, whole
-    "|\x1b\\][^\x07\x1b]{0,400}(?:\x07|\x1b\\\\)"  # its titles and links
+    "\x1b\\[[0-9;:?<=>]{0,40}[ -/]{0,4}[@-~]"  # a terminal's whole sequences for colours and movements
+    "|\x1b\\][^\x07\x1b]{0,400}(?:\x07|\x1b\\\\)"  # and for titles and links
     f"|{_CHARACTERS}"
 )
 

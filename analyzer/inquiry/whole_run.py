@@ -1,4 +1,4 @@
-"""A run with everything its spans hold of each step: full messages, model, parameters, tokens, cost. Pure.
+"""A run with everything its spans hold about each step: full messages, model, parameters, tokens, cost. Pure.
 
 A ``Trajectory`` holds what methods read, with long texts shortened and repeated history left out. Programs
 (the API, the Python API, ``blamespan diff``, MCP) get the whole steps from here, and nowhere else.
@@ -63,7 +63,7 @@ class WholeStep:
     input: str
     """The input that is new to this step, without repeated history; long texts are shortened."""
     output: str
-    """What came out; long texts are shortened."""
+    """The step's output; long texts are shortened."""
     target: str | None
     """The tool called, or the agent that takes over."""
     group: int | None
@@ -88,9 +88,9 @@ class WholeStep:
     cost_usd: float | None
     """The cost that the instrumentation recorded."""
     messages: tuple[StepMessage, ...]
-    """All that the model, or the tool, was given, in full."""
+    """Everything that the model or the tool received, in full."""
     answers: tuple[StepMessage, ...]
-    """All that it answered, in full."""
+    """Everything that it answered, in full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,13 +142,13 @@ def whole_run(run: Run, clean: CleanRun, reader: Reader = USUAL) -> WholeRun:
 
 
 def whole_steps(trajectory: Trajectory, clean: CleanRun) -> WholeRun:
-    """Return a run without spans: a conversation log, or a run of which only the steps are kept."""
+    """Return a run without spans: a conversation log, or a kept run of which only the steps are stored."""
     return _joined(trajectory, [_Told() for _ in trajectory.steps], clean)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Told:
-    """What a step's span holds besides the step."""
+    """Contents of a step's span that the step lacks."""
 
     call: ModelCall = _NO_CALL
     messages: tuple[Message, ...] = ()

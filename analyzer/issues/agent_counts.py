@@ -54,7 +54,7 @@ _WRITE_WATCH: Final = upsert(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """An agent of a service of a tenant."""
+    """Key of an agent: its tenant, its service and its name."""
 
     tenant: Tenant
     service: str

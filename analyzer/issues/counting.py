@@ -148,7 +148,7 @@ class IssueCounting:
         return len(said)
 
     def take_moves(self) -> list[Move]:
-        """Return the moves of runs in the metrics since the last call; callable from any thread."""
+        """Return the changes to the metrics' counts since the last call; callable from any thread."""
         return [self._moves.popleft() for _ in range(len(self._moves))]
 
     def resolve(self, tenant: Tenant, issue_id: str, now_ns: int) -> Issue | None:

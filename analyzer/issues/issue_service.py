@@ -73,7 +73,7 @@ def alarms_of(agents: Iterable[tuple[str, str]]) -> Series:
 
 
 def lows_of(shares: Iterable[tuple[str, str, float]]) -> Mapping[tuple[str, ...], float]:
-    """Return the largest shares, given as service, agent and share; one per label pair, bounded."""
+    """Return the highest lower bounds, given as service, agent and bound; one per label pair, limited."""
     largest: dict[tuple[str, ...], float] = {}
     for service, agent, low in sorted(shares, key=lambda one: one[2], reverse=True):
         if len(largest) < MAX_STANDING:

@@ -92,7 +92,7 @@ class IssueReports:
     """Reads the issue store."""
 
     def __init__(self, store: IssueStore, *, is_fair_sample: bool) -> None:
-        """Create a reader; it has no shares unless runs arrive regardless of how they end."""
+        """Create a reader; it gives no shares if sampling depends on how runs end."""
         self._store: Final = store
         self._counts: Final = AgentCounts(store)
         self._is_fair_sample: Final = is_fair_sample

@@ -42,7 +42,7 @@ class KeptTrace:
     spans: KeptSpans
     """Its OTLP requests, and the changes made by redaction and shortening."""
     reader: Reader = field(default=USUAL, compare=False, repr=False)
-    """What reads its spans."""
+    """Reader of its spans."""
 
     def run(self) -> Run:
         """Return its repaired spans and its steps, under the id of its verdict.

@@ -136,7 +136,7 @@ class LabelStore:
         total = "SELECT coalesce(sum(size), 0) FROM kept_run WHERE is_labelled"
         labelled = int(self._db.execute(total).fetchone()[0])
         if labelled > MAX_LABELLED_BYTES:
-            raise StoreError(f"labelled runs take {labelled >> 20} MiB: no more are taken")
+            raise StoreError(f"labelled runs take {labelled >> 20} MiB: no further labels are accepted")
 
     def add(self, label: Label) -> None:
         """Write a label durably; it becomes the run's current one.

@@ -56,7 +56,7 @@ class AcceptedLabel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRuns:
-    """The runs that can be trained on because of a tenant's labels, and the number of others by reason."""
+    """A tenant's labelled runs that can be trained on, and the number of unusable ones by reason."""
 
     runs: tuple[Conversation, ...]
     labels: tuple[Label, ...]

@@ -80,7 +80,7 @@ _DEFINES: Final = re.compile(r"^\s*(?:def|class|import|from)\s", re.MULTILINE)
 
 
 def text_figures(reading: Reading) -> Columns:
-    """Return ``TEXT``: each step's length, relative to its neighbours, and its composition."""
+    """Return the features ``TEXT``: each step's length, relative to its neighbours, and its composition."""
     lengths = [math.log1p(len(text)) for text in reading.texts]
     mean = sum(lengths) / len(lengths)
     outputs = [step.output[:READ] for step in reading.steps]
@@ -99,7 +99,7 @@ def text_figures(reading: Reading) -> Columns:
 
 
 def word_figures(reading: Reading) -> Columns:
-    """Return ``WORDS``: counts of some kinds of words in each step and its neighbours (logarithmic)."""
+    """Return the features ``WORDS``: counts of kinds of words in a step and its neighbours (logarithmic)."""
     errors = _count(_ERROR, reading)
     hedges = _count(_HEDGE, reading)
     corrections = _count(_CORRECT, reading)
@@ -123,7 +123,7 @@ def word_figures(reading: Reading) -> Columns:
 
 
 def overlap_figures(reading: Reading) -> Columns:
-    """Return ``OVERLAP``: the words that each step shares with the task, the answer and its neighbours."""
+    """Return the features ``OVERLAP``: words that each step shares with task, answer and neighbours."""
     bags = [_bag(text) for text in reading.texts]
     task, answer = _bag(reading.trajectory.task), _bag(final_answer(reading.trajectory))
     novelty, seen = [], set(task)
@@ -170,7 +170,7 @@ LED: Final = (
 
 
 def place_figures(reading: Reading) -> Columns:
-    """Return ``PLACE``: each step's position in the run, in steps and in turns of work."""
+    """Return the features ``PLACE``: each step's position in the run, in steps and in turns of work."""
     steps = range(len(reading.steps))
     n = len(reading.steps)
     acted = counted_before(role is Role.ACTING for role in reading.roles)
@@ -190,7 +190,7 @@ def place_figures(reading: Reading) -> Columns:
 
 
 def speaker_figures(reading: Reading) -> Columns:
-    """Return ``SPEAKER``: how much and when the step's agent acts, its role, and the tools around it."""
+    """Return the features ``SPEAKER``: how much and when a step's agent acts, its role, its tools."""
     names = [normalise(step.agent) for step in reading.steps]
     n, said = len(names), Counter(names)
     before, so_far = [], Counter[str]()
@@ -227,7 +227,7 @@ def speaker_figures(reading: Reading) -> Columns:
 
 
 def led_figures(reading: Reading) -> Columns:
-    """Return ``LED``: position and turn in runs with a coordinating agent; 0 in others.
+    """Return the features ``LED``: position and turn in runs with a coordinating agent; 0 in others.
 
     Positions mean something else there, because turns are assigned and agents return.
     """

@@ -60,7 +60,7 @@ LASTING: Final = ("lasting", "lasting_count", "like_own_before")
 
 
 def answer_figures(reading: Reading) -> Mapping[str, Sequence[float]]:
-    """Return ``ANSWER``: each step's relation to the answer's words that are not in the task.
+    """Return the features ``ANSWER``: each step's relation to the answer's words that are not in the task.
 
     The share it introduces, the share stated before it, its distance from the first step that
     states (nearly) all (logarithmic, negative after it), and whether it is that step.
@@ -87,7 +87,7 @@ def answer_figures(reading: Reading) -> Mapping[str, Sequence[float]]:
 
 
 def lasting_figures(reading: Reading) -> Mapping[str, Sequence[float]]:
-    """Return ``LASTING``: how much of a step is new and repeated later, or a repeat of its agent's last turn.
+    """Return the features ``LASTING``: how much of a step is new, repeated later, or a repeat.
 
     The share of its new words that a later step repeats, their number (logarithmic), and the share of all its
     words that its agent's previous turn had. New words occur neither in an earlier step nor in the task.

@@ -59,7 +59,7 @@ def read_model(text: str) -> Ranker:
 def _read(document: Mapping[str, Any]) -> Ranker:
     version = int(document["features_version"])
     if version == VERSION and document["features"] != list(FEATURES):
-        raise ValueError("other features than their version has")
+        raise ValueError(f"the features are not those of version {version}")
     return Ranker(
         features_version=version,
         steps=_read_panel(document["steps"], STEP_COLUMNS),

@@ -231,7 +231,7 @@ def _home(examples: Sequence[Example]) -> float:
 
 
 def _heard_out_of_fold(examples: Sequence[Example]) -> list[LogShares]:
-    """Return the opinion on each example of a panel fitted to the other folds."""
+    """For each example, return the opinion of a panel fitted to the other folds."""
     heard: list[LogShares] = [()] * len(examples)
     for held in split_by_keys([example.keys for example in examples], _INNER_FOLDS):
         seen = [example for position, example in enumerate(examples) if position not in held]

@@ -177,7 +177,7 @@ def read_reply(reply: Reply, trajectory: Trajectory) -> JudgeReply | str:
 
 
 def supported(claimed: Blame) -> Blame | Abstention:
-    """Return a claim with a true quote unchanged; without a quote, the model may not have read the run."""
+    """Return a claim with a true quote unchanged; else abstain: the model may not have read the run."""
     if claimed.evidence:
         return claimed
     reason = (

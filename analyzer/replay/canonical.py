@@ -30,7 +30,7 @@ _USER: Final = "user"
 SYSTEM: Final = "system"
 CALL: Final = "call"
 SPOKEN_RESULTS: Final = "spoken results"
-"""Among the roles to omit: results of tools are told as the user's words. smolagents records its messages
+"""One of the roles to omit: tools' results are sent as the user's messages. smolagents records its messages
 before it turns results into these."""
 _REASONING: Final = "reasoning"
 _SPOKEN: Final = frozenset({"system", "user", "assistant"})
@@ -92,7 +92,7 @@ def canonical(messages: Iterable[Message], omitted: frozenset[str] = frozenset()
 
 
 def _with_spoken_results(said: Iterable[Utterance]) -> tuple[Utterance, ...]:
-    """Tell results as the user's words; there are no calls here. Joining loses empty lines."""
+    """Return a form without calls, with tools' results as the user's messages; drops empty lines."""
     roles = ((_USER if each.role == _RESULT else each.role, each.text) for each in said)
     return tuple(
         Utterance(role=role, text=_EMPTY_LINES.sub("\n", "\n".join(text for _, text in group)))

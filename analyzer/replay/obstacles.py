@@ -46,7 +46,7 @@ def error_status(error: str) -> int:
 
 
 def said_by_provider(error: str) -> str:
-    """Return an error's text as the provider sent it: the SDKs put these words before it, and will again."""
+    """Return an error's text as the provider sent it, without the prefix that SDKs add, also in a rerun."""
     return _BEFORE_ERROR.sub("", error, count=1) or error
 
 
@@ -96,7 +96,7 @@ def no_model_calls(acts: Iterable[Act]) -> NotReplayable:
 
 
 def replay_lines(acts: Iterable[Act]) -> tuple[str, ...]:
-    """Return what makes runs of these spans' instrumentation replayable; empty if nothing special does."""
+    """Return the settings that this instrumentation needs for replayable runs; empty if it needs none."""
     found = (lines_of(act.action.dialect, act.span.scope.name, lambda each: each.replay) for act in acts)
     return next(filter(None, found), ())
 

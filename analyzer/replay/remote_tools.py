@@ -32,7 +32,7 @@ from semconv.record import record
 _REFUSED: Final = 409
 _FAILED: Final = 500
 _FOR_THE_SERVER: Final = 204
-"""Tells a stand-in over stdio to hand the message to the real server, which is its child."""
+"""Answer to a stand-in over stdio: pass the message to the real server, which is its child."""
 _SEPARATOR: Final = "__"
 """Separator of a server's name and a tool's, in frameworks that record both."""
 

@@ -24,7 +24,7 @@ _START: Final = (
     " main(sys.argv[2], sys.argv[3:])"
 )
 _OWN: Final = "blamespan-mcp-"
-"""Begins the names of stand-ins that only a variable leads to."""
+"""Prefix of the names of stand-ins that are reached only through a variable."""
 
 
 class StandIns:
@@ -37,7 +37,7 @@ class StandIns:
             OSError: they cannot be written.
         """
         self.environment: Final[dict[str, str]] = {}
-        """The variables that lead to them."""
+        """Environment variables through which the workflow finds them."""
         self._folder: TemporaryDirectory[str] | None = None
         programs: dict[str, list[dict[str, Any]]] = {}
         for each in remotes:

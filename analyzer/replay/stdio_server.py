@@ -2,7 +2,7 @@
 
 The gateway decides on each message of the client: the answer comes from the tape, or the real server, a child
 of this process, gets the message. If the gateway does not answer, no message reaches the server. A command
-that starts no declared server is executed unchanged. Imports little, because it precedes these commands too.
+that starts no declared server is executed unchanged. Imports little, because it delays those commands too.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _found(program: str, path: str) -> str:
 
 
 class _StandIn:
-    """Between a client on our standard input and output, and the real server."""
+    """Proxy between the client on our standard input and output and the real server."""
 
     def __init__(self, url: str) -> None:
         self._url: Final = urlsplit(url)

@@ -106,7 +106,7 @@ class RemoteTools:
 
     @property
     def place(self) -> str:
-        """What the trial offers in place of the tools' server, for messages."""
+        """Name of the trial's replacement for the tools' server, for messages."""
         if self.is_in_path:
             return f"stand-in for `{' '.join(self.command)}`"
         return f"{'command' if self.command else 'address'} in {self.variable}"

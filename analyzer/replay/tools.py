@@ -137,17 +137,17 @@ def played_tools(tape: Tape, remotes: Iterable[RemoteTools] = ()) -> frozenset[s
 
 @record
 class Planned:
-    """What becomes of a tool in the trials."""
+    """Treatment of a tool in the trials."""
 
     tool: str
     fate: str
     """A clause that follows the tool's name."""
     is_certain: bool = True
-    """False if it really runs in the first trial should the workflow not be as declared."""
+    """False if it would really run in the first trial of a workflow that is not as declared."""
 
 
 def plan(tape: Tape, rules: ToolRules) -> tuple[Planned, ...]:
-    """Return what becomes of each tool that the run executed or a model called, in order of names."""
+    """Return the treatment of each tool that the run executed or a model called, in order of names."""
     called = (each.name for call in tape.calls for each in call.answer.calls)
     names = {tool.name for tool in tape.tools}.union(called, rules.allowed)
     return tuple(_planned(name, tape, rules) for name in sorted(names - tape.delegations))

@@ -30,13 +30,13 @@ WATCH_EVERY_S: Final = 2.0
 
 @dataclass(slots=True, kw_only=True)
 class Proving:
-    """Follows the results of experiments as long as the service runs."""
+    """Task that turns experiments' results into verdicts while the service runs."""
 
     second: SecondOpinions
     db: StoreConnection
     """The connection on which verdicts are committed."""
     reader: Reader = USUAL
-    """What reads the spans of kept runs."""
+    """Reader of the spans of kept runs."""
     _waits: bool = field(default=False, init=False)
 
     async def run(self) -> None:

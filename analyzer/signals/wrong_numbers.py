@@ -97,7 +97,7 @@ def wrong_sum(reading: Reading) -> Iterator[Finding]:
     answer = numbers(final_answer(reading.trajectory)[:HEAD])
 
     def telling(one: WrongResult) -> tuple[bool, float]:
-        """Of several in a step, prefer one that the answer uses, then the largest error."""
+        """Sort key: calculations whose result is in the answer first, then the largest error."""
         return one.error.stated not in answer, -abs(one.error.stated / (one.error.right or 1.0) - 1)
 
     for stated in sorted(_wrong_results(reading), key=telling):

@@ -1,6 +1,6 @@
 """``POST /api/analyse``: a trace in; verdicts out, or a job to ask for later.
 
-A job's id is a secret: whoever has it may read the job. The trace is not kept, and no verdict is stored.
+A job's id is a secret: anyone who has it can read the job. The trace is not kept, and no verdict is stored.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def read_fields(query: Mapping[str, str]) -> dict[str, str]:
     """Read the parameters of an analysis.
 
     Raises:
-        web.HTTPBadRequest: one is unknown or too long, or ``failed`` is no truth.
+        web.HTTPBadRequest: one is unknown or too long, or ``failed`` is not a boolean.
     """
     unknown = sorted(query.keys() - set(_FIELDS))
     if unknown:
@@ -112,7 +112,7 @@ def read_amount(fields: Mapping[str, str], name: str, most: float, usual: float 
     """Read a number from 0 to ``most``.
 
     Raises:
-        web.HTTPBadRequest: it is none.
+        web.HTTPBadRequest: it is not a number in this range.
     """
     text = fields.get(name)
     if text is None:

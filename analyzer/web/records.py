@@ -38,7 +38,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofFound:
-    """What `blamespan experiment` found."""
+    """The result of `blamespan experiment`."""
 
     decision: ProofDecision
     step: int
@@ -66,9 +66,9 @@ class RunVerdict:
     confidence: float | None
     """Probability that it is this step, 0 to 1."""
     reason: str
-    """Why this step."""
+    """Why this step is to blame."""
     fix: str | None
-    """What would have been right; only from a model."""
+    """The proposed correction; null if there is none."""
     mode: str | None
     """The kind of failure."""
     evidence: tuple[Quote, ...]
@@ -78,11 +78,11 @@ class RunVerdict:
     method: str
     model: str | None
     fallback: str | None
-    """Why another method than the requested one answered."""
+    """The reason why another method than the requested one answered; null if it did not."""
     truncated: bool
-    """The method saw less than the whole run."""
+    """Whether the method saw less than the whole run."""
     coverage: float
-    """How much of the run the method saw, 0 to 1."""
+    """Share of the run's text that the method saw, 0 to 1."""
     calls: int
     """Model calls that were made."""
     input_tokens: int
@@ -92,7 +92,7 @@ class RunVerdict:
     duration_s: float
     """Seconds that the analysis took."""
     error: str | None
-    """What went wrong, where `status` is `error`."""
+    """The cause, if `status` is `error`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class Run(RunVerdict):
     proof: ProofFound | None
     """The experiment that made the verdict, if one did."""
     notes: tuple[str, ...]
-    """What the verdict leaves open: another run that this one may belong to."""
+    """Notes for people, such as another run that this one may belong to."""
     tenant: str
     version: int
     """Version of the verdict, from 1."""
@@ -110,14 +110,14 @@ class Run(RunVerdict):
     """The verdict's own id, as in the trace."""
     service: str
     provisional: bool
-    """Given while the run still went on."""
+    """Whether the run had not ended yet."""
     decided_ns: int
-    """Nanoseconds since the epoch."""
+    """Time of the verdict, in nanoseconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """What a person said of a verdict."""
+    """A person's judgement of a verdict."""
 
     run_id: str
     label: LabelKind
@@ -133,11 +133,11 @@ class Label:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenLabel(Label):
-    """A label that was kept."""
+    """A stored label."""
 
     can_be_learned: bool
     obstacle: str | None
-    """Why a ranker learns nothing from it."""
+    """The reason why a ranker cannot learn from it; null if it can."""
     trace_follows: bool
     """Whether the trace is corrected too, within seconds."""
     trace_obstacle: str | None
@@ -163,7 +163,7 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledRun(Run):
-    """A run's current verdict with what people and second opinions said of it."""
+    """A run's current verdict with its labels and second opinions."""
 
     label: Label | None
     earlier_labels: tuple[Label, ...]
@@ -212,7 +212,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share(Estimate):
-    """In what share of its runs of the last seven days an agent was to blame.
+    """Share of an agent's runs of the last seven days in which it was to blame.
 
     With labels of its service, the interval allows for the method's own errors; without, it is the
     method's share.
@@ -223,15 +223,15 @@ class Share(Estimate):
     runs: int
     """Runs it took part in."""
     labelled: int
-    """Labels that say how often the method is wrong."""
+    """Number of labels by which the method's errors are estimated."""
     told: str
-    """The share in words, as commands and pages show it."""
+    """The share as text, as commands and pages show it."""
     against_past: Estimate
-    """How many times as often as in its own past."""
+    """Ratio of its share of blame to that of its own past."""
     against_fellows: Estimate
-    """How many times as often as the other agents of its service."""
+    """Ratio of its share of blame to that of the other agents of its service."""
     alarm: bool
-    """It fails more often than it did."""
+    """Whether it fails more often than before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,25 +251,25 @@ class Issue:
     suspected: bool
     """Whether its runs reported no failure and are only suspected."""
     tool: str
-    """Called, or the agent handed over to; empty for others."""
+    """The tool called or the agent handed over to; empty for other kinds."""
     error: str
     """The type of error; empty where there was none."""
     count: int
-    """Runs it broke, over all its life."""
+    """Number of runs that it has broken."""
     first_seen: str
     """ISO 8601, as all times of an issue."""
     last_seen: str
     since: str
-    """When it came into its state."""
+    """Time at which it entered its state."""
     trend: tuple[DayCount, ...]
-    """Failures a day of the last fortnight, oldest first."""
+    """Failures per day of the last two weeks, oldest first."""
     examples: tuple[str, ...]
     """Ids of the last runs it broke, newest first."""
     muted: bool
     muted_until: str | None
     share: Share | None
     share_off: str | None
-    """Why there is no share."""
+    """The reason why there is no share; empty if there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,9 +287,9 @@ class Job:
     error: str
     """Why it failed; empty otherwise."""
     note: str
-    """What was left out; empty if nothing was."""
+    """Note on what was left out; empty if nothing was."""
     verdicts: tuple[RunVerdict, ...]
-    """One a run, in the order of the trace; those found so far."""
+    """The verdicts found so far, one per run, in the order of the trace."""
 
 
 T = TypeVar("T")
@@ -301,7 +301,7 @@ def read_answer(kind: type[T], document: object) -> T:
     Unknown keys are ignored, so that a client reads the answers of a newer service.
 
     Raises:
-        ValueError: the document is no such record.
+        ValueError: the document is not such a record.
     """
     found: T = _reader(cast("Hashable", kind)).validate_python(document)
     return found

@@ -119,7 +119,7 @@ async def kept_steps(
 
 
 def steps_document(run: WholeRun, first: int, end: int | None, *, is_whole: bool) -> dict[str, Any]:
-    """Return a run with its steps from ``first`` to before ``end``; ``is_whole``: read from its spans."""
+    """Return a run with the steps from ``first`` to before ``end``; ``is_whole`` if read from its spans."""
     shown = [asdict(step) for step in run.steps[first:end]]
     return {**run.outline(), "total": len(run.steps), "is_whole": is_whole, "steps": shown}
 
@@ -128,7 +128,7 @@ def read_number(request: web.Request, name: str, usual: int, least: int, most: i
     """Read a whole number of a request's query.
 
     Raises:
-        web.HTTPBadRequest: it is none, or out of bounds.
+        web.HTTPBadRequest: it is not a whole number, or out of bounds.
     """
     text = request.query.get(name, str(usual))
     if not (text.isascii() and text.isdigit() and len(text) < 11 and least <= int(text) <= most):

@@ -41,7 +41,7 @@ def read_filters(asked: Mapping[str, str], tenant: Tenant, now_ns: int) -> RunQu
     Args:
         asked: the query of the URL.
         tenant: the tenant of the request; empty for all.
-        now_ns: from which ages count, Unix ns.
+        now_ns: the present, from which ages are counted, Unix ns.
 
     Raises:
         web.HTTPBadRequest: a filter is unknown or invalid; the text says what is expected.

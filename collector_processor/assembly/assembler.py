@@ -131,7 +131,7 @@ class Assembler:
         analyses: int = 0,
         received_ns: int = 0,
     ) -> None:
-        """Learn that these spans of the trace ended.
+        """Record that these spans of the trace have ended.
 
         Args:
             key: the trace.
@@ -159,7 +159,7 @@ class Assembler:
             self._release(self._open.next_to_evict(), Completion.EVICTED)
 
     def remember(self, key: TraceKey, notes: Sequence[SpanNote], now: float) -> None:
-        """Learn of spans that were analysed before a restart, so that late spans find their trace."""
+        """Record spans that were analysed before a restart, so that late spans find their trace."""
         trace = self._closed.take(key) or OpenTrace(opened=now, last=now)
         trace.note(notes, now)
         self._closed.put(key, trace)
@@ -275,7 +275,7 @@ class Assembler:
         self._arm(key, trace, oldest if trace.is_glanced else min(glance, oldest))
 
     def _note_silence(self, key: TraceKey, trace: OpenTrace, now: float) -> None:
-        """Learn, once, that the trace has been silent for long, and record that for its missing parents."""
+        """Record, once, that the trace has been silent for a long time, also for its missing parents."""
         if trace.is_silent or now < trace.last + self._limits.absent_idle_s:
             return
         trace.is_silent = True
@@ -331,7 +331,7 @@ class Assembler:
         return max(limits.root_grace_s, min(wait, limits.idle_close_s))
 
     def _is_hopeless(self, tenant: Tenant, missing: Iterable[Absence]) -> bool:
-        """Return whether no such parent ever arrived, and each is outside the run or silent runs waited."""
+        """Return whether no such parent ever arrived, and each is outside the run or was awaited in vain."""
         return all(
             not self.learned.has_hope(tenant, absence)
             and (absence.is_outside or self.learned.is_silent(tenant, absence))

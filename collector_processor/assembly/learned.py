@@ -62,10 +62,10 @@ class AbsentParents(Generic[K]):
         return was_never
 
     def fell_silent(self, kind: K, began: float, silent_from: float) -> None:
-        """Note a run that waits for the parent of such a span and has long been silent.
+        """Record that a run which waits for the parent of such a span has been silent for a long time.
 
-        Only runs that began after the one before had fallen silent count: concurrent runs may all pause for
-        the same reason.
+        A run counts only if it began after the previous one had fallen silent: concurrent runs may all pause
+        for the same reason.
         """
         seen = self._touch(kind)
         if began >= seen.silent_from:
@@ -361,7 +361,7 @@ class Learned:
             self._sought.popitem(last=False)
 
     def opened(self, key: TraceKey) -> None:
-        """Learn that a trace arrived, to which a released trace may link."""
+        """Learn that a trace arrived; released traces may link to it."""
         if (sought := self._sought.pop(key, None)) is not None:
             self._absent.arrived(sought)
 

@@ -213,7 +213,7 @@ def ranges(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def first_seq(segment: int) -> int:
-    """Return the seq before a segment's first row."""
+    """Return the sequence number that precedes those of a segment's rows."""
     return segment << 32
 
 

@@ -17,7 +17,7 @@ from semconv.model import TraceId
 _STEPS_AT_ONCE: Final = 128
 """Rows or traces handled before other tasks get the event loop: some milliseconds."""
 _FIRST_STEPS: Final = 16
-"""Of a new callback; one that takes more is continued in turn with the others."""
+"""Steps of a new callback handled first; one that takes more continues in turn with the others."""
 
 Step: TypeAlias = Callable[[], Iterator[None] | None]
 """Work for the event loop. If it takes long it returns an iterator, which yields between its steps."""

@@ -34,12 +34,12 @@ from collector_processor.otlp import Signal
 logger = logging.getLogger(__name__)
 
 REGISTER: Final = "-rows"
-"""Appended to the segment's file name."""
+"""Suffix of a register's file name, after that of its segment."""
 _SIGNALS: Final = tuple(Signal)
 _ROW: Final = struct.Struct("<BHI")
-"""Signal, counted from 1; checksum; items."""
+"""Layout of a registered row: signal, counted from 1; checksum; items."""
 _BLOCK: Final = 512
-"""Rows in a block: first one done flag for each, then the rows."""
+"""Rows in a block, which begins with a done flag for each of them."""
 _BLOCK_BYTES: Final = _BLOCK * (1 + _ROW.size)
 _MAX_ITEMS: Final = 0xFFFF_FFFF
 

@@ -3,7 +3,7 @@
 Waking the writer's thread costs more than most of its work, so a command that can wait is sent with the next
 request. When the writer ends, everything that waits for it is resolved.
 
-Releasing a held row is durable before the forwarder is told: a row must not be sent twice in different forms.
+Releasing a held row is durable before the forwarder is notified: a row must not be sent twice in two forms.
 """
 
 from __future__ import annotations

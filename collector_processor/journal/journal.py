@@ -54,7 +54,7 @@ from semconv.model import TraceId
 
 
 def _do_nothing(_chunk: Chunk, _entry: Entry) -> Iterator[None]:
-    """Hand a row on to nobody."""
+    """Ignore a durable row."""
     yield from ()
 
 

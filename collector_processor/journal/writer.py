@@ -5,8 +5,8 @@ requests share one disk flush, and throughput grows with load.
 
 New rows and their acknowledgement go first. Changes of state are collected and written with the next commit
 of rows, or by themselves after a short delay: losing some in a crash means that rows are forwarded twice,
-never that one is lost. Releasing held rows is durable before the forwarder is told: they must not be sent
-again in another form.
+never that one is lost. Releasing held rows is durable before the forwarder is notified: they must not be
+sent again in another form.
 """
 
 from __future__ import annotations

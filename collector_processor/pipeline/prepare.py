@@ -99,7 +99,7 @@ class PreparedRun:
     is_trial: bool = False
     """Whether the store issued these ids: such a run is part of an experiment and gets no verdict."""
     continuation: Continuation | None = None
-    """What may link it to another run; ``None`` if the run has not changed or has not ended."""
+    """Quotes that may link it to another run; ``None`` if the run has not changed or has not ended."""
 
     def unpacked(self) -> Run:
         """Return the run, with its reduced spans unpacked."""

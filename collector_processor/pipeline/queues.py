@@ -57,7 +57,7 @@ class FairQueue(Generic[Owner, Key, Item]):
 
     @property
     def owners(self) -> Collection[Owner]:
-        """Owners that have items, in turn."""
+        """Owners that have items, in the order in which they are served."""
         return self._owners
 
     def clear(self) -> None:
@@ -125,7 +125,7 @@ class Inbox:
 
     @property
     def tenants(self) -> Collection[Tenant]:
-        """Tenants that have waiting arrivals, at any time."""
+        """Live view of the tenants that have waiting arrivals."""
         return self._arrivals.owners
 
     def put(self, arrival: TraceArrival) -> tuple[TraceArrival, ...]:

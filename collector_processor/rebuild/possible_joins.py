@@ -3,7 +3,7 @@
 A program that calls one agent after another without a span around both leaves separate traces, and nothing
 in them says that they are one run: nodes of a pydantic-graph without Logfire, AG2's chained chats under
 OpenInference, the crews of a CrewAI flow under Traceloop. Such runs are never joined, because a person who
-pastes an answer into a new question leaves the same traces; each is told which run it may belong to.
+pastes an answer into a new question leaves the same traces; each gets a note on the run it may belong to.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _MOST_QUOTES: Final = 500
 """Positions of a text that are compared, from its beginning."""
 _MOST_CHARS: Final = 8_000
 _LONGEST_PAUSE_NS: Final = 300 * 10**9
-"""Between the end of one run and the start of the next; a program continues sooner, a person later."""
+"""Longest pause between two runs: a program continues sooner, a person later."""
 _MOST_REMEMBERED: Final = 4_096
 _HISTORY: Final = re.compile(r"^assistant\b", re.MULTILINE)
 _SERVICE_NAME: Final = "service.name"
 
 Quote: TypeAlias = int
-"""Checksum of some words in a row."""
+"""Checksum of consecutive words."""
 
 
 @record
 class Continuation:
-    """What a run could hand on, and what it could have been given."""
+    """Quotes of a run's answer, and of its inputs, by which one run may continue another."""
 
     run_id: str
     service: str
@@ -49,7 +49,7 @@ class Continuation:
 
 
 def continuation_of(trace: Trace, trajectory: Trajectory) -> Continuation:
-    """Return what links a run to those before and after it."""
+    """Return the quotes that may link a run to those before and after it."""
     heard = tuple(dict.fromkeys(quote for text in _given(trajectory) for quote in _quotes(text)))
     words = trajectory.output.split()
     ends = (words[:_WORDS], words[-_WORDS:]) if len(words) >= _WORDS else ()
@@ -65,7 +65,7 @@ def continuation_of(trace: Trace, trajectory: Trajectory) -> Continuation:
 
 
 def _given(trajectory: Trajectory) -> Iterator[str]:
-    """Yield the task, and what the first step was given, unless that is a chat with earlier answers in it."""
+    """Yield the task and the first step's input, unless that is a chat with earlier answers in it."""
     yield trajectory.task
     first = trajectory.steps[0].input if trajectory.steps else ""
     if first != trajectory.task and not _HISTORY.search(first[:_MOST_CHARS]):
@@ -82,7 +82,7 @@ def _checksum(words: Sequence[str]) -> Quote:
 
 
 class RecentRuns:
-    """Remembers what the last runs answered, up to a bound."""
+    """Answers of the most recent runs, up to a bound."""
 
     def __init__(self) -> None:
         self._said: Final[OrderedDict[tuple[str, str, Quote], Continuation]] = OrderedDict()
@@ -105,7 +105,7 @@ class RecentRuns:
 
 
 def _continues(run: Continuation, before: Continuation) -> bool:
-    """Say whether ``run`` began soon after ``before`` and was given the whole of its answer."""
+    """Say whether ``run`` began soon after ``before``, with the beginning and end of its answer as input."""
     is_soon = 0 <= run.start_ns - before.end_ns <= _LONGEST_PAUSE_NS
     return is_soon and run.run_id != before.run_id and set(before.said) <= set(run.heard)
 

@@ -29,7 +29,7 @@ class Run:
     trace: Trace
     trajectory: Trajectory
     reader: Reader = field(default=USUAL, compare=False, repr=False)
-    """What read its spans; whoever reads them again uses it too."""
+    """Reader of its spans; use it to read them again."""
 
 
 def rebuild(

@@ -89,7 +89,7 @@ class IntakeRules:
     feed: Callable[[TraceArrival], None] = _tell_nobody
     """Called with agent traces' spans and log records once they are durable."""
     hints: Hints = USUAL_HINTS
-    """What makes a span without a marker an agent's; with users' mappings, their attributes too."""
+    """Signs of a model call in spans without a marker; with users' mappings, their attributes too."""
     max_item_bytes: Mapping[Signal, int] = field(default_factory=dict)
     """Largest request that the backend takes, by signal; a larger item is rejected."""
 

@@ -1,4 +1,4 @@
-"""CPU cores and memory available to this process, by the limits of its control groups. Not pure."""
+"""CPU cores and memory available to this process, within the limits of its control groups. Not pure."""
 
 from __future__ import annotations
 

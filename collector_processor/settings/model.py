@@ -25,9 +25,9 @@ from collector_processor.writeback.annotate import Carriers
 
 MEBIBYTE: Final = 1 << 20
 _SILENCE: Final = 1.25
-"""As a multiple of ``max_age``: allows for batches, and for work before and after a pause of that length."""
+"""Longest silence as a multiple of ``max_age``: allows for batches, and for work around such a pause."""
 _PAUSES: Final = 12
-"""As a multiple of ``max_age``: the longest run, several pauses included."""
+"""Longest run as a multiple of ``max_age``, several pauses included."""
 _LONGEST_RUN_S: Final = 64_800.0
 """Upper bound of that: 18 hours, less than the day for which the journal keeps the first spans of a run."""
 

@@ -58,7 +58,7 @@ class Flush(StrEnum):
 
     AT_ONCE = "FULL"
     LATER = "NORMAL"
-    """With the next transaction that is flushed at once: a power cut may lose it, our crash does not."""
+    """With the next transaction that uses ``AT_ONCE``: a power cut may lose it, a crash of ours does not."""
 
 
 def is_refusal(error: BaseException) -> bool:

@@ -169,7 +169,8 @@ def _continue_numbers(source: sqlite3.Connection, db: StoreConnection) -> None:
 def _set_aside(path: Path) -> None:
     backup = path.with_name(f"{path.name}{BACKUP}")
     if backup.exists():
-        raise CollectorError(f"{path} is older than the store beside it, and {backup.name} is there too")
+        reason = f"{path} is left from an older version, but {backup.name} exists"
+        raise CollectorError(f"{reason}: move one of them away")
     path.replace(backup)
     _flush(path.parent)
 

@@ -1,7 +1,7 @@
 """Small tables of the store: spending on models, kinds of spans whose parents never arrive, issued trials.
 
 A model call is recorded before it is made. The collector half uses no model; the table is here because the
-store is. Synchronous; on the store's thread.
+store is. Synchronous; used on the store's thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WRITE: Final = (
 
 
 class AbsentRows:
-    """Rows of ``absent_parent``; on the store's thread."""
+    """Rows of ``absent_parent``; used on the store's thread."""
 
     def __init__(self, db: StoreConnection) -> None:
         self._db: Final = db

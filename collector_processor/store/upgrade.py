@@ -54,7 +54,7 @@ def upgrade(connect: Callable[[], Connection], schema: str | None, name: str) ->
     except CommandError as error:
         raise CollectorError(f"{name} was written by a newer blamespan (schema {schema})") from error
     except SQLAlchemyError as error:
-        raise CollectorError(f"{name} cannot be made a store: {reason_of(error)}") from error
+        raise CollectorError(f"{name} cannot be upgraded: {reason_of(error)}") from error
 
 
 def reason_of(error: BaseException) -> str:

@@ -134,7 +134,7 @@ def name_by_request(ordering: Ordering) -> Ordering:
 
 
 def _without_words(ordering: Ordering) -> frozenset[str | None]:
-    """Return the agents that only enclose tools."""
+    """Return the agents that have tools below them and no model call of their own."""
     steps = ordering.chosen()
     speaking = {act.agent for act in steps if act.action.kind in MODEL_KINDS}
     inherited = {act.agent for act in steps if act.agent_source is AgentSource.ANCESTOR}
@@ -175,9 +175,10 @@ LEAD: Final = "lead-agent"
 
 
 def name_lead(ordering: Ordering) -> Ordering:
-    """Give our own name to the one agent without a name whose tools or whose span enclose other agents' work.
+    """Give a name of ours to the one nameless agent whose tools or whose span enclose other agents' work.
 
-    Calls with different instructions are several agents', and stay nameless; so does what it did not request.
+    Calls with different instructions belong to several agents and stay nameless; so do tools that it did not
+    request.
     """
     acts = ordering.acts
     nameless = [acts[index] for index in ordering.steps if acts[index].agent is None]

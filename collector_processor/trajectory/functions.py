@@ -46,7 +46,7 @@ _BY_FUNCTION: Final = frozenset({AgentSource.SPAN_NAME, AgentSource.UNKNOWN})
 _DEEPEST: Final = 64
 """Bound on the functions examined around a call."""
 _INSTRUCTIONS: Final = 160
-"""Characters of instructions that are compared: what varies from call to call tends to come later."""
+"""Characters of instructions that are compared: parts that vary from call to call tend to come later."""
 
 
 def function_name(name: str) -> str:

@@ -1,7 +1,7 @@
-"""Relations between steps: which steps overlap in time, and which earlier steps each is tied to by the spans.
+"""Relations between steps: which steps overlap in time, and to which earlier steps the spans tie each one.
 
 Overlap. Siblings whose extents overlap form a group with all the steps below them; the outermost group
-counts. Inside a group order is by start, and means nothing. A model call counts until the first tool of its
+counts. Inside a group, order is by start and has no meaning. A model call counts until the first tool of its
 agent begins: the model requested that tool, and it began while the rest of the reply was still streamed
 (Claude Code).
 

@@ -229,7 +229,7 @@ def _families(ordering: Ordering) -> Mapping[int, _Family]:
 
 
 def _error_of_ends(*spans: Span) -> int:
-    """Return by how much the ends of spans of one clock may be wrong against each other.
+    """Return the largest error in the order of the ends of spans of one clock, in nanoseconds.
 
     OpenTelemetry's SDK for JavaScript truncates starts to the millisecond and adds an exact duration.
     """

@@ -105,7 +105,7 @@ def scan_traces(
         known: agent traces seen before; their spans get notes even without a marker in this request.
         most_steps: bound on slow work: groups, spans in an unusual field order, notes. A step takes a
         microsecond.
-        hints: what makes a span without a marker an agent's.
+        hints: signs of a model call in spans without a marker.
 
     Raises:
         MalformedRequestError: the bytes are not valid protobuf.

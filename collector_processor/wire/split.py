@@ -110,7 +110,7 @@ def parse(body: bytes, *, least: int = 0) -> Request:
 class _Members(NamedTuple):
     members: list[Item]
     others: bytes
-    """All other fields, joined."""
+    """Bytes of all other fields, concatenated."""
     left_out: int
 
 
@@ -351,7 +351,7 @@ class TraceIndex:
 
     @property
     def trace_ids(self) -> Iterable[TraceId]:
-        """Keys of the traces."""
+        """Ids of the traces."""
         return (TraceId(trace_id.hex()) for trace_id in self._found)
 
     @property
@@ -360,7 +360,7 @@ class TraceIndex:
         return sum(1 for _ in self._request.items())
 
     def extract(self, trace_id: TraceId) -> bytes:
-        """Return what ``extract`` returns for one trace."""
+        """Return the request with only the spans or log records of one trace; empty if there are none."""
         resources = self._found.get(bytes.fromhex(trace_id), [])
         if resources and len(self._found) == 1:
             return self.body

@@ -94,11 +94,11 @@ _MOST_CANDIDATES: Final = 512
 
 
 class Reader:
-    """Reads spans through dialects, and a run that none of them knows by inference.
+    """Reads spans through dialects; infers the actions of a run that no dialect knows.
 
     Args:
         dialects: in order of precedence; mappings, which users write, come first.
-        infers: whether ``generic`` may read a run in which no dialect sees a step.
+        infers: whether ``generic`` may infer the actions of a run in which no dialect finds a step.
     """
 
     def __init__(self, dialects: tuple[Dialect, ...] = DIALECTS, *, infers: bool = True) -> None:
@@ -109,11 +109,11 @@ class Reader:
 
     @property
     def marks(self) -> frozenset[str]:
-        """The attributes by which mappings know their spans: they mark an agent's trace."""
+        """The attributes by which mappings recognise their spans: they mark an agent's trace."""
         return frozenset[str]().union(*(each.keys for each in self.dialects if each.name.startswith(MAPPED)))
 
     def action(self, span: Span, surroundings: Surroundings) -> Action | None:
-        """Return what the span did, or ``None`` if no dialect knows it."""
+        """Return the span's action, or ``None`` if no dialect knows it."""
         for read in self._candidates(
             span.scope.name[:_SCOPE_CHARS], self._marks.intersection(span.attributes)
         ):
@@ -123,7 +123,7 @@ class Reader:
         return None
 
     def actions(self, surroundings: Surroundings) -> tuple[Sequence[Action | None], Inferred | None]:
-        """Return the actions of all spans, parents first, and what was inferred where no dialect reads."""
+        """Return the actions of all spans, parents first, and the inference if no dialect reads the run."""
         walked = surroundings.walked
         found = [self.action(span, surroundings) for span in walked]
         if not self._infers or any(action is not None and action.kind in _STEPS for action in found):
@@ -158,7 +158,7 @@ USUAL: Final = Reader()
 
 
 def read_action(span: Span, surroundings: Surroundings) -> Action | None:
-    """Return what the span did, or ``None`` if no dialect knows it."""
+    """Return the span's action, or ``None`` if no dialect knows it."""
     return USUAL.action(span, surroundings)
 
 

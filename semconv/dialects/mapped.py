@@ -1,4 +1,4 @@
-"""Mappings: spans without a dialect of their own, read by a table from attribute to field. Pure.
+"""Mappings: tables from attribute to field, for spans without a dialect of their own. Pure.
 
 A mapping is data that users write (``blamespan.mapping.yaml``) or contribute (``semconv/mappings``). Reading
 its YAML is the caller's work; this module gets the document, checks it and makes a dialect of it.
@@ -53,12 +53,12 @@ class MappingError(ValueError):
     def __init__(self, where: tuple[str, ...], expected: str) -> None:
         super().__init__(f"{'.'.join(where) or 'the mapping'}: expected {expected}")
         self.where: Final = where
-        """The keys from the outermost on."""
+        """Path of keys to the mistake, the outermost first."""
 
 
 @record
 class SpanMapping:
-    """What the attributes of one framework's spans mean."""
+    """Meanings of the attributes of one framework's spans."""
 
     name: str
     fields: Mapping[str, str]
@@ -66,9 +66,9 @@ class SpanMapping:
     kinds: Mapping[str, ActionKind]
     """Kind by the value of ``kind_attribute``."""
     names: Mapping[str, ActionKind]
-    """Kind by the span's name; ``*`` at its end stands for any rest."""
+    """Kind by the span's name; a ``*`` at its end matches any rest."""
     scopes: tuple[str, ...] = ()
-    """Beginnings of the scope names of its spans; with none, any span is read whose kind is known."""
+    """Prefixes of the scope names of its spans; without any, every span whose kind is known is read."""
     kind_attribute: str = ""
 
 
@@ -76,7 +76,7 @@ def read_mapping(document: Any) -> SpanMapping:
     """Return the mapping in a document of objects, lists and texts.
 
     Raises:
-        MappingError: it is none; says where, and what was expected.
+        MappingError: it is not a mapping; the message says where, and what was expected.
     """
     top = _object((), document, _KEYS)
     kind = _object(("kind",), top.get("kind"), _KIND_KEYS)

@@ -70,8 +70,7 @@ class Support:
     switches: tuple[str, ...] = ()
     """Settings that make it record more, as a user writes them: ``TRACELOOP_TRACE_CONTENT=true``."""
     replay: tuple[str, ...] = ()
-    """What makes runs replayable whose model calls it does not record even with ``switches``; or that nothing
-    does."""
+    """Advice for replays if even ``switches`` record no model calls, or that there is none."""
 
     def aspects(self) -> Iterator[tuple[str, Coverage]]:
         """Yield the aspects by name, in the order of ``ASPECTS``."""

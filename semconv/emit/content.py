@@ -1,7 +1,7 @@
 """Agents' messages and texts as attribute values, and the setting that allows recording them.
 
 The application's values may be anything: huge, circular, not text, or raising in ``__str__``. Nothing here
-raises: values that cannot be shown are named, and long ones are cut.
+raises: a value that raises is replaced by its type's name, and long ones are cut.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ def _text_part(value: object) -> Message:
 
 
 def _unquoted(value: object) -> object:
-    """Return the value of a JSON text; other text, which models also write, unchanged."""
+    """Return the value of a JSON text; text that is not JSON, which models also write, unchanged."""
     if not isinstance(value, str):
         return value
     try:

@@ -51,7 +51,7 @@ def attribute(
 ) -> None:
     """Say which agent broke a recorded run, at which step and why.
 
-    A conversation log is taken as a failure; a trace is first checked for failure,
+    A conversation log is assumed to have failed; a trace is first checked for failure,
     unless [bold]--failed[/bold]. Without a model it needs no network and no key.
 
     Example: [bold]blamespan attribute trace.json --model ollama/qwen3[/bold]

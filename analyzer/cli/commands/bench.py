@@ -330,7 +330,7 @@ def _jobs(
 def _lines(
     scores: tuple[Score, ...], subject: Subject, plan: Plan
 ) -> tuple[tuple[dict[str, Any], ...], tuple[Score, ...]]:
-    """Return the result lines, the total's with the requested extras, and their scores."""
+    """Return the result lines, with the requested extras on the total, and their scores."""
     extras: dict[str, Any] = {}
     scores = withhold(scores, plan.floor)
     if plan.precision is not None:

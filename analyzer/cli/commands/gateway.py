@@ -219,7 +219,7 @@ def _options(listen: str, upstream: str | None, allowed: frozenset[str], max_cal
 
 
 class _Allowance:
-    """A number of live calls."""
+    """Budget of a fixed number of live calls."""
 
     def __init__(self, calls: int) -> None:
         self._left = calls

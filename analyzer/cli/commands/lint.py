@@ -1,4 +1,4 @@
-"""``blamespan lint``: find what a trace lacks for good attribution, each with the fix."""
+"""``blamespan lint``: list what a trace lacks for good attribution, with a fix for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``blamespan map``: make a mapping for traces that no dialect reads, with questions or without."""
+"""``blamespan map``: make a mapping for traces that no dialect reads, interactively or not."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def write_mapping(mapping: SpanMapping, out: Path, *, force: bool = False) -> No
     """Write a mapping file.
 
     Raises:
-        WrongUsage: the file is there already.
+        WrongUsage: the file exists already.
     """
     content = written(mapping, (_HINT,))
     if out == STANDARD_OUTPUT:

@@ -131,11 +131,11 @@ async def collect_garbage(
     """Exclude all objects alive now from garbage collection; from then on collect old ones rarely.
 
     A full collection visits every object (0.1 s with 25,000 open traces) while nothing is acknowledged, and
-    Python makes one whenever their number grew by a quarter. Young objects are collected as usual. Full
+    Python makes one whenever their number has grown by a quarter. Young objects are collected as usual. Full
     collections free little: some objects of each closed connection.
 
     Args:
-        pause: waits so many seconds.
+        pause: sleeps for the given number of seconds.
         memory: returns the memory of this process in bytes.
     """
     gc.collect()

@@ -133,7 +133,8 @@ def _show(out: Path, card: Mapping[str, Any]) -> None:
     console().print(f"calibrated by {card['calibrated_by']}", style="dim")
     if not card["out_of_distribution"]:
         console().print(
-            "other systems: not measured, for the labels are of one system; expect little there", style="dim"
+            "other systems: not measured, because all labels are of one system; expect low accuracy there",
+            style="dim",
         )
 
 

@@ -1,10 +1,9 @@
 """HTTP server of the analyzer half: takes a run, returns its attribution. Not pure; keeps no run.
 
-``POST /v1/analyse`` with a run as JSON is answered with the attribution as JSON. The
-response begins at once and white space follows every few seconds until the answer is
-there, so that the client can tell a busy analyzer from a dead one, and proxies do not
-time out. ``GET /v1/offer`` lists the methods and models that a person may choose.
-Access is decided by the same guard as for the pages and the API.
+``POST /v1/analyse`` with a run as JSON is answered with the attribution as JSON. The response begins at once
+and white space follows every few seconds until the answer is ready, so that the client can tell a busy
+analyzer from a dead one, and proxies do not time out. ``GET /v1/offer`` lists the methods and models that a
+person may choose. Access is decided by the same guard as for the pages and the API.
 """
 
 from __future__ import annotations
@@ -189,7 +188,7 @@ class AnalyzerServer:
             raise web.HTTPRequestTimeout(text=f"expected the whole run within {_BODY_S:g} s\n") from error
 
     async def _tell(self, request: web.Request, answer: asyncio.Future[Attribution]) -> web.StreamResponse:
-        """Send the answer when it is there, and keep-alive white space until then.
+        """Send the answer when it is ready, and keep-alive white space until then.
 
         If an analysis fails because of a bug, or is stopped by a shutdown, the response is broken off.
         """

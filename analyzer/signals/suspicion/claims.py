@@ -216,7 +216,7 @@ def _world(reading: Reading, origins: Sequence[Source], answer: str) -> _World:
 
 
 def _most_telling(given: Sequence[float], answer: str) -> list[float]:
-    """Return values, those in the answer first: it probably computes with them."""
+    """Return values, those in the answer first: the answer probably computes with them."""
     told = numbers(answer)
     return sorted((value for value in given if value), key=lambda value: value not in told)
 
@@ -309,7 +309,7 @@ def _quote(reading: Reading, position: int, claim: Figure) -> str:
 def miscalculated(reading: Reading) -> Iterator[Clue]:
     """Yield those of ``wrong_figures`` for which the run shows the right product.
 
-    Few runs give one rate and its counts only; all others end before figures are compared with texts.
+    Returns early for most runs: few give exactly one rate and its counts.
     """
     told = figures(prose_of(final_answer(reading.trajectory)[:HEAD]))
     right = factors(reading.trajectory.task[:HEAD], results(reading), told) if told else None

@@ -16,7 +16,7 @@ _COLUMN: Final = range(2, 401)
 
 
 def told_columns(told: Sequence[Figure], loose: frozenset[float]) -> Iterator[tuple[float, ...]]:
-    """Yield the known figures that an answer lists, by unit: it may add up some of a tool's figures."""
+    """Yield the known figures in an answer, by unit: the answer may add up some of a tool's figures."""
     by_unit: defaultdict[str, list[float]] = defaultdict(list)
     for figure in told:
         if figure.value in loose:

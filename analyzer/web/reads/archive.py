@@ -173,7 +173,7 @@ class RunArchive:
         return row
 
     def _floor(self, start: Sequence[_Condition], order: _Order) -> RunKey | None:
-        """Return the last verdict within one page's bound, by the index alone; ``None`` if all are."""
+        """Return the last verdict that one page may examine, by the index alone; ``None`` for all."""
         where, values = _joined(start)
         row = self._db.execute(
             f"SELECT decided_ns, tenant, run_id FROM verdict {where} {order.by}"  # noqa: S608 - our own words

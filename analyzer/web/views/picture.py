@@ -52,7 +52,7 @@ class Suspicion:
 
     decisive: int | None = None
     word: str = "decisive"
-    """What the step is called: ``suspected`` if only the evidence says that the run failed."""
+    """Label of the decisive step: ``suspected`` if only the evidence says that the run failed."""
     probabilities: Mapping[int, float]
     """Probability 0..1 by step; missing steps have 0."""
 

@@ -1,4 +1,4 @@
-"""blamespan's own convention: ``gen_ai.*`` with ``blamespan.*`` beside it.
+"""blamespan's own convention: ``gen_ai.*`` together with ``blamespan.*``.
 
 Source: ``semconv/registry``. Written by ``semconv.instrument`` (scope ``blamespan.instrument``) and by
 other instrumentations that add these attributes to their spans.

@@ -1,12 +1,13 @@
 """Laminar's SDK, with which browser-use traces itself.
 
 Source: lmnr 0.8.2 on PyPI (``opentelemetry_lib/tracing/attributes.py``) and browser-use 0.13.14
-(``agent/service.py``, ``tools/service.py``), both played. A span's type is ``lmnr.span.type``, its texts are
-JSON in ``lmnr.span.input`` and ``lmnr.span.output``; ``DEFAULT`` is any traced function. Instrumented model
-SDKs write ``gen_ai.input.messages`` and ``.output.messages`` instead, the latter as the provider's choices.
+(``agent/service.py``, ``tools/service.py``), both recorded. A span's type is ``lmnr.span.type``, its texts
+are JSON in ``lmnr.span.input`` and ``lmnr.span.output``; ``DEFAULT`` is any traced function. Instrumented
+model SDKs write ``gen_ai.input.messages`` and ``.output.messages`` instead, the latter as the provider's
+choices.
 
-browser-use names no agent: all its work is below ``agent.run``, without a text. The name is ours; the task
-stands in the prompts, the answer in the action ``done``, and an action's failure in its result.
+browser-use names no agent: all its work is below ``agent.run``, a span without texts. The agent's name is
+ours; the task is in the prompts, the answer in the action ``done``, and an action's failure in its result.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def _is_browser_use(span: Span, surroundings: Surroundings) -> bool:
 
 
 def _read_browser_use(span: Span, surroundings: Surroundings) -> Action:
-    """Read the whole run; its task and answer are those of the calls and actions below."""
+    """Read the span of the whole run; its task and answer come from the calls and actions below it."""
     asked, answered = "", ""
     for each in _below(span, surroundings):
         if not asked and (found := _request(each)):

@@ -2,7 +2,7 @@
 
 Source: traceloop/openllmetry 0.40 to 0.62 (2025-2026), ``traceloop-sdk`` and
 ``opentelemetry-instrumentation-*``, seen from langchain and langgraph, openai-agents and OpenAI. New
-versions write ``gen_ai.*`` with their own attributes beside it; old ones flatten messages. Its scopes,
+versions write ``gen_ai.*`` together with their own attributes; old ones flatten messages. Its scopes,
 ``opentelemetry.instrumentation.<library>``, are not unique to it, so it is recognised by its attributes.
 
 Agno. Source: opentelemetry-instrumentation-agno 0.62 (``_tool_wrappers.py``) and agno 3.1, seen from a
@@ -265,7 +265,7 @@ def _is_agents(span: Span) -> bool:
 
 
 def _on_the_path(span: Span) -> Found:
-    """Return the outermost task around a call: a graph's node or a decorated function."""
+    """Return the name of the outermost task around a call: a graph's node or a decorated function."""
     node = (text(span.attributes, ENTITY_PATH) or "").partition(".")[0]
     is_part = node in PLUMBING_NODES or node in NAMELESS_GRAPHS or node.startswith("Runnable")
     return NO_AGENT if is_part or not node else Found(node, AgentSource.METADATA)

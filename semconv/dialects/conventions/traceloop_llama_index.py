@@ -77,7 +77,7 @@ def _turns(surroundings: Surroundings) -> Mapping[Key, _Turn]:
 
 
 def _find_turns(surroundings: Surroundings) -> Iterator[tuple[Key, _Turn]]:
-    """Yield turns; if a call was never sent and nothing followed, its setup stands for it."""
+    """Yield turns; a call whose span was never sent, and that nothing followed, is read from its setup."""
     waiting: dict[tuple[str, str | None], Span] = {}
     current: dict[tuple[str, str | None], _Turn] = {}
     latest = 0

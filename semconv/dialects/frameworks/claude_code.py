@@ -12,11 +12,11 @@ Source: runs of Claude Code 2.1.330, and its monitoring documentation (November 
 - Answers are in log events, or on the span with detailed tracing. An event is at the parent of the span it
   describes: a model's answer (``assistant_response``, with the request's id), a tool's input and result
   (``tool_result``, with the call's id). An interaction may hold thousands of events; only those within the
-  span's time are searched. That a model requested tools is recorded nowhere. Hidden texts are
+  span's time are searched. No span records that a model requested a tool. Hidden texts are
   ``<REDACTED>``.
 - Subagents work in the background by default. A finished one's report begins a new interaction, which is a
-  trace of its own without links and is not a task; its prompt names the call that started the work. The
-  session is no key for joining them: a person asks many things in one.
+  trace of its own without links and is not a task; its prompt names the call that started the work. Traces
+  are not joined by their session: a person asks many things in one.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def _contents(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _without_blanks(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return Gemini's content without unset keys; a part lists all it could be."""
+    """Return Gemini's content without unset keys; a part lists the keys of every type."""
     pieces = map(mapping, items(content.get("parts")))
     parts = [{key: value for key, value in piece.items() if value is not None} for piece in pieces]
     return {"role": content.get("role") or "user", "parts": parts}

@@ -9,7 +9,7 @@ Source: ``pydantic_ai/_instrumentation.py`` and ``capabilities/instrumentation.p
 - From 3: ``invoke_agent X``, ``execute_tool X``, ``gen_ai.tool.call.*``; from 5 a deferred tool is not an
   error. Before 1.0 an agent has no operation name, and calls and tools have no agent: they inherit it.
 
-An agent used as a tool runs below the caller's tool, which is then no step. An output function
+An agent used as a tool runs below the caller's tool, which is then not a step. An output function
 (``final_result``) delivers an agent's answer and is a step only if it fails.
 """
 

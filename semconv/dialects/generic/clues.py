@@ -1,8 +1,8 @@
-"""Clues: what one span of an unknown dialect shows, whatever its attributes are called.
+"""Clues: facts found in a span of an unknown dialect, whatever its attributes are called.
 
-A key is read as words: ``genkit:metadata:subtype``, ``agentName`` and ``gen_ai.usage.input_tokens`` name
-what they hold, in no namespace that would have to be known. Values say more than keys: message-shaped JSON,
-pairs of token counts, one word out of a short list. Span events and log records count as attributes.
+A key is split into words: ``genkit:metadata:subtype``, ``agentName`` and ``gen_ai.usage.input_tokens`` name
+their content, whatever their namespace. Values are better evidence than keys: JSON in the shape of messages,
+pairs of token counts, one word of a short list. Span events and log records count as attributes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _MOST_KEYS: Final = 4096
 """Attribute names remembered as words; a deployment sees some hundred."""
 _MOST_FIELDS: Final = 512
-"""Fields of one span that are looked at; the others are beyond what an instrumentation writes."""
+"""Most fields read of one span; instrumentations write fewer."""
 _DEEPEST: Final = 3
 _LONGEST_NAME: Final = 80
 _LEAST_CLEAR: Final = 2
@@ -39,7 +39,7 @@ _OUT: Final = frozenset(
 _CONTENT: Final = (
     _IN | _OUT | {"message", "messages", "content", "history", "schema", "body", "tools", "definitions"}
 )
-"""Words of keys whose values are what agents said, not what the instrumentation says of them."""
+"""Words of keys whose values are agents' own texts, not facts stated by the instrumentation."""
 _TOKENS: Final = frozenset({"token", "tokens", "usage"})
 _TOKENS_IN: Final = frozenset({"input", "prompt"})
 _TOKENS_OUT: Final = frozenset({"output", "completion", "candidates"})
@@ -83,7 +83,7 @@ _MEANINGS: Final = (
     ActionKind.CONTAINER,
     ActionKind.LLM,
 )
-"""Which of several words decides: ``tool_call`` is a tool, ``llm_request`` a model call."""
+"""Precedence of kinds if a value names several: ``tool_call`` is a tool, ``llm_request`` a model call."""
 _OTHERS: Final = frozenset({"executor", "edge", "message", "event", "payload", "mime", "standard"})
 """Words of values that are a program's own classes."""
 _CREATION: Final = frozenset({"create", "build", "init", "setup"})
@@ -114,36 +114,36 @@ _ROLE_EVENTS: Final[Mapping[str, str]] = {
 
 @dataclass(slots=True)
 class Clues:
-    """What one span shows."""
+    """Facts found in one span."""
 
     span: Span
     kinds: list[tuple[ActionKind, str]] = field(default_factory=list)
-    """Kinds that values state, with the attribute that does."""
+    """Kinds stated by values, each with its attribute."""
     tokens_in: int = 0
     tokens_out: int = 0
     model: str = ""
     heard: tuple[Message, ...] = ()
     said: tuple[Message, ...] = ()
     given: Any = None
-    """The input as found, for spans that are no model call."""
+    """The input as found, for spans that are not model calls."""
     got: Any = None
     agents: list[tuple[str, str]] = field(default_factory=list)
-    """Names under keys that speak of an agent, with the keys' words, the clearest first."""
+    """Names under keys that mention an agent, with the keys' words, the clearest first."""
     speaker: str = ""
-    """The agent's name in an output; a model call's only, elsewhere it is what a tool returned."""
+    """The agent's name in a model call's output; in other spans' outputs it may come from a tool's result."""
     tools: list[str] = field(default_factory=list)
-    """Names under keys that speak of a tool."""
+    """Names under keys that mention a tool."""
     names: list[str] = field(default_factory=list)
     """Names under other keys."""
     ids: set[str] = field(default_factory=set)
     """Values that may be a tool call's id."""
     target: str = ""
-    """Whom a handoff goes to, by its key."""
+    """The target of a handoff, by its key."""
     instructions: str = ""
     sources: dict[str, str] = field(default_factory=dict)
-    """Attribute by the mapping's field that it holds; ``kind`` is one of them."""
+    """Attribute by the field of a mapping that it fills; ``kind`` is one of them."""
     used: set[str] = field(default_factory=set)
-    """Attributes that something was read from."""
+    """Attributes that were used."""
 
     def found(self, name: str, source: str) -> None:
         """Note that a field was read from an attribute, the first one that has it."""
@@ -168,7 +168,7 @@ def words_of(key: str) -> Path:
 
 
 def clues_of(span: Span) -> Clues:
-    """Return what ``span`` shows."""
+    """Return the clues in ``span``."""
     clues = Clues(span)
     flat: dict[str, dict[tuple[str, ...], Any]] = {}
     for source, key, value in _fields(span):
@@ -213,7 +213,7 @@ def _indexed(key: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _look_at(clues: Clues, source: str, path: Path, value: Any, depth: int) -> None:
-    """Read one value; objects that are no messages are looked into."""
+    """Read one value, and the values inside an object."""
     if isinstance(value, bool) or value is None or not path:
         return
     if isinstance(value, int):
@@ -303,7 +303,7 @@ def _read_name(clues: Clues, source: str, path: Path, value: str) -> None:
 
 
 def _read_content(clues: Clues, source: str, path: Path, value: Any) -> None:
-    """Read what was given to a model or a tool, or came out of it."""
+    """Read the input or output of a model or a tool."""
     said = {*path}
     is_out, is_in = bool(said & _OUT), bool(said & _IN)
     if "definitions" in said or "schema" in said or path[-1] in _NOT_TEXT:
@@ -333,7 +333,7 @@ def _text_in(value: Any) -> str:
 
 
 def _hear(clues: Clues, found: tuple[Message, ...], source: str, *, is_out: bool, is_in: bool) -> None:
-    """Keep a conversation as what was said or heard: the longest one, for a conversation grows."""
+    """Keep a conversation as the span's input or output: the longest one, since a conversation grows."""
     if not is_out and not is_in:
         is_out = all(message.role == "assistant" for message in found)
     if is_out and any(message.role in {"user", "system"} for message in found):
@@ -379,7 +379,7 @@ def _speaker(name: str) -> str:
 
 
 def _clearness(key: str) -> int:
-    """Return how clearly a key states a kind: ``span.kind`` before ``operation.name`` before ``type``."""
+    """Return how reliably a key states a kind: ``span.kind`` before ``operation.name`` before ``type``."""
     said = words_of(key)
     if "observation" in said or ("span" in said and "sdk" not in said):
         return 0

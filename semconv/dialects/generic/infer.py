@@ -1,9 +1,9 @@
-"""Inference of a run's actions from what its spans show, where no dialect reads them.
+"""Inference of a run's actions from the clues in its spans, where no dialect reads them.
 
-Model calls are spans that count tokens, or hold a conversation and the answer to it. Tools carry a name, or a
-call's id, that a model asked for before. Agents are named by a key, by a span around calls, or told apart by
-their system prompts. A tool whose call changes who speaks is a handoff. A run without a sign of a model call
-is left alone: an ordinary request is no run. Pure, and linear in the spans.
+Model calls are spans that count tokens, or hold a conversation and the answer to it. Tools have a name, or a
+call's id, that a model requested before. Agents are named by a key or by a span around their calls, or are
+distinguished by their system prompts. A tool after whose call another agent speaks is a handoff. Nothing is
+inferred without a sign of a model call: an ordinary request is not a run. Pure, and linear in the spans.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ _LOWEST, _HIGHEST = 0.3, 0.95
 
 @record
 class Inferred:
-    """What was inferred about a run, and on what."""
+    """Actions inferred for a run, and the evidence for them."""
 
     actions: Mapping[Key, Action]
     confidence: float
     """0 to 1, from how many kinds of evidence each action has; not calibrated."""
     summary: str
-    """One sentence for people: the confidence, and what was seen."""
+    """One sentence for people: the confidence and the evidence."""
     used: frozenset[str]
-    """Names of the attributes that something was read from."""
+    """Names of the attributes that were used."""
     sources: Mapping[Key, Mapping[str, str]]
-    """For each action, the attribute that each field was read from: what a mapping would say."""
+    """For each action, the attribute that each field was read from, as in a mapping."""
 
     def unread(self, spans: Iterable[Span]) -> list[str]:
-        """Return the names of the attributes of these spans that nothing was read from."""
+        """Return the names of these spans' attributes that were not used."""
         return sorted({name for span in spans for name in span.attributes} - self.used)
 
 
 def infer(surroundings: Surroundings, claimed: frozenset[Key]) -> Inferred | None:
-    """Return what the spans did that no dialect has claimed; ``None`` without a sign of a model call."""
+    """Return actions of the spans that no dialect has claimed; ``None`` without a sign of a model call."""
     spans = surroundings.walked
     clues = [clues_of(span) for span in spans]
     if not (any(map(_is_sign, clues)) or _are_tools_asked_for(clues)):
@@ -75,13 +75,13 @@ def infer(surroundings: Surroundings, claimed: frozenset[Key]) -> Inferred | Non
 
 
 def _are_tools_asked_for(clues: Sequence[Clues]) -> bool:
-    """Say whether answers ask for a tool that a span runs: a model's, wherever it was called."""
+    """Say whether a model's answer requests a tool that some span runs."""
     asked = _Asked([each for each in clues if each.said])
     return any(each.tools and asked.by(each) is not None for each in clues)
 
 
 def _is_sign(clues: Clues) -> bool:
-    """Say whether a span shows that a model was called: tokens in and out, or a question and its answer."""
+    """Say whether a span is evidence of a model call: tokens in and out, or a question and its answer."""
     answered = any(message.role == "assistant" for message in clues.said)
     asked = any(message.role in {"user", "system"} for message in clues.heard)
     is_agents = clues.kind in {ActionKind.AGENT, ActionKind.LLM}
@@ -89,7 +89,7 @@ def _is_sign(clues: Clues) -> bool:
 
 
 class _Run:
-    """Classifies the spans of one run: calls first, then the tools they asked for, then what is around."""
+    """Classifies the spans of one run: calls first, then requested tools, then the spans around them."""
 
     def __init__(self, surroundings: Surroundings, clues: Sequence[Clues]) -> None:
         self._surroundings: Final = surroundings
@@ -107,7 +107,7 @@ class _Run:
         self._speakers: Final = Speakers(surroundings, clues, self._kinds)
 
     def _find_calls(self) -> frozenset[int]:
-        """Return the positions of model calls: of spans around each other the innermost, unless stated."""
+        """Return the positions of model calls: the innermost of nested spans, and those that state it."""
         likely = {position for position, clues in enumerate(self._clues) if _score(clues) >= _LEAST_SCORE}
         if any(self._clues[position].said for position in likely):
             likely = {position for position in likely if _is_answered(self._clues[position])}
@@ -169,7 +169,7 @@ class _Run:
         return stated
 
     def _drop_repeated_handoffs(self) -> None:
-        """Turn what only says a transfer's target again, before any model speaks, into a container."""
+        """Turn handoffs that repeat a transfer's target before any further model call into containers."""
         order = sorted(range(len(self._clues)), key=lambda at: (self._clues[at].span.start_ns, at))
         told: set[str] = set()
         for at in order:
@@ -184,7 +184,7 @@ class _Run:
                 told.add(plain(clues.target))
 
     def _is_transfer(self, position: int) -> bool:
-        """Say whether a span marked as an agent's only marks that a model asked for that agent."""
+        """Say whether an agent's span only records that a model requested a transfer to that agent."""
         clues = self._clues[position]
         if clues.got or self._surroundings.children(clues.span) or self._calls_during(clues.span):
             return False
@@ -196,7 +196,7 @@ class _Run:
         return at < len(self._starts) and self._starts[at][1] <= span.end_ns
 
     def _is_part_of_tool(self, position: int) -> bool:
-        """Say whether a span is a stage of the tool around it: waiting for leave, running."""
+        """Say whether a span is a stage of the tool around it: waiting for permission, running."""
         above, clues = self._parents[position], self._clues[position]
         return (
             above >= 0
@@ -213,7 +213,7 @@ class _Run:
         return any(key_of(child) in self._call_keys for child in children)
 
     def action(self, position: int) -> Action | None:
-        """Return what a span did; ``None`` for plumbing."""
+        """Return a span's action; ``None`` for plumbing."""
         kind, clues = self._kinds[position], self._clues[position]
         if kind is None:
             return None
@@ -256,7 +256,7 @@ class _Run:
         return action_of(clues.span, seen)
 
     def _note(self, kind: ActionKind, clues: Clues) -> None:
-        """Keep what an action rests on."""
+        """Record the evidence for an action."""
         if kind is ActionKind.LLM:
             self._evidence["model call"] += 1
             shown = clues.has_tokens + bool(clues.heard) + bool(clues.said) + (clues.kind is kind)
@@ -276,7 +276,7 @@ class _Run:
         return _LOWEST + (_HIGHEST - _LOWEST) * mean
 
     def seen(self) -> str:
-        """Return what was seen, in words."""
+        """Return the evidence as text."""
         counts = [f"{count} {what}{'s' * (count != 1)}" for what, count in self._evidence.items()]
         tokens = any(self._clues[position].has_tokens for position in self._calls)
         texts = any(self._clues[position].said for position in self._calls)
@@ -288,7 +288,7 @@ _STATED: Final = frozenset(
     {ActionKind.TOOL, ActionKind.HANDOFF, ActionKind.AGENT}
     | {ActionKind.WORKFLOW, ActionKind.SETUP, ActionKind.GUARDRAIL, ActionKind.EVALUATION}
 )
-"""Kinds that a value's word is enough for; ``chain`` and ``llm`` say less."""
+"""Kinds for which a stated value is enough evidence; ``chain`` and ``llm`` are stated too loosely."""
 
 
 def _is_answered(clues: Clues) -> bool:
@@ -296,12 +296,12 @@ def _is_answered(clues: Clues) -> bool:
 
 
 def _only_runs_tools(clues: Clues) -> bool:
-    """Say whether a span marked as an agent only says what tools returned: a framework's executor."""
+    """Say whether a span marked as an agent only repeats tools' results: a framework's executor."""
     return bool(clues.said) and all(message.role == "tool" for message in clues.said)
 
 
 def _score(clues: Clues) -> int:
-    """Return how much speaks for a model call."""
+    """Return the strength of the evidence that a span is a model call."""
     if clues.kind is not None and clues.kind is not ActionKind.LLM:
         return 0
     stated = 2 * (clues.kind is ActionKind.LLM)
@@ -310,7 +310,7 @@ def _score(clues: Clues) -> int:
 
 
 class _Asked:
-    """The tool calls that models asked for, by name and by id."""
+    """The tool calls that models requested, by name and by id."""
 
     def __init__(self, calls: Sequence[Clues]) -> None:
         self._names: dict[str, ToolCall] = {}
@@ -327,11 +327,11 @@ class _Asked:
         self.ids: Final = frozenset(self._ids)
 
     def is_transfer_to(self, names: Sequence[str]) -> bool:
-        """Say whether a model asked for a transfer to an agent of one of these names."""
+        """Say whether a model requested a transfer to an agent with one of these names."""
         return not self._transfers.isdisjoint(plain(name) for name in names)
 
     def by(self, clues: Clues) -> ToolCall | None:
-        """Return the call that a span carries out; ``None`` if none asked for it."""
+        """Return the requested call that a span executes; ``None`` if no model requested it."""
         for each in clues.ids:
             if each in self._ids:
                 return self._ids[each]

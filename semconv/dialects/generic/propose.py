@@ -1,4 +1,4 @@
-"""Proposal of a mapping for a run that was read by inference: what a user corrects. Pure."""
+"""Proposal of a mapping for a run that was read by inference; the user corrects it. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MODEL_FIELDS: Final = {"heard": "input", "said": "output"}
 
 
 def propose(inferred: Inferred, spans: Sequence[Span], name: str) -> SpanMapping:
-    """Return the mapping by which a dialect would read what was inferred.
+    """Return the mapping with which a dialect would read the inferred actions.
 
     The field of an attribute is the one that most spans read from it. Kinds go by the attribute that states
     them on most spans; spans that have none, by their names.

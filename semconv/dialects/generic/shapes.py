@@ -1,4 +1,4 @@
-"""Shapes of values: messages to and from models wherever they stand in a value, and flattened lists. Pure."""
+"""Shapes of values: messages to and from models, anywhere inside a value, and flattened lists. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _AROUND: Final = (
     "result",
     "args",
 )
-"""Keys under which conversations stand, the clearest first."""
+"""Keys of conversations, the clearest first."""
 _DEEPEST: Final = 5
 _MOST_LOOKED_AT: Final = 200
 _MIN_LENGTH: Final = 2
@@ -101,7 +101,7 @@ def _read(values: Sequence[Any]) -> tuple[Message, ...]:
 
 
 def _as_message(value: Any) -> Any:
-    """Return an entry without what surrounds its message: ``{"index": 0, "message": {…}}``."""
+    """Return an entry's message without the object around it: ``{"index": 0, "message": {…}}``."""
     if isinstance(value, Mapping) and not _has_role(value):
         inner = next((value[key] for key in _INSIDE if isinstance(value.get(key), Mapping)), None)
         if inner is not None and _has_role(inner):
@@ -110,7 +110,7 @@ def _as_message(value: Any) -> Any:
 
 
 def is_message(value: Any) -> bool:
-    """Say whether ``value`` is a message to or from a model: a known role, and something said."""
+    """Say whether ``value`` is a message to or from a model: it has a known role and content."""
     if isinstance(value, str):
         return message_fields(value) is not None
     if not isinstance(value, Mapping):
@@ -142,9 +142,10 @@ def _is_block(value: Any) -> bool:
 
 
 def nested(pieces: Mapping[tuple[str, ...], Any]) -> list[Any]:
-    """Return flattened attributes, ``0.message.role`` → value, as the list of objects they were.
+    """Return the list of objects that was flattened into attributes such as ``0.message.role``.
 
-    Gaps are closed; an object around a single object (``{"tool_call": {…}}``) is left out.
+    Gaps in the indices are closed; an object whose only value is an object (``{"tool_call": {…}}``) is
+    unwrapped.
     """
     tree: dict[str, Any] = {}
     for path, value in pieces.items():

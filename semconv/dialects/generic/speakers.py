@@ -1,8 +1,8 @@
 """Speakers: which agent a span of an unknown dialect belongs to.
 
-The clearest source wins: a key that names an agent, on the span itself or around it; the name of a span that
-states it is an agent; the name of the span around the calls that share a system prompt; the prompt's own
-words; at last a number, which is ours and said to be.
+Sources in order of precedence: a key that names an agent, on the span itself or around it; the name of a span
+that states it is an agent; the name of the span around the calls that share a system prompt; the prompt's own
+words; last a number of ours, marked as such.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ _SPEAKING: Final = frozenset({ActionKind.AGENT, ActionKind.LLM, ActionKind.TOOL}
 
 
 def bare_name(name: str) -> str:
-    """Return a span's name without what instrumentations put around it: ``invoke_agent X``, ``X.run``."""
+    """Return a span's name without the affixes that instrumentations add: ``invoke_agent X``, ``X.run``."""
     found = _AFFIXES.match(name.strip().strip("'\""))
     return (found["name"] if found else name).strip("'\"[]")
 
@@ -131,11 +131,11 @@ class Speakers:
         return self._own[position]
 
     def is_known(self, span: Span) -> bool:
-        """Whether some span says who made this call."""
+        """Whether some span names the agent that made this call."""
         return key_of(span) in self._known
 
     def told(self) -> str:
-        """Return in words how agents were told apart."""
+        """Return the way in which agents were distinguished, as text."""
         sources = {found.source for found in self._own if found.name}
         if self._is_by_prompt:
             return "agents told apart by their prompts"
@@ -144,9 +144,9 @@ class Speakers:
         return "agents named by spans" if sources else "no agent named"
 
     def _drop_placeholders(self) -> None:
-        """Drop names that calls bear and that no agent's span does, where agents' spans have names.
+        """Where agents' spans have names, drop names that only calls have.
 
-        Also an executor's, which runs the tools of all agents.
+        The name of an executor, which runs the tools of all agents, is dropped too.
         """
         bearers = {
             found.name
@@ -169,7 +169,7 @@ class Speakers:
                 self._own[position] = NO_AGENT
 
     def _name_delegates(self) -> None:
-        """Name what a tool runs after the agent that its arguments name: ``subagent_type``, ``coworker``."""
+        """Name the spans below a tool after the agent in its arguments: ``subagent_type``, ``coworker``."""
         for position, kind in enumerate(self._kinds):
             above = self._parents[position]
             if kind not in _SPEAKING or above < 0 or self._kinds[above] is not ActionKind.TOOL:
@@ -191,7 +191,7 @@ class Speakers:
         return Found(name, AgentSource.SPAN_NAME) if name else NO_AGENT
 
     def _name_the_others(self) -> None:
-        """Name the calls that nothing names: by the spans around them, else by their prompts."""
+        """Name the remaining calls after the spans around them, else by their prompts."""
         nameless: list[int] = []
         inherited: list[str | None] = []
         for position, found in enumerate(self._own):
@@ -251,10 +251,10 @@ def _delegate_in(given: Mapping[str, object]) -> str | None:
 
 
 def branches(chains: Mapping[int, tuple[str, ...]], prompt_of: Callable[[int], str]) -> Mapping[int, str]:
-    """Return the name of the span that sets calls apart from other agents' calls.
+    """Return, for each call, the name of the enclosing span that distinguishes it from other agents' calls.
 
-    Below the spans that all calls share, names differ by agent: researcher, analyst. A name that stands in
-    several of these is a library's class. Further down, names count only where the prompts differ too.
+    Below the spans that enclose all calls, names differ by agent: researcher, analyst. A name that occurs
+    below several of these is a library's class. Further down, names count only if the prompts differ too.
     """
     around: defaultdict[str, set[str]] = defaultdict(set)
     for chain in chains.values():

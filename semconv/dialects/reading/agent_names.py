@@ -234,7 +234,7 @@ _SAYING_NOTHING: Final = frozenset(
         "wrapper",
     ]
 ) | {""}
-"""Words of functions' names that say only that a model is called: ``run``, ``call_model``."""
+"""Words of functions' names that only mean that a model is called: ``run``, ``call_model``."""
 
 
 def names_an_agent(name: str) -> bool:
@@ -252,6 +252,6 @@ _MOST_PROMPT: Final = 500
 
 
 def named_in_prompt(prompt: str) -> str:
-    """Return the agent that a prompt names (``You are the registrar of …``), in lower case; empty if none."""
+    """Return the agent named in a prompt (``You are the registrar of …``), in lower case; empty if none."""
     found = _YOU_ARE.search(prompt[:_MOST_PROMPT])
     return found["name"].lower() if found else ""

@@ -2,7 +2,7 @@
 
 A rerun of a recorded run needs them. They are found in the attributes and log events as text, in any
 convention: instrumentations keep requests and answers as JSON, in which these marks are the providers' own
-field names. Quotes inside a message's text are escaped there, so a text that quotes a mark does not count.
+field names. Quotes inside a message's text are escaped there, so a mark quoted in a text does not match.
 Sources: OpenAI's reference of ``/v1/responses`` (``previous_response_id``, ``background``, ``conversation``,
 item types ``…_call``), Anthropic's of ``/v1/messages`` (``thinking``, ``server_tool_use``).
 """

@@ -137,7 +137,7 @@ def _said_in_list(values: Sequence[Any]) -> tuple[Message, ...]:
 
 
 def _spoken(values: Sequence[Any]) -> tuple[Message, ...]:
-    """Return messages; messages without a role are the model's."""
+    """Return messages; those without a role are attributed to the model."""
     found: list[Message] = []
     for value in values:
         given = value

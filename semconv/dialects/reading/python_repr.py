@@ -32,7 +32,7 @@ _MODEL_MARKS: Final = ("tool_calls=", "usage_metadata=", "id='run-", "id='lc_run
 
 
 def from_repr(text: str) -> Any:
-    """Return the list, tuple, set or dictionary that ``text`` is the ``repr`` of, else ``text`` unchanged."""
+    """Return the list, tuple, set or dictionary whose ``repr`` is ``text``, else ``text`` unchanged."""
     if _LITERAL.match(text) is None:
         return text
     body = _parsed(text)

@@ -88,7 +88,7 @@ class ModelCall:
 
 
 def model_call(span: Span) -> ModelCall:
-    """Return what a model call's span says of the call."""
+    """Return the facts about a model call in its span."""
     attributes = span.attributes
     usages = [found for name in _USAGES if isinstance(found := structured(attributes.get(name)), Mapping)]
     model = structured(text(attributes, *_MODELS) or "")  # MLflow writes it as a JSON string
@@ -132,5 +132,5 @@ def _cost(attributes: Attributes) -> float | None:
 
 
 def _is_number(value: object) -> bool:
-    """Tell whether it is a finite amount; spans may say anything."""
+    """Tell whether it is a finite amount; spans may hold any value."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
