@@ -30,7 +30,7 @@ test: $(READY) ## the tests that need nothing but Python, on all cores: about 6 
 	@echo "Running the tests on all cores (about 6 minutes on two) …"
 	@$(BIN)/python -m pytest -n auto --dist loadfile $(PLAIN)
 
-test-whole: $(READY) ## the tests of the whole line and with real backends, one by one: about half an hour
+test-whole: $(READY) ## the end-to-end tests, also with real backends, one by one: about half an hour
 	@$(BIN)/python -m pytest $(WHOLE)
 
 quick: check ## lint, types, layers, unit and property tests on all cores: what to run before each commit
@@ -43,7 +43,7 @@ check: $(READY) ## lint, format, types, layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-fix: $(READY) ## what the tools can mend by themselves, and the generated files
+fix: $(READY) ## format the code, fix lint findings, regenerate generated files
 	@$(BIN)/python -m tools.registry
 	@$(BIN)/python -m tools.settings_reference
 	@$(BIN)/python -m tools.support_page

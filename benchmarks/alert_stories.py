@@ -113,7 +113,7 @@ STORIES: Final = (
     ),
     Story(
         name="ramp",
-        what="2 % → 60 % over six hours, mended after eight",
+        what="2 % → 60 % over six hours, fixed after eight",
         shares={"planner": _FINE, "calculator": _ramp},
         troubles=_trouble(3, 11),
     ),
@@ -145,7 +145,7 @@ STORIES: Final = (
         troubles=_trouble(5, 7),
     ),
     Story(
-        name="release that mends",
+        name="release that fixes",
         what="40 % for weeks → 2 %",
         shares={"planner": _FINE, "calculator": between(-999, 5, 0.4)},
         troubles=_trouble(0, 5, TICKET),

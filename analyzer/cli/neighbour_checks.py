@@ -45,7 +45,7 @@ class _Answer:
     ahead_s: float | None
 
 
-async def check_door(url: str, clock: Clock, tls: ssl.SSLContext | None) -> Finding:
+async def check_listener(url: str, clock: Clock, tls: ssl.SSLContext | None) -> Finding:
     """Check whether blamespan listens on our own address."""
     try:
         answer = await _get(f"{url}/readyz", clock, tls)

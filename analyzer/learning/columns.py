@@ -79,7 +79,7 @@ _GIVE_UP: Final = re.compile(
 _DEFINES: Final = re.compile(r"^\s*(?:def|class|import|from)\s", re.MULTILINE)
 
 
-def text_figures(reading: Reading) -> Columns:
+def text_features(reading: Reading) -> Columns:
     """Return the features ``TEXT``: each step's length, relative to its neighbours, and its composition."""
     lengths = [math.log1p(len(text)) for text in reading.texts]
     mean = sum(lengths) / len(lengths)
@@ -98,7 +98,7 @@ def text_figures(reading: Reading) -> Columns:
     }
 
 
-def word_figures(reading: Reading) -> Columns:
+def word_features(reading: Reading) -> Columns:
     """Return the features ``WORDS``: counts of kinds of words in a step and its neighbours (logarithmic)."""
     errors = _count(_ERROR, reading)
     hedges = _count(_HEDGE, reading)
@@ -122,7 +122,7 @@ def word_figures(reading: Reading) -> Columns:
     }
 
 
-def overlap_figures(reading: Reading) -> Columns:
+def overlap_features(reading: Reading) -> Columns:
     """Return the features ``OVERLAP``: words that each step shares with task, answer and neighbours."""
     bags = [_bag(text) for text in reading.texts]
     task, answer = _bag(reading.trajectory.task), _bag(final_answer(reading.trajectory))
@@ -169,7 +169,7 @@ LED: Final = (
 )  # fmt: skip
 
 
-def place_figures(reading: Reading) -> Columns:
+def place_features(reading: Reading) -> Columns:
     """Return the features ``PLACE``: each step's position in the run, in steps and in turns of work."""
     steps = range(len(reading.steps))
     n = len(reading.steps)
@@ -189,7 +189,7 @@ def place_figures(reading: Reading) -> Columns:
     }
 
 
-def speaker_figures(reading: Reading) -> Columns:
+def speaker_features(reading: Reading) -> Columns:
     """Return the features ``SPEAKER``: how much and when a step's agent acts, its role, its tools."""
     names = [normalise(step.agent) for step in reading.steps]
     n, said = len(names), Counter(names)
@@ -226,13 +226,13 @@ def speaker_figures(reading: Reading) -> Columns:
     }
 
 
-def led_figures(reading: Reading) -> Columns:
+def led_features(reading: Reading) -> Columns:
     """Return the features ``LED``: position and turn in runs with a coordinating agent; 0 in others.
 
     Positions mean something else there, because turns are assigned and agents return.
     """
     led = float(any(role is Role.COORDINATING for role in reading.roles))
-    place, speaker = place_figures(reading), speaker_figures(reading)
+    place, speaker = place_features(reading), speaker_features(reading)
     return {
         name: [led * value for value in column]
         for name, column in (

@@ -35,13 +35,13 @@ from analyzer.learning.columns import (
     WORDS,
     Columns,
     counted_before,
-    led_figures,
-    overlap_figures,
-    place_figures,
+    led_features,
+    overlap_features,
+    place_features,
     shift,
-    speaker_figures,
-    text_figures,
-    word_figures,
+    speaker_features,
+    text_features,
+    word_features,
 )
 from analyzer.signals import findings
 from analyzer.signals.run_view import Fault, Finding, Reading, final_answer, read
@@ -59,7 +59,7 @@ ANSWER: Final = ("answer_coined", "answer_known", "answer_apart", "answer_first"
 LASTING: Final = ("lasting", "lasting_count", "like_own_before")
 
 
-def answer_figures(reading: Reading) -> Mapping[str, Sequence[float]]:
+def answer_features(reading: Reading) -> Mapping[str, Sequence[float]]:
     """Return the features ``ANSWER``: each step's relation to the answer's words that are not in the task.
 
     The share it introduces, the share stated before it, its distance from the first step that
@@ -86,7 +86,7 @@ def answer_figures(reading: Reading) -> Mapping[str, Sequence[float]]:
     }
 
 
-def lasting_figures(reading: Reading) -> Mapping[str, Sequence[float]]:
+def lasting_features(reading: Reading) -> Mapping[str, Sequence[float]]:
     """Return the features ``LASTING``: how much of a step is new, repeated later, or a repeat.
 
     The share of its new words that a later step repeats, their number (logarithmic), and the share of all its
@@ -214,13 +214,13 @@ _SIGNALS: Final = (
 Group: TypeAlias = Callable[[Reading], Columns]
 
 _GROUPS: Final[tuple[Group, ...]] = (
-    place_figures,
-    speaker_figures,
-    led_figures,
-    text_figures,
-    word_figures,
-    overlap_figures,
-    answer_figures,
-    lasting_figures,
+    place_features,
+    speaker_features,
+    led_features,
+    text_features,
+    word_features,
+    overlap_features,
+    answer_features,
+    lasting_features,
 )
 """All groups except the signals', which come from their findings; in the order of ``FEATURES_OF``."""

@@ -218,14 +218,14 @@ FAILURES_WITHDRAWN: Final = _withdrawn(FAILURES)
 SUSPICIONS: Final = _counter(
     "blamespan_agent_suspicions{service, agent, mode}",
     "{run}",
-    "Settled runs that reported no failure and in which the agent is suspected of one; no failures.",
+    "Settled runs that reported no failure and in which the agent is suspected of one; they are not counted as failures.",
     has_exemplars=True,
 )
 SUSPICIONS_WITHDRAWN: Final = _withdrawn(SUSPICIONS)
 SUPERSEDED: Final = _counter(
     "blamespan_verdicts_superseded",
     "{run}",
-    "Settled verdicts replaced by a different verdict; the run's other counts follow.",
+    "Settled verdicts replaced by a different verdict; the run's other counts are corrected too.",
 )
 CONFIDENCE: Final = _histogram(
     "blamespan_confidence",

@@ -24,7 +24,7 @@ from analyzer.web.analyse_api import analyse_routes
 from analyzer.web.api import Deleting, FindOne, Labels, delete_routes, issue_routes, label_routes
 from analyzer.web.events import Changes
 from analyzer.web.guard import METRICS, GuardRules, Handler, Sessions, guarding
-from analyzer.web.pages.front import Front, door_routes
+from analyzer.web.pages.front import Front, sign_in_routes
 from analyzer.web.pages.run_pages import PageContext, Pages, run_routes
 from analyzer.web.pages.side_pages import health_routes, issue_pages
 from analyzer.web.pages.try_pages import again_routes, try_routes
@@ -227,7 +227,7 @@ def _add_pages(
             *again_routes(context),
             *issue_pages(context),
             *health_routes(context, parts.metrics, recent),
-            *door_routes(front, parts.token),
+            *sign_in_routes(front, parts.token),
             web.get("/events", changes.listen),
         ]
     )

@@ -18,7 +18,7 @@ from analyzer.cli.neighbour_checks import (
     Neighbour,
     check_analyzer,
     check_clock,
-    check_door,
+    check_listener,
     check_notifiers,
 )
 from collector_processor.otlp import NO_TENANT
@@ -112,10 +112,10 @@ async def test_receivers_that_cannot_be_reached_fail_without_their_secret() -> N
 
 
 async def test_our_own_door_is_known_from_another_program(somebody: Somebody) -> None:
-    assert (await check_door(somebody.url, clock, None)).health is Health.OK
+    assert (await check_listener(somebody.url, clock, None)).health is Health.OK
     somebody.statuses = {"/readyz": 404}
-    assert (await check_door(somebody.url, clock, None)).health is Health.WARNING
-    assert (await check_door(nobody(), clock, None)).health is Health.FAILED
+    assert (await check_listener(somebody.url, clock, None)).health is Health.WARNING
+    assert (await check_listener(nobody(), clock, None)).health is Health.FAILED
 
 
 @pytest.mark.parametrize(

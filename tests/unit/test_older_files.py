@@ -141,7 +141,7 @@ def test_older_files_beside_a_store_and_a_backup_are_never_written_over(tmp_path
     again = tmp_path / "again"
     write_older_files(again)
     (again / "labels.sqlite").replace(tmp_path / "labels.sqlite")
-    with pytest.raises(CollectorError, match="older than the store beside it"):
+    with pytest.raises(CollectorError, match="is left from an older version"):
         moved(tmp_path)
     assert (tmp_path / "labels.sqlite").exists()
 

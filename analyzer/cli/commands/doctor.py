@@ -27,7 +27,7 @@ from analyzer.cli.local_checks import (
     ok,
     warning,
 )
-from analyzer.cli.neighbour_checks import check_analyzer, check_clock, check_door, check_notifiers
+from analyzer.cli.neighbour_checks import check_analyzer, check_clock, check_listener, check_notifiers
 from analyzer.cli.output import FormatOption, OutputFormat, print_json
 from analyzer.executor.composition import model_names, open_analyst, tls_files
 from analyzer.inquiry.errors import AnalyzerError, ModelError
@@ -180,7 +180,7 @@ async def _service(settings: Settings) -> Finding:
     if files is not None:  # the address proves that it is this machine, whose certificate may have any name
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    return await check_door(f"http{'s' if files else ''}://{host}:{web.port}", time.time, tls)
+    return await check_listener(f"http{'s' if files else ''}://{host}:{web.port}", time.time, tls)
 
 
 async def _neighbours(settings: Settings) -> AsyncIterator[Finding]:

@@ -39,7 +39,7 @@ _WIDE: Final = 110
 _STYLES: Final = {"regressed": "bold red", "new": "red", "ongoing": "yellow", "resolved": "green"}
 
 
-class Deed(StrEnum):
+class IssueAction(StrEnum):
     """An action on an issue."""
 
     RESOLVE = "resolve"
@@ -48,8 +48,8 @@ class Deed(StrEnum):
 
 
 def issues(
-    deed: Annotated[
-        Deed | None,
+    action: Annotated[
+        IssueAction | None,
         typer.Argument(
             metavar="[resolve|mute|unmute]", help="Without an action: list the issues.", show_default=False
         ),
@@ -79,7 +79,7 @@ def issues(
     Example: [bold]blamespan issues --state new[/bold], [bold]blamespan issues mute 3f2a --for 7d[/bold]
     """
     owner = None if tenant is None else Tenant(tenant)
-    if (deed is None) != (issue is None):
+    if (action is None) != (issue is None):
         raise WrongUsage("expected an id after resolve, mute or unmute")
     settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
     with opened_store(settings, "issues") as db:
@@ -88,9 +88,9 @@ def issues(
         counting = IssueCounting(store, LabelStore(db), rules)
         counting.apply_labels()
         found: Issue | None = None
-        if deed is not None and issue is not None:
+        if action is not None and issue is not None:
             found_tenant, found = _find(store, issue, owner)
-            _do(counting, deed, found_tenant, found, _until(deed, for_))
+            _do(counting, action, found_tenant, found, _until(action, for_))
             wanted = Wanted(tenant=found_tenant, limit=10_000)
         else:
             wanted = Wanted(tenant=owner, state=state, service=service, agent=agent, limit=limit)
@@ -119,15 +119,15 @@ def _find(store: IssueStore, prefix: str, tenant: Tenant | None) -> tuple[Tenant
             raise CommandFailed(f"several issues begin with {prefix!r}: {ids}")
 
 
-def _do(counting: IssueCounting, deed: Deed, tenant: Tenant, issue: Issue, until_ns: int) -> None:
-    if deed is Deed.RESOLVE:
+def _do(counting: IssueCounting, action: IssueAction, tenant: Tenant, issue: Issue, until_ns: int) -> None:
+    if action is IssueAction.RESOLVE:
         counting.resolve(tenant, issue.fingerprint.id, time.time_ns())
     else:
         counting.mute(tenant, issue.fingerprint.id, until_ns)
 
 
-def _until(deed: Deed, text: str) -> int:
-    if deed is not Deed.MUTE:
+def _until(action: IssueAction, text: str) -> int:
+    if action is not IssueAction.MUTE:
         return 0
     found = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip())
     seconds = int(found[1]) * _UNITS[found[2]] if found else 0

@@ -15,7 +15,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.web.guard import Sessions
 from analyzer.web.jobs import Jobs
-from analyzer.web.pages.front import CleanRun, Front, ShownSetting, door_routes, routed
+from analyzer.web.pages.front import CleanRun, Front, ShownSetting, routed, sign_in_routes
 from analyzer.web.pages.try_pages import try_routes
 from analyzer.web.rendering import Renderer
 from semconv.dialects import USUAL, Reader
@@ -68,7 +68,7 @@ def analyzer_routes(
     return [
         *routed(front, ("GET", "/", home), ("GET", "/health", health), *moved),
         *try_routes(front),
-        *door_routes(front, token),
+        *sign_in_routes(front, token),
     ]
 
 

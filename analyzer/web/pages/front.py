@@ -64,7 +64,7 @@ def routed(
     return [web.route(method, path, bound(handle)) for method, path, handle in routes]
 
 
-def door_routes(context: Front, token: str | None) -> list[web.RouteDef]:
+def sign_in_routes(context: Front, token: str | None) -> list[web.RouteDef]:
     """Return the routes of sign-in, sign-out and the static files."""
 
     async def ask(context: Front, request: web.Request) -> web.StreamResponse:
