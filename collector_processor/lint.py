@@ -281,8 +281,8 @@ def _doubled(look: Look) -> Found:
 
 def _may_join(look: Look) -> Found | None:
     """Find a run that may continue another one: no span is around both."""
-    told = [each for each in look.run.trajectory.warnings if each.startswith(MAY_JOIN)]
-    return Found(look.ordering.surroundings.roots[:1], 1, "; ".join(told)) if told else None
+    notes = [each for each in look.run.trajectory.warnings if each.startswith(MAY_JOIN)]
+    return Found(look.ordering.surroundings.roots[:1], 1, "; ".join(notes)) if notes else None
 
 
 def _clock_skew(look: Look) -> Found | None:

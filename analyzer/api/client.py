@@ -95,8 +95,8 @@ class Client:
     ) -> GivenLabel:
         """Say which agent or step was to blame, or with ``failed=False`` that the run did not fail."""
         said = {"agent": agent, "step": step} if failed else {"failed": False}
-        told = {name: value for name, value in said.items() if value is not None}
-        return _read(GivenLabel, self._post(f"{_run_path(run_id)}/label", json.dumps(told).encode()))
+        fields = {name: value for name, value in said.items() if value is not None}
+        return _read(GivenLabel, self._post(f"{_run_path(run_id)}/label", json.dumps(fields).encode()))
 
     def confirm(self, run_id: str) -> GivenLabel:
         """Say that the verdict is right."""
@@ -144,8 +144,8 @@ class Client:
                 body = answer.read(MOST_BYTES + 1)
         except HTTPError as error:
             with error:
-                told = error.read(2_000).decode("utf-8", "replace").strip()
-            raise ServiceError(told or f"HTTP status {error.code}", error.code) from error
+                reply = error.read(2_000).decode("utf-8", "replace").strip()
+            raise ServiceError(reply or f"HTTP status {error.code}", error.code) from error
         except (URLError, HTTPException, OSError) as error:
             reason = getattr(error, "reason", None) or error
             raise ServiceError(f"{self.url}: cannot be reached: {reason}") from error
@@ -231,5 +231,5 @@ def _run_path(run_id: str) -> str:
 
 def _with_query(path: str, query: Mapping[str, str | float]) -> str:
     """Return the path with a query; booleans are written as in JSON."""
-    told = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
-    return f"{path}?{urlencode(told)}" if told else path
+    values = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
+    return f"{path}?{urlencode(values)}" if values else path

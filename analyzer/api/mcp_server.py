@@ -72,14 +72,14 @@ def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
             "status": FAILED, "since": since, "q": search, "service": service, "agent": agent, "after": after,
             "limit": str(max(1, min(limit, MOST_RUNS))),
         }  # fmt: skip
-        page = await _told(source.runs({name: value for name, value in asked.items() if value}))
+        page = await _answered(source.runs({name: value for name, value in asked.items() if value}))
         rows = [{name: run[name] for name in _LISTED} for run in page["runs"]]
         return answer({"runs": rows, "next": page["next"], "looked_at": page["looked_at"]}, 500)
 
     @server.tool(annotations=_READS, structured_output=False)
     async def get_verdict(run_id: str) -> str:
         """Return the verdict on a run: agent, step, reason, fix, evidence, ranking, confidence, labels."""
-        return answer(await _told(source.run(run_id)), MOST_TEXT)
+        return answer(await _answered(source.run(run_id)), MOST_TEXT)
 
     @server.tool(annotations=_READS, structured_output=False)
     async def get_steps(run_id: str, first: int = 0, limit: int = 10, max_text: int = MOST_TEXT) -> str:
@@ -92,13 +92,13 @@ def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
             max_text: characters of each text, at most 50000; longer ones are shortened in the middle.
         """
         count = max(1, min(limit, MOST_STEPS))
-        found = await _told(source.steps(run_id, max(0, first), count))
+        found = await _answered(source.steps(run_id, max(0, first), count))
         return answer(found, max(100, min(max_text, MOST_WHOLE)))
 
     @server.tool(annotations=_READS, structured_output=False)
     async def list_issues(limit: int = 20) -> str:
         """List recurring failures; those that came back and new ones first."""
-        return answer(await _told(source.issues(max(1, min(limit, MOST_RUNS)))), 500)
+        return answer(await _answered(source.issues(max(1, min(limit, MOST_RUNS)))), 500)
 
     if allows_writes:
 
@@ -115,7 +115,7 @@ def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
                 raise ToolError("expected agent, step or both, or did_not_fail")
             kind = LabelKind.NOT_A_FAILURE if did_not_fail else LabelKind.CORRECTED
             said = Statement(kind=kind, agent=agent, step=step)
-            return answer(await _told(source.label(run_id, said)), MOST_TEXT)
+            return answer(await _answered(source.label(run_id, said)), MOST_TEXT)
 
     return server
 
@@ -125,7 +125,7 @@ _LISTED: Final = (
 )  # fmt: skip
 
 
-async def _told(work: Awaitable[Mapping[str, Any]]) -> Mapping[str, Any]:
+async def _answered(work: Awaitable[Mapping[str, Any]]) -> Mapping[str, Any]:
     try:
         return await work
     except (AnalyzerError, CollectorError) as error:

@@ -47,13 +47,13 @@ def show_answers(lines: Sequence[Mapping[str, Any]]) -> None:
         return
     table = _table("", ("subset", "answered", "% of runs", "step % of these", "agent % of these"))
     for line in lines:
-        told = line["answered"]
+        answered = line["answered"]
         table.add_row(
             line["subset"],
-            str(told["n"]),
-            _percent(told["coverage"]),
-            _with_interval(told["step_accuracy"], told["step_accuracy_ci"]),
-            _with_interval(told["agent_accuracy"], told["agent_accuracy_ci"]),
+            str(answered["n"]),
+            _percent(answered["coverage"]),
+            _with_interval(answered["step_accuracy"], answered["step_accuracy_ci"]),
+            _with_interval(answered["agent_accuracy"], answered["agent_accuracy_ci"]),
         )
     _print(table)
 

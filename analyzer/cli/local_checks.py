@@ -131,8 +131,8 @@ def check_certificate(check: str, certificate: Path, key: Path | None, now_s: fl
     try:
         ends_s = ends_at(certificate, key)
     except ssl.SSLCertVerificationError as error:
-        told = "has expired" if error.verify_code == _EXPIRED else error.verify_message
-        return failed(check, f"{certificate} {told}", mend)
+        problem = "has expired" if error.verify_code == _EXPIRED else error.verify_message
+        return failed(check, f"{certificate} {problem}", mend)
     except (OSError, ValueError) as error:
         detail = f"{certificate}: {reason_of(error)}"
         return failed(check, detail, "correct the file, or its key")

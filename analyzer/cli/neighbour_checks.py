@@ -145,13 +145,13 @@ MOST_S: Final = 120.0
 
 def check_clock(neighbours: Sequence[Neighbour]) -> Finding:
     """Compare this clock with the dates in the neighbours' answers."""
-    told = [one for one in neighbours if one.ahead_s is not None]
-    if not told:
+    known = [one for one in neighbours if one.ahead_s is not None]
+    if not known:
         detail = "not compared: needs an analyzer that answers"
         return Finding(check="clock", health=Health.SKIPPED, detail=detail)
-    worst = max(told, key=lambda one: abs(one.ahead_s or 0.0))
+    worst = max(known, key=lambda one: abs(one.ahead_s or 0.0))
     ahead_s = worst.ahead_s or 0.0
-    detail = f"agrees with {', '.join(one.name for one in told)} to {abs(ahead_s):.0f} s"
+    detail = f"agrees with {', '.join(one.name for one in known)} to {abs(ahead_s):.0f} s"
     if abs(ahead_s) <= TOLERATED_S:
         return ok("clock", detail)
     where = "behind" if ahead_s > 0 else "ahead of"

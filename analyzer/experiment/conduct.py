@@ -134,7 +134,7 @@ class Conductor:
                 calls=report.calls,
                 served=report.served,
                 masked=report.masked,
-                first_difference=_told(report.first_difference),
+                first_difference=_described(report.first_difference),
             )
             self._undeclared = report.undeclared
             held.append(result)
@@ -342,7 +342,7 @@ def _invalid(report: TrialReport, ended: Ended, change: Change | None, *, succee
         return (
             report.invalid
             if not report.first_difference
-            else f"{report.invalid}: {_told(report.first_difference)}"
+            else f"{report.invalid}: {_described(report.first_difference)}"
         )
     if change is None and report.missing:
         return _bypassed(report, ended)
@@ -376,7 +376,7 @@ def _exit(ended: Ended) -> str:
     return f"; the workflow ended with {ended.code}: {last[0]}" if ended.code else ""
 
 
-def _told(difference: Difference | None) -> str | None:
+def _described(difference: Difference | None) -> str | None:
     if difference is None:
         return None
     where = "no call is left" if difference.call is None else f"call {difference.call}"

@@ -77,15 +77,15 @@ def _verdict(found: Finding, step: Step, verdict: StoredVerdict, change: ChangeK
     if found.comparison.decision is Decision.REFUTED:
         reason = f"An experiment refuted step {step.index} of {agent_in_prose(step.agent)}: {found.reason}."
         return Abstention(status=Status.UNDETERMINED, reason=reason)
-    told = verdict.fields if verdict.span_id == step.span_id else {}
-    before = f" {told['reason']}" if isinstance(told.get("reason"), str) else ""
+    fields = verdict.fields if verdict.span_id == step.span_id else {}
+    before = f" {fields['reason']}" if isinstance(fields.get("reason"), str) else ""
     return Blame(
         agent=step.agent,
         step=step.index,
         reason=f"Proved by experiment: {found.reason}.{before}",
         confidence=1.0 - ALPHA,  # at most this share of walks prove a step that does not heal
-        mode=_text(told.get("mode")),
-        fix=_text(told.get("fix")) or _FIXES[change].format(agent=in_fix(step.agent)),
+        mode=_text(fields.get("mode")),
+        fix=_text(fields.get("fix")) or _FIXES[change].format(agent=in_fix(step.agent)),
     )
 
 

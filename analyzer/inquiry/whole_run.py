@@ -134,20 +134,20 @@ def whole_run(run: Run, clean: CleanRun, reader: Reader = USUAL) -> WholeRun:
         acts.get((step.trace_id, step.span_id)) if step.trace_id and step.span_id else None for step in steps
     ]
     seen: set[int] = set()
-    told = [
-        _Told() if act is None or _is_again(act, seen) else _told(act, step)
+    contents = [
+        _SpanContents() if act is None or _is_again(act, seen) else _contents_of(act, step)
         for act, step in zip(found, steps, strict=True)
     ]
-    return _joined(run.trajectory, told, clean)
+    return _joined(run.trajectory, contents, clean)
 
 
 def whole_steps(trajectory: Trajectory, clean: CleanRun) -> WholeRun:
     """Return a run without spans: a conversation log, or a kept run of which only the steps are stored."""
-    return _joined(trajectory, [_Told() for _ in trajectory.steps], clean)
+    return _joined(trajectory, [_SpanContents() for _ in trajectory.steps], clean)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _SpanContents:
     """Contents of a step's span that the step lacks."""
 
     call: ModelCall = _NO_CALL
@@ -163,17 +163,17 @@ def _is_again(act: Act, seen: set[int]) -> bool:
     return False
 
 
-def _told(act: Act, step: Step) -> _Told:
+def _contents_of(act: Act, step: Step) -> _SpanContents:
     action = act.action
     is_call = step.kind is StepKind.LLM
     heard = action.heard or ((Message(role="input", text=action.input),) if action.input else ())
     said = action.said or ((Message(role="output", text=action.output),) if action.output else ())
-    return _Told(call=model_call(act.span) if is_call else _NO_CALL, messages=heard, answers=said)
+    return _SpanContents(call=model_call(act.span) if is_call else _NO_CALL, messages=heard, answers=said)
 
 
-def _joined(trajectory: Trajectory, told: Sequence[_Told], clean: CleanRun) -> WholeRun:
+def _joined(trajectory: Trajectory, contents: Sequence[_SpanContents], clean: CleanRun) -> WholeRun:
     """Return the run with its messages, all cleaned together so that equal secrets get equal names."""
-    messages = [message for one in told for message in (*one.messages, *one.answers)]
+    messages = [message for one in contents for message in (*one.messages, *one.answers)]
     texts = [text for message in messages for text in _texts_of(message)]
     count = len(trajectory.steps)
     # ``clean`` takes a run: the messages go through it as further steps.
@@ -186,7 +186,7 @@ def _joined(trajectory: Trajectory, told: Sequence[_Told], clean: CleanRun) -> W
     clean_texts = iter([step.input for step in cleaned.steps[count:]])
     retries = retries_of(own.steps)
     steps = []
-    for step, one in zip(own.steps, told, strict=True):
+    for step, one in zip(own.steps, contents, strict=True):
         heard = tuple([_message(message, clean_texts) for message in one.messages])
         said = tuple([_message(message, clean_texts) for message in one.answers])
         steps.append(_whole(step, one.call, heard, said, retries.get(step.index)))

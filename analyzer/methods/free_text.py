@@ -187,8 +187,8 @@ def _from_nested(found: Mapping[str, Any]) -> Answer | None:
             answer = _from_object(one)
             answers += [answer] if answer is not None else []
             waiting += one.values()
-    told = {(answer.agent, answer.step) for answer in answers}
-    if len(told) > 1:
+    named = {(answer.agent, answer.step) for answer in answers}
+    if len(named) > 1:
         return Answer(agent=None, step=None)
     return answers[0] if answers else None
 

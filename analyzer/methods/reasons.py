@@ -53,7 +53,7 @@ _FAILED_CALLS: Final = frozenset({"unhandled_error", "unrepaired_error"})
 _FOLLOWS: Final = {"wrong_computation": frozenset({"unsupported_figure", "answer_origin"})}
 """Findings that only repeat another finding on the step."""
 _SHOWN: Final = 3
-_TOLD: Final = 2
+_MOST_REASONS: Final = 2
 
 
 def blame_first(found: Sequence[Finding], ranking: tuple[Ranked, ...], trajectory: Trajectory) -> Blame:
@@ -69,30 +69,30 @@ def blame_first(found: Sequence[Finding], ranking: tuple[Ranked, ...], trajector
     repeats = _FOLLOWS.get(mine[0].signal, frozenset()) if mine else frozenset()
     mine = [f for f in mine if f.signal not in repeats]
     kinds = {_MODES.get(f.signal, FailureMode.OTHER): f for f in reversed(mine)}  # the strongest of each kind
-    told = [f for f in mine if kinds[_MODES.get(f.signal, FailureMode.OTHER)] is f][:_TOLD]
+    findings = [f for f in mine if kinds[_MODES.get(f.signal, FailureMode.OTHER)] is f][:_MOST_REASONS]
     return Blame(
         agent=first.agent,
         step=first.step,
-        reason=_reason(subject_of(trajectory.steps[first.step]), told),
+        reason=_reason(subject_of(trajectory.steps[first.step]), findings),
         confidence=first.probability,
         fix=_fix(mine[0], first.agent, trajectory.steps) if mine else _UNTOLD_FIX,
         mode=_MODES.get(mine[0].signal, FailureMode.OTHER).value if mine else "",
-        evidence=_evidence(told, mine),
+        evidence=_evidence(findings, mine),
         ranking=ranking,
     )
 
 
-def _reason(subject: str, told: Sequence[Finding]) -> str:
-    if not told:
+def _reason(subject: str, findings: Sequence[Finding]) -> str:
+    if not findings:
         return f"No evidence singles out a step. {subject} comes first because runs most often break early."
-    second = told[0].detail or (f"It also {told[1].reason}" if len(told) > 1 else "")
-    sentences = (f"{subject} {told[0].reason}", second)
+    second = findings[0].detail or (f"It also {findings[1].reason}" if len(findings) > 1 else "")
+    sentences = (f"{subject} {findings[0].reason}", second)
     return " ".join(one if one.endswith("…") else f"{one}." for one in sentences if one)
 
 
-def _evidence(told: Sequence[Finding], mine: Sequence[Finding]) -> tuple[Evidence, ...]:
+def _evidence(findings: Sequence[Finding], mine: Sequence[Finding]) -> tuple[Evidence, ...]:
     """Return the quotes, those of the findings in the reason first, without quotes contained in others."""
-    found = dict.fromkeys([*told, *mine[:_SHOWN]])
+    found = dict.fromkeys([*findings, *mine[:_SHOWN]])
     quotes = [(f.step if f.quoted_step is None else f.quoted_step, f.quote) for f in found if f.quote]
     kept = [
         (step, quote)
@@ -113,9 +113,9 @@ def in_fix(agent: str) -> str:
 
 def subject_of(step: Step) -> str:
     """Return a step's agent as the subject of a sentence; nameless agents are named after their span."""
-    told = agent_in_prose(step.agent)
+    name = agent_in_prose(step.agent)
     span = f" (span “{step.name}”)" if step.agent == UNKNOWN_AGENT and step.span_id and step.name else ""
-    return (told if told == step.agent else told[:1].upper() + told[1:]) + span
+    return (name if name == step.agent else name[:1].upper() + name[1:]) + span
 
 
 def _fix(finding: Finding, agent: str, steps: Sequence[Step]) -> str:

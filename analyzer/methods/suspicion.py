@@ -62,7 +62,7 @@ def suspect(trajectory: Trajectory, least: float) -> Blame | None:
     if not weighed.clues or weighed.probability < least:
         return None
     agents = {step.index: step.agent for step in trajectory.steps}
-    first = _told([clue for _, clue in weighed.clues])
+    first = _main_clue([clue for _, clue in weighed.clues])
     agent = agents[first.step]
     kind = ClueKind.WRONG_SUM if first.is_miscalculated else first.kind
     return Blame(
@@ -78,7 +78,7 @@ def suspect(trajectory: Trajectory, least: float) -> Blame | None:
     )
 
 
-def _told(found: Sequence[Clue]) -> Clue:
+def _main_clue(found: Sequence[Clue]) -> Clue:
     """Return the strongest clue, or the wrong calculation in the same step that led to the same figure."""
     first = found[0]
     same = (clue for clue in found if (clue.step, clue.value) == (first.step, first.value))

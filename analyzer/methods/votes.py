@@ -39,14 +39,14 @@ def combine(verdicts: Sequence[Verdict], trajectory: Trajectory) -> Verdict:
     ranking = ranking_of(trajectory, [(place, belief[place]) for place in order])
     best = ranking[0]
     backing = sorted((v for v in blames if v.step == best.step), key=lambda v: -v.confidence)
-    told = backing[0] if backing else None
+    chosen = backing[0] if backing else None
     return Blame(
         agent=best.agent,
         step=best.step,
-        reason=join_sentences([told.reason if told else "", _tally(verdicts, voting, best.step)]),
+        reason=join_sentences([chosen.reason if chosen else "", _tally(verdicts, voting, best.step)]),
         confidence=best.probability,
         fix=next((v.fix for v in backing if v.fix), ""),
-        mode=told.mode if told else "",
+        mode=chosen.mode if chosen else "",
         evidence=tuple(dict.fromkeys(quote for v in backing for quote in v.evidence)),
         ranking=ranking,
     )

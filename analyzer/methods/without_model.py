@@ -260,8 +260,8 @@ class ConstantAgent:
             return place.get(normalise(step.agent), len(place)), step.index == 0, step.index
 
         order = sorted(trajectory.steps, key=rank)
-        told = dict(zip(self.agents, self.shares, strict=False))
-        share = told.get(normalise(order[0].agent)) if order else None
+        shares = dict(zip(self.agents, self.shares, strict=False))
+        share = shares.get(normalise(order[0].agent)) if order else None
         probability = 1 / max(1, len(order)) if share is None else share
         return answered(_verdict(order, probability, "the first step of the agent most often to blame"))
 

@@ -91,8 +91,8 @@ def read_yes_or_no(text: str) -> bool | None:
     answers = [(match.group(1).casefold() == "yes", match.group(2)) for match in _ANSWER.finditer(plain)]
     if answers:
         bare = {said for said, rest in answers if _BARE.fullmatch(rest)}
-        told = bare or {answers[0][0]}
-        return told.pop() if len(told) == 1 else None
+        choices = bare or {answers[0][0]}
+        return choices.pop() if len(choices) == 1 else None
     denied, stated = bool(_DENIED.search(plain)), bool(_STATED.search(plain))
     return stated if denied != stated else None
 

@@ -31,8 +31,10 @@ def translated(error: Exception, known: Any, timeout_s: float) -> ModelError:
         timeout_s: the attempt's timeout.
     """
     kind = _kind(error, known, getattr(error, "status_code", None))
-    told, _, _ = str(error).partition("Traceback (most recent call last)")  # litellm's own, with our paths
-    message = _without_keys(_LAYERS.sub("", " ".join(told.split())))[:300]
+    first_part, _, _ = str(error).partition(
+        "Traceback (most recent call last)"
+    )  # litellm's own, with our paths
+    message = _without_keys(_LAYERS.sub("", " ".join(first_part.split())))[:300]
     if kind is ModelFailure.TIMEOUT:
         message = f"no reply within {timeout_s:g} s"
     retryable = kind in _RETRYABLE

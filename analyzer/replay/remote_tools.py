@@ -116,8 +116,8 @@ async def over_mcp(
     trial.tools.connected(tools.variable)
     message = _message(await request.read()) if request.method == "POST" else {}
     if message is None or not (mcp.is_harmless(message) or mcp.tool_called(message)):
-        told = "a batch" if message is None else str(message.get("method"))
-        reason = f"MCP's {told} cannot be replayed (the {tools.place})"
+        method = "a batch" if message is None else str(message.get("method"))
+        reason = f"MCP's {method} cannot be replayed (the {tools.place})"
         trial.invalidate(reason)
         return _said(mcp.refusal((message or {}).get("id"), reason))
     called = mcp.tool_called(message)

@@ -105,8 +105,8 @@ class _StandIn:
         elif status == http.client.OK:
             self._write(answer)
         else:
-            told = answer.decode(errors="replace").strip()
-            self._refuse(message, _REFUSED, f"the replay gateway does not answer: {told}")
+            reply = answer.decode(errors="replace").strip()
+            self._refuse(message, _REFUSED, f"the replay gateway does not answer: {reply}")
 
     def _asked(self, message: bytes) -> tuple[int, bytes]:
         assert self._url.hostname is not None

@@ -94,7 +94,7 @@ class _Usage:
             self._beginning += chunk
         self._end = (self._end + chunk)[-_KEPT_BYTES:]
 
-    def told(self, failure: str) -> LiveUsage:
+    def result(self, failure: str) -> LiveUsage:
         """Return the usage, with the failure."""
         seen = bytes(self._beginning[:_KEPT_BYTES]) + b"\n" + self._end
         said = b"".join(_SAID.findall(bytes(self._beginning)))
@@ -203,7 +203,7 @@ async def _passed_back(
         failure = "cut"
         if request.transport is not None:
             request.transport.abort()
-    return response, usage.told(failure)
+    return response, usage.result(failure)
 
 
 def _failure_of(status: int) -> str:

@@ -76,9 +76,9 @@ class WrongCalculation:
     def right_shown(self) -> str:
         """The right result, with the stated result's decimals or as many more as are needed to differ."""
         decimals = len(f"{self.stated:.10g}".partition(".")[2])
-        told = (f"{self.right:,.{places}f}" for places in range(decimals, 10))
+        candidates = (f"{self.right:,.{places}f}" for places in range(decimals, 10))
         return next(
-            (one for one in told if float(one.replace(",", "")) != self.stated), f"{self.right:,.10g}"
+            (one for one in candidates if float(one.replace(",", "")) != self.stated), f"{self.right:,.10g}"
         )
 
 

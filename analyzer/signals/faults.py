@@ -46,7 +46,7 @@ def crash(reading: Reading) -> Iterator[Finding]:
                 signal="unhandled_error",
                 weight=5.0 if reading.roles[position] is not Role.RELAYING else 1.5,
                 reason=_broke(reading, position, "the run ended without a successful retry"),
-                detail=_error_told(step),
+                detail=_error_detail(step),
                 quote=_fault_quote(step),
             )
             return
@@ -65,7 +65,7 @@ def unrepaired_fault(reading: Reading) -> Iterator[Finding]:
             signal="unrepaired_error" if failed else "empty_result",
             weight=_STATED if _states_error(step) else 1.0 if failed else 0.8,
             reason=_broke(reading, position, "no later call succeeded in its place"),
-            detail=_error_told(step) if failed else "",
+            detail=_error_detail(step) if failed else "",
             quote=_fault_quote(step),
         )
 
@@ -87,7 +87,7 @@ def ignored_fault(reading: Reading) -> Iterator[Finding]:
             weight=2.0,
             reason=f"went on although {_what(reading.steps[before])} had"
             f" {'failed' if failed else 'returned nothing'}",
-            detail=_error_told(reading.steps[before]) if failed else "",
+            detail=_error_detail(reading.steps[before]) if failed else "",
             quote=beginning(text, QUOTE),
         )
 
@@ -181,7 +181,7 @@ def _error_words(step: Step) -> str:
     return step.error or _fault_quote(step)
 
 
-def _error_told(step: Step) -> str:
+def _error_detail(step: Step) -> str:
     words = _error_words(step)
     return f"The error: {_shortened(words, QUOTE)}" if words else "It recorded no message"
 
@@ -190,7 +190,7 @@ def _shortened(text: str, length: int) -> str:
     """Return a message on one line without its full stop: its first sentence if it is long, else cut."""
     whole = " ".join(_MESSAGE.sub(lambda found: found["said"], text[:_MOST_ERROR]).split())
     whole = _AGAIN.sub("", whole)
-    if len(whole) > length and (end := _ENDS.search(whole, _TOLD, length)):
+    if len(whole) > length and (end := _ENDS.search(whole, _ENOUGH_CHARS, length)):
         return whole[: end.start()]
     shown = beginning(whole, length)
     return whole.rstrip(".") if shown == whole else f"{shown.rstrip(' .,:;')}…"
@@ -202,7 +202,7 @@ def _fault_quote(step: Step) -> str:
     return beginning(telling[-1] if telling else lines[0] if lines else "", QUOTE)
 
 
-_TOLD: Final = 20
+_ENOUGH_CHARS: Final = 20
 """Number of characters from which the first sentences of an error are enough."""
 _ENDS: Final = re.compile(r"\.(?=\s[A-Z])")
 _TELLING: Final = 4
@@ -233,8 +233,8 @@ def root_error(reading: Reading) -> Iterator[Finding]:
             yield _finding(reading, position, 2.0, "was named in the error that ended the run", words)
             return
     if not _JUDGES_ANSWER.search(trajectory.root_error) and Fault.FAILED not in reading.faults:
-        told = "acted last before the run ended with an error that no step recorded"
-        yield _finding(reading, len(reading.steps) - 1, 1.5, told, words)
+        reason = "acted last before the run ended with an error that no step recorded"
+        yield _finding(reading, len(reading.steps) - 1, 1.5, reason, words)
 
 
 def _finding(reading: Reading, position: int, weight: float, reason: str, words: str) -> Finding:

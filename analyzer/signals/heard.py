@@ -76,10 +76,10 @@ def _turns(steps: Sequence[Step]) -> Iterator[tuple[int, int]]:
 
 def _results(steps: Sequence[Step], asker: int, hearer: int) -> Iterator[tuple[str, str]]:
     """Yield the results that a model call receives, each with the tool, if known."""
-    told = steps[hearer].input[:_HEAD]
-    if "tool" not in told and "function" not in told:
+    received = steps[hearer].input[:_HEAD]
+    if "tool" not in received and "function" not in received:
         return
     called = _CALL.findall(steps[asker].output[:_HEAD])
-    for found in _RESULT.finditer(told):
+    for found in _RESULT.finditer(received):
         tool = found["tool"] or (called[0] if len(called) == 1 else "")
         yield tool, found["text"].strip()[:_LONGEST]

@@ -126,52 +126,52 @@ def agree(operands: Sequence[Sequence[str]], result: Sequence[str], *, added: bo
         ratio: The left side's value divided by the stated one.
     """
     given = [_prepared(words) for words in operands]
-    told = _told(result)
+    stated = _result_words(result)
     sizes: dict[str, set[str]] = {}
-    for name in {name for names in given for name in names} | set(told):
+    for name in {name for names in given for name in names} | set(stated):
         dimension, size = _MEASURE.get(name, ("", name))
         sizes.setdefault(dimension, set()).add(size)
     if any(dimension and len(some) > 1 for dimension, some in sizes.items()):
         return False  # minutes beside hours
     scaled = [names for names in given if _dimensions(names) & {"scale"}]
-    if bool(scaled) != ("scale" in _dimensions(told)) or (
+    if bool(scaled) != ("scale" in _dimensions(stated)) or (
         scaled and len(scaled) != (len(given) if added else 1)
     ):
         return False  # ``2 dozen + 1 = 25``
     measured = set[str]().union(*(_dimensions(names) for names in given))
     if (
         not measured
-        and _dimensions(told)
+        and _dimensions(stated)
         and any(abs(r / n - 1) < 1e-2 for r in _either(ratio) for n in _CONVERSIONS)
     ):
         return False
-    if measured and _dimensions(told) - measured:
+    if measured and _dimensions(stated) - measured:
         return False  # ``3600 s / 60 = 60 km``: not one calculation
-    return not added or _one_unit(given, told)
+    return not added or _one_unit(given, stated)
 
 
-def _one_unit(given: Sequence[Sequence[str]], told: Sequence[str]) -> bool:
+def _one_unit(given: Sequence[Sequence[str]], stated: Sequence[str]) -> bool:
     units = {names[-1] for names in given if names}
     if len({_MEASURE.get(unit, ("", unit)) for unit in units}) > 1:
         return False
     if any(not names for names in given) and any(unit in _MEASURE for unit in units):
         return False  # ``5 ft + 3 = …``: the unit of 3 is unknown
     words = {name for names in given for name in names}
-    return not (units - {"$", "€", "£"} and told and not words & set(told) and told[0] not in _MEASURE)
+    return not (units - {"$", "€", "£"} and stated and not words & set(stated) and stated[0] not in _MEASURE)
 
 
 def _prepared(words: Sequence[str]) -> list[str]:
     return [_singular(part) for word in words for part in re.split(r"[/\s-]+", word) if part]
 
 
-def _told(words: Sequence[str]) -> list[str]:
+def _result_words(words: Sequence[str]) -> list[str]:
     """Return the words of the result itself, before the prose that follows."""
-    told: list[str] = []
+    found: list[str] = []
     for word in words:
         if word.casefold() in _PROSE:
             break
-        told.extend(_prepared([word]))
-    return told
+        found.extend(_prepared([word]))
+    return found
 
 
 def _dimensions(names: Sequence[str]) -> set[str]:

@@ -134,10 +134,10 @@ def _limits(reading: Reading, confidence: float, *, has_finding: bool) -> Iterat
         for step in steps
         if step.kind is not StepKind.HANDOFF
     )
-    told = f"{dark} of {len(steps)} steps cannot be read: their text or what they did is not recorded."
+    reason = f"{dark} of {len(steps)} steps cannot be read: their text or what they did is not recorded."
     share = dark / len(steps)
     readable = (len(steps) - dark + 1) / (len(steps) + 1)  # never 0: candidates keep an order
-    yield Limit(most=confidence * (readable if dark else 1.0), reason=told if share >= _NAMED_FROM else "")
+    yield Limit(most=confidence * (readable if dark else 1.0), reason=reason if share >= _NAMED_FROM else "")
 
 
 def _tempered(confidence: float) -> float:

@@ -49,7 +49,7 @@ class Wording:
             return None
         return next((found for found in self.pattern.finditer(text) if not is_logged(text, found)), None)
 
-    def told(self, found: re.Match[str]) -> str:
+    def as_predicate(self, found: re.Match[str]) -> str:
         """Return a match as a predicate of its author."""
         matched = found[0].lower()
         did = next(did for words, did in self.reasons if words in matched)
@@ -183,7 +183,7 @@ def _worded(reading: Reading, wording: Wording) -> Iterator[Finding]:
                 step=position,
                 signal=wording.signal,
                 weight=wording.weight,
-                reason=wording.told(found),
+                reason=wording.as_predicate(found),
                 quote=_quote(found, reading.steps[position]),
             )
 

@@ -193,8 +193,8 @@ def unsupported_figure(reading: Reading) -> Iterator[Finding]:
         stated = numbers(said)
         scaled = written_out(said) if stated else {}
         if reading.roles[position] in (Role.ACTING, Role.COORDINATING):
-            told = {value for value, full in scaled.items() if full in known}
-            brought = {at for at, same in left.items() if not same & known and not told & same}
+            scaled_known = {value for value, full in scaled.items() if full in known}
+            brought = {at for at, same in left.items() if not same & known and not scaled_known & same}
             for figure in sorted((at for at in brought if left[at] & stated), key=_telling):
                 blamed.add(figure)
                 value = figure if figure in stated else min(left[figure] & stated)

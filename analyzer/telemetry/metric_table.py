@@ -218,7 +218,8 @@ FAILURES_WITHDRAWN: Final = _withdrawn(FAILURES)
 SUSPICIONS: Final = _counter(
     "blamespan_agent_suspicions{service, agent, mode}",
     "{run}",
-    "Settled runs that reported no failure and in which the agent is suspected of one; they are not counted as failures.",
+    "Settled runs that reported no failure and in which the agent is suspected of one;"
+    " they are not counted as failures.",
     has_exemplars=True,
 )
 SUSPICIONS_WITHDRAWN: Final = _withdrawn(SUSPICIONS)

@@ -169,13 +169,13 @@ class VerdictCounters:
         """
         now, previous = self.monotonic(), summary.previous
         self._pay(summary, now)
-        told = previous if previous is not None and not previous.is_provisional else None
-        if told is None:
+        counted = previous if previous is not None and not previous.is_provisional else None
+        if counted is None:
             if not summary.is_carried:  # otherwise it is known once the backend has the carrier
                 self.delivered(summary.ended_ns, summary.decided_ns)
-        elif verdict.version > told.version:
+        elif verdict.version > counted.version:
             self.superseded.add((), now)
-        if summary.blamed is not None and (told is None or told.agent is None):
+        if summary.blamed is not None and (counted is None or counted.agent is None):
             exemplar = exemplar_of(verdict)
             self.confidence.observe(summary.confidence, exemplar and exemplar.labels)
 

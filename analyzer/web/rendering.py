@@ -142,8 +142,8 @@ def spark(counts: Sequence[int]) -> Markup:
         for day, count in enumerate(counts)
         if (tall := round(height * count / most))
     )
-    told = f"failures a day, oldest first: {', '.join(map(str, counts))}"
+    label = f"failures a day, oldest first: {', '.join(map(str, counts))}"
     return Markup(  # noqa: S704 - numbers only
         f'<svg class="spark" width="{width * len(counts)}" height="{height}" role="img"'
-        f' aria-label="{told}">{bars}</svg>'
+        f' aria-label="{label}">{bars}</svg>'
     )

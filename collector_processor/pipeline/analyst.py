@@ -26,9 +26,9 @@ class Analysis:
 
     def with_note(self, note: str) -> Analysis:
         """Return the analysis with one more note for people in its document."""
-        told = json.loads(self.document)
-        notes = list(dict.fromkeys([*told.get(NOTES, ()), note]))
-        return replace(self, document=json.dumps({**told, NOTES: notes}, ensure_ascii=False))
+        fields = json.loads(self.document)
+        notes = list(dict.fromkeys([*fields.get(NOTES, ()), note]))
+        return replace(self, document=json.dumps({**fields, NOTES: notes}, ensure_ascii=False))
 
 
 class Analyst(Protocol):

@@ -230,7 +230,7 @@ def claimed_trials(spans: Sequence[Span]) -> frozenset[str]:
 
 def _named(runs: Sequence[Run], before: Iterable[RunIdentity]) -> list[Run]:
     """Return the runs under their previous ids: a run keeps its first id when traces are added."""
-    run_ids = keep_run_ids([run.trace for run in runs], {told.run_id: told.trace_ids for told in before})
+    run_ids = keep_run_ids([run.trace for run in runs], {known.run_id: known.trace_ids for known in before})
     return [
         run
         if run.trajectory.run_id == run_id

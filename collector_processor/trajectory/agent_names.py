@@ -185,8 +185,8 @@ def name_lead(ordering: Ordering) -> Ordering:
     if not nameless:
         return ordering
     speaking = [act for act in nameless if act.action.kind in MODEL_KINDS]
-    told = {act.action.instructions for act in speaking if act.action.instructions}
-    if not speaking or len(told) > 1 or not _is_led(ordering):
+    instructions = {act.action.instructions for act in speaking if act.action.instructions}
+    if not speaking or len(instructions) > 1 or not _is_led(ordering):
         return ordering
     asked = frozenset[str]().union(*(_asked_for(act.action) for act in speaking))
     leading = [

@@ -88,7 +88,7 @@ def name_by_prompt(ordering: Ordering) -> Ordering:
     several: defaultdict[str | None, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for act in unsaid:
         if act.action.kind is LLM:
-            several[act.agent][named_in_prompt(act.action.instructions)].add(_told(act))
+            several[act.agent][named_in_prompt(act.action.instructions)].add(_instructions_of(act))
     shared = {
         name for name, prompts in several.items() if len(prompts) > 1 and all(map(_is_one, prompts.items()))
     }
@@ -147,18 +147,18 @@ class _Functions:
         self._total: defaultdict[str, int] = defaultdict(int)
         self._helpers = helpers
         for act, path in calls:
-            told = _told(act)
-            self._total[told] += 1
+            instructions = _instructions_of(act)
+            self._total[instructions] += 1
             for name in dict.fromkeys(path):
-                self._instructions[name].add(told)
-                self._calls[name, told] += 1
-        self._agents = {self._choose(_told(act), self._candidates(path)) for act, path in calls}
+                self._instructions[name].add(instructions)
+                self._calls[name, instructions] += 1
+        self._agents = {self._choose(_instructions_of(act), self._candidates(path)) for act, path in calls}
 
     def agent_of(self, act: Act, path: _Path) -> str | None:
         """Return the function that is the agent of ``act``, whose functions are ``path``."""
         candidates = self._candidates(path)
         if act.action.kind is LLM:
-            return self._choose(_told(act), candidates)
+            return self._choose(_instructions_of(act), candidates)
         known = (name for name in candidates if name in self._agents)
         return next(known, candidates[0] if len(path) > 1 and candidates else None)
 
@@ -168,18 +168,18 @@ class _Functions:
         below = found[:-1] if found and found[-1] == path[-1] else found
         return below or found[-1:]
 
-    def _choose(self, told: str, candidates: Sequence[str]) -> str | None:
+    def _choose(self, instructions: str, candidates: Sequence[str]) -> str | None:
         if not candidates:
             return None
-        if told and len(self._total) > 1:
-            own = [name for name in candidates if self._instructions[name] == {told}]
-            whole = [name for name in own if self._calls[name, told] == self._total[told]]
+        if instructions and len(self._total) > 1:
+            own = [name for name in candidates if self._instructions[name] == {instructions}]
+            whole = [name for name in own if self._calls[name, instructions] == self._total[instructions]]
             if own:
                 return (whole or own)[0]
         return next(filter(_AGENT_WORD.search, candidates), candidates[0])
 
 
-def _told(act: Act) -> str:
+def _instructions_of(act: Act) -> str:
     return act.action.instructions[:_INSTRUCTIONS]
 
 

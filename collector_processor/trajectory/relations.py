@@ -173,12 +173,12 @@ def _tie_linked(ordering: Ordering, steps: Sequence[Act], tied: defaultdict[int,
     for position, span in enumerate(ordering.spans):
         parent = ordering.parents[position]
         linking[position] = position if span.links else linking[parent] if parent >= 0 else -1
-    told: set[int] = set()
+    seen: set[int] = set()
     for index, act in enumerate(steps):
         holder = linking[act.position]
-        if holder < 0 or holder in told:
+        if holder < 0 or holder in seen:
             continue  # a container's link belongs to the first step inside it
-        told.add(holder)
+        seen.add(holder)
         for link in ordering.spans[holder].links:
             target = last_within.get(position_of.get((link.trace_id, link.span_id), -1))
             if target is not None:

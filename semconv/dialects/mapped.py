@@ -18,10 +18,10 @@ from semconv.record import record, replace
 
 FIELDS: Final[Mapping[str, str]] = {
     "agent": "the agent's name",
-    "input": "what went in: messages, arguments or a task, as text or JSON",
-    "output": "what came out: messages, a result or an answer, as text or JSON",
+    "input": "the input: messages, arguments or a task, as text or JSON",
+    "output": "the output: messages, a result or an answer, as text or JSON",
     "tool": "the tool's name, on a tool's span; without it, the span's name",
-    "call_id": "the id of the call that a model asked for",
+    "call_id": "the id of the call that a model requested",
     "target": "the agent that is handed over to",
     "instructions": "the system prompt",
     "error": "the error's text; a span with one has failed",
@@ -207,23 +207,23 @@ def _action(dialect: str, kind: ActionKind, span: Span, sources: Mapping[str, li
         found = (span.attributes.get(attribute) for attribute in sources.get(field, ()))
         return next((each for each in found if each not in (None, "")), None)
 
-    def told(field: str) -> str:
+    def text_of(field: str) -> str:
         found = structured(value(field))
         return found if isinstance(found, str) else text({"": found}, "") or ""
 
-    name, error = told("agent"), told("error")
+    name, error = text_of("agent"), text_of("error")
     seen = Observation(
         dialect=dialect,
         kind=kind,
         agent=Found(name) if name else NO_AGENT,
         given=value("input"),
         got=value("output"),
-        tool=told("tool"),
-        call_id=told("call_id"),
-        instructions=told("instructions"),
+        tool=text_of("tool"),
+        call_id=text_of("call_id"),
+        instructions=text_of("instructions"),
         failed=bool(error),
         error=error,
     )
     action = action_of(span, seen)
-    target = told("target")
+    target = text_of("target")
     return replace(action, target=target) if target else action

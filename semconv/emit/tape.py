@@ -59,8 +59,8 @@ def rerun(environment: Mapping[str, str]) -> Iterator[None]:
 
 def trial_attributes() -> dict[str, str]:
     """Return the attribute that marks a run as the current trial's; empty outside ``rerun``."""
-    told = (pair.partition("=") for pair in _variable(_RESOURCE, "").split(","))
-    return {name: value for name, _, value in told if name == names.TRIAL}
+    pairs = (pair.partition("=") for pair in _variable(_RESOURCE, "").split(","))
+    return {name: value for name, _, value in pairs if name == names.TRIAL}
 
 
 def _variable(name: str, default: str) -> str:

@@ -170,7 +170,7 @@ def test_a_model_of_an_earlier_format_is_to_be_trained_again() -> None:
         (["records"], {"a": [3, -4]}, "not a usable number"),
         (["records"], {"a": [10**400, 1]}, "OverflowError"),
         (["records"], {"a": [10**30, 1]}, "not a usable number"),
-        (["features"], ["place"], "other features"),
+        (["features"], ["place"], "the features are not those"),
         (["card", "confidences"], [["sure", True]], "ValueError"),
         (["card", "confidences"], [[float("nan"), True]], "not a usable number"),
         (["steps"], None, "TypeError"),

@@ -66,9 +66,9 @@ def attribute(
     )
     analyst = open_analyst(settings, with_reference=with_reference or reference is not None)
     recorded = RecordedRuns(files, logs or [])
-    told = [_told(run, reference) for _, run in recorded]
+    referenced = [_with_reference(run, reference) for _, run in recorded]
     clean = open_cleaner(settings)
-    runs = [replace(run, trajectory=clean(run.trajectory)) for run in told]
+    runs = [replace(run, trajectory=clean(run.trajectory)) for run in referenced]
     verdicts = asyncio.run(_attribute_all(analyst, runs, settings.concurrency, failed=failed))
     for run, verdict in zip(runs, verdicts, strict=True):
         _show(run.trajectory, verdict, output)
@@ -80,7 +80,7 @@ def attribute(
         raise typer.Exit(1)
 
 
-def _told(run: RecordedRun, reference: str | None) -> RecordedRun:
+def _with_reference(run: RecordedRun, reference: str | None) -> RecordedRun:
     if reference is None:
         return run
     return replace(run, trajectory=replace(run.trajectory, reference=reference))

@@ -199,8 +199,8 @@ def _bench_one(
         complain(
             f"{path}: {results[0].left_out} runs left out: the label names no agent, or no step of the run"
         )
-    told = results[0].lines[-1].get("second_labels")
-    if told is not None and not told["n"]:
+    labels = results[0].lines[-1].get("second_labels")
+    if labels is not None and not labels["n"]:
         complain(f"{path}: none of its runs has a second label")
     for result in results:
         _show(result, output)

@@ -107,8 +107,8 @@ def _what(pair: StepPair, left: WholeRun, right: WholeRun) -> str:
     ours = None if pair.left is None else left.steps[pair.left]
     theirs = None if pair.right is None else right.steps[pair.right]
     both = [step for step in (ours, theirs) if step is not None]
-    told = [plain(step.error or step.output or step.input or step.name, 200) for step in both]
-    if len(told) == 1 or told[0] == told[-1]:
+    texts = [plain(step.error or step.output or step.input or step.name, 200) for step in both]
+    if len(texts) == 1 or texts[0] == texts[-1]:
         differs = f" ({', '.join(pair.differs)} differ)" if pair.differs else ""
-        return told[0] + differs
-    return f"{told[0]}\n→ {told[1]}"
+        return texts[0] + differs
+    return f"{texts[0]}\n→ {texts[1]}"

@@ -193,8 +193,8 @@ async def _neighbours(settings: Settings) -> AsyncIterator[Finding]:
         except SettingsError as error:
             mend = "correct BLAMESPAN_ANALYZER_CERTIFICATE, or our own certificate"
             yield failed("analyzer", str(error), mend)
-    told = {"webhook": settings.notify_webhook, "slack": settings.notify_slack}
-    receivers = {name: url for name, url in told.items() if url}
+    configured = {"webhook": settings.notify_webhook, "slack": settings.notify_slack}
+    receivers = {name: url for name, url in configured.items() if url}
     found += await check_notifiers(receivers)
     for one in found:
         yield one.finding

@@ -318,7 +318,7 @@ class _Watch:
     """Shows progress on standard error, and stops the experiment at the first Ctrl-C."""
 
     conductor: Conductor | None = None
-    _told: Callable[[str], object] = field(default=sys.stderr.write)
+    _write: Callable[[str], object] = field(default=sys.stderr.write)
 
     def begun(self, conductor: Conductor) -> None:
         self.conductor = conductor
@@ -328,7 +328,7 @@ class _Watch:
                 loop.add_signal_handler(number, conductor.stop, _INTERRUPTED)
 
     def __call__(self, conductor: Conductor) -> None:
-        self._told(f"{progress(conductor)}\n")
+        self._write(f"{progress(conductor)}\n")
         sys.stderr.flush()
 
 

@@ -82,12 +82,12 @@ def _in_words(given: AcceptedLabel, verdict: StoredVerdict) -> str:
     blamed = agent_label(label.agent or UNKNOWN_AGENT) + (
         "" if label.step is None else f", step {label.step}"
     )
-    told = "no failure" if verdict.agent is None else agent_label(verdict.agent)
-    told += "" if verdict.step is None else f", step {verdict.step}"
+    former = "no failure" if verdict.agent is None else agent_label(verdict.agent)
+    former += "" if verdict.step is None else f", step {verdict.step}"
     words: dict[LabelKind, Any] = {
         LabelKind.CONFIRMED: f"confirmed: {blamed}",
-        LabelKind.CORRECTED: f"to blame is {blamed} (the verdict said {told})",
-        LabelKind.REJECTED: f"rejected: not {told}; what is right is not known",
+        LabelKind.CORRECTED: f"to blame is {blamed} (the verdict said {former})",
+        LabelKind.REJECTED: f"rejected: not {former}; what is right is not known",
         LabelKind.NOT_A_FAILURE: "not a failure",
     }
     return str(words[label.kind])

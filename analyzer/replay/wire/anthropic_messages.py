@@ -105,9 +105,11 @@ def _stream(asked: Asked, answer: Answer, number: int) -> Iterator[bytes]:
         empty: dict[str, Any] = {"text": ""} if is_text else {"input": {}}
         yield named_event("content_block_start", {"index": index, "content_block": {**block, **empty}})
         for piece in pieces(block["text"] if is_text else json.dumps(block["input"], ensure_ascii=False)):
-            told = {"type": "text_delta", "text": piece}
+            text_delta = {"type": "text_delta", "text": piece}
             filled = {"type": "input_json_delta", "partial_json": piece}
-            yield named_event("content_block_delta", {"index": index, "delta": told if is_text else filled})
+            yield named_event(
+                "content_block_delta", {"index": index, "delta": text_delta if is_text else filled}
+            )
         yield named_event("content_block_stop", {"index": index})
     ended = {"stop_reason": _stop(answer), "stop_sequence": None}
     yield named_event("message_delta", {"delta": ended, "usage": {"output_tokens": answer.output_tokens}})

@@ -116,8 +116,8 @@ def objects_in(value: Any, name: str) -> Sequence[Body]:
 
 def _parameters(definition: Body) -> Any:
     inner = definition.get("function")
-    told = inner if isinstance(inner, dict) else definition
-    schema = told.get("parameters") or told.get("input_schema")
+    function = inner if isinstance(inner, dict) else definition
+    schema = function.get("parameters") or function.get("input_schema")
     return schema.get("properties") or {} if isinstance(schema, dict) else {}
 
 

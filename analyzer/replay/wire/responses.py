@@ -44,8 +44,10 @@ def read_responses(body: Body) -> Asked:
         )
     if not isinstance(body.get("input"), (str, list)):
         raise UnreadableRequest("expected `input`: a text or a list")
-    told = body.get("instructions")
-    system = (Message(role="system", text=told),) if isinstance(told, str) and told else ()
+    instructions = body.get("instructions")
+    system = (
+        (Message(role="system", text=instructions),) if isinstance(instructions, str) and instructions else ()
+    )
     offered = read_tools(body.get("tools"), _function_name)
     return Asked(
         messages=(*system, *messages_of(input_items(body))),

@@ -16,7 +16,7 @@ from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, Reading, final_answer
 from analyzer.signals.suspicion.clue import Clue, ClueKind
-from analyzer.signals.suspicion.columns import columns_of, told_columns
+from analyzer.signals.suspicion.columns import columns_of, listed_columns
 from analyzer.signals.suspicion.derivation import Derivation, near_miss, plain_results
 from analyzer.signals.suspicion.figures import Figure, figures, prose_of, words_of
 from analyzer.signals.suspicion.products import factors
@@ -138,7 +138,7 @@ def unsupported_figures(reading: Reading) -> Iterator[UnsupportedFigure]:
             in_company=any(_together(answer, claim, other) for other in claims if other not in bare),
             is_near_result=any(near_miss(claim, result) for result in worked_out),
             task_has_unit=bool(claim.unit) and claim.unit in asked.units,
-            product=right.told(claim) if right is not None and right.corrects(claim) else "",
+            product=right.as_text(claim) if right is not None and right.corrects(claim) else "",
         )
 
 
@@ -160,9 +160,9 @@ def _asked(task: str) -> _Asked:
     )
 
 
-def _is_worked_out(text: str, claim: Figure, told: Sequence[Figure]) -> bool:
+def _is_worked_out(text: str, claim: Figure, stated: Sequence[Figure]) -> bool:
     """Tell whether plain arithmetic on the figures just before it in the sentence gives it."""
-    before = [one for one in told if one.end <= claim.start and _together(text, one, claim)]
+    before = [one for one in stated if one.end <= claim.start and _together(text, one, claim)]
     if not re.search(r"(?:=|\b(?:is|are|makes|gives|equals|total(?:s|ling)?))\W{0,4}$", text[: claim.start]):
         return False
     results = plain_results([one.value for one in before[-_MOST_WORKED:]])
@@ -204,9 +204,9 @@ def _world(reading: Reading, origins: Sequence[Source], answer: str) -> _World:
         if source.is_result and source.step is not None
         for figure in source.figures
     )
-    told = figures(answer)
-    columns = [*columns_of(reading, origins), *told_columns(told, loose)]
-    shares = [figure.value for figure in told if figure.unit == "%"]
+    stated = figures(answer)
+    columns = [*columns_of(reading, origins), *listed_columns(stated, loose)]
+    shares = [figure.value for figure in stated if figure.unit == "%"]
     counts = [float(len(column)) for column in columns]
     operands = [*_most_telling(given, answer), *shares, *spelled, *counts]
     derivation = Derivation((*given, *spelled), operands, columns)
@@ -217,8 +217,8 @@ def _world(reading: Reading, origins: Sequence[Source], answer: str) -> _World:
 
 def _most_telling(given: Sequence[float], answer: str) -> list[float]:
     """Return values, those in the answer first: the answer probably computes with them."""
-    told = numbers(answer)
-    return sorted((value for value in given if value), key=lambda value: value not in told)
+    stated = numbers(answer)
+    return sorted((value for value in given if value), key=lambda value: value not in stated)
 
 
 def _derive(reading: Reading, world: _World) -> None:
@@ -311,9 +311,9 @@ def miscalculated(reading: Reading) -> Iterator[Clue]:
 
     Returns early for most runs: few give exactly one rate and its counts.
     """
-    told = figures(prose_of(final_answer(reading.trajectory)[:HEAD]))
-    right = factors(reading.trajectory.task[:HEAD], results(reading), told) if told else None
-    if right is not None and any(right.corrects(claim) for claim in _distinct(told)):
+    stated = figures(prose_of(final_answer(reading.trajectory)[:HEAD]))
+    right = factors(reading.trajectory.task[:HEAD], results(reading), stated) if stated else None
+    if right is not None and any(right.corrects(claim) for claim in _distinct(stated)):
         yield from (clue for clue in wrong_figures(reading) if clue.is_miscalculated)
 
 

@@ -15,10 +15,10 @@ from analyzer.signals.suspicion.sources import Source
 _COLUMN: Final = range(2, 401)
 
 
-def told_columns(told: Sequence[Figure], loose: frozenset[float]) -> Iterator[tuple[float, ...]]:
+def listed_columns(stated: Sequence[Figure], loose: frozenset[float]) -> Iterator[tuple[float, ...]]:
     """Yield the known figures in an answer, by unit: the answer may add up some of a tool's figures."""
     by_unit: defaultdict[str, list[float]] = defaultdict(list)
-    for figure in told:
+    for figure in stated:
         if figure.value in loose:
             by_unit[figure.unit].append(figure.value)
     for values in by_unit.values():

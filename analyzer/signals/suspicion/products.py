@@ -60,16 +60,16 @@ class Factors:
         is_right = abs(self.product - claim.value) <= 0.51 * claim.step
         return not is_right and (_units_prove(self.rate, self.counts) or near_miss(claim, self.product))
 
-    def told(self, claim: Figure) -> str:
+    def as_text(self, claim: Figure) -> str:
         """Return the product as text in place of a claim: ``16 GPUs x 10 hours x $3 is $480``."""
         shown = " x ".join([*(_shown(one, self.rate) for one in self.counts), self.rate.figure.shown])
         return f"{shown} is {claim.shown.replace(claim.literal, f'{self.product:,.10g}')}"
 
 
-def factors(task: str, results: Iterable[str], told: Sequence[Figure]) -> Factors | None:
+def factors(task: str, results: Iterable[str], claims: Sequence[Figure]) -> Factors | None:
     """Return the factors of the only product that a run can mean; ``None`` if it is not certain."""
     asked = given_in(task)
-    said = {one.figure.value for one in asked} | {figure.value for figure in told}
+    said = {one.figure.value for one in asked} | {figure.value for figure in claims}
     given: dict[tuple[float, str], Given] = {}
     for found in chain([asked], map(given_in, results)):
         given |= {(one.figure.value, one.figure.unit): one for one in found}

@@ -220,8 +220,8 @@ class RunArchive:
 
 
 def _verdict(row: tuple[Any, ...]) -> StoredVerdict:
-    told = dict(zip(_FIELDS, row, strict=True))
-    return StoredVerdict(**told | {"is_provisional": bool(told["is_provisional"])})
+    fields = dict(zip(_FIELDS, row, strict=True))
+    return StoredVerdict(**fields | {"is_provisional": bool(fields["is_provisional"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,9 @@ class IssueReader:
             now_ns = self._now_ns()
             owners = [one for one in self._store.tenants_of(issue_id) if not tenant or one == tenant]
             found = [(owner, self._store.issue(owner, issue_id)) for owner in owners]
-            return [self._told(owner, self._aged(issue, now_ns), now_ns) for owner, issue in found if issue]
+            return [
+                self._with_share(owner, self._aged(issue, now_ns), now_ns) for owner, issue in found if issue
+            ]
 
         return await self._beside(read)
 
@@ -101,7 +103,7 @@ class IssueReader:
     def _shown(self, owner: Tenant, issue: Issue, now_ns: int) -> ShownIssue:
         return ShownIssue(tenant=owner, issue=issue, trend=self._reports.trend(owner, issue, now_ns))
 
-    def _told(self, owner: Tenant, issue: Issue, now_ns: int) -> ShownIssue:
+    def _with_share(self, owner: Tenant, issue: Issue, now_ns: int) -> ShownIssue:
         """Return an issue with its share and its service's other issues."""
         of_service = Wanted(tenant=owner, service=issue.fingerprint.service, limit=_MOST_FELLOWS + 1)
         others = (one for _, one in self._reports.issues(of_service, now_ns))

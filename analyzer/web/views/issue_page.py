@@ -111,13 +111,13 @@ def _changes(share: AgentShare) -> tuple[str, ...]:
     """Compare this week with earlier ones and with other agents, if there is enough data."""
     if not share.blamed.n:
         return ()
-    told = [
+    sentences = [
         f"Against its own four weeks before: {_times(share.against_past)}.",
         f"Against the other agents of its service: {_times(share.against_fellows)}.",
     ]
     if share.is_alarm:
-        told.insert(0, "It fails more often than before: an alarm is active.")
-    return tuple(told)
+        sentences.insert(0, "It fails more often than before: an alarm is active.")
+    return tuple(sentences)
 
 
 def _times(ratio: Share) -> str:

@@ -126,8 +126,8 @@ def name_board(steps: Sequence[Step], suspicion: Suspicion) -> str:
 
 
 def _summary(steps: Sequence[Step], lanes: Sequence[str], guilty: Step | None, word: str) -> str:
-    told = f"{counted(len(steps), 'step')} of {counted(len(lanes), 'agent')} in order"
-    return f"{told}; step {guilty.index} of {_short(guilty.agent)} is {word}" if guilty else told
+    label = f"{counted(len(steps), 'step')} of {counted(len(lanes), 'agent')} in order"
+    return f"{label}; step {guilty.index} of {_short(guilty.agent)} is {word}" if guilty else label
 
 
 def _lanes(lanes: Sequence[str]) -> Iterator[str]:
@@ -208,10 +208,10 @@ def _nodes(steps: Sequence[Step], where: Sequence[Place], suspicion: Suspicion) 
         failed = step.status is SpanStatus.ERROR
         marks = ("decisive" * is_decisive, "failed" * failed)
         classes = " ".join(filter(None, ("step", f"is-{step.kind.value}", *marks)))
-        told = escape(_told(step, probability, suspicion.word if is_decisive else ""))
+        label = escape(_accessible_name(step, probability, suspicion.word if is_decisive else ""))
         if is_decisive:
             yield from _flag(place, suspicion.word)
-        yield f'<a class="{classes}" href="#step-{step.index}" aria-label="{told}"><title>{told}</title>'
+        yield f'<a class="{classes}" href="#step-{step.index}" aria-label="{label}"><title>{label}</title>'
         yield from _blame(place, probability)
         yield _shape(step.kind, _x(place.column), _y(place.lane))
         yield f'<text x="{_x(place.column):g}" y="{_y(place.lane) + 4:g}">{step.index}</text>'
@@ -254,17 +254,17 @@ def _shape(kind: StepKind, x: float, y: float) -> str:
             return f'<circle class="node" cx="{x:g}" cy="{y:g}" r="{half:g}"/>'
 
 
-def _told(step: Step, probability: float, word: str) -> str:
-    told = [f"step {step.index}", _short(step.agent), _KIND_WORDS[step.kind]]
+def _accessible_name(step: Step, probability: float, word: str) -> str:
+    parts = [f"step {step.index}", _short(step.agent), _KIND_WORDS[step.kind]]
     if step.target:
-        told.append(_short(step.target))
+        parts.append(_short(step.target))
     if step.status is SpanStatus.ERROR:
-        told.append("error")
+        parts.append("error")
     if step.group is not None:
-        told.append("in parallel")
+        parts.append("in parallel")
     if probability >= _LEAST_SHOWN:
-        told.append(f"blamed with {probability:.0%}")
-    return (f"{word}: " if word else "") + ", ".join(told)
+        parts.append(f"blamed with {probability:.0%}")
+    return (f"{word}: " if word else "") + ", ".join(parts)
 
 
 def _short(name: str) -> str:

@@ -223,21 +223,21 @@ def _window(total: int, decisive: int | None, first: int | None) -> Window:
 def _shown_steps(
     steps: Sequence[Step], suspicion: Suspicion, quotes: Mapping[int, Sequence[str]], full: int | None
 ) -> Iterable[ShownStep]:
-    """Yield the views of steps; text repeated at each step of an agent is shown at the first only."""
-    told: dict[tuple[str, str], str] = {}
+    """Yield the views of steps; text last_shown at each step of an agent is shown at the first only."""
+    last_shown: dict[tuple[str, str], str] = {}
     for step in steps:
         named = [("system prompt", step.instructions), ("tools offered", step.tools)]
-        new = [(name, text) for name, text in named if text and told.get((step.agent, name)) != text]
-        told |= {(step.agent, name): text for name, text in new}
+        new = [(name, text) for name, text in named if text and last_shown.get((step.agent, name)) != text]
+        last_shown |= {(step.agent, name): text for name, text in new}
         limit = MOST_WHOLE if step.index == full else MOST_TEXT
         yield _shown(step, suspicion, quotes.get(step.index, ()), new, limit)
 
 
 def _shown(
-    step: Step, suspicion: Suspicion, quotes: Sequence[str], told: Sequence[tuple[str, str]], limit: int
+    step: Step, suspicion: Suspicion, quotes: Sequence[str], prompts: Sequence[tuple[str, str]], limit: int
 ) -> ShownStep:
     is_decisive = step.index == suspicion.decisive
-    named = (*told, ("what came in", step.input), ("what came out", step.output), ("error", step.error))
+    named = (*prompts, ("input", step.input), ("output", step.output), ("error", step.error))
     return ShownStep(
         step=step,
         line=plain(step.error or step.output or step.input or step.name, _LINE),

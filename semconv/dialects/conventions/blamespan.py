@@ -28,7 +28,7 @@ from semconv.record import replace
 NAME: Final = "blamespan"
 
 _EMITTED: Final = frozenset({HANDOFF_TARGET, TASK_INPUT, TASK_OUTPUT, TASK_OUTCOME, TASK_REFERENCE})
-_TOLD: Final = frozenset({TASK_INPUT, TASK_OUTPUT, TASK_OUTCOME, TASK_OUTCOME_SOURCE, TASK_REFERENCE})
+_TASK_KEYS: Final = frozenset({TASK_INPUT, TASK_OUTPUT, TASK_OUTCOME, TASK_OUTCOME_SOURCE, TASK_REFERENCE})
 _SOURCES: Final[Mapping[str, OutcomeSource]] = {each.value: each for each in OutcomeSource}
 
 
@@ -61,7 +61,7 @@ def _handing_over(span: Span, action: Action) -> Action:
 
 
 def _with_task(span: Span, action: Action) -> Action:
-    if _TOLD.isdisjoint(span.attributes):
+    if _TASK_KEYS.isdisjoint(span.attributes):
         return action
     source = text(span.attributes, TASK_OUTCOME_SOURCE)
     return replace(

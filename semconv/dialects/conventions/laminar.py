@@ -104,8 +104,8 @@ def _read_browser_use(span: Span, surroundings: Surroundings) -> Action:
 
 def _request(call: Span) -> str:
     """Return the task in a call's messages."""
-    told = structured(call.attributes.get(GEN_AI_INPUT_MESSAGES))
-    for message in told if isinstance(told, (list, tuple)) else ():
+    inputs = structured(call.attributes.get(GEN_AI_INPUT_MESSAGES))
+    for message in inputs if isinstance(inputs, (list, tuple)) else ():
         content = mapping(message).get("content")
         if mapping(message).get("role") == "user" and isinstance(content, str):
             found = _REQUEST.search(content)

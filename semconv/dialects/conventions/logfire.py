@@ -57,8 +57,8 @@ def read_logfire(span: Span, _: Surroundings) -> Action | None:
         case ActionKind.HANDOFF:
             return handoff_of(span, NAME, span.attributes)
         case kind:
-            told = {TRIGGERED: span.attributes[TRIGGERED]} if TRIGGERED in span.attributes else None
-            more = {"agent": _agent_of(span, kind), "tool": _name(span), "got": told}
+            triggered = {TRIGGERED: span.attributes[TRIGGERED]} if TRIGGERED in span.attributes else None
+            more = {"agent": _agent_of(span, kind), "tool": _name(span), "got": triggered}
             return action_of(span, _observed(span, kind, **more))
 
 

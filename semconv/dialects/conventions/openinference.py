@@ -370,9 +370,9 @@ def _read_top(span: Span, kind: ActionKind, surroundings: Surroundings) -> Actio
     )
 
 
-def _is_wiring(told: str) -> bool:
+def _is_wiring(content: str) -> bool:
     """Say whether a text shows a framework's internals; the task is then read from the model calls."""
-    return is_machinery(told) or _HAYSTACK_MESSAGE in told
+    return is_machinery(content) or _HAYSTACK_MESSAGE in content
 
 
 def _read_other(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:

@@ -90,13 +90,13 @@ def spawned(span: Span, surroundings: Surroundings) -> Spawned:
     return Spawned(
         name=name,
         task=text(given, PROMPT) or "",
-        answer=_told(got.get(CONTENT)) if got.get(STATUS) == _COMPLETED else "",
+        answer=_answer_text(got.get(CONTENT)) if got.get(STATUS) == _COMPLETED else "",
         failed=is_failed(above),
         error=error_of(above) if is_failed(above) else "",
     )
 
 
-def _told(content: object) -> str:
+def _answer_text(content: object) -> str:
     texts = (text(mapping(block), "text") or "" for block in items(content))
     return "\n".join(each for each in texts if each and not each.startswith(_NOTE))
 
@@ -232,9 +232,9 @@ def is_preparation(span: Span) -> bool:
     return span.scope.name == LLAMA_INDEX and span.name.rpartition(".")[2].startswith("_")
 
 
-def is_machinery(told: str) -> bool:
+def is_machinery(content: str) -> bool:
     """Say whether a run's input or output is the workflow's internal state, not a question or an answer."""
-    return told.startswith(_STATE) or _EVENT.match(told) is not None
+    return content.startswith(_STATE) or _EVENT.match(content) is not None
 
 
 def without_context(given: str) -> str:
@@ -289,7 +289,7 @@ _IN_SPAN_NAME: Final = re.compile(
     r"|(?P<before>.+?)(?:\.(?:a?run|run_stream|a?invoke|on_messages|on_messages_stream|kickoff|query)| run))$"
 )
 _SMOLAGENTS: Final = "openinference.instrumentation.smolagents"
-_TOLD_NAME: Final = re.compile(r"You're a helpful agent named '(?P<name>[^']+)'")
+_PROMPTED_NAME: Final = re.compile(r"You're a helpful agent named '(?P<name>[^']+)'")
 """Part of smolagents' prompt to a managed agent."""
 _LEAVES: Final = frozenset({ActionKind.LLM, ActionKind.TOOL})
 _MAX_ANCESTORS: Final = 16
@@ -321,7 +321,7 @@ def _named_elsewhere(span: Span, kind: ActionKind, surroundings: Surroundings) -
         return Found(stepping, AgentSource.METADATA if graph.name is None else graph.source)
     if kind is not ActionKind.AGENT or span.scope.name == _OPENAI_AGENTS:
         is_smolagents = kind is ActionKind.LLM and span.scope.name == _SMOLAGENTS
-        return Found(_told_in_prompt(span, surroundings) if is_smolagents else None, AgentSource.METADATA)
+        return Found(_name_in_prompt(span, surroundings) if is_smolagents else None, AgentSource.METADATA)
     managed = _managed_agent(span, surroundings)
     if managed is not None:
         return Found(managed, AgentSource.METADATA)
@@ -345,7 +345,7 @@ def _metadata(span: Span) -> Mapping[str, object]:
     return mapping(span.attributes.get(METADATA))
 
 
-def _told_in_prompt(span: Span, surroundings: Surroundings) -> str | None:
+def _name_in_prompt(span: Span, surroundings: Surroundings) -> str | None:
     """Return a managed agent's name from its prompt, if its own span is missing.
 
     The span of a managed agent that fails is never ended, so it is never sent (0.1.43).
@@ -354,8 +354,8 @@ def _told_in_prompt(span: Span, surroundings: Surroundings) -> str | None:
     if any(map(_is_agents, above)):
         return None
     prompts = (value for key, value in span.attributes.items() if key.startswith(_PROMPT))
-    told = (_TOLD_NAME.search(value) for value in prompts if isinstance(value, str))
-    return next((found["name"] for found in told if found), None)
+    matches = (_PROMPTED_NAME.search(value) for value in prompts if isinstance(value, str))
+    return next((found["name"] for found in matches if found), None)
 
 
 def _managed_agent(span: Span, surroundings: Surroundings) -> str | None:
@@ -369,6 +369,6 @@ def _managed_agent(span: Span, surroundings: Surroundings) -> str | None:
         if managed:
             names = [name for fields in managed.values() if (name := text(fields, "name"))]
             given = asked(span.attributes.get(INPUT_VALUE))
-            told = [name for name in names if f"'{name}'" in given]
-            return told[0] if len(told) == 1 else (names[0] if len(names) == 1 else None)
+            named = [name for name in names if f"'{name}'" in given]
+            return named[0] if len(named) == 1 else (names[0] if len(names) == 1 else None)
     return None

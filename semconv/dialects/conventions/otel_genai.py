@@ -230,8 +230,8 @@ def instructions_of(span: Span) -> str:
     if not value:
         if not span.events and not span.logs:
             return ""
-        told = (each.get(GEN_AI_SYSTEM_INSTRUCTIONS) for each in _details(span))
-        value = next((each for each in told if each), None)
+        candidates = (each.get(GEN_AI_SYSTEM_INSTRUCTIONS) for each in _details(span))
+        value = next((each for each in candidates if each), None)
     parts = items(value)
     if not parts:
         return words(value)

@@ -134,9 +134,9 @@ def _read_turn(span: Span, turn: _Turn, dialect: str) -> Action:
 
 def _said(span: Span, turn: _Turn) -> tuple[Message, ...]:
     """Return a model's answer; for a stream, whose end no span records, it is inferred from what followed."""
-    told = mapping(span.attributes.get(ENTITY_OUTPUT)).get("response")
-    if told:
-        return tuple(_messages([told]))
+    response = mapping(span.attributes.get(ENTITY_OUTPUT)).get("response")
+    if response:
+        return tuple(_messages([response]))
     calls = tuple(_call(each) for each in turn.after if _is_tool(each))
     ends = (text(each.attributes, ENTITY_OUTPUT) or "" for each in turn.after)
     answer = next((_answer(got) for got in ends if _is_end(got)), "")

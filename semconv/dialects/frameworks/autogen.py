@@ -136,8 +136,8 @@ class Talk:
         for span in received:
             recipient = text(span.attributes, RECIPIENT) or span.name
             messages = _messages(surroundings.once(payload_of, span))
-            told = [_content(each) for each in messages if _type(each) not in _EVENTS]
-            waiting[recipient].extend(filter(None, told))
+            contents = [_content(each) for each in messages if _type(each) not in _EVENTS]
+            waiting[recipient].extend(filter(None, contents))
             turn = next(
                 (self._turns[key_of(each)] for each in surroundings.children(span) if takes_turns(each)),
                 self._turns.get(key_of(span)),
@@ -309,8 +309,8 @@ def _read_processing(span: Span, surroundings: Surroundings) -> Action:
 def _reply_to(span: Span, surroundings: Surroundings) -> str:
     """Return the reply of a plain autogen-core agent, which is recorded at the sender."""
     sent = surroundings.parent(span)
-    told = () if sent is None else surroundings.linking(sent)
-    replies = (_shown_message(each) for each in told if each.name.startswith(_ACK))
+    contents = () if sent is None else surroundings.linking(sent)
+    replies = (_shown_message(each) for each in contents if each.name.startswith(_ACK))
     return next(filter(None, replies), "")
 
 

@@ -124,13 +124,13 @@ def read_claude_code(span: Span, surroundings: Surroundings) -> Action | None:
 def _content(span: Span, kind: ActionKind, surroundings: Surroundings) -> dict[str, Any]:
     match kind:
         case ActionKind.AGENT:
-            prompt = _told(text(span.attributes, USER_PROMPT))
+            prompt = _shown(text(span.attributes, USER_PROMPT))
             return {"task": "" if reported_call(prompt) else prompt, "input": prompt}
         case ActionKind.LLM:
             return {
-                "input": _told(text(span.attributes, NEW_CONTEXT)),
-                "output": _told(text(span.attributes, MODEL_OUTPUT) or answer_beside(span, surroundings)),
-                "instructions": _told(text(span.attributes, SYSTEM_PROMPT)),
+                "input": _shown(text(span.attributes, NEW_CONTEXT)),
+                "output": _shown(text(span.attributes, MODEL_OUTPUT) or answer_beside(span, surroundings)),
+                "instructions": _shown(text(span.attributes, SYSTEM_PROMPT)),
             }
         case ActionKind.TOOL:
             return _tool_content(span, surroundings)
@@ -150,8 +150,8 @@ def _tool_content(span: Span, surroundings: Surroundings) -> dict[str, Any]:
         "tool": text(span.attributes, TOOL_NAME) or span.name,
         "call_id": text(span.attributes, *TOOL_CALL_IDS) or "",
         "target": text(span.attributes, SUBAGENT_TYPE) or text(mapping(given), SUBAGENT_TYPE),
-        "input": _told(given or text(span.attributes, *TOOL_DETAILS)),
-        "output": _told(got),
+        "input": _shown(given or text(span.attributes, *TOOL_DETAILS)),
+        "output": _shown(got),
     }
 
 
@@ -160,7 +160,7 @@ def _under_heading(value: str | None) -> str:
     return rest if heading.startswith(_HEADINGS) else value or ""
 
 
-def _told(value: str | None) -> str:
+def _shown(value: str | None) -> str:
     return REDACTED if value == _HIDDEN else value or ""
 
 
@@ -229,8 +229,8 @@ def background_keys(span: Span) -> Iterator[str]:
 
 def answer_beside(span: Span, surroundings: Surroundings) -> str | None:
     """Return the model's answer, from the event with the same request id."""
-    told = _event(span, surroundings, ASSISTANT_RESPONSE, REQUEST_ID)
-    return text(told, RESPONSE)
+    event = _event(span, surroundings, ASSISTANT_RESPONSE, REQUEST_ID)
+    return text(event, RESPONSE)
 
 
 def result_beside(span: Span, surroundings: Surroundings) -> Attributes:

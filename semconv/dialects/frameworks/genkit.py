@@ -82,8 +82,8 @@ def _heard(given: Any) -> tuple[Message, ...]:
 def _said(got: Any) -> tuple[Message, ...]:
     fields = mapping(got)
     candidates = [mapping(each).get("message") for each in items(fields.get("candidates"))]
-    told = [fields["message"]] if fields.get("message") else candidates
-    return messages_of([_plain(each) for each in told])
+    messages = [fields["message"]] if fields.get("message") else candidates
+    return messages_of([_plain(each) for each in messages])
 
 
 def _plain(message: Any) -> dict[str, Any]:

@@ -103,8 +103,8 @@ def _named(action: Action) -> Action:
 
     Up to 1.x, spans of parallel agents lose their agent's span, because they share one context.
     """
-    told = _OWN_NAME.search(action.instructions) if action.agent is None else None
-    return replace(action, agent=told["name"], agent_source=AgentSource.METADATA) if told else action
+    named = _OWN_NAME.search(action.instructions) if action.agent is None else None
+    return replace(action, agent=named["name"], agent_source=AgentSource.METADATA) if named else action
 
 
 def _given(span: Span, name: str) -> Any:

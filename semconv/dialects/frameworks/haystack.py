@@ -96,12 +96,12 @@ def _read_tool(span: Span) -> Action:
 
 def _read_agent(span: Span, surroundings: Surroundings) -> Action:
     heard = _messages(span.attributes.get("haystack.agent.input"), "messages")
-    told = _messages(span.attributes.get("haystack.agent.output"), "messages")
-    task, answer = last_request(heard), last_answer(told)
+    answers = _messages(span.attributes.get("haystack.agent.output"), "messages")
+    task, answer = last_request(heard), last_answer(answers)
     found = _run_by(span, surroundings)
     action = action_of(span, Observation(dialect=NAME, kind=ActionKind.AGENT, agent=found))
     return replace(
-        action, task=task, answer=answer, input=task, output=answer, instructions=system_text(told[:1])
+        action, task=task, answer=answer, input=task, output=answer, instructions=system_text(answers[:1])
     )
 
 
@@ -163,8 +163,8 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
         asked = {"name": call.get("tool_name"), "arguments": call.get("arguments"), "id": call.get("id")}
         return {"type": "tool_call", **asked}
     if result:
-        told = {"id": mapping(result.get("origin")).get("id"), "result": result.get("result")}
-        return {"type": "tool_call_response", **told}
+        fields = {"id": mapping(result.get("origin")).get("id"), "result": result.get("result")}
+        return {"type": "tool_call_response", **fields}
     return {"type": "text", "content": part.get("text")}
 
 

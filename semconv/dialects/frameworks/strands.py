@@ -57,11 +57,11 @@ def _shown(span: Span) -> Span:
         value == _HIDDEN for event in span.events for value in event.attributes.values()
     ):
         return span
-    events = tuple(replace(event, attributes=_told(event.attributes)) for event in span.events)
-    return replace(span, attributes=_told(span.attributes), events=events)
+    events = tuple(replace(event, attributes=_with_placeholders(event.attributes)) for event in span.events)
+    return replace(span, attributes=_with_placeholders(span.attributes), events=events)
 
 
-def _told(attributes: Attributes) -> dict[str, Any]:
+def _with_placeholders(attributes: Attributes) -> dict[str, Any]:
     return {name: _hidden(name) if value == _HIDDEN else value for name, value in attributes.items()}
 
 

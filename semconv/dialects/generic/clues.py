@@ -180,7 +180,7 @@ def clues_of(span: Span) -> Clues:
             _look_at(clues, source, words_of(key), structured(value), 0)
     for head, pieces in flat.items():
         _look_at(clues, head, words_of(head), nested(pieces), 0)
-    _hear_events(clues)
+    _read_events(clues)
     clues.kinds.sort(key=lambda found: _clearness(found[1]))
     if clues.kinds:
         clues.sources["kind"] = clues.kinds[0][1]
@@ -274,13 +274,13 @@ def _named(clues: Clues) -> int:
 
 
 def _read_kind(clues: Clues, path: Path, value: str, source: str) -> None:
-    told = words_of(value)
-    if " " in value or _OTHERS & {*told}:
+    parts = words_of(value)
+    if " " in value or _OTHERS & {*parts}:
         return
-    if _CREATION & {*told}:
+    if _CREATION & {*parts}:
         clues.kinds.append((ActionKind.SETUP, source))
         return
-    meant = {_KINDS[word] for word in told if word in _KINDS}
+    meant = {_KINDS[word] for word in parts if word in _KINDS}
     if meant and not {"mime", "content", "output", "error", "event", "provider"} & {*path}:
         clues.kinds.append((next(kind for kind in _MEANINGS if kind in meant), source))
 
@@ -314,7 +314,7 @@ def _read_content(clues: Clues, source: str, path: Path, value: Any) -> None:
         return
     found = conversation(value, "assistant" if is_out and not is_in else "user")
     if found:
-        _hear(clues, found, source, is_out=is_out and not is_in, is_in=is_in)
+        _keep_conversation(clues, found, source, is_out=is_out and not is_in, is_in=is_in)
     if is_out == is_in:
         return
     weight = len(value) if isinstance(value, (str, Mapping, list, tuple)) else 1
@@ -332,7 +332,9 @@ def _text_in(value: Any) -> str:
     return "\n".join(message.text for message in found) if found else words(value)
 
 
-def _hear(clues: Clues, found: tuple[Message, ...], source: str, *, is_out: bool, is_in: bool) -> None:
+def _keep_conversation(
+    clues: Clues, found: tuple[Message, ...], source: str, *, is_out: bool, is_in: bool
+) -> None:
     """Keep a conversation as the span's input or output: the longest one, since a conversation grows."""
     if not is_out and not is_in:
         is_out = all(message.role == "assistant" for message in found)
@@ -351,13 +353,13 @@ def _calls(messages: Sequence[Message]) -> int:
     return sum(len(message.calls) for message in messages)
 
 
-def _hear_events(clues: Clues) -> None:
+def _read_events(clues: Clues) -> None:
     """Read events that are each one message, named after the speaker: ``gen_ai.user.message``."""
     span = clues.span
-    told = sorted((*span.events, *span.logs), key=lambda event: event.time_ns)
+    events = sorted((*span.events, *span.logs), key=lambda event: event.time_ns)
     heard: list[Message] = []
     said: list[Message] = []
-    for event in told:
+    for event in events:
         role = _speaker(event.name)
         if role:
             body = event.attributes or (
@@ -368,9 +370,9 @@ def _hear_events(clues: Clues) -> None:
             (said if event.name.endswith("choice") else heard).extend(found)
     clues.heard = clues.heard or tuple(heard)
     clues.said = clues.said or tuple(said)
-    if told and not clues.given and heard:
+    if events and not clues.given and heard:
         clues.given = "\n".join(message.text for message in heard if message.role != "system")
-    if told and not clues.got and said:
+    if events and not clues.got and said:
         clues.got = "\n".join(message.text for message in said)
 
 

@@ -171,17 +171,17 @@ class _Run:
     def _drop_repeated_handoffs(self) -> None:
         """Turn handoffs that repeat a transfer's target before any further model call into containers."""
         order = sorted(range(len(self._clues)), key=lambda at: (self._clues[at].span.start_ns, at))
-        told: set[str] = set()
+        targets: set[str] = set()
         for at in order:
             clues, kind = self._clues[at], self._kinds[at]
             if kind is ActionKind.LLM:
-                told.clear()
+                targets.clear()
             elif kind is ActionKind.TOOL and (call := self._asked.by(clues)) is not None:
-                told.add(plain(transfer_target(call.name, call.arguments) or ""))
+                targets.add(plain(transfer_target(call.name, call.arguments) or ""))
             elif kind is ActionKind.HANDOFF and clues.target:
-                if plain(clues.target) in told:
+                if plain(clues.target) in targets:
                     self._kinds[at] = ActionKind.CONTAINER
-                told.add(plain(clues.target))
+                targets.add(plain(clues.target))
 
     def _is_transfer(self, position: int) -> bool:
         """Say whether an agent's span only records that a model requested a transfer to that agent."""
@@ -281,7 +281,7 @@ class _Run:
         tokens = any(self._clues[position].has_tokens for position in self._calls)
         texts = any(self._clues[position].said for position in self._calls)
         shown = [what for what, is_there in (("token counts", tokens), ("messages", texts)) if is_there]
-        return f"{', '.join(counts) or 'agents only'} ({', '.join((*shown, self._speakers.told()))})"
+        return f"{', '.join(counts) or 'agents only'} ({', '.join((*shown, self._speakers.described()))})"
 
 
 _STATED: Final = frozenset(

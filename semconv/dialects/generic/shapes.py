@@ -77,8 +77,10 @@ class _Search:
         for key in _AROUND:
             found = self.find(value[key], depth + 1) if value.get(key) else ()
             if found:
-                told = (Message(role="system", text=system),) if isinstance(system, str) and system else ()
-                return (*told, *found)
+                instructions = (
+                    (Message(role="system", text=system),) if isinstance(system, str) and system else ()
+                )
+                return (*instructions, *found)
         return ()
 
     def _in_list(self, value: Sequence[Any], depth: int) -> tuple[Message, ...]:

@@ -104,9 +104,9 @@ def bare_name(name: str) -> str:
 
 
 def _is_a_name(name: str) -> bool:
-    told = words_of(name)
+    parts = words_of(name)
     is_part = name in PLUMBING_NODES or name in NAMELESS_GRAPHS or "{" in name
-    return bool(told) and not is_part and not all(word in _GENERIC or word.isdecimal() for word in told)
+    return bool(parts) and not is_part and not all(word in _GENERIC or word.isdecimal() for word in parts)
 
 
 class Speakers:
@@ -134,7 +134,7 @@ class Speakers:
         """Whether some span names the agent that made this call."""
         return key_of(span) in self._known
 
-    def told(self) -> str:
+    def described(self) -> str:
         """Return the way in which agents were distinguished, as text."""
         sources = {found.source for found in self._own if found.name}
         if self._is_by_prompt:

@@ -45,14 +45,14 @@ def heard_in(value: Any) -> tuple[Message, ...]:
     for _ in range(_MAX_LEVELS):
         if not isinstance(value, Mapping) or _is_message(value):
             break
-        told = next((words(value[key]) for key in _INSTRUCTIONS if value.get(key)), "")
+        instructions = next((words(value[key]) for key in _INSTRUCTIONS if value.get(key)), "")
         inner = next((value[key] for key in _INPUTS if value.get(key) not in (None, "", [], {})), None)
         if inner is None:
             inner = _arguments_of(value)
         if inner is None:
-            return (Message(role="system", text=told),) if told else ()
-        if told:
-            return (Message(role="system", text=told), *heard_in_conversation(inner))
+            return (Message(role="system", text=instructions),) if instructions else ()
+        if instructions:
+            return (Message(role="system", text=instructions), *heard_in_conversation(inner))
         value = structured(inner)
     return heard_in_conversation(value)
 

@@ -105,8 +105,8 @@ def model_call(span: Span) -> ModelCall:
 def _parameters(attributes: Attributes) -> Iterator[tuple[str, Scalar]]:
     found: dict[str, Any] = {}
     for name in _PARAMETERS:
-        told = structured(attributes.get(name))
-        found |= told if isinstance(told, Mapping) else {}
+        counts = structured(attributes.get(name))
+        found |= counts if isinstance(counts, Mapping) else {}
     found |= {name[len(_REQUEST) :]: value for name, value in attributes.items() if name.startswith(_REQUEST)}
     kept = 0
     for name, value in found.items():
