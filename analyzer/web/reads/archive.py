@@ -140,7 +140,7 @@ class RunArchive:
         return RunPage(rows=tuple(rows), next=floor, looked_at=MOST_LOOKED_AT if floor else 0)
 
     def _fitting(self, found: Sequence[tuple[Any, ...]], query: RunQuery) -> _Fitting:
-        """Return the verdicts that fit what only reading them shows: confidence, and a text of the run."""
+        """Return the verdicts that pass the filters on their content: confidence, and a text of the run."""
         sure = [(place, row) for place, row in enumerate(found) if _is_as_sure(_verdict(row), query)]
         if not query.text:
             return _Fitting(rows=[row for _, row in sure[: query.limit + 1]])
@@ -151,15 +151,15 @@ class RunArchive:
         )
         for at in range(0, len(sure), _SEARCHED_AT_ONCE):
             part = sure[at : at + _SEARCHED_AT_ONCE]
-            told = {(row[0], row[1]): _mentions(_verdict(row), query.text) for _, row in part}
-            unread = [name for name, is_told in told.items() if not is_told]
+            matches = {(row[0], row[1]): _mentions(_verdict(row), query.text) for _, row in part}
+            unread = [name for name, is_match in matches.items() if not is_match]
             packed = self._db.read_rows("tenant, run_id, packed", "kept_run", "tenant, run_id", unread)
             kept = {(row[0], row[1]): row[2] for row in packed}
             for place, row in part:
                 name = (row[0], row[1])
                 if search.unpacked_bytes >= MOST_UNPACKED or (search.unpacked_bytes and monotonic() > ends):
                     return _Fitting(rows=fitting, looked_at=place)
-                if told[name] or (name in kept and search.finds_in(kept[name])):
+                if matches[name] or (name in kept and search.finds_in(kept[name])):
                     fitting.append(row)
                 if len(fitting) > query.limit:
                     return _Fitting(rows=fitting)
