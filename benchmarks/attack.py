@@ -4,10 +4,11 @@ The service runs in its own process, in front of a backend that accepts everythi
 4n are sent while a client of another tenant sends a span every 20 ms and a run every few seconds. For each
 size it prints: the longest stall of the event loop, the longest latency of acknowledgements for the attacker
 and for the other client, the longest delay of the other tenant's verdicts beyond their grace, the time until
-the last verdict on the attack, and the CPU time of the service and its processes; then the results of 2n and
-4n as multiples of n. The growth is the exponent of the CPU time from n to 4n: 1 is linear.
+the last verdict on the attack, the CPU time of the service and its processes until then, and the attack's
+runs; then the results of 2n and 4n as multiples of n. The growth is the exponent of the CPU time from the
+smallest size to the largest: 1 is linear.
 
-``--times 50`` gives storms of 25,000, 50,000 and 100,000 traces.
+``--times 50`` gives storms of 25,000, 50,000 and 100,000 traces; ``--size 100000`` one of that size alone.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class Attack:
 
     name: str
     body: Callable[[int], bytes]
-    sizes: tuple[int, int, int]
+    sizes: tuple[int, ...]
     has_verdicts: bool = True
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -153,6 +154,7 @@ class Outcome:
     """CPU time of the service and its worker processes."""
     other_verdict_s: float | None = None
     settled_s: float | None = None
+    runs: int | None = None
     answer: str = ""
 
 
@@ -283,11 +285,11 @@ def measure(attack: Attack, size: int) -> Outcome:
         pinging = threading.Thread(target=ping)
         pinging.start()
         begun, before = time.perf_counter(), service.cpu_s()
-        other = settled = None
+        judged = None
         try:
             ack_s, answer = service.post(body, _ATTACKER)
             if attack.has_verdicts:
-                other, settled = _verdicts(service, begun, size)
+                judged = _verdicts(service, begun, size)
             else:
                 time.sleep(1.0)
         finally:
@@ -297,26 +299,39 @@ def measure(attack: Attack, size: int) -> Outcome:
             stall_s=service.ask("stall"),
             ack_s=ack_s,
             other_ack_s=max(acks),
-            cpu_s=service.cpu_s() - before,
-            other_verdict_s=other,
-            settled_s=settled,
+            cpu_s=(judged.cpu_s if judged else service.cpu_s()) - before,
+            other_verdict_s=judged.other_s if judged else None,
+            settled_s=judged.settled_s if judged else None,
+            runs=judged.runs if judged else None,
             answer=" ".join(answer.split())[:120] if not attack.has_verdicts else "",
         )
 
 
-def _verdicts(service: _Service, begun: float, size: int) -> tuple[float, float]:
-    """Return the other tenant's longest wait for a verdict, and the time of the attack's last verdict."""
-    longest, count, last = 0.0, 0, time.perf_counter()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """What became of an attack's traces."""
+
+    other_s: float
+    """The other tenant's longest wait for a verdict."""
+    settled_s: float
+    """Time until the attack's last verdict."""
+    cpu_s: float
+    """CPU time of the service at that moment, since its start."""
+    runs: int
+
+
+def _verdicts(service: _Service, begun: float, size: int) -> _Judged:
+    longest, count, last, cpu_s = 0.0, 0, time.perf_counter(), service.cpu_s()
     for number in itertools.count():
         longest = max(longest, _one_run(service, _RUN + number))
         before, count = count, service.count()
         if count > before:
-            last = time.perf_counter()
+            last, cpu_s = time.perf_counter(), service.cpu_s()
         is_quiet = count > 0 and time.perf_counter() - last > _QUIET_S  # joined traces give fewer runs
         if count >= size or is_quiet or time.perf_counter() - begun > _PATIENCE_S + size * _PATIENCE_EACH_S:
             break
         time.sleep(1.0)
-    return longest, last - begun
+    return _Judged(other_s=longest, settled_s=last - begun, cpu_s=cpu_s, runs=count)
 
 
 def _one_run(service: _Service, number: int) -> float:
@@ -343,16 +358,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", action="append", choices=[attack.name for attack in ATTACKS])
     parser.add_argument("--times", type=int, default=1, help="multiply the sizes by this")
+    parser.add_argument("--size", type=int, action="append", help="use this size instead; repeat for several")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
         uvloop.run(_serve(json.loads(given.serve)))
         return 0
-    heads = ("attack", "size", "stall", "ack", "other ack", "other verdict", "last verdict", "cpu", "answer")
+    heads = (
+        "attack",
+        "size",
+        "stall",
+        "ack",
+        "other ack",
+        "other verdict",
+        "last verdict",
+        "cpu",
+        "runs",
+        "answer",
+    )
     print(" | ".join(heads))
     for attack in ATTACKS:
         if not given.only or attack.name in given.only:
-            _print_growth(attack, [number * given.times for number in attack.sizes])
+            _print_growth(attack, given.size or [number * given.times for number in attack.sizes])
     return 0
 
 
@@ -362,13 +389,17 @@ def _print_growth(attack: Attack, sizes: Sequence[int]) -> None:
         one = measure(attack, size)
         outcomes.append(one)
         times = (one.stall_s, one.ack_s, one.other_ack_s, one.other_verdict_s, one.settled_s, one.cpu_s)
-        print(" | ".join((attack.name, str(size), *map(_cell, times), one.answer)), flush=True)
-    first, _, last = outcomes
+        runs = "-" if one.runs is None else str(one.runs)
+        print(" | ".join((attack.name, str(size), *map(_cell, times), runs, one.answer)), flush=True)
+    first, last = outcomes[0], outcomes[-1]
+    if len(sizes) < 2:
+        return
     ratios = ", ".join(
         f"{size // sizes[0]}n: {one.cpu_s / first.cpu_s:.2f} x CPU, {_ended(one) / _ended(first):.2f} x time"
         for size, one in zip(sizes[1:], outcomes[1:], strict=True)
     )
-    print(f"{attack.name}: {ratios}; growth {math.log2(last.cpu_s / first.cpu_s) / 2:.2f}", flush=True)
+    growth = math.log(last.cpu_s / first.cpu_s) / math.log(sizes[-1] / sizes[0])
+    print(f"{attack.name}: {ratios}; growth {growth:.2f}", flush=True)
 
 
 def _ended(one: Outcome) -> float:
