@@ -40,7 +40,7 @@ from collector_processor.journal.connection import OpenFileCache
 from collector_processor.journal.directory import SegmentDirectory
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import Signal
-from collector_processor.wire.split import TraceIndex
+from collector_processor.wire.by_trace import TraceIndex
 from semconv.model import TraceId
 
 logger = logging.getLogger(__name__)
@@ -132,9 +132,13 @@ class JournalKeeper:
         return Backlog(upto_seq=wanted.upto_seq)
 
     def fragments(
-        self, signal: Signal, trace_id: TraceId, seqs: Collection[int]
+        self,
+        signal: Signal,
+        trace_id: TraceId,
+        seqs: Collection[int],
+        cut: Callable[[TraceIndex, TraceId], bytes] = TraceIndex.extract,
     ) -> tuple[tuple[int, bytes], ...]:
-        """Return the trace's part of each row; missing and damaged rows are left out."""
+        """Return the trace's part of each row, cut out by ``cut``; missing and damaged rows are left out."""
         found: list[tuple[int, bytes]] = []
         if not seqs:
             return ()
@@ -150,7 +154,7 @@ class JournalKeeper:
                 )
                 continue
             if row is not None:
-                found.append((seq, row.extract(trace_id)))
+                found.append((seq, cut(row, trace_id)))
         return tuple(found)
 
     def _parsed(self, signal: Signal, seq: int) -> TraceIndex | None:
@@ -169,9 +173,13 @@ class JournalKeeper:
     def whole(
         self, wanted: Iterable[tuple[TraceId, Sequence[int], Sequence[int]]]
     ) -> list[tuple[tuple[tuple[int, bytes], ...], tuple[tuple[int, bytes], ...]]]:
-        """Return, for each trace, its part of its rows with spans and of its rows with log records."""
+        """Return, to analyse each trace, its part of its rows with spans and of its rows with log records."""
+        cut = TraceIndex.extract_for_reading
         return [
-            (self.fragments(Signal.TRACES, trace_id, rows), self.fragments(Signal.LOGS, trace_id, logs))
+            (
+                self.fragments(Signal.TRACES, trace_id, rows, cut),
+                self.fragments(Signal.LOGS, trace_id, logs, cut),
+            )
             for trace_id, rows, logs in wanted
         ]
 

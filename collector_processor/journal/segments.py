@@ -35,8 +35,8 @@ from collector_processor.journal.chunks import (
 from collector_processor.journal.connection import SegmentConnection
 from collector_processor.otlp import Signal, Tenant
 from collector_processor.store.connection import is_refusal
+from collector_processor.wire.by_trace import extract
 from collector_processor.wire.facts import TraceNote, pack_notes, unpack_notes
-from collector_processor.wire.split import extract
 from semconv.model import TraceId
 
 logger = logging.getLogger(__name__)

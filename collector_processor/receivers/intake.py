@@ -20,9 +20,10 @@ from collector_processor.journal.chunks import Chunk, Entry, State
 from collector_processor.otlp import Arrival, MalformedRequestError, Receipt, RefusedError, Signal, TraceKey
 from collector_processor.receivers.overload import Turns
 from collector_processor.wire.agent_markers import USUAL_HINTS, Hints
+from collector_processor.wire.by_trace import TraceIndex, exclude
 from collector_processor.wire.facts import ScanResult, TraceArrival, TraceNote
 from collector_processor.wire.scan import TooCostlyError, scan_request
-from collector_processor.wire.split import TraceIndex, drop_invalid, drop_oversize, exclude, split_for_reading
+from collector_processor.wire.split import drop_invalid, drop_oversize, split_for_reading
 from semconv.model import TraceId
 from semconv.record import replace
 
@@ -41,9 +42,6 @@ _LARGE_AT_ONCE: Final = 4
 """Large requests checked concurrently, one for each client; the event loop shares its core with them."""
 _MOST_HELD: Final = 4_096
 """Bound on the traces of one request that are held: each is a row of the journal."""
-_MOST_COPIES: Final = 16
-_LEAST_CUT_BYTES: Final = 4 << 20
-"""Bound in bytes on the held traces of a request: 4 MiB, or 16 times the request."""
 _LOOP_RETRY_S: Final = 60.0
 """Retry delay for looped requests: a person must correct the endpoint."""
 
@@ -294,8 +292,7 @@ def _cut(signal: Signal, body: bytes, held: Sequence[TraceNote]) -> tuple[Sequen
     """
     index = TraceIndex(signal, body)
     trace_ids = [note.trace_id for note in held]
-    most = max(_MOST_COPIES * len(body), _LEAST_CUT_BYTES)
-    if len(held) > _MOST_HELD or index.copied_bytes(trace_ids) > most:
+    if len(held) > _MOST_HELD or index.is_too_much(trace_ids):
         logger.warning("traces of one request are not held: too many share it", extra={"traces": len(held)})
         return (), body
     return [index.extract(trace_id) for trace_id in trace_ids], exclude(signal, body, trace_ids)

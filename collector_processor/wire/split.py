@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from collector_processor.otlp import MalformedRequestError, Signal
+from collector_processor.otlp import MalformedRequestError
 from collector_processor.wire.protobuf import (
     LENGTH_DELIMITED,
     SHORTEST_SPAN,
@@ -24,14 +24,11 @@ from collector_processor.wire.protobuf import (
     past_the_end,
     read_span_ids,
     read_varint,
-    record_trace_id,
     require_message,
     skip_short,
     span_ids,
-    span_trace_id,
     write_varint,
 )
-from semconv.model import TraceId
 
 _ATTRIBUTES_TAG: Final = 0x4A
 _HEADER_BYTES: Final = 11
@@ -305,87 +302,6 @@ def _insert(body: bytes, path: tuple[Field, ...], added: bytes) -> bytes:
     return b"".join((head, inner, body[outermost.end :]))
 
 
-def extract(signal: Signal, body: bytes, trace_ids: Iterable[TraceId]) -> bytes:
-    """Return the request with only the spans or log records of these traces; empty if there are none."""
-    wanted = {bytes.fromhex(trace_id) for trace_id in trace_ids}
-    read = _READ_TRACE_ID[signal]
-    return filter_items(body, lambda start, end: read(body, start, end) in wanted)[0]
-
-
-class TraceIndex:
-    """A request's spans or log records by trace: parsed once, then split for any number of traces."""
-
-    def __init__(self, signal: Signal, body: bytes) -> None:
-        """Parse the request.
-
-        Raises:
-            MalformedRequestError: the bytes are not valid protobuf.
-        """
-        self._request: Final = parse(body)
-        self._found: Final[dict[bytes, list[ResourceGroup]]] = {}
-        read = _READ_TRACE_ID[signal]
-        for resource in self._request.resources:
-            resources: dict[bytes, ResourceGroup] = {}
-            for scope in resource.scopes:
-                scopes: dict[bytes, ScopeGroup] = {}
-                for item in scope.items:
-                    trace_id = read(body, item.start, item.end)
-                    into = scopes.get(trace_id)
-                    if into is None:
-                        into = scopes[trace_id] = ScopeGroup(others=scope.others, items=[])
-                    into.items.append(item)
-                for trace_id, group in scopes.items():
-                    if trace_id not in resources:
-                        resources[trace_id] = ResourceGroup(others=resource.others)
-                        self._found.setdefault(trace_id, []).append(resources[trace_id])
-                    resources[trace_id].scopes.append(group)
-
-    def __len__(self) -> int:
-        """Return the number of traces."""
-        return len(self._found)
-
-    @property
-    def body(self) -> bytes:
-        """The request."""
-        return self._request.body
-
-    @property
-    def trace_ids(self) -> Iterable[TraceId]:
-        """Ids of the traces."""
-        return (TraceId(trace_id.hex()) for trace_id in self._found)
-
-    @property
-    def item_count(self) -> int:
-        """Number of spans or log records."""
-        return sum(1 for _ in self._request.items())
-
-    def extract(self, trace_id: TraceId) -> bytes:
-        """Return the request with only the spans or log records of one trace; empty if there are none."""
-        resources = self._found.get(bytes.fromhex(trace_id), [])
-        if resources and len(self._found) == 1:
-            return self.body
-        return build(Request(body=self.body, others=self._request.others, resources=resources))
-
-    def copied_bytes(self, trace_ids: Iterable[TraceId]) -> int:
-        """Return the size of the traces once each is extracted with its own copy of the Resource."""
-        return sum(
-            len(resource.others)
-            + sum(
-                len(scope.others) + sum(item.end - item.at for item in scope.items)
-                for scope in resource.scopes
-            )
-            for trace_id in trace_ids
-            for resource in self._found.get(bytes.fromhex(trace_id), ())
-        )
-
-
-def exclude(signal: Signal, body: bytes, trace_ids: Iterable[TraceId]) -> bytes:
-    """Return the request without the spans or log records of these traces."""
-    unwanted = {bytes.fromhex(trace_id) for trace_id in trace_ids}
-    read = _READ_TRACE_ID[signal]
-    return filter_items(body, lambda start, end: read(body, start, end) not in unwanted)[0]
-
-
 def drop_invalid(body: bytes) -> tuple[bytes, int]:
     """Return the request without spans whose ids are invalid by OTLP, and their number.
 
@@ -400,6 +316,3 @@ def drop_invalid(body: bytes) -> tuple[bytes, int]:
         )
 
     return filter_items(body, has_valid_ids, least=SHORTEST_SPAN)
-
-
-_READ_TRACE_ID: Final = {Signal.TRACES: span_trace_id, Signal.LOGS: record_trace_id}

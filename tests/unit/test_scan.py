@@ -14,11 +14,12 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.otlp.otlp_json import to_protobuf
 from collector_processor.wire.agent_markers import hints_of
+from collector_processor.wire.by_trace import exclude, extract
 from collector_processor.wire.facts import SpanNote, TraceNote, kind_of, pack_notes, unpack_notes
 from collector_processor.wire.protobuf import write_varint
 from collector_processor.wire.scan import item_count, scan_traces
 from collector_processor.wire.scan_records import scan_logs, scan_metrics
-from collector_processor.wire.split import drop_invalid, exclude, extract
+from collector_processor.wire.split import drop_invalid
 from semconv.markers import OWN_CALL_TRACE_PREFIX
 from semconv.model import SpanId
 from tests.otlp_requests import (

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from benchmarks.attack import agents, half_invalid, invalid
 from collector_processor.assembly.open_trace import MAX_GROUP, LinkedTraces
@@ -24,16 +25,18 @@ from collector_processor.otlp import NO_TENANT, MalformedRequestError, RefusedEr
 from collector_processor.otlp.otlp_json import to_protobuf
 from collector_processor.pipeline.load import Rows
 from collector_processor.pipeline.queues import FairQueue, Places
+from collector_processor.rebuild.decode import decode
 from collector_processor.receivers.admission import TurnedAwayError
 from collector_processor.receivers.overload import BufferBudget, Turns
 from collector_processor.receivers.unpacking import Unpacking
 from collector_processor.store.verdicts import MAX_JOINED
+from collector_processor.wire.by_trace import TraceIndex, extract
 from collector_processor.wire.facts import TraceArrival
 from collector_processor.wire.scan import TooCostlyError, scan_request, scan_traces
-from collector_processor.wire.split import TraceIndex, drop_invalid, extract, split_for_reading
+from collector_processor.wire.split import drop_invalid, split_for_reading
 from semconv.model import Link, SpanId, TraceId
 from tests.factories import agent, tool
-from tests.otlp_requests import numbers_in, request, rows_of, span, span_name, trace_name
+from tests.otlp_requests import key_value, numbers_in, request, rows_of, span, span_name, trace_name
 from tests.slow_lane import LIMITS, MemorySource, ScriptedAnalyst, SlowLane
 from tests.unit.test_growth import operations
 from tests.unit.test_intake import door
@@ -77,6 +80,46 @@ def test_an_index_cuts_out_what_a_filter_does(traces: list[int], wanted: int) ->
     body += request(*(span(number, trace=trace) for number, trace in enumerate(traces, 50)), scope="second")
     index = TraceIndex(Signal.TRACES, body)
     assert index.extract(trace_name(wanted)) == extract(Signal.TRACES, body, (trace_name(wanted),))
+
+
+@pytest.mark.parametrize("part", ["resource", "scope"])
+def test_a_large_resource_is_not_copied_for_each_trace_that_shares_it_when_they_are_read(
+    tmp_path: Path, part: str
+) -> None:
+    """Each of 1,000 traces would take half a mebibyte."""
+    message = ExportTraceServiceRequest.FromString(agents(1_000))
+    group = message.resource_spans[0]
+    shared = group.resource if part == "resource" else group.scope_spans[0].scope
+    shared.attributes.insert(0, key_value("process.command_args", "x" * (512 << 10)))
+    body = message.SerializeToString()
+
+    async def accept() -> None:
+        async with door(tmp_path) as at:
+            await at.accept(body)
+            sent = [chunk.body for chunk in at.offered]
+            assert numbers_in(*sent) == numbers_in(body)
+            assert all(b"x" * (512 << 10) in one for one in sent)  # forwarded as it came
+
+    asyncio.run(accept())
+    keeper = JournalKeeper(SegmentDirectory(path=tmp_path))
+    rows = {entry.note.trace_id: entry.seq for summary in keeper.recover() for entry in summary.index}
+    found = keeper.whole((trace_id, (seq,), ()) for trace_id, seq in rows.items())
+    keeper.close()
+    bodies = [one for spans, _ in found for _, one in spans]
+    assert sum(map(len, bodies)) < 16 * len(body)
+    read = [one for each in bodies for one in decode(each).spans]
+    assert len(read) == len(rows) == 1_000
+    assert {(one.resource.attributes["service.name"], one.scope.name) for one in read} == {
+        ("checkout", "shop")
+    }
+
+
+def test_an_ordinary_resource_is_read_whole_for_each_trace_that_shares_it() -> None:
+    index = TraceIndex(
+        Signal.TRACES, request(*(span(1, trace=number) for number in range(1, 50)), service="s" * 9_000)
+    )
+    for trace_id in index.trace_ids:
+        assert index.extract_for_reading(trace_id) == index.extract(trace_id)
 
 
 def test_a_row_that_traces_share_is_parsed_once(tmp_path: Path) -> None:
