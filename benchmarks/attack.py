@@ -40,6 +40,7 @@ from analyzer.service.all_in_one import running_service
 from collector_processor.otlp import Delivered, SendOutcome, Signal, Tenant
 from collector_processor.settings import load_settings
 from collector_processor.store.places import RUNS
+from collector_processor.wire.split import split_by_size
 from tests.otlp_requests import request, span
 
 _PROBE_S: Final = 0.005
@@ -49,6 +50,8 @@ _PATIENCE_EACH_S: Final = 0.05
 _QUIET_S: Final = 60.0
 """Seconds without a new verdict after which the attack counts as completely judged."""
 _GRACE_MS: Final = 500
+_MOST_BYTES: Final = 18 << 20
+"""Larger attacks are sent as several requests, one after another."""
 _ATTACKER, _OTHER = "attacker", "other"
 _RUN: Final = 1 << 100
 """Trace id of the other tenant's run."""
@@ -138,6 +141,7 @@ ATTACKS: Final = (
     Attack(name="shared", body=shared, sizes=(500, 1000, 2000)),
     Attack(name="groups", body=groups, sizes=(500, 1000, 2000)),
     Attack(name="many", body=agents, sizes=(500, 1000, 2000)),
+    Attack(name="burst", body=agents, sizes=(25_000, 50_000, 100_000), has_verdicts=False),
     Attack(name="invalid", body=invalid, sizes=(4, 8, 16), has_verdicts=False),
     Attack(name="half-invalid", body=half_invalid, sizes=(4, 8, 16), has_verdicts=False),
 )
@@ -287,7 +291,8 @@ def measure(attack: Attack, size: int) -> Outcome:
         begun, before = time.perf_counter(), service.cpu_s()
         judged = None
         try:
-            ack_s, answer = service.post(body, _ATTACKER)
+            acked = [service.post(part, _ATTACKER) for part in split_by_size(body, _MOST_BYTES)]
+            ack_s, answer = sum(seconds for seconds, _ in acked), acked[-1][1]
             if attack.has_verdicts:
                 judged = _verdicts(service, begun, size)
             else:

@@ -88,6 +88,17 @@ def alerts_on_service(durations: Durations) -> Iterator[Rule]:
         ),
     }
     yield {
+        "alert": "BlamespanStoreFaulty",
+        "expr": "max by (store) (blamespan_store_faulty) > 0",
+        "for": pending,
+        "labels": {"severity": "page"},
+        "annotations": alert_texts(
+            "blamespan cannot write its {{ $labels.store }}",
+            "journal: spans are refused; verdicts: they wait. The disk is full, read-only or bad,"
+            " or PostgreSQL is away; the log says which.",
+        ),
+    }
+    yield {
         "alert": "BlamespanItemsLost",
         "expr": f"sum by (signal) (increase(blamespan_items_lost_total[{brief}])) > 0",
         "keep_firing_for": span(durations.keep_firing),

@@ -27,6 +27,7 @@ TIMEOUT_S: Final = 5.0
 _PORTS: Final = {"http": 80, "https": 443}
 _UNAUTHORISED: Final = frozenset({401, 403})
 _OK: Final = 200
+_MOST_TEXT: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,8 @@ class Neighbour:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
     status: int
+    text: str
+    """The beginning of its body."""
     ahead_s: float | None
 
 
@@ -49,10 +52,18 @@ async def check_listener(url: str, clock: Clock, tls: ssl.SSLContext | None) -> 
     """Check whether blamespan listens on our own address."""
     try:
         answer = await _get(f"{url}/readyz", clock, tls)
+        health = await _get(f"{url}/healthz", clock, tls)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         mend = "look at its log; if it is another program, set another port"
         detail = f"{url} is taken and does not answer: {type(error).__name__}"
         return failed("service", detail, mend)
+    if answer.status == _OK and health.text.startswith("degraded"):
+        detail = "; ".join(health.text.split("\n")[1:]).strip("; ")
+        return failed(
+            "service",
+            f"{url} answers, but {detail}",
+            "its log says why: free or mend the disk, or start the server",
+        )
     if answer.status == _OK:
         return ok("service", f"{url} answers, ready")
     detail = f"{url} answers HTTP {answer.status}: it is starting, stopping, or not blamespan"
@@ -127,7 +138,11 @@ async def _get(
         aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
         session.get(url, headers=headers, allow_redirects=False, ssl=tls or True) as answer,
     ):
-        return _Answer(status=answer.status, ahead_s=_ahead_s(answer.headers.get("Date", ""), clock()))
+        return _Answer(
+            status=answer.status,
+            text=(await answer.content.read(_MOST_TEXT)).decode("utf-8", "replace"),
+            ahead_s=_ahead_s(answer.headers.get("Date", ""), clock()),
+        )
 
 
 def _ahead_s(date: str, now_s: float) -> float | None:

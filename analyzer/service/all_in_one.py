@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from analyzer.executor.composition import open_analyst, open_cleaner, prepare_model
 from analyzer.service.analyses import stepping_elsewhere
-from analyzer.service.durable import expire, look_for_damage, open_files, steady_clock
+from analyzer.service.durable import conditions, expire, look_for_damage, open_files, steady_clock
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.listeners import open_listeners, refuse_own_endpoint
 from analyzer.service.page_sources import web_parts
@@ -138,6 +138,7 @@ class _Service:
             journal=files.journal,
             now_ns=now_ns,
             refusals=refusals,
+            stores=conditions(files, examiner),
             pipeline=pipeline,
             deliveries=deliveries,
             cleaner=cleaner,

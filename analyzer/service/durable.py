@@ -19,6 +19,7 @@ from collector_processor.journal.chunks import JournalLimits
 from collector_processor.otlp import CollectorError
 from collector_processor.pipeline.examine import Examiner
 from collector_processor.settings import Settings
+from collector_processor.store.condition import Condition
 from collector_processor.store.connection import MEND, StoreConnection, StoreError, refusing
 from collector_processor.store.kept_spans import KeepLimits
 from collector_processor.store.older_files import bring_up_to_date
@@ -71,6 +72,11 @@ async def open_files(settings: Settings, lifetime: Lifetime) -> Files:
         labels=LabelStore(db),
         issues=IssueStore(db),
     )
+
+
+def conditions(files: Files, examiner: Examiner) -> dict[str, Condition]:
+    """Return the conditions of the journal and of the store of verdicts, by name."""
+    return {"journal": files.journal.condition, "verdicts": examiner.condition}
 
 
 def keep_limits(settings: Settings) -> KeepLimits:

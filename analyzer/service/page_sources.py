@@ -15,7 +15,7 @@ from analyzer.labels.correcting import Corrections
 from analyzer.labels.label import Label
 from analyzer.labels.opinion_store import OpinionStore
 from analyzer.service.analyzer_half.open_remote import opinions_of
-from analyzer.service.durable import Files
+from analyzer.service.durable import Files, conditions
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.preparing import keeping
 from analyzer.service.proving import Proving
@@ -60,6 +60,7 @@ def web_parts(
     lifetime.background(Proving(second=second, db=files.db, reader=open_reader(settings.mappings)).run())
     return WebParts(
         is_ready=is_ready,
+        stores=conditions(files, examiner),
         recent=lambda limit: examiner.in_db(files.store.recent, limit),
         find=lambda run_id: examiner.in_db(files.store.find, run_id),
         metrics=registry,

@@ -7,7 +7,7 @@ refused + acknowledged, and acknowledged = forwarded + rejected + unsupported + 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,6 +30,7 @@ from collector_processor.otlp import Cause, Setback, Signal
 from collector_processor.otlp.tls import Renewals
 from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.store.condition import Condition
 
 _NS: Final = 1e9
 
@@ -57,6 +58,7 @@ class ServiceMetrics(Collector):
     notices: Sequence[DeliveryCounters] = ()
     refusals: Counter[Cause] = field(default_factory=Counter)
     """Requests that the receivers refused."""
+    stores: Mapping[str, Condition] = field(default_factory=dict)
     process: ProcessStats = field(default_factory=ProcessStats)
     executor: ExecutorCounters = field(default_factory=ExecutorCounters)
     """Prepared traces and worker processes."""
@@ -106,6 +108,9 @@ class ServiceMetrics(Collector):
         yield table.OPEN_TRACES.single(self.pipeline.open_traces)
         yield table.EXAMINATIONS.single(self.pipeline.under_way)
         yield table.EVICTED.single(self.pipeline.evictions)
+        yield table.STORE_FAULTY.family(
+            ((name,), float(one.fault is not None)) for name, one in self.stores.items()
+        )
         yield table.TLS_FAILED.single(self.renewals.failed)
         yield table.VERDICTS_SENT.family(((one.signal.value,), one.sent) for one in self.deliveries)
         yield table.VERDICTS_REFUSED.family(((one.signal.value,), one.refused) for one in self.deliveries)

@@ -51,6 +51,7 @@ MOST_VALUES: Final[Mapping[str, int]] = {
     "service": MAX_SERVICES + 1,
     "signal": len(Signal),
     "state": 4,
+    "store": 2,
     "status": len(Status),
     "version": 1,
 }

@@ -108,6 +108,12 @@ PROCESS_DEATHS: Final = _counter(
     "Worker processes that crashed or were killed: out of memory, or over the CPU limit of an analysis."
     " Other processes take over their traces.",
 )
+STORE_FAULTY: Final = _gauge(
+    "blamespan_store_faulty{store}",
+    "1",
+    "1 while a store refuses to be written (full, read-only, damaged, its server away), and for 30 s"
+    " afterwards, or has not answered for 10 s: `journal` (spans are refused) or `verdicts` (verdicts wait).",
+)
 TLS_FAILED: Final = _counter(
     "blamespan_tls_renewals_failed",
     "{renewal}",
@@ -345,7 +351,7 @@ SPENT: Final = _counter(
 METRICS: Final = (
     *ITEMS, HELD, MALFORMED, OPEN_TRACES, EXAMINATIONS, EVICTED,
     PREPARED, PREPARING_S, EARLIER_PREPARED, EARLIER_PREPARING_S,
-    PROCESSES, PROCESS_STARTS, PROCESS_DEATHS, TLS_FAILED,
+    PROCESSES, PROCESS_STARTS, PROCESS_DEATHS, STORE_FAULTY, TLS_FAILED,
     QUEUE_SIZE, QUEUE_CAPACITY, QUEUE_FULLNESS, QUEUE_AGE, SEND_FAILURES, REFUSALS,
     UPTIME, CPU, MEMORY, BUILD_INFO,
     VERDICTS_SENT, VERDICTS_REFUSED, VERDICTS_UNSUPPORTED, REDACTED,

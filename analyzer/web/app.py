@@ -9,7 +9,7 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -37,6 +37,7 @@ from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
 from collector_processor.receivers import ListenError
 from collector_processor.receivers.http_receiver import ProtocolLogger
 from collector_processor.receivers.overload import DEFAULT_CONNECTIONS, limit_connections
+from collector_processor.store.condition import Condition
 from collector_processor.store.connection import StoreError
 from collector_processor.store.records import StoredVerdict
 
@@ -47,6 +48,7 @@ _MAX_BODY: Final = 64 << 10
 _IDLE_S: Final = 75.0
 _GRACE_S: Final = 5.0
 """Seconds for responses in progress at shutdown: slow clients must not use up the time for the journal."""
+NO_STORES: Final[Mapping[str, Condition]] = {}
 _OPENMETRICS: Final = "application/openmetrics-text"
 """Requested by Prometheus; the only format with exemplars."""
 
@@ -60,6 +62,8 @@ class WebParts:
     find: Callable[[str], Awaitable[Sequence[StoredVerdict]]]
     metrics: CollectorRegistry
     labels: Labels
+    stores: Mapping[str, Condition] = field(default_factory=dict)
+    """Conditions of the journal and the store, by name."""
     deleting: Deleting | None = None
     """``None`` if nothing can be deleted."""
     issues: IssueService | None = None
@@ -161,7 +165,7 @@ def make_app(parts: WebParts) -> web.Application:
 
     app.add_routes(
         [
-            *common_routes(parts.is_ready, parts.metrics),
+            *common_routes(parts.is_ready, parts.metrics, parts.stores),
             *run_api_routes(_run_reads(parts, find)),
             web.get("/api/openapi.json", _openapi),
             *label_routes(parts.labels, find),
@@ -276,11 +280,21 @@ class _Collected:
         return self.families
 
 
-def common_routes(is_ready: Callable[[], bool], metrics: CollectorRegistry) -> list[web.RouteDef]:
+_DEGRADED: Final = {"journal": "spans are refused", "verdicts": "spans flow on and verdicts wait"}
+"""What a fault of each store means."""
+
+
+def common_routes(
+    is_ready: Callable[[], bool], metrics: CollectorRegistry, stores: Mapping[str, Condition] = NO_STORES
+) -> list[web.RouteDef]:
     """Return the routes that every process has: the probes, and the metrics."""
 
     async def healthz(_request: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+        """Answer 200 while the process lives: a restart repairs no disk. Anybody may ask, so no reasons."""
+        faults = [(name, one.fault) for name, one in stores.items() if one.fault]
+        lines = ["degraded" if faults else "ok"]
+        lines += [f"the store of {name} {fault}: {_DEGRADED[name]}" for name, fault in faults]
+        return web.Response(text="\n".join([*lines, ""]))
 
     async def readyz(_request: web.Request) -> web.Response:
         ready = is_ready()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -210,6 +210,24 @@ def ranges(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
         behind = position + 1
     if first >= 0:
         yield first, behind
+
+
+_COMMIT_TRACES: Final = 4_000
+"""Agent traces in one commit of a request that has several rows; it takes some tens of milliseconds."""
+
+
+def commits_of(rows: Sequence[Entry]) -> Iterator[tuple[Entry, ...]]:
+    """Split the rows of one request, in order, into commits; a larger row is alone in one."""
+    part: list[Entry] = []
+    traces = 0
+    for row in rows:
+        traces += len(row.traces)
+        if part and traces > _COMMIT_TRACES:
+            yield tuple(part)
+            part, traces = [], len(row.traces)
+        part.append(row)
+    if part:
+        yield tuple(part)
 
 
 def first_seq(segment: int) -> int:

@@ -32,6 +32,7 @@ from collector_processor.journal.chunks import (
     Totals,
     Wanted,
     by_segment,
+    commits_of,
 )
 from collector_processor.journal.deliveries import Deliveries
 from collector_processor.journal.directory import DirectoryLock, Measure, SegmentDirectory, measure_space
@@ -49,6 +50,7 @@ from collector_processor.journal.reclaiming import Reclaimer
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.journal.writer import JournalWriter, WriterEvents
 from collector_processor.otlp import RefusedError, Signal, Tenant, TraceKey
+from collector_processor.store.condition import Condition
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import TraceId
 
@@ -131,7 +133,9 @@ class Journal:
     async def append(
         self, entries: Sequence[Entry], then: Callable[[Chunk, Entry], Iterator[None]] = _do_nothing
     ) -> tuple[Chunk, ...]:
-        """Store rows in one commit; return them once they are durable.
+        """Store rows; return them once they are durable.
+
+        Rows with very many traces take several commits, so that small requests are stored in between.
 
         Args:
             entries: the rows of one request.
@@ -139,12 +143,25 @@ class Journal:
                 in the order of commits where requests share a trace; it yields between its steps.
 
         Raises:
-            RefusedError: the journal is full, or the disk refuses; nothing was stored.
+            RefusedError: the journal is full, or the disk refuses; at most the first commits were stored.
         """
         if self._is_closed or self._dispatch.has_ended:
             raise RefusedError("the journal is closed", retry_after_s=ENDED_RETRY_S)
         rows = tuple(entries)
         self._accounts.admit(rows)
+        begun, chunks = 0, list[Chunk]()
+        try:
+            for part in commits_of(rows):
+                begun += len(part)
+                chunks += await self._commit(part, then)
+        finally:
+            self._accounts.cancel(rows[begun:])
+        return tuple(chunks)
+
+    async def _commit(
+        self, rows: tuple[Entry, ...], then: Callable[[Chunk, Entry], Iterator[None]]
+    ) -> tuple[Chunk, ...]:
+        """Store admitted rows in one commit."""
         future: asyncio.Future[tuple[Chunk, ...]] = self._dispatch.answer()
 
         def done(answer: tuple[int, ...] | RefusedError) -> Iterator[None] | None:
@@ -300,6 +317,11 @@ class Journal:
         self._reclaimer.tidy()
 
     # Closing.
+
+    @property
+    def condition(self) -> Condition:
+        """Whether the disk takes new rows."""
+        return self._writer.condition
 
     @property
     def commits(self) -> int:

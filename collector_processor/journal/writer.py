@@ -49,6 +49,7 @@ from collector_processor.journal.dispatch import (
 )
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import RefusedError
+from collector_processor.store.condition import Condition
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +106,8 @@ class JournalWriter:
         self._flush_at: float | None = None
         self._is_refused = False
         """Whether the disk refused the last change of state; consecutive refusals are logged once."""
+        self.condition: Final = Condition()
+        """Whether the disk takes new rows."""
         self.commits = 0
         """Transactions that stored rows."""
         self._thread: Final = Thread(target=self._main, name="journal-writer", daemon=True)
@@ -173,9 +176,11 @@ class JournalWriter:
     def _append(self, appends: Sequence[Append]) -> None:
         if not appends:
             return
+        self.condition.asked()
         try:
             seqs = self._store(appends)
         except (sqlite3.Error, OSError) as error:
+            self.condition.refused()
             logger.error(  # noqa: TRY400 - expected: a full disk
                 "cannot write to the journal: requests are refused until it succeeds",
                 extra={"reason": str(error)},
@@ -183,11 +188,13 @@ class JournalWriter:
             refusal = DiskFullError if _is_full(error) else RefusedError
             refused = refusal(f"cannot write to the journal: {error}", retry_after_s=_RETRY_AFTER_S)
             self._answer(appends, [refused] * len(appends))
+            self.condition.answered()
             if refusal is not DiskFullError:
                 self._retire()  # the segment may be damaged
             elif self._active is not None and self._active.disk_bytes >= _WORTH_DELETING:
                 self._retire()  # once forwarded, it can be deleted to free space
             return
+        self.condition.answered()
         self.commits += 1
         self._answer(appends, seqs)
         self._rotate()

@@ -20,6 +20,7 @@ from collector_processor.pipeline.decide import AnalysedTraces, decide_provision
 from collector_processor.pipeline.load import MAX_JOINS, Loaded, Loader, Prepare, TraceSource, absent_parents
 from collector_processor.pipeline.prepare import KeepRun, KeptRun, PreparedRun
 from collector_processor.rebuild.possible_joins import RecentRuns, note
+from collector_processor.store.condition import Condition
 from collector_processor.store.records import AbsentParent
 from collector_processor.store.thread import StoreThread
 from collector_processor.store.verdicts import RunStore
@@ -212,6 +213,11 @@ class Examiner:
             analysis = await self._analyst.analyse(run.trajectory)
             kept = await asyncio.to_thread(self._kept, run.trajectory, analysis)
         return analysis, replace(kept, spans=run.kept_spans, totals=run.totals)
+
+    @property
+    def condition(self) -> Condition:
+        """Whether the store takes calls."""
+        return self._thread.condition
 
     async def in_db(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Make one call on the store's thread."""

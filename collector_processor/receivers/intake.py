@@ -163,10 +163,17 @@ class Intake:
             raise LoopError(reason, retry_after_s=_LOOP_RETRY_S)
 
     async def _store(self, arrival: Arrival, sound: _Sound, entries: tuple[Entry, ...]) -> None:
+        stored = 0
+
+        def hand_on(chunk: Chunk, entry: Entry) -> Iterator[None]:
+            nonlocal stored
+            stored += entry.items
+            return self._hand_on(chunk, entry)
+
         try:
-            await self._journal.append(entries, self._hand_on)
-        except RefusedError:
-            self._ledger.refuse(arrival.signal, sound.scan.item_count + sound.rejected)
+            await self._journal.append(entries, hand_on)
+        except RefusedError:  # the first rows of a large request may be stored: the client sends them again
+            self._ledger.refuse(arrival.signal, sound.scan.item_count + sound.rejected - stored)
             raise
 
     def _hand_on(self, chunk: Chunk, entry: Entry) -> Iterator[None]:

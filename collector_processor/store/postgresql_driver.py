@@ -10,16 +10,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import psycopg
 from psycopg.types.string import StrDumper
-from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, make_url
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from collector_processor.otlp import CollectorError
 from collector_processor.store.connection import Flush, Rows, StoreConnection, StoreError
 from collector_processor.store.upgrade import SCHEMA, reason_of, schema_of, upgrade
+
+if TYPE_CHECKING:
+    from psycopg.abc import PQGen
+
+T = TypeVar("T")
 
 _WRITERS: Final = 0x626C616D65
 """Number of the advisory lock that a transaction holds while it writes."""
@@ -30,6 +35,8 @@ _STATEMENT_MS: Final = 30_000
 _SERVER_KEEPALIVES: Final = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
 """A connection lost by the network holds its service's lock until the server notices: 25 s."""
 _CONNECT_S: Final = 5
+_SILENCE_S: Final = 40.0
+"""Time limit of a statement on our side: a server that is stopped or frozen does not apply its own."""
 _POOL: Final = 8
 """Connections: verdicts, issues, pages and totals each use one."""
 _FIRST_WAIT_S: Final = 0.25
@@ -54,6 +61,26 @@ class _TextDumper(StrDumper):
         return super().dump(obj.replace("\0", "\ufffd"))
 
 
+class _Connection(psycopg.Connection[Any]):
+    """A connection that breaks if the server does not answer: the host's kernel still answers keepalives."""
+
+    def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
+        """Wait for the server's answer.
+
+        Raises:
+            psycopg.OperationalError: there is none, and the connection is closed.
+        """
+        try:
+            return super().wait(gen, interval, _SILENCE_S if timeout is None else timeout)
+        except psycopg.OperationalError as error:
+            if timeout is None and self.pgconn.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
+                self.pgconn.finish()
+                raise psycopg.OperationalError(
+                    f"the server does not answer for {_SILENCE_S:.0f} s"
+                ) from error
+            raise
+
+
 def open_engine(url: str) -> Engine:
     """Return an engine for the connections of one process; it does not connect yet.
 
@@ -70,15 +97,21 @@ def open_engine(url: str) -> Engine:
         "keepalives_count": 3,
     }
     try:
-        return create_engine(
+        engine = create_engine(
             make_url(url),
             connect_args=arguments,
             pool_size=_POOL,
             pool_pre_ping=True,
             pool_reset_on_return=None,
         )
+        event.listen(engine, "do_connect", _connect)
+        return engine  # noqa: TRY300 - listening can fail too
     except (SQLAlchemyError, ImportError) as error:
         raise CollectorError(f"BLAMESPAN_STORE_URL cannot be used: {error}") from error
+
+
+def _connect(_dialect: object, _record: object, values: Any, named: Any) -> _Connection:
+    return _Connection.connect(*values, **named)
 
 
 class PostgresDriver:

@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
+from collector_processor.store.condition import Condition
 from collector_processor.store.connection import in_our_words, is_refusal
 
 logger = logging.getLogger(__name__)
@@ -37,6 +38,8 @@ class StoreThread:
         self._asked: Final[SimpleQueue[_Asked | None]] = SimpleQueue()
         self._thread: Final = Thread(target=self._work, name=name, daemon=True)
         self._is_closed = False
+        self.condition: Final = Condition()
+        """Whether the store takes these calls."""
         self._thread.start()
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -72,15 +75,21 @@ class StoreThread:
             loop, future, call = asked
             if future.cancelled():
                 continue
+            told: BaseException | None = None
+            self.condition.asked()
             try:
                 answer = partial(_answer, future, call())
             except BaseException as error:  # noqa: BLE001 - it is raised in the caller
-                answer = partial(_fail, future, in_our_words(error))
+                told = in_our_words(error)
+                if is_refusal(told):
+                    self.condition.refused()
+                answer = partial(_fail, future, told)
+            self.condition.answered()
             try:
                 loop.call_soon_threadsafe(answer)
             except RuntimeError:  # the loop has ended, and with it the caller
                 logger.debug("the caller of the store has ended")
-            del asked, future, call, answer  # drop references before waiting for the next call
+            del asked, future, call, answer, told  # drop references before waiting for the next call
 
 
 async def patiently(work: Callable[[], Awaitable[T]], pause: Callable[[float], Awaitable[None]]) -> T:

@@ -49,16 +49,30 @@ class PostgresServer:
 
     def kill(self) -> None:
         """Kill it as the kernel does when memory runs out, and wait until its child processes have ended."""
-        server = int((self.data / "postmaster.pid").read_text().splitlines()[0])
-        children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+        server, *children = self._processes()
         os.kill(server, signal.SIGKILL)
         wait_until(
-            lambda: not any(_is_running(pid) for pid in (server, *map(int, children))),
+            lambda: not any(_is_running(pid) for pid in (server, *children)),
             what="every process of PostgreSQL to end",
         )
         # Where nothing reaps orphans, as in a container without an init, its process id stays taken.
         for lock in (self.data / "postmaster.pid", *self.folder.glob(".s.PGSQL.*.lock")):
             lock.unlink()
+
+    def freeze(self) -> None:
+        """Stop all of its processes where they are: the kernel still accepts connections."""
+        for pid in self._processes():
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let its processes go on."""
+        for pid in self._processes():
+            os.kill(pid, signal.SIGCONT)
+
+    def _processes(self) -> list[int]:
+        server = int((self.data / "postmaster.pid").read_text().splitlines()[0])
+        children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+        return [server, *map(int, children)]
 
     @property
     def data(self) -> Path:

@@ -291,6 +291,12 @@ def test_what_goes_wrong_once_is_told_at_once_and_not_for_ever(
     play({series: "0 0 2x300"}, alert, {"1m": [], "3m": [labels], "200m": []})
 
 
+def test_a_store_that_refuses_for_minutes_is_told_until_it_takes_work_again(play: Play) -> None:
+    faulty, told = "blamespan_store_faulty{store='journal'}", [{"store": "journal"}]
+    play({faulty: "0 0 1x60 0x60"}, "BlamespanStoreFaulty", {"3m": [], "20m": told, "90m": []})
+    play({faulty: "0 0 1 0x60"}, "BlamespanStoreFaulty", {"3m": [], "20m": []})
+
+
 def test_a_process_that_dies_again_and_again_is_told_and_one_that_died_is_not(play: Play) -> None:
     deaths, alert = "blamespan_analysis_process_deaths_total", "BlamespanAnalysisProcessDies"
     play({deaths: "0 0 3x300"}, alert, {"3m": [], "30m": []})

@@ -112,6 +112,10 @@ class Line:
         """Return the log lines with this message."""
         return [line for line in _json_lines(self.server.log) if line.get("message") == message]
 
+    def health(self) -> list[str]:
+        """Return the lines of ``/healthz``."""
+        return (self._get("/healthz") or "").splitlines()
+
     def terminate(self) -> int:
         """Send SIGTERM, as an orchestrator does, and return the exit code."""
         self.server.process.terminate()

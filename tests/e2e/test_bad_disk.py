@@ -134,6 +134,8 @@ def test_nothing_acknowledged_is_lost_and_all_goes_on_afterwards(
             more += others
         assert bool(refusals) >= refuses
         assert line.server.process.poll() is None, line.server.tail()
+        if fault in {Fault.READ_ONLY, Fault.FULL}:
+            assert line.health()[:2] == ["degraded", "the store of journal refuses: spans are refused"]
         disk.be(Fault.NONE)
         wait_until(lambda: acknowledged(line, 0.1)[0], what="an acknowledgement", timeout_s=300)
         last, _ = acknowledged(line, 1.0)
@@ -142,6 +144,7 @@ def test_nothing_acknowledged_is_lost_and_all_goes_on_afterwards(
         for spans in (*taken[-2:], *more[-2:], *last[-2:]):
             verdict = line.verdict(spans[0].trace_id)
             assert verdict["agent"] == "clerk", (verdict["reason"], verdict["error"], line.server.tail())
+        wait_until(lambda: line.health() == ["ok"], what="it to be well", timeout_s=300)
         log = line.server.log.read_text(errors="replace")
         assert "Traceback" not in log, log[log.index("Traceback") - 500 :][:3000]
         assert line.terminate() == 0

@@ -24,6 +24,9 @@ from tests.e2e.line import StartLine, environment
 from tests.e2e.traffic import CARRIERS, send
 from tests.factories import agent, chat, workflow
 
+REFUSING: Final = ["degraded", "the store of verdicts refuses: spans flow on and verdicts wait"]
+HANGING: Final = ["degraded", "the store of verdicts does not answer: spans flow on and verdicts wait"]
+
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
@@ -40,13 +43,13 @@ def run(trace_id: str) -> list[Span]:
     ]
 
 
-def doctor(data: Path, url: str) -> dict[str, Any]:
-    """Return the doctor's finding about the store."""
+def doctor(data: Path, url: str, check: str = "store") -> dict[str, Any]:
+    """Return one of the doctor's findings."""
     command = [sys.executable, "-m", "analyzer", "doctor", "--format", "json"]
     environ = environment(data_dir=str(data), store_url=url)
     said = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
     found = [json.loads(line) for line in said.stdout.splitlines()]
-    return next(one for one in found if one["check"] == "store")
+    return next(one for one in found if one["check"] == check)
 
 
 def test_while_the_server_is_away_spans_flow_on_and_verdicts_wait(
@@ -70,6 +73,10 @@ def test_while_the_server_is_away_spans_flow_on_and_verdicts_wait(
             wait_until(lambda: line.said("waiting for the disk"), what="it to be said")
             with pytest.raises(HTTPError, match="503"):
                 line.runs()
+            assert line.health() == REFUSING
+            assert line.labelled("blamespan_store_faulty", "store") == {"journal": 0, "verdicts": 1}
+            told = doctor(tmp_path / "data", url, "service")
+            assert (told["status"], REFUSING[1] in told["detail"]) == ("failed", True)
             server.start()
             backend.await_spans(TraceId(trace_id), 3 + CARRIERS)
             assert line.verdict(trace_id)["agent"] == "planner"
@@ -111,11 +118,68 @@ def test_while_the_servers_disk_is_bad_spans_flow_on_and_verdicts_wait(
         assert "Traceback" not in line.server.log.read_text(errors="replace")
 
 
+def test_while_the_server_hangs_spans_flow_on_and_verdicts_wait(
+    start_line: StartLine, server: PostgresServer
+) -> None:
+    """Its processes are stopped, so that it accepts connections and answers nothing."""
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url, store_url=server.url())
+        send(line, encode(run("a" * 32)))
+        assert line.verdict("a" * 32)["agent"] == "planner"
+        server.freeze()
+        try:
+            send(line, encode(run("b" * 32)))
+            assert len(backend.await_spans(TraceId("b" * 32), 3)) == 3, "spans flow on"
+            wait_until(lambda: line.health() == HANGING, what="it to be told")
+            wait_until(
+                lambda: line.said("verdict waits for the store") or line.said("waiting for the disk"),
+                what="a statement to be given up",
+                timeout_s=300,
+            )
+            wait_until(lambda: line.health()[0] == "degraded", what="it to be told")
+        finally:
+            server.thaw()
+        backend.await_spans(TraceId("b" * 32), 3 + CARRIERS)
+        assert line.verdict("b" * 32)["agent"] == "planner"
+        assert [one["version"] for one in line.runs()] == [1, 1]
+        wait_until(lambda: line.health() == ["ok"], what="it to be well")
+        assert "Traceback" not in line.server.log.read_text(errors="replace")
+
+
+@pytest.mark.parametrize("ending", ["killed", "frozen"])
+def test_a_server_that_ends_in_the_middle_of_a_commit_loses_and_doubles_nothing(
+    start_line: StartLine, server: PostgresServer, ending: str
+) -> None:
+    def connect() -> psycopg.Connection[Any]:
+        return psycopg.connect(host=str(server.folder), user="postgres", autocommit=True)
+
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url, store_url=server.url())
+        with connect() as db:
+            for statement in (_SLOW, _COMMITTING):
+                db.execute(statement)
+            send(line, encode(run("a" * 32)))
+            committing = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = 'COMMIT'"
+            wait_until(lambda: db.execute(committing).fetchone() == (1,), what="a commit")
+        server.kill() if ending == "killed" else server.freeze()
+        send(line, encode(run("b" * 32)))
+        assert len(backend.await_spans(TraceId("b" * 32), 3)) == 3, "spans flow on"
+        wait_until(lambda: line.health()[0] == "degraded", what="it to be told")
+        server.start() if ending == "killed" else server.thaw()
+        with connect() as db:
+            db.execute(*_MENDED)
+        for trace_id in ("a" * 32, "b" * 32):
+            backend.await_spans(TraceId(trace_id), 3 + CARRIERS)
+            assert line.verdict(trace_id)["agent"] == "planner"
+        assert [one["version"] for one in line.runs()] == [1, 1]
+
+
 _FUNCTION: Final = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {does}; END $$"
 _RAISE: Final = "RAISE EXCEPTION 'could not write block 7' USING ERRCODE = '{code}'"
 _IO_ERROR: Final = _FUNCTION.format(does=_RAISE.format(code="io_error"))
 _DISK_FULL: Final = _FUNCTION.format(does=_RAISE.format(code="disk_full"))
 _DISCONNECT: Final = _FUNCTION.format(does="PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL")
+_SLOW: Final = _FUNCTION.format(does="PERFORM pg_sleep(20); RETURN NULL")
 _WRITING: Final = "CREATE TRIGGER refuses AFTER INSERT ON verdict FOR EACH ROW EXECUTE FUNCTION refuse()"
 _COMMITTING: Final = (
     "CREATE CONSTRAINT TRIGGER refuses AFTER INSERT ON verdict DEFERRABLE INITIALLY DEFERRED"

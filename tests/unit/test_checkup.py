@@ -39,6 +39,7 @@ class Somebody:
     """An HTTP server with scripted answers that keeps the requests."""
 
     statuses: dict[str, int] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
     ahead_s: float = 0.0
     asked: list[tuple[str, str]] = field(default_factory=list)
     url: str = ""
@@ -47,7 +48,11 @@ class Somebody:
         self.asked.append((request.method, request.path))
         date = datetime.fromtimestamp(NOW_S + self.ahead_s, tz=UTC)
         headers = {"Date": date.strftime("%a, %d %b %Y %H:%M:%S GMT")}
-        return web.Response(status=self.statuses.get(request.path, 200), headers=headers)
+        return web.Response(
+            status=self.statuses.get(request.path, 200),
+            text=self.texts.get(request.path, ""),
+            headers=headers,
+        )
 
 
 @pytest.fixture
@@ -113,6 +118,9 @@ async def test_receivers_that_cannot_be_reached_fail_without_their_secret() -> N
 
 async def test_our_own_door_is_known_from_another_program(somebody: Somebody) -> None:
     assert (await check_listener(somebody.url, clock, None)).health is Health.OK
+    somebody.texts = {"/healthz": "degraded\nthe store of journal refuses: spans are refused\n"}
+    told = await check_listener(somebody.url, clock, None)
+    assert (told.health, "the store of journal refuses" in told.detail) == (Health.FAILED, True)
     somebody.statuses = {"/readyz": 404}
     assert (await check_listener(somebody.url, clock, None)).health is Health.WARNING
     assert (await check_listener(nobody(), clock, None)).health is Health.FAILED

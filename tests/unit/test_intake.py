@@ -1,15 +1,18 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from collector_processor.forwarding.ledger import Counts, Ledger
 from collector_processor.journal import Journal, open_journal
 from collector_processor.journal.chunks import Chunk, JournalLimits
+from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import (
     NO_TENANT,
     Arrival,
@@ -100,6 +103,29 @@ async def test_agent_traces_are_told_to_the_slow_lane(tmp_path: Path) -> None:
         assert (first.seq, first.received_ns, first.is_held) == (at.offered[0].seq, 42, False)
         assert [note.span_id for note in first.notes] == [span_name(1)]
         assert at.offered[0].body == body
+
+
+async def test_a_request_stored_in_part_is_counted_as_what_became_of_its_spans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored: list[int] = []
+
+    def insert(self: SegmentFile, rows: Sequence[Any]) -> None:
+        stored.append(len(rows))
+        if len(stored) > 2:
+            raise sqlite3.OperationalError("disk I/O error")
+        insert_rows(self, rows)
+
+    insert_rows = SegmentFile.insert
+    monkeypatch.setattr(SegmentFile, "insert", insert)
+    body = request(*(span(1, trace=trace, attributes=AGENT) for trace in range(1, 12_001)))
+    async with door(tmp_path) as at:
+        at.max_item_bytes = 8 << 20
+        with pytest.raises(RefusedError, match="I/O"):
+            await at.accept(body)
+        counts = at.counts()
+        assert (counts.received, counts.acknowledged, counts.refused) == (12_000, 8_000, 4_000)
+        assert len(at.fed) == 8_000
 
 
 async def test_later_spans_of_a_known_trace_are_told_though_they_carry_no_marker(tmp_path: Path) -> None:

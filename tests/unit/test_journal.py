@@ -710,6 +710,69 @@ async def test_a_file_system_that_does_not_say_its_size_keeps_no_reserve(tmp_pat
         assert chunk.body == b"small"
 
 
+class FailsOnThirdCommit(SegmentFile):
+    """A segment that takes two commits."""
+
+    inserts: ClassVar = 0
+
+    def insert(self, rows: Sequence[Any]) -> None:
+        FailsOnThirdCommit.inserts += 1
+        if FailsOnThirdCommit.inserts == 3:
+            raise sqlite3.OperationalError("disk I/O error")
+        super().insert(rows)
+
+
+def large(rows: int) -> list[Entry]:
+    """Return the rows of one request of many traces."""
+    return [
+        entry(
+            b"large",
+            traces=tuple(
+                TraceNote(trace_id=trace_name(1_000 * row + trace), span_count=1, byte_count=1, is_agent=True)
+                for trace in range(1_000)
+            ),
+        )
+        for row in range(1, rows + 1)
+    ]
+
+
+async def test_a_small_request_does_not_wait_until_a_large_one_is_stored(tmp_path: Path) -> None:
+    async with journal_in(tmp_path) as journal:
+        storing = asyncio.create_task(journal.append(large(12)))
+        await asyncio.sleep(0)  # its first commit is requested
+        (small,) = await journal.append([entry(b"small")])
+        assert not storing.done()
+        rows = await storing
+        assert [row.body for row in rows] == [b"large"] * 12
+        assert rows[0].seq < small.seq < rows[-1].seq
+        assert journal.waiting[TRACES].items == 13
+        assert len(await pending(journal)) == 13
+
+
+async def test_a_large_request_refused_halfway_leaves_what_is_stored_and_no_debts(tmp_path: Path) -> None:
+    FailsOnThirdCommit.inserts = 0
+    async with journal_in(tmp_path, make_segment=FailsOnThirdCommit) as journal:
+        with pytest.raises(RefusedError, match="I/O"):
+            await journal.append(large(12))
+        assert journal.waiting[TRACES].items == 8
+        assert journal.waiting[TRACES].bytes == sum(chunk.size for chunk in await pending(journal))
+        await journal.append(large(12))
+        assert journal.waiting[TRACES].items == 20
+
+
+async def test_a_large_request_that_is_given_up_halfway_leaves_no_debts(tmp_path: Path) -> None:
+    async with journal_in(tmp_path) as journal:
+        storing = asyncio.create_task(journal.append(large(12)))
+        await asyncio.sleep(0)
+        storing.cancel()
+        await journal.append([entry(b"small")])
+        while journal.waiting[TRACES].items < 5:  # the large one's rows are handed on in slices
+            await asyncio.sleep(0)
+        stored = await pending(journal)
+        assert [chunk.body for chunk in stored] == [b"large"] * 4 + [b"small"]
+        assert journal.waiting[TRACES].bytes == sum(chunk.size for chunk in stored)
+
+
 async def test_a_failing_disk_refuses_and_another_segment_is_begun(tmp_path: Path) -> None:
     async with journal_in(tmp_path, make_segment=BrokenDisk) as journal:
         with pytest.raises(RefusedError, match="I/O"):
