@@ -761,13 +761,20 @@ async def test_a_large_request_refused_halfway_leaves_what_is_stored_and_no_debt
 
 
 async def test_a_large_request_that_is_given_up_halfway_leaves_no_debts(tmp_path: Path) -> None:
+    heard, handed_on = list[Chunk](), asyncio.Event()
+
+    def hear(chunk: Chunk, _entry: Entry) -> Iterator[None]:
+        heard.append(chunk)
+        if len(heard) == 4:
+            handed_on.set()
+        yield from ()
+
     async with journal_in(tmp_path) as journal:
-        storing = asyncio.create_task(journal.append(large(12)))
+        storing = asyncio.create_task(journal.append(large(12), hear))
         await asyncio.sleep(0)
         storing.cancel()
         await journal.append([entry(b"small")])
-        while journal.waiting[TRACES].items < 5:  # the large one's rows are handed on in slices
-            await asyncio.sleep(0)
+        await handed_on.wait()  # in slices
         stored = await pending(journal)
         assert [chunk.body for chunk in stored] == [b"large"] * 4 + [b"small"]
         assert journal.waiting[TRACES].bytes == sum(chunk.size for chunk in stored)

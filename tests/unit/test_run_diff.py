@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzer.inquiry import run_diff
 from analyzer.inquiry.run_diff import Change, align, compare_runs
 from analyzer.inquiry.whole_run import WholeRun, WholeStep, whole_steps
 from semconv.model import Trajectory
 from tests.runs import failed_tool, run, step, tool
+from tests.unit.test_growth import operations
 
 
 def whole(trajectory: Trajectory) -> WholeRun:
@@ -126,3 +128,25 @@ def test_long_runs_need_little_memory(size: int) -> None:
     tracemalloc.stop()
     assert len(pairs) < 2 * size
     assert peak < 4 << 20, "a table of all pairs would need 8 MB at least"
+
+
+def test_hostile_runs_of_many_different_steps_are_aligned_in_linear_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_diff, "_MOST_CELLS", 4_000)
+
+    def cost(count: int) -> int:
+        left = whole(run(*(step(f"a{number % 7}", f"left {number}") for number in range(count))))
+        right = whole(run(*(step(f"a{number % 5}", f"right {number}") for number in range(count))))
+        return operations(lambda: align(left.steps, right.steps))
+
+    assert cost(800) < 3 * cost(400)
+
+
+def test_long_runs_are_aligned_in_sections_that_lose_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_diff, "_MOST_CELLS", 10)
+    left = whole(run(*(step("a", f"{number}") for number in range(50)), step("b", "x")))
+    right = whole(run(step("c", "y"), *(step("a", f"{number}") for number in range(1, 40))))
+    found = align(left.steps, right.steps)
+    assert [one for one, _ in found if one is not None] == list(range(51))
+    assert [other for _, other in found if other is not None] == list(range(40))
