@@ -278,7 +278,7 @@ def _pieces(
 
     Traces are read separately, and a large row shared by many traces would be parsed for each of them.
     """
-    pieces = split_for_reading(body) if len(notes) > 1 else (body,)
+    pieces = split_for_reading(body, items) if len(notes) > 1 else (body,)
     if len(pieces) == 1:
         yield body, items, notes
         return

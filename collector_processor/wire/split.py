@@ -192,14 +192,18 @@ def split_by_size(body: bytes, max_bytes: int) -> tuple[bytes, ...]:
     return (body,) if len(body) <= max_bytes else _split(parse(body), max_bytes, len(body))
 
 
-def split_for_reading(body: bytes) -> tuple[bytes, ...]:
+def split_for_reading(body: bytes, count: int) -> tuple[bytes, ...]:
     """Split a request so that each piece is quick to parse, even if many traces are read from it separately.
 
     At most 1,000 items and 1 MiB; more with a large Resource, so that copies take at most twice the request.
+
+    Args:
+        body: a request of traces or logs.
+        count: number of its items.
     """
-    request = parse(body)
-    if (count := sum(1 for _ in request.items())) <= _PIECE_ITEMS and len(body) <= _PIECE_BYTES:
+    if count <= _PIECE_ITEMS and len(body) <= _PIECE_BYTES:
         return (body,)
+    request = parse(body)
     scopes = ((group, scope) for group in request.resources for scope in group.scopes)
     shared = max((len(group.others) + len(scope.others) for group, scope in scopes), default=0)
     return _split(request, max(_PIECE_BYTES, 2 * shared), max(_PIECE_ITEMS, count * shared // len(body)))

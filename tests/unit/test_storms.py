@@ -190,9 +190,9 @@ async def test_a_trace_in_several_rows_of_one_request_arrives_at_once(tmp_path: 
 
 def test_pieces_for_reading_copy_a_large_resource_seldom() -> None:
     spans = [span(1, trace=number) for number in range(1, 6_001)]
-    assert [len(numbers_in(piece)) for piece in split_for_reading(request(*spans))] == [1_000] * 6
+    assert [len(numbers_in(piece)) for piece in split_for_reading(request(*spans), 6_000)] == [1_000] * 6
     large = request(*spans, service="s" * 3_000_000)
-    pieces = split_for_reading(large)
+    pieces = split_for_reading(large, 6_000)
     assert [number for piece in pieces for number in numbers_in(piece)] == numbers_in(large)
     assert sum(map(len, pieces)) < 3 * len(large)
 
