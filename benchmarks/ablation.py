@@ -20,8 +20,8 @@ from pathlib import Path
 
 from analyzer.evaluation.dataset import read_dataset
 from analyzer.evaluation.scores import Score, score
-from analyzer.evaluation.significance import wilson
 from analyzer.evaluation.validation import FOLDS, Labelled, prepare
+from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.posterior import LogShares, log_softmax, ranked
 from analyzer.learning.features import FEATURES, FEATURES_OF, Table
 from analyzer.learning.folds import families, split_by_keys

@@ -24,9 +24,10 @@ from typing import Final
 from analyzer.evaluation.benchmark import withhold
 from analyzer.evaluation.dataset import read_dataset
 from analyzer.evaluation.scores import Score, confident, score
-from analyzer.evaluation.significance import bootstrap, calibration_error, error_if_calibrated, wilson
+from analyzer.evaluation.significance import bootstrap, calibration_error, error_if_calibrated
 from analyzer.evaluation.validation import Labelled, across_systems, prepare
 from analyzer.inquiry.calibration import least_confidence
+from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.visible import visible_run
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals import findings

@@ -24,8 +24,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from analyzer.evaluation.dataset import read_dataset
-from analyzer.evaluation.significance import wilson
 from analyzer.evaluation.validation import Labelled, across_systems, prepare
+from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.posterior import LogShares, log_softmax
 from analyzer.methods.without_model import draw
 from analyzer.signals.run_view import read

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from analyzer.evaluation.significance import wilson
+from analyzer.inquiry.intervals import wilson
 from benchmarks.alert_curves import to_svg
 from benchmarks.alert_worlds import MOST_DAYS, Stable, World, delays, stable
 

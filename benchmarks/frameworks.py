@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from analyzer.evaluation.significance import wilson
 from analyzer.executor.analyst import RunAnalyst
+from analyzer.inquiry.intervals import wilson
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording
 from benchmarks.unread import Case, Share, measured

@@ -221,6 +221,8 @@ EXCEPTION_STACKTRACE: Final = "exception.stacktrace"
 """The exception's stack, on `exception` events."""
 SERVICE_NAME: Final = "service.name"
 """The service's name, on the resource."""
+SERVICE_VERSION: Final = "service.version"
+"""The service's release, on the resource."""
 
 # Events.
 EVENT_GEN_AI_EVALUATION_RESULT: Final = "gen_ai.evaluation.result"

@@ -14,17 +14,16 @@ from typing import Any, Final
 
 from analyzer.evaluation.failure_modes import accepted_modes, most_accepted
 from analyzer.evaluation.significance import (
-    Interval,
     bootstrap,
     brier,
     calibration_error,
     coverage_curve,
     error_if_calibrated,
-    wilson,
 )
 from analyzer.inquiry.agent_names import same_agent
 from analyzer.inquiry.calibration import Confident
 from analyzer.inquiry.conversation import Label
+from analyzer.inquiry.intervals import Interval, wilson
 from semconv.model import Attribution, Blame, Effort, Status
 
 

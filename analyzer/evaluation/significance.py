@@ -1,8 +1,8 @@
 """Statistics for a few dozen runs: intervals, paired tests, and reliability of confidences, in plain Python.
 
-Sources: E. B. Wilson 1927 (score interval); Q. McNemar 1947 in its exact binomial
-form; B. Efron 1979 (percentile bootstrap). Resampling uses its own generator with a
-fixed seed, so that the same runs give the same results. Reliability works on pairs of a stated
+Sources: Q. McNemar 1947 in its exact binomial form; B. Efron 1979 (percentile bootstrap).
+Resampling uses its own generator with a fixed seed, so that the same runs give the same results.
+Reliability works on pairs of a stated
 confidence and whether the step was correct, over the runs in which a step was blamed.
 """
 
@@ -16,20 +16,12 @@ from itertools import groupby
 from typing import Final, TypeVar
 
 from analyzer.inquiry.calibration import Confident
+from analyzer.inquiry.intervals import Interval
 
-_Z_95: Final = 1.959964
 _RESAMPLES: Final = 500
 _SEED: Final = 20_505
 
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """A 95 % confidence interval."""
-
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +44,6 @@ class Paired:
     def difference(self) -> float:
         """Return the second's share of correct answers minus the first's; 0 without runs."""
         return (self.only_second - self.only_first) / self.n if self.n else 0.0
-
-
-def wilson(right: int, n: int) -> Interval:
-    """Return the 95 % Wilson score interval of ``right`` out of ``n``; 0 to 1 if ``n`` is 0."""
-    if n == 0:
-        return Interval(low=0.0, high=1.0)
-    share, z2 = right / n, _Z_95**2
-    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = _Z_95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    return Interval(low=max(0.0, middle - half), high=min(1.0, middle + half))
 
 
 def paired(first: Sequence[bool], second: Sequence[bool]) -> Paired:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from analyzer.inquiry.whole_run import WholeRun, WholeStep
 
@@ -120,7 +120,46 @@ def totals_of(steps: Sequence[WholeStep]) -> RunTotals:
     )
 
 
-def align(left: Sequence[WholeStep], right: Sequence[WholeStep]) -> list[tuple[int | None, int | None]]:
+class Alignable(Protocol):
+    """A step as the alignment reads it."""
+
+    @property
+    def agent(self) -> str:
+        """Its agent."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Its kind."""
+        ...
+
+    @property
+    def target(self) -> str | None:
+        """The tool or next agent."""
+        ...
+
+    @property
+    def input(self) -> str:
+        """What came in."""
+        ...
+
+    @property
+    def output(self) -> str:
+        """What came out."""
+        ...
+
+    @property
+    def error(self) -> str:
+        """Its error."""
+        ...
+
+    @property
+    def status(self) -> str:
+        """Its status."""
+        ...
+
+
+def align(left: Sequence[Alignable], right: Sequence[Alignable]) -> list[tuple[int | None, int | None]]:
     """Return the places of aligned steps, in order; ``None`` where one run has no such step."""
     ours, theirs = _Marks.of(left, right)
     start = 0
@@ -159,7 +198,7 @@ class _Marks:
     """The same with all texts."""
 
     @staticmethod
-    def of(*runs: Sequence[WholeStep]) -> list[_Marks]:
+    def of(*runs: Sequence[Alignable]) -> list[_Marks]:
         names: dict[object, int] = {}
 
         def number(key: object) -> int:
@@ -176,7 +215,7 @@ class _Marks:
         ]
 
 
-def _what(step: WholeStep) -> tuple[str, str, str | None]:
+def _what(step: Alignable) -> tuple[str, str, str | None]:
     return step.agent, step.kind, step.target
 
 

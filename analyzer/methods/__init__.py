@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from analyzer.inquiry.errors import UnknownMethod
 from analyzer.inquiry.method import AttributionMethod
 from analyzer.methods.bisect import Bisect
+from analyzer.methods.history import History
 from analyzer.methods.investigate import Investigate
 from analyzer.methods.judge import Judge
 from analyzer.methods.reference import (
@@ -72,6 +73,9 @@ METHODS: Final[Mapping[str, Registered]] = {
     "signals": _silent(Signals, "evidence per step, no model, microseconds"),
     "ranker": _silent(  # an ``Attributor`` with a trained ranker passes it on
         LearnedRanking, "learned from labelled runs of your own system (BLAMESPAN_RANKER), milliseconds"
+    ),
+    "history": _silent(  # an ``Attributor`` that knows other runs passes them on
+        History, "what other runs of the same workflow did differently, milliseconds"
     ),
     "judge": _asking(Judge, "one call over the indexed run, with evidence and ranking"),
     "investigate": _asking(

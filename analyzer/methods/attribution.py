@@ -3,7 +3,8 @@
 ``auto`` is decided here and nowhere else. Without a ranker trained for the run's
 system: the judge if there is a model, else signals; if the judge fails, signals answer instead, and the
 verdict says so. With such a ranker, the ranker answers; a model is called only if it is expected to change
-that answer, and the two are pooled. No call may cost more than its expected value (``posterior.py``). A
+that answer, and the two are pooled. Where other runs of the workflow are known and distinguish a step, they
+are pooled too. No call may cost more than its expected value (``posterior.py``). A
 method chosen by name is never replaced by another.
 """
 
@@ -16,12 +17,23 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from analyzer.inquiry.errors import ModelFailure, ModelNeeded
-from analyzer.inquiry.method import Answer, Budget, Clock, Model, Question, asking, consult, drive
-from analyzer.inquiry.posterior import belief_in_signals, worth_of
+from analyzer.inquiry.method import (
+    Answer,
+    AttributionMethod,
+    Budget,
+    Clock,
+    Model,
+    Question,
+    asking,
+    consult,
+    drive,
+)
+from analyzer.inquiry.posterior import belief_in_signals, from_ranking, worth_of
 from analyzer.inquiry.visible import visible_run
 from analyzer.learning.features import VERSION
 from analyzer.learning.ranker import Ranker
 from analyzer.methods import AUTO, registered
+from analyzer.methods.history import History, Past, with_history
 from analyzer.methods.prompt_injection import doubt_if_injected
 from analyzer.methods.suspicion import Confirm
 from analyzer.methods.without_model import (
@@ -32,6 +44,7 @@ from analyzer.methods.without_model import (
     judge_by_signals,
     pool_with_judge,
     ranking,
+    signal_opinion,
 )
 from semconv.model import UNKNOWN_AGENT, Abstention, Attribution, Blame, Effort, Status, Trajectory
 
@@ -71,6 +84,8 @@ class Attributor:
     model: Model | None = None
     ranker: Ranker | None = None
     """Trained on labelled runs; ``auto`` uses it for the systems it was trained on."""
+    past: Past | None = None
+    """Other runs of the same workflows; ``auto`` pools what they say with its verdict."""
     with_reference: bool = False
     """Whether the method may see the correct answer, if known."""
     budget_usd: float | None = DEFAULT_BUDGET_USD
@@ -123,6 +138,8 @@ class Attributor:
         attribution = Attribution(
             run_id=trajectory.run_id, verdict=verdict, method=method, effort=effort, error=error
         )
+        if self.method != "signals":
+            attribution = self._with_past(attribution, seen, ranked)
         return self._doubt(attribution)
 
     def confirm(self, suspected: Attribution, trajectory: Trajectory, marker: str) -> Steps:
@@ -145,7 +162,12 @@ class Attributor:
         return visible_run(trajectory if self.with_reference else replace(trajectory, reference=None))
 
     def _auto(self, trajectory: Trajectory, marker: str) -> Steps:
-        ranker, ranked = self.ranker, self._ranked_at_home(trajectory)
+        ranked = self._ranked_at_home(trajectory)
+        attribution = yield from self._without_past(trajectory, marker, ranked)
+        return self._with_past(attribution, trajectory, ranked)
+
+    def _without_past(self, trajectory: Trajectory, marker: str, ranked: Ranking | None) -> Steps:
+        ranker = self.ranker
         without = "signals" if ranked is None else "ranker"
         believed = ranked.shares if ranked else belief_in_signals(len(trajectory.steps))
         worth = worth_of(believed, JUDGE_ACCURACY)
@@ -162,6 +184,23 @@ class Attributor:
         pooled = pool_with_judge(ranker, trajectory, ranked, verdict)
         return replace(attribution, verdict=pooled, method="judge+ranker")
 
+    def _with_past(
+        self, attribution: Attribution, trajectory: Trajectory, ranked: Ranking | None
+    ) -> Attribution:
+        """Return the attribution, pooled with what other runs of the workflow say if they say anything."""
+        verdict = attribution.verdict
+        found = self.past.compare(trajectory) if self.past and isinstance(verdict, Blame) else None
+        if found is None or not found.is_any or not isinstance(verdict, Blame):
+            return attribution
+        if attribution.method == "ranker" and ranked is not None:
+            shares = ranked.shares
+        elif attribution.method == "signals":
+            shares = signal_opinion(trajectory)
+        else:
+            shares = from_ranking(verdict.ranking, trajectory, JUDGE_ACCURACY)
+        pooled = with_history(verdict, shares, trajectory, found)
+        return replace(attribution, verdict=pooled, method=f"{attribution.method}+history")
+
     def _ranked_at_home(self, trajectory: Trajectory) -> Ranking | None:
         """Return the ranker's ranking of a run of a system that it was trained on; else ``None``."""
         if self.ranker is None or not trajectory.steps or self.ranker.features_version != VERSION:
@@ -175,8 +214,7 @@ class Attributor:
         entry = registered(name)
         model = self.model if entry.needs_model else None
         if model is None:
-            method = LearnedRanking(ranker=self.ranker) if name == "ranker" else entry.build(0, marker)
-            return (yield from consult(method, trajectory)).attribution
+            return (yield from consult(self._silent(name) or entry.build(0, marker), trajectory)).attribution
         spent, (usd, purpose) = Effort(), limit or (self.budget_usd, "a run")
         room = (model.context_tokens - _FIXED_TOKENS) * _BYTES_PER_TOKEN
         for share in _CONTEXT_SHARES:
@@ -189,6 +227,12 @@ class Attributor:
             if found.failure is None or found.failure.kind is not ModelFailure.CONTEXT_TOO_LONG:
                 break
         return replace(found.attribution, effort=spent)
+
+    def _silent(self, name: str) -> AttributionMethod | None:
+        """Return a method that needs what this attributor knows; ``None`` for the others."""
+        if name == "ranker":
+            return LearnedRanking(ranker=self.ranker)
+        return History(past=self.past) if name == "history" else None
 
     def _fall_back(self, failed: Attribution, trajectory: Trajectory, instead: str) -> Steps:
         answer = yield from self._run(instead, trajectory, "")

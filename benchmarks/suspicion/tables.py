@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from analyzer.evaluation.significance import wilson
+from analyzer.inquiry.intervals import wilson
 from benchmarks.suspicion.fit import Example
 
 

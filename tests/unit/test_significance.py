@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.evaluation.significance import bootstrap, difference_interval, mcnemar, paired, wilson
+from analyzer.evaluation.significance import bootstrap, difference_interval, mcnemar, paired
+from analyzer.inquiry.intervals import wilson
 
 
 def test_wilson_gives_the_published_interval() -> None:

@@ -1,0 +1,112 @@
+"""The known runs of workflows, as a failed run is compared with them. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from collector_processor.rebuild.run_totals import workflow_of
+
+from analyzer.history.elements import agents_in, elements_of, pack, unpack
+from analyzer.history.spectrum import Comparison, Said, Spectrum, compare, spectrum_of
+from analyzer.history.versions import Decision, equality, version_of
+from analyzer.history.workflow import has_shared_agents
+from semconv.attributes import SERVICE_NAME, SERVICE_VERSION
+from semconv.dialects.reading.usage import model_call
+from semconv.model import Outcome, OutcomeSource, Trace, Trajectory
+from semconv.record import record
+
+_PROVE: frozenset[OutcomeSource] = frozenset(
+    {OutcomeSource.EVALUATOR, OutcomeSource.REFERENCE, OutcomeSource.USER}
+)
+"""Sources whose success counts: an evaluator, a check, the program itself or a user's rule."""
+
+
+@record
+class KnownRun:
+    """What is kept of a run for comparisons."""
+
+    run_id: str
+    service: str
+    workflow: str
+    version: str
+    said: Said
+    elements: bytes
+    """Packed digests (``elements.pack``)."""
+
+
+def known_run(trajectory: Trajectory, said: Said, trace: Trace | None = None) -> KnownRun:
+    """Return what is kept of a run; without its spans, service, workflow and release are unknown."""
+    spans = trace.spans if trace else ()
+    resource = min(spans, key=lambda span: span.start_ns).resource.attributes if spans else {}
+    models = {model_call(span).model for span in spans}
+    version = version_of(trajectory, models - {""}, str(resource.get(SERVICE_VERSION, "")))
+    return KnownRun(
+        run_id=trajectory.run_id,
+        service=str(resource.get(SERVICE_NAME, "")),
+        workflow=workflow_of(spans),
+        version=version.id,
+        said=said,
+        elements=pack(elements_of(trajectory)),
+    )
+
+
+def said_of(outcome: Outcome | None, source: OutcomeSource | None, *, failed: bool) -> Said:
+    """Return how a run ended; ``failed`` is the result of triage, which also knows failures that nobody said.
+
+    A run that merely did not fail has not passed.
+    """
+    if failed:
+        return Said.FAILED
+    return Said.PASSED if outcome is Outcome.SUCCESS and source in _PROVE else Said.UNSAID
+
+
+@record
+class KnownRuns:
+    """Runs of any workflows; finds those that a run may be compared with."""
+
+    runs: Mapping[str, KnownRun]
+    """By the run's id; a run is never compared with itself."""
+
+    @staticmethod
+    def of(runs: Iterable[KnownRun]) -> KnownRuns:
+        """Return the known runs."""
+        return KnownRuns(runs={run.run_id: run for run in runs})
+
+    def compare(self, trajectory: Trajectory) -> Comparison | None:
+        """Compare a failed run with the runs of its workflow and version; ``None`` if there are none."""
+        own = self.runs.get(trajectory.run_id) or known_run(trajectory, Said.FAILED)
+        others = self.kin(own)
+        return compare(trajectory, pooled_versions(own.version, others)) if others else None
+
+    def kin(self, own: KnownRun) -> list[KnownRun]:
+        """Return the other runs of the same workflow."""
+        agents = agents_in(own.elements)
+        return [
+            run
+            for run in self.runs.values()
+            if run.run_id != own.run_id
+            and (run.service, run.workflow) == (own.service, own.workflow)
+            and has_shared_agents(agents, agents_in(run.elements))
+        ]
+
+
+def pooled_versions(own: str, runs: Sequence[KnownRun]) -> Spectrum:
+    """Return the spectrum of a version, with those versions that were shown to be equal to it."""
+    by_version: defaultdict[str, list[KnownRun]] = defaultdict(list)
+    for run in runs:
+        by_version[run.version].append(run)
+    spectra = {version: _spectrum(each) for version, each in by_version.items()}
+    mine = spectra.get(own, _spectrum(()))
+    joined = list(by_version.get(own, ()))
+    for version, spectrum in spectra.items():
+        if version != own and equality(mine, spectrum).decision is Decision.EQUAL:
+            joined += by_version[version]
+    return _spectrum(joined)
+
+
+def _spectrum(runs: Iterable[KnownRun]) -> Spectrum:
+    return spectrum_of((run.said, unpack(run.elements)) for run in runs)
+
+
+__all__ = ["KnownRun", "KnownRuns", "known_run", "pooled_versions", "said_of"]

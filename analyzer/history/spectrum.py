@@ -1,0 +1,207 @@
+"""Spectrum of a workflow: how often each element occurs in its passing and in its failing runs.
+
+*Increase* (Liblit et al., PLDI 2005) is P(fail | element) minus P(fail | site): how much more often runs
+fail that show the element than runs that could have shown it. Its interval is Newcombe's. For a ranking of
+the steps of one run, a likelihood ratio takes the place of the interval: runs with the element fail at the
+rate of a fault that is nearly always fatal, or at the rate of its site. One failing run with an element
+counts for something, ten for more, and an element that some passing runs show for nothing.
+
+Runs of which nobody said whether they passed are in no count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+from analyzer.history.elements import AGENT, CUT, RUN, Element, digest_of, elements_of
+from analyzer.inquiry.intervals import Interval, newcombe
+from analyzer.inquiry.posterior import LogShares, log_softmax
+from semconv.model import Trajectory
+from semconv.record import record
+
+_FATAL: Final = (0.8, 0.95)
+"""Shares of runs that fail if they show an element that is the fault."""
+_HALF: Final = 0.5
+LEAST_PASSING: Final = 3
+"""Passing runs below which a spectrum says nothing: without contrast every element looks the same."""
+LEAST_EVIDENCE: Final = 0.4
+"""Log-likelihood ratio from which an element stands out: three to two."""
+MOST_EVIDENCE: Final = 6.0
+_MOST_CUT: Final = 0.05
+"""Share of passing runs of which elements may be missing; absence would look like novelty."""
+
+
+class Said(StrEnum):
+    """How a run ended, according to an evaluator, a person's label or a check."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNSAID = "unsaid"
+    """Nobody said; silence is not success."""
+
+
+@record
+class Count:
+    """Passing and failing runs that show an element."""
+
+    passed: int = 0
+    failed: int = 0
+
+    @property
+    def n(self) -> int:
+        """All runs."""
+        return self.passed + self.failed
+
+    def plus(self, said: Said, runs: int = 1) -> Count:
+        """Return the count with runs added; unsaid ones change nothing."""
+        return Count(
+            passed=self.passed + runs * (said is Said.PASSED),
+            failed=self.failed + runs * (said is Said.FAILED),
+        )
+
+
+@record
+class Spectrum:
+    """Counts of a workflow's version, or of versions that were shown to be equal."""
+
+    runs: Count
+    counts: Mapping[bytes, Count]
+    """By the element's digest."""
+
+    def of(self, key: str) -> Count:
+        """Return the runs that show an element or a site."""
+        return self.runs if key == RUN else self.counts.get(digest_of(key), Count())
+
+
+@record
+class Increase:
+    """How much more often runs fail that show an element than runs that reach its site."""
+
+    element: Element
+    shown: Count
+    reached: Count
+    value: float
+    """-1 to 1."""
+    interval: Interval
+    evidence: float
+    """Log-likelihood ratio, at least 0: it ranks steps."""
+
+
+def spectrum_of(runs: Iterable[tuple[Said, frozenset[bytes]]]) -> Spectrum:
+    """Count the elements of runs, each given by its outcome and its elements' digests."""
+    total: dict[Said, int] = dict.fromkeys(Said, 0)
+    seen: dict[Said, dict[bytes, int]] = {Said.PASSED: {}, Said.FAILED: {}}
+    for said, digests in runs:
+        total[said] += 1
+        counts = seen.get(said)
+        if counts is not None:
+            for digest in digests:
+                counts[digest] = counts.get(digest, 0) + 1
+    passed, failed = seen[Said.PASSED], seen[Said.FAILED]
+    return Spectrum(
+        runs=Count(passed=total[Said.PASSED], failed=total[Said.FAILED]),
+        counts={
+            each: Count(passed=passed.get(each, 0), failed=failed.get(each, 0)) for each in {*passed, *failed}
+        },
+    )
+
+
+def with_run(spectrum: Spectrum, digests: Iterable[bytes], said: Said) -> Spectrum:
+    """Return the spectrum with one more run."""
+    counts = dict(spectrum.counts)
+    for digest in digests:
+        counts[digest] = counts.get(digest, Count()).plus(said)
+    return Spectrum(runs=spectrum.runs.plus(said), counts=counts)
+
+
+def increase(element: Element, spectrum: Spectrum) -> Increase:
+    """Return the Increase of an element, with its interval."""
+    shown, reached = spectrum.of(element.key), spectrum.of(element.site)
+    value = shown.failed / shown.n - reached.failed / reached.n if shown.n and reached.n else 0.0
+    return Increase(
+        element=element,
+        shown=shown,
+        reached=reached,
+        value=value,
+        interval=newcombe((shown.failed, shown.n), (reached.failed, reached.n)),
+        evidence=max(0.0, _evidence(shown, (reached.failed + _HALF) / (reached.n + 1))),
+    )
+
+
+def _evidence(shown: Count, usual: float) -> float:
+    """Return the log-likelihood ratio of a fatal element, for any of ``_FATAL``, against the usual rate."""
+    ratios = [
+        shown.failed * math.log(rate / usual) + shown.passed * math.log((1 - rate) / (1 - usual))
+        for rate in _FATAL
+        if rate > usual
+    ]
+    if not ratios:
+        return 0.0
+    highest = max(ratios)
+    return highest + math.log(sum(math.exp(ratio - highest) for ratio in ratios) / len(_FATAL))
+
+
+@record
+class Comparison:
+    """What a workflow's history says about the steps of one failed run."""
+
+    scores: tuple[float, ...]
+    """Log-odds that each step is the decisive one; 0 for steps as in passing runs."""
+    increases: tuple[Increase, ...]
+    """The elements that stand out, strongest first."""
+    runs: Count
+    """The runs compared with, this one not included."""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether anything stands out."""
+        return bool(self.increases)
+
+    def shares(self) -> LogShares:
+        """Return the log-probability of each step, from the history alone; ties stay ties."""
+        return log_softmax(self.scores)
+
+
+def compare(trajectory: Trajectory, spectrum: Spectrum) -> Comparison:
+    """Compare a failed run with the history of its workflow.
+
+    Args:
+        trajectory: the run; it is counted as one more failing run.
+        spectrum: the other runs.
+    """
+    found = _comparable(elements_of(trajectory), spectrum)
+    before, steps = spectrum.runs, len(trajectory.steps)
+    if before.passed < LEAST_PASSING:
+        return Comparison(scores=(0.0,) * steps, increases=(), runs=before)
+    own = dict.fromkeys(digest_of(each.key) for each in found)
+    counted = with_run(spectrum, own, Said.FAILED)
+    judged = [increase(element, counted) for element in found]
+    return Comparison(
+        scores=_scores(judged, trajectory),
+        increases=tuple(
+            sorted(
+                (each for each in judged if each.evidence >= LEAST_EVIDENCE),
+                key=lambda each: (-each.evidence, each.element.step),
+            )
+        ),
+        runs=before,
+    )
+
+
+def _comparable(found: Sequence[Element], spectrum: Spectrum) -> list[Element]:
+    """Return the elements that were kept of all passing runs: of long ones, agents only."""
+    is_cut = spectrum.of(CUT).passed > _MOST_CUT * spectrum.runs.passed
+    return [each for each in found if not is_cut or each.key[0] == AGENT]
+
+
+def _scores(judged: Sequence[Increase], trajectory: Trajectory) -> tuple[float, ...]:
+    """Return each step's strongest evidence: elements of one step mostly say the same thing."""
+    places = {step.index: place for place, step in enumerate(trajectory.steps)}
+    scores = [0.0] * len(trajectory.steps)
+    for each in judged:
+        place = places[each.element.step]
+        scores[place] = min(MOST_EVIDENCE, max(scores[place], each.evidence))
+    return tuple(scores)

@@ -1,0 +1,46 @@
+"""Intervals of shares and of their differences, in plain Python.
+
+Sources: E. B. Wilson 1927 (score interval of one share); R. G. Newcombe, Statistics in Medicine 17 (1998),
+method 10 (difference of two independent shares, from their score intervals).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+Z_95: Final = 1.959964
+"""Quantile of two-sided 95 % intervals."""
+Z_90: Final = 1.644854
+"""Quantile of two-sided 90 % intervals, and of one-sided tests at 5 %."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A confidence interval, of 95 % unless stated otherwise."""
+
+    low: float
+    high: float
+
+
+def wilson(right: int, n: int, z: float = Z_95) -> Interval:
+    """Return the Wilson score interval of ``right`` out of ``n``; all of 0..1 for none."""
+    if n == 0:
+        return Interval(low=0.0, high=1.0)
+    share, z2 = right / n, z**2
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    return Interval(low=max(0.0, middle - half), high=min(1.0, middle + half))
+
+
+def newcombe(first: tuple[int, int], second: tuple[int, int], z: float = Z_95) -> Interval:
+    """Return the interval of the first share minus the second, each given as (right, n)."""
+    (one, many), (other, more) = first, second
+    if not many or not more:
+        return Interval(low=-1.0, high=1.0)
+    left, right = wilson(one, many, z), wilson(other, more, z)
+    p, q = one / many, other / more
+    below = math.hypot(p - left.low, right.high - q)
+    above = math.hypot(left.high - p, q - right.low)
+    return Interval(low=max(-1.0, p - q - below), high=min(1.0, p - q + above))

@@ -1,0 +1,145 @@
+"""Method ``history``: compares a failed run with other runs of its workflow. Source: this project.
+
+By itself it names the step whose elements stand out among the failing runs
+(``analyzer/history/spectrum.py``), and abstains if none does: a wrong value in an ordinary step leaves no
+trace in a spectrum. So ``auto`` pools it with signals or a ranker, which read the values
+(``with_history``); where nothing stands out, their verdict stays as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from analyzer.history.spectrum import LEAST_PASSING, Comparison, Increase
+from analyzer.inquiry.method import Inquiry, answered
+from analyzer.inquiry.posterior import LogShares, Opinion, pool, ranked, temper
+from analyzer.methods.without_model import at_most
+from semconv.model import (
+    Abstention,
+    Blame,
+    Ranked,
+    Status,
+    Trajectory,
+    Verdict,
+    agent_in_prose,
+)
+
+_RANKED: Final = 5
+WEIGHT: Final = 4.0
+"""Exponent of the history in the pool. Signals have a strong opinion on every step by its position, the
+history on few steps; chosen on the example systems (``benchmarks.history``, other seeds than those shown)."""
+MOST_CONFIDENT: Final = 0.9
+"""Highest confidence: what goes along with failures need not cause them."""
+
+
+class Past(Protocol):
+    """The other runs of a run's workflow."""
+
+    def compare(self, trajectory: Trajectory) -> Comparison | None:
+        """Compare a failed run with them; ``None`` if no run of its workflow is known."""
+        ...
+
+
+_NO_PAST: Final = (
+    "no other run of this workflow is known: give several recorded runs at once, or analyse runs with"
+    " `blamespan serve`, which remembers them"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Names the step that distinguishes a failed run from passing ones."""
+
+    past: Past | None = None
+    name: str = "history"
+
+    def investigate(self, trajectory: Trajectory) -> Inquiry:
+        """Return the verdict at once, without yielding a prompt."""
+        found = None if self.past is None else self.past.compare(trajectory)
+        if found is None:
+            return answered(Abstention(status=Status.ERROR, reason=_NO_PAST))
+        return answered(judge_by_history(trajectory, found))
+
+
+def judge_by_history(trajectory: Trajectory, found: Comparison) -> Verdict:
+    """Judge a run by its workflow's history alone."""
+    if not trajectory.steps:
+        return Abstention(status=Status.ERROR, reason="the run has no steps to blame")
+    candidates = ranked(shares_of(found), trajectory, _RANKED)
+    if not found.is_any:
+        return Abstention(status=Status.UNDETERMINED, reason=_nothing(found), ranking=candidates)
+    first = candidates[0]
+    blame = Blame(
+        agent=first.agent,
+        step=first.step,
+        reason=reason_of(found, first),
+        confidence=first.probability,
+        ranking=candidates,
+    )
+    return at_most(MOST_CONFIDENT, blame)
+
+
+def shares_of(found: Comparison) -> LogShares:
+    """Return the history's opinion as it enters the pool."""
+    return temper(found.shares(), 1 / WEIGHT)
+
+
+def with_history(verdict: Blame, shares: LogShares, trajectory: Trajectory, found: Comparison) -> Blame:
+    """Pool a verdict with the history of the run's workflow; unchanged if nothing stands out.
+
+    Args:
+        verdict: the verdict without it.
+        shares: the log-probabilities behind the verdict.
+        trajectory: the run.
+        found: its comparison with other runs.
+    """
+    if not found.is_any:
+        return verdict
+    pooled = pool([Opinion(shares=shares), Opinion(shares=shares_of(found))])
+    candidates = ranked(pooled, trajectory, _RANKED)
+    first = candidates[0]
+    own = [each for each in found.increases if each.element.step == first.step]
+    if first.step == verdict.step:
+        reason = f"{verdict.reason} {reason_of(found, first)}" if own else verdict.reason
+        merged = replace(verdict, reason=reason, confidence=first.probability, ranking=candidates)
+        return at_most(MOST_CONFIDENT, merged)
+    named = f"step {verdict.step} of {agent_in_prose(verdict.agent)}"
+    blame = Blame(
+        agent=first.agent,
+        step=first.step,
+        reason=f"{reason_of(found, first)} (without other runs: {named}: {verdict.reason})",
+        confidence=first.probability,
+        ranking=candidates,
+    )
+    return at_most(MOST_CONFIDENT, blame)
+
+
+def reason_of(found: Comparison, first: Ranked) -> str:
+    """Return why the history blames a step, as a sentence."""
+    own = [each for each in found.increases if each.element.step == first.step]
+    if not own:
+        return _nothing(found)
+    strongest = own[0]
+    return f"Step {first.step}: {agent_in_prose(first.agent)} {_evidence(strongest)}."
+
+
+def _evidence(each: Increase) -> str:
+    shown, reached, interval = each.shown, each.reached, each.interval
+    return (
+        f"{each.element.text}, as {_runs(shown.failed)} that failed and {shown.passed} that passed; of the"
+        f" runs that get there, {reached.failed} of {reached.n} failed (Increase {each.value:+.2f}, 95 %"
+        f" interval {interval.low:+.2f} to {interval.high:+.2f})"
+    )
+
+
+def _runs(n: int) -> str:
+    return f"{n} run{'' if n == 1 else 's'}"
+
+
+def _nothing(found: Comparison) -> str:
+    before = found.runs
+    known = f"{_runs(before.passed)} that passed and {before.failed} that failed"
+    if before.passed < LEAST_PASSING:
+        return f"Of this workflow only {known} are known; {LEAST_PASSING} that passed are needed."
+    return f"No step distinguishes this run from the others of its workflow ({known})."

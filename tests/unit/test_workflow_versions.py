@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from analyzer.history.elements import elements_of, pack, unpack
+from analyzer.history.known_runs import KnownRun, KnownRuns, pooled_versions, said_of
+from analyzer.history.spectrum import Said, Spectrum, spectrum_of
+from analyzer.history.versions import Decision, changed, equality, version_of
+from analyzer.history.workflow import kinship, shape_of
+from semconv.model import Outcome, OutcomeSource, Trajectory
+from tests.runs import run, step, tool
+
+USUAL = run(step("planner"), step("buyer"), step("writer"))
+OTHER = run(step("planner"), step("buyer"), tool("buyer", "x", "pay"), step("writer"))
+
+
+def spectrum(trajectory: Trajectory, passed: int, failed: int) -> Spectrum:
+    digests = unpack(pack(elements_of(trajectory)))
+    return spectrum_of([*[(Said.PASSED, digests)] * passed, *[(Said.FAILED, digests)] * failed])
+
+
+def test_runs_of_the_same_service_name_and_agents_are_one_workflow() -> None:
+    one = shape_of(USUAL, "shop", "refund")
+    found = kinship(one, shape_of(OTHER, "shop", "refund"))
+    assert found.is_same
+    assert found.reasons == (
+        "same service 'shop'",
+        "same name 'refund'",
+        "3 of 3 and 3 agents in common: planner, buyer, writer",
+        "2 of 2 transitions in common",
+    )
+
+
+def test_a_run_that_broke_off_early_is_of_its_workflow() -> None:
+    early = shape_of(run(step("planner")), "shop", "refund")
+    assert kinship(early, shape_of(USUAL, "shop", "refund")).is_same
+
+
+def test_another_service_name_or_cast_is_another_workflow() -> None:
+    one = shape_of(USUAL, "shop", "POST /chat")
+    assert not kinship(one, shape_of(USUAL, "bank", "POST /chat")).is_same
+    assert not kinship(one, shape_of(USUAL, "shop", "refund")).is_same
+    strangers = run(step("planner"), step("x"), step("y"), step("z"))
+    found = kinship(one, shape_of(strangers, "shop", "POST /chat"))
+    assert not found.is_same
+    assert found.reasons[2] == "1 of 3 and 4 agents in common: planner"
+
+
+def test_a_prompt_a_tool_a_model_and_a_release_make_a_version() -> None:
+    base = version_of(USUAL, {"gpt-4o"}, "1.0")
+    assert changed(base, version_of(USUAL, {"gpt-5"}, "1.0")) == ("models",)
+    assert changed(base, version_of(USUAL, {"gpt-4o"}, "1.1")) == ("release",)
+    prompted = run(step("planner", instructions="Plan."), step("buyer"), step("writer"))
+    assert changed(base, version_of(prompted, {"gpt-4o"}, "1.0")) == ("prompts",)
+    tooled = run(step("planner", tools="pay: pays"), step("buyer"), step("writer"))
+    assert changed(base, version_of(tooled, {"gpt-4o"}, "1.0")) == ("tools",)
+
+
+def test_the_date_in_a_prompt_makes_no_version() -> None:
+    def on(day: str) -> str:
+        said = f"Today is {day}. Session 3f2a9c0d1e4b5a69."
+        return version_of(run(step("a", instructions=said))).id
+
+    assert on("2026-01-02") == on("2026-11-23")
+
+
+def test_versions_are_equal_only_when_shown() -> None:
+    same = equality(spectrum(USUAL, 160, 40), spectrum(USUAL, 158, 42))
+    assert same.decision is Decision.EQUAL
+    few = equality(spectrum(USUAL, 8, 2), spectrum(USUAL, 8, 2))
+    assert few.decision is Decision.UNKNOWN
+    assert "may differ" in few.reason
+    worse = equality(spectrum(USUAL, 160, 40), spectrum(USUAL, 80, 120))
+    assert worse.decision is Decision.DIFFERENT
+    other = equality(spectrum(USUAL, 160, 40), spectrum(OTHER, 160, 40))
+    assert other.decision is Decision.DIFFERENT
+    assert equality(spectrum(USUAL, 0, 0), spectrum(USUAL, 9, 9)).decision is Decision.UNKNOWN
+
+
+def known(
+    number: int, trajectory: Trajectory, said: Said, version: str = "v1", service: str = "s"
+) -> KnownRun:
+    packed = pack(elements_of(trajectory))
+    return KnownRun(
+        run_id=f"r{number}", service=service, workflow="w", version=version, said=said, elements=packed
+    )
+
+
+def test_versions_that_may_differ_stay_apart() -> None:
+    runs = [known(n, USUAL, Said.PASSED) for n in range(10)]
+    runs += [known(100 + n, OTHER, Said.PASSED, "v2") for n in range(10)]
+    assert pooled_versions("v1", runs).runs.passed == 10
+    alike = [known(n, USUAL, Said.PASSED, f"v{n % 2}") for n in range(200)]
+    assert pooled_versions("v1", alike).runs.passed == 200
+
+
+def test_a_run_is_compared_with_its_own_workflow_and_never_with_itself() -> None:
+    runs = [known(n, USUAL, Said.PASSED) for n in range(10)]
+    runs += [known(50 + n, USUAL, Said.PASSED, service="other") for n in range(10)]
+    broken = replace(OTHER, run_id="bad")
+    failed = KnownRun(
+        run_id="bad", service="s", workflow="w", version="v1", said=Said.FAILED,
+        elements=pack(elements_of(broken)),
+    )  # fmt: skip
+    found = KnownRuns.of([*runs, failed]).compare(broken)
+    assert found is not None
+    assert (found.runs.passed, found.runs.failed) == (10, 0)
+    assert found.increases[0].element.step == 2
+    assert KnownRuns.of([failed]).compare(broken) is None
+
+
+def test_only_what_somebody_said_counts_as_passed() -> None:
+    assert said_of(Outcome.SUCCESS, OutcomeSource.EVALUATOR, failed=False) is Said.PASSED
+    assert said_of(Outcome.SUCCESS, OutcomeSource.HEURISTIC, failed=False) is Said.UNSAID
+    assert said_of(None, None, failed=False) is Said.UNSAID
+    assert said_of(None, OutcomeSource.ERROR, failed=True) is Said.FAILED
