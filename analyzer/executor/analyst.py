@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from analyzer.executor.consulting import ModelFacts, Order, Stepping, ThreadSteps
 from analyzer.inquiry.errors import AnalyzerError, ModelError, ModelFailure
 from analyzer.inquiry.method import Answer, DelegatingModel, Model, Prompt, Question, Reply, asking
-from analyzer.inquiry.verdict import to_json
+from analyzer.inquiry.verdict import TRIAGE, to_json
 from analyzer.inquiry.visible import visible_run
 from analyzer.methods import AUTO, METHODS, registered
 from analyzer.methods.attribution import Attributor, Steps, no_model, took
@@ -128,7 +128,7 @@ def _abstained(trajectory: Trajectory, status: Status, reason: str) -> Attributi
     return Attribution(
         run_id=trajectory.run_id,
         verdict=Abstention(status=status, reason=reason),
-        method="triage",
+        method=TRIAGE,
         error=reason if status is Status.ERROR else None,
     )
 
@@ -238,6 +238,8 @@ class LocalOpinions:
     def _can(self, name: str, needs_model: bool, has_model: bool) -> bool:  # noqa: FBT001 - facts, not modes
         if name == "ranker":
             return self.analyst.attributor.ranker is not None
+        if name == "history":
+            return self.analyst.attributor.past is not None
         return name not in _BASELINES and (has_model or not needs_model)
 
 

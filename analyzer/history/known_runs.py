@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-
-from collector_processor.rebuild.run_totals import workflow_of
+from typing import Final
 
 from analyzer.history.elements import agents_in, elements_of, pack, unpack
 from analyzer.history.spectrum import Comparison, Said, Spectrum, compare, spectrum_of
 from analyzer.history.versions import Decision, equality, version_of
 from analyzer.history.workflow import has_shared_agents
+from collector_processor.rebuild.run_totals import workflow_of
+from collector_processor.store.run_history import RunFacts
 from semconv.attributes import SERVICE_NAME, SERVICE_VERSION
 from semconv.dialects.reading.usage import model_call
-from semconv.model import Outcome, OutcomeSource, Trace, Trajectory
+from semconv.model import Attributes, OutcomeSource, Span, Trace, Trajectory
 from semconv.record import record
 
-_PROVE: frozenset[OutcomeSource] = frozenset(
-    {OutcomeSource.EVALUATOR, OutcomeSource.REFERENCE, OutcomeSource.USER}
-)
+_PROVE: Final = frozenset({OutcomeSource.EVALUATOR, OutcomeSource.REFERENCE, OutcomeSource.USER})
 """Sources whose success counts: an evaluator, a check, the program itself or a user's rule."""
 
 
@@ -38,27 +37,37 @@ class KnownRun:
 def known_run(trajectory: Trajectory, said: Said, trace: Trace | None = None) -> KnownRun:
     """Return what is kept of a run; without its spans, service, workflow and release are unknown."""
     spans = trace.spans if trace else ()
-    resource = min(spans, key=lambda span: span.start_ns).resource.attributes if spans else {}
-    models = {model_call(span).model for span in spans}
-    version = version_of(trajectory, models - {""}, str(resource.get(SERVICE_VERSION, "")))
+    facts = facts_of(trajectory, spans)
     return KnownRun(
         run_id=trajectory.run_id,
-        service=str(resource.get(SERVICE_NAME, "")),
+        service=str(_resource(spans).get(SERVICE_NAME, "")),
         workflow=workflow_of(spans),
-        version=version.id,
+        version=facts.version,
         said=said,
-        elements=pack(elements_of(trajectory)),
+        elements=facts.elements,
     )
 
 
-def said_of(outcome: Outcome | None, source: OutcomeSource | None, *, failed: bool) -> Said:
-    """Return how a run ended; ``failed`` is the result of triage, which also knows failures that nobody said.
+def facts_of(trajectory: Trajectory, spans: Sequence[Span]) -> RunFacts:
+    """Return what a run is compared with other runs by."""
+    release = str(_resource(spans).get(SERVICE_VERSION, ""))
+    models = {model_call(span).model for span in spans}
+    version = version_of(trajectory, models - {""}, release)
+    return RunFacts(version=version.id, release=version.release, elements=pack(elements_of(trajectory)))
+
+
+def _resource(spans: Sequence[Span]) -> Attributes:
+    return min(spans, key=lambda span: span.start_ns).resource.attributes if spans else {}
+
+
+def said_of(source: OutcomeSource | None, *, failed: bool) -> Said:
+    """Return how a run ended, given the result of triage and its source.
 
     A run that merely did not fail has not passed.
     """
     if failed:
         return Said.FAILED
-    return Said.PASSED if outcome is Outcome.SUCCESS and source in _PROVE else Said.UNSAID
+    return Said.PASSED if source in _PROVE else Said.UNSAID
 
 
 @record

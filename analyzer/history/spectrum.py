@@ -16,20 +16,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
-from analyzer.history.elements import AGENT, CUT, RUN, Element, digest_of, elements_of
+from analyzer.history.elements import AGENT, CUT, RUN, Element, digest_of, elements_of, kind_of
 from analyzer.inquiry.intervals import Interval, newcombe
 from analyzer.inquiry.posterior import LogShares, log_softmax
 from semconv.model import Trajectory
-from semconv.record import record
+from semconv.record import record, replace
 
 _FATAL: Final = (0.8, 0.95)
 """Shares of runs that fail if they show an element that is the fault."""
 _HALF: Final = 0.5
-LEAST_PASSING: Final = 3
-"""Passing runs below which a spectrum says nothing: without contrast every element looks the same."""
+LEAST_PASSING: Final = 10
+"""Passing runs below which a spectrum says nothing: with five, new elements were more often chance than
+fault in runs with a wrong value, and made verdicts worse (``benchmarks.history``)."""
 LEAST_EVIDENCE: Final = 0.4
 """Log-likelihood ratio from which an element stands out: three to two."""
 MOST_EVIDENCE: Final = 6.0
+_FAULTS: Final = 0.3
+"""Assumed number of new elements of a kind that a failing run shows because of its fault."""
 _MOST_CUT: Final = 0.05
 """Share of passing runs of which elements may be missing; absence would look like novelty."""
 
@@ -177,8 +180,8 @@ def compare(trajectory: Trajectory, spectrum: Spectrum) -> Comparison:
     if before.passed < LEAST_PASSING:
         return Comparison(scores=(0.0,) * steps, increases=(), runs=before)
     own = dict.fromkeys(digest_of(each.key) for each in found)
-    counted = with_run(spectrum, own, Said.FAILED)
-    judged = [increase(element, counted) for element in found]
+    counted, usual = with_run(spectrum, own, Said.FAILED), novelty(spectrum)
+    judged = [_discounted(increase(element, counted), usual) for element in found]
     return Comparison(
         scores=_scores(judged, trajectory),
         increases=tuple(
@@ -189,6 +192,22 @@ def compare(trajectory: Trajectory, spectrum: Spectrum) -> Comparison:
         ),
         runs=before,
     )
+
+
+def novelty(spectrum: Spectrum) -> Mapping[int, float]:
+    """Return how many elements of each kind a passing run shows that no other one did (Good-Turing)."""
+    found: dict[int, float] = {}
+    for digest, count in spectrum.counts.items():
+        if count.passed == 1:
+            kind = kind_of(digest)
+            found[kind] = found.get(kind, 0.0) + 1 / spectrum.runs.passed
+    return found
+
+
+def _discounted(one: Increase, usual: Mapping[int, float]) -> Increase:
+    """Return the evidence less the part that novelty explains: passing runs may show new elements too."""
+    new = usual.get(kind_of(digest_of(one.element.key)), 0.0)
+    return replace(one, evidence=max(0.0, one.evidence + math.log(_FAULTS / (_FAULTS + new))))
 
 
 def _comparable(found: Sequence[Element], spectrum: Spectrum) -> list[Element]:

@@ -33,6 +33,8 @@ class FailureMode(StrEnum):
     OTHER = "other"
 
 
+TRIAGE: Final = "triage"
+"""Method of verdicts on runs that triage alone decides."""
 NOTHING_SAYS_SO: Final = "nothing says that the run failed"
 """Reason of a ``no_failure`` verdict without evidence of success; pages describe such runs differently."""
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Final
 
+from analyzer.history.spectrum import Said
+from analyzer.inquiry.verdict import NOTHING_SAYS_SO, TRIAGE
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.rows import NotedRun, as_noted
 from analyzer.labels.label_store import LabelStore, PackedRun
@@ -22,6 +24,7 @@ from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.connection import StoreConnection
 from collector_processor.store.kept_spans import KeptSpansRows, PackedSpans
 from collector_processor.store.records import Commit, StoredVerdict
+from collector_processor.store.run_history import RunFacts, RunHistoryRows
 from collector_processor.store.run_totals import RunTotalsRows
 from semconv.model import Status
 
@@ -42,6 +45,8 @@ class AnalysedRun:
     """Its packed spans; ``None`` if they are not kept."""
     totals: RunTotals | None = None
     """``None`` if they are not known, or known already."""
+    facts: RunFacts | None = None
+    """What it is compared with other runs by; ``None`` if that is not known."""
 
     @property
     def size(self) -> int:
@@ -75,6 +80,7 @@ class BesideVerdicts:
         """
         self._db: Final = db
         self._totals: Final = RunTotalsRows(db)
+        self._history: Final = RunHistoryRows(db)
         self._labels: Final = labels
         self._counting: Final = counting
         self._now_ns: Final = now_ns
@@ -123,6 +129,14 @@ class BesideVerdicts:
         self._totals.total(
             [(one.tenant, one.run_id, run.totals) for run, one in found if run is not None and run.totals]
         )
+        self._history.note(
+            [
+                (one.tenant, one.run_id, said_by(one), run.facts)
+                for run, one in found
+                if run is not None and run.facts
+            ]
+        )
+        self._history.say([(one.tenant, one.run_id, said_by(one)) for run, one in found if run is None])
         self._counting.count(list(_counted(found)))
         self._db.after_commit(lambda: self._written(verdicts))
 
@@ -148,7 +162,9 @@ def keeper(beside: BesideVerdicts) -> Keep:
                     tenant=tenant, run_id=run.run_id, is_failure=run.is_failure, packed=run.spans
                 )
             noted = as_noted(tenant, run.run_id, run.noted)
-            beside.add(AnalysedRun(noted=noted, packed=packed, spans=spans, totals=run.totals))
+            beside.add(
+                AnalysedRun(noted=noted, packed=packed, spans=spans, totals=run.totals, facts=run.facts)
+            )
 
     return keep
 
@@ -159,6 +175,20 @@ def packed_run(tenant: Tenant, run_id: str, packed: bytes | None, *, is_failure:
         logger.warning("run is too large to be kept", extra={"run_id": run_id})
         return None
     return PackedRun(tenant=tenant, run_id=run_id, is_failure=is_failure, packed=packed)
+
+
+def said_by(verdict: StoredVerdict) -> Said:
+    """Return how a run ended, by its verdict: silence is not success, and a suspicion is no failure."""
+    fields = verdict.fields
+    match verdict.status:
+        case Status.ATTRIBUTED | Status.UNDETERMINED:
+            return Said.FAILED
+        case Status.NO_FAILURE if verdict.is_by_person:
+            return Said.PASSED
+        case Status.NO_FAILURE if fields.get("method") == TRIAGE and fields.get("reason") != NOTHING_SAYS_SO:
+            return Said.PASSED
+        case _:
+            return Said.UNSAID
 
 
 def _counted(

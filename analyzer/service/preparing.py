@@ -17,6 +17,7 @@ from analyzer.executor.composition import (
 )
 from analyzer.executor.step_process import StepServer
 from analyzer.executor.worker import OpenWork, Work, main
+from analyzer.history.known_runs import facts_of
 from analyzer.issues.counting import noted_run
 from analyzer.issues.rows import noted_document
 from analyzer.labels.kept_run import pack
@@ -27,7 +28,9 @@ from collector_processor.pipeline.analyst import Analysis, Analyst
 from collector_processor.pipeline.prepare import KeepRun, KeptRun, Look, Preparer
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import omit
+from collector_processor.rebuild.stages import Run
 from collector_processor.settings import Settings
+from collector_processor.store.run_history import RunFacts
 from semconv.model import Status, Trajectory
 
 
@@ -63,7 +66,12 @@ def preparer_of(settings: Settings, analyst: Analyst, unasked: Look, cleaner: Cl
         cleaner=cleaner,
         spans=open_span_keeper(settings),
         reader=open_reader(settings.mappings),
+        facts=_facts,
     )
+
+
+def _facts(run: Run) -> RunFacts:
+    return facts_of(run.trajectory, run.trace.spans)
 
 
 def passed_by(unasked: Look) -> Look:

@@ -212,7 +212,7 @@ class Examiner:
         if analysis is None or kept is None:
             analysis = await self._analyst.analyse(run.trajectory)
             kept = await asyncio.to_thread(self._kept, run.trajectory, analysis)
-        return analysis, replace(kept, spans=run.kept_spans, totals=run.totals)
+        return analysis, replace(kept, spans=run.kept_spans, totals=run.totals, facts=run.facts)
 
     @property
     def condition(self) -> Condition:

@@ -24,6 +24,7 @@ from collector_processor.rebuild.run_totals import RunTotals, total_up
 from collector_processor.rebuild.runs import TRACE_KEY, keep_run_ids, run_keys
 from collector_processor.rebuild.stages import Run, rebuild
 from collector_processor.store.records import AbsentParent, RunIdentity
+from collector_processor.store.run_history import RunFacts
 from collector_processor.store.small_tables import MAX_TRIAL_CHARS
 from collector_processor.store.verdicts import MAX_JOINED
 from collector_processor.wire.facts import kind_of
@@ -71,6 +72,8 @@ class KeptRun:
     """Its spans and logs, packed by ``kept_spans.py``; ``None`` if they are not kept."""
     totals: RunTotals | None = None
     """``None`` if they are not known."""
+    facts: RunFacts | None = None
+    """What it is compared with other runs by; ``None`` if that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,8 @@ class PreparedRun:
     """The spans and logs as received, packed for storage; ``None`` if they are not kept."""
     totals: RunTotals | None = None
     """``None`` if the run has not changed."""
+    facts: RunFacts | None = None
+    """What it is compared with other runs by; ``None`` if it has not changed or has not ended."""
     trials: frozenset[str] = frozenset()
     """Ids of trials that its traces claim to belong to; empty if one of its traces carries none."""
     is_trial: bool = False
@@ -122,9 +127,16 @@ class Prepared:
     """Reason why the bytes cannot be read; if set, all other fields are empty."""
 
 
+Facts: TypeAlias = Callable[[Run], RunFacts | None]
+"""Returns what a run is compared with other runs by. Pure."""
 Look: TypeAlias = Callable[[Trajectory], Analysis | None]
 KeepRun: TypeAlias = Callable[[Trajectory, Analysis], KeptRun]
 """Returns the stored form of an analysed run. Pure."""
+
+
+def no_facts(_run: Run) -> None:
+    """Have a run compared with no others."""
+    return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +154,7 @@ class Preparer:
     """Packs the spans of runs that are kept."""
     reader: Reader = USUAL
     """Reads the spans; with the user's mappings."""
+    facts: Facts = no_facts
 
     def __call__(self, trace: TraceBytes) -> Prepared:
         """Prepare the runs of a trace, in the order of their first spans."""
@@ -203,6 +216,7 @@ class Preparer:
             analysis=analysis,
             kept=None if analysis is None else self.kept(run.trajectory, analysis),
             totals=total_up(run) if is_news else None,
+            facts=self.facts(run) if is_news and not is_open else None,
             trials=claimed_trials(run.trace.spans),
             continuation=continuation_of(run.trace, run.trajectory) if is_news and not is_open else None,
         )

@@ -14,7 +14,16 @@ from typing import Final
 from collector_processor.otlp import Tenant
 from collector_processor.store.connection import StoreConnection
 
-_TABLES: Final = ("verdict", "run_totals", "opinion", "experiment", "kept_spans", "kept_run", "place")
+_TABLES: Final = (
+    "verdict",
+    "run_totals",
+    "run_history",
+    "opinion",
+    "experiment",
+    "kept_spans",
+    "kept_run",
+    "place",
+)
 
 
 def delete_run(db: StoreConnection, tenant: Tenant, run_id: str) -> bool:

@@ -22,6 +22,7 @@ from collector_processor.store.connection import Flush, upsert
 from collector_processor.store.kept_spans import KeepLimits, KeptSpansRows
 from collector_processor.store.places import RUNS, StorePlace, connected
 from collector_processor.store.records import Commit, Outgoing, RunIdentity, Standing, StoredVerdict
+from collector_processor.store.run_history import RunHistoryRows
 from collector_processor.store.run_totals import RunTotalsRows
 from collector_processor.store.small_tables import AbsentRows, SpendingRows, TrialRows
 from semconv.model import TraceId
@@ -81,6 +82,8 @@ class RunStore:
         """Kept spans and logs of runs."""
         self.totals: Final = RunTotalsRows(self._db)
         """One row a run, for lists."""
+        self.history: Final = RunHistoryRows(self._db)
+        """One row a run, for comparisons within its workflow."""
         self.absent: Final = AbsentRows(self._db)
         """Kinds of spans whose parents never arrive."""
         self.trials: Final = TrialRows(self._db)
@@ -278,6 +281,7 @@ class RunStore:
             ).fetchall()
             if found:
                 self.totals.forget()
+                self.history.forget()
             oldest = self._db.execute(
                 "SELECT upto_seq FROM analysed ORDER BY upto_seq DESC LIMIT 1 OFFSET ?", (4 * keep - 1,)
             ).fetchone()

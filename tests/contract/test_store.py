@@ -32,6 +32,7 @@ from collector_processor.store.older_files import bring_up_to_date
 from collector_processor.store.places import RUNS, Database, open_database
 from collector_processor.store.records import AbsentParent, Commit, Outgoing, RunIdentity, StoredVerdict
 from collector_processor.store.records import Place as RunPlace
+from collector_processor.store.run_history import RunFacts
 from collector_processor.store.schema import METADATA
 from collector_processor.store.verdicts import RunStore
 from semconv.model import TraceId
@@ -106,7 +107,7 @@ class Trace:
 
 
 def test_the_schema_is_what_the_tables_say(db: StoreConnection, place: Path | str) -> None:
-    assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0006",)
+    assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0007",)
     engine = create_engine(f"sqlite:///{place}" if isinstance(place, Path) else place)
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
@@ -151,6 +152,27 @@ def test_a_run_is_one_row_of_the_list_with_its_newest_verdict_and_its_totals(ben
     assert bench.db.execute(read).fetchall() == []
 
 
+def test_how_a_run_ended_is_kept_and_follows_its_verdicts(bench: Bench) -> None:
+    facts = RunFacts(version="ab", release="1.0", elements=b"\x01abc")
+    noted = NotedRun(tenant=NO_TENANT, run_id="run-1", status="attributed", agents=("clerk",))
+    bench.beside.add(AnalysedRun(noted=noted, packed=None, totals=TOTALS, facts=facts))
+    store = RunStore(bench.db)
+    store.also = bench.beside.write
+    store.commit(Commit(analysed=(), verdicts=(stored(),)))
+    (row,) = store.history.of_workflow(NO_TENANT, "shop", "refunds", 10)
+    assert (row.run_id, row.said, row.version, row.release, row.elements) == (
+        "run-1", "failed", "ab", "1.0", b"\x01abc",
+    )  # fmt: skip
+    assert [(one.workflow, one.runs) for one in store.history.workflows(0, 10)] == [("refunds", 1)]
+    person = stored(version=2, status="no_failure", document='{"method": "person"}')
+    store.commit(Commit(analysed=(), verdicts=(person,)))
+    assert [one.said for one in store.history.of_workflow(NO_TENANT, "shop", "refunds", 10)] == ["passed"]
+    assert store.history.of_workflow(OTHER, "shop", "refunds", 10) == []
+    assert store.history.of_workflow(NO_TENANT, "shop", "other", 10) == []
+    delete_run(bench.db, NO_TENANT, "run-1")
+    assert bench.db.execute("SELECT count(*) FROM run_history").fetchone() == (0,)
+
+
 def test_rows_of_forgotten_runs_are_forgotten(db: StoreConnection) -> None:
     store = RunStore(db)
     store.commit(Commit(analysed=(), verdicts=tuple(stored(run_id=f"r{n}", decided_ns=n) for n in range(9))))
@@ -176,7 +198,7 @@ def test_runs_of_an_older_schema_are_listed_and_their_totals_are_not_known(
                     one = stored(run_id=f"r{number:04}", version=version, document=sure)
                     db.execute(write, [getattr(one, name) for name in fields])
     with closing(open_database(place)) as database, closing(database.connect()) as db:
-        assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0006",)
+        assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0007",)
         found = db.execute(
             "SELECT count(*), min(version), count(confidence), count(steps), count(workflow) FROM run_totals"
         ).fetchone()

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+
+import pytest
 
 from analyzer.history.elements import elements_of, pack, unpack
 from analyzer.history.known_runs import KnownRun, KnownRuns, pooled_versions, said_of
 from analyzer.history.spectrum import Said, Spectrum, spectrum_of
 from analyzer.history.versions import Decision, changed, equality, version_of
 from analyzer.history.workflow import kinship, shape_of
-from semconv.model import Outcome, OutcomeSource, Trajectory
+from analyzer.inquiry.verdict import NOTHING_SAYS_SO
+from analyzer.issues.beside_verdicts import said_by
+from semconv.model import OutcomeSource, Trajectory
 from tests.runs import run, step, tool
+from tests.verdicts import stored
 
 USUAL = run(step("planner"), step("buyer"), step("writer"))
 OTHER = run(step("planner"), step("buyer"), tool("buyer", "x", "pay"), step("writer"))
@@ -110,7 +116,25 @@ def test_a_run_is_compared_with_its_own_workflow_and_never_with_itself() -> None
 
 
 def test_only_what_somebody_said_counts_as_passed() -> None:
-    assert said_of(Outcome.SUCCESS, OutcomeSource.EVALUATOR, failed=False) is Said.PASSED
-    assert said_of(Outcome.SUCCESS, OutcomeSource.HEURISTIC, failed=False) is Said.UNSAID
-    assert said_of(None, None, failed=False) is Said.UNSAID
-    assert said_of(None, OutcomeSource.ERROR, failed=True) is Said.FAILED
+    assert said_of(OutcomeSource.EVALUATOR, failed=False) is Said.PASSED
+    assert said_of(OutcomeSource.HEURISTIC, failed=False) is Said.UNSAID
+    assert said_of(None, failed=False) is Said.UNSAID
+    assert said_of(OutcomeSource.ERROR, failed=True) is Said.FAILED
+
+
+@pytest.mark.parametrize(
+    ("status", "document", "said"),
+    [
+        ("attributed", {}, Said.FAILED),
+        ("undetermined", {}, Said.FAILED),
+        ("suspected", {}, Said.UNSAID),
+        ("error", {}, Said.UNSAID),
+        ("no_failure", {"method": "triage", "reason": NOTHING_SAYS_SO}, Said.UNSAID),
+        ("no_failure", {"method": "triage", "reason": "an evaluator states its outcome"}, Said.PASSED),
+        ("no_failure", {"method": "judge", "reason": "no mistake"}, Said.UNSAID),
+        ("no_failure", {"method": "person"}, Said.PASSED),
+        ("no_failure", {}, Said.UNSAID),
+    ],
+)
+def test_a_verdict_says_how_a_run_ended(status: str, document: dict[str, str], said: Said) -> None:
+    assert said_by(stored(status=status, document=json.dumps(document))) is said

@@ -24,8 +24,10 @@ from analyzer.cli.output import (
 )
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.composition import open_analyst, open_cleaner
+from analyzer.history.known_runs import KnownRuns, known_run, said_of
 from analyzer.inquiry.present import console, run_heading, steps_table, verdict_panel
 from analyzer.inquiry.verdict import to_json
+from analyzer.triage import triage
 from collector_processor.settings import load_settings
 from semconv.model import Attribution, Status, Trajectory
 
@@ -52,7 +54,8 @@ def attribute(
     """Say which agent broke a recorded run, at which step and why.
 
     A conversation log is assumed to have failed; a trace is first checked for failure,
-    unless [bold]--failed[/bold]. Without a model it needs no network and no key.
+    unless [bold]--failed[/bold]. Without a model it needs no network and no key. Several runs are also
+    compared with each other: a step that only failing runs of a workflow have is more likely to blame.
 
     Example: [bold]blamespan attribute trace.json --model ollama/qwen3[/bold]
     """
@@ -69,7 +72,8 @@ def attribute(
     referenced = [_with_reference(run, reference) for _, run in recorded]
     clean = open_cleaner(settings)
     runs = [replace(run, trajectory=clean(run.trajectory)) for run in referenced]
-    verdicts = asyncio.run(_attribute_all(analyst, runs, settings.concurrency, failed=failed))
+    known = _beside_each_other(analyst, runs)
+    verdicts = asyncio.run(_attribute_all(known, runs, settings.concurrency, failed=failed))
     for run, verdict in zip(runs, verdicts, strict=True):
         _show(run.trajectory, verdict, output)
     errors = [verdict.error for verdict in verdicts if verdict.status is Status.ERROR]
@@ -84,6 +88,18 @@ def _with_reference(run: RecordedRun, reference: str | None) -> RecordedRun:
     if reference is None:
         return run
     return replace(run, trajectory=replace(run.trajectory, reference=reference))
+
+
+def _beside_each_other(analyst: RunAnalyst, runs: Sequence[RecordedRun]) -> RunAnalyst:
+    """Return the analyst, which also compares each run with the others."""
+    if len(runs) == 1:
+        return analyst
+    found = [(run, triage(run.trajectory, analyst.rules)) for run in runs]
+    past = KnownRuns.of(
+        known_run(run.trajectory, said_of(finding.source, failed=finding.failed), run.trace)
+        for run, finding in found
+    )
+    return replace(analyst, attributor=replace(analyst.attributor, past=past))
 
 
 async def _attribute_all(

@@ -1,0 +1,112 @@
+"""One small row a run for comparisons within its workflow: how it ended, and facts about its steps.
+
+The facts are opaque here (``analyzer/history/elements.py`` packs at most 241 bytes). Service, workflow and
+time are those of the run's row in ``run_totals``. Synchronous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from collector_processor.otlp import Tenant
+from collector_processor.store.connection import StoreConnection, upsert
+
+_COLUMNS: Final = "tenant, run_id, said, version, release, elements"
+_WRITE: Final = upsert("run_history", _COLUMNS, keys=2)
+_SAY: Final = "UPDATE run_history SET said = ? WHERE tenant = ? AND run_id = ?"
+_READ: Final = (
+    "SELECT run_history.run_id, run_totals.service, run_totals.workflow, run_totals.decided_ns, said,"
+    " run_history.version, release, elements FROM run_totals JOIN run_history"
+    " ON run_history.tenant = run_totals.tenant AND run_history.run_id = run_totals.run_id"
+    " WHERE run_totals.tenant = ? AND run_totals.service = ? AND run_totals.workflow = ?"
+    " ORDER BY run_totals.decided_ns DESC LIMIT ?"
+)
+_WORKFLOWS: Final = (
+    "SELECT tenant, service, workflow, count(*), max(decided_ns) FROM run_totals"
+    " WHERE decided_ns >= ? AND workflow IS NOT NULL GROUP BY tenant, service, workflow"
+    " ORDER BY 5 DESC LIMIT ?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """What is known of a run before its verdict."""
+
+    version: str
+    """Digest of its prompts, tools, models and release."""
+    release: str
+    """``service.version``; empty if its resource has none."""
+    elements: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRow:
+    """One run of a workflow."""
+
+    run_id: str
+    service: str
+    workflow: str
+    decided_ns: int
+    said: str
+    """``passed``, ``failed`` or ``unsaid``."""
+    version: str
+    release: str
+    elements: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowRow:
+    """A workflow that has runs."""
+
+    tenant: Tenant
+    service: str
+    workflow: str
+    runs: int
+    last_ns: int
+
+
+class RunHistoryRows:
+    """Rows of ``run_history``; one thread at a time."""
+
+    def __init__(self, db: StoreConnection) -> None:
+        self._db: Final = db
+
+    def note(self, runs: Sequence[tuple[Tenant, str, str, RunFacts]]) -> None:
+        """Write runs with how they ended, in the open transaction; the last row of a run counts."""
+        rows = {
+            (tenant, run_id): (tenant, run_id, said, facts.version, facts.release, facts.elements)
+            for tenant, run_id, said, facts in runs
+        }
+        self._db.write_rows(_WRITE, list(rows.values()))
+
+    def say(self, said: Iterable[tuple[Tenant, str, str]]) -> None:
+        """Correct how known runs ended, in the open transaction."""
+        self._db.executemany(_SAY, [(word, tenant, run_id) for tenant, run_id, word in said])
+
+    def of_workflow(self, tenant: Tenant, service: str, workflow: str, limit: int) -> list[HistoryRow]:
+        """Return a workflow's newest runs, newest first."""
+        rows = self._db.execute(_READ, (tenant, service, workflow, limit))
+        return [
+            HistoryRow(
+                run_id=row[0], service=row[1], workflow=row[2], decided_ns=row[3], said=row[4],
+                version=row[5], release=row[6], elements=bytes(row[7]),
+            )
+            for row in rows
+        ]  # fmt: skip
+
+    def workflows(self, since_ns: int, limit: int) -> list[WorkflowRow]:
+        """Return the workflows with runs since ``since_ns``, latest run first."""
+        rows = self._db.execute(_WORKFLOWS, (since_ns, limit))
+        return [
+            WorkflowRow(tenant=Tenant(row[0]), service=row[1], workflow=row[2], runs=row[3], last_ns=row[4])
+            for row in rows
+        ]
+
+    def forget(self) -> None:
+        """Delete the rows of runs whose verdicts were deleted."""
+        self._db.execute(
+            "DELETE FROM run_history WHERE NOT EXISTS (SELECT 1 FROM verdict WHERE"
+            " verdict.tenant = run_history.tenant AND verdict.run_id = run_history.run_id)"
+        )
