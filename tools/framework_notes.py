@@ -186,7 +186,7 @@ PAGES: Final = (
         title="camel-ai",
         supports=(),
         advice="camel-ai has no OpenTelemetry of its own: instrument OpenAI's client, and put one span around the run."
-        " Tools have no spans; agents are told apart by their prompts, so begin each with `You are the registrar …`.",
+        " Tools have no spans; agents are distinguished by their prompts, so begin each with `You are the registrar …`.",
     ),
     FrameworkPage(
         framework="litellm",

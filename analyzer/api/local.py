@@ -57,7 +57,7 @@ def read_runs(source: Source, *, logs: Source | None = None) -> tuple[WholeRun, 
 
 
 def read_run(source: Source, *, logs: Source | None = None) -> WholeRun:
-    """Return the run of a recording that holds one.
+    """Return the only run of a recording.
 
     Raises:
         UnreadableInput: as ``read_runs``, or it holds several runs.

@@ -185,7 +185,7 @@ class Executor:
         self._window_began = now()
         self._full_s = 0.0
         self._ending: Final[set[asyncio.Task[None]]] = set()
-        self._batched: Final = Batcher(self._prepare_all, most=_MOST_TOGETHER, at_once=self._lanes)
+        self._batched: Final = Batcher(self._prepare_all, most=_MOST_TOGETHER, at_once=self._slots)
         self.counters: Final = counters or ExecutorCounters()
 
     async def __call__(self, trace: TraceBytes) -> Prepared:
@@ -221,13 +221,13 @@ class Executor:
         await asyncio.gather(*map(self._dismiss, tuple(self._workers)))
         await asyncio.gather(*self._ending, return_exceptions=True)
 
-    def _lanes(self) -> int:
+    def _slots(self) -> int:
         return max(1, len(self._workers))
 
     async def _prepare_all(self, traces: Sequence[TraceBytes]) -> Sequence[Answer]:
         began = self._now()
         self._busy += 1
-        if self._busy >= self._lanes():
+        if self._busy >= self._slots():
             self._full_since = began
         try:
             is_long = any(trace.byte_count > THREAD_BYTES for trace in traces)

@@ -87,7 +87,7 @@ class Conductor:
         self._spent: Final[dict[ArmKey, Spent]] = {}
         self._invalid_in_row = 0
         self._invalid: Final[list[str]] = []
-        """Why trials of arms were invalid, in the order of their ends."""
+        """Reasons why trials of arms were invalid, in the order in which they ended."""
         self._undeclared: Mapping[str, int] = {}
         self._stopped = ""
         self._left_out = (

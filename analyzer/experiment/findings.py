@@ -59,7 +59,7 @@ class Experiment:
     invalid: int = 0
     """Number of invalid trials of arms."""
     reasons: tuple[Reason, ...] = ()
-    """Why they are invalid: the last distinct reasons, newest first."""
+    """Reasons why they are invalid: the last distinct ones, newest first."""
     copies: int = 0
     """Valid trials that are not counted, because they may repeat one answer of the model."""
     is_interrupted: bool = False

@@ -21,7 +21,7 @@ _TYPICAL_TRIALS: Final = 30
 
 @record
 class Forecast:
-    """What an experiment would do."""
+    """Expected course and cost of an experiment."""
 
     run_id: str
     calls: int

@@ -81,7 +81,7 @@ class Arm:
     successes: int = 0
     invalid: int = 0
     reasons: tuple[Reason, ...] = ()
-    """Why trials are invalid: the ``MOST_REASONS`` distinct reasons of the latest ones, newest first."""
+    """Reasons why trials are invalid: the ``MOST_REASONS`` latest distinct ones, newest first."""
     copies: int = 0
     """Valid trials that are not counted: they repeat the requests and answers of one that is."""
 

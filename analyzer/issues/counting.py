@@ -124,7 +124,7 @@ class IssueCounting:
         return len(left)
 
     def apply_labels(self) -> int:
-        """Move the runs labelled since the last call; return the number of labels.
+        """Move the runs labelled since the last call to their new issues; return the number of labels.
 
         Raises:
             StoreError: the disk refuses.

@@ -185,7 +185,7 @@ def train(examples: Sequence[Example]) -> Ranker:
     right = [example.step for example in examples if not example.is_refuted]
     if len(right) < FEWEST:
         raise TrainingImpossible(f"{len(right)} labelled runs: a ranker needs {FEWEST} at the least")
-    heard = zip(_heard_out_of_fold(examples), examples, strict=True)
+    heard = zip(_opinions_out_of_fold(examples), examples, strict=True)
     calibration = calibrate([said for said, each in heard if not each.is_refuted], right, fit_curve)
     records = count_records(examples)
     return Ranker(
@@ -206,7 +206,7 @@ def train(examples: Sequence[Example]) -> Ranker:
 def count_records(examples: Iterable[Example]) -> dict[str, Record]:
     """Count the runs in which each agent took part, and those in which it was to blame.
 
-    Runs of which only a refuted step is known say nothing about who was.
+    Runs of which only a refuted step is known do not say which agent was.
     """
     runs, blamed = Counter[str](), Counter[str]()
     for example in examples:
@@ -230,7 +230,7 @@ def _home(examples: Sequence[Example]) -> float:
     return min(MOST_ASKED, max(_LEAST_ASKED, usual))
 
 
-def _heard_out_of_fold(examples: Sequence[Example]) -> list[LogShares]:
+def _opinions_out_of_fold(examples: Sequence[Example]) -> list[LogShares]:
     """For each example, return the opinion of a panel fitted to the other folds."""
     heard: list[LogShares] = [()] * len(examples)
     for held in split_by_keys([example.keys for example in examples], _INNER_FOLDS):

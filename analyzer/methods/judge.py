@@ -181,8 +181,8 @@ def supported(claimed: Blame) -> Blame | Abstention:
     if claimed.evidence:
         return claimed
     reason = (
-        f"the model blamed step {claimed.step} of {agent_in_prose(claimed.agent)}, but nothing that it quoted"
-        f" stands in the run: {claimed.reason}"
+        f"the model blamed step {claimed.step} of {agent_in_prose(claimed.agent)}, but none of its quotes"
+        f" occurs in the run: {claimed.reason}"
     )
     return Abstention(status=Status.UNDETERMINED, reason=reason, ranking=claimed.ranking)
 

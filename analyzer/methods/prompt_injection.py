@@ -25,7 +25,7 @@ _LONGEST: Final = 200_000
 _SHOWN_STEPS: Final = 5
 
 _ALTERNATIVES: Final = (
-    # Orders.
+    # Instructions to the judge.
     (
         r"\b(?:ignore|disregard|forget|override)\s{1,4}(?:\w+\s{1,4}){0,4}"
         r"(?:logs?|instructions?|prompts?|evidence|criteria|transcript|conversation|guidelines)\b"
@@ -82,9 +82,7 @@ def doubt_if_injected(blame: Blame, trajectory: Trajectory) -> Blame:
         blame,
         confidence=confidence,
         ranking=rank(trajectory, step, confidence, hints),
-        reason=join_sentences(
-            [blame.reason, f"({_where(speaking)} to whoever judges it; look at it yourself)"]
-        ),
+        reason=join_sentences([blame.reason, f"({_where(speaking)} to the judge; check the run yourself)"]),
     )
 
 

@@ -226,7 +226,8 @@ def _agreeing(trajectory: Trajectory, answer: Answer, step: Step) -> Blame:
         )
         step = moved
     elif meant is None and answer.agent:
-        note = f"(The model named {answer.agent!r}, which is no agent of this run; step {step.index} decides)"
+        named = f"{answer.agent!r}, which is not an agent of this run"
+        note = f"(The model named {named}; step {step.index} decides)"
     return _named(step, join_sentences([answer.reason, note]), _CONTRADICTED if note else _CONFIDENCE)
 
 

@@ -63,7 +63,7 @@ def contradiction(trajectory: Trajectory, named: str, step: Step) -> str:
     meant = match_agent(named, trajectory.agents)
     if meant is not None and same_agent(meant, step.agent):
         return ""
-    known = "" if meant else ", which is no agent of this run"
+    known = "" if meant else ", which is not an agent of this run"
     return f"the model named {named!r}{known}, but step {step.index} is {agent_in_prose(step.agent)}'s"
 
 

@@ -172,7 +172,7 @@ class Verify:
                     return answer
                 break  # the first round's result is kept
             table.propose(claim(trajectory, answer))
-            heard = yield from _hear_all(trajectory, rendering, table.unheard())
+            heard = yield from _check_criteria(trajectory, rendering, table.unchecked())
             if isinstance(heard, Abstention):
                 if not table.rulings:
                     return heard
@@ -199,7 +199,7 @@ class _CandidateTable:
         for candidate in found.ranking:
             self.proposed[candidate.step] = candidate.probability
 
-    def unheard(self) -> tuple[int, ...]:
+    def unchecked(self) -> tuple[int, ...]:
         """Return the likeliest candidates not yet checked against the criteria."""
         weights = self._before()
         order = sorted(weights, key=lambda step: (-weights[step], step))
@@ -280,20 +280,20 @@ def _shown(why: str) -> str:
     return " ".join(why.split())[:_LONGEST_OBJECTION]
 
 
-def _hear_all(
+def _check_criteria(
     trajectory: Trajectory, rendering: Rendering, candidates: Sequence[int]
 ) -> Generator[Prompt, Reply, Mapping[Criterion, Mapping[int, Ruling]] | Abstention]:
     """Ask about every criterion; an unreadable answer to one discards them all."""
     heard: dict[Criterion, Mapping[int, Ruling]] = {}
     for criterion in Criterion if candidates else ():
-        rulings = yield from _hear(trajectory, rendering, criterion, candidates)
+        rulings = yield from _check_criterion(trajectory, rendering, criterion, candidates)
         if isinstance(rulings, Abstention):
             return rulings
         heard[criterion] = rulings
     return heard
 
 
-def _hear(
+def _check_criterion(
     trajectory: Trajectory, rendering: Rendering, criterion: Criterion, candidates: Sequence[int]
 ) -> Generator[Prompt, Reply, Mapping[int, Ruling] | Abstention]:
     """Ask about one criterion for all candidates; repeat if the answer cannot be read."""

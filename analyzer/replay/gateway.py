@@ -111,7 +111,9 @@ class Gateway:
         self._expire()
         name = trial or secrets.token_urlsafe(16)
         if name in self._trials or len(self._trials) >= _MOST_TRIALS:
-            raise ValueError(f"expected a new trial, and at most {_MOST_TRIALS} open ones")
+            raise ValueError(
+                f"this trial is open already, or {_MOST_TRIALS} trials are open: close one first"
+            )
         rules = self._options.rules(must_announce=must_announce)
         decider = Trial(tape, change, rules, self._index_of(tape))
         key = f"/k/{self._options.token}" if self._options.token else ""

@@ -18,7 +18,7 @@ class Answer:
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     error: str = ""
-    """Why the call failed; text and calls are then empty."""
+    """The reason why the call failed; text and calls are then empty."""
     error_status: int = 500
     model: str = ""
     """The model that answered; if it was not recorded, the requested model's name is served."""

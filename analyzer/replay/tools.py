@@ -40,7 +40,7 @@ class Tools:
     """The tools of one trial."""
 
     def __init__(self, tape: Tape, rules: ToolRules) -> None:
-        """Create them."""
+        """Prepare the tools; ``rules`` say which may run."""
         self._tape: Final = tape
         self._left: Final = list(tape.tools)
         self._agents: Final = _agents_of(tape)

@@ -161,7 +161,7 @@ class _Service:
             registry=metrics.registry,
             renewals=metrics.renewals,
         )
-        doors = await open_listeners(settings, lifetime, intake, parts, refusals)
+        listeners = await open_listeners(settings, lifetime, intake, parts, refusals)
 
         async def undelivered() -> int:
             waiting = await examiner.in_db(files.store.outbox_size)
@@ -169,9 +169,9 @@ class _Service:
 
         self._is_ready = True
         return Running(
-            grpc=doors.grpc,
-            http=doors.http,
-            web=doors.web,
+            grpc=listeners.grpc,
+            http=listeners.http,
+            web=listeners.web,
             instance_id=instance_id,
             recent=parts.recent,
             find=parts.find,

@@ -84,13 +84,13 @@ async def open_listeners(
     for receiver in receivers:
         ports.append(await receiver.start())
         lifetime.stack.push_async_callback(receiver.stop, _DOORS_GRACE_S)
-    doors = Listeners(
+    opened = Listeners(
         grpc=replace(grpc_listen, port=ports[0]),
         http=replace(http_listen, port=ports[1]),
         web=replace(web_listen, port=web_port),
     )
-    refuse_own_endpoint(settings, (doors.grpc, doors.http))
-    return doors
+    refuse_own_endpoint(settings, (opened.grpc, opened.http))
+    return opened
 
 
 def make_receivers(

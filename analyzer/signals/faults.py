@@ -324,7 +324,7 @@ def _limit_words(reading: Reading) -> str:
 
 
 def _repeats_of(reading: Reading) -> list[tuple[int, ...]]:
-    """Return the positions of equal calls, or equal words, of the same agent; each with at least two."""
+    """Return groups of two or more positions with equal calls, or equal words, of the same agent."""
     places: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
     for position, step in enumerate(reading.steps):
         said = _said(reading, position)

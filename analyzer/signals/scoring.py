@@ -101,7 +101,7 @@ def earned(confidence: float, reading: Reading, found: Sequence[Finding], step: 
     """Return the confidence that a verdict on ``step`` deserves, and the strongest limitation, if any.
 
     Sources of the limits: how often signals were right in labelled runs of this kind (``docs/accuracy.md``).
-    The rules were written with these runs in view.
+    The authors of the rules had read these runs.
     """
     mine = [finding.weight for finding in found if finding.step == step and finding.weight > 0]
     if max(mine, default=0.0) >= _PROOF:

@@ -44,7 +44,7 @@ MOST_VALUES: Final[Mapping[str, int]] = {
     "kind": len(ALL_KINDS) + 1,  # plus the user's own patterns
     "mode": len(FailureMode),
     "model": MAX_MODELS + 1,
-    "outcome": 3,  # the executor's; like "state", from a package above: a test compares them
+    "outcome": 3,  # the executor's, not imported from there; a test compares them, as for "state"
     "python": 1,
     "reason": len(Cause),
     "receiver": 2,

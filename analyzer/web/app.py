@@ -272,7 +272,7 @@ async def _openapi(_request: web.Request) -> web.Response:
 
 @dataclass(frozen=True, slots=True)
 class _Collected:
-    """What a registry returned, to be written on a thread."""
+    """Metric families returned by a registry, to be written on a thread."""
 
     families: tuple[Metric, ...]
 

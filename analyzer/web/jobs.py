@@ -121,7 +121,7 @@ class Jobs:
     """All jobs. Used from one event loop; reading and computing run in threads."""
 
     def __init__(self, opinions: Opinions, limits: JobLimits | None = None) -> None:
-        """Start without jobs; ``opinions`` lists the choices and analyses."""
+        """Start without jobs; ``opinions`` lists the choices and runs the analyses."""
         self.opinions: Final = opinions
         self._limits: Final = limits or JobLimits()
         self._jobs: Final[dict[str, Job]] = {}

@@ -141,7 +141,7 @@ class GivenLabel(Label):
     trace_follows: bool
     """Whether the trace is corrected too, within seconds."""
     trace_obstacle: str | None
-    """Why the run's trace cannot be corrected."""
+    """The reason why the run's trace cannot be corrected; null if it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +285,7 @@ class Job:
     calls: int
     """Model calls made so far."""
     error: str
-    """Why it failed; empty otherwise."""
+    """The reason why it failed; empty otherwise."""
     note: str
     """Note on what was left out; empty if nothing was."""
     verdicts: tuple[RunVerdict, ...]

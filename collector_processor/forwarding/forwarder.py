@@ -323,7 +323,7 @@ class Forwarder:
         send_queue.failures = 0
         if send_queue.logged is not None:
             send_queue.logged = None
-            logger.info("backend takes requests again", extra={"signal": signal.value})
+            logger.info("backend accepts requests again", extra={"signal": signal.value})
 
     async def _wait(self, send_queue: SendQueue, outcome: TryLater | NoSuchService) -> None:
         """Sleep for the backend's retry delay, else exponentially longer; the queue starts no requests."""

@@ -91,7 +91,7 @@ class Journal:
         self._held: Final = HeldRows(self._accounts, self._dispatch, self._released)
         self._recovered: tuple[TraceArrival, ...] = ()
         self._arriving: Final[set[int]] = set()
-        """Durable rows that are not handed on yet, so that nothing reads them back before."""
+        """Durable rows that were not yet passed to ``then``; nothing may read them back before."""
         self._is_closed = False
         self.failure: Final[asyncio.Future[None]] = loop.create_future()
         """Raises the error if the writer fails because of a bug; cancelled by ``close``."""

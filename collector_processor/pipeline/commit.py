@@ -42,7 +42,7 @@ Claim: TypeAlias = Callable[[TraceKey], bool]
 """Stops the hold deadline of a trace; returns ``False`` if no span of it is held."""
 
 
-def tell_nobody(_gist: VerdictSummary, _verdict: StoredVerdict) -> None:
+def report_nothing(_summary: VerdictSummary, _verdict: StoredVerdict) -> None:
     """Do nothing."""
 
 
@@ -77,16 +77,16 @@ class Leaving:
     policy: CarrierPolicy
     wall_ns: Callable[[], int]
     wake_outbox: Callable[[], None]
-    tell: Tell = tell_nobody
+    tell: Tell = report_nothing
     keep: Keep = keep_nothing
     count_redacted: Callable[[Mapping[str, int]], None] = count_nothing
 
     def committed(self, verdicts: Iterable[tuple[VerdictSummary, StoredVerdict]]) -> None:
         """Report durable verdicts and start sending their spans."""
-        self.tell_all(verdicts)
+        self.report(verdicts)
         self.wake_outbox()
 
-    def tell_all(self, verdicts: Iterable[tuple[VerdictSummary, StoredVerdict]]) -> None:
+    def report(self, verdicts: Iterable[tuple[VerdictSummary, StoredVerdict]]) -> None:
         """Report durable verdicts."""
         for summary, verdict in verdicts:
             self.tell(summary, verdict)
@@ -174,7 +174,7 @@ class Committer:
         except StoreError as error:
             logger.warning("verdict waits for the store", extra={"reason": str(error)})
             return [error] * len(several)
-        self._leaving.tell_all(pair for one in decided if one for pair in one.verdicts)
+        self._leaving.report(pair for one in decided if one for pair in one.verdicts)
         return decided
 
     def _decide_in_db(
@@ -312,7 +312,7 @@ class ErrorVerdicts:
         await self._thread.insist(
             self._store.commit, Commit(analysed=analysed, times=times, verdicts=verdicts)
         )
-        self._leaving.tell_all(zip(map(summary_of, decisions), verdicts, strict=True))
+        self._leaving.report(zip(map(summary_of, decisions), verdicts, strict=True))
 
     def _excused(self, key: TraceKey, reason: str, previous: StoredVerdict | None) -> Decision:
         trajectory = Trajectory(run_id=key.trace_id, steps=(), complete=False, root_trace_id=key.trace_id)

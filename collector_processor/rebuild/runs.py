@@ -169,8 +169,8 @@ def is_stray(trace: Trace, reader: Reader = USUAL, *, beside_runs: bool) -> bool
     forest = Surroundings(trace.spans)
     is_plain = not any(_has_agents_logs(span) or reader.action(span, forest) for span in trace.spans)
     if is_plain and not _is_agents(trace):
-        # Only a hint at a model call brought it here (``MODEL_HINTS``), and there is none. Links change
-        # nothing: traces that both hold no agents' spans are never joined.
+        # It is here because of a hint at a model call (``MODEL_HINTS``), but has no such call. Links change
+        # nothing: traces without agents' spans are never joined.
         return True
     if not beside_runs and (any(span.links for span in trace.spans) or not any(map(_is_known, trace.spans))):
         return False

@@ -1,4 +1,4 @@
-"""Intake of received requests: check, store in the journal, acknowledge, hand on.
+"""Intake of received requests: check, store in the journal, acknowledge, pass to the forwarder.
 
 Nothing is decoded, and requests wait only for the disk. Agent traces are reported to the slow lane; in hold
 mode their spans are stored in rows of their own, which wait for a verdict.
@@ -70,7 +70,7 @@ def holds_nothing(key: TraceKey) -> bool:
     return False
 
 
-def _tell_nobody(arrival: TraceArrival) -> None:
+def _ignore_arrival(arrival: TraceArrival) -> None:
     """Do nothing: no slow lane is attached."""
 
 
@@ -84,7 +84,7 @@ class IntakeRules:
     """Returns Unix ns."""
     holds: Callable[[TraceKey], bool] = holds_nothing
     """Returns whether spans of an agent trace must wait for a verdict."""
-    feed: Callable[[TraceArrival], None] = _tell_nobody
+    feed: Callable[[TraceArrival], None] = _ignore_arrival
     """Called with agent traces' spans and log records once they are durable."""
     hints: Hints = USUAL_HINTS
     """Signs of a model call in spans without a marker; with users' mappings, their attributes too."""

@@ -53,11 +53,13 @@ class RunTotalsRows:
         self._db.executemany(_TOTAL, [(*_totals_row(totals), *name) for *name, totals in runs])
 
     def catch_up(self) -> None:
-        """Write the rows of verdicts that were copied from elsewhere, in the open transaction."""
+        """Write the rows of verdicts that were migrated from older files, in the open transaction."""
         place: tuple[Any, ...] = ("", "", -1)
         while rows := self._db.execute(_READ, place).fetchall():
-            told = (dict(zip(_COLUMNS, row, strict=True)) for row in rows)
-            self.note(StoredVerdict(**one | {"is_provisional": bool(one["is_provisional"])}) for one in told)
+            fields = (dict(zip(_COLUMNS, row, strict=True)) for row in rows)
+            self.note(
+                StoredVerdict(**one | {"is_provisional": bool(one["is_provisional"])}) for one in fields
+            )
             place = tuple(rows[-1][:3])
 
     def forget(self) -> None:

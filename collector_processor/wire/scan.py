@@ -125,7 +125,7 @@ def scan_traces(
     agents = {places[index][3] for index in marked}
     if found.has_marked_scope:
         agents.update(place[3] for place in places if place[2] != PLAIN)
-    # In traces with a marker they say nothing new.
+    # Hints matter only in traces without a marker.
     if len(agents) < len(traces) and (hinted := hinted_spans(body, places, hints)):
         marked |= {index for index in hinted if places[index][3] not in agents and places[index][2] == PLAIN}
         agents.update(places[index][3] for index in marked)

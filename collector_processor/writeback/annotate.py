@@ -43,7 +43,7 @@ _PROSE: Final = (
 
 
 class Carriers(StrEnum):
-    """Which runs get carriers in their traces."""
+    """The runs that get carriers in their traces."""
 
     FAILURES = "failures"
     """Runs that failed, now or by an earlier verdict."""

@@ -3,7 +3,8 @@
 ``blamespan gateway`` and ``blamespan experiment`` set ``BLAMESPAN_TRIAL``. A decorated tool then does not
 run: it asks for its recorded result. If there is none, the tool runs only if the user declared it read-only,
 else ``ToolRefused`` is raised: a rerun must not book the flight a second time. Outside a trial nothing
-changes. A service that answers trials beside its users' requests enters each trial by ``rerun``.
+changes. A service that answers trials and its users' requests at the same time enters each trial by
+``rerun``.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ async def test_an_agent_that_does_not_exist_is_not_repeated() -> None:
     verdict = (await told({"history": TURNS}, answer("Santa", 4))).verdict
     assert isinstance(verdict, Blame)
     assert (verdict.agent, verdict.step) == ("B", 4)
-    assert "'Santa', which is no agent of this run" in verdict.reason
+    assert "'Santa', which is not an agent of this run" in verdict.reason
 
 
 async def test_agent_and_step_never_contradict_each_other() -> None:

@@ -122,7 +122,7 @@ def test_signals_obey_nobody(name: str) -> None:
 
 async def test_a_run_that_speaks_to_its_judge_is_said_to() -> None:
     attribution, _ = await judged(INJECTIONS["a true quote"])
-    assert "the text of step 1 speaks to whoever judges it" in attribution.verdict.reason
+    assert "the text of step 1 speaks to the judge" in attribution.verdict.reason
     assert attribution.verdict.ranking[1:]  # the signals' candidates are beside it
 
 

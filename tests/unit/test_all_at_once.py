@@ -55,7 +55,7 @@ async def test_an_agent_that_does_not_exist_leaves_the_step_to_decide_and_is_sai
     verdict, _ = await ask(said("Santa", 2))
     assert isinstance(verdict, Blame)
     assert (verdict.agent, verdict.step) == ("B", 2)
-    assert "no agent of this run" in verdict.reason
+    assert "not an agent of this run" in verdict.reason
 
 
 @pytest.mark.parametrize("bad", [said("A", 99), said("A", "4 or 12"), "I cannot tell.", ""])

@@ -72,7 +72,7 @@ async def test_the_actor_of_the_step_is_blamed_and_the_contradiction_said() -> N
 async def test_an_agent_that_does_not_exist_is_said() -> None:
     verdict = await blame(answer(agent="Santa"))
     assert verdict.agent == "analyst"
-    assert "no agent of this run" in verdict.reason
+    assert "not an agent of this run" in verdict.reason
 
 
 async def test_another_spelling_of_the_agent_is_no_contradiction() -> None:
@@ -133,7 +133,7 @@ async def test_without_one_true_quote_nobody_is_blamed(quotes: list[dict[str, An
     verdict, _ = await judge(answer(evidence=quotes))
     assert isinstance(verdict, Abstention)
     assert verdict.status is Status.UNDETERMINED
-    assert "nothing that it quoted stands in the run" in verdict.reason
+    assert "none of its quotes occurs in the run" in verdict.reason
     assert verdict.ranking[0].step == 3
 
 

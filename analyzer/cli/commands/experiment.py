@@ -131,7 +131,7 @@ def experiment(
     """Rerun a failed run with one answer changed, and see whether it would have succeeded.
 
     The workflow is started once for each trial. Calls before the suspected step get their recorded
-    answers, that step's answer is changed, and what follows is asked of the live model. The
+    answers, that step's answer is changed, and later calls go to the live model. The
     step is proved if the run then succeeds more often than with the recorded answer.
 
     Example: [bold]blamespan experiment trace.json --expect 480 -- python my_agents.py[/bold]

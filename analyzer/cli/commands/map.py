@@ -67,7 +67,7 @@ def proposed(traces: Sequence[Trace]) -> SpanMapping:
     """Return a mapping for the runs among ``traces`` that were read by inference.
 
     Raises:
-        CommandFailed: there are none.
+        CommandFailed: there are no such runs.
     """
     reader = reader_here()
     found = [read_acts(trace.spans, reader) for trace in traces]

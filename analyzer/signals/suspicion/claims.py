@@ -65,7 +65,7 @@ class UnsupportedFigure:
     quote: str
     has_unit_of_result: bool
     is_slot: float
-    """How much better its words match that figure's than any other figure's, 0 to 1."""
+    """Margin by which its words match that figure's better than any other figure's, 0 to 1."""
     overlap: float
     """Share of the words around it that are also around the figure it resembles, 0 to 1."""
     is_near_miss: bool
@@ -329,7 +329,7 @@ def wrong_figures(reading: Reading) -> Iterator[Clue]:
         evidence = [Evidence(step=found.step, quote=found.quote)]
         if origin is not None and found.origin_step is not None and alike:
             source = steps[found.origin_step]
-            at = source.output.find(origin.literal)  # it may stand in the step's input instead
+            at = source.output.find(origin.literal)  # it may be in the step's input instead
             if at >= 0:
                 quote = excerpt(source.output, at, at + len(origin.literal), before=50, after=50)
                 evidence.insert(0, Evidence(step=source.index, quote=quote))

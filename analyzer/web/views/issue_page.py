@@ -64,7 +64,7 @@ class IssueView:
     """Failures of the last seven days, including today."""
     week_before: int
     share: str
-    """How often the agent broke its runs that week; empty if unknown."""
+    """Share of that week's runs that the agent broke, as text; empty if unknown."""
     changes: tuple[str, ...]
     fix: str
     """The fix in the last run's verdict."""

@@ -48,7 +48,7 @@ _KIND_WORDS: Final[Mapping[StepKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspicion:
-    """A verdict's suspicion of the steps."""
+    """A verdict's probability of blame for each step, and the decisive step."""
 
     decisive: int | None = None
     word: str = "decisive"

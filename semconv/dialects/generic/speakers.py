@@ -138,7 +138,7 @@ class Speakers:
         """Return the way in which agents were distinguished, as text."""
         sources = {found.source for found in self._own if found.name}
         if self._is_by_prompt:
-            return "agents told apart by their prompts"
+            return "agents distinguished by their prompts"
         if AgentSource.SPAN in sources:
             return "agents named by attributes"
         return "agents named by spans" if sources else "no agent named"
