@@ -129,7 +129,7 @@ def _curved(
 
 
 def _read_off(curve: Knots, stated: float) -> float:
-    """Interpolate, flat beyond the ends, with a slope above 0."""
+    """Interpolate the curve at a value; constant beyond its ends, plus a small slope that keeps the order."""
     after = bisect_right(curve, stated, key=lambda knot: knot[0])
     if after in (0, len(curve)):
         level = curve[0 if not after else -1][1]

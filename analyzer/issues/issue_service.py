@@ -19,8 +19,8 @@ from typing import Any, Final, TypeVar
 from analyzer.inquiry.verdict import FailureMode
 from analyzer.issues.agent_counts import AgentCounts
 from analyzer.issues.counting import IssueCounting
-from analyzer.issues.courier import Courier, DeliveryCounters, InDb, Poster, Receivers, opened_session
 from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.notifier import DeliveryCounters, InDb, Notifier, Poster, Receivers, opened_session
 from analyzer.issues.recurrence.issue import Issue, IssueState
 from analyzer.issues.report import IssueReports, Wanted, to_json
 from analyzer.telemetry.metric import as_label
@@ -137,12 +137,12 @@ class IssueService:
     _watches: AgentCounts = field(init=False)
     _thread: StoreThread = field(default_factory=lambda: StoreThread(name="issues"))
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _couriers: list[Courier] = field(default_factory=list)
+    _notifiers: list[Notifier] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._reports = IssueReports(self.reader, is_fair_sample=self.counting.rules.is_fair_sample)
         self._watches = AgentCounts(self.reader)
-        self.delivery = tuple(DeliveryCounters(receiver=one.name) for one in self.receivers.couriers)
+        self.delivery = tuple(DeliveryCounters(receiver=one.name) for one in self.receivers.notifiers)
 
     def close(self) -> None:
         """Stop the reading thread and close its connection."""
@@ -162,8 +162,8 @@ class IssueService:
     async def run(self) -> None:
         """Notify receivers and delete old data until cancelled."""
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
-            for courier in await self._open_couriers(stack):
-                group.create_task(courier.run())
+            for notifier in await self._open_notifiers(stack):
+                group.create_task(notifier.run())
             group.create_task(self._prune())
             while True:
                 await self._changed.wait()
@@ -237,19 +237,19 @@ class IssueService:
         return found is not None
 
     def _look(self) -> None:
-        for courier in self._couriers:
-            courier.wake()
+        for notifier in self._notifiers:
+            notifier.wake()
 
-    async def _open_couriers(self, stack: AsyncExitStack) -> list[Courier]:
+    async def _open_notifiers(self, stack: AsyncExitStack) -> list[Notifier]:
         receivers = self.receivers
         if not receivers.urls:
             return []
         session = await stack.enter_async_context(opened_session())
-        for rules, url, counters in zip(receivers.couriers, receivers.urls, self.delivery, strict=True):
+        for rules, url, counters in zip(receivers.notifiers, receivers.urls, self.delivery, strict=True):
             poster = Poster(url=url, session=session, secret=receivers.secret)
-            courier = Courier(rules, poster, self.store, self.in_db, self.now_ns, counters=counters)
-            self._couriers.append(courier)
-        return self._couriers
+            notifier = Notifier(rules, poster, self.store, self.in_db, self.now_ns, counters=counters)
+            self._notifiers.append(notifier)
+        return self._notifiers
 
     async def _in_thread(self, call: Callable[..., T], *args: Any) -> T:
         return await self._thread.run(call, *args)

@@ -15,8 +15,8 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from analyzer.executor.executor import ExecutorCounters, Outcome
-from analyzer.issues.courier import DeliveryCounters
 from analyzer.issues.issue_service import IssueCounts
+from analyzer.issues.notifier import DeliveryCounters
 from analyzer.models.budget import HourlyBudget
 from analyzer.telemetry import metric_table as table
 from analyzer.telemetry.metric import Labels

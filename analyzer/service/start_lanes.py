@@ -11,9 +11,9 @@ from analyzer.executor.composition import budget_of, carrier_policy
 from analyzer.executor.executor import ExecutorCounters
 from analyzer.issues.beside_verdicts import BesideVerdicts, keeper
 from analyzer.issues.counting import IssueCounting
-from analyzer.issues.courier import InDb, counting_rules, receivers_of
 from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, IssueService
 from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.notifier import InDb, counting_rules, receivers_of
 from analyzer.labels.correcting import Corrections
 from analyzer.models.budget import HourlyBudget, StoredSpending
 from analyzer.service.analyses import open_executor

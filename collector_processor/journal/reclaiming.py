@@ -115,7 +115,7 @@ class Reclaimer:
     async def _write_back(self, number: int) -> None:
         try:
             await self._reads.run(partial(self._keeper.write_back, number))
-        except _REFUSALS as error:  # the WAL stays, and so do the bytes owed
+        except _REFUSALS as error:  # the WAL and its bytes still owed stay
             self._refused(number, "written back", error, give_up=self._segments.written_back)
         else:
             self._is_refused = False

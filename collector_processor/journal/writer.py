@@ -346,7 +346,7 @@ class JournalWriter:
         try:
             file.write_back()
             self._reserve.retired(number, file.owed_bytes)
-        except sqlite3.Error as error:  # the WAL stays, and so do the bytes owed
+        except sqlite3.Error as error:  # the WAL and its bytes still owed stay
             logger.warning(
                 "cannot copy the WAL of a journal segment: retried later", extra={"reason": str(error)}
             )

@@ -35,7 +35,7 @@ def usable_memory(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
     limits = (
         _text(folder / name)
         for folder in _folders(cgroups, own, "memory")
-        for name in ("memory.max", "memory.limit_in_bytes")  # versions 2 and 1
+        for name in ("memory.max", "memory.limit_in_bytes")  # control groups of versions 2 and 1
     )
     return min([machine, *(int(limit) for limit in limits if limit.isascii() and limit.isdigit())])
 

@@ -16,17 +16,17 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
 from analyzer.executor.composition import notice_text
-from analyzer.issues.courier import (
-    Courier,
-    CourierRules,
+from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.notice_messages import Links, slack_message, webhook_message
+from analyzer.issues.notifier import (
     Fate,
+    Notifier,
+    NotifierRules,
     Poster,
     counting_rules,
     opened_session,
     receivers_of,
 )
-from analyzer.issues.issue_store import IssueStore
-from analyzer.issues.notice_messages import Links, slack_message, webhook_message
 from analyzer.issues.recurrence.issue import Fingerprint, Notice, NoticeKind, read_notice, safe_title
 from collector_processor.settings import SettingsError, load_settings
 
@@ -83,7 +83,7 @@ class Clock:
 
 @dataclass(slots=True)
 class Stage:
-    """A courier between a store and a receiver."""
+    """A notifier between a store and a receiver."""
 
     store: IssueStore
     receiver: Receiver
@@ -97,12 +97,12 @@ class Stage:
     def __post_init__(self) -> None:
         self.disk_answers.set()
 
-    def courier(
+    def notifier(
         self, write: Callable[[Notice, Links], bytes] = webhook_message, per_hour: int = 20
-    ) -> Courier:
-        rules = CourierRules(name="hook", write=write, links=LINKS, per_hour=per_hour)
+    ) -> Notifier:
+        rules = NotifierRules(name="hook", write=write, links=LINKS, per_hour=per_hour)
         poster = Poster(url=self.url, session=self.session, secret="s3cret", wall_s=lambda: 1_700_000_000.5)
-        return Courier(rules, poster, self.store, self.in_db, self.clock)
+        return Notifier(rules, poster, self.store, self.in_db, self.clock)
 
     async def in_db(self, call: Callable[..., Any], *args: Any) -> Any:
         if self.receiver.was_told.is_set() and not self.disk_answers.is_set():
@@ -134,8 +134,8 @@ async def stage(store: IssueStore) -> AsyncIterator[Stage]:
 
 async def test_a_notice_is_told_once_with_a_link_to_the_run(stage: Stage) -> None:
     stage.owe(notice())
-    assert await stage.courier().send_due() is None
-    assert await stage.courier().send_due() is None
+    assert await stage.notifier().send_due() is None
+    assert await stage.notifier().send_due() is None
     (document,) = stage.receiver.documents
     assert (document["kind"], document["agent"], document["version"]) == ("new", "clerk", 1)
     assert document["run_url"] == "https://blame.example/runs/run-0"
@@ -143,7 +143,7 @@ async def test_a_notice_is_told_once_with_a_link_to_the_run(stage: Stage) -> Non
 
 async def test_what_is_told_is_signed_with_the_time(stage: Stage) -> None:
     stage.owe(notice())
-    await stage.courier().send_due()
+    await stage.notifier().send_due()
     headers, body = stage.receiver.took[0]
     expected = hmac.new(b"s3cret", b"1700000000." + body, sha256).hexdigest()
     assert headers["X-Blamespan-Timestamp"] == "1700000000"
@@ -155,16 +155,16 @@ async def test_a_receiver_that_is_down_is_tried_again_later_and_later_also_after
 ) -> None:
     stage.receiver.answers = [503, 500, 200]
     stage.owe(notice())
-    first = await stage.courier().send_due()
+    first = await stage.notifier().send_due()
     assert first is not None
     assert 0.5 <= first <= 1
-    assert await stage.courier().send_due() == pytest.approx(first), "not before its time"
+    assert await stage.notifier().send_due() == pytest.approx(first), "not before its time"
     stage.clock.ns += int(1.1 * 10**9)
-    second = await stage.courier().send_due()
+    second = await stage.notifier().send_due()
     assert second is not None
     assert 1 <= second <= 2
     stage.clock.ns += 3 * 10**9
-    assert await stage.courier().send_due() is None
+    assert await stage.notifier().send_due() is None
     ids = {headers["X-Blamespan-Delivery"] for headers, _ in stage.receiver.took}
     assert (len(stage.receiver.took), len(ids)) == (3, 1)
 
@@ -172,7 +172,7 @@ async def test_a_receiver_that_is_down_is_tried_again_later_and_later_also_after
 async def test_a_receiver_says_when_to_come_again(stage: Stage) -> None:
     stage.receiver.answers, stage.receiver.headers = [429], {"Retry-After": "120"}
     stage.owe(notice())
-    assert await stage.courier().send_due() == 120
+    assert await stage.notifier().send_due() == 120
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308, 400, 401, 404, 410])
@@ -181,9 +181,9 @@ async def test_what_a_receiver_refuses_is_not_sent_again_and_no_redirect_is_foll
 ) -> None:
     stage.receiver.answers, stage.receiver.headers = [status], {"Location": stage.url + "/elsewhere"}
     stage.owe(notice(), notice(1))
-    courier = stage.courier()
-    assert await courier.send_due() is None
-    assert (len(stage.receiver.took), courier.counters.dropped, courier.counters.sent) == (2, 2, 0)
+    notifier = stage.notifier()
+    assert await notifier.send_due() is None
+    assert (len(stage.receiver.took), notifier.counters.dropped, notifier.counters.sent) == (2, 2, 0)
 
 
 async def test_a_receiver_that_is_not_there_is_one_to_come_back_to() -> None:
@@ -195,33 +195,33 @@ async def test_a_receiver_that_is_not_there_is_one_to_come_back_to() -> None:
 
 async def test_more_than_an_hour_may_hold_is_told_in_one(stage: Stage) -> None:
     stage.owe(*(notice(number) for number in range(50)))
-    wait_s = await stage.courier(per_hour=3).send_due()
+    wait_s = await stage.notifier(per_hour=3).send_due()
     assert wait_s is None, "nothing is owed"
     kinds = [document["kind"] for document in stage.receiver.documents]
     assert kinds == ["new", "new", "more"]
     assert stage.receiver.documents[-1]["count"] == 48
     stage.owe(notice(51))
     stage.clock.ns += HOUR // 2
-    assert await stage.courier(per_hour=3).send_due() == pytest.approx(1800)
+    assert await stage.notifier(per_hour=3).send_due() == pytest.approx(1800)
     stage.clock.ns += HOUR // 2
-    assert await stage.courier(per_hour=3).send_due() is None
+    assert await stage.notifier(per_hour=3).send_due() is None
     assert len(stage.receiver.took) == 4
 
 
 async def test_what_is_older_than_a_day_is_told_to_nobody(stage: Stage) -> None:
     stage.owe(notice())
     stage.clock.ns += 25 * HOUR
-    await stage.courier().send_due()
+    await stage.notifier().send_due()
     assert stage.receiver.took == []
     assert stage.store.unsent("hook") == []
 
 
-async def test_the_courier_runs_until_cancelled_and_wakes(stage: Stage) -> None:
-    courier = stage.courier()
-    task = asyncio.create_task(courier.run())
+async def test_the_notifier_runs_until_cancelled_and_wakes(stage: Stage) -> None:
+    notifier = stage.notifier()
+    task = asyncio.create_task(notifier.run())
     await asyncio.sleep(0.05)
     stage.owe(notice())
-    courier.wake()
+    notifier.wake()
     async with asyncio.timeout(60):
         await stage.receiver.was_told.wait()
     task.cancel()
@@ -232,14 +232,14 @@ async def test_the_courier_runs_until_cancelled_and_wakes(stage: Stage) -> None:
 async def test_a_shutdown_notes_what_the_receiver_has_already(stage: Stage) -> None:
     stage.owe(notice())
     stage.disk_answers.clear()
-    task = asyncio.create_task(stage.courier().run())
+    task = asyncio.create_task(stage.notifier().run())
     async with asyncio.timeout(60):
         await stage.disk_is_asked.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     stage.disk_answers.set()
     await asyncio.sleep(0)
-    assert await stage.courier().send_due() is None
+    assert await stage.notifier().send_due() is None
     assert len(stage.receiver.took) == 1
 
 
@@ -300,7 +300,7 @@ def settings_of(**variables: str) -> Any:
 def test_receivers_are_those_of_the_settings() -> None:
     settings = settings_of(notify_slack="https://hooks.example/a/b")
     receivers = receivers_of(settings)
-    assert [rules.name for rules in receivers.couriers] == ["slack"]
+    assert [rules.name for rules in receivers.notifiers] == ["slack"]
     assert "hooks.example" not in repr(receivers) + repr(settings)
 
 

@@ -1,10 +1,9 @@
 """Deduplication of analysis requests: pending answers are shared, recent ones cached.
 
-A collector half repeats a request when an answer was lost, and after a restart. The repeated request is
-identical to the byte, so its hash is the key; a process's settings do not change and need not be part of the
-key. An analysis continues when the client
-disconnects: it is already being paid for. An answer with a failure is not cached,
-because the next attempt may succeed.
+A collector half repeats a request when an answer was lost, and after a restart. The repeated request has
+the same bytes, so its hash is the key; a process's settings do not change and need not be part of the key. An
+analysis continues when the client disconnects: it is already being paid for. An answer with a failure is not
+cached, because the next attempt may succeed.
 
 The metrics count what this process did and spent itself, also on answers that never arrived; the collector
 half counts verdicts and the cost of runs, over all analyzers.

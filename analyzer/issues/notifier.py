@@ -1,6 +1,6 @@
 """Sends notices of issues and alarms to a webhook or to Slack; with Prometheus use its alert rules instead.
 
-Each receiver has a courier: it sends in order and at least once, at a limited rate, and retries failures.
+Each receiver has a notifier: it sends in order and at least once, at a limited rate, and retries failures.
 Telemetry never waits for a receiver: unsent notices, failed attempts and the times of recent messages are
 in the store, so that a restart neither loses notices nor sends too many. If there are more notices than the
 hourly limit allows, the last message of the hour summarises the rest.
@@ -155,7 +155,7 @@ InDb: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CourierRules:
+class NotifierRules:
     """Rules for notifying one receiver."""
 
     name: str
@@ -165,12 +165,12 @@ class CourierRules:
     per_hour: int = 20
 
 
-class Courier:
+class Notifier:
     """Notifies one receiver until cancelled."""
 
     def __init__(
         self,
-        rules: CourierRules,
+        rules: NotifierRules,
         poster: Poster,
         store: IssueStore,
         in_db: InDb,
@@ -178,7 +178,7 @@ class Courier:
         *,
         counters: DeliveryCounters | None = None,
     ) -> None:
-        """Create a courier from its parts."""
+        """Create a notifier from its parts."""
         self._rules: Final = rules
         self._poster: Final = poster
         self._store: Final = store
@@ -188,7 +188,7 @@ class Courier:
         self.counters: Final = counters or DeliveryCounters(receiver=rules.name)
 
     def wake(self) -> None:
-        """Wake the courier: there may be notices to send."""
+        """Wake the notifier: there may be notices to send."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -288,9 +288,9 @@ def merged(batch: list[UnsentNotice]) -> Notice:
 class Receivers:
     """The configured receivers of notices."""
 
-    couriers: tuple[CourierRules, ...] = ()
+    notifiers: tuple[NotifierRules, ...] = ()
     urls: tuple[str, ...] = field(default=(), repr=False)
-    """Addresses of the receivers, in the order of ``couriers``."""
+    """Addresses of the receivers, in the order of ``notifiers``."""
     secret: str | None = field(default=None, repr=False)
 
 
@@ -303,7 +303,7 @@ def receivers_of(settings: Settings) -> Receivers:
     )
     wanted = [(name, url, write) for name, url, write in chosen if url]
     return Receivers(
-        couriers=tuple(CourierRules(name=name, write=write, links=links) for name, _, write in wanted),
+        notifiers=tuple(NotifierRules(name=name, write=write, links=links) for name, _, write in wanted),
         urls=tuple(url for _, url, _ in wanted),
         secret=settings.notify_secret,
     )
@@ -312,5 +312,5 @@ def receivers_of(settings: Settings) -> Receivers:
 def counting_rules(settings: Settings, receivers: Receivers) -> CountingRules:
     """Return the rules for counting runs and notifying receivers."""
     return CountingRules(
-        is_fair_sample=settings.is_fair_sample, targets=tuple(rules.name for rules in receivers.couriers)
+        is_fair_sample=settings.is_fair_sample, targets=tuple(rules.name for rules in receivers.notifiers)
     )
