@@ -116,7 +116,7 @@ def _against(failed: Trajectory, passed: Trajectory, compared: int) -> Divergenc
 
 
 def told(step: Step) -> str:
-    """Return what a step does, as prose."""
+    """Describe a step's action as prose."""
     target = f" {step.target}" if step.target else ""
     return f"{step.agent}: {step.kind}{target}"
 

@@ -105,7 +105,7 @@ def _digests(packed: bytes) -> list[bytes]:
 
 
 def action_of(step: Step) -> str:
-    """Return what a step does, without its texts: agent, kind, tool or next agent."""
+    """Return a step's action without its texts: agent, kind, tool or next agent."""
     return f"{step.agent}|{step.kind}|{step.target or ''}"
 
 

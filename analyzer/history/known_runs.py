@@ -23,7 +23,7 @@ _PROVE: Final = frozenset({OutcomeSource.EVALUATOR, OutcomeSource.REFERENCE, Out
 
 @record
 class KnownRun:
-    """What is kept of a run for comparisons."""
+    """Stored facts about a run, for comparisons."""
 
     run_id: str
     service: str
@@ -35,7 +35,7 @@ class KnownRun:
 
 
 def known_run(trajectory: Trajectory, said: Said, trace: Trace | None = None) -> KnownRun:
-    """Return what is kept of a run; without its spans, service, workflow and release are unknown."""
+    """Return the facts to store; without the run's spans, service, workflow and release are unknown."""
     spans = trace.spans if trace else ()
     facts = facts_of(trajectory, spans)
     return KnownRun(
@@ -49,7 +49,7 @@ def known_run(trajectory: Trajectory, said: Said, trace: Trace | None = None) ->
 
 
 def facts_of(trajectory: Trajectory, spans: Sequence[Span]) -> RunFacts:
-    """Return what a run is compared with other runs by."""
+    """Return the facts by which a run is compared with other runs."""
     release = str(_resource(spans).get(SERVICE_VERSION, ""))
     models = {model_call(span).model for span in spans}
     version = version_of(trajectory, models - {""}, release)

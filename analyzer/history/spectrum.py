@@ -43,7 +43,7 @@ class Said(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     UNSAID = "unsaid"
-    """Nobody said; silence is not success."""
+    """Not stated; silence is not success."""
 
 
 @record
@@ -59,7 +59,7 @@ class Count:
         return self.passed + self.failed
 
     def plus(self, said: Said, runs: int = 1) -> Count:
-        """Return the count with runs added; unsaid ones change nothing."""
+        """Return the count with runs added; runs without a stated outcome change nothing."""
         return Count(
             passed=self.passed + runs * (said is Said.PASSED),
             failed=self.failed + runs * (said is Said.FAILED),
@@ -149,7 +149,7 @@ def _evidence(shown: Count, usual: float) -> float:
 
 @record
 class Comparison:
-    """What a workflow's history says about the steps of one failed run."""
+    """Evidence of a workflow's history about the steps of one failed run."""
 
     scores: tuple[float, ...]
     """Log-odds that each step is the decisive one; 0 for steps as in passing runs."""

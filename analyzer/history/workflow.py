@@ -39,7 +39,7 @@ class Kinship:
 
     is_same: bool
     reasons: tuple[str, ...]
-    """What is equal and what is not, as prose."""
+    """The equal and the different parts, as prose."""
 
 
 def shape_of(trajectory: Trajectory, service: str, name: str) -> Shape:

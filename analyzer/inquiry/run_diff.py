@@ -140,12 +140,12 @@ class Alignable(Protocol):
 
     @property
     def input(self) -> str:
-        """What came in."""
+        """The input."""
         ...
 
     @property
     def output(self) -> str:
-        """What came out."""
+        """The output."""
         ...
 
     @property

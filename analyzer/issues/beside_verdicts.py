@@ -178,7 +178,7 @@ def packed_run(tenant: Tenant, run_id: str, packed: bytes | None, *, is_failure:
 
 
 def said_by(verdict: StoredVerdict) -> Said:
-    """Return how a run ended, by its verdict: silence is not success, and a suspicion is no failure."""
+    """Return how a run ended, by its verdict: silence is not success, and a suspicion is not a failure."""
     fields = verdict.fields
     match verdict.status:
         case Status.ATTRIBUTED | Status.UNDETERMINED:

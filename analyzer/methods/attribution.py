@@ -85,7 +85,7 @@ class Attributor:
     ranker: Ranker | None = None
     """Trained on labelled runs; ``auto`` uses it for the systems it was trained on."""
     past: Past | None = None
-    """Other runs of the same workflows; ``auto`` pools what they say with its verdict."""
+    """Other runs of the same workflows; ``auto`` pools their evidence with its verdict."""
     with_reference: bool = False
     """Whether the method may see the correct answer, if known."""
     budget_usd: float | None = DEFAULT_BUDGET_USD
@@ -187,7 +187,7 @@ class Attributor:
     def _with_past(
         self, attribution: Attribution, trajectory: Trajectory, ranked: Ranking | None
     ) -> Attribution:
-        """Return the attribution, pooled with what other runs of the workflow say if they say anything."""
+        """Return the attribution, pooled with the evidence of the workflow's other runs, if there is any."""
         verdict = attribution.verdict
         found = self.past.compare(trajectory) if self.past and isinstance(verdict, Blame) else None
         if found is None or not found.is_any or not isinstance(verdict, Blame):

@@ -281,7 +281,7 @@ class _Collected:
 
 
 _DEGRADED: Final = {"journal": "spans are refused", "verdicts": "spans flow on and verdicts wait"}
-"""What a fault of each store means."""
+"""Consequences of a fault, by store."""
 
 
 def common_routes(
@@ -290,7 +290,7 @@ def common_routes(
     """Return the routes that every process has: the probes, and the metrics."""
 
     async def healthz(_request: web.Request) -> web.Response:
-        """Answer 200 while the process lives: a restart repairs no disk. Anybody may ask, so no reasons."""
+        """Answer 200 while the process lives: a restart repairs no disk. Open to all, so without causes."""
         faults = [(name, one.fault) for name, one in stores.items() if one.fault]
         lines = ["degraded" if faults else "ok"]
         lines += [f"the store of {name} {fault}: {_DEGRADED[name]}" for name, fault in faults]

@@ -135,7 +135,7 @@ KeepRun: TypeAlias = Callable[[Trajectory, Analysis], KeptRun]
 
 
 def no_facts(_run: Run) -> None:
-    """Have a run compared with no others."""
+    """Store nothing for comparisons with other runs."""
     return
 
 

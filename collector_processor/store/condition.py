@@ -14,7 +14,7 @@ SILENT_S: Final = 10.0
 
 
 class Fault(StrEnum):
-    """What is wrong with a store."""
+    """Fault of a store."""
 
     REFUSES = "refuses"
     """Full, read-only, damaged, or its server is away."""
@@ -44,7 +44,7 @@ class Condition:
 
     @property
     def fault(self) -> Fault | None:
-        """What is wrong now; ``None`` if nothing is known to be."""
+        """The current fault; ``None`` if none is known."""
         now, asked_at, refused_at = self._monotonic(), self._asked_at, self._refused_at
         if asked_at is not None and now - asked_at > SILENT_S:
             return Fault.HANGS

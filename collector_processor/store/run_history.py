@@ -32,7 +32,7 @@ _WORKFLOWS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """What is known of a run before its verdict."""
+    """Facts about a run that are known before its verdict."""
 
     version: str
     """Digest of its prompts, tools, models and release."""

@@ -81,9 +81,9 @@ class RunStore:
         self.spans: Final = KeptSpansRows(self._db, limits)
         """Kept spans and logs of runs."""
         self.totals: Final = RunTotalsRows(self._db)
-        """One row a run, for lists."""
+        """One row per run, for lists."""
         self.history: Final = RunHistoryRows(self._db)
-        """One row a run, for comparisons within its workflow."""
+        """One row per run, for comparisons within its workflow."""
         self.absent: Final = AbsentRows(self._db)
         """Kinds of spans whose parents never arrive."""
         self.trials: Final = TrialRows(self._db)

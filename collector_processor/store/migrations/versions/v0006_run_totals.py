@@ -1,4 +1,4 @@
-"""One row a run to list, filter and sort by; totals of runs from before stay null."""
+"""One row per run, for listing, filtering and sorting; totals of older runs stay null."""
 
 from __future__ import annotations
 
