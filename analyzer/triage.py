@@ -188,13 +188,17 @@ def left_undone(trajectory: Trajectory) -> Finding | None:
 
     The caller of a failed agent often receives the failure as a result, and the run ends normally.
     """
-    said = final_answer(trajectory)
-    if not _evades(said, trajectory):
+    answer = final_answer(trajectory)
+    if trajectory.output and not _evades(answer, trajectory):
         return None
     lost = _lost_work(read(trajectory))
     if lost is None:
         return None
-    how = f"only says {_shortened(said)!r}" if said else "is missing"
+    is_later = bool(trajectory.output) or any(step.output for step in trajectory.steps[lost.index + 1 :])
+    said = answer if is_later else ""  # words from before the failure are no answer
+    if not _evades(said, trajectory):
+        return None
+    how = f"only says {_shortened(said)!r}" if said else "is missing or not recorded"
     reason = (
         f"step {lost.index} of {agent_in_prose(lost.agent)} failed, no later call succeeded in its place,"
         f" and the final answer {how}"
@@ -214,7 +218,7 @@ def _lost_work(reading: Reading) -> Step | None:
     """Return the last unrepaired failed step, if at most one agent speaks after it and no tool runs.
 
     A tool's failure that no step shows counts at the call that requested it. Also ``None`` if later texts are
-    not recorded.
+    not recorded, unless a model call failed: its agent's whole work is lost, however the caller puts it.
     """
     steps = reading.steps
     seen = [_Lost(at, at + 1, reading.repaired[at]) for at, step in enumerate(steps) if _errored(step)]
@@ -226,7 +230,8 @@ def _lost_work(reading: Reading) -> Step | None:
     is_dark = any(not step.output and step.content is not ContentState.COMPLETE for step in after)
     speakers = {step.agent for step in after}
     acted = any(step.kind is StepKind.TOOL for step in after)
-    return None if is_dark or acted or len(speakers) > 1 else lost
+    is_whole = lost.kind is StepKind.LLM and _errored(lost)
+    return None if (is_dark and not is_whole) or acted or len(speakers) > 1 else lost
 
 
 def _evades(answer: str, trajectory: Trajectory) -> bool:

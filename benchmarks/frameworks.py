@@ -31,7 +31,7 @@ from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import rebuild
 from semconv.model import Attribution, Blame, Status, Trajectory
 from tests.contract.recorded import SHARED
-from tests.frameworks.catalogue import RunScript, catalogue
+from tests.frameworks.catalogue import RunScript, single_runs
 from tests.frameworks.kit.story import PURSER, REGISTRAR
 from tests.frameworks.script import RIGHT_ANSWER, WRONG_ANSWER
 from tests.frameworks.truth import decisive_step, expected_steps, read_truth
@@ -86,7 +86,7 @@ def is_alarm(attribution: Attribution) -> bool:
 
 def recordings() -> Iterator[Seen]:
     """Yield the project's recordings."""
-    for name, script in catalogue().items():
+    for name, script in single_runs().items():
         for variant in script.variants:
             if variant in WRONG_FIGURE | FAILURES | {"sound"}:
                 yield _recording(name, script, variant)

@@ -25,7 +25,7 @@ from semconv.dialects import USUAL, Reader
 from semconv.model import Attributes, Scope, Span, Trace, Trajectory
 from semconv.record import replace
 from tests.contract.recorded import SHARED
-from tests.frameworks.catalogue import catalogue
+from tests.frameworks.catalogue import single_runs
 from tests.frameworks.truth import ANYBODY, expected_steps, read_truth
 
 OFF: Final = Reader(())
@@ -58,7 +58,7 @@ class Share:
 
 def cases() -> Iterator[Case]:
     """Yield the fixtures, then the captures where they are beside the repository."""
-    for name, run in catalogue().items():
+    for name, run in single_runs().items():
         for variant in run.variants:
             steps = expected_steps(run, read_truth(run.truth(variant)))
             yield Case(

@@ -34,6 +34,8 @@ def answer_origin(reading: Reading) -> Iterator[Finding]:
         position = next((place for place, text in enumerate(reading.texts) if sought.is_in(text)), None)
         if position is None or reading.roles[position] in (Role.STATING, Role.CALL):
             continue
+        if position - 1 in reading.failures_told:
+            continue  # an excuse that a failed call explains, and not a result
         author = reading.responsible_steps[position]
         yield Finding(
             step=author,

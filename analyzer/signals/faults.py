@@ -20,7 +20,7 @@ from analyzer.signals.wording import CLAIMS_DONE
 from semconv.model import SpanStatus, Step, StepKind
 
 _STATED: Final = 4.0
-"""Weight of an unrepaired error stated by the span itself: a fact, while wording is only a hint."""
+"""Weight of an unrepaired error that its span, or the calling agent, states: a fact; wording is a hint."""
 _LIMITED: Final = 6.0
 """Weight of the limit of turns: it ended the run, so a wrong answer did not."""
 _ADMITS_FAULT: Final = re.compile(
@@ -63,7 +63,7 @@ def unrepaired_fault(reading: Reading) -> Iterator[Finding]:
             step=reading.responsible_steps[position],
             quoted_step=position,
             signal="unrepaired_error" if failed else "empty_result",
-            weight=_STATED if _states_error(step) else 1.0 if failed else 0.8,
+            weight=_STATED if _is_stated(reading, position) else 1.0 if failed else 0.8,
             reason=_broke(reading, position, "no later call succeeded in its place"),
             detail=_error_detail(step) if failed else "",
             quote=_fault_quote(step),
@@ -150,8 +150,10 @@ def _did(reading: Reading, position: int) -> str:
     return f"called {step.target or 'a tool'}, which {'failed' if failed else 'returned nothing'}"
 
 
-def _states_error(step: Step) -> bool:
-    return step.status is SpanStatus.ERROR or bool(step.error)
+def _is_stated(reading: Reading, position: int) -> bool:
+    """Say whether the span states the error, or the agent that made the call."""
+    step = reading.steps[position]
+    return step.status is SpanStatus.ERROR or bool(step.error) or position in reading.failures_told
 
 
 _MESSAGE: Final = re.compile(
@@ -280,10 +282,13 @@ def repetition(reading: Reading) -> Iterator[Finding]:
 
     Repeating a call that already gave its result is pointless: the repetition gets the finding. Repeated
     words without effect started the loop: their first use gets it. Retrying after a failure is not a loop,
-    unless the call is repeated ``_PATIENCE`` times with the same result.
+    unless the call is repeated ``_PATIENCE`` times with the same result. Asking an agent again whose model
+    call failed is not a loop: that call broke the run.
     """
     last_fault = _last_faults(reading)
     for places in _repeats_of(reading):
+        if all(_broke_another(reading, place) for place in places[:-1]):
+            continue
         if len(places) >= _PATIENCE and len({_result(reading, place) for place in places}) == 1:
             yield _stuck(reading, places)
         elif last_fault[places[1]] < places[0]:
@@ -351,6 +356,15 @@ def _last_faults(reading: Reading) -> list[int]:
     return [-1, *accumulate(faulty, max)]
 
 
+def _broke_another(reading: Reading, position: int) -> bool:
+    """Say whether another agent's model call failed right after a step."""
+    after = reading.steps[position + 1] if position + 1 < len(reading.steps) else None
+    is_call = (
+        after is not None and after.kind is StepKind.LLM and after.agent != reading.steps[position].agent
+    )
+    return is_call and reading.faults[position + 1] is Fault.FAILED
+
+
 def _stuck(reading: Reading, places: tuple[int, ...]) -> Finding:
     is_call = _is_call(reading, places[0])
     return Finding(
@@ -365,7 +379,10 @@ def _stuck(reading: Reading, places: tuple[int, ...]) -> Finding:
 
 def _repeated(reading: Reading, places: tuple[int, ...]) -> str:
     what = "made the same call" if _is_call(reading, places[0]) else "wrote the same text"
-    return f"{what} {len(places)} times, in steps {places[0]} to {places[-1]}"
+    first, last = places[0], places[-1]
+    return (
+        f"{what} {len(places)} times, in steps {first} to {last} (step {places[1]} is the first repetition)"
+    )
 
 
 def _is_call(reading: Reading, position: int) -> bool:

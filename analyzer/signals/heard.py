@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from semconv.model import Step, StepKind
@@ -19,6 +20,19 @@ _RESULT: Final = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _CALL: Final = re.compile(r"^call ([^\s(]+)\(", re.MULTILINE)
+GIVES_UP: Final = re.compile(
+    r"\b(?:I(?:'m| am|'ve| have)? (?:was |been )?(?:unable|not able)"
+    r"|(?:cannot|can't|could not|couldn't) (?:be )?"
+    r"(?:find|access|complete|determine|retrieve|locate|answer|proceed|verif\w+)"
+    r"|unable to (?:find|access|complete"
+    r"|determine|retrieve|locate|answer|proceed)|no (?:further )?information (?:is )?available)",
+    re.IGNORECASE,
+)
+"""Words of an agent that gives up."""
+_LABEL: Final = re.compile(r"^\W*\w*(?:Error|Exception)\W+", re.IGNORECASE)
+_LONGEST_REASON: Final = 300
+_SHORTEST_REASON: Final = 12
+"""Characters of a result within which it may be the reason for giving up."""
 _HEAD: Final = 20_000
 _LONGEST: Final = 2_000
 """Characters of a result that are kept and searched for an error."""
@@ -37,6 +51,28 @@ class HeardFault:
     text: str
     is_repaired: bool
     """Whether a later result of the same tool, received by the same agent, is not a failure."""
+
+
+def failures_told(steps: Sequence[Step]) -> frozenset[int]:
+    """Return the positions of the tool calls whose result their agent then gives as its reason to give up.
+
+    Frameworks hand an exception to the model as a plain text (Spring AI), without an error on any span.
+    """
+    return frozenset(
+        position
+        for position, (step, after) in enumerate(pairwise(steps))
+        if step.kind is StepKind.TOOL
+        and after.kind is StepKind.LLM
+        and after.agent == step.agent
+        and _is_reason(step.error or step.output, after.output[:_HEAD])
+    )
+
+
+def _is_reason(result: str, said: str) -> bool:
+    if len(result) > _LONGEST_REASON or GIVES_UP.search(said) is None:
+        return False
+    reason = " ".join(_LABEL.sub("", result).strip(" \n.\"'").split())
+    return len(reason) >= _SHORTEST_REASON and reason.casefold() in " ".join(said.split()).casefold()
 
 
 def heard_faults(steps: Sequence[Step], is_fault: Callable[[str], bool]) -> tuple[HeardFault, ...]:

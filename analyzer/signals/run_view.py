@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from analyzer.signals.heard import HeardFault, heard_faults
+from analyzer.signals.heard import HeardFault, failures_told, heard_faults
 from analyzer.signals.normalize import lowercased, normalized, plain_typography
 from analyzer.signals.repairs import repaired
 from semconv.dialects.reading.tools import is_plain_transfer
@@ -162,6 +162,8 @@ class Reading:
     """Whether a later step repaired this one's fault."""
     responsible_steps: tuple[int, ...]
     """Position of the responsible step: itself, or the call that requested it."""
+    failures_told: frozenset[int] = frozenset()
+    """Tool calls whose result their agent gives as its reason to give up."""
     heard_faults: tuple[HeardFault, ...] = ()
     """Tool failures that no tool step shows."""
 
@@ -200,7 +202,13 @@ def read(trajectory: Trajectory) -> Reading:
     steps = trajectory.steps
     outputs = tuple([plain_typography(step.output[:HEAD]) for step in steps])
     texts = tuple([" ".join(output.split()) for output in outputs])
-    faults = tuple([_fault(step, output) for step, output in zip(steps, outputs, strict=True)])
+    told = frozenset() if trajectory.is_recorded_conversation else failures_told(steps)
+    faults = tuple(
+        [
+            Fault.FAILED if place in told else _fault(step, output)
+            for place, (step, output) in enumerate(zip(steps, outputs, strict=True))
+        ]
+    )
     faulty = [fault is not Fault.NONE for fault in faults]
     roles = _roles(trajectory, texts, faulty)
     asked = callers_of(steps)
@@ -212,6 +220,7 @@ def read(trajectory: Trajectory) -> Reading:
         faults=faults,
         repaired=repaired(steps, faulty, asked, trajectory.task),
         responsible_steps=responsible_steps(steps, _speaking_for_others(trajectory, roles), asked),
+        failures_told=told,
         heard_faults=() if trajectory.is_recorded_conversation else heard_faults(steps, _sounds_faulty),
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from analyzer.inquiry.present import beginning
+from analyzer.signals.heard import GIVES_UP
 from analyzer.signals.normalize import excerpt, lowercased
 from analyzer.signals.run_view import Finding, Reading, Role
 from semconv.model import Step
@@ -110,14 +111,7 @@ GIVE_UP: Final = Wording(
     weight=0.4,
     reasons=(("", "may have given up"),),
     stems=("unable", "not able", "cannot", "can't", "could not", "couldn't", "information"),
-    pattern=re.compile(
-        r"\b(?:I(?:'m| am|'ve| have)? (?:was |been )?(?:unable|not able)"
-        r"|(?:cannot|can't|could not|couldn't) (?:be )?"
-        r"(?:find|access|complete|determine|retrieve|locate|answer|proceed|verif\w+)"
-        r"|unable to (?:find|access|complete"
-        r"|determine|retrieve|locate|answer|proceed)|no (?:further )?information (?:is )?available)",
-        re.IGNORECASE,
-    ),
+    pattern=GIVES_UP,
 )
 
 

@@ -18,7 +18,7 @@ from collector_processor.trajectory.agent_names import (
     name_lead,
 )
 from collector_processor.trajectory.content import inherit_content
-from collector_processor.trajectory.functions import name_by_function, name_by_prompt
+from collector_processor.trajectory.functions import name_behind_tools, name_by_function, name_by_prompt
 from collector_processor.trajectory.handoffs import add_unseen_handoffs, drop_trailing_summaries
 from collector_processor.trajectory.leaves import choose_steps
 from collector_processor.trajectory.relations import group_parallel_steps
@@ -32,6 +32,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     merge_duplicate_calls,  # before steps are chosen, which counts the model calls below an act
     name_by_function,  # after agents beside calls are found; before steps are chosen, which compares agents
     name_by_prompt,  # where one function is around several agents' calls
+    name_behind_tools,
     choose_steps,  # all passes below work on the steps alone
     drop_trailing_summaries,
     inherit_content,  # arguments may name the target of a handoff: before the passes that follow handoffs

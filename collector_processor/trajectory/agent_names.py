@@ -15,6 +15,7 @@ from typing import Final
 
 from collector_processor.trajectory.acts import AGENT, HANDOFF, LLM, MODEL_KINDS, TOOL_KINDS, Act, Ordering
 from semconv.dialects import Action
+from semconv.dialects.reading.agent_names import titled_in_prompt
 from semconv.dialects.reading.tools import transfer_target
 from semconv.model import AgentSource
 from semconv.record import replace
@@ -171,14 +172,15 @@ def name_by_handoff(ordering: Ordering) -> Ordering:
 
 _ENCLOSING: Final = TOOL_KINDS | {AGENT}
 LEAD: Final = "lead-agent"
-"""Our name for an agent that no span names and others work for; its source stays ``unknown``."""
+"""Our name for an agent that neither a span nor its prompt names and others work for; its source is
+``unknown``."""
 
 
 def name_lead(ordering: Ordering) -> Ordering:
-    """Give a name of ours to the one nameless agent whose tools or whose span enclose other agents' work.
+    """Name the one agent without a name whose tools or whose span enclose other agents' work.
 
-    Calls with different instructions belong to several agents and stay nameless; so do tools that it did not
-    request.
+    Its prompt names it, else the name is ours. Calls with different instructions are several agents', and
+    stay nameless; so does what it did not request.
     """
     acts = ordering.acts
     nameless = [acts[index] for index in ordering.steps if acts[index].agent is None]
@@ -194,7 +196,9 @@ def name_lead(ordering: Ordering) -> Ordering:
         for act in nameless
         if act.action.kind in MODEL_KINDS or not asked.isdisjoint((act.action.tool, act.action.call_id))
     ]
-    return ordering.with_acts([_named(act, LEAD, AgentSource.UNKNOWN) for act in leading])
+    title = titled_in_prompt(next(iter(told), ""))
+    name, source = (title, AgentSource.METADATA) if title else (LEAD, AgentSource.UNKNOWN)
+    return ordering.with_acts([_named(act, name, source) for act in leading])
 
 
 def _is_led(ordering: Ordering) -> bool:

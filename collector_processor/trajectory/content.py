@@ -18,7 +18,8 @@ from collector_processor.trajectory.acts import LLM, TOOL_KINDS, Act, Ordering
 from semconv.dialects import Action, Message, ToolCall
 from semconv.dialects.reading.messages import body_of, render
 from semconv.dialects.reading.payloads import reported_failure, unwrapped
-from semconv.dialects.reading.tools import transfer_target
+from semconv.dialects.reading.tools import FINAL_ANSWER_TOOLS, transfer_target
+from semconv.dialects.reading.values import mapping
 from semconv.model import UNKNOWN_AGENT
 from semconv.record import replace
 
@@ -157,15 +158,27 @@ class NewMessages:
             self.recovered[before.act.index] = body_of(fresh.pop(0))
 
     def recover_answers(self, ordering: Ordering) -> None:
-        """Restore lost outputs of agents' last calls from the agents' answers."""
+        """Restore lost outputs of agents' last calls from the agents' answers.
+
+        The answer of an agent that a tool runs is the tool's result (Spring AI records no other text).
+        """
         answered: set[int] = set()
         for act in reversed(ordering.chosen()):
             if act.runner is None or act.action.kind is not LLM or act.runner in answered:
                 continue
             answered.add(act.runner)
-            answer = ordering.acts[act.runner].action.output
+            answer = _answer_of(ordering.acts[act.runner], ordering)
             if answer and _lost_output(act):
                 self.recovered.setdefault(act.index, answer)
+
+
+def _answer_of(runner: Act, ordering: Ordering) -> str:
+    """Return an agent's answer, or the result of the tool that does nothing but run it."""
+    around = None if runner.above is None else ordering.acts[runner.above]
+    is_only = (
+        around is not None and around.action.kind in TOOL_KINDS and len(ordering.below[around.index]) == 1
+    )
+    return runner.action.output or (around.action.output if around is not None and is_only else "")
 
 
 def _lost_output(act: Act) -> bool:
@@ -173,7 +186,7 @@ def _lost_output(act: Act) -> bool:
     action = act.action
     if action.said or action.output or action.failed or action.redacted:
         return False
-    return bool(act.span.dropped_attributes) or (action.kind is LLM and bool(action.heard))
+    return bool(act.span.dropped_attributes) or action.kind is LLM
 
 
 def _without(
@@ -212,5 +225,14 @@ def shortened(text: str) -> str:
 
 
 def said_in_words(messages: Iterable[Message]) -> str:
-    """Return a model's output as text, including its tool calls."""
-    return "\n".join(body_of(message) for message in messages)
+    """Return a model's output as text with its tool calls; the call of an answering tool is the answer."""
+    return "\n".join(_answered_in_words(message) for message in messages)
+
+
+def _answered_in_words(message: Message) -> str:
+    (call,) = message.calls if len(message.calls) == 1 else (None,)
+    if call is None or call.name not in FINAL_ANSWER_TOOLS:
+        return body_of(message)
+    told = [*mapping(call.arguments).values()]
+    is_text = len(told) == 1 and isinstance(told[0], str) and bool(told[0])
+    return "\n".join(filter(None, (message.text, told[0]))) if is_text else body_of(message)

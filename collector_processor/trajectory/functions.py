@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 from collector_processor.trajectory.acts import AGENT, LLM, Act, Ordering
 from semconv.dialects import Action
-from semconv.dialects.reading.agent_names import named_in_prompt, names_an_agent
+from semconv.dialects.reading.agent_names import named_in_prompt, names_an_agent, titled_in_prompt
 from semconv.model import AgentSource, Span
 from semconv.record import replace
 
@@ -102,6 +102,23 @@ def name_by_prompt(ordering: Ordering) -> Ordering:
     return ordering.with_acts(  # tools lose the function's name: they belong to the call that requests them
         replace(act, agent=name, agent_source=AgentSource.METADATA if name else AgentSource.UNKNOWN)
         for act, name in named
+    )
+
+
+def name_behind_tools(ordering: Ordering) -> Ordering:
+    """Name agents after their prompts if their only name is that of the tool that runs them."""
+    wrapped = {act.agent for act in ordering.acts if act.action.is_named_by_tool}
+    if not wrapped:
+        return ordering
+    told: defaultdict[str | None, set[str]] = defaultdict(set)
+    for act in ordering.acts:
+        if act.agent in wrapped and act.action.kind is LLM:
+            told[act.agent].add(titled_in_prompt(act.action.instructions))
+    names = {tool: name for tool, (name, *others) in told.items() if name and not others}
+    return ordering.with_acts(
+        replace(act, agent=names[act.agent], agent_source=AgentSource.METADATA)
+        for act in ordering.acts
+        if act.agent in names
     )
 
 

@@ -10,7 +10,7 @@ Decided from the leaves upwards; the decision on an act depends only on the acts
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from collector_processor.trajectory.acts import (
     AGENT,
@@ -25,10 +25,9 @@ from collector_processor.trajectory.acts import (
 )
 from collector_processor.trajectory.agent_names import bare, plain
 from collector_processor.trajectory.siblings import Delegates, Deliveries
-from semconv.dialects.reading.messages import last_answer
+from semconv.dialects.reading.messages import body_of, last_answer
+from semconv.dialects.reading.tools import FINAL_ANSWER_TOOLS
 from semconv.record import replace
-
-FINAL_ANSWER_TOOLS: Final = frozenset({"final_answer", "FinalAnswerTool", "finalanswer"})
 
 _Place: TypeAlias = tuple[int, bool, int, int]
 """Sort key of a step: closing steps before what starts as they end, inner before outer, then tree order."""
@@ -179,6 +178,8 @@ class _Choice:
 
     def _decide_agent(self, act: Act, shown: _Shown) -> None:
         is_covered = act.index in self._has_own_words
+        if act.action.failed and shown.latest is not None:
+            self._pass_failure_on(act, self._acts[shown.latest])
         if shown.count == 0:
             if not act.action.pseudo_agent:
                 self._keep(act, shown)
@@ -202,7 +203,20 @@ class _Choice:
         if shown.latest is None:
             return True
         last = self._acts[shown.latest].action
+        if last.kind in TOOL_KINDS and last.output == act.action.output:
+            return False  # a function that returns its tool's result
         return last.kind not in MODEL_KINDS or (last_answer(last.said) or last.output) != act.action.output
+
+    def _pass_failure_on(self, act: Act, last: Act) -> None:
+        """Give an agent's failure to its last model call, if that said nothing: the call broke.
+
+        Mastra's spans of a failed call say OK; only the agent's has the error.
+        """
+        call = last.action
+        is_silent = call.kind is LLM and not call.output and not any(map(body_of, call.said))
+        if is_silent and not call.error and last.runner == act.index:
+            failed = replace(call, failed=True, error=act.action.error)
+            self._acts[last.index] = replace(last, action=failed)
 
     def _merge(self, outer: Act, inner: Act, shown: _Shown) -> None:
         """Keep one of two spans of the same act: the one with more content, else the outer one."""

@@ -175,6 +175,7 @@ class Delegates:
     def __init__(self, ordering: Ordering) -> None:
         self._ordering = ordering
         self._families = _families(ordering)
+        self._errors = _errors_below(ordering) if self._families else frozenset()
 
     def work_beside(self, act: Act) -> bool:
         """Say whether an agent beside a call, or beside the calling agent, does the requested work.
@@ -191,10 +192,17 @@ class Delegates:
         is_to_any = bool(beside) and act.action.target is None and is_delegation(act.action.tool or "")
         return any(
             agent.agent is not None
-            and (is_to_any or plain(agent.agent) in called)
+            and (is_to_any or plain(agent.agent) in called or self._is_why(agent, act))
             and agent.span.end_ns <= act.span.end_ns + _error_of_ends(agent.span, act.span)
             for agent in beside
         )
+
+    def _is_why(self, agent: Act, act: Act) -> bool:
+        """Say whether a call failed with the error of the agent that ran during it.
+
+        The span of a failed tool may lack the tool's name (Traceloop's of LangChain.js).
+        """
+        return act.action.failed and (agent.index, act.action.error) in self._errors
 
     def _beside(self, act: Act) -> Sequence[_Family]:
         parents, acts = self._ordering.parents, self._ordering.acts
@@ -226,6 +234,15 @@ def _families(ordering: Ordering) -> Mapping[int, _Family]:
         if act.action.kind is AGENT:
             found[ordering.parents[act.position]].append(act)
     return {parent: _Family(agents) for parent, agents in found.items()}
+
+
+def _errors_below(ordering: Ordering) -> frozenset[tuple[int, str]]:
+    """Return the errors of each agent's calls, as pairs of the agent's index and the error's text."""
+    return frozenset(
+        (act.runner, act.action.error)
+        for act in ordering.acts
+        if act.runner is not None and act.action.error and act.action.kind in _CALLS
+    )
 
 
 def _error_of_ends(*spans: Span) -> int:

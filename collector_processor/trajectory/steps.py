@@ -313,7 +313,8 @@ def _content(act: Act, *, has_words: bool, has_said: bool, is_cut: bool) -> Cont
 
 def _recovered(step: Step, said: str) -> Step:
     is_cut = step.content is ContentState.DROPPED or shortened(said) is not said
-    return replace(step, output=shortened(said), content=ContentState.TRUNCATED if is_cut else step.content)
+    kept = ContentState.COMPLETE if step.content is ContentState.ABSENT else step.content
+    return replace(step, output=shortened(said), content=ContentState.TRUNCATED if is_cut else kept)
 
 
 def _warnings(ordering: Ordering, steps: Sequence[Step]) -> tuple[str, ...]:

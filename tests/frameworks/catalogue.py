@@ -43,6 +43,8 @@ class RunScript:
     requirements: str = ""
     """Name of the file in ``requirements/`` without its suffix, or of the set of programs; by default the
     run's own."""
+    runs: int = 1
+    """Number of runs that its traces make: agents called one after the other without a span around them."""
     live: bool = False
     """Whether CI also runs it live, besides testing its fixture."""
     env: dict[str, str] = field(default_factory=dict)
@@ -93,8 +95,13 @@ class RunScript:
 
 
 def catalogue() -> dict[str, RunScript]:
-    """Return every run by its name, sorted by name."""
+    """Return every script by its name, sorted by name."""
     return {path.stem: _read(path) for path in sorted((FOLDER / "runs").glob("*.toml"))}
+
+
+def single_runs() -> dict[str, RunScript]:
+    """Return the scripts whose traces make one run."""
+    return {name: script for name, script in catalogue().items() if script.runs == 1}
 
 
 def _stem(name: str, variant: str) -> str:

@@ -10,7 +10,8 @@ from typing import Final
 from analyzer.recordings.read_files import read_recording
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import Run, rebuild
-from semconv.model import Span
+from semconv.model import Span, Trajectory
+from semconv.record import replace
 from tests.frameworks.truth import Truth
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -21,6 +22,11 @@ def runs_of(data: bytes) -> tuple[Run, ...]:
     """Return the runs in a recording, with the content of its logs."""
     recording = read_recording(data)
     return rebuild(recording.bodies(Signal.TRACES), recording.bodies(Signal.LOGS))
+
+
+def side_by_side(runs: Sequence[Trajectory]) -> Trajectory:
+    """Return the first run with the steps of all, one after the other."""
+    return replace(runs[0], steps=tuple(step for run in runs for step in run.steps))
 
 
 def changes(old: bytes, new: bytes, truths: tuple[Truth, Truth]) -> list[str]:

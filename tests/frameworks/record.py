@@ -15,7 +15,7 @@ from typing import Final
 
 from tests.backends.cache import say
 from tests.frameworks.catalogue import VARIANTS, RunScript, catalogue
-from tests.frameworks.changes import changes, runs_of
+from tests.frameworks.changes import changes, runs_of, side_by_side
 from tests.frameworks.install import InstallError, install
 from tests.frameworks.play import Recorded, RunFailed, record
 from tests.frameworks.server import Happening
@@ -86,10 +86,10 @@ def _told_changes(run: RunScript, variant: str, recorded: Recorded) -> list[str]
 def _misses(run: RunScript, recorded: Recorded) -> list[str]:
     """Describe how blamespan's steps differ from the true ones, for authors of dialects."""
     expected = expected_steps(run, recorded.played.truth)
-    runs = [found for found in runs_of(recorded.data) if found.trajectory.steps]
-    if len(runs) != 1:
-        return [f"{len(runs)} runs with steps, expected 1"]
-    return differences(expected, runs[0].trajectory)
+    runs = [found.trajectory for found in runs_of(recorded.data) if found.trajectory.steps]
+    if len(runs) != run.runs:
+        return [f"{len(runs)} runs with steps, expected {run.runs}"]
+    return differences(expected, side_by_side(runs))
 
 
 def _log(truth: Truth) -> list[Happening]:

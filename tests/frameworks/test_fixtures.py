@@ -14,12 +14,12 @@ from analyzer.triage import triage
 from collector_processor.rebuild.stages import Run
 from collector_processor.settings import load_settings
 from semconv.model import Blame, Status, Verdict
-from tests.frameworks.catalogue import FOLDER, VARIANTS, RunScript, catalogue
+from tests.frameworks.catalogue import FOLDER, VARIANTS, RunScript, catalogue, single_runs
 from tests.frameworks.changes import runs_of
 from tests.frameworks.kit.story import question
-from tests.frameworks.script import WRONG_ANSWER, purser_answer
+from tests.frameworks.script import MISREAD, UNAVAILABLE, WRONG_ANSWER, purser_answer
 from tests.frameworks.truth import (
-    WORDS_AT_FAULT,
+    REGISTRARS_FAULT,
     Expected,
     decisive_step,
     differences,
@@ -29,7 +29,7 @@ from tests.frameworks.truth import (
     says,
 )
 
-RUNS = catalogue()
+RUNS = single_runs()
 ALL = [(name, variant) for name, run in RUNS.items() for variant in run.variants]
 READ = [(name, variant) for name, variant in ALL if variant not in RUNS[name].unread]
 CUT_SHORT = {"crash", "guarded", "max_turns"}
@@ -99,10 +99,10 @@ def test_the_decisive_step_is_the_last_agents_and_says_what_went_wrong(name: str
     found = recording(name, variant)
     step = decisive_step(found.expected, found.run.trajectory)
     assert step is not None
-    if variant == "crash":
-        assert step.error
+    if variant in {"crash", "given_up"}:
+        assert step.error or UNAVAILABLE in step.output
     else:
-        assert WORDS_AT_FAULT.get(variant, WRONG_ANSWER) in step.output
+        assert (f"{MISREAD} seats" if variant == "misread" else WRONG_ANSWER) in step.output
 
 
 @pytest.mark.parametrize(("name", "variant"), _those("target", VARIANTS))
@@ -128,7 +128,7 @@ def test_a_recording_that_is_sound_gives_no_warning(name: str, variant: str) -> 
     assert trajectory.complete
 
 
-@pytest.mark.parametrize(("name", "variant"), _those("noticed", WORDS_AT_FAULT))
+@pytest.mark.parametrize(("name", "variant"), _those("noticed", REGISTRARS_FAULT))
 def test_a_mistake_that_nothing_reports_is_noticed_and_its_agent_blamed(name: str, variant: str) -> None:
     blame = _verdict(name, variant)
     assert isinstance(blame, Blame), blame
@@ -136,6 +136,7 @@ def test_a_mistake_that_nothing_reports_is_noticed_and_its_agent_blamed(name: st
     decisive = decisive_step(found.expected, found.run.trajectory)
     assert decisive is not None
     assert blame.agent == decisive.agent
+    assert blame.step == decisive.index
 
 
 @pytest.mark.parametrize(("name", "variant"), _those("quiet", {"sound"}))
@@ -197,6 +198,9 @@ def test_a_run_said_to_be_read_wrong_still_is(name: str, variant: str) -> None:
 def test_every_recording_belongs_to_a_run() -> None:
     kept = {path.name for path in (FOLDER / "fixtures").iterdir()}
     files = [
-        path for name, variant in ALL for path in (RUNS[name].fixture(variant), RUNS[name].truth(variant))
+        path
+        for run in catalogue().values()
+        for variant in run.variants
+        for path in (run.fixture(variant), run.truth(variant))
     ]
     assert kept == {path.name for path in files}

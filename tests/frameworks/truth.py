@@ -18,12 +18,12 @@ from typing import Any, Final
 from semconv.model import Step, Trajectory
 from tests.frameworks.catalogue import RunScript
 from tests.frameworks.kit.story import PURSER, REGISTRAR
-from tests.frameworks.script import GIVING_UP, MISREAD
+from tests.frameworks.script import MISREAD
 from tests.frameworks.server import Happening
 
 ANYBODY: Final = "*"
-WORDS_AT_FAULT: Final = {"misread": f"{MISREAD} seats", "given_up": GIVING_UP}
-"""By variant in which the registrar is to blame: what its decisive model call says."""
+REGISTRARS_FAULT: Final = frozenset({"misread", "given_up"})
+"""Variants in which the registrar is to blame."""
 _PASSING_CONTROL: Final = ("transfer", "handoff", "hand_off")
 
 
@@ -127,10 +127,16 @@ def decisive_step(expected: Sequence[Expected], trajectory: Trajectory) -> Step 
 
 
 def _decisive(truth: Truth) -> Happening | None:
-    """The model call that says what only this variant says; else the purser's first, wrong or broken."""
+    """The earliest event whose correction would turn the failure into success.
+
+    The model call that says what only this variant says; in ``given_up`` the look-up that failed, because an
+    agent that does not give up would have no more to say; else the purser's first call, wrong or broken.
+    """
+    if truth.variant == "given_up":
+        return next((each for each in truth.log if each.kind == "tool" and not each.ok), None)
     calls = [each for each in truth.log if each.kind == "llm"]
-    words = WORDS_AT_FAULT.get(truth.variant)
-    if words is not None:
+    if truth.variant == "misread":
+        words = f"{MISREAD} seats"
         return next((each for each in calls if each.agent == REGISTRAR and words in each.text), None)
     return next((each for each in calls if each.agent == PURSER), None)
 

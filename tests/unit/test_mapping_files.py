@@ -186,6 +186,17 @@ def test_map_writes_a_mapping_that_the_other_commands_read(
     assert [(step["kind"], step["agent"], step["target"]) for step in document["steps"]] == EXPECTED
 
 
+def test_map_lists_what_it_left_unread(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = stated()[0]
+    odd_one = span(1, start=0, end=90, name="job", attributes={**first.attributes, "acme.mood": "blue"})
+    trace.write_bytes(encode([odd_one, *stated()[1:]]))
+    assert command(["map", str(trace), "--yes"]) == 0
+    assert "not understood, 1: acme.mood" in capsys.readouterr().err
+    assert "# acme.mood\n" in Path("blamespan.mapping.yaml").read_text()
+    assert command(["map", str(trace), "--yes", "--force", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_understood"] == ["acme.mood"]
+
+
 def test_map_overwrites_nothing_unless_told(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.yaml").write_text("corrected by hand")
     assert command(["map", str(trace), "--yes", "--out", "mine.yaml"]) == 2

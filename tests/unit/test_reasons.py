@@ -58,7 +58,8 @@ def test_of_a_long_error_the_first_sentence_is_told() -> None:
     calls = [step("a", 'call look_up({"name": "Marianne"})') for _ in range(4)]
     verdict = blame(*calls, root_status=SpanStatus.ERROR, root_error=LIMIT)
     assert verdict.reason == (
-        "a made the same call 4 times, in steps 0 to 3, until the run reached its limit of turns."
+        "a made the same call 4 times, in steps 0 to 3 (step 1 is the first repetition),"
+        " until the run reached its limit of turns."
         " The error: GraphRecursionError: Recursion limit of 10 reached without hitting a stop condition."
     )
 

@@ -524,3 +524,47 @@ def test_what_an_agent_says_as_it_hands_over_is_its_word(said: str) -> None:
     handoff = step("researcher", kind=StepKind.HANDOFF, target="analyst", input=said)
     trajectory = replace(falcon(handoff, step("analyst", "It costs $450.")), output="It costs $450.")
     assert not [f for f in findings(read(trajectory)) if f.signal == "unsupported_figure" and f.step == 7]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        pytest.param("the ship register is not answering", id="a plain text"),
+        pytest.param("Error: the ship register is not answering", id="marked as an error"),
+    ],
+)
+def test_a_failed_look_up_is_blamed_and_not_the_words_that_give_up_over_it(result: str) -> None:
+    """Frameworks hand an exception to the model as a text, without an error on any span."""
+    excuse = "I could not find out how many seats it has: the ship register is not answering."
+    gave_up = run(
+        step("registrar", 'call look_up({"name": "Marianne"})'),
+        tool("registrar", result, target="look_up"),
+        step("registrar", excuse, input=f"tool: {result}"),
+        step("concierge", excuse, input=f"tool: {excuse}"),
+        output=excuse,
+    )
+    verdict = blame(gave_up)
+    assert (verdict.agent, verdict.step, verdict.mode) == ("registrar", 1, "unhandled_error")
+
+
+def test_a_result_that_an_agent_quotes_in_an_answer_is_no_failure() -> None:
+    found = "the ferry leaves from the old harbour"
+    reading = read(run(tool("a", found), step("a", f"As it says, {found}."), output=found))
+    assert reading.failures_told == frozenset()
+    other = read(run(tool("a", found), step("b", f"I could not find the time: {found}.")))
+    assert other.failures_told == frozenset()
+
+
+def test_asking_again_an_agent_whose_call_broke_is_no_loop() -> None:
+    broken = step("purser", "", status=SpanStatus.ERROR, error="HTTP 500")
+    asking = step("concierge", 'call purser({"task": "What do twelve crossings take in?"})')
+    steps = [one for _ in range(4) for one in (asking, broken)]
+    verdict = blame(run(*steps, step("concierge", "Noted."), output="Noted."))
+    assert (verdict.agent, verdict.step, verdict.mode) == ("purser", 1, "unhandled_error")
+
+
+def test_a_loop_says_which_of_its_steps_is_blamed() -> None:
+    calls = [tool("a", "nothing new", input='{"page": "of the harbour"}') for _ in range(4)]
+    (finding,) = [one for one in findings(read(run(*calls, step("a", "Well.")))) if one.signal == "loop"]
+    assert finding.step == 1
+    assert "step 1 is the first repetition" in finding.reason

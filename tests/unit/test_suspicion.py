@@ -176,7 +176,8 @@ def test_an_error_that_is_not_mentioned_is_a_clue_and_one_that_is_mentioned_is_n
 def test_equal_calls_with_an_equal_result_are_a_loop_and_waiting_for_a_job_is_none() -> None:
     pending = [tool("a", "running", input="{}", target="get_job") for _ in range(5)]
     (clue,) = found(run(*pending, step("a", "All done here.")), ClueKind.LOOP)
-    assert clue.reason == "repeated get_job with the same arguments 5 times without a new result"
+    repeated = "repeated get_job with the same arguments 5 times without a new result"
+    assert clue.reason == f"{repeated} (step 2 is the third time)"
     waited = run(*pending, tool("a", "finished", input="{}", target="get_job"), step("a", "Done."))
     assert found(waited, ClueKind.LOOP) == []
 
@@ -291,3 +292,31 @@ async def test_a_suspicion_stands_where_the_model_fails() -> None:
     assert attribution.status is Status.SUSPECTED
     assert attribution.fallback is not None
     assert attribution.error is None
+
+
+def test_the_sign_of_a_product_is_no_unit() -> None:
+    assert [
+        (one.shown, one.unit) for one in figures("580 x 12 x (7 + 1) = 48,720; a 3x gain of 40 x-rays")
+    ] == [
+        ("580", ""),
+        ("12", ""),
+        ("7", ""),
+        ("1", ""),
+        ("48,720", ""),
+        ("3x", "x"),
+        ("40 x", "x"),
+    ]
+
+
+def test_a_figure_that_a_hidden_call_passes_on_is_an_agents_word() -> None:
+    """Traceloop's spans of LangChain.js do not show what a model requested."""
+    answer = "With 580 seats the ferry takes in 48,720 euros."
+    passed_on = run(
+        step("concierge", "", input="user: How many seats does the ferry have?"),
+        tool("registrar", "The ferry Marianne has 850 seats."),
+        step("registrar", "The register says: The ferry Marianne has 580 seats."),
+        step("purser", answer, input="user: What does it take in? The ferry Marianne has 580 seats."),
+        task="How many seats does the ferry have, and what do 12 crossings take in at 7 euros?",
+        output=answer,
+    )
+    assert [clue.step for clue in found(passed_on, ClueKind.WRONG_FIGURE) if clue.value == 580.0] == [2]

@@ -176,11 +176,6 @@ def test_a_failed_model_call_that_did_not_matter_is_no_failure(final: str, betwe
     assert not triage(left_to(final, *between)).failed
 
 
-def test_an_end_whose_words_are_not_recorded_is_not_taken_for_silence() -> None:
-    silent = step("concierge", "", content=ContentState.ABSENT)
-    assert not triage(run(step("concierge", "call"), failed_call(), silent)).failed
-
-
 def test_an_acknowledgement_without_a_failure_is_an_answer() -> None:
     assert not triage(run(step("concierge", "Noted."), task="Remember the milk.", output="Noted.")).failed
     assert not triage(run(step("clerk", "call"), tool("clerk", "ok"), step("clerk", "Noted."))).failed
@@ -243,3 +238,22 @@ def test_a_lone_model_call_is_nobodys_failure_to_attribute() -> None:
     assert worth_a_model(run(step("a", "x")))
     assert worth_a_model(run(step(UNKNOWN_AGENT, "x"), step(UNKNOWN_AGENT, "y", StepKind.TOOL)))
     assert not worth_a_model(run())
+
+
+def absent(agent: str, **more: Any) -> Step:
+    """Return a model call whose texts are not recorded."""
+    return step(agent, "", content=ContentState.ABSENT, **more)
+
+
+def test_an_agents_failed_call_counts_though_no_later_text_is_recorded() -> None:
+    broken = step("purser", "", status=SpanStatus.ERROR, error="HTTP 500")
+    before = step("registrar", "The Marianne has 85 seats.")
+    finding = triage(run(absent("concierge"), before, absent("concierge"), broken, absent("concierge")))
+    assert finding.failed
+    assert "step 3 of purser failed" in finding.reason
+    retried = run(absent("concierge"), broken, absent("purser"), absent("concierge"))
+    assert not triage(retried).failed
+    replaced = run(absent("concierge"), broken, absent("accountant"), absent("concierge"))
+    assert not triage(replaced).failed
+    tools = run(absent("concierge"), failed_tool("concierge"), absent("concierge"))
+    assert not triage(tools).failed

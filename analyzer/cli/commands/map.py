@@ -54,11 +54,15 @@ def map(  # noqa: A001 - the command's name
     mapping = proposed(traces)
     if not yes and sys.stdin.isatty():
         mapping = _asked_about(mapping)
-    write_mapping(mapping, out, force=force)
+    left = _left_unread(traces, mapping)
+    write_mapping(mapping, out, left, force=force)
     if output is OutputFormat.JSON:
-        print_json({"file": str(out), "mapping": mapping.name, "fields": dict(mapping.fields)})
+        fields = dict(mapping.fields)
+        print_json({"file": str(out), "mapping": mapping.name, "fields": fields, "not_understood": left})
     elif out != STANDARD_OUTPUT:
         complain(f"wrote {out}: correct it if need be, then set BLAMESPAN_MAPPINGS={out}")
+        if left:
+            complain(f"not understood, {len(left)}: {', '.join(plain(name, 100) for name in left)}")
     if recorded.some_unreadable:
         raise typer.Exit(1)
 
@@ -100,13 +104,27 @@ def _joined(tables: Sequence[Mapping[str, T]]) -> dict[str, T]:
     return {key: value for table in reversed(tables) for key, value in table.items()}
 
 
-def write_mapping(mapping: SpanMapping, out: Path, *, force: bool = False) -> None:
-    """Write a mapping file.
+def _left_unread(traces: Sequence[Trace], mapping: SpanMapping) -> list[str]:
+    """Return the attributes of the inferred runs that neither inference nor the mapping reads, sorted."""
+    reader = reader_here()
+    found: set[str] = set()
+    for ordering in (read_acts(trace.spans, reader) for trace in traces):
+        if ordering.inferred is not None:
+            pairs = zip(ordering.spans, ordering.actions, strict=True)
+            found.update(ordering.inferred.unread(span for span, action in pairs if action is not None))
+    return sorted(found - {*mapping.fields, mapping.kind_attribute})
+
+
+def write_mapping(mapping: SpanMapping, out: Path, left: Sequence[str] = (), *, force: bool = False) -> None:
+    """Write a mapping file; ``left`` are attributes that it leaves unread.
 
     Raises:
         WrongUsage: the file exists already.
     """
-    content = written(mapping, (_HINT,))
+    unread = (
+        ("\n".join(("Not understood, so left out:", *(plain(name, 100) for name in left))),) if left else ()
+    )
+    content = written(mapping, (_HINT, *unread))
     if out == STANDARD_OUTPUT:
         sys.stdout.write(content)
         return

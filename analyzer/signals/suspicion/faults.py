@@ -144,7 +144,8 @@ def loops(reading: Reading) -> Iterator[Clue]:
         yield Clue(
             step=step.index,
             kind=ClueKind.LOOP,
-            reason=f"repeated {what} {len(places)} times without a new result",
+            reason=f"repeated {what} {len(places)} times without a new result"
+            f" (step {step.index} is the third time)",
             evidence=(Evidence(step=step.index, quote=beginning(_telling(said) or step.output, QUOTE)),),
             signs={
                 "times": min(same, _MOST_TIMES) / _MOST_TIMES,

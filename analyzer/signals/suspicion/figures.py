@@ -49,7 +49,8 @@ _NUMBERED: Final = re.compile(
     re.IGNORECASE,
 )
 _YEAR: Final = re.compile(r"1[0-9]\d\d|20\d\d")
-_UNIT: Final = re.compile(r"\s?(%|°[CF]?|[A-Za-zµ€$£¥₹²³°/]{1,14})")
+_UNIT: Final = re.compile(r"\s?(?![xX]\s?[\d(])(%|°[CF]?|[A-Za-zµ€$£¥₹²³°/]{1,14})")
+"""A unit after a number; the ``x`` of ``580 x 12`` is a sign."""
 _CURRENCY: Final = re.compile(r"(US\$|[$€£¥₹]|\b(?:USD|EUR|GBP|CHF|JPY|INR)\s?)\s?$")
 _WORD: Final = re.compile(r"[^\W\d_]{2,}|\b[A-Z]\b")
 _KEY: Final = re.compile(r"[\"']?\b(\w+)[\"']?\s*[:=]\s*[\"']?$")

@@ -21,6 +21,8 @@ _SPEAKER: Final = re.compile(
 _OWN: Final = frozenset({"assistant", "ai"})
 _RELAYED: Final = 15
 """Number of characters from which equal texts are the same text and not equal by chance."""
+_SENTENCE: Final = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
+_DIGIT: Final = re.compile(r"\d")
 _LOST: Final = frozenset(
     {ContentState.TRUNCATED, ContentState.DROPPED, ContentState.REDACTED, ContentState.ABSENT}
 )
@@ -79,7 +81,7 @@ def _texts(reading: Reading) -> Iterator[tuple[int | None, str, bool]]:
             continue
         for text, is_result in _heard(spoken_input(step)):
             if not said.repeats(text):
-                yield position, text, is_result
+                yield position, text if is_result else said.without_repeated(text), is_result
         if step.kind is StepKind.HUMAN:
             yield position, step.output, False
         else:
@@ -129,6 +131,17 @@ class _Said:
         plain = " ".join(text.split())
         if plain:
             self._texts.append(plain)
+
+    def without_repeated(self, text: str) -> str:
+        """Return a text without the sentences with numbers that agents have said: they are passed on.
+
+        The call that passes them on may hide its arguments (Traceloop's of LangChain.js).
+        """
+        for sentence in _SENTENCE.findall(text[:HEAD]) if _DIGIT.search(text) else ():
+            plain = " ".join(sentence.split())
+            if len(plain) >= _RELAYED and _DIGIT.search(plain) and any(plain in said for said in self._texts):
+                text = text.replace(sentence, " ")
+        return text
 
     def repeats(self, text: str) -> bool:
         """Tell whether a text is an agent's words, alone or within other text."""

@@ -20,6 +20,7 @@ from semconv.attributes import (
     GEN_AI_OPERATION_NAME,
     GEN_AI_OUTPUT_MESSAGES,
     GEN_AI_PROVIDER_NAME,
+    GEN_AI_RESPONSE_FINISH_REASONS,
     GEN_AI_SYSTEM_INSTRUCTIONS,
     GEN_AI_TOOL_CALL_ARGUMENTS,
     GEN_AI_TOOL_CALL_ID,
@@ -101,6 +102,7 @@ KINDS: Final[Mapping[str, ActionKind]] = {
     "create_agent": ActionKind.SETUP,
 }
 """Operations; any other is a container (turns, cycles, embeddings)."""
+_FAILED_FINISH: Final = "error"
 
 
 def read_otel_genai(span: Span, _: Surroundings) -> Action | None:
@@ -159,10 +161,20 @@ def _read_llm(span: Span, kind: ActionKind, dialect: str) -> Action:
         # JSON cut short by a length limit is kept as text.
         input="" if heard else text(span.attributes, GEN_AI_INPUT_MESSAGES, PROMPT_TEXT) or "",
         output="" if said else text(span.attributes, GEN_AI_OUTPUT_MESSAGES, COMPLETION_TEXT) or "",
-        failed=not said and any(event.name == EXCEPTION_EVENT for event in span.events),
+        failed=_is_without_answer(said) and _broke(span),
         instructions=instructions_of(span) or system,
         redacted=is_redacted(*[message.text for message in (*heard, *said)]),
     )
+
+
+def _is_without_answer(said: Sequence[Message]) -> bool:
+    return not any(message.text or message.calls for message in said)
+
+
+def _broke(span: Span) -> bool:
+    """Say whether a call failed whose status does not say so: by its finish reason, or an exception."""
+    reasons = items(span.attributes.get(GEN_AI_RESPONSE_FINISH_REASONS))
+    return _FAILED_FINISH in reasons or any(event.name == EXCEPTION_EVENT for event in span.events)
 
 
 def _read_tool(span: Span, kind: ActionKind, dialect: str) -> Action:

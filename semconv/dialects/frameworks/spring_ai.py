@@ -6,7 +6,8 @@ Source: spring-projects/spring-ai, ``AiObservationAttributes``, ``SpringAiKind``
 tool (later with ``execute_tool``). Texts of calls are logged, and on spans only where the application adds
 them, as ``gen_ai.prompt`` and ``gen_ai.completion``, lists of texts without roles, or as the conventions'
 messages. No span names an agent, unless the application's own observation does: a chat client inside a tool
-is named after the tool, others after the functions around them (``@Observed``). Seen from 2.0.1.
+is named by its prompt, else after the tool (``ask_purser`` runs ``purser``), others after the functions
+around them (``@Observed``). Seen from 2.0.1.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from typing import Any, Final
 from semconv.attributes import GEN_AI_AGENT_NAME, GEN_AI_OPERATION_NAME, GEN_AI_TOOL_CALL_ID
 from semconv.dialects.conventions.otel_genai import KINDS, conversation_of
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
-from semconv.dialects.reading.agent_names import NO_AGENT, Found
+from semconv.dialects.reading.agent_names import NO_AGENT, Found, agent_behind
 from semconv.dialects.reading.observations import Observation, action_of, heard_in_conversation, said_in
 from semconv.dialects.reading.values import events_of, structured, text
 from semconv.model import AgentSource, Span
+from semconv.record import replace
 
 NAME: Final = "spring_ai"
 
@@ -74,7 +76,8 @@ def _read_client(span: Span, surroundings: Surroundings) -> Action:
     tools = (text(each.attributes, TOOL_NAME) for each in above if each.attributes.get(KIND) in _TOOLS)
     tool = next(filter(None, tools), None)
     if tool is not None:
-        return _read(span, ActionKind.AGENT, Found(tool, AgentSource.METADATA))
+        agent = _read(span, ActionKind.AGENT, Found(agent_behind(tool), AgentSource.METADATA))
+        return replace(agent, is_named_by_tool=True)
     is_inside = any(KIND in each.attributes for each in above)
     return _read(span, ActionKind.CONTAINER if is_inside else ActionKind.WORKFLOW)
 

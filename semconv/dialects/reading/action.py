@@ -168,6 +168,9 @@ class Message:
     """The speaker's name, if the framework gives it (langchain puts the agent's name here)."""
     answers: tuple[str, ...] = ()
     """Ids of the tool calls that this message answers."""
+    results: str = ""
+    """Results of tools that stand beside an agent's own words and calls (Vercel's whole run in one message);
+    those of a message that only answers calls are its text."""
 
 
 @record
@@ -217,6 +220,8 @@ class Action:
     """True for a tool call's transport span (MCP): another span may show the same call."""
     function: str = ""
     """Name of the user's function that the span traces; it may name the agent if nothing else does."""
+    is_named_by_tool: bool = False
+    """True if an agent's only name is that of the tool that runs it."""
     has_calls_beside: bool = False
     """True if the agent's calls may be siblings of its span, related by time only."""
     redacted: bool = False

@@ -120,7 +120,7 @@ def _asked_by_tool(span: Span, surroundings: Surroundings, metadata_of: Metadata
     asking = surroundings.once(metadata_of, around[-1]).get(LANGCHAIN_AGENT) if around else None
     own = metadata.get(LANGCHAIN_AGENT)
     nodes = (each.partition(":")[0] for each in str(namespace)[tools.end() + 1 :].split("|"))
-    named = map(_bare_name, around)
+    named = (agent_behind(_bare_name(each)) for each in around)
     candidates = (own if own != asking else None, *nodes, *named)
     return next((name for name in candidates if isinstance(name, str) and name and _is_named(name)), None)
 
@@ -244,6 +244,22 @@ def names_an_agent(name: str) -> bool:
     return not is_part and not is_class and not _SAYING_NOTHING.issuperset(name.lower().split("_"))
 
 
+_ASKING: Final = re.compile(
+    r"^(?:ask|consult|call|invoke|talk[_ -]?to|delegate[_ -]?to)(?:[_ -]the)?[_ -](?P<agent>\w.*)$",
+    re.IGNORECASE,
+)
+
+
+def agent_behind(tool: str) -> str:
+    """Return the name of the agent that a tool runs: ``ask_purser`` runs ``purser``."""
+    found = _ASKING.match(tool)
+    return found["agent"] if found else tool
+
+
+_GENERIC: Final = frozenset(
+    {"a", "agent", "ai", "an", "assistant", "bot", "chatbot", "expert", "friendly", "helpful", "intelligent"}
+    | {"language", "model", "powerful", "smart", "useful", "very", "world-class"}
+)
 _YOU_ARE: Final = re.compile(
     r"\b[Yy]ou are (?:the |an? )?(?P<name>[\w-]+(?: [\w-]+){0,2}?)"
     r"(?=[.,;:!()\n]|$| (?:of|for|who|that|in|at|on|with|and|to|whose|from|working|responsible)\b)"
@@ -255,3 +271,9 @@ def named_in_prompt(prompt: str) -> str:
     """Return the agent named in a prompt (``You are the registrar of …``), in lower case; empty if none."""
     found = _YOU_ARE.search(prompt[:_MOST_PROMPT])
     return found["name"].lower() if found else ""
+
+
+def titled_in_prompt(prompt: str) -> str:
+    """Return the agent that a prompt names, if the words distinguish one: not ``helpful assistant``."""
+    name = named_in_prompt(prompt)
+    return "" if _GENERIC.issuperset(name.split()) else name

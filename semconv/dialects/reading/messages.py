@@ -59,6 +59,8 @@ _SPEAKERS: Final = frozenset({*_PLAIN_ROLES, "human", "ai", "developer"})
 @dataclass(slots=True)
 class _Draft:
     texts: list[str] = field(default_factory=list)
+    results: list[int] = field(default_factory=list)
+    """Positions of the texts that are tools' results."""
     calls: list[ToolCall] = field(default_factory=list)
     answers_tool: bool = False
     """True if it holds a tool's result, regardless of its role."""
@@ -70,6 +72,12 @@ class _Draft:
         call_id = next((item[key] for key in _RESULT_IDS if item.get(key)), None)
         if call_id is not None:
             self.answers.append(words(call_id))
+
+    def add_result(self, result: Mapping[str, Any]) -> None:
+        """Record a part that is a tool's result, with its text."""
+        self.answer(result)
+        self.results.append(len(self.texts))
+        self.texts.append(_result_of(result))
 
 
 def messages_of(value: Any) -> tuple[Message, ...]:
@@ -158,8 +166,22 @@ def _finish(draft: _Draft, role: str, name: str) -> Message:
         role = "tool"
     elif role not in {"user", "assistant", "system", "tool"}:
         role = "assistant" if draft.calls else (role or "user")
-    body = "\n".join(filter(None, draft.texts))
-    return Message(role=role, text=body, calls=tuple(draft.calls), name=name, answers=tuple(draft.answers))
+    results = "" if role == "tool" else _joined(draft.texts[place] for place in draft.results)
+    own = draft.texts
+    if results:
+        own = [text for place, text in enumerate(draft.texts) if place not in draft.results]
+    return Message(
+        role=role,
+        text=_joined(own),
+        calls=tuple(draft.calls),
+        name=name,
+        answers=tuple(draft.answers),
+        results=results,
+    )
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "\n".join(filter(None, texts))
 
 
 def _role_of(speaker: Any, value: Mapping[str, Any]) -> str:
@@ -240,8 +262,7 @@ def _read_part(draft: _Draft, part: Any) -> None:
     elif (call := _call_in(part, kind)) is not None:
         draft.calls.append(_call_of(call))
     elif (result := _result_in(part, kind)) is not None:
-        draft.answer(result)
-        draft.texts.append(_result_of(result))
+        draft.add_result(result)
     elif kind in _MEDIA or "inline_data" in part or "file_data" in part:
         draft.texts.append(f"[{kind or 'file'}{_label(part)}]")
     else:
@@ -320,10 +341,11 @@ def render(messages: Iterable[Message]) -> str:
 
 
 def body_of(message: Message) -> str:
-    """Return a message's text and calls, without its role."""
+    """Return a message's text, calls and results of tools, without its role."""
     if not message.calls:
         return message.text
-    return "\n".join(filter(None, (message.text, *(render_call(call) for call in message.calls))))
+    calls = (render_call(call) for call in message.calls)
+    return "\n".join(filter(None, (message.text, *calls, message.results)))
 
 
 def system_text(messages: Iterable[Message]) -> str:

@@ -31,6 +31,8 @@ _DELEGATIONS: Final = frozenset(
     | {"delegate_task_to_member", "delegate_task_to_members"}
     | {"adelegate_task_to_member", "adelegate_task_to_members"}
 )
+FINAL_ANSWER_TOOLS: Final = frozenset({"final_answer", "FinalAnswerTool", "finalanswer"})
+"""Tools that a model calls in place of answering (smolagents)."""
 _ARGUMENTS: Final = (
     "agent_name", "agent", "coworker", "member_id", "target", "target_agent", "to", "to_agent",
 )  # fmt: skip

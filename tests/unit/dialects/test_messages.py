@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from semconv.dialects.reading.messages import last_request, message_of, messages_of, render
+from semconv.dialects.reading.messages import (
+    body_of,
+    last_answer,
+    last_request,
+    message_of,
+    messages_of,
+    render,
+)
 from semconv.dialects.reading.payloads import asked
 
 HELLO = ("user", "hello", ())
@@ -185,3 +192,22 @@ def test_a_message_with_something_odd_in_it_is_read_as_far_as_it_goes(key: str, 
         for message in messages_of([value]):
             assert isinstance(message.text, str)
             assert isinstance(message.role, str)
+
+
+def test_results_beside_an_agents_own_words_are_not_its_words() -> None:
+    """Vercel's AI SDK 7 puts an agent's whole run into one message."""
+    parts = [
+        {"type": "text", "content": "The purser should answer this."},
+        {"type": "tool_call", "id": "1", "name": "ask", "arguments": {}},
+        {"type": "tool_call_response", "id": "1", "response": "85 seats"},
+    ]
+    (message,) = messages_of([{"role": "assistant", "parts": parts}])
+    assert (message.role, message.text, message.results) == (
+        "assistant",
+        "The purser should answer this.",
+        "85 seats",
+    )
+    assert last_answer([message]) == "The purser should answer this."
+    assert body_of(message).splitlines()[-1] == "85 seats"
+    (answer,) = messages_of([{"role": "user", "parts": parts[2:]}])
+    assert (answer.role, answer.text, answer.results) == ("tool", "85 seats", "")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from semconv.dialects import Action, ActionKind, Surroundings, read_action
-from semconv.model import AgentSource, Event, Outcome, OutcomeSource, Span
+from semconv.model import AgentSource, Event, Outcome, OutcomeSource, Span, SpanStatus
 from semconv.record import replace
-from tests.factories import chat, messages, ordered, outline, said, span, tool, workflow
+from tests.factories import agent, chat, messages, ordered, outline, said, span, tool, workflow
 
 
 def read(made: Span) -> Action:
@@ -259,3 +259,69 @@ def test_semantic_kernel_has_operations_of_its_own_and_messages_as_json_in_event
         ("user", "How many?"),
     ]
     assert [call.name for call in action.requested] == ["look_up"]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "answer", "failed"),
+    [
+        pytest.param(("error",), "", True, id="it ended in an error"),
+        pytest.param('["error"]', "", True, id="as JSON"),
+        pytest.param(("stop",), "", False, id="it said nothing"),
+        pytest.param(("error",), "Half an answer.", False, id="something was said"),
+    ],
+)
+def test_a_finish_reason_may_be_the_only_sign_of_a_failed_call(
+    reasons: Any, answer: str, *, failed: bool
+) -> None:
+    made = operation(
+        "chat",
+        **{
+            "gen_ai.response.finish_reasons": reasons,
+            "gen_ai.output.messages": messages(said("assistant", answer)),
+        },
+    )
+    assert read(made).failed is failed
+
+
+def test_an_agents_error_is_that_of_its_last_call_if_this_said_nothing() -> None:
+    """Mastra's spans of a failed call say OK."""
+    broken = replace(agent(2, "purser"), status=SpanStatus.ERROR, status_message="out of order")
+    (step,) = ordered(workflow(), broken, chat(3, parent=2)).steps
+    assert (step.agent, step.kind.value, step.error) == ("purser", "llm", "out of order")
+    (spoken,) = ordered(workflow(), broken, chat(3, parent=2, answer="Well,")).steps
+    assert spoken.error == ""
+
+
+def test_a_function_that_returns_its_tools_result_says_nothing_itself() -> None:
+    answer = {"gen_ai.output.messages": messages(said("assistant", "120"))}
+    relaying = agent(2, "registrar", attributes=answer)
+    assert outline(ordered(workflow(), relaying, tool(3, "seats_of", parent=2, result="120"))) == [
+        ("registrar", "tool")
+    ]
+    assert outline(ordered(workflow(), relaying, tool(3, "seats_of", parent=2, result="85"))) == [
+        ("registrar", "tool"),
+        ("registrar", "llm"),
+    ]
+
+
+def test_the_call_of_an_answering_tool_is_the_answer() -> None:
+    answer = ("final_answer", '{"answer": "6,840 euros"}', "1")
+    assert [step.output for step in ordered(workflow(), chat(2, calls=[answer])).steps] == ["6,840 euros"]
+    several = ("final_answer", '{"amount": "6,840", "currency": "euro"}', "1")
+    (step,) = ordered(workflow(), chat(2, calls=[several])).steps
+    assert step.output.startswith("call final_answer(")
+
+
+def test_a_failed_tool_without_its_name_ran_the_agent_that_failed_with_its_error() -> None:
+    """Traceloop's spans of LangChain.js: agents are beside the tools that run them."""
+    lead, purser = agent(2, "concierge", end=900), agent(4, "purser", parent=2, start=12, end=90)
+    nameless, call = (
+        replace(each, status=SpanStatus.ERROR, status_message="out of order")
+        for each in (
+            tool(3, "DynamicStructuredTool", parent=2, start=10, end=100),
+            chat(5, parent=4, start=14, end=80),
+        )
+    )
+    assert outline(ordered(workflow(), lead, nameless, purser, call)) == [("purser", "llm")]
+    other = replace(call, status_message="refused")
+    assert ("concierge", "tool") in outline(ordered(workflow(), lead, nameless, purser, other))

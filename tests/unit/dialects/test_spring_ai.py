@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+
+import pytest
 
 from semconv.model import Span
 from tests.factories import ordered, outline, span
@@ -60,16 +63,38 @@ def test_a_chat_client_and_its_advisors_group_calls_and_tools() -> None:
         assert trajectory.output == "Three"
 
 
-def test_a_chat_client_inside_a_tool_goes_by_the_tool() -> None:
+def delegated(*, prompt: str, tool: str = "ask_registrar") -> list[tuple[str, str]]:
+    """Return the steps of a chat client that a tool of another one runs."""
+    heard = [{"role": "system", "parts": [{"type": "text", "content": prompt}]}] if prompt else []
+    texts = {"gen_ai.input.messages": json.dumps(heard)}
     trajectory = ordered(
         client(1, None, end=900),
-        chat(2, 1),
-        called(3, 1, "ask_registrar", end=100),
+        spring(2, 1, "chat gpt-4.1-mini", "chat"),
+        called(3, 1, tool, end=100),
         client(4, 3, end=90),
-        chat(5, 4),
+        spring(5, 4, "chat gpt-4.1-mini", "chat", attributes=texts),
         called(6, 4, "look_up", end=64),
     )
-    assert outline(trajectory)[1:] == [("ask_registrar", "llm"), ("ask_registrar", "tool")]
+    return outline(trajectory)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tool", "name"),
+    [
+        pytest.param("", "ask_registrar", "registrar", id="after the tool, without its verb"),
+        pytest.param("", "seat_finder", "seat_finder", id="after the tool, if nothing better is known"),
+        pytest.param("You are a helpful assistant.", "ask_registrar", "registrar", id="a phrase is no name"),
+        pytest.param("You are the clerk of a harbour.", "ask_registrar", "clerk", id="by its prompt"),
+    ],
+)
+def test_an_agent_that_a_tool_runs_goes_by_its_prompt_or_the_tool(prompt: str, tool: str, name: str) -> None:
+    assert delegated(prompt=prompt, tool=tool) == [("lead-agent", "llm"), (name, "llm"), (name, "tool")]
+
+
+def test_the_result_of_a_tool_that_runs_an_agent_is_the_agents_answer() -> None:
+    silent = [spring(number, parent, "chat gpt", "chat") for number, parent in ((2, 1), (5, 4))]
+    steps = ordered(client(1, None, end=900), silent[0], called(3, 1, "ask"), client(4, 3), silent[1]).steps
+    assert [(step.output, step.content.value) for step in steps] == [("", "absent"), ("85 seats", "complete")]
 
 
 def test_an_observed_function_around_a_chat_client_is_the_agent() -> None:
