@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from semconv.attributes import GEN_AI_AGENT_NAME
-from semconv.dialects.conventions.otel_genai import read_otel_genai
+from semconv.attributes import GEN_AI_AGENT_NAME, GEN_AI_OPERATION_NAME
+from semconv.dialects.conventions.otel_genai import read_operation, read_otel_genai
 from semconv.dialects.conventions.traceloop import ENTITY_NAME, SPAN_KIND, read_traceloop
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
 from semconv.dialects.reading.observations import Observation, action_of, heard_in, said_in
@@ -30,6 +30,7 @@ CALL_ID: Final = "litellm.call_id"
 REQUESTER: Final = "metadata.requester_metadata"
 
 _RAW: Final = "raw_gen_ai_request"
+_FUNCTIONS: Final = frozenset({"acompletion", "completion", "aresponses", "atext_completion"})
 _PREFIX: Final = "llm."
 """Prefix of the provider and a field's name: ``llm.openai.messages``."""
 _ASKED: Final = frozenset(
@@ -50,8 +51,15 @@ def read_litellm(span: Span, surroundings: Surroundings) -> Action | None:
         return Action(dialect=NAME, kind=ActionKind.CONTAINER, agent=agent, function=function)
     if not function and agent is None:
         return None
-    call = read_traceloop(span, surroundings) or read_otel_genai(span, surroundings)
+    call = _read_call(span, surroundings)
     return call and replace(call, function=function, agent=call.agent or agent)
+
+
+def _read_call(span: Span, surroundings: Surroundings) -> Action | None:
+    """Read a call by its conventions; the proxy's asynchronous calls are named after LiteLLM's functions."""
+    if text(span.attributes, GEN_AI_OPERATION_NAME) in _FUNCTIONS:
+        return read_operation(span, ActionKind.LLM, NAME)
+    return read_traceloop(span, surroundings) or read_otel_genai(span, surroundings)
 
 
 def requester(span: Span) -> Mapping[str, Any]:
