@@ -196,7 +196,7 @@ def name_lead(ordering: Ordering) -> Ordering:
         for act in nameless
         if act.action.kind in MODEL_KINDS or not asked.isdisjoint((act.action.tool, act.action.call_id))
     ]
-    title = titled_in_prompt(next(iter(told), ""))
+    title = titled_in_prompt(next(iter(instructions), ""))
     name, source = (title, AgentSource.METADATA) if title else (LEAD, AgentSource.UNKNOWN)
     return ordering.with_acts([_named(act, name, source) for act in leading])
 
