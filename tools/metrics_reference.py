@@ -140,7 +140,7 @@ have not been viewed in Grafana yet.
 | `BlamespanForwardingBehind` | the oldest item to be forwarded has waited for over 10 minutes | ticket |
 | `BlamespanQueueFilling` | a queue is 80 % full: at 100 % requests are refused | page |
 | `BlamespanRefusing` | requests were refused for 5 minutes, mostly because the queue is full | page |
-| `BlamespanStoreFaulty` | the journal or the verdicts' store refuses to be written, or hangs | page |
+| `BlamespanStoreFaulty` | the journal or the verdicts' store cannot be written, or hangs | page |
 | `BlamespanItemsLost` | acknowledged items were damaged on disk | page |
 | `BlamespanItemsRejected` | the backend permanently rejected items | ticket |
 | `BlamespanVerdictsRefused` | the backend permanently rejected carriers or evaluation logs | ticket |

@@ -47,7 +47,7 @@ class HttpCall:
     """Parts of its path, below the address that the workflow was given."""
 
     def asks_for(self, tool: RecordedTool) -> bool:
-        """Return whether a recorded execution had the same arguments; missing ones are in the path."""
+        """Return whether an execution had these arguments; those missing here must be in the path."""
         try:
             recorded = read_json(tool.arguments or "{}")
         except (ValueError, RecursionError):

@@ -111,7 +111,7 @@ PROCESS_DEATHS: Final = _counter(
 STORE_FAULTY: Final = _gauge(
     "blamespan_store_faulty{store}",
     "1",
-    "1 while a store refuses to be written (full, read-only, damaged, its server away), and for 30 s"
+    "1 while a store cannot be written (full, read-only, damaged, its server away), and for 30 s"
     " afterwards, or has not answered for 10 s: `journal` (spans are refused) or `verdicts` (verdicts wait).",
 )
 TLS_FAILED: Final = _counter(

@@ -76,7 +76,7 @@ class Counter:
             yield Point(labels, series.value, series.exemplar) if is_settled else Point(labels, 0.0)
 
     def family(self, now: float, settle_s: float) -> Family:
-        """Return what ``points`` yields as prometheus_client writes it."""
+        """Return the series of ``points`` as a family of prometheus_client."""
         return self.metric.family(self.points(now, settle_s))
 
 

@@ -128,7 +128,7 @@ class Prepared:
 
 
 Facts: TypeAlias = Callable[[Run], RunFacts | None]
-"""Returns what a run is compared with other runs by. Pure."""
+"""Returns the facts by which a run is compared with other runs. Pure."""
 Look: TypeAlias = Callable[[Trajectory], Analysis | None]
 KeepRun: TypeAlias = Callable[[Trajectory, Analysis], KeptRun]
 """Returns the stored form of an analysed run. Pure."""

@@ -271,7 +271,7 @@ def _announce(running: Gateway, opened: OpenTrial, tape: Tape, output: OutputFor
 
 
 def report_document(report: TrialReport) -> dict[str, Any]:
-    """Return what happened in a trial as the last object of ``gateway --format json``."""
+    """Return a trial's report as the last object of ``gateway --format json``."""
     difference = report.first_difference
     return {
         "calls": report.calls,

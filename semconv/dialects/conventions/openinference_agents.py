@@ -79,7 +79,7 @@ _NOT_SPAWNED: Final = Spawned()
 
 
 def spawned(span: Span, surroundings: Surroundings) -> Spawned:
-    """Return what the enclosing call records of the subagent; empty if no call spawned it."""
+    """Return the subagent's data in the enclosing call; empty if no call spawned it."""
     above = surroundings.parent(span) if span.scope.name == CLAUDE else None
     if above is None:
         return _NOT_SPAWNED
