@@ -175,7 +175,7 @@ def _failing(issues: Sequence[str | None]) -> float:
 
 @record
 class Regression:
-    """What the runs since a release say about it."""
+    """Evidence of the runs since a release on whether it fails more often."""
 
     is_alarm: bool
     place: int | None

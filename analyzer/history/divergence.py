@@ -48,7 +48,7 @@ class Divergence:
     step: int | None
     """The failed run's step; for a missing one, the step that came instead, ``None`` at the end."""
     expected: str
-    """What the passing run did at that point, as prose; empty if it had ended."""
+    """The passing run's action at that point, as prose; empty if it had ended."""
     found: str
     compared: int
     """Passing runs that were aligned."""

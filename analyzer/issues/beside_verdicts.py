@@ -46,7 +46,7 @@ class AnalysedRun:
     totals: RunTotals | None = None
     """``None`` if they are not known, or known already."""
     facts: RunFacts | None = None
-    """What it is compared with other runs by; ``None`` if that is not known."""
+    """Facts by which it is compared with other runs; ``None`` if unknown."""
 
     @property
     def size(self) -> int:

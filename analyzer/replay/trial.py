@@ -165,7 +165,7 @@ class Trial:
             tape: the recorded run.
             change: where the tape ends; ``None`` for the fidelity trial, in which no chat is ever live.
             rules: rules for its tools; those that do not ask the gateway are refused unless declared here.
-            index: the tape's, if it is known: other trials may have the same tape.
+            index: the tape's index, if it was built before: other trials may have the same tape.
 
         Raises:
             IndexError: the tape has no such call.

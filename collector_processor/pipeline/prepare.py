@@ -73,7 +73,7 @@ class KeptRun:
     totals: RunTotals | None = None
     """``None`` if they are not known."""
     facts: RunFacts | None = None
-    """What it is compared with other runs by; ``None`` if that is not known."""
+    """Facts by which it is compared with other runs; ``None`` if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class PreparedRun:
     totals: RunTotals | None = None
     """``None`` if the run has not changed."""
     facts: RunFacts | None = None
-    """What it is compared with other runs by; ``None`` if it has not changed or has not ended."""
+    """Facts by which it is compared with other runs; ``None`` if it has not changed or has not ended."""
     trials: frozenset[str] = frozenset()
     """Ids of trials that its traces claim to belong to; empty if one of its traces carries none."""
     is_trial: bool = False

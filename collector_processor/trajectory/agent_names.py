@@ -179,8 +179,8 @@ LEAD: Final = "lead-agent"
 def name_lead(ordering: Ordering) -> Ordering:
     """Name the one agent without a name whose tools or whose span enclose other agents' work.
 
-    Its prompt names it, else the name is ours. Calls with different instructions are several agents', and
-    stay nameless; so does what it did not request.
+    Its prompt names it, else the name is ours. Calls with different instructions belong to several agents and
+    stay nameless; so do tools that it did not request.
     """
     acts = ordering.acts
     nameless = [acts[index] for index in ordering.steps if acts[index].agent is None]
