@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from sys import intern
 from typing import Any, Final, TypeVar
 
@@ -32,6 +33,10 @@ from semconv.model import (
 
 TRACE_ID_BYTES: Final = 16
 SPAN_ID_BYTES: Final = 8
+MOST_EVENTS: Final = 16_384
+"""Events read of one span; SDKs keep 128 by default, and an event may take two bytes."""
+MOST_LINKS: Final = 1_024
+"""Links read of one span; a run has at most 256 traces."""
 EVENT_NAME: Final = "event.name"
 """Attribute with the event name of a log record, in SDKs before OTLP 1.5."""
 
@@ -173,8 +178,8 @@ def _span(raw: Any, resource: Resource, scope: Scope) -> Span:
         status=_STATUS[status.code] if 0 <= status.code < len(_STATUS) else SpanStatus.UNSET,
         status_message=status.message,
         attributes=_attributes(raw.attributes),
-        events=tuple(map(_event, events)) if events else (),
-        links=tuple(map(_link, links)) if links else (),
+        events=tuple(map(_event, islice(events, MOST_EVENTS))) if events else (),
+        links=tuple(map(_link, islice(links, MOST_LINKS))) if links else (),
         scope=scope,
         resource=resource,
         trace_state=raw.trace_state,

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from benchmarks.attack import agents, half_invalid, invalid
 from collector_processor.assembly.open_trace import MAX_GROUP, LinkedTraces
@@ -112,6 +113,16 @@ def test_a_large_resource_is_not_copied_for_each_trace_that_shares_it_when_they_
     assert {(one.resource.attributes["service.name"], one.scope.name) for one in read} == {
         ("checkout", "shop")
     }
+
+
+@pytest.mark.parametrize("tag", [0x5A, 0x6A], ids=["events", "links"])
+def test_a_span_of_millions_of_empty_events_or_links_costs_what_some_thousands_cost(tag: int) -> None:
+    def reading(count: int) -> int:
+        made = ExportTraceServiceRequest.FromString(agents(1)).resource_spans[0].scope_spans[0].spans[0]
+        body = request(Span.FromString(made.SerializeToString() + bytes((tag, 0)) * count))
+        return operations(lambda: decode(body))
+
+    assert reading(80_000) < 1.1 * reading(20_000)
 
 
 def test_an_ordinary_resource_is_read_whole_for_each_trace_that_shares_it() -> None:
