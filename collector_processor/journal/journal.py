@@ -60,6 +60,10 @@ def _do_nothing(_chunk: Chunk, _entry: Entry) -> Iterator[None]:
     yield from ()
 
 
+def _need_not_know() -> None:
+    """Do nothing: the request has one commit."""
+
+
 class Journal:
     """Journal in one directory; used on one event loop, created by ``open_journal``."""
 
@@ -149,24 +153,40 @@ class Journal:
             raise RefusedError("the journal is closed", retry_after_s=ENDED_RETRY_S)
         rows = tuple(entries)
         self._accounts.admit(rows)
-        begun, chunks = 0, list[Chunk]()
-        try:
-            for part in commits_of(rows):
-                begun += len(part)
-                chunks += await self._commit(part, then)
-        finally:
-            self._accounts.cancel(rows[begun:])
-        return tuple(chunks)
+        parts = tuple(commits_of(rows))
+        return await (self._commit(rows, then) if len(parts) < 2 else self._commit_all(parts, then))
 
-    async def _commit(
-        self, rows: tuple[Entry, ...], then: Callable[[Chunk, Entry], Iterator[None]]
+    async def _commit_all(
+        self, parts: Sequence[tuple[Entry, ...]], then: Callable[[Chunk, Entry], Iterator[None]]
     ) -> tuple[Chunk, ...]:
-        """Store admitted rows in one commit."""
+        """Store admitted rows, each part once the one before is durable, up to the first refusal."""
+        begun, handed = 0, list[asyncio.Future[tuple[Chunk, ...]]]()
+        try:
+            for part in parts:
+                begun += 1
+                durable: asyncio.Future[None] = self._loop.create_future()
+                handed.append(self._commit(part, then, partial(durable.set_result, None)))
+                await asyncio.wait((durable, handed[-1]), return_when=asyncio.FIRST_COMPLETED)
+                if not durable.done():
+                    break
+        finally:
+            self._accounts.cancel(entry for part in parts[begun:] for entry in part)
+        await asyncio.wait(handed)  # what is stored is handed on before a refusal is told
+        return tuple(chunk for part in handed for chunk in part.result())
+
+    def _commit(
+        self,
+        rows: tuple[Entry, ...],
+        then: Callable[[Chunk, Entry], Iterator[None]],
+        is_durable: Callable[[], None] = _need_not_know,
+    ) -> asyncio.Future[tuple[Chunk, ...]]:
+        """Store admitted rows in one commit; they are durable before they are handed on."""
         future: asyncio.Future[tuple[Chunk, ...]] = self._dispatch.answer()
 
         def done(answer: tuple[int, ...] | RefusedError) -> Iterator[None] | None:
             if not isinstance(answer, RefusedError):
                 self._arriving.update(answer)
+                is_durable()
                 return hand_on(answer)
             self._accounts.cancel(rows)
             if not future.done():
@@ -186,7 +206,7 @@ class Journal:
             self._evict_over_quota()
 
         self._dispatch.now(Append(entries=rows, done=done))
-        return await future
+        return future
 
     def _evict_over_quota(self) -> None:
         if self._accounts.is_over_quota:
