@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from analyzer.api.local import Source, attribute, attribute_async, diff, read_run, read_runs
     from analyzer.inquiry.errors import AnalyzerError, ModelNeeded, UnknownMethod, UnreadableInput
     from analyzer.inquiry.run_diff import RunDiff, StepPair
-    from analyzer.inquiry.whole_run import RequestedCall, StepMessage, WholeRun, WholeStep
+    from analyzer.inquiry.whole_run import OfferedTool, RequestedCall, StepMessage, WholeRun, WholeStep
     from analyzer.web.records import (
         GivenLabel,
         Issue,
@@ -33,7 +33,7 @@ _PLACES = {
     "analyzer.api.local": ("Source", "attribute", "attribute_async", "diff", "read_run", "read_runs"),
     "analyzer.inquiry.errors": ("AnalyzerError", "ModelNeeded", "UnknownMethod", "UnreadableInput"),
     "analyzer.inquiry.run_diff": ("RunDiff", "StepPair"),
-    "analyzer.inquiry.whole_run": ("RequestedCall", "StepMessage", "WholeRun", "WholeStep"),
+    "analyzer.inquiry.whole_run": ("OfferedTool", "RequestedCall", "StepMessage", "WholeRun", "WholeStep"),
     "analyzer.web.records": (
         *("GivenLabel", "Issue", "Job", "Label", "LabelledRun", "Opinion", "Quote", "Run", "RunPage"),
         *("RunSteps", "RunVerdict", "Suspect"),
@@ -51,6 +51,7 @@ __all__ = [
     "Label",
     "LabelledRun",
     "ModelNeeded",
+    "OfferedTool",
     "Opinion",
     "Quote",
     "RequestedCall",

@@ -60,8 +60,10 @@ _BAD_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cn", "Cs", "Co", "Zl", "Zp"})
 def plain(text: str, limit: int = _HEAD) -> str:
     """Return the text as one line of at most ``limit`` characters, safe on any terminal."""
     cut = text[: 4 * limit]
-    safe = "".join(" " if unicodedata.category(char) in _BAD_CATEGORIES else char for char in cut)
-    folded = " ".join(safe.split())
+    folded = " ".join(cut.split())
+    if not folded.isprintable():  # printable text has none of these categories; finding that is faster
+        safe = "".join(" " if unicodedata.category(char) in _BAD_CATEGORIES else char for char in folded)
+        folded = " ".join(safe.split())
     return folded if len(folded) <= limit and len(text) <= 4 * limit else beginning(folded, limit - 1) + "…"
 
 

@@ -6,7 +6,7 @@ A ``Trajectory`` holds what methods read, with long texts shortened and repeated
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -14,8 +14,18 @@ from collector_processor.rebuild.redact_run import CleanRun
 from collector_processor.rebuild.stages import Run
 from collector_processor.trajectory.acts import Act, read_acts
 from semconv.dialects import USUAL, Message, Reader
+from semconv.dialects.reading.tools import OfferedTool, listing_tools, offered_tools
 from semconv.dialects.reading.usage import ModelCall, model_call
-from semconv.model import AgentSource, ContentState, Outcome, SpanStatus, Step, StepKind, Trajectory
+from semconv.model import (
+    AgentSource,
+    Attributes,
+    ContentState,
+    Outcome,
+    SpanStatus,
+    Step,
+    StepKind,
+    Trajectory,
+)
 from semconv.record import replace as with_changes
 
 _NO_CALL: Final = ModelCall()
@@ -74,6 +84,8 @@ class WholeStep:
     """The agent's system prompt, if recorded."""
     tools: str
     """The tools offered, one per line, if recorded."""
+    offered: tuple[OfferedTool, ...]
+    """The tools offered to the model, with the schemas of their parameters."""
     causes: tuple[int, ...]
     """Earlier steps that the spans link to this one."""
     retry_of: int | None
@@ -134,8 +146,9 @@ def whole_run(run: Run, clean: CleanRun, reader: Reader = USUAL) -> WholeRun:
         acts.get((step.trace_id, step.span_id)) if step.trace_id and step.span_id else None for step in steps
     ]
     seen: set[int] = set()
+    read = _OfferReader()
     contents = [
-        _SpanContents() if act is None or _is_again(act, seen) else _contents_of(act, step)
+        _SpanContents() if act is None or _is_again(act, seen) else _contents_of(act, step, read)
         for act, step in zip(found, steps, strict=True)
     ]
     return _joined(run.trajectory, contents, clean)
@@ -153,6 +166,22 @@ class _SpanContents:
     call: ModelCall = _NO_CALL
     messages: tuple[Message, ...] = ()
     answers: tuple[Message, ...] = ()
+    offered: tuple[OfferedTool, ...] = ()
+
+
+class _OfferReader:
+    """Reads the tools offered; an agent's calls list the same ones, which are read once."""
+
+    def __init__(self) -> None:
+        self._known: Final[dict[tuple[Any, ...], tuple[OfferedTool, ...]]] = {}
+
+    def __call__(self, attributes: Attributes) -> tuple[OfferedTool, ...]:
+        listed = tuple([(name, attributes[name]) for name in listing_tools(attributes)])
+        if not all(isinstance(value, str) for _, value in listed):  # others may have no hash
+            return offered_tools(dict(listed))
+        if listed not in self._known:
+            self._known[listed] = offered_tools(dict(listed))
+        return self._known[listed]
 
 
 def _is_again(act: Act, seen: set[int]) -> bool:
@@ -163,18 +192,24 @@ def _is_again(act: Act, seen: set[int]) -> bool:
     return False
 
 
-def _contents_of(act: Act, step: Step) -> _SpanContents:
+def _contents_of(act: Act, step: Step, read: _OfferReader) -> _SpanContents:
     action = act.action
     is_call = step.kind is StepKind.LLM
     heard = action.heard or ((Message(role="input", text=action.input),) if action.input else ())
     said = action.said or ((Message(role="output", text=action.output),) if action.output else ())
-    return _SpanContents(call=model_call(act.span) if is_call else _NO_CALL, messages=heard, answers=said)
+    if not is_call:
+        return _SpanContents(messages=heard, answers=said)
+    offered = read(act.span.attributes)
+    return _SpanContents(call=model_call(act.span), messages=heard, answers=said, offered=offered)
 
 
 def _joined(trajectory: Trajectory, contents: Sequence[_SpanContents], clean: CleanRun) -> WholeRun:
     """Return the run with its messages, all cleaned together so that equal secrets get equal names."""
-    messages = [message for one in contents for message in (*one.messages, *one.answers)]
+    messages = [message for one in contents for message in one.messages]
+    messages += [message for one in contents for message in one.answers]
     texts = [text for message in messages for text in _texts_of(message)]
+    tools = list(dict.fromkeys(tool for one in contents for tool in one.offered))
+    texts += [text for tool in tools for text in (tool.description, tool.parameters)]
     count = len(trajectory.steps)
     # ``clean`` takes a run: the messages go through it as further steps.
     carried = tuple(
@@ -185,11 +220,20 @@ def _joined(trajectory: Trajectory, contents: Sequence[_SpanContents], clean: Cl
     own = with_changes(cleaned, steps=cleaned.steps[:count])
     clean_texts = iter([step.input for step in cleaned.steps[count:]])
     retries = retries_of(own.steps)
-    steps = []
-    for step, one in zip(own.steps, contents, strict=True):
-        heard = tuple([_message(message, clean_texts) for message in one.messages])
-        said = tuple([_message(message, clean_texts) for message in one.answers])
-        steps.append(_whole(step, one.call, heard, said, retries.get(step.index)))
+    heard = [tuple([_message(message, clean_texts) for message in one.messages]) for one in contents]
+    said = [tuple([_message(message, clean_texts) for message in one.answers]) for one in contents]
+    offers = {tool: _tool(tool, clean_texts) for tool in tools}
+    steps = [
+        _whole(
+            step,
+            one.call,
+            heard[number],
+            said[number],
+            retries.get(step.index),
+            offered=tuple([offers[tool] for tool in one.offered]),
+        )
+        for number, (step, one) in enumerate(zip(own.steps, contents, strict=True))
+    ]
     return WholeRun(
         run_id=own.run_id,
         task=own.task,
@@ -218,12 +262,18 @@ def _message(message: Message, texts: Iterable[str]) -> StepMessage:
     return StepMessage(role=message.role, name=message.name, text=text, calls=calls)
 
 
+def _tool(tool: OfferedTool, texts: Iterator[str]) -> OfferedTool:
+    return OfferedTool(name=tool.name, description=next(texts), parameters=next(texts))
+
+
 def _whole(
     step: Step,
     call: ModelCall,
     messages: tuple[StepMessage, ...],
     answers: tuple[StepMessage, ...],
     retry_of: int | None,
+    *,
+    offered: tuple[OfferedTool, ...],
 ) -> WholeStep:
     return WholeStep(
         index=step.index,
@@ -245,6 +295,7 @@ def _whole(
         content=step.content,
         instructions=step.instructions,
         tools=step.tools,
+        offered=offered,
         causes=step.causes,
         retry_of=retry_of,
         provider=call.provider,
@@ -271,4 +322,13 @@ def retries_of(steps: Sequence[Step]) -> dict[int, int]:
     return found
 
 
-__all__ = ["RequestedCall", "StepMessage", "WholeRun", "WholeStep", "retries_of", "whole_run", "whole_steps"]
+__all__ = [
+    "OfferedTool",
+    "RequestedCall",
+    "StepMessage",
+    "WholeRun",
+    "WholeStep",
+    "retries_of",
+    "whole_run",
+    "whole_steps",
+]

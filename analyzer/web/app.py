@@ -27,10 +27,12 @@ from analyzer.web.guard import METRICS, GuardRules, Handler, Sessions, guarding
 from analyzer.web.pages.front import Front, sign_in_routes
 from analyzer.web.pages.run_pages import PageContext, Pages, run_routes
 from analyzer.web.pages.side_pages import health_routes, issue_pages
+from analyzer.web.pages.step_pages import step_routes
 from analyzer.web.pages.try_pages import again_routes, try_routes
 from analyzer.web.reads.recent_work import RecentWork
+from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.rendering import Renderer
-from analyzer.web.run_api import RunReads, kept_steps, newest, run_api_routes, run_document
+from analyzer.web.run_api import RunReads, newest, read_steps, run_api_routes, run_document
 from analyzer.web.schemas import openapi
 from collector_processor.otlp import Address, Tenant, tenant_of
 from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
@@ -163,10 +165,12 @@ def make_app(parts: WebParts) -> web.Application:
     async def find(request: web.Request) -> StoredVerdict:
         return await _find_one(parts, request)
 
+    pages = parts.pages
+    whole = None if pages is None else WholeRuns(pages.runs, pages.clean, pages.reader)
     app.add_routes(
         [
             *common_routes(parts.is_ready, parts.metrics, parts.stores),
-            *run_api_routes(_run_reads(parts, find)),
+            *run_api_routes(_run_reads(parts, find, whole)),
             web.get("/api/openapi.json", _openapi),
             *label_routes(parts.labels, find),
             *(
@@ -177,16 +181,16 @@ def make_app(parts: WebParts) -> web.Application:
             *(issue_routes(parts.issues, lambda request: _tenant(parts, request)) if parts.issues else ()),
         ]
     )
-    if parts.pages is not None:
-        _add_pages(app, parts, parts.pages, sessions, find)
+    if pages is not None and whole is not None:
+        _add_pages(app, parts, pages, _Within(sessions=sessions, find=find, whole=whole))
     return app
 
 
-def _run_reads(parts: WebParts, find: FindOne) -> RunReads:
+def _run_reads(parts: WebParts, find: FindOne, whole: WholeRuns | None) -> RunReads:
     def tenant_of(request: web.Request) -> Tenant:
         return _tenant(parts, request)
 
-    if parts.pages is None:
+    if parts.pages is None or whole is None:
         return RunReads(page=newest(parts.recent), labels=parts.labels, find=find, tenant_of=tenant_of)
     pages = parts.pages
     return RunReads(
@@ -196,16 +200,23 @@ def _run_reads(parts: WebParts, find: FindOne) -> RunReads:
         tenant_of=tenant_of,
         now_ns=pages.now_ns,
         second=pages.second,
-        steps=partial(kept_steps, pages.runs, pages.clean, reader=pages.reader),
+        steps=partial(read_steps, whole),
     )
 
 
-def _add_pages(
-    app: web.Application, parts: WebParts, pages: Pages, sessions: Sessions, find: FindOne
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Within:
+    """What the pages share with the rest of the application."""
+
+    sessions: Sessions
+    find: FindOne
+    whole: WholeRuns
+
+
+def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Within) -> None:
     front = Front(
         renderer=Renderer(),
-        sessions=sessions,
+        sessions=within.sessions,
         clean=pages.clean,
         reader=pages.reader,
         jobs=pages.jobs,
@@ -215,9 +226,10 @@ def _add_pages(
         front=front,
         pages=pages,
         labels=parts.labels,
-        find=find,
+        find=within.find,
         tenant=lambda request: _tenant(parts, request),
         document=run_document,
+        whole=within.whole,
     )
     changes = Changes(newest=pages.runs.newest)
     app.on_shutdown.append(changes.close)
@@ -226,6 +238,7 @@ def _add_pages(
     app.add_routes(
         [
             *run_routes(context),
+            *step_routes(context),
             *try_routes(front),
             *(() if pages.jobs is None else analyse_routes(pages.jobs, pages.clean, pages.reader)),
             *again_routes(context),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -66,6 +68,9 @@ class Renderer:
             "percent": percent,
             "usd": usd,
             "seconds": seconds,
+            "duration": duration,
+            "compact": compact,
+            "groupby_in_order": grouped,
             "segment": lambda text: quote(str(text), safe=""),
             "plain": plain,
             "in_prose": agent_in_prose,
@@ -97,8 +102,8 @@ class Renderer:
         )
 
     def style(self) -> str:
-        """Return the style sheet, for a self-contained page."""
-        return self.files["page.css"].decode()
+        """Return the style sheets of a run, for a self-contained page."""
+        return self.files["page.css"].decode() + self.files["run.css"].decode()
 
 
 def outcome(verdict: Mapping[str, Any]) -> str:
@@ -131,6 +136,27 @@ def seconds(duration: float | None) -> str:
     if duration is None:
         return "-"
     return f"{duration * 1000:.0f} ms" if duration < 1 else f"{duration:.1f} s"
+
+
+def duration(length_s: float) -> str:
+    """Return the length of a step or a run in two units at most."""
+    if length_s < 120:
+        return seconds(length_s)
+    minutes, rest = divmod(round(length_s), 60)
+    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def compact(count: int) -> str:
+    """Return a count in at most four characters or so."""
+    for unit, size in (("M", 10**6), ("k", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f}{unit}" if count < 100 * size else f"{count // size}{unit}"
+    return str(count)
+
+
+def grouped(items: Iterable[Any], name: str) -> list[tuple[Any, list[Any]]]:
+    """Return neighbours with the same value of an attribute together, in their order."""
+    return [(value, list(each)) for value, each in groupby(items, key=attrgetter(name))]
 
 
 def spark(counts: Sequence[int]) -> Markup:

@@ -11,13 +11,13 @@ from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 
-from analyzer.inquiry.whole_run import WholeRun, whole_run, whole_steps
+from analyzer.inquiry.whole_run import WholeRun
 from analyzer.issues.second_opinions import SecondOpinions
-from analyzer.labels.kept_trace import read_kept
 from analyzer.web.api import FindOne, Labels, TenantOf, label_document, opinion_document
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.documents import read_document
 from analyzer.web.reads.sources import RunPage, RunQuery, row_of
+from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.run_list import MAX_LISTED, read_filters, write_key
 from collector_processor.pipeline.analyst import NOTES
 from collector_processor.rebuild.redact_run import CleanRun
@@ -105,17 +105,17 @@ async def kept_steps(
     reader: Reader = USUAL,
 ) -> dict[str, Any] | None:
     """Return steps of a run as JSON, from its spans if they are kept; ``None`` if no steps are kept."""
-    packed_spans = await runs.kept_spans(verdict.tenant, verdict.run_id)
-    packed_steps = await runs.kept(verdict.tenant, verdict.run_id)
+    return await read_steps(WholeRuns(runs, clean, reader), verdict, first, end)
 
-    def read() -> dict[str, Any] | None:
-        kept = read_kept(verdict, packed_spans, packed_steps, clean, reader)
-        if kept is None:
-            return None
-        run = whole_steps(kept.trajectory, clean) if kept.run is None else whole_run(kept.run, clean, reader)
-        return steps_document(run, first, end, is_whole=kept.run is not None)
 
-    return await asyncio.to_thread(read)
+async def read_steps(
+    runs: WholeRuns, verdict: StoredVerdict, first: int = 0, end: int | None = None
+) -> dict[str, Any] | None:
+    """Return steps of a run as JSON, as ``kept_steps`` does, from runs that may be read already."""
+    read = await runs.of(verdict)
+    if read is None:
+        return None
+    return await asyncio.to_thread(steps_document, read.whole, first, end, is_whole=read.is_whole)
 
 
 def steps_document(run: WholeRun, first: int, end: int | None, *, is_whole: bool) -> dict[str, Any]:
@@ -170,6 +170,7 @@ __all__ = [
     "kept_steps",
     "newest",
     "page_document",
+    "read_steps",
     "run_api_routes",
     "run_document",
     "steps_document",

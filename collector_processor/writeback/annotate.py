@@ -74,10 +74,11 @@ class CarrierPolicy:
         """Return whether this confidence is high enough to mark the decisive span."""
         return confidence >= self.min_confidence
 
-    def run_url(self, run_id: str) -> str | None:
-        """Return the URL of a run's page; ``None`` without ``web_url``."""
+    def run_url(self, run_id: str, step: int | None = None) -> str | None:
+        """Return the URL of a run's page, at a step if given; ``None`` without ``web_url``."""
         part = quote(run_id, safe="", errors="replace")
-        return f"{self.web_url}/runs/{part}" if self.web_url and run_id else None
+        place = "" if step is None else f"?step={step}#step-{step}"
+        return f"{self.web_url}/runs/{part}{place}" if self.web_url and run_id else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +159,7 @@ def decisive_attributes(judgement: Judgement, policy: CarrierPolicy) -> dict[str
     own: dict[str, AttributeValue] = {
         names.ERROR: True if judgement.is_error(policy) else None,
         names.RUN_ID: judgement.trajectory.run_id,
-        names.RUN_URL: policy.run_url(judgement.trajectory.run_id),
+        names.RUN_URL: policy.run_url(judgement.trajectory.run_id, step.index),
         names.FAILURE_DECISIVE: None if is_suspicion else True,
         names.FAILURE_RANK: None if is_suspicion else 1,
         names.STEP_INDEX: step.index,

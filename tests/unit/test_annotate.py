@@ -357,10 +357,11 @@ def test_below_the_minimum_confidence_only_the_root_names_the_agent_and_says_how
     assert len(carriers(judgement(), RUN, CarrierPolicy(min_confidence=0.8))) == 2
 
 
-def test_carriers_link_to_the_runs_page_where_we_have_pages() -> None:
+def test_carriers_link_to_the_runs_page_and_to_its_step_where_we_have_pages() -> None:
     policy = CarrierPolicy(web_url="https://blame.example")
-    for carrier in carriers(judgement(), RUN, policy):
-        assert carrier.attributes["blamespan.run.url"] == f"https://blame.example/runs/{TRACE}"
+    decisive, root = carriers(judgement(), RUN, policy)
+    assert root.attributes["blamespan.run.url"] == f"https://blame.example/runs/{TRACE}"
+    assert decisive.attributes["blamespan.run.url"] == f"https://blame.example/runs/{TRACE}?step=0#step-0"
 
 
 def test_of_a_run_of_two_traces_both_name_the_culprit_and_the_other_trace() -> None:

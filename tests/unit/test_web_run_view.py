@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.web.views.run_page import MOST_TEXT, WINDOW, Piece, Wanted, highlighted, telling, view
+from analyzer.web.views.run_page import MOST_ROWS, WINDOW, telling, view
+from analyzer.web.views.step_rows import Wanted
+from analyzer.web.views.step_texts import MOST_TEXT, Piece, highlighted
 from tests.runs import run, step, tool
 
 BLAME: dict[str, Any] = {
@@ -60,14 +62,46 @@ def test_evidence_deep_in_a_long_text_is_shown_although_the_text_is_cut() -> Non
     assert shown.left_out > 90_000
 
 
-def test_a_long_run_is_shown_in_stretches_beginning_with_the_decisive_steps() -> None:
-    long = run(*(step("a", str(number)) for number in range(1_000)))
-    shown = view(long, BLAME | {"step": 700, "evidence": [], "ranking": []})
-    assert len(shown.steps) == WINDOW
-    assert shown.window.first <= 700 < shown.window.end
-    assert (shown.window.before, shown.window.after) == (350, 750)
-    assert view(long, {}, Wanted(first=990)).steps[-1].step.index == 999
-    assert view(long, {}, Wanted(first=10**8)).window.first == 999
+def test_a_very_long_run_is_listed_in_parts_beginning_with_the_decisive_steps() -> None:
+    long = run(*(step("a", str(number)) for number in range(3_000)))
+    shown = view(long, BLAME | {"step": 1_700, "evidence": [], "ranking": []})
+    assert len(shown.steps) == MOST_ROWS
+    assert shown.window.first <= 1_700 < shown.window.end
+    assert (shown.window.before, shown.window.after) == (550, 2_550)
+    assert view(long, {}, Wanted(first=2_990)).steps[-1].step.index == 2_999
+    assert view(long, {}, Wanted(first=10**8)).window.first == 2_999
+    assert view(long, {}, Wanted(step=2_500)).window.first <= 2_500
+
+
+@pytest.mark.parametrize(("count", "has_picture"), [(WINDOW, True), (WINDOW + 1, False)])
+def test_a_long_run_has_a_map_instead_of_a_picture(count: int, *, has_picture: bool) -> None:
+    shown = view(run(*(step("a", str(number)) for number in range(count))), BLAME)
+    assert bool(shown.picture) is has_picture
+    assert bool(shown.overview) is not has_picture
+
+
+def test_steps_that_come_again_and_again_are_one_row() -> None:
+    loop = [step("a", "go"), tool("clerk", "", input="same")] * 5
+    shown = view(run(step("a", "first"), *loop, step("a", "last")), {})
+    assert [(one.times, one.cycle) for one in shown.stretches] == [(1, 1), (5, 2), (1, 1)]
+    assert [one.step.index for one in shown.steps] == list(range(12))
+    assert not any(one.is_open for one in shown.stretches)
+    assert view(run(*loop), BLAME).stretches[0].is_open, "the decisive step is among them"
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=60))
+def test_repeated_or_not_every_step_is_listed_once_and_in_order(names: list[str]) -> None:
+    shown = view(run(*(step(name) for name in names)), {})
+    assert [one.step.index for one in shown.steps] == list(range(len(names)))
+
+
+def test_a_search_lists_the_steps_that_contain_the_text() -> None:
+    shown = view(
+        run(step("a", "go"), tool("clerk", "it is FOURTEEN thousand"), step("b")), {}, Wanted(find="fourteen")
+    )
+    assert [one.step.index for one in shown.steps] == [1]
+    assert shown.steps[0].found == ("it is", "FOURTEEN", "thousand")
+    assert shown.found == 1
 
 
 def test_a_verdict_that_says_little_is_enough() -> None:

@@ -116,3 +116,27 @@ def test_usage_is_read_in_any_convention_and_never_guessed(
     attributes: Attributes, expected: ModelCall
 ) -> None:
     assert model_call(span(1, attributes=attributes)) == expected
+
+
+DEFINITIONS: list[dict[str, Any]] = [
+    {
+        "type": "function",
+        "function": {"name": "look_up", "description": f"Use {KEY}.", "parameters": {"a": [1]}},
+    },
+    {"name": "bare"},
+    {"name": ""},
+    {"name": "deep", "parameters": {"x": {"y": {"z": ["<script>"]}}}},
+]
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+def test_the_tools_offered_keep_their_schemas_and_no_secret(*, is_text: bool) -> None:
+    listed: Any = json.dumps(DEFINITIONS) if is_text else tuple(DEFINITIONS)
+    calls = [chat(number, "a", "b", **{"gen_ai.tool.definitions": listed}) for number in (1, 2)]
+    found = whole(*calls, clean=Cleaner(make_redactor(ALL_KINDS))).steps
+    for step_ in found:
+        assert [tool.name for tool in step_.offered] == ["look_up", "bare", "deep"]
+        assert KEY not in step_.offered[0].description
+        assert json.loads(step_.offered[0].parameters) == {"a": [1]}
+        assert step_.offered[1].parameters == ""
+        assert json.loads(step_.offered[2].parameters) == DEFINITIONS[3]["parameters"]

@@ -19,6 +19,7 @@ from collector_processor.rebuild.stages import rebuild
 from semconv.model import Trajectory
 from tests.runs import failed_tool, run, step, tool
 from tests.security.test_hostile_text import HOSTILE
+from tests.web.long_runs import add_spans, long_run, papers
 from tests.web.stage import Stage, open_stage, with_recordings
 
 PARALLEL = run(
@@ -74,6 +75,8 @@ async def showcase(folder: Path, recordings: int = 40) -> tuple[Stage, dict[str,
         "parallel": await stage.add(PARALLEL, "ferries"),
         "demo": await stage.add(demo_run(), "solar-advisor"),
     }
+    ids["long"] = await add_spans(stage, long_run(260), "archive")
+    ids["papers"] = await add_spans(stage, papers(), "paper-desk")
     ids["parallel issue"] = _add_issues(stage, ids)
     mark = Fingerprint(
         service=HOSTILE["svg"], agent=HOSTILE["html"], mode="unhandled_error",

@@ -50,6 +50,27 @@ async def test_no_page_shuts_anybody_out(
 
 
 @needs_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_an_open_step_shuts_nobody_out(
+    site: Site, source: str, width: int, scheme: Literal["light", "dark"]
+) -> None:
+    for name in ("papers", "long"):
+        page = await site.open(site.path(name), viewport={"width": width, "height": 844}, color_scheme=scheme)
+        for key in ("j", "Enter", "j", "Enter"):
+            await page.keyboard.press(key)
+        await page.locator("#step-1 .about").wait_for()
+        for inner in await page.locator("#step-0 .body summary, #step-1 .body summary").all():
+            await inner.click()
+        await page.locator("#step-0 .raw pre").wait_for()
+        assert await axe.violations(page, source) == []
+        await page.keyboard.press("?")
+        assert await axe.violations(page, source) == []
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        await page.context.close()
+
+
+@needs_browser
 async def test_the_report_shuts_nobody_out(site: Site, source: str) -> None:
     context = await site.browser.new_context()
     answer = await context.request.get(f"{site.address}{site.path('demo')}/report.html")

@@ -30,7 +30,10 @@ LOG = {
 }
 LOG_FILE: Any = {"name": "log.json", "mimeType": "application/json", "buffer": json.dumps(LOG).encode()}
 expect.set_options(timeout=PATIENCE_MS)
-PAGES = ("runs", "issues", "health", "try", "demo", "parallel", "hostile", "parallel issue", "hostile issue")
+PAGES = (
+    *("runs", "issues", "health", "try", "demo", "parallel", "hostile", "papers", "long"),
+    *("parallel issue", "hostile issue"),
+)
 
 
 class Site:

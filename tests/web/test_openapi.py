@@ -40,6 +40,7 @@ from tests.web.test_pages import RUN, blame
 Client = TestClient[Request, Application]
 FOR_PEOPLE = {
     "/", "/runs", "/runs/{run_id}", "/runs/{run_id}/report.html", "/runs/{run_id}/run.json",
+    "/runs/{run_id}/steps/{step}", "/runs/{run_id}/steps/{step}/span.json",
     "/runs/{run_id}/label", "/runs/{run_id}/again", "/issues", "/issues/{issue_id}",
     "/issues/{issue_id}/resolve",
     "/issues/{issue_id}/mute", "/try", "/try/{job_id}", "/try/{job_id}/state", "/health", "/sign-in",

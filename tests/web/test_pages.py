@@ -322,13 +322,15 @@ async def test_health_shows_work_and_settings_but_no_secret(stage: Stage, client
 
 
 async def test_pages_of_a_long_run_lead_to_each_other(stage: Stage, client: Client) -> None:
-    long = run(*(tool("a", str(number)) for number in range(500)), run_id="long")
+    long = run(*(tool("a", str(number)) for number in range(1_500)), run_id="long")
     await stage.add(long, "shop", blame(long, 3))
     page = await text_of(client, "/runs/long")
-    assert "Steps 0 to 199 of 500" in page
-    later = await text_of(client, "/runs/long?from=400")
-    assert 'id="step-499"' in later
-    await text_of(client, "/runs/long?from=x", 400)
+    assert "Steps 0 to 999 of 1500" in page
+    assert 'href="?from=1000#steps"' in page
+    later = await text_of(client, "/runs/long?from=1000")
+    assert 'id="step-1499"' in later
+    for query in ("from=x", "step=-1", "full=1e3", f"find={'x' * 201}"):
+        await text_of(client, f"/runs/long?{query}", 400)
 
 
 MARK = Fingerprint(

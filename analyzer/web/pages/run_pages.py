@@ -25,9 +25,11 @@ from analyzer.web.jobs import Jobs
 from analyzer.web.pages.front import CleanRun, Front, ShownSetting, routed
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.sources import IssueSource, RunName, RunQuery
-from analyzer.web.run_api import kept_steps
+from analyzer.web.reads.whole_runs import WholeRuns
+from analyzer.web.run_api import read_steps
 from analyzer.web.run_list import MOST_ASKED, read_key, write_key
-from analyzer.web.views.run_page import TraceLink, Wanted, view
+from analyzer.web.views.run_page import MOST_APART, TraceLink, Wanted, view
+from analyzer.web.views.versions import versions_of
 from collector_processor.otlp import MalformedRequestError, Tenant
 from collector_processor.rebuild.kept_spans import unpack_spans
 from collector_processor.store.records import SECOND_OPINION, StoredVerdict
@@ -70,6 +72,8 @@ class PageContext:
     find: FindOne
     tenant: Callable[[web.Request], Tenant]
     document: Document
+    whole: WholeRuns
+    """Reads kept runs."""
 
 
 def run_routes(context: PageContext) -> list[web.RouteDef]:
@@ -148,22 +152,25 @@ def read_query(asked: Any, tenant: Tenant) -> RunQuery:
 
 async def _one(context: PageContext, request: web.Request) -> web.Response:
     verdict = await context.find(request)
-    wanted = Wanted(first=_number(request.query, "from"), full=_number(request.query, "full"))
+    wanted = read_wanted(request.query)
     said = await context.labels.of(verdict.tenant, verdict.run_id)
     document = context.document(verdict)
-    kept = await kept_run(context, verdict)
-    shown = None if kept is None else await asyncio.to_thread(view, kept.trajectory, document, wanted)
+    read = await context.whole.of(verdict)
+    shown = None if read is None else await asyncio.to_thread(view, read.whole, document, wanted)
     name = (verdict.tenant, verdict.run_id)
     return await context.front.show(
         request,
         "run.html",
         run=document,
         shown=shown,
-        spans=None if kept is None else kept.spans,
+        find=wanted.find,
+        spans=None if read is None else read.kept.spans,
+        versions=versions_of(await context.pages.runs.versions(*name)),
         issue=(await _issues_of(context, [name])).get(name),
         labels=label_document(said),
         opinions=await _opinions(context, verdict),
         is_second_opinion=verdict.fields.get(SECOND_OPINION) is True,
+        trace_link=context.pages.trace_link,
         trace_url=context.pages.trace_link.to(
             document.get("trace_id") or verdict.trace_id, document.get("span_id")
         ),
@@ -209,6 +216,19 @@ async def kept_run(context: PageContext, verdict: StoredVerdict) -> KeptRun | No
     )
 
 
+def read_wanted(query: Mapping[str, str]) -> Wanted:
+    """Read the part of a run to show.
+
+    Raises:
+        web.HTTPBadRequest: a parameter is invalid.
+    """
+    find = query.get("find", "").strip()
+    if len(find) > MOST_ASKED:
+        raise web.HTTPBadRequest(text=f"find: expected at most {MOST_ASKED} characters\n")
+    first, step, full = (_number(query, name) for name in ("from", "step", "full"))
+    return Wanted(first=first, step=step, full=full, find=find)
+
+
 def _number(query: Mapping[str, str], name: str) -> int | None:
     """Read the number of a step.
 
@@ -225,12 +245,13 @@ async def _report(context: PageContext, request: web.Request) -> web.Response:
     """Return a self-contained report page, to attach to a ticket or archive."""
     verdict = await context.find(request)
     document = context.document(verdict)
-    kept = await kept_run(context, verdict)
+    read = await context.whole.of(verdict)
+    wanted = Wanted(room=MOST_APART)
     text = await asyncio.to_thread(
         context.front.renderer.text,
         "report.html",
         run=document,
-        shown=None if kept is None else view(kept.trajectory, document),
+        shown=None if read is None else await asyncio.to_thread(view, read.whole, document, wanted),
         style=context.front.renderer.style(),
         made_ns=context.pages.now_ns(),
     )
@@ -241,8 +262,7 @@ async def _export(context: PageContext, request: web.Request) -> web.Response:
     verdict = await context.find(request)
     said = await context.labels.of(verdict.tenant, verdict.run_id)
     opinions = {"opinions": await _opinions(context, verdict)}
-    pages = context.pages
-    steps = {"run": await kept_steps(pages.runs, pages.clean, verdict, reader=pages.reader)}
+    steps = {"run": await read_steps(context.whole, verdict)}
     document = {**context.document(verdict), **label_document(said), **opinions, **steps}
     # Escaped, so that a program that guesses the content type finds no HTML tag.
     text = await asyncio.to_thread(json.dumps, document, indent=2)

@@ -29,6 +29,8 @@ from collector_processor.store.verdicts import IS_CURRENT
 T = TypeVar("T")
 
 MOST_LOOKED_AT: Final = 2_000
+MOST_VERSIONS: Final = 50
+"""Versions of one verdict that a page shows."""
 _TASK: Final = 200
 _HEADS: Final = "tenant, run_id, substr(packed, 1, 16384)"
 """Length of the beginning of a packed run that always contains the shown part of its task."""
@@ -86,6 +88,10 @@ class RunArchive:
         return await self._beside(
             lambda: self._rows([row for name in names if (row := self._current(name)) is not None])
         )
+
+    async def versions(self, tenant: Tenant, run_id: str) -> Sequence[StoredVerdict]:
+        """Return the last versions of a run's verdict, newest first."""
+        return await self._beside(lambda: self._versions(tenant, run_id))
 
     async def newest(self) -> tuple[int, int]:
         """Return a version that changes whenever a verdict is added or deleted."""
@@ -171,6 +177,14 @@ class RunArchive:
             name,
         ).fetchone()  # fmt: skip
         return row
+
+    def _versions(self, tenant: Tenant, run_id: str) -> list[StoredVerdict]:
+        rows = self._db.execute(
+            f"SELECT {_COLUMNS} FROM verdict WHERE tenant = ? AND run_id = ?"  # noqa: S608 - our own words
+            f" ORDER BY version DESC LIMIT {MOST_VERSIONS}",
+            (tenant, run_id),
+        ).fetchall()
+        return [_verdict(row) for row in rows]
 
     def _floor(self, start: Sequence[_Condition], order: _Order) -> RunKey | None:
         """Return the last verdict that one page may examine, by the index alone; ``None`` for all."""

@@ -1,23 +1,26 @@
-"""View model of a run's page: picture, and steps with the evidence highlighted. Pure.
+"""View model of a run's page: picture, map, and steps with their times, costs and texts. Pure.
 
-Texts are shortened and freed of invisible characters here; the templates always escape them.
+All steps are listed; the texts of those that matter are on the page, the others' are requested when a step is
+opened, so that a run of a thousand steps is a small page.
 
 Links to the run's trace lead to Jaeger, and to Grafana with Tempo.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import quote
 
-from analyzer.inquiry.present import plain
-from analyzer.inquiry.visible import visible, visible_run
+from analyzer.inquiry.visible import visible_run
+from analyzer.inquiry.whole_run import WholeRun, whole_steps
+from analyzer.web.views.formatted import shown_text
 from analyzer.web.views.picture import Suspicion, draw, lanes_of, name_board
-from collector_processor.rebuild.redaction import count_replaced
-from semconv.model import SpanStatus, Status, Step, Trajectory
+from analyzer.web.views.step_rows import WINDOW, Rows, ShownStep, ShownStretch, StepBody, Wanted, finds
+from analyzer.web.views.step_texts import MOST_TEXT
+from analyzer.web.views.timeline import Clock, overview
+from semconv.model import SpanStatus, Status, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,58 +38,12 @@ class TraceLink:
         return address.replace("{span_id}", quote(span_id or "", safe=""))
 
 
-WINDOW: Final = 200
-"""Number of steps per page."""
+MOST_ROWS: Final = 1_000
+"""Number of steps listed on one page."""
+MOST_APART: Final = 2_000_000
+"""Characters of steps' texts on a page from which no further ones can be requested."""
 _BEFORE: Final = 150
-"""Number of steps shown before the decisive one if not all fit."""
-MOST_TEXT: Final = 6_000
-"""Characters shown of one text; evidence beyond them is shown with its surroundings."""
-MOST_WHOLE: Final = 2_000_000
-"""Characters shown of one text that is requested in full."""
-_CUT: Final = re.compile(r"\[[0-9]+ characters left out\]")
-_AROUND: Final = 400
-_LINE: Final = 160
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """A piece of a step's text."""
-
-    text: str
-    is_evidence: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownText:
-    """One text of a step."""
-
-    name: str
-    pieces: tuple[Piece, ...]
-    left_out: int = 0
-    """Number of characters that are kept but not shown."""
-    replaced: int = 0
-    """Number of secrets replaced in it."""
-    is_cut: bool = False
-    """Whether part of it was too long to be kept."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownStep:
-    """View of one step."""
-
-    step: Step
-    line: str
-    texts: tuple[ShownText, ...]
-    probability: float = 0.0
-    is_decisive: bool = False
-    word: str = "decisive"
-    is_open: bool = False
-    """Whether its texts are expanded initially."""
-
-    @property
-    def failed(self) -> bool:
-        """Whether its span ended in error."""
-        return self.step.status is SpanStatus.ERROR
+"""Number of steps listed before the decisive one if not all fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +57,7 @@ class Window:
     @property
     def before(self) -> int | None:
         """First step of the previous part, if there is one."""
-        return max(0, self.first - WINDOW) if self.first else None
+        return max(0, self.first - MOST_ROWS) if self.first else None
 
     @property
     def after(self) -> int | None:
@@ -109,51 +66,118 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Sums over a run's steps; ``None`` where no step says."""
+
+    seconds: float
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    errors: int
+    first_error: int | None
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether any step has a time, tokens or a cost."""
+        return bool(self.seconds) or self.tokens is not None or self.cost_usd is not None
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens read and written."""
+        known = [one for one in (self.input_tokens, self.output_tokens) if one is not None]
+        return sum(known) if known else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """A run's steps and picture."""
 
     task: str
     output: str
-    steps: tuple[ShownStep, ...]
+    reference: str
+    """The expected answer; empty if not recorded."""
+    stretches: tuple[ShownStretch, ...]
     picture: str
-    """SVG with all text escaped."""
+    """SVG with all text escaped; empty for a long run."""
     board: str
     """SVG of its lanes' names, escaped likewise."""
+    overview: str
+    """SVG of the whole run; empty for a short one."""
     window: Window
     agents: tuple[str, ...]
+    totals: Totals
     has_texts: bool
+    found: int | None = None
+    """Number of steps that contain what was searched for; ``None`` without a search."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The part of a run to show."""
-
-    first: int | None = None
-    """First step; with ``None``, the part with the decisive step is shown."""
-    full: int | None = None
-    """Step whose texts are shown in full, regardless of length."""
+    @property
+    def steps(self) -> tuple[ShownStep, ...]:
+        """The listed steps, in order."""
+        return tuple(step for stretch in self.stretches for step in stretch.steps)
 
 
 WHOLE: Final = Wanted()
 
 
-def view(trajectory: Trajectory, verdict: Mapping[str, Any], wanted: Wanted = WHOLE) -> RunView:
+def view(run: Trajectory | WholeRun, verdict: Mapping[str, Any], wanted: Wanted = WHOLE) -> RunView:
     """Return the view of a run."""
-    run = visible_run(trajectory)
+    whole = run if isinstance(run, WholeRun) else whole_steps(run, lambda one: one)
+    if not isinstance(run, WholeRun):  # an upload
+        wanted = replace(wanted, room=MOST_APART)
+    trajectory = visible_run(whole.trajectory)
     suspicion = suspicion_of(verdict)
-    window = _window(len(run.steps), suspicion.decisive, wanted.first)
-    steps = run.steps[window.first : window.end]
-    quotes = quotes_of(verdict)
+    found = None if not wanted.find else finds(whole.steps, wanted.find)
+    at = wanted.step if wanted.step is not None else suspicion.decisive
+    window = _window(len(trajectory.steps), at, wanted.first)
+    listed = list(trajectory.steps if found is not None else trajectory.steps[window.first : window.end])
+    if found is not None:
+        listed = [step for step in listed if step.index in found][:MOST_ROWS]
+        window = Window(first=0, end=len(trajectory.steps), total=len(trajectory.steps))
+    is_short = len(trajectory.steps) <= WINDOW
+    rows = Rows(whole=whole, clock=Clock.of(whole.trajectory.steps), suspicion=suspicion, wanted=wanted)
     return RunView(
-        task=_cut(run.task),
-        output=_cut(run.output),
-        steps=tuple(_shown_steps(steps, suspicion, quotes, wanted.full)),
-        picture=draw(steps, suspicion),
-        board=name_board(steps, suspicion),
+        task=_cut(trajectory.task),
+        output=_cut(trajectory.output),
+        reference=_cut(trajectory.reference or ""),
+        stretches=tuple(rows.stretches(listed, quotes_of(verdict), found)),
+        picture=draw(trajectory.steps, suspicion) if is_short else "",
+        board=name_board(trajectory.steps, suspicion) if is_short else "",
+        overview="" if is_short else overview(trajectory.steps, suspicion),
         window=window,
-        agents=lanes_of(run.steps),
-        has_texts=any(step.output or step.input or step.error for step in run.steps),
+        agents=lanes_of(trajectory.steps),
+        totals=totals_of(whole),
+        has_texts=any(step.output or step.input or step.error for step in trajectory.steps),
+        found=None if found is None else len(found),
     )
+
+
+def body_of(run: WholeRun, index: int, verdict: Mapping[str, Any], *, is_full: bool) -> StepBody:
+    """Return what is shown of one step; ``is_full``: its texts regardless of length."""
+    wanted = Wanted(full=index if is_full else None)
+    rows = Rows(
+        whole=run, clock=Clock.of(run.trajectory.steps), suspicion=suspicion_of(verdict), wanted=wanted
+    )
+    return rows.body(run.steps[index], quotes_of(verdict).get(index, ()))
+
+
+def totals_of(run: WholeRun) -> Totals:
+    """Return the sums over a run's steps."""
+    steps = run.steps
+    failed = [step.index for step in steps if step.status is SpanStatus.ERROR]
+    costs = [step.cost_usd for step in steps if step.cost_usd is not None]
+    return Totals(
+        seconds=Clock.of(run.trajectory.steps).seconds,
+        input_tokens=_sum(step.input_tokens for step in steps),
+        output_tokens=_sum(step.output_tokens for step in steps),
+        cost_usd=sum(costs) if costs else None,
+        errors=len(failed),
+        first_error=failed[0] if failed else None,
+    )
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def suspicion_of(verdict: Mapping[str, Any]) -> Suspicion:
@@ -185,88 +209,27 @@ def telling(evidence: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return kept
 
 
-def highlighted(text: str, quotes: Iterable[str]) -> tuple[Piece, ...]:
-    """Split a text where quotes begin and end; overlapping quotes form one piece."""
-    found = sorted(
-        (at, at + len(quote)) for quote in quotes if quote.strip() and (at := text.find(quote)) >= 0
-    )
-    pieces: list[Piece] = []
-    done = 0
-    for start, end in _joined(found):
-        if start > done:
-            pieces.append(Piece(text=text[done:start]))
-        pieces.append(Piece(text=text[start:end], is_evidence=True))
-        done = end
-    if done < len(text):
-        pieces.append(Piece(text=text[done:]))
-    return tuple(pieces)
-
-
-def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for start, end in spans:
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined
-
-
-def _window(total: int, decisive: int | None, first: int | None) -> Window:
+def _window(total: int, at: int | None, first: int | None) -> Window:
     if first is None:
-        at = decisive or 0
-        first = 0 if at < WINDOW else at - _BEFORE
+        at = at or 0
+        first = 0 if at < MOST_ROWS else at - _BEFORE
     first = min(max(0, first), max(0, total - 1))
-    return Window(first=first, end=min(total, first + WINDOW), total=total)
-
-
-def _shown_steps(
-    steps: Sequence[Step], suspicion: Suspicion, quotes: Mapping[int, Sequence[str]], full: int | None
-) -> Iterable[ShownStep]:
-    """Yield the views of steps; text last_shown at each step of an agent is shown at the first only."""
-    last_shown: dict[tuple[str, str], str] = {}
-    for step in steps:
-        named = [("system prompt", step.instructions), ("tools offered", step.tools)]
-        new = [(name, text) for name, text in named if text and last_shown.get((step.agent, name)) != text]
-        last_shown |= {(step.agent, name): text for name, text in new}
-        limit = MOST_WHOLE if step.index == full else MOST_TEXT
-        yield _shown(step, suspicion, quotes.get(step.index, ()), new, limit)
-
-
-def _shown(
-    step: Step, suspicion: Suspicion, quotes: Sequence[str], prompts: Sequence[tuple[str, str]], limit: int
-) -> ShownStep:
-    is_decisive = step.index == suspicion.decisive
-    named = (*prompts, ("input", step.input), ("output", step.output), ("error", step.error))
-    return ShownStep(
-        step=step,
-        line=plain(step.error or step.output or step.input or step.name, _LINE),
-        texts=tuple(_text(name, text, quotes, limit) for name, text in named if text),
-        probability=suspicion.probabilities.get(step.index, 0.0),
-        is_decisive=is_decisive,
-        word=suspicion.word,
-        is_open=is_decisive or bool(quotes) or limit != MOST_TEXT,
-    )
-
-
-def _text(name: str, text: str, quotes: Sequence[str], limit: int) -> ShownText:
-    pieces = highlighted(text, (visible(quote) for quote in quotes))
-    replaced, is_cut = count_replaced(text), bool(_CUT.search(text))
-    if len(text) <= limit:
-        return ShownText(name=name, pieces=pieces, replaced=replaced, is_cut=is_cut)
-    shortened = tuple(_shortened(piece) for piece in pieces)
-    shown = sum(len(piece.text) for piece in shortened)
-    left_out = max(0, len(text) - shown)
-    return ShownText(name=name, pieces=shortened, left_out=left_out, replaced=replaced, is_cut=is_cut)
-
-
-def _shortened(piece: Piece) -> Piece:
-    """Shorten a piece of a long text: evidence stays whole, other text keeps its ends."""
-    if piece.is_evidence or len(piece.text) <= MOST_TEXT // 2:
-        return Piece(text=piece.text[:MOST_TEXT], is_evidence=piece.is_evidence)
-    head, tail = piece.text[: MOST_TEXT // 2 - _AROUND], piece.text[-_AROUND:]
-    return Piece(text=f"{head}\n […] \n{tail}")
+    return Window(first=first, end=min(total, first + MOST_ROWS), total=total)
 
 
 def _cut(text: str) -> str:
+    text = shown_text(text)
     return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " […]"
+
+
+__all__ = [
+    "WINDOW",
+    "RunView",
+    "TraceLink",
+    "Wanted",
+    "body_of",
+    "quotes_of",
+    "suspicion_of",
+    "telling",
+    "view",
+]

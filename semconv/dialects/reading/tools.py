@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 from semconv.attributes import GEN_AI_TOOL_DEFINITIONS
 from semconv.dialects.reading.values import below, items, mapping, words
 from semconv.model import Attributes, AttributeValue
+from semconv.record import record
 
 _NAMED: Final = re.compile(
     r"^(?:transfer|hand_?-?off|hand_?over|switch|route)(?:_back)?"
@@ -106,6 +107,31 @@ Lists: TypeAlias = tuple[tuple[str, AttributeValue], ...]
 """A span's attributes that list tools, as pairs of name and value."""
 
 
+@record
+class OfferedTool:
+    """A tool that a model may call."""
+
+    name: str
+    description: str
+    parameters: str
+    """JSON schema of its arguments, as text; empty if not recorded."""
+
+
+def offered_tools(attributes: Attributes) -> tuple[OfferedTool, ...]:
+    """Return the tools that a span's attributes list, in the span's order, each name once."""
+    tools = (_offered(definition) for definition in islice(_definitions(attributes), _MOST_TOOLS))
+    return tuple({tool.name: tool for tool in tools if tool.name}.values())
+
+
+def _offered(definition: Mapping[str, Any]) -> OfferedTool:
+    function = mapping(definition.get("function")) or definition
+    return OfferedTool(
+        name=" ".join(words(function.get("name")).split()),
+        description=words(function.get("description")),
+        parameters=words(_schema(function) or None),
+    )
+
+
 def listing_tools(names: Iterable[str]) -> tuple[str, ...]:
     """Return the names of attributes that list tools: most spans have none."""
     return tuple([name for name in names if name.startswith(_PREFIXES)])
@@ -136,7 +162,10 @@ def _line(definition: Mapping[str, Any]) -> str:
     name = " ".join(words(function.get("name")).split())
     if not name:
         return ""
-    schema = next(filter(None, (mapping(function.get(key)) for key in _SCHEMAS)), {})
-    parameters = ", ".join(islice(mapping(schema.get("properties")), _MOST_PARAMETERS))
+    parameters = ", ".join(islice(mapping(_schema(function).get("properties")), _MOST_PARAMETERS))
     description = " ".join(words(function.get("description")).split())[:_LONGEST_DESCRIPTION]
     return f"{name}({parameters})" + (f": {description}" if description else "")
+
+
+def _schema(function: Mapping[str, Any]) -> Mapping[str, Any]:
+    return next(filter(None, (mapping(function.get(key)) for key in _SCHEMAS)), {})

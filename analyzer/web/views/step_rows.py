@@ -1,0 +1,227 @@
+"""View model of a run's list of steps: a row for each, with its time, tokens, cost and texts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from analyzer.inquiry.present import plain
+from analyzer.inquiry.whole_run import WholeRun, WholeStep
+from analyzer.web.views.formatted import shown_text
+from analyzer.web.views.picture import Suspicion
+from analyzer.web.views.repeats import stretches
+from analyzer.web.views.step_texts import (
+    MOST_TEXT,
+    MOST_WHOLE,
+    ShownText,
+    ShownTool,
+    prompt_of,
+    text_length,
+    texts_of,
+    tools_of,
+)
+from analyzer.web.views.timeline import Clock
+from semconv.model import SpanStatus, Step
+
+WINDOW: Final = 200
+"""Number of steps in one picture; a longer run has a map instead, and only the texts of its open steps."""
+_MOST_INSIDE: Final = 60_000
+"""Characters of steps' texts on one page; those of further steps are requested when a step is opened."""
+_LINE: Final = 160
+_AROUND_FIND: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The part of a run to show."""
+
+    first: int | None = None
+    """First step; with ``None``, the part with the decisive step is shown."""
+    step: int | None = None
+    """Step to open; it decides the part too."""
+    full: int | None = None
+    """Step whose texts are shown in full, regardless of length."""
+    find: str = ""
+    """Only steps that contain this text are listed."""
+    room: int | None = None
+    """Characters of steps' texts on the page; ``None`` for the usual number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepBody:
+    """What is shown of a step once it is open."""
+
+    whole: WholeStep
+    texts: tuple[ShownText, ...]
+    tools: tuple[ShownTool, ...] = ()
+    prompt: ShownText | None = None
+    same_prompt_as: int | None = None
+    """Step of the same agent whose prompt, shown there, is the same."""
+    since_s: float = 0.0
+    """Seconds from the run's begin to the step's."""
+    retried_by: int | None = None
+    is_full: bool = False
+    """Whether its texts are shown in full."""
+
+    @property
+    def left_out(self) -> int:
+        """Number of characters that are kept but not shown."""
+        return sum(text.left_out for text in self.texts) + (self.prompt.left_out if self.prompt else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownStep:
+    """View of one step."""
+
+    step: Step
+    whole: WholeStep
+    line: str
+    found: tuple[str, str, str] | None = None
+    """What was searched for, with the text before and after it; instead of ``line``."""
+    bar: str
+    """SVG of its time."""
+    body: StepBody | None
+    """``None`` if it is requested when the step is opened."""
+    probability: float = 0.0
+    is_decisive: bool = False
+    word: str = "decisive"
+    is_open: bool = False
+    """Whether its texts are expanded initially."""
+    is_handover: bool = False
+    """Whether another agent acted before it."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether its span ended in error."""
+        return self.step.status is SpanStatus.ERROR
+
+    @property
+    def texts(self) -> tuple[ShownText, ...]:
+        """Its texts, if they are on the page."""
+        return self.body.texts if self.body else ()
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens read and written; ``None`` if neither is known."""
+        known = [one for one in (self.whole.input_tokens, self.whole.output_tokens) if one is not None]
+        return sum(known) if known else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownStretch:
+    """Some steps in a row; more than one if they repeat."""
+
+    steps: tuple[ShownStep, ...]
+    times: int = 1
+    is_open: bool = False
+
+    @property
+    def cycle(self) -> int:
+        """Number of steps that come again."""
+        return len(self.steps) // self.times
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Makes the list of steps."""
+
+    whole: WholeRun
+    clock: Clock
+    suspicion: Suspicion
+    wanted: Wanted
+
+    def stretches(
+        self,
+        steps: Sequence[Step],
+        quotes: Mapping[int, Sequence[str]],
+        found: Mapping[int, tuple[str, str, str]] | None,
+    ) -> Iterator[ShownStretch]:
+        """Yield the rows, repeated ones together; each text that is repeated is shown at the first only."""
+        opened = {self.suspicion.decisive, self.wanted.step, self.wanted.full, *quotes}
+        room = self.wanted.room if self.wanted.room is not None else _usual_room(len(steps))
+        prompts: dict[tuple[str, str], int] = {}
+        rows: list[ShownStep] = []
+        for number, step in enumerate(steps):
+            whole = self.whole.steps[step.index]
+            body = None
+            if step.index in opened or (room > 0 and text_length(whole) <= room):
+                body = self.body(whole, quotes.get(step.index, ()), prompts)
+                room -= text_length(whole)
+            rows.append(
+                ShownStep(
+                    step=step,
+                    whole=whole,
+                    line=shown_text(plain(step.error or step.output or step.input or step.name, _LINE)),
+                    found=None if found is None else found.get(step.index),
+                    bar=self.clock.bar(step),
+                    body=body,
+                    probability=self.suspicion.probabilities.get(step.index, 0.0),
+                    is_decisive=step.index == self.suspicion.decisive,
+                    word=self.suspicion.word,
+                    is_open=step.index in opened,
+                    is_handover=number > 0 and steps[number - 1].agent != step.agent,
+                )
+            )
+        for stretch in stretches(steps):
+            part = tuple(rows[stretch.first : stretch.end])
+            yield ShownStretch(steps=part, times=stretch.times, is_open=any(one.is_open for one in part))
+
+    def body(
+        self, step: WholeStep, quotes: Sequence[str], prompts: dict[tuple[str, str], int] | None = None
+    ) -> StepBody:
+        """Return a step's body; ``prompts`` are those shown so far, by agent and text."""
+        is_full = step.index == self.wanted.full
+        limit = MOST_WHOLE if is_full else MOST_TEXT
+        key = (step.agent, f"{step.instructions}\0{step.tools}")
+        first = step.index if prompts is None or step.index == self.wanted.step else prompts.get(key)
+        if prompts is not None:
+            prompts.setdefault(key, step.index)
+        is_repeated = first is not None and first != step.index and bool(step.instructions or step.tools)
+        retries = (one.index for one in self.whole.steps[step.index + 1 :] if one.retry_of == step.index)
+        return StepBody(
+            whole=step,
+            texts=texts_of(step, quotes, limit),
+            tools=() if is_repeated else tools_of(step),
+            prompt=None if is_repeated else prompt_of(step, quotes, limit),
+            same_prompt_as=first if is_repeated else None,
+            since_s=self.clock.since(self.whole.trajectory.steps[step.index]),
+            retried_by=next(retries, None) if step.status is SpanStatus.ERROR else None,
+            is_full=is_full,
+        )
+
+
+def _usual_room(count: int) -> int:
+    return _MOST_INSIDE if count <= WINDOW else 0
+
+
+def finds(steps: Sequence[WholeStep], find: str) -> dict[int, tuple[str, str, str]]:
+    """Return, for each step that contains a text, the text where it is found, with its surroundings.
+
+    The case of letters is ignored.
+    """
+    wanted = find.lower()
+    found: dict[int, tuple[str, str, str]] = {}
+    for step in steps:
+        for text in _searched(step):
+            at = text.lower().find(wanted)
+            if at >= 0:
+                end = at + len(find)
+                before = plain(text[max(0, at - _AROUND_FIND) : at], _LINE)
+                found[step.index] = (
+                    before,
+                    plain(text[at:end], _LINE),
+                    plain(text[end : end + _LINE], _LINE),
+                )
+                break
+    return found
+
+
+def _searched(step: WholeStep) -> Iterator[str]:
+    """Yield the texts of a step that a search looks through; long histories last."""
+    yield from (step.error, step.output, step.input, step.target or "", step.agent, step.name, step.model)
+    for message in (*step.answers, *step.messages):
+        yield message.text
+        for call in message.calls:
+            yield f"{call.name} {call.arguments}"
+    yield from (step.instructions, step.tools, step.span_id or "")
