@@ -40,6 +40,7 @@ _CONTENT: Final = (
     _IN | _OUT | {"message", "messages", "content", "history", "schema", "body", "tools", "definitions"}
 )
 """Words of keys whose values are agents' own texts, not facts stated by the instrumentation."""
+_LONGEST_COUNT: Final = 12
 _TOKENS: Final = frozenset({"token", "tokens", "usage"})
 _TOKENS_IN: Final = frozenset({"input", "prompt"})
 _TOKENS_OUT: Final = frozenset({"output", "completion", "candidates"})
@@ -219,6 +220,8 @@ def _look_at(clues: Clues, source: str, path: Path, value: Any, depth: int) -> N
     if isinstance(value, int):
         _count(clues, source, path, value)
     elif isinstance(value, str):
+        if value.isdecimal() and len(value) <= _LONGEST_COUNT:  # Micrometer writes numbers as text
+            _count(clues, source, path, int(value))
         _read_text(clues, source, path, value)
     if depth == 0 and not isinstance(value, (int, float)):
         _read_content(clues, source, path, value)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from collector_processor.rebuild.repair import repair
 from collector_processor.trajectory import order
 from semconv.dialects import Surroundings
+from semconv.dialects.generic.clues import clues_of
 from semconv.dialects.generic.infer import infer
 from semconv.model import Attributes, Span, Trace, Trajectory
 from tests.factories import span
@@ -282,3 +283,12 @@ def test_nested_beyond_all_bounds_is_read_as_text() -> None:
     deep = "[" * 5000 + "]" * 5000
     spans = [*stated(), span(99, parent=1, attributes={"input": deep, "x.0.1.2.3.4.5.6.7.8.9.10.11.12": "a"})]
     assert steps(ordered(*spans)) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("told", "is_count"), [("49", True), ("many", False), ("-4", False), ("1" * 40, False)]
+)
+def test_counts_of_tokens_may_be_texts(told: str, *, is_count: bool) -> None:
+    """Micrometer writes every tag as a text."""
+    counted = {"acme.usage.input_tokens": told, "acme.usage.output_tokens": told}
+    assert clues_of(span(1, attributes=counted)).has_tokens is is_count
