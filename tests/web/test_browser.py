@@ -209,6 +209,7 @@ async def test_a_page_names_its_parts_for_those_who_do_not_see_it(site: Site) ->
 
 
 UNNAMED = """() => [...document.querySelectorAll('input, select, button, a, meter, svg, table')].filter(one => {
+  if (one.closest('[aria-hidden=true]')) return false; // its facts are in text beside it
   const labelled = one.labels && one.labels.length || one.getAttribute('aria-label') || one.textContent.trim();
   const heads = one.tagName !== 'TABLE' || one.querySelector('th[scope]');
   return !(labelled && heads) && one.type !== 'hidden';
