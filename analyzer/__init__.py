@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Job,
         Label,
         LabelledRun,
+        ListedRun,
         Opinion,
         Quote,
         Run,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         RunSteps,
         RunVerdict,
         Suspect,
+        Totals,
     )
 
 _PLACES = {
@@ -35,8 +37,8 @@ _PLACES = {
     "analyzer.inquiry.run_diff": ("RunDiff", "StepPair"),
     "analyzer.inquiry.whole_run": ("OfferedTool", "RequestedCall", "StepMessage", "WholeRun", "WholeStep"),
     "analyzer.web.records": (
-        *("GivenLabel", "Issue", "Job", "Label", "LabelledRun", "Opinion", "Quote", "Run", "RunPage"),
-        *("RunSteps", "RunVerdict", "Suspect"),
+        *("GivenLabel", "Issue", "Job", "Label", "LabelledRun", "ListedRun", "Opinion", "Quote", "Run"),
+        *("RunPage", "RunSteps", "RunVerdict", "Suspect", "Totals"),
     ),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
@@ -50,6 +52,7 @@ __all__ = [
     "Job",
     "Label",
     "LabelledRun",
+    "ListedRun",
     "ModelNeeded",
     "OfferedTool",
     "Opinion",
@@ -65,6 +68,7 @@ __all__ = [
     "StepMessage",
     "StepPair",
     "Suspect",
+    "Totals",
     "UnknownMethod",
     "UnreadableInput",
     "WholeRun",

@@ -130,4 +130,4 @@ def _counted(verdict: StoredVerdict, mark: Fingerprint | None) -> CountedRun:
 
 
 def _place(verdict: StoredVerdict) -> str:
-    return write_key(RunKey(decided_ns=verdict.decided_ns, tenant=verdict.tenant, run_id=verdict.run_id))
+    return write_key(RunKey(at=verdict.decided_ns, tenant=verdict.tenant, run_id=verdict.run_id))

@@ -32,6 +32,7 @@ async def take(folder: Path) -> list[Path]:
         stage, ids = await showcase(Path(data))
         pages = {
             **{name.replace(" ", "-"): path_of(name, id_) for name, id_ in ids.items()},
+            "compare": f"/compare?a={ids['demo']}&b={ids['parallel']}",
             "runs": "/runs", "issues": "/issues", "health": "/health", "try": "/try",
         }  # fmt: skip
         async with serving(stage.parts()) as address, browsing() as browser:

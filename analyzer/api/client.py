@@ -17,7 +17,16 @@ from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
 from analyzer.inquiry.errors import AnalyzerError
-from analyzer.web.records import GivenLabel, Issue, Job, LabelledRun, Run, RunPage, RunSteps, read_answer
+from analyzer.web.records import (
+    GivenLabel,
+    Issue,
+    Job,
+    LabelledRun,
+    ListedRun,
+    RunPage,
+    RunSteps,
+    read_answer,
+)
 
 T = TypeVar("T")
 
@@ -69,7 +78,7 @@ class Client:
         """
         return _read(RunPage, self._get("/api/runs", filters))
 
-    def all_runs(self, **filters: str | float) -> Iterator[Run]:
+    def all_runs(self, **filters: str | float) -> Iterator[ListedRun]:
         """Yield all runs that fit the filters, page by page."""
         page = self.runs(**filters)
         yield from page.runs
@@ -122,6 +131,11 @@ class Client:
     def job(self, job_id: str) -> Job:
         """Return an analysis, with the verdicts found so far."""
         return _read(Job, self._get(f"/api/analyse/{quote(job_id, safe='')}"))
+
+    def cancel(self, job_id: str) -> Job:
+        """End an analysis; return it with the verdicts found until then."""
+        place = self._place(f"/api/analyse/{quote(job_id, safe='')}")
+        return _read(Job, self._answer(Request(place, method="DELETE")))  # noqa: S310 - http alone
 
     def _get(self, path: str, query: Mapping[str, str | float] | None = None) -> Any:
         return self._answer(Request(self._place(_with_query(path, query or {}))))  # noqa: S310 - http alone
@@ -207,6 +221,10 @@ class AsyncClient:
     async def job(self, job_id: str) -> Job:
         """As ``Client.job``."""
         return await asyncio.to_thread(self._client.job, job_id)
+
+    async def cancel(self, job_id: str) -> Job:
+        """As ``Client.cancel``."""
+        return await asyncio.to_thread(self._client.cancel, job_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

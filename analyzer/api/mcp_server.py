@@ -50,29 +50,44 @@ def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
     )
 
     @server.tool(annotations=_READS, structured_output=False)
-    async def list_failed_runs(  # noqa: PLR0917 - the SDK calls it by names
+    async def list_failed_runs(  # noqa: PLR0913, PLR0917 - the SDK calls it by names
         since: str = "7d",
         search: str = "",
         service: str = "",
         agent: str = "",
+        workflow: str = "",
+        status: str = FAILED,
+        sort: str = "newest",
+        until: str = "",
+        bounds: dict[str, float] | None = None,
         limit: int = 20,
         after: str = "",
     ) -> str:
         """List runs that failed, or may have, newest first: who is to blame, at which step and why.
+
+        A run whose number is not known fits no bound on it.
 
         Args:
             since: an age such as 30m, 24h or 7d, or an RFC 3339 time.
             search: a text of the task, of a step, an agent, an id or the verdict.
             service: only this service's runs.
             agent: only runs blamed on this agent.
+            workflow: only runs of this workflow, as in `totals`.
+            status: one or several, with commas; `no_failure` lists runs that passed.
+            sort: newest, oldest, longest, shortest, most_steps, fewest_steps, most_tokens, fewest_tokens,
+                costliest, cheapest, surest or least_sure.
+            until: as since.
+            bounds: least and largest numbers, such as {"min_tokens": 1000, "max_cost_usd": 0.5}: min_ or
+                max_ with confidence, steps, duration_s, tokens or cost_usd.
             limit: at most 50.
             after: `next` of the page before.
         """
         asked = {
-            "status": FAILED, "since": since, "q": search, "service": service, "agent": agent, "after": after,
-            "limit": str(max(1, min(limit, MOST_RUNS))),
+            "status": status, "since": since, "until": until, "q": search, "service": service, "agent": agent,
+            "workflow": workflow, "sort": sort, "after": after, "limit": max(1, min(limit, MOST_RUNS)),
         }  # fmt: skip
-        page = await _answered(source.runs({name: value for name, value in asked.items() if value}))
+        filters = {name: str(value) for name, value in {**(bounds or {}), **asked}.items() if value != ""}
+        page = await _answered(source.runs(filters))
         rows = [{name: run[name] for name in _LISTED} for run in page["runs"]]
         return answer({"runs": rows, "next": page["next"], "looked_at": page["looked_at"]}, 500)
 
@@ -122,6 +137,7 @@ def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
 
 _LISTED: Final = (
     "run_id", "status", "agent", "step", "confidence", "reason", "mode", "service", "version", "decided_ns",
+    "totals",
 )  # fmt: skip
 
 

@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from aiohttp import web
-
 from analyzer.api.client import Client, ServiceError
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.report import IssueReports, Wanted, to_json
@@ -21,13 +19,14 @@ from analyzer.labels.labelling import accept_label, find_run
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.run_api import kept_steps, page_document, run_document
 from analyzer.web.run_list import read_filters
-from collector_processor.otlp import NO_TENANT
+from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from collector_processor.store.connection import StoreConnection
 from collector_processor.store.places import Database, open_database
 from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import RunStore
+from semconv.dialects import USUAL, Reader
 
 Document = Mapping[str, Any]
 
@@ -97,8 +96,22 @@ class ServiceSource:
 class StoreSource:
     """The store of a data directory; other processes may have it open too."""
 
-    def __init__(self, place: Path | str, *, is_fair_sample: bool) -> None:
-        """Open the store; raises ``CollectorError`` if it cannot be used."""
+    def __init__(
+        self, place: Path | str, *, is_fair_sample: bool, tenant: Tenant = NO_TENANT, reader: Reader = USUAL
+    ) -> None:
+        """Open the store.
+
+        Args:
+            place: the store.
+            is_fair_sample: whether failures are not over-represented, so that shares are true.
+            tenant: only its runs are read and labelled; empty for all tenants.
+            reader: reads the spans of kept runs.
+
+        Raises:
+            CollectorError: it cannot be used.
+        """
+        self._tenant = tenant
+        self._reader = reader
         self._database: Database = open_database(place)
         self._archive = RunArchive(self._database)
         self._clean = Cleaner(make_redactor(ALL_KINDS, ()))
@@ -111,11 +124,8 @@ class StoreSource:
 
     async def runs(self, filters: Mapping[str, str]) -> Document:
         """As ``RunSource.runs``."""
-        try:
-            query = read_filters(filters, NO_TENANT, time.time_ns())
-        except web.HTTPBadRequest as refusal:
-            raise ServiceError((refusal.text or "").strip(), refusal.status) from refusal
-        return page_document(await self._archive.page(query))
+        query = read_filters(filters, self._tenant, time.time_ns())
+        return page_document(await self._archive.page(query), query.sort)
 
     async def run(self, run_id: str) -> Document:
         """As ``RunSource.run``."""
@@ -124,7 +134,9 @@ class StoreSource:
     async def steps(self, run_id: str, first: int, limit: int) -> Document:
         """As ``RunSource.steps``."""
         verdict = await asyncio.to_thread(self._find, run_id)
-        document = await kept_steps(self._archive, self._clean, verdict, first, first + limit)
+        document = await kept_steps(
+            self._archive, self._clean, verdict, first, first + limit, reader=self._reader
+        )
         if document is None:
             raise ServiceError("the steps of this run are not kept", 404)
         return document
@@ -136,7 +148,7 @@ class StoreSource:
             with _opened(self._database) as db:
                 now_ns = time.time_ns()
                 reports = IssueReports(IssueStore(db), is_fair_sample=self._is_fair_sample)
-                found = reports.reports(Wanted(tenant=None, limit=limit), now_ns)
+                found = reports.reports(Wanted(tenant=self._tenant or None, limit=limit), now_ns)
                 return {"issues": [to_json(report, now_ns) for report in found]}
 
         return await asyncio.to_thread(read)
@@ -147,14 +159,14 @@ class StoreSource:
         def write() -> Document:
             with _opened(self._database) as db:
                 verdicts, labels = RunStore(db), LabelStore(db)
-                verdict = find_run(verdicts, run_id, None)
+                verdict = find_run(verdicts, run_id, self._tenant or None)
                 return accept_label(labels, verdict, statement, time.time_ns(), verdicts=verdicts).to_json()
 
         return await asyncio.to_thread(write)
 
     def _find(self, run_id: str) -> StoredVerdict:
         with _opened(self._database) as db:
-            return find_run(RunStore(db), run_id, None)
+            return find_run(RunStore(db), run_id, self._tenant or None)
 
 
 def _opened(database: Database) -> closing[StoreConnection]:

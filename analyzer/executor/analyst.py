@@ -145,8 +145,10 @@ def analysis_of(attribution: Attribution, trajectory: Trajectory) -> Analysis:
 
 _BASELINES: Final = frozenset({"random", "first-agent-step", "constant", "constant-agent"})
 
-Called = Callable[[], None]
-"""Called for each call to a model."""
+Called = Callable[[int, float], None]
+"""Called with the number of further calls to a model and of dollars, negative where a call costs less than
+expected.
+"""
 
 
 class NotOffered(AnalyzerError):  # noqa: N818 - reads better at the ``raise``
@@ -253,10 +255,12 @@ def _limited(model: Model, called: Called, budget_usd: float | None) -> Model:
         if budget_usd is not None and price and spent + price > budget_usd:
             told = f"the budget of ${budget_usd:.4g} for this run does not allow another call"
             raise ModelError(told, kind=ModelFailure.OVER_BUDGET)
-        called()
+        called(1, price)
         spent += price  # before the answer: several calls may be in progress
         reply = await model.complete(prompt)
-        spent += 0.0 if reply.cost_usd is None else reply.cost_usd - price
+        rest = 0.0 if reply.cost_usd is None else reply.cost_usd - price
+        spent += rest
+        called(0, rest)
         return reply
 
     return DelegatingModel(model=model, ask=ask)

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from analyzer.inquiry.whole_run import WholeRun, WholeStep
+from semconv.model import StepKind
 
 _SAME_STEP: Final = 2
 _SAME_TEXT: Final = 1
@@ -208,11 +209,16 @@ class _Marks:
             _Marks(
                 step=[number(_what(step)) for step in run],
                 text=[
-                    number((*_what(step), step.input, step.output, step.error, step.status)) for step in run
+                    number((*_what(step), step.input, _output(step), step.error, step.status)) for step in run
                 ],
             )
             for run in runs
         ]
+
+
+def _output(step: Alignable) -> str:
+    """Return what came out; of a handoff nothing, since frameworks put new ids and states there."""
+    return "" if step.kind is StepKind.HANDOFF else step.output
 
 
 def _what(step: Alignable) -> tuple[str, str, str | None]:
@@ -291,7 +297,7 @@ def _pair(
     assert shown is not None
     differs: tuple[str, ...] = ()
     if ours is not None and theirs is not None:
-        differs = tuple(name for name in _COMPARED if getattr(ours, name) != getattr(theirs, name))
+        differs = tuple(name for name in _COMPARED if _field(ours, name) != _field(theirs, name))
         change = Change.TEXT if differs else Change.SAME
     else:
         change = Change.ONLY_LEFT if theirs is None else Change.ONLY_RIGHT
@@ -310,6 +316,10 @@ def _pair(
     )
 
 
+def _field(step: WholeStep, name: str) -> object:
+    return _output(step) if name == "output" else getattr(step, name)
+
+
 def _more(left: Any, right: Any) -> Any:
     return None if left is None or right is None else right - left
 
@@ -317,3 +327,9 @@ def _more(left: Any, right: Any) -> Any:
 def _sum(numbers: Iterable[Any]) -> Any:
     known = [number for number in numbers if number is not None]
     return sum(known) if known else None
+
+
+def in_words(differs: Sequence[str]) -> str:
+    """Return which fields of two steps differ: ``other output``, ``other input, output and status``."""
+    *first, last = differs
+    return f"other {', '.join(first)} and {last}" if first else f"other {last}"

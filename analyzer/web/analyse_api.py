@@ -48,7 +48,7 @@ def analyse_routes(jobs: Jobs, clean: CleanRun, reader: Reader) -> list[web.Rout
         )
         data = await _body(request)
         secret = secrets.token_urlsafe(16)
-        load = loading(data, clean, reader)
+        load = loading([data], clean, reader)
         asked = Asked(name="a trace", choice=choice, size=len(data), load=load, timeout_s=deadline_s)
         try:
             job = jobs.start(_owner(secret), asked)
@@ -60,24 +60,37 @@ def analyse_routes(jobs: Jobs, clean: CleanRun, reader: Reader) -> list[web.Rout
             raise web.HTTPUnprocessableEntity(text=f"{job.error}\n")
         place = {"Location": f"/api/analyse/{secret}.{job.id}"}
         return web.json_response(
-            job_document(job, secret),
+            job_document(job, secret, jobs.elapsed_s(job)),
             status=200 if job.is_over else 202,
             headers={} if job.is_over else place,
         )
 
-    async def look(request: web.Request) -> web.Response:
+    def found(request: web.Request) -> tuple[Job, str]:
         secret, _, job_id = request.match_info["job_id"].partition(".")
         job = jobs.find(_owner(secret), job_id)
         if job is None:
             raise web.HTTPNotFound(
                 text="no such analysis: results are kept in memory, and the oldest are dropped\n"
             )
-        return web.json_response(job_document(job.as_of_now(), secret))
+        return job, secret
 
-    return [web.post("/api/analyse", take), web.get("/api/analyse/{job_id}", look)]
+    async def look(request: web.Request) -> web.Response:
+        job, secret = found(request)
+        return web.json_response(job_document(job.as_of_now(), secret, jobs.elapsed_s(job)))
+
+    async def cancel(request: web.Request) -> web.Response:
+        job, secret = found(request)
+        jobs.cancel(job)
+        return web.json_response(job_document(job.as_of_now(), secret, jobs.elapsed_s(job)))
+
+    return [
+        web.post("/api/analyse", take),
+        web.get("/api/analyse/{job_id}", look),
+        web.delete("/api/analyse/{job_id}", cancel),
+    ]
 
 
-def job_document(job: Job, secret: str) -> dict[str, Any]:
+def job_document(job: Job, secret: str, elapsed_s: float) -> dict[str, Any]:
     """Return a job as JSON, with the verdicts found so far."""
     return {
         "id": f"{secret}.{job.id}",
@@ -85,6 +98,8 @@ def job_document(job: Job, secret: str) -> dict[str, Any]:
         "over": job.is_over,
         "runs": job.runs,
         "calls": job.calls,
+        "cost_usd": job.cost_usd,
+        "elapsed_s": elapsed_s,
         "error": job.error,
         "note": job.note,
         "verdicts": [found.document for found in job.found],

@@ -24,15 +24,20 @@ from analyzer.web.analyse_api import analyse_routes
 from analyzer.web.api import Deleting, FindOne, Labels, delete_routes, issue_routes, label_routes
 from analyzer.web.events import Changes
 from analyzer.web.guard import METRICS, GuardRules, Handler, Sessions, guarding
-from analyzer.web.pages.front import Front, sign_in_routes
+from analyzer.web.pages.compare_pages import CompareContext, compare_routes
+from analyzer.web.pages.front import Front, sign_in_routes, styling
+from analyzer.web.pages.list_pages import ListContext, list_routes
 from analyzer.web.pages.run_pages import PageContext, Pages, run_routes
 from analyzer.web.pages.side_pages import health_routes, issue_pages
 from analyzer.web.pages.step_pages import step_routes
 from analyzer.web.pages.try_pages import again_routes, try_routes
 from analyzer.web.reads.recent_work import RecentWork
+from analyzer.web.reads.sources import RunQuery
+from analyzer.web.reads.trends import Trends
 from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.rendering import Renderer
 from analyzer.web.run_api import RunReads, newest, read_steps, run_api_routes, run_document
+from analyzer.web.run_list import InvalidFilter
 from analyzer.web.schemas import openapi
 from collector_processor.otlp import Address, Tenant, tenant_of
 from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
@@ -147,6 +152,8 @@ async def _say_refusal(request: web.Request, handler: Handler) -> web.StreamResp
         raise web.HTTPBadRequest(text="expected a body as its Content-Encoding says\n") from error
     except StoreError as error:
         raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
+    except InvalidFilter as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from error
 
 
 def make_app(parts: WebParts) -> web.Application:
@@ -231,14 +238,18 @@ def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Wit
         document=run_document,
         whole=within.whole,
     )
+    app.middlewares.insert(1, styling(front))  # inside the guard, around all others
     changes = Changes(newest=pages.runs.newest)
     app.on_shutdown.append(changes.close)
     recent = RecentWork(analyses_since=pages.runs.analyses_since, now_ns=pages.now_ns)
-    app.cleanup_ctx.append(_looking_ahead(front.renderer, recent))
+    trends = Trends(read=pages.runs.trend, now_ns=pages.now_ns)
+    app.cleanup_ctx.append(_looking_ahead(front.renderer, recent, trends))
     app.add_routes(
         [
+            *list_routes(ListContext(shared=context, trends=trends)),
             *run_routes(context),
             *step_routes(context),
+            *compare_routes(CompareContext(shared=context, find=partial(_find_named, parts))),
             *try_routes(front),
             *(() if pages.jobs is None else analyse_routes(pages.jobs, pages.clean, pages.reader)),
             *again_routes(context),
@@ -251,12 +262,13 @@ def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Wit
 
 
 def _looking_ahead(
-    renderer: Renderer, recent: RecentWork
+    renderer: Renderer, recent: RecentWork, trends: Trends
 ) -> Callable[[web.Application], AsyncIterator[None]]:
     """Return a start-up hook that warms the pages' caches in the background."""
 
     async def look() -> None:
         await asyncio.to_thread(renderer.prepare)
+        await trends.of(RunQuery())
         await recent.read()
 
     async def beside(_app: web.Application) -> AsyncIterator[None]:
@@ -331,7 +343,12 @@ def _exposed(body: bytes, version: str) -> web.Response:
 
 async def _find_one(parts: WebParts, request: web.Request) -> StoredVerdict:
     """Return the run in the path, for the tenant of the request's header."""
-    found = await parts.find(request.match_info["run_id"])
+    return await _find_named(parts, request, request.match_info["run_id"])
+
+
+async def _find_named(parts: WebParts, request: web.Request, run_id: str) -> StoredVerdict:
+    """Return a run by its id, for the tenant of the request's header."""
+    found = await parts.find(run_id)
     asked = _tenant(parts, request)
     if asked:
         found = [verdict for verdict in found if verdict.tenant == asked]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,7 @@ class JobState(StrEnum):
     ANALYSING = "analysing"
     DONE = "done"
     FAILED = "failed"
+    CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,11 @@ class Job:
     runs: int = 0
     calls: int = 0
     """Model calls so far."""
+    cost_usd: float = 0.0
+    """Dollars for these calls: the most that a call in progress may cost, then what it did cost."""
+    began_s: float = 0.0
+    """Time of the request, by the clock of its ``Jobs``."""
+    ended_s: float | None = None
     error: str = ""
     note: str = ""
     outcome: Outcome | None = None
@@ -106,7 +113,7 @@ class Job:
     @property
     def is_over(self) -> bool:
         """Whether the analysis has ended."""
-        return self.state in {JobState.DONE, JobState.FAILED}
+        return self.state in {JobState.DONE, JobState.FAILED, JobState.CANCELLED}
 
     def as_of_now(self) -> Job:
         """Return a snapshot, which does not change while a page is rendered from it."""
@@ -120,8 +127,14 @@ class TooBusy(AnalyzerError):  # noqa: N818 - a statement reads better where it 
 class Jobs:
     """All jobs. Used from one event loop; reading and computing run in threads."""
 
-    def __init__(self, opinions: Opinions, limits: JobLimits | None = None) -> None:
-        """Start without jobs; ``opinions`` lists the choices and runs the analyses."""
+    def __init__(
+        self,
+        opinions: Opinions,
+        limits: JobLimits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start without jobs; ``opinions`` lists the choices and analyses, ``clock`` returns seconds."""
+        self._clock: Final = clock
         self.opinions: Final = opinions
         self._limits: Final = limits or JobLimits()
         self._jobs: Final[dict[str, Job]] = {}
@@ -148,7 +161,7 @@ class Jobs:
         if sum(job.owner == owner and not job.is_over for job in self._jobs.values()) >= limits.of_a_session:
             raise TooBusy("this browser has too many analyses in progress: wait for one to end")
         self._make_room(owner, asked.size)
-        job = Job(id=secrets.token_urlsafe(16), owner=owner, asked=asked)
+        job = Job(id=secrets.token_urlsafe(16), owner=owner, asked=asked, began_s=self._clock())
         self._jobs[job.id] = job
         job.work = task = asyncio.create_task(self._work(job))
         self._tasks.add(task)
@@ -164,6 +177,17 @@ class Jobs:
         """Return a session's jobs, newest first."""
         return [job for job in reversed(self._jobs.values()) if job.owner == owner]
 
+    def elapsed_s(self, job: Job) -> float:
+        """Return the seconds since the request, until the end of the job."""
+        return max(0.0, (self._clock() if job.ended_s is None else job.ended_s) - job.began_s)
+
+    def cancel(self, job: Job) -> None:
+        """End a job; no further call to a model is made. Does nothing if it is over."""
+        if not job.is_over and job.work is not None:
+            job.state = JobState.CANCELLED
+            job.ended_s = self._clock()
+            job.work.cancel()
+
     async def close(self) -> None:
         """Cancel all jobs in progress."""
         for task in self._tasks:
@@ -178,11 +202,13 @@ class Jobs:
             del self._jobs[job.id]
         for job in over[: max(0, len(over) + 1 - self._limits.remembered)]:
             self._jobs.pop(job.id, None)
+        taken = size + sum(one.asked.size for one in self._jobs.values())
         for job in over:
-            if sum(one.asked.size for one in self._jobs.values()) + size <= self._limits.bytes:
+            if taken <= self._limits.bytes:
                 return
-            self._jobs.pop(job.id, None)
-        if sum(one.asked.size for one in self._jobs.values()) + size > self._limits.bytes:
+            if self._jobs.pop(job.id, None) is not None:
+                taken -= job.asked.size
+        if taken > self._limits.bytes:
             raise TooBusy("the analyses in progress use all memory for uploads: try again in a minute")
 
     async def _work(self, job: Job) -> None:
@@ -200,6 +226,7 @@ class Jobs:
             logger.exception("an analysis requested on a page failed")
             job.error = "blamespan could not analyse this: its log says why"
         job.state = JobState.FAILED if job.error else JobState.DONE
+        job.ended_s = self._clock()
 
     async def _do(self, job: Job) -> None:
         job.state = JobState.READING
@@ -211,8 +238,9 @@ class Jobs:
         self._make_room(job.owner, 0)  # a file may hold a hundred times its size
         job.state, job.runs = JobState.ANALYSING, len(runs)
 
-        def called() -> None:
-            job.calls += 1
+        def called(calls: int, usd: float) -> None:
+            job.calls += calls
+            job.cost_usd = max(0.0, job.cost_usd + usd)
 
         for trajectory in runs:
             attribution = await self.opinions.ask(trajectory, job.asked.choice, called)

@@ -172,10 +172,34 @@ class LabelledRun(Run):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """A run's totals, as its spans record them; null where they do not say."""
+
+    workflow: str
+    """Name that all runs of the same workflow share."""
+    steps: int
+    started_ns: int | None
+    """Start of the first step, nanoseconds since the epoch."""
+    duration_s: float | None
+    """From the start of the first step to the end of the last."""
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedRun(Run):
+    """A run in a list."""
+
+    totals: Totals | None
+    """Null while the run is in progress, and for verdicts from before totals were kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
     """A page of runs."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[ListedRun, ...]
     next: str | None
     """Value of `after` for the next page; null if there are no more."""
     looked_at: int
@@ -278,12 +302,16 @@ class Job:
 
     id: str
     state: str
-    """`waiting`, `reading`, `analysing`, `done` or `failed`."""
+    """`waiting`, `reading`, `analysing`, `done`, `failed` or `cancelled`."""
     over: bool
     runs: int
     """Runs found in the trace so far."""
     calls: int
     """Model calls made so far."""
+    cost_usd: float
+    """Dollars for these calls; calls of unknown price count as free."""
+    elapsed_s: float
+    """Seconds since the request, until the end."""
     error: str
     """The reason why it failed; empty otherwise."""
     note: str

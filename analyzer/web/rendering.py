@@ -18,7 +18,9 @@ from markupsafe import Markup
 
 from analyzer.inquiry.present import is_unsaid, plain
 from analyzer.inquiry.visible import visible
+from analyzer.web.views.run_listing import AGES, NUMBERS, SORT_WORDS
 from analyzer.web.views.run_page import telling
+from collector_processor.rebuild.run_totals import RunTotals
 from semconv.model import (
     Status,
     agent_in_prose,
@@ -63,6 +65,9 @@ class Renderer:
         )
         self._env.globals["assets"] = digest.hexdigest()[:12]
         self._env.globals["status_words"] = STATUS_WORDS
+        self._env.globals["ages"] = AGES
+        self._env.globals["numbers"] = NUMBERS
+        self._env.globals["sort_words"] = SORT_WORDS
         filters: dict[str, Callable[..., Any]] = {
             "when": when,
             "percent": percent,
@@ -71,6 +76,8 @@ class Renderer:
             "duration": duration,
             "compact": compact,
             "groupby_in_order": grouped,
+            "token_count": token_count,
+            "utc": utc,
             "segment": lambda text: quote(str(text), safe=""),
             "plain": plain,
             "in_prose": agent_in_prose,
@@ -119,6 +126,21 @@ def when(time_ns: int) -> Markup:
     return Markup('<time datetime="{}">{} UTC</time>').format(
         moment.isoformat(timespec="seconds"), moment.strftime("%Y-%m-%d %H:%M:%S")
     )
+
+
+def utc(time_ns: int) -> str:
+    """Return a time as text."""
+    return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def token_count(totals: RunTotals | None) -> str:
+    """Return the tokens of a run, in and out together; a dash if they are not known."""
+    known = () if totals is None else (totals.input_tokens, totals.output_tokens)
+    counts = [count for count in known if count is not None]
+    if not counts:
+        return "-"
+    total = sum(counts)
+    return f"{total:,}" if total < 100_000 else f"{total / 1000:,.0f} k"
 
 
 def percent(share: float | None) -> str:

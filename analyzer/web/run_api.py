@@ -16,11 +16,12 @@ from analyzer.issues.second_opinions import SecondOpinions
 from analyzer.web.api import FindOne, Labels, TenantOf, label_document, opinion_document
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.documents import read_document
-from analyzer.web.reads.sources import RunPage, RunQuery, row_of
+from analyzer.web.reads.sources import RunPage, RunQuery, Sort, row_of
 from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.run_list import MAX_LISTED, read_filters, write_key
 from collector_processor.pipeline.analyst import NOTES
 from collector_processor.rebuild.redact_run import CleanRun
+from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.records import CONFIRMED, PROOF, SECOND_OPINION, StoredVerdict
 from semconv.dialects import USUAL, Reader
 
@@ -53,7 +54,7 @@ def run_api_routes(reads: RunReads) -> list[web.RouteDef]:
 
     async def listing(request: web.Request) -> web.Response:
         query = read_filters(request.query, reads.tenant_of(request), reads.now_ns())
-        return web.json_response(page_document(await reads.page(query)))
+        return web.json_response(page_document(await reads.page(query), query.sort))
 
     async def one(request: web.Request) -> web.Response:
         verdict = await reads.find(request)
@@ -136,13 +137,22 @@ def read_number(request: web.Request, name: str, usual: int, least: int, most: i
     return int(text)
 
 
-def page_document(page: RunPage) -> dict[str, Any]:
-    """Return a page of runs for the API."""
+def page_document(page: RunPage, sort: Sort = Sort.NEWEST) -> dict[str, Any]:
+    """Return a page of runs in an order for the API."""
     return {
-        "runs": [run_document(row.verdict) for row in page.rows],
-        "next": None if page.next is None else write_key(page.next),
+        "runs": [{**run_document(row.verdict), "totals": totals_document(row.totals)} for row in page.rows],
+        "next": None if page.next is None else write_key(page.next, sort),
         "looked_at": page.looked_at,
     }
+
+
+def totals_document(totals: RunTotals | None) -> dict[str, Any] | None:
+    """Return a run's totals for the API; ``None`` if they are not known."""
+    if totals is None:
+        return None
+    document = asdict(totals)
+    duration_ns = document.pop("duration_ns")
+    return {**document, "duration_s": None if duration_ns is None else duration_ns / 1e9}
 
 
 def run_document(verdict: StoredVerdict) -> dict[str, Any]:

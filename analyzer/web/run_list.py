@@ -9,30 +9,38 @@ import base64
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Final, TypeVar
+from typing import Final
 
-from aiohttp import web
-
-from analyzer.web.reads.sources import RunKey, RunQuery
+from analyzer.inquiry.errors import AnalyzerError
+from analyzer.web.reads.sources import Bounds, Measure, RunKey, RunQuery, Sort
 from collector_processor.otlp import Tenant
 from semconv.model import Status
 
 MAX_LISTED: Final = 500
 MOST_ASKED: Final = 200
 """Longest search, in characters."""
+_MEASURES: Final[Mapping[str, tuple[Measure, float, float]]] = {
+    "confidence": (Measure.CONFIDENCE, 1, 1),
+    "steps": (Measure.STEPS, 1, 1e9),
+    "duration_s": (Measure.DURATION, 1e9, 1e9),
+    "tokens": (Measure.TOKENS, 1, 1e15),
+    "cost_usd": (Measure.COST, 1, 1e9),
+}
+"""Numbers with bounds: what is stored, how many times the asked number that is, and the largest bound."""
 FILTERS: Final = (
-    "limit", "after", "sort", "q", "status", "service", "agent", "since", "until",
-    "min_confidence", "max_confidence",
+    "limit", "after", "sort", "q", "status", "service", "agent", "workflow", "since", "until",
+    *(f"{end}_{name}" for name in _MEASURES for end in ("min", "max")),
 )  # fmt: skip
-_SORTS: Final = ("newest", "oldest")
 _MOST_NS: Final = 1 << 63
 _SHORT: Final = re.compile(r"[1-9][0-9]{0,5}[smhd]")
 _SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TIME: Final = "expected an RFC 3339 time such as 2026-01-31T09:00:00Z, or an age such as 30m, 24h or 7d"
 
-T = TypeVar("T")
+
+class InvalidFilter(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+    """A filter is unknown or invalid; the text says what is expected."""
 
 
 def read_filters(asked: Mapping[str, str], tenant: Tenant, now_ns: int) -> RunQuery:
@@ -44,26 +52,24 @@ def read_filters(asked: Mapping[str, str], tenant: Tenant, now_ns: int) -> RunQu
         now_ns: the present, from which ages are counted, Unix ns.
 
     Raises:
-        web.HTTPBadRequest: a filter is unknown or invalid; the text says what is expected.
+        InvalidFilter: a filter is unknown or invalid.
     """
     unknown = sorted(asked.keys() - set(FILTERS))
     if unknown:
         raise _refused(f"{unknown[0][:50]!r}: unknown filter; expected {', '.join(FILTERS)}")
-    sort = asked.get("sort", "newest")
-    if sort not in _SORTS:
-        raise _refused(f"sort: expected one of {', '.join(_SORTS)}")
+    sort = _sort(asked.get("sort", Sort.NEWEST))
     return RunQuery(
         tenant=tenant,
         statuses=_statuses(asked.get("status", "")),
         text=_text(asked, "q").strip(),
         service=_text(asked, "service"),
         agent=_text(asked, "agent"),
+        workflow=_text(asked, "workflow"),
         since_ns=_time(asked, "since", now_ns),
         until_ns=_time(asked, "until", now_ns),
-        least_confidence=_probability(asked, "min_confidence"),
-        most_confidence=_probability(asked, "max_confidence"),
-        is_oldest_first=sort == "oldest",
-        before=read_key(asked["after"]) if asked.get("after") else None,
+        bounds=tuple(_bounds(asked)),
+        sort=sort,
+        before=read_key(asked["after"], sort) if asked.get("after") else None,
         limit=read_limit(asked),
     )
 
@@ -72,7 +78,7 @@ def read_limit(query: Mapping[str, str]) -> int:
     """Read the maximum number of results.
 
     Raises:
-        web.HTTPBadRequest: the limit is invalid.
+        InvalidFilter: the limit is invalid.
     """
     asked = query.get("limit", "100")
     if not (asked.isascii() and asked.isdigit() and len(asked) < 5 and 0 < int(asked) <= MAX_LISTED):
@@ -80,26 +86,44 @@ def read_limit(query: Mapping[str, str]) -> int:
     return int(asked)
 
 
-def write_key(key: RunKey) -> str:
-    """Encode a position in the list for a URL."""
-    packed = json.dumps([key.decided_ns, key.tenant, key.run_id]).encode()
+def write_key(key: RunKey, sort: Sort = Sort.NEWEST) -> str:
+    """Encode a position in the list, and the list's order, for a URL."""
+    packed = json.dumps([key.at, key.tenant, key.run_id, sort.value]).encode()
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
-def read_key(word: str) -> RunKey:
-    """Decode a position in the list.
+def read_key(word: str, sort: Sort = Sort.NEWEST) -> RunKey:
+    """Decode a position in a list of this order.
 
     Raises:
-        web.HTTPBadRequest: the text is not an encoded position.
+        InvalidFilter: the text is not an encoded position, or of another order.
     """
     try:
-        decided, tenant, run_id = json.loads(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)))
+        at, tenant, run_id, order = json.loads(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)))
         is_text = isinstance(tenant, str) and isinstance(run_id, str) and f"{tenant}{run_id}".isprintable()
-        if is_text and isinstance(decided, int) and 0 <= decided < _MOST_NS:
-            return RunKey(decided_ns=decided, tenant=Tenant(tenant), run_id=run_id)
+        is_number = isinstance(at, int | float) and not isinstance(at, bool) and 0 <= at < _MOST_NS
+        if is_text and is_number and order == sort:
+            return RunKey(at=at, tenant=Tenant(tenant), run_id=run_id)
     except (ValueError, TypeError, RecursionError):
         pass
-    raise _refused("after: expected the value from a page's link")
+    raise _refused("after: expected the value from a page's link, with the same sort")
+
+
+def _sort(asked: str) -> Sort:
+    if asked not in set(Sort):
+        raise _refused(f"sort: expected one of {', '.join(Sort)}")
+    return Sort(asked)
+
+
+def _bounds(asked: Mapping[str, str]) -> Iterator[Bounds]:
+    for name, (measure, times, most) in _MEASURES.items():
+        lower, upper = (_amount(asked, f"{end}_{name}", most) for end in ("min", "max"))
+        if lower is not None or upper is not None:
+            yield Bounds(
+                of=measure,
+                least=None if lower is None else lower * times,
+                most=None if upper is None else upper * times,
+            )
 
 
 def _statuses(asked: str) -> tuple[Status, ...]:
@@ -116,7 +140,7 @@ def _text(asked: Mapping[str, str], name: str) -> str:
     return text
 
 
-def _probability(asked: Mapping[str, str], name: str) -> float | None:
+def _amount(asked: Mapping[str, str], name: str, most: float) -> float | None:
     text = asked.get(name)
     if text is None:
         return None
@@ -124,8 +148,8 @@ def _probability(asked: Mapping[str, str], name: str) -> float | None:
         value = float(text) if len(text) < 30 and text.isascii() else math.nan
     except ValueError:
         value = math.nan
-    if not 0 <= value <= 1:  # this also rejects NaN
-        raise _refused(f"{name}: expected a number from 0 to 1")
+    if not 0 <= value <= most:  # this also rejects NaN
+        raise _refused(f"{name}: expected a number from 0 to {most:g}")
     return value
 
 
@@ -146,5 +170,5 @@ def _time(asked: Mapping[str, str], name: str, now_ns: int) -> int | None:
     return found
 
 
-def _refused(text: str) -> web.HTTPBadRequest:
-    return web.HTTPBadRequest(text=f"{text}\n")
+def _refused(text: str) -> InvalidFilter:
+    return InvalidFilter(text)

@@ -26,13 +26,12 @@ from analyzer.web.records import (
     Label,
     LabelledRun,
     Opinion,
-    Run,
     RunPage,
     RunSteps,
     RunVerdict,
 )
 
-_ANSWERS: Final = (RunVerdict, Run, LabelledRun, RunPage, RunSteps, Opinion, Label, GivenLabel, Issue, Job)
+_ANSWERS: Final = (RunVerdict, LabelledRun, RunPage, RunSteps, Opinion, Label, GivenLabel, Issue, Job)
 """The records that the API answers with; those inside them follow."""
 _PLACE: Final = "#/components/schemas/"
 

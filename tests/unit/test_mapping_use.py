@@ -39,7 +39,7 @@ def reader(tmp_path: Path) -> Reader:
 
 
 def test_uploads_are_read_by_it(reader: Reader) -> None:
-    (uploaded,) = loading(encode(odd()), lambda trajectory: trajectory, reader)()
+    (uploaded,) = loading([encode(odd())], lambda trajectory: trajectory, reader)()
     assert len(uploaded.steps) == STEPS
 
 

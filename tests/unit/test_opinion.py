@@ -43,12 +43,14 @@ def talker(name: str) -> ScriptedModel:
 
 @dataclass(slots=True)
 class Calls:
-    """Count a call."""
+    """Count calls and dollars."""
 
     made: int = 0
+    usd: float = 0.0
 
-    def __call__(self) -> None:
-        self.made += 1
+    def __call__(self, calls: int, usd: float) -> None:
+        self.made += calls
+        self.usd += usd
 
 
 @dataclass(slots=True)

@@ -15,7 +15,8 @@ from analyzer.cli.demo_run import play
 from analyzer.issues.recurrence.issue import Fingerprint, IssueState
 from analyzer.issues.recurrence.watch import Count, Share
 from analyzer.issues.report import AgentShare
-from collector_processor.rebuild.stages import rebuild
+from collector_processor.rebuild.run_totals import RunTotals, total_up
+from collector_processor.rebuild.stages import Run, rebuild
 from semconv.model import Trajectory
 from tests.runs import failed_tool, run, step, tool
 from tests.security.test_hostile_text import HOSTILE
@@ -46,12 +47,17 @@ SHARE = AgentShare(
 
 
 def demo_run() -> Trajectory:
+    """Run the demo and return its steps."""
+    return played_demo().trajectory
+
+
+def played_demo() -> Run:
     """Run the demo and rebuild its run."""
     memory, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(memory))
     play(provider)
     body: bytes = encode_spans(memory.get_finished_spans()).SerializeToString()
-    return rebuild([body])[0].trajectory
+    return rebuild([body])[0]
 
 
 def hostile() -> Trajectory:
@@ -71,9 +77,11 @@ async def showcase(folder: Path, recordings: int = 40) -> tuple[Stage, dict[str,
     stage = open_stage(folder)
     await with_recordings(stage, recordings)
     ids = {
-        "hostile": await stage.add(hostile(), HOSTILE["html"]),
+        "hostile": await stage.add(
+            hostile(), HOSTILE["html"], totals=RunTotals(workflow=HOSTILE["svg"], steps=1)
+        ),
         "parallel": await stage.add(PARALLEL, "ferries"),
-        "demo": await stage.add(demo_run(), "solar-advisor"),
+        "demo": await _add_demo(stage),
     }
     ids["long"] = await add_spans(stage, long_run(260), "archive")
     ids["papers"] = await add_spans(stage, papers(), "paper-desk")
@@ -85,6 +93,11 @@ async def showcase(folder: Path, recordings: int = 40) -> tuple[Stage, dict[str,
     runs = (ids["hostile"], "forgotten")
     ids["hostile issue"] = stage.issues.add(mark, IssueState.ONGOING, (1,) * 14, runs)
     return stage, ids
+
+
+async def _add_demo(stage: Stage) -> str:
+    demo = played_demo()
+    return await stage.add(demo.trajectory, "solar-advisor", totals=total_up(demo))
 
 
 def _add_issues(stage: Stage, ids: dict[str, str]) -> str:
@@ -148,5 +161,5 @@ async def shop_window(folder: Path) -> tuple[Stage, dict[str, str]]:
     for mark, run_id in marks:
         stage.issues.add(mark, IssueState.ONGOING, (1, 0, 2, 1, 1, 0, 1, 3, 1, 0, 2, 1, 2, 1), (run_id,))
     ids = {"parallel": await stage.add(PARALLEL, "ferries")}
-    ids["demo"] = await stage.add(demo_run(), "solar-advisor")
+    ids["demo"] = await _add_demo(stage)
     return stage, {"run": ids["demo"], "issue": _add_issues(stage, ids)}

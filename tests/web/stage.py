@@ -31,13 +31,14 @@ from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.sources import RunName, ShownIssue
 from analyzer.web.views.run_page import TraceLink
 from collector_processor.otlp import NO_TENANT, Address, Signal, Tenant
-from collector_processor.rebuild.stages import rebuild
+from collector_processor.rebuild.run_totals import RunTotals, total_up
+from collector_processor.rebuild.stages import Run, rebuild
 from collector_processor.settings import load_settings
 from collector_processor.store.deletion import delete_run, delete_tenant
 from collector_processor.store.places import open_database
 from collector_processor.store.records import Commit, StoredVerdict
 from collector_processor.store.verdicts import RUNS, RunStore
-from semconv.model import Attribution, Blame, Status, Trajectory
+from semconv.model import Attribution, Blame, Status, Trace, Trajectory
 from tests.shown import fixtures
 
 NOW_NS: Final = 1_790_000_000 * 10**9
@@ -102,13 +103,21 @@ class Stage:
     shown: int = 0
     issues: IssueShelf = field(default_factory=IssueShelf)
 
-    async def add(self, trajectory: Trajectory, service: str, attribution: Attribution | None = None) -> str:
+    async def add(
+        self,
+        trajectory: Trajectory,
+        service: str,
+        attribution: Attribution | None = None,
+        totals: RunTotals | None = None,
+    ) -> str:
         """Analyse a run and store the result; later ones are newer."""
         told = attribution or (await ANALYST.analyse(trajectory)).attribution
         self.shown += 1
         self.verdicts.commit(
             Commit(analysed=(), verdicts=(verdict_of(trajectory, told, service, self.shown),))
         )
+        known = totals or total_up(Run(trace=Trace(spans=()), trajectory=trajectory))
+        self.verdicts.totals.total([(NO_TENANT, trajectory.run_id, known)])
         packed = pack(trajectory, lambda text: text)
         assert packed is not None
         failed = told.status is not Status.NO_FAILURE
@@ -191,7 +200,8 @@ async def with_recordings(stage: Stage, most: int = 60) -> None:
         runs = rebuild(recording.bodies(Signal.TRACES), recording.bodies(Signal.LOGS))
         for run in runs:
             if run.trajectory.steps:
-                await stage.add(run.trajectory, path.name.partition(".")[0].partition("-")[0])
+                service = path.name.partition(".")[0].partition("-")[0]
+                await stage.add(run.trajectory, service, totals=total_up(run))
 
 
 @asynccontextmanager

@@ -42,7 +42,11 @@ async def test_no_page_shuts_anybody_out(
     site: Site, source: str, width: int, scheme: Literal["light", "dark"]
 ) -> None:
     found = {}
-    for path in [*(site.path(name) for name in PAGES), "/runs?q=nothing", f"{site.path('demo')}?said=label"]:
+    views = [
+        "/runs?q=nothing", "/runs?sort=longest&min_steps=1", "/compare",
+        f"/compare?a={site.ids['demo']}&b={site.ids['hostile']}", f"{site.path('demo')}?said=label",
+    ]  # fmt: skip
+    for path in [*(site.path(name) for name in PAGES), *views]:
         page = await site.open(path, viewport={"width": width, "height": 844}, color_scheme=scheme)
         found[path] = await axe.violations(page, source)
         await page.context.close()

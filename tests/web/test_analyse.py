@@ -129,8 +129,10 @@ async def test_a_budget_bounds_the_calls_of_a_run() -> None:
     model = ScriptedModel(replies=["No"] * 9, cost_usd=0.3)
     opinions = LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model, budget_usd=None)))
     choice = Choice(method="step-by-step", takes_as_failed=True, budget_usd=0.7)
-    found = await opinions.ask(RUN, choice, lambda: None)
+    found = await opinions.ask(RUN, choice, lambda _calls, _usd: None)
     assert len(model.prompts) == 2
     assert (found.status, "budget" in (found.error or "")) == (Status.ERROR, True)
-    assert (await opinions.ask(RUN, replace(choice, budget_usd=0.0), lambda: None)).status is Status.ERROR
+    assert (
+        await opinions.ask(RUN, replace(choice, budget_usd=0.0), lambda _calls, _usd: None)
+    ).status is Status.ERROR
     assert len(model.prompts) == 2

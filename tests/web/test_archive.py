@@ -18,12 +18,16 @@ from analyzer.telemetry.metric import as_label
 from analyzer.web.events import Changes
 from analyzer.web.reads import archive
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.recent_work import FRESH_NS, RecentWork
-from analyzer.web.reads.sources import RunQuery
+from analyzer.web.reads.recent_work import FRESH_NS as WORK_FRESH_NS
+from analyzer.web.reads.recent_work import RecentWork
+from analyzer.web.reads.sources import RunQuery, Sort, Trend
+from analyzer.web.reads.trends import FRESH_NS, MOST_BUCKETS, Trends, bucket_width, trend_of
+from analyzer.web.run_list import read_filters, read_key, write_key
 from collector_processor.otlp import NO_TENANT, Tenant
+from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.places import RUNS, open_database
 from collector_processor.store.records import Commit
-from semconv.model import Effort, Status
+from semconv.model import Blame, Effort, Status
 from tests.runs import run, step
 from tests.web.stage import NOW_NS, Stage, verdict_of
 from tests.web.test_pages import RUN, blame
@@ -107,19 +111,20 @@ def test_a_search_finds_a_text_that_lies_across_two_parts() -> None:
         assert not TextSearch("needle-43").finds_in(packed)
 
 
-@pytest.mark.parametrize("is_oldest_first", [False, True])
+@pytest.mark.parametrize("sort", [Sort.NEWEST, Sort.OLDEST, Sort.MOST_STEPS, Sort.FEWEST_STEPS])
 async def test_a_tenants_pages_name_no_run_of_another_tenant(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, *, is_oldest_first: bool
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, sort: Sort
 ) -> None:
-    monkeypatch.setattr(archive, "MOST_LOOKED_AT", 10)
+    monkeypatch.setattr(archive, "MOST_FILTERED", 2)
     for number in range(25):
         one = run(step("a"), run_id=f"r{number:02}")
         tenant = Tenant("x=mine") if number in {2, 12, 22} else Tenant(f"x={'az'[number % 2]}")
         verdict = replace(verdict_of(one, blame(one, 0), "shop", number), tenant=tenant)
         stage.verdicts.commit(Commit(analysed=(), verdicts=(verdict,)))
+        stage.verdicts.totals.total([(tenant, one.run_id, RunTotals(steps=1))])
     source = RunArchive(open_database(stage.folder / RUNS))
     pages = []
-    query = RunQuery(tenant=Tenant("x=mine"), is_oldest_first=is_oldest_first)
+    query = RunQuery(tenant=Tenant("x=mine"), sort=sort, statuses=(Status.ATTRIBUTED,))
     while True:
         pages.append(await source.page(query))
         if pages[-1].next is None:
@@ -130,6 +135,123 @@ async def test_a_tenants_pages_name_no_run_of_another_tenant(
     assert sorted(found) == ["r02", "r12", "r22"]
     assert {page.next.tenant for page in pages if page.next} == {"x=mine"}
     assert {page.next.run_id for page in pages if page.next} <= {"", *found}
+
+
+@pytest.mark.parametrize("sort", list(Sort))
+async def test_every_order_shows_each_run_once_page_by_page(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, sort: Sort
+) -> None:
+    monkeypatch.setattr(archive, "MOST_FILTERED", 7)
+    told = {}
+    for number in range(30):
+        one = run(step("a"), run_id=f"r{number:02}")
+        totals = RunTotals(
+            steps=number % 3, duration_ns=number % 4, input_tokens=number % 5, cost_usd=number % 2 / 8
+        )
+        blamed = Blame(agent="a", step=0, reason="r", confidence=number % 6 / 8)
+        sure = replace(blame(one, 0), verdict=blamed)
+        await stage.add(one, "shop" if number % 7 else "bank", sure, totals)
+        told[one.run_id] = (number, totals, number % 6 / 8)
+    key = {
+        "newest": lambda one: one[0], "longest": lambda one: one[1].duration_ns,
+        "most_steps": lambda one: one[1].steps, "most_tokens": lambda one: one[1].input_tokens,
+        "costliest": lambda one: one[1].cost_usd, "surest": lambda one: one[2],
+    }  # fmt: skip
+    upwards = {
+        "oldest": "newest", "shortest": "longest", "fewest_steps": "most_steps",
+        "fewest_tokens": "most_tokens", "cheapest": "costliest", "least_sure": "surest",
+    }  # fmt: skip
+    source = RunArchive(open_database(stage.folder / RUNS))
+    for service in ("", "shop"):
+        query, found = RunQuery(sort=sort, service=service, limit=4), []
+        for _ in range(40):
+            page = await source.page(query)
+            found += [row.key.run_id for row in page.rows]
+            if page.next is None:
+                break
+            query = replace(query, before=read_key(write_key(page.next, sort), sort))
+        wanted = [one for one in told if not service or told[one][0] % 7]
+        assert sorted(found) == wanted
+        values = [key[upwards.get(sort.value, sort.value)](told[one]) for one in found]
+        assert values == sorted(values, reverse=sort.value in key)
+    source.close()
+
+
+async def test_runs_are_filtered_by_their_numbers_and_unknown_ones_fit_no_bound(stage: Stage) -> None:
+    totals = RunTotals(
+        workflow="refunds 100%", steps=3, duration_ns=2 * 10**9, input_tokens=5, output_tokens=2, cost_usd=0.5
+    )
+    one = run(step("a"), run_id="known")
+    await stage.add(one, "shop", blame(one, 0), totals)
+    await stage.add(
+        run(step("a"), run_id="other"), "shop", totals=RunTotals(workflow="refunds 1000", steps=3)
+    )
+    source = RunArchive(open_database(stage.folder / RUNS))
+
+    async def listed(**filters: str) -> list[str]:
+        page = await source.page(read_filters(filters, NO_TENANT, NOW_NS))
+        return sorted(row.key.run_id for row in page.rows)
+
+    assert await listed(min_steps="3", max_steps="3") == ["known", "other"]
+    assert await listed(workflow="REFUNDS 100%") == ["known"]
+    for name, least, most in (("duration_s", 2, 2), ("tokens", 7, 7), ("cost_usd", 0.5, 0.5)):
+        assert await listed(**{f"min_{name}": str(least), f"max_{name}": str(most)}) == ["known"]
+        assert await listed(**{f"min_{name}": str(least + 0.01)}) == []
+        assert await listed(**{f"max_{name}": str(least - 0.01)}) == []
+    assert await listed(sort="cheapest") == ["known"]
+    assert await listed(sort="cheapest", since="2020-01-01T00:00:00Z", until="2021-01-01T00:00:00Z") == []
+    source.close()
+
+
+async def test_a_trend_counts_the_runs_of_a_query_in_periods_without_gaps(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(30):
+        one = run(step("a"), run_id=f"r{number:02}")
+        await stage.add(one, "shop" if number % 3 else "bank", blame(one, 0) if number % 2 else None)
+    source = RunArchive(open_database(stage.folder / RUNS))
+    now_ns = NOW_NS + 30 * 97 * 10**9
+    every = await source.trend(RunQuery(text="ignored", sort=Sort.COSTLIEST), now_ns)
+    bank = await source.trend(RunQuery(service="bank"), now_ns)
+    monkeypatch.setattr(archive, "MOST_COUNTED", 10)
+    newest = await source.trend(RunQuery(), now_ns)
+    none = await source.trend(RunQuery(service="nobody"), now_ns)
+    source.close()
+    assert every.width_ns == 60 * 10**9
+    assert [every.buckets[at + 1].since_ns - one.since_ns for at, one in enumerate(every.buckets[:-1])] == [
+        every.width_ns
+    ] * (len(every.buckets) - 1)
+    assert (sum(one.runs for one in every.buckets), sum(one.failed for one in every.buckets)) == (30, 15)
+    assert sum(one.runs for one in bank.buckets) == 10
+    assert (sum(one.runs for one in newest.buckets), newest.is_whole, every.is_whole) == (10, False, True)
+    assert none.buckets == ()
+
+
+@given(st.integers(0, 1 << 62), st.integers(0, 1 << 62))
+def test_periods_are_few_whatever_the_time(first: int, second: int) -> None:
+    since_ns, until_ns = sorted((first, second))
+    width_ns = bucket_width(since_ns, until_ns)
+    rows = [(since_ns // width_ns, "attributed", 1)]
+    assert 1 <= len(trend_of(rows, since_ns, until_ns, width_ns, is_whole=True).buckets) <= MOST_BUCKETS + 1
+
+
+async def test_a_trend_is_read_once_in_a_while_and_an_old_one_is_shown_meanwhile() -> None:
+    times, reads = [0], []
+
+    async def read(query: RunQuery, now_ns: int) -> Trend:
+        reads.append(query)
+        await asyncio.sleep(0)
+        return Trend(width_ns=now_ns or 1)
+
+    trends = Trends(read=read, now_ns=lambda: times[0])
+    first = await asyncio.gather(trends.of(RunQuery(text="a")), trends.of(RunQuery(limit=7)))
+    assert (len(reads), first[0]) == (1, first[1])
+    times[0] = 2 * FRESH_NS
+    assert await trends.of(RunQuery()) is first[0]
+    for _ in range(9):  # until the event loop has renewed it
+        await asyncio.sleep(0)
+    assert (await trends.of(RunQuery())).width_ns == times[0]
+    assert len(reads) == 2
 
 
 async def test_runs_of_one_agent_of_one_service_are_those_that_metrics_count_for_it(stage: Stage) -> None:
@@ -231,6 +353,6 @@ async def test_work_is_summed_of_what_is_priced_and_timed_and_kept_for_a_while(s
     assert (done.hour.median_s, done.hour.slowest_s, done.hour.by_status) == (1.0, 3.0, (("attributed", 3),))
     await stage.add(run(step("a", "b"), run_id="late"), "shop")
     assert await recent.read() is done
-    now[0] += FRESH_NS
+    now[0] += WORK_FRESH_NS
     assert (await recent.read()).day.runs == 4
     source.close()

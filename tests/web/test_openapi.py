@@ -23,7 +23,8 @@ from analyzer.recordings.read_files import read_recording
 from analyzer.web.api import MAX_MUTE_S
 from analyzer.web.app import make_app
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.run_list import MAX_LISTED
+from analyzer.web.reads.sources import Sort
+from analyzer.web.run_list import FILTERS, MAX_LISTED
 from analyzer.web.schemas import openapi
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.pipeline.analyst import Analysis
@@ -43,8 +44,9 @@ FOR_PEOPLE = {
     "/runs/{run_id}/steps/{step}", "/runs/{run_id}/steps/{step}/span.json",
     "/runs/{run_id}/label", "/runs/{run_id}/again", "/issues", "/issues/{issue_id}",
     "/issues/{issue_id}/resolve",
-    "/issues/{issue_id}/mute", "/try", "/try/{job_id}", "/try/{job_id}/state", "/health", "/sign-in",
-    "/sign-out", "/static/{name}",
+    "/issues/{issue_id}/mute", "/try", "/try/{job_id}", "/try/{job_id}/state", "/try/{job_id}/cancel",
+    "/health", "/sign-in",
+    "/sign-out", "/static/{name}", "/compare",
 }  # fmt: skip
 """Pages, their forms, and the pages' own requests: they may change between versions."""
 JSON = {"Content-Type": "application/json"}
@@ -156,9 +158,11 @@ def test_the_description_is_sound() -> None:
 def test_its_values_and_bounds_are_those_of_the_code() -> None:
     document = openapi()
     fields = {name: schema["properties"] for name, schema in document["components"]["schemas"].items()}
-    assert fields["Run"]["status"]["enum"] == list(Status)
+    assert fields["ListedRun"]["status"]["enum"] == list(Status)
     assert fields["Label"]["label"]["enum"] == list(LabelKind)
     assert fields["Issue"]["state"]["enum"] == list(IssueState)
+    listed = {one["name"]: one["schema"] for one in document["paths"]["/api/runs"]["get"]["parameters"]}
+    assert (list(listed["sort"]["enum"]), sorted(listed)) == (list(Sort), sorted(FILTERS))
     asked = document["paths"]["/api/issues"]["get"]["parameters"]
     assert [one["schema"].get("maximum") for one in asked] == [MAX_LISTED, None, None, None]
     muting = document["paths"]["/api/issues/{issue_id}/mute"]["post"]["requestBody"]

@@ -24,7 +24,7 @@ from analyzer.models.scripted import ScriptedModel
 from analyzer.recordings.read_files import unpack
 from analyzer.web.app import make_app
 from analyzer.web.jobs import Asked, JobLimits, Jobs, JobState, TooBusy
-from analyzer.web.pages.try_pages import MAX_UNPACKED, MAX_UPLOAD
+from analyzer.web.pages.try_pages import MAX_UNPACKED, MAX_UPLOAD, MOST_FILES
 from semconv.model import Trajectory
 from tests.runs import failed_tool, run, step
 from tests.shown import fixtures
@@ -48,6 +48,11 @@ def form(data: bytes, **fields: str) -> FormData:
     for name, value in {"method": "signals", **fields}.items():
         sent.add_field(name, value)
     return sent
+
+
+async def body_of(client: Client, path: str) -> str:
+    async with client.get(path) as answer:
+        return await answer.text()
 
 
 async def ended(client: Client, path: str) -> str:
@@ -158,6 +163,89 @@ async def test_a_kept_run_is_analysed_again_by_another_method(stage: Stage, clie
     assert "A second opinion" in page
     assert 'href="/runs/run-1"' in page
     assert stage.verdicts.recent(5) == before  # an opinion is no verdict
+
+
+async def test_an_error_is_a_page_for_a_browser_and_a_sentence_for_a_program(client: Client) -> None:
+    for path in ("/runs/%3Cb%3Enone", "/issues/none", "/no-such-page"):
+        async with client.get(path, headers={"Accept": "text/html,*/*"}) as answer:
+            page = await answer.text()
+            assert (answer.status, answer.content_type, 'role="alert"' in page) == (404, "text/html", True)
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        async with client.get(path) as answer:
+            assert (answer.status, answer.content_type) == (404, "text/plain")
+    browser = OURS | {"Accept": "text/html"}
+    for data, fields, said in (
+        (b"", {}, "expected a file"),
+        (b"x" * (MAX_UPLOAD + 1), {}, "too large"),
+        (b"{}", {"method": "judge"}, "method: expected"),
+    ):
+        async with client.post("/try", data=form(data, **fields), headers=browser) as answer:
+            page = await answer.text()
+            assert answer.status in {400, 413}
+            assert (said in page, 'href="/try"' in page) == (True, True)
+
+
+async def test_files_are_read_together_with_their_logs(client: Client) -> None:
+    whole = next(
+        text for one in fixtures() if "resourceLogs" in (text := gzip.decompress(one.read_bytes()).decode())
+    )
+    parts = [json.loads(line) for line in whole.splitlines() if line.strip()]
+    traces = {"resourceSpans": [one for part in parts for one in part.get("resourceSpans", [])]}
+    logs = {"resourceLogs": [one for part in parts for one in part.get("resourceLogs", [])]}
+    several = FormData({"method": "signals", "failed": "yes"})
+    for name, document in (("run.json", traces), ("run.logs.json", logs)):
+        several.add_field("file", json.dumps(document).encode(), filename=name)
+    async with client.post("/try", data=several, headers=OURS, allow_redirects=False) as answer:
+        assert answer.status == 303, await answer.text()
+        page = await ended(client, answer.headers["Location"])
+    assert '<svg class="picture"' in page
+    assert "run.json, run.logs.json" in page
+
+
+async def test_more_files_than_may_be_are_refused(client: Client) -> None:
+    many = FormData({"method": "signals"})
+    for number in range(MOST_FILES + 1):
+        many.add_field("file", b"{}", filename=f"{number}")
+    async with client.post("/try", data=many, headers=OURS) as answer:
+        assert (answer.status, "at most" in await answer.text()) == (400, True)
+
+
+ASKED = asyncio.Event()
+
+
+class Slow(LocalOpinions):
+    """Analyses that end only if they are cancelled."""
+
+    async def ask(self, _trajectory: Trajectory, _choice: Choice, called: Any) -> Any:
+        called(1, 0.5)
+        called(0, -0.25)
+        ASKED.set()
+        await asyncio.Event().wait()
+
+
+async def test_a_job_tells_its_time_and_cost_and_is_cancelled_on_its_page(stage: Stage) -> None:
+    pages, now = stage.parts().pages, [10.0]
+    assert pages is not None
+    jobs = Jobs(Slow(analyst=RunAnalyst(attributor=Attributor())), clock=lambda: now[0])
+    async with TestClient(
+        TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs)))), cookie_jar=CookieJar(unsafe=True)
+    ) as client:
+        path = await sent(client, json.dumps(LOG).encode())
+        (job,) = jobs._jobs.values()
+        await ASKED.wait()
+        now[0] = 22.5
+        state = json.loads(await body_of(client, f"{path}/state"))
+        assert (state["calls"], state["cost_usd"], state["elapsed_s"]) == (1, 0.25, 12.5)
+        assert "1 model calls, $0.2500" in await body_of(client, path)
+        async with client.post(f"{path}/cancel", headers={"Origin": "http://evil.example"}) as answer:
+            assert answer.status == 403
+        async with client.post(f"{path}/cancel", headers=OURS) as answer:
+            page = await answer.text()
+        assert "Cancelled." in page
+        now[0] = 99.0
+        assert json.loads(await body_of(client, f"{path}/state"))["elapsed_s"] == 12.5
+        await asyncio.gather(*jobs._tasks, return_exceptions=True)
+        assert job.state is JobState.CANCELLED
 
 
 def asked(load: Any, size: int = 1) -> Asked:

@@ -13,7 +13,7 @@ from rich.text import Text
 from analyzer.cli.commands.steps import LogsOption, RecordedRun, load_runs
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, print_json
 from analyzer.inquiry.present import console, plain
-from analyzer.inquiry.run_diff import Change, RunDiff, RunTotals, StepPair, compare_runs
+from analyzer.inquiry.run_diff import Change, RunDiff, RunTotals, StepPair, compare_runs, in_words
 from analyzer.inquiry.whole_run import WholeRun, whole_run, whole_steps
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
@@ -109,6 +109,6 @@ def _what(pair: StepPair, left: WholeRun, right: WholeRun) -> str:
     both = [step for step in (ours, theirs) if step is not None]
     texts = [plain(step.error or step.output or step.input or step.name, 200) for step in both]
     if len(texts) == 1 or texts[0] == texts[-1]:
-        differs = f" ({', '.join(pair.differs)} differ)" if pair.differs else ""
+        differs = f" ({in_words(pair.differs)})" if pair.differs else ""
         return texts[0] + differs
     return f"{texts[0]}\n→ {texts[1]}"

@@ -14,6 +14,8 @@ from analyzer.api.client import Client
 from analyzer.api.run_source import RunSource, ServiceSource, StoreSource
 from analyzer.cli.commands.label import DataDirOption
 from analyzer.cli.output import CommandFailed, WrongUsage, optional
+from collector_processor.mapping_files import open_reader
+from collector_processor.otlp import NO_TENANT, Address, Tenant, tenant_headers, tenant_of
 from collector_processor.settings import load_settings
 
 
@@ -22,6 +24,14 @@ def mcp(
         str | None, optional("URL", "A running service's pages, such as http://127.0.0.1:8500.", "--url")
     ] = None,
     data_dir: DataDirOption = None,
+    tenant: Annotated[
+        str | None,
+        optional(
+            "TENANT",
+            "Only its runs, such as x-scope-orgid=shop; otherwise all tenants'.",
+            "--tenant",
+        ),
+    ] = None,
     allow_writes: Annotated[
         bool, typer.Option("--allow-writes", help="Let the agent label runs; otherwise it only reads.")
     ] = False,
@@ -29,44 +39,88 @@ def mcp(
         int | None,
         optional(
             "PORT",
-            "Serve streamable HTTP on this port of 127.0.0.1 instead of standard input and output.",
+            "Serve streamable HTTP on this port instead of standard input and output.",
             "--port",
         ),
     ] = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host", metavar="HOST", help="Address for --port; beyond loopback it needs BLAMESPAN_TOKEN."
+        ),
+    ] = "127.0.0.1",
 ) -> None:
     """Let a coding agent read failed runs, steps, verdicts and issues (Model Context Protocol).
 
     Speaks on standard input and output. With [bold]--url[/bold] it asks a running service, with
-    BLAMESPAN_TOKEN if it needs one; otherwise it reads the data directory.
+    BLAMESPAN_TOKEN if it needs one; otherwise it reads the data directory. With [bold]--port[/bold], clients
+    must send BLAMESPAN_TOKEN if it is set.
 
     Example: [bold]blamespan mcp --url http://127.0.0.1:8500[/bold]
     """
     if url is not None and data_dir is not None:
         raise WrongUsage("expected --url or --data-dir, not both")
     settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
+    asked, address = _tenant(tenant), _address(host, listen, settings.token)
     if url is not None:
         try:
-            client = Client(url=url, token=settings.token)
+            client = Client(url=url, token=settings.token, headers=tenant_headers(asked))
         except ValueError as error:
             raise WrongUsage(f"--{error}") from None
-        _serve(ServiceSource(client=client), allow_writes=allow_writes, port=listen)
+        _serve(ServiceSource(client=client), allow_writes=allow_writes, listen=address, token=settings.token)
         return
     place = settings.store_place
     if isinstance(place, Path) and not place.is_file():
         raise CommandFailed(
             f"{settings.data_dir}: holds no runs: expected the data directory of `blamespan serve`"
         )
-    with closing(StoreSource(place, is_fair_sample=settings.is_fair_sample)) as source:
-        _serve(source, allow_writes=allow_writes, port=listen)
+    reader = open_reader(settings.mappings)
+    with closing(
+        StoreSource(place, tenant=asked, reader=reader, is_fair_sample=settings.is_fair_sample)
+    ) as source:
+        _serve(source, allow_writes=allow_writes, listen=address, token=settings.token)
 
 
-def _serve(source: RunSource, *, allow_writes: bool, port: int | None) -> None:
-    server = _make_server(source, allow_writes=allow_writes)
+def _tenant(tenant: str | None) -> Tenant:
+    """Return the tenant as the store names it.
+
+    Raises:
+        WrongUsage: it is not HEADER=VALUE.
+    """
+    if tenant is None:
+        return NO_TENANT
+    headers = tenant_headers(Tenant(tenant))
+    if not all(name and value for name, value in headers.items()) or not headers:
+        raise WrongUsage(f"--tenant: expected HEADER=VALUE, such as x-scope-orgid=shop, not {tenant!r}")
+    told = {name.lower(): value for name, value in headers.items()}
+    return tenant_of(told, tuple(told))
+
+
+def _address(host: str, port: int | None, token: str | None) -> Address | None:
+    """Return the address to serve on; ``None`` for standard input and output.
+
+    Raises:
+        WrongUsage: others could connect, and there is no token.
+    """
     if port is None:
+        return None
+    address = Address(host=host, port=port)
+    if token is None and not address.is_loopback:
+        raise WrongUsage(
+            f"--host {host}: expected BLAMESPAN_TOKEN in the environment: others could read all runs"
+        )
+    return address
+
+
+def _serve(source: RunSource, *, allow_writes: bool, listen: Address | None, token: str | None) -> None:
+    server = _make_server(source, allow_writes=allow_writes)
+    if listen is None:
         server.run()
-    else:
-        sys.stderr.write(f"blamespan: http://127.0.0.1:{port}/mcp\n")
-        server.run("streamable-http", host="127.0.0.1", port=port)
+        return
+    from analyzer.api.mcp_http import serve_http  # noqa: PLC0415 - an extra
+
+    sys.stderr.write(f"blamespan: http://{listen}/mcp\n")
+    serve_http(server, listen, token)
 
 
 def _make_server(source: RunSource, *, allow_writes: bool) -> Any:

@@ -78,10 +78,9 @@ class RemoteOpinions:
         return self._known
 
     async def ask(self, trajectory: Trajectory, choice: Choice, called: Called) -> Attribution:
-        """Have a run analysed remotely; ``called`` is invoked for each model call at the end."""
+        """Have a run analysed remotely; ``called`` learns of its model calls at the end."""
         attribution = await self._ask(trajectory, choice)
-        for _ in range(attribution.effort.calls):
-            called()
+        called(attribution.effort.calls, attribution.effort.cost_usd or 0.0)
         return attribution
 
 

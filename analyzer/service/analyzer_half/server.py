@@ -174,7 +174,7 @@ class AnalyzerServer:
     async def _attributed(self, trajectory: Trajectory, choice: Choice | None) -> Attribution:
         if choice is None or self._opinions is None:
             return (await self._analyst.analyse(trajectory)).attribution
-        return await self._opinions.ask(trajectory, choice, lambda: None)
+        return await self._opinions.ask(trajectory, choice, lambda _calls, _usd: None)
 
     async def _body(self, request: web.Request, hold: Callable[[int], None]) -> bytes:
         most = self._rules.max_run_bytes

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from aiohttp import web
 from pydantic.fields import FieldInfo
 
-from analyzer.web.guard import SIGN_IN, STATIC, Sessions, require_stated_origin
+from analyzer.web.guard import SIGN_IN, STATIC, Handler, Sessions, require_stated_origin
 from analyzer.web.jobs import Jobs
 from analyzer.web.rendering import Renderer
 from collector_processor.receivers.admission import bears
@@ -46,6 +46,32 @@ class Front:
         return await self.renderer.page(
             template, here=request.path, can_sign_out=self.has_token, said=request.query.get("said"), **values
         )
+
+
+def styling(context: Front) -> Any:
+    """Return the middleware that shows a browser an error as a page; programs get it as text."""
+
+    @web.middleware
+    async def style(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except web.HTTPError as error:
+            if request.path.startswith("/api/") or "text/html" not in request.headers.get("Accept", ""):
+                raise
+            kept = ("Retry-After", "WWW-Authenticate", "Allow")
+            return await context.renderer.page(
+                "error.html",
+                status=error.status,
+                headers={name: error.headers[name] for name in kept if name in error.headers},
+                here=request.path,
+                can_sign_out=context.has_token,
+                said=None,
+                error_status=error.status,
+                reason=error.reason,
+                text=(error.text or "").strip(),
+            )
+
+    return style
 
 
 def routed(

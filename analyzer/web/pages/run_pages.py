@@ -1,4 +1,4 @@
-"""Pages of the list of runs and of one run. Uses ``views/run_page.py`` and templates."""
+"""Pages of one run. Uses ``views/run_page.py`` and templates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -24,19 +24,17 @@ from analyzer.web.guard import require_stated_origin
 from analyzer.web.jobs import Jobs
 from analyzer.web.pages.front import CleanRun, Front, ShownSetting, routed
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.sources import IssueSource, RunName, RunQuery
+from analyzer.web.reads.sources import IssueSource, RunName
 from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.run_api import read_steps
-from analyzer.web.run_list import MOST_ASKED, read_key, write_key
+from analyzer.web.run_list import MOST_ASKED
 from analyzer.web.views.run_page import MOST_APART, TraceLink, Wanted, view
 from analyzer.web.views.versions import versions_of
 from collector_processor.otlp import MalformedRequestError, Tenant
 from collector_processor.rebuild.kept_spans import unpack_spans
 from collector_processor.store.records import SECOND_OPINION, StoredVerdict
 from semconv.dialects import USUAL, Reader
-from semconv.model import Status
 
-PER_PAGE: Final = 50
 _NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 Document = Callable[[StoredVerdict], dict[str, Any]]
@@ -77,11 +75,9 @@ class PageContext:
 
 
 def run_routes(context: PageContext) -> list[web.RouteDef]:
-    """Return the routes of the list and of a run."""
+    """Return the routes of a run."""
     return routed(
         context,
-        ("GET", "/", _home),
-        ("GET", "/runs", _listed),
         ("GET", "/runs/{run_id}", _one),
         ("GET", "/runs/{run_id}/report.html", _report),
         ("GET", "/runs/{run_id}/run.json", _export),
@@ -90,64 +86,10 @@ def run_routes(context: PageContext) -> list[web.RouteDef]:
     )
 
 
-async def _home(_context: PageContext, _request: web.Request) -> web.StreamResponse:
-    raise web.HTTPSeeOther("/runs")
-
-
-async def _listed(context: PageContext, request: web.Request) -> web.Response:
-    query = read_query(request.query, context.tenant(request))
-    page = await context.pages.runs.page(query)
-    asked = {
-        "q": query.text,
-        "status": query.statuses[0].value if query.statuses else "",
-        "service": query.service,
-        "agent": query.agent,
-    }
-    more = None
-    if page.next is not None:
-        chosen = {name: value for name, value in asked.items() if value}
-        more = "?" + urlencode({**chosen, "after": write_key(page.next)})
-    template = "rows.html" if request.query.get("part") == "rows" else "runs.html"
-    return await context.front.show(
-        request,
-        template,
-        page=page,
-        issues=await _issues_of(
-            context, [(row.key.tenant, row.key.run_id) for row in page.rows if row.agent]
-        ),
-        asked=asked,
-        more=more,
-        is_first=query.before is None,
-        statuses=tuple(Status),
-    )
-
-
-async def _issues_of(context: PageContext, runs: Sequence[RunName]) -> Mapping[RunName, Issue]:
+async def issues_of(context: PageContext, runs: Sequence[RunName]) -> Mapping[RunName, Issue]:
     """Return the recurring failures of runs."""
     source = context.pages.issues
     return await source.of_runs(runs) if source is not None and runs else {}
-
-
-def read_query(asked: Any, tenant: Tenant) -> RunQuery:
-    """Read the query of a list.
-
-    Raises:
-        web.HTTPBadRequest: a parameter is invalid.
-    """
-    status, text = asked.get("status", ""), asked.get("q", "").strip()
-    if status and status not in set(Status):
-        raise web.HTTPBadRequest(text=f"status: expected one of {', '.join(Status)}\n")
-    if len(text) > MOST_ASKED:
-        raise web.HTTPBadRequest(text=f"q: expected at most {MOST_ASKED} characters\n")
-    return RunQuery(
-        tenant=tenant,
-        statuses=(Status(status),) if status else (),
-        text=text,
-        service=asked.get("service", "")[:MOST_ASKED],
-        agent=asked.get("agent", "")[:MOST_ASKED],
-        before=read_key(asked["after"]) if asked.get("after") else None,
-        limit=PER_PAGE,
-    )
 
 
 async def _one(context: PageContext, request: web.Request) -> web.Response:
@@ -166,7 +108,7 @@ async def _one(context: PageContext, request: web.Request) -> web.Response:
         find=wanted.find,
         spans=None if read is None else read.kept.spans,
         versions=versions_of(await context.pages.runs.versions(*name)),
-        issue=(await _issues_of(context, [name])).get(name),
+        issue=(await issues_of(context, [name])).get(name),
         labels=label_document(said),
         opinions=await _opinions(context, verdict),
         is_second_opinion=verdict.fields.get(SECOND_OPINION) is True,

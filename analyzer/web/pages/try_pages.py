@@ -33,6 +33,7 @@ from semconv.model import Status, Trajectory
 
 MAX_UPLOAD: Final = 8 << 20
 """Largest upload, in bytes."""
+MOST_FILES: Final = 20
 MAX_UNPACKED: Final = 48 << 20
 _MOST_NAME: Final = 100
 _MOST_FIELD: Final = 200
@@ -46,6 +47,7 @@ def try_routes(context: Front) -> list[web.RouteDef]:
         ("POST", "/try", _take),
         ("GET", "/try/{job_id}", _watch),
         ("GET", "/try/{job_id}/state", _state),
+        ("POST", "/try/{job_id}/cancel", _cancel),
     )
 
 
@@ -70,13 +72,14 @@ async def _ask(context: Front, request: web.Request) -> web.StreamResponse:
 async def _take(context: Front, request: web.Request) -> web.StreamResponse:
     require_stated_origin(request)
     jobs = _jobs(context)
-    data, fields = await _upload(request)
-    if not data:
+    files, fields = await _upload(request)
+    if not files:
         raise web.HTTPBadRequest(text="expected a file\n")
     choice = await read_choice(jobs, fields, takes_as_failed="failed" in fields)
-    load = loading(data, context.clean, context.reader)
+    load = loading(files, context.clean, context.reader)
     name = plain(fields.get("name", ""), _MOST_NAME) or "a file"
-    return _begin(context, request, Asked(name=name, choice=choice, size=len(data), load=load))
+    size = sum(map(len, files))
+    return _begin(context, request, Asked(name=name, choice=choice, size=size, load=load))
 
 
 async def _again(context: PageContext, request: web.Request) -> web.StreamResponse:
@@ -158,54 +161,94 @@ async def _watch(context: Front, request: web.Request) -> web.StreamResponse:
         lambda: [(found.document, view(found.trajectory, found.document)) for found in job.found]
     )
     said = None if job.outcome is None else _SAID[job.outcome]
-    return await context.show(request, "job.html", job=job, shown=shown, outcome=said)
+    elapsed_s = _jobs(context).elapsed_s(job)
+    return await context.show(request, "job.html", job=job, shown=shown, outcome=said, elapsed_s=elapsed_s)
+
+
+async def _cancel(context: Front, request: web.Request) -> web.StreamResponse:
+    require_stated_origin(request)
+    job = _job(context, request)
+    _jobs(context).cancel(job)
+    raise web.HTTPSeeOther(f"/try/{quote(job.id, safe='')}")
 
 
 async def _state(context: Front, request: web.Request) -> web.StreamResponse:
     job = _job(context, request)
-    counts = {"runs": job.runs, "done": len(job.found), "calls": job.calls}
+    counts = {"runs": job.runs, "done": len(job.found), "calls": job.calls, "cost_usd": job.cost_usd}
+    counts["elapsed_s"] = _jobs(context).elapsed_s(job)
     return web.json_response({"state": job.state.value, "over": job.is_over, **counts})
 
 
-def loading(data: bytes, clean: Callable[[Trajectory], Trajectory], reader: Reader = USUAL) -> Load:
-    """Return a function that reads the runs of a file and removes their secrets."""
+def loading(
+    files: Sequence[bytes], clean: Callable[[Trajectory], Trajectory], reader: Reader = USUAL
+) -> Load:
+    """Return a function that reads the runs of files, read together, and removes their secrets.
+
+    Together, so that a file of logs completes the spans of another.
+    """
 
     def load() -> Sequence[Trajectory]:
-        recording = read_recording(unpack(data, MAX_UNPACKED))
-        runs = rebuild(recording.bodies(Signal.TRACES), recording.bodies(Signal.LOGS), reader=reader)
-        found = [run.trajectory for run in runs] + [one.trajectory for one in recording.conversations]
+        left, recordings = MAX_UNPACKED, []
+        for data in files:
+            unpacked = unpack(data, left)
+            left -= len(unpacked)
+            recordings.append(read_recording(unpacked))
+        traces, logs = (
+            [body for one in recordings for body in one.bodies(signal)]
+            for signal in (Signal.TRACES, Signal.LOGS)
+        )
+        runs = rebuild(traces, logs, reader=reader)
+        told = [one.trajectory for recording in recordings for one in recording.conversations]
+        found = [run.trajectory for run in runs] + told
         if not found:
-            raise UnreadableInput("this file holds no run: no spans of agents and no conversation in it")
+            raise UnreadableInput("this holds no run: no spans of agents and no conversation in it")
         return [clean(trajectory) for trajectory in found[: MOST_RUNS + 1]]
 
     return load
 
 
-async def _upload(request: web.Request) -> tuple[bytes, dict[str, str]]:
-    """Read the form, with the file's size limited while it arrives."""
+async def _upload(request: web.Request) -> tuple[list[bytes], dict[str, str]]:
+    """Read the form, with the files' size limited while they arrive; empty files are left out."""
     if request.content_type != "multipart/form-data":
         raise web.HTTPUnsupportedMediaType(text="expected a form with a file\n")
     if (request.content_length or 0) > MAX_UPLOAD + (1 << 16):
         raise web.HTTPRequestEntityTooLarge(max_size=MAX_UPLOAD, actual_size=request.content_length or 0)
-    data, fields = bytearray(), {}
+    files: list[bytes] = []
+    fields: dict[str, str] = {}
+    left = MAX_UPLOAD
     try:
         parts = await request.multipart()
         while (part := await parts.next()) is not None:
             if not isinstance(part, BodyPartReader):
                 raise web.HTTPBadRequest(text="expected a form with a file\n")
-            limit = MAX_UPLOAD if part.name == "file" else _MOST_FIELD
-            body = bytearray()
-            while chunk := await part.read_chunk():
-                body += chunk
-                if len(body) > limit:
-                    raise web.HTTPRequestEntityTooLarge(max_size=limit, actual_size=len(body))
+            body = await _part(part, left if part.name == "file" else _MOST_FIELD)
             if part.name == "file":
-                data, fields["name"] = body, part.filename or ""
+                left -= len(body)
+                files += [body] if body else []
+                names = [fields.get("name", ""), (part.filename or "")[:_MOST_NAME]]
+                fields["name"] = ", ".join(filter(None, names))[: 2 * _MOST_NAME]
             elif part.name in {"method", "model", "failed"}:
                 fields[part.name] = body.decode("utf-8", "replace")
+            if len(files) > MOST_FILES:
+                raise web.HTTPBadRequest(text=f"expected at most {MOST_FILES} files\n")
     except (ValueError, RuntimeError, AssertionError, HttpProcessingError) as error:
         raise web.HTTPBadRequest(text="expected a form with a file\n") from error
-    return bytes(data), fields
+    return files, fields
+
+
+async def _part(part: BodyPartReader, limit: int) -> bytes:
+    """Return a part of a form.
+
+    Raises:
+        web.HTTPRequestEntityTooLarge: it has more than ``limit`` bytes.
+    """
+    body = bytearray()
+    while chunk := await part.read_chunk():
+        body += chunk
+        if len(body) > limit:
+            told = f"too large: expected at most {MAX_UPLOAD >> 20} MiB\n"
+            raise web.HTTPRequestEntityTooLarge(max_size=limit, actual_size=len(body), text=told)
+    return bytes(body)
 
 
 def _begin(context: Front, request: web.Request, asked: Asked) -> web.StreamResponse:

@@ -1,8 +1,9 @@
 """Reads runs and verdicts for the pages, beside the thread that writes them. Not pure.
 
 It has read-only connections and threads of its own: pages never wait for commits of analyses, nor commits for
-pages. A list is read along the time index, by key; a search examines at most ``MOST_LOOKED_AT`` runs per
-page, fewer if they are large, and says where it stopped: a hundred thousand runs cost as much as a few.
+pages. A list is read along the index of its order, by key; a filter examines at most ``MOST_FILTERED`` runs
+per page and a search ``MOST_LOOKED_AT``, fewer if they are large, and the page says where it stopped: a
+hundred thousand runs cost as much as a few.
 """
 
 from __future__ import annotations
@@ -11,32 +12,62 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
 from time import monotonic
 from typing import Any, Final, NamedTuple, TypeVar
 
 from analyzer.labels.kept_run import TextSearch, task_of
 from analyzer.labels.label_store import LabelStore
-from analyzer.telemetry.metric import CUT
-from analyzer.web.reads.sources import Analysed, RunKey, RunName, RunPage, RunQuery, RunRow, row_of
+from analyzer.web.reads.run_query import (
+    TOTALS,
+    VERDICT,
+    Condition,
+    Order,
+    joined,
+    on_index,
+    on_row,
+    totals_in,
+)
+from analyzer.web.reads.sources import (
+    Analysed,
+    RunKey,
+    RunName,
+    RunPage,
+    RunQuery,
+    RunRow,
+    Sort,
+    Trend,
+    row_of,
+)
+from analyzer.web.reads.trends import bucket_width, trend_of
 from collector_processor.otlp import Tenant
 from collector_processor.store.connection import StoreConnection, refusing
 from collector_processor.store.kept_spans import KeptSpansRows
 from collector_processor.store.places import Database
 from collector_processor.store.records import StoredVerdict
-from collector_processor.store.verdicts import IS_CURRENT
 
 T = TypeVar("T")
 
 MOST_LOOKED_AT: Final = 2_000
+"""Runs whose texts a search reads for a page."""
+MOST_FILTERED: Final = 20_000
+"""Runs that a filter examines for a page."""
 MOST_VERSIONS: Final = 50
 """Versions of one verdict that a page shows."""
 _TASK: Final = 200
 _HEADS: Final = "tenant, run_id, substr(packed, 1, 16384)"
 """Length of the beginning of a packed run that always contains the shown part of its task."""
-_FIELDS: Final = tuple(StoredVerdict.__dataclass_fields__)
-_COLUMNS: Final = ", ".join(_FIELDS)
-_KEY: Final = "(decided_ns, tenant, run_id)"
+_OF_VERDICT: Final = ", ".join(VERDICT)
+_COLUMNS: Final = ", ".join(
+    [*(f"verdict.{name}" for name in VERDICT), *(f"run_totals.{name}" for name in TOTALS)]
+)
+_ITS_VERDICT: Final = (
+    "verdict.tenant = run_totals.tenant AND verdict.run_id = run_totals.run_id"
+    " AND verdict.version = run_totals.version"
+)
+MOST_COUNTED: Final = 50_000
+"""Runs that a trend counts, the newest; without a filter the index alone is read."""
+_COUNTED_FROM: Final = "SELECT decided_ns FROM run_totals ORDER BY decided_ns DESC LIMIT 1 OFFSET ?"
 _SEARCHED_AT_ONCE: Final = 50
 """Kept runs that a search reads together, at most 13 MB packed."""
 MOST_UNPACKED: Final = 64 << 20
@@ -83,6 +114,12 @@ class RunArchive:
         """Return a page of the runs of a query."""
         return await self._beside(lambda: self._page(query))
 
+    async def trend(self, query: RunQuery, now_ns: int) -> Trend:
+        """Return the runs and failures over time of a query, whatever its text, order and page."""
+        loop = asyncio.get_running_loop()
+        by_time = replace(query, sort=Sort.NEWEST, before=None)
+        return await loop.run_in_executor(self._summing, refusing, lambda: self._trend(by_time, now_ns))
+
     async def rows(self, names: Sequence[RunName]) -> Sequence[RunRow]:
         """Return list rows of some runs, in this order; deleted runs are left out."""
         return await self._beside(
@@ -121,42 +158,34 @@ class RunArchive:
         return await asyncio.get_running_loop().run_in_executor(self._thread, refusing, read)
 
     def _page(self, query: RunQuery) -> RunPage:
-        order = _Order.of(query)
-        start = [_place(order.after, query.before)] if query.before else []
-        start += _within_time(query)
-        conditions = _conditions(query)
-        is_read = bool(query.text) or query.least_confidence is not None or query.most_confidence is not None
-        floor = self._floor(start, order) if conditions or is_read else None
-        if floor is not None and query.tenant:  # that run may be another tenant's: only its time is told
-            floor = RunKey(decided_ns=floor.decided_ns, tenant=query.tenant, run_id="")
+        order, conditions = Order.of(query), on_row(query)
+        start = [order.after(query.before)] if query.before else []
+        start += on_index(query)
+        most = MOST_LOOKED_AT if query.text else MOST_FILTERED
+        floor = self._floor(start, order, most) if conditions or query.text else None
         if floor is not None:
-            conditions = [_place(order.within, floor), *conditions]
-        where, values = _joined([*start, *conditions, _Condition(IS_CURRENT)])
+            conditions = [order.within(floor), *conditions]
+        where, values = joined([*start, *conditions])
         found = self._db.execute(
-            f"SELECT {_COLUMNS} FROM verdict {where} {order.by} LIMIT ?",  # noqa: S608 - our own words
-            (*values, MOST_LOOKED_AT if is_read else query.limit + 1),
+            f"SELECT {_COLUMNS}, run_totals.{order.column} FROM run_totals {self._by(order)}"  # noqa: S608 - our own words
+            f" CROSS JOIN verdict {where} {'AND' if where else 'WHERE'} {_ITS_VERDICT} {order.by} LIMIT ?",
+            (*values, most if query.text else query.limit + 1),
         ).fetchall()
-        fitting = self._fitting(found, query) if is_read else _Fitting(rows=found)
+        fitting = self._fitting(found, query) if query.text else _Fitting(rows=found)
         rows = self._rows(fitting.rows)
         if len(rows) > query.limit:
             return RunPage(rows=tuple(rows[: query.limit]), next=rows[query.limit - 1].key)
         if fitting.looked_at:
-            last = row_of(_verdict(found[fitting.looked_at - 1])).key
+            last = _key(found[fitting.looked_at - 1])
             return RunPage(rows=tuple(rows), next=last, looked_at=fitting.looked_at)
-        return RunPage(rows=tuple(rows), next=floor, looked_at=MOST_LOOKED_AT if floor else 0)
+        return RunPage(rows=tuple(rows), next=floor, looked_at=most if floor else 0)
 
     def _fitting(self, found: Sequence[tuple[Any, ...]], query: RunQuery) -> _Fitting:
-        """Return the verdicts that pass the filters on their content: confidence, and a text of the run."""
-        sure = [(place, row) for place, row in enumerate(found) if _is_as_sure(_verdict(row), query)]
-        if not query.text:
-            return _Fitting(rows=[row for _, row in sure[: query.limit + 1]])
-        search, ends, fitting = (
-            TextSearch(query.text),
-            monotonic() + LONGEST_SEARCH_S,
-            list[tuple[Any, ...]](),
-        )
-        for at in range(0, len(sure), _SEARCHED_AT_ONCE):
-            part = sure[at : at + _SEARCHED_AT_ONCE]
+        """Return the verdicts of runs that contain the text."""
+        search, ends = TextSearch(query.text), monotonic() + LONGEST_SEARCH_S
+        placed, fitting = list(enumerate(found)), list[tuple[Any, ...]]()
+        for at in range(0, len(placed), _SEARCHED_AT_ONCE):
+            part = placed[at : at + _SEARCHED_AT_ONCE]
             matches = {(row[0], row[1]): _mentions(_verdict(row), query.text) for _, row in part}
             unread = [name for name, is_match in matches.items() if not is_match]
             packed = self._db.read_rows("tenant, run_id, packed", "kept_run", "tenant, run_id", unread)
@@ -173,28 +202,33 @@ class RunArchive:
 
     def _current(self, name: RunName) -> tuple[Any, ...] | None:
         row: tuple[Any, ...] | None = self._db.execute(
-            f"SELECT {_COLUMNS} FROM verdict WHERE tenant = ? AND run_id = ? ORDER BY version DESC LIMIT 1",  # noqa: S608 - our own words
+            f"SELECT {_COLUMNS}, run_totals.decided_ns FROM run_totals CROSS JOIN verdict"  # noqa: S608 - our own words
+            f" WHERE run_totals.tenant = ? AND run_totals.run_id = ? AND {_ITS_VERDICT}",
             name,
-        ).fetchone()  # fmt: skip
+        ).fetchone()
         return row
 
     def _versions(self, tenant: Tenant, run_id: str) -> list[StoredVerdict]:
         rows = self._db.execute(
-            f"SELECT {_COLUMNS} FROM verdict WHERE tenant = ? AND run_id = ?"  # noqa: S608 - our own words
+            f"SELECT {_OF_VERDICT} FROM verdict WHERE tenant = ? AND run_id = ?"  # noqa: S608 - our own words
             f" ORDER BY version DESC LIMIT {MOST_VERSIONS}",
             (tenant, run_id),
         ).fetchall()
         return [_verdict(row) for row in rows]
 
-    def _floor(self, start: Sequence[_Condition], order: _Order) -> RunKey | None:
-        """Return the last verdict that one page may examine, by the index alone; ``None`` for all."""
-        where, values = _joined(start)
+    def _floor(self, start: Sequence[Condition], order: Order, most: int) -> RunKey | None:
+        """Return the last run within one page's bound, by the index alone; ``None`` if all are."""
+        where, values = joined(start)
         row = self._db.execute(
-            f"SELECT decided_ns, tenant, run_id FROM verdict {where} {order.by}"  # noqa: S608 - our own words
-            " LIMIT 1 OFFSET ?",
-            (*values, MOST_LOOKED_AT - 1),
-        ).fetchone()  # fmt: skip
-        return None if row is None else RunKey(decided_ns=row[0], tenant=Tenant(row[1]), run_id=row[2])
+            f"SELECT run_totals.{order.column}, tenant, run_id FROM run_totals"  # noqa: S608 - our own words
+            f" {self._by(order)} {where} {order.by} LIMIT 1 OFFSET ?",
+            (*values, most - 1),
+        ).fetchone()
+        return None if row is None else RunKey(at=row[0], tenant=Tenant(row[1]), run_id=row[2])
+
+    def _by(self, order: Order) -> str:
+        """Return the clause that names the index; SQLite might sort all runs of a tenant instead."""
+        return "" if self._db.is_postgresql else f"INDEXED BY {order.index}"
 
     def _rows(self, found: Sequence[tuple[Any, ...]]) -> list[RunRow]:
         """Return rows with their tasks and labels, fetched by one statement each.
@@ -208,10 +242,31 @@ class RunArchive:
         said = self._labels.current(names)
         return [
             row_of(
-                _verdict(row), task_of(heads.get((row[0], row[1]), b""), _TASK), said.get((row[0], row[1]))
+                _verdict(row),
+                task_of(heads.get(name, b""), _TASK),
+                said.get(name),
+                totals=totals_in(row[len(VERDICT) : -1]),
+                at=row[-1],
             )
-            for row in found
+            for name, row in zip(names, found, strict=True)
         ]
+
+    def _trend(self, query: RunQuery, now_ns: int) -> Trend:
+        conditions = [*on_row(query), *on_index(query)]
+        until_ns = now_ns + 1 if query.until_ns is None else query.until_ns
+        oldest = self._worked.execute(_COUNTED_FROM, (MOST_COUNTED - 1,)).fetchone()
+        first = self._worked.execute("SELECT min(decided_ns) FROM run_totals").fetchone()[0]
+        counted_ns = first if oldest is None else oldest[0]
+        since_ns = max(query.since_ns or 0, counted_ns or until_ns)
+        width_ns = bucket_width(since_ns, until_ns)
+        where, values = joined([*conditions, Condition("run_totals.decided_ns >= ?", (since_ns,))])
+        rows = self._worked.execute(
+            "SELECT decided_ns / ? AS bucket, status, count(*) FROM run_totals"  # noqa: S608 - our own words
+            f" {where} GROUP BY 1, 2",
+            (width_ns, *values),
+        ).fetchall()
+        is_whole = oldest is None or (query.since_ns or 0) >= counted_ns
+        return trend_of(rows, since_ns, until_ns, width_ns, is_whole=is_whole)
 
     def _newest(self) -> tuple[int, int]:
         row = self._db.execute("SELECT max(decided_ns) FROM verdict").fetchone()
@@ -234,27 +289,12 @@ class RunArchive:
 
 
 def _verdict(row: tuple[Any, ...]) -> StoredVerdict:
-    fields = dict(zip(_FIELDS, row, strict=True))
+    fields = dict(zip(VERDICT, row[: len(VERDICT)], strict=True))
     return StoredVerdict(**fields | {"is_provisional": bool(fields["is_provisional"])})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Order:
-    """Direction of a list: its SQL."""
-
-    by: str
-    after: str
-    """Condition on places after a given one."""
-    within: str
-    """Condition on places up to a given one."""
-
-    @staticmethod
-    def of(query: RunQuery) -> _Order:
-        direction, after, within = ("ASC", ">", "<=") if query.is_oldest_first else ("DESC", "<", ">=")
-        by = ", ".join(f"{name} {direction}" for name in ("decided_ns", "tenant", "run_id"))
-        return _Order(
-            by=f"ORDER BY {by}", after=f"{_KEY} {after} (?, ?, ?)", within=f"{_KEY} {within} (?, ?, ?)"
-        )
+def _key(row: tuple[Any, ...]) -> RunKey:
+    return RunKey(at=row[-1], tenant=Tenant(row[0]), run_id=row[1])
 
 
 class _Fitting(NamedTuple):
@@ -265,69 +305,8 @@ class _Fitting(NamedTuple):
     """Number of verdicts after which the search stopped; 0 if it did not stop early."""
 
 
-class _Condition(NamedTuple):
-    """Part of a WHERE clause, with its values."""
-
-    sql: str
-    values: tuple[Any, ...] = ()
-
-
-def _place(sql: str, key: RunKey) -> _Condition:
-    return _Condition(sql, (key.decided_ns, key.tenant, key.run_id))
-
-
-def _joined(conditions: Sequence[_Condition]) -> tuple[str, list[Any]]:
-    where = " AND ".join(condition.sql for condition in conditions)
-    return f"WHERE {where}" if where else "", [value for one in conditions for value in one.values]
-
-
-def _conditions(query: RunQuery) -> list[_Condition]:
-    conditions = []
-    if query.tenant:
-        conditions.append(_Condition("tenant = ?", (query.tenant,)))
-    if query.statuses:
-        marks = ", ".join("?" for _ in query.statuses)
-        conditions.append(_Condition(f"status IN ({marks})", tuple(one.value for one in query.statuses)))
-    for name, wanted in (("service", query.service), ("agent", query.agent)):
-        if wanted:
-            conditions.append(_Condition(_like(name), (_labelled(wanted),)))
-    return conditions
-
-
-def _within_time(query: RunQuery) -> list[_Condition]:
-    since, until = query.since_ns, query.until_ns
-    found = [] if since is None else [_Condition("decided_ns >= ?", (since,))]
-    return found if until is None else [*found, _Condition("decided_ns < ?", (until,))]
-
-
-def _is_as_sure(verdict: StoredVerdict, query: RunQuery) -> bool:
-    """Return whether the verdict's confidence is in the range; only a blame has one."""
-    least, most = query.least_confidence, query.most_confidence
-    if least is None and most is None:
-        return True
-    sure = verdict.fields.get("confidence")
-    if not isinstance(sure, int | float):
-        return False
-    return (least is None or sure >= least) and (most is None or sure <= most)
-
-
 def _mentions(verdict: StoredVerdict, text: str) -> bool:
     """Return whether the verdict or the run's names contain a text."""
     fields = (verdict.run_id, verdict.service, verdict.agent or "", verdict.document)
     wanted = text.lower()
     return any(wanted in field.lower() for field in fields)
-
-
-def _like(column: str) -> str:
-    """Return a comparison with a pattern that ignores case in ASCII."""
-    return f"lower({column}) LIKE lower(?) ESCAPE '\\'"
-
-
-def _labelled(name: str) -> str:
-    """Return the ``LIKE`` pattern of a name from the metrics, which truncate long names."""
-    return f"{_literal(name[:-1])}%" if name.endswith(CUT) else _literal(name)
-
-
-def _literal(text: str) -> str:
-    """Escape text for a LIKE pattern."""
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

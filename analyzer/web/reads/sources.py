@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 from analyzer.issues.recurrence.issue import Issue
@@ -11,6 +12,7 @@ from analyzer.issues.report import AgentShare
 from analyzer.labels.label import Label
 from analyzer.web.reads.documents import read_document
 from collector_processor.otlp import NO_TENANT, Tenant
+from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.records import StoredVerdict
 from semconv.model import Status
 
@@ -18,13 +20,50 @@ RunName = tuple[Tenant, str]
 """A run's tenant and id."""
 
 
+class Measure(StrEnum):
+    """A number of each run; the value is its column."""
+
+    CONFIDENCE = "confidence"
+    STEPS = "steps"
+    DURATION = "duration_ns"
+    TOKENS = "tokens"
+    COST = "cost_usd"
+
+
+class Sort(StrEnum):
+    """An order of the list of runs; runs without the number are left out."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    LONGEST = "longest"
+    SHORTEST = "shortest"
+    MOST_STEPS = "most_steps"
+    FEWEST_STEPS = "fewest_steps"
+    MOST_TOKENS = "most_tokens"
+    FEWEST_TOKENS = "fewest_tokens"
+    COSTLIEST = "costliest"
+    CHEAPEST = "cheapest"
+    SUREST = "surest"
+    LEAST_SURE = "least_sure"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunKey:
-    """A position in the list of runs, newest first: the last run of a page."""
+    """A position in the list of runs: the last run of a page."""
 
-    decided_ns: int
+    at: int | float
+    """The run's number that the list is sorted by; the time of its verdict in Unix ns if by time."""
     tenant: Tenant
     run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Bounds on a number of each run; a run without the number does not fit."""
+
+    of: Measure
+    least: float | None = None
+    most: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +84,10 @@ class RunQuery:
     """Only verdicts decided at this time or later, Unix ns."""
     until_ns: int | None = None
     """Only verdicts decided before this time, Unix ns."""
-    least_confidence: float | None = None
-    """Only verdicts that blame a step with at least this confidence."""
-    most_confidence: float | None = None
-    is_oldest_first: bool = False
+    workflow: str = ""
+    """Only runs of this workflow; empty for all."""
+    bounds: tuple[Bounds, ...] = ()
+    sort: Sort = Sort.NEWEST
     before: RunKey | None = None
     """The last run of the previous page; only runs after it are returned."""
     limit: int = 50
@@ -70,14 +109,24 @@ class RunRow:
     """The verdict as JSON."""
     verdict: StoredVerdict
     """The verdict as stored."""
+    totals: RunTotals | None = None
+    """``None`` if they are not known: the run is from before they were kept, or still in progress."""
     said: Label | None = None
     """The newest label by a person."""
 
 
-def row_of(verdict: StoredVerdict, task: str = "", said: Label | None = None) -> RunRow:
-    """Return a stored verdict as a row of the list."""
+def row_of(
+    verdict: StoredVerdict,
+    task: str = "",
+    said: Label | None = None,
+    *,
+    totals: RunTotals | None = None,
+    at: float | None = None,
+) -> RunRow:
+    """Return a stored verdict as a row of the list; ``at`` is its place if not by time."""
     return RunRow(
-        key=RunKey(decided_ns=verdict.decided_ns, tenant=verdict.tenant, run_id=verdict.run_id),
+        key=RunKey(at=verdict.decided_ns if at is None else at, tenant=verdict.tenant, run_id=verdict.run_id),
+        totals=totals,
         service=verdict.service,
         status=verdict.status,
         is_provisional=verdict.is_provisional,
@@ -99,6 +148,28 @@ class RunPage:
     """``None`` if there are no more."""
     looked_at: int = 0
     """Runs examined for these rows; a search stops after a bounded number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """The runs of a period, counted."""
+
+    since_ns: int
+    runs: int
+    failed: int
+    """Runs that failed, or may have: all but those without a sign of failure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """Runs and failures over time; periods without runs are included."""
+
+    width_ns: int
+    """Length of each period."""
+    buckets: tuple[Bucket, ...] = ()
+    """Oldest first."""
+    is_whole: bool = True
+    """Whether all runs that fit are counted, and not only the newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

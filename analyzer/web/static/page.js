@@ -58,15 +58,16 @@ function followJob() {
   const job = document.getElementById("job");
   if (!job) return;
   const progress = document.getElementById("progress");
+  const spent = document.getElementById("spent");
   const look = async () => {
     const answer = await fetch("/try/" + job.dataset.job + "/state");
     if (!answer.ok) return;
     const state = await answer.json();
     if (state.over) { location.reload(); return; }
-    const calls = state.calls ? `, ${state.calls} model calls` : "";
     const runs = state.runs > 1 ? `, run ${state.done + 1} of ${state.runs}` : "";
-    const words = state.state + runs + calls;
+    const words = state.state + runs;
     if (progress.textContent !== words) progress.textContent = words;
+    spent.textContent = `${state.elapsed_s.toFixed(0)} s, ${state.calls} model calls, $${state.cost_usd.toFixed(4)}`;
     setTimeout(look, POLL_MS);
   };
   setTimeout(look, POLL_MS);

@@ -1,0 +1,81 @@
+"""The MCP server on streamable HTTP: the SDK's application behind a check of every request. Not pure.
+
+As for the pages: with a token, every request must bear it; without one, the Host header must name this
+machine, since a page in a browser on it could reach us by a name of its own. No other site's page may ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import uvicorn
+from mcp.server.mcpserver import MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
+
+from collector_processor.otlp import Address
+from collector_processor.receivers.admission import bears, names_this_machine
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Scope]]
+Send = Callable[[Scope], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_WANTED: Final = "expected: Authorization: Bearer <BLAMESPAN_TOKEN>\n"
+_NOT_LOCAL: Final = "expected a Host header that names this machine, such as localhost\n"
+_FOREIGN: Final = "refused: this request comes from another site's page\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """An ASGI application that only admitted requests reach."""
+
+    app: App
+    token: str | None = field(repr=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        if refusal is None:
+            await self.app(scope, receive, send)
+            return
+        status, text = refusal
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
+        headers += [(b"www-authenticate", b"Bearer")] if status == 401 else []
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": text.encode()})
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """Return the status and text of a refusal; ``None`` for an admitted request."""
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        told = {name.lower(): value for name, value in headers}
+        if self.token is not None and not bears(headers, self.token):
+            return 401, _WANTED
+        if self.token is None and not names_this_machine(told.get("host", "")):
+            return 403, _NOT_LOCAL
+        own = {f"{way}://{told.get('host', '')}".lower() for way in ("http", "https")}
+        is_ours = told.get("origin", next(iter(own))).lower() in own
+        if not is_ours or told.get("sec-fetch-site", "none") not in {"same-origin", "none"}:
+            return 403, _FOREIGN
+        return None
+
+
+def http_app(server: MCPServer, host: str, token: str | None) -> App:
+    """Return the server's application behind the check; the SDK's own check knows no token."""
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    return Guarded(app=server.streamable_http_app(host=host, transport_security=security), token=token)
+
+
+def serve_http(server: MCPServer, listen: Address, token: str | None) -> None:
+    """Serve until interrupted."""
+    uvicorn.run(
+        http_app(server, listen.host, token),
+        host=listen.host,
+        port=listen.port,
+        log_level="warning",
+        server_header=False,
+    )

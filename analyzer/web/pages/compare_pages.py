@@ -1,0 +1,131 @@
+"""The page of two runs side by side; the address is the link to share. Not pure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Final
+
+from aiohttp import web
+
+from analyzer.inquiry.run_diff import compare_runs
+from analyzer.inquiry.whole_run import WholeRun
+from analyzer.web.pages.front import routed
+from analyzer.web.pages.run_pages import PageContext
+from analyzer.web.reads.sources import RunName, RunQuery, RunRow
+from analyzer.web.run_list import MOST_ASKED
+from analyzer.web.views.side_by_side import ShownComparison, view_of
+from collector_processor.store.records import StoredVerdict
+from semconv.model import Status
+
+MOST_COMPARED: Final = 4_000_000
+"""Largest product of two runs' steps: aligning them takes about a second."""
+_NEAR: Final = 20
+"""Passing runs of the workflow among which the nearest is chosen."""
+_LONGEST_ID: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareContext:
+    """Dependencies of the page."""
+
+    shared: PageContext
+    find: Callable[[web.Request, str], Awaitable[StoredVerdict]]
+    """Returns a run by its id; raises a 404 or 409 if there is not exactly one."""
+
+
+def compare_routes(context: CompareContext) -> list[web.RouteDef]:
+    """Return the route."""
+    return routed(context, ("GET", "/compare", _compared))
+
+
+async def _compared(context: CompareContext, request: web.Request) -> web.StreamResponse:
+    left, right = (request.query.get(name, "").strip()[:_LONGEST_ID] for name in ("a", "b"))
+    if not left:
+        return await _shown(context, request, left, right, None)
+    try:
+        first = await context.find(request, left)
+        note = ""
+        if not right:
+            right = (await _nearest(context, first)).key.run_id
+            note = "The second is the nearest passing run of the same workflow."
+        second = await context.find(request, right)
+        found = await _read(context, first), await _read(context, second)
+    except (web.HTTPNotFound, web.HTTPConflict) as refusal:
+        page = await _shown(context, request, left, right, None, error=(refusal.text or "").strip())
+        page.set_status(refusal.status)
+        return page
+    if len(found[0].steps) * len(found[1].steps) > MOST_COMPARED:
+        too_long = "These runs are too long to compare on a page: blamespan diff compares them."
+        return await _shown(context, request, left, right, None, error=too_long)
+    shown = await asyncio.to_thread(_view, *found)
+    return await _shown(context, request, left, right, shown, note=note, verdicts=(first, second))
+
+
+def _view(left: WholeRun, right: WholeRun) -> ShownComparison:
+    return view_of(compare_runs(left, right), left, right)
+
+
+async def _read(context: CompareContext, verdict: StoredVerdict) -> WholeRun:
+    found = await context.shared.whole.of(verdict)
+    if found is None:
+        raise web.HTTPNotFound(text=f"the steps of run {verdict.run_id} are not kept\n")
+    return found.whole
+
+
+async def _nearest(context: CompareContext, verdict: StoredVerdict) -> RunRow:
+    """Return the passing run of the same workflow whose task, then length, is nearest.
+
+    Raises:
+        web.HTTPNotFound: none is known.
+    """
+    none = web.HTTPNotFound(text="no passing run of this workflow is known: name another run\n")
+    runs = context.shared.pages.runs
+    name: RunName = (verdict.tenant, verdict.run_id)
+    own = next(iter(await runs.rows([name])), None)
+    if own is None or own.totals is None:
+        raise none
+    totals = own.totals
+    passing = RunQuery(
+        tenant=verdict.tenant,
+        statuses=(Status.NO_FAILURE,),
+        service=own.service[:MOST_ASKED],
+        workflow=totals.workflow[:MOST_ASKED],
+        limit=_NEAR,
+    )
+    rows = (await runs.page(passing)).rows
+    alike = [row for row in rows if row.key.run_id != verdict.run_id and row.service == own.service]
+
+    def nearness(row: RunRow) -> tuple[float, int]:
+        steps = row.totals.steps if row.totals else 0
+        return SequenceMatcher(None, own.task, row.task).ratio(), -abs(steps - totals.steps)
+
+    if not alike:
+        raise none
+    return max(alike, key=nearness)
+
+
+async def _shown(
+    context: CompareContext,
+    request: web.Request,
+    left: str,
+    right: str,
+    shown: ShownComparison | None,
+    *,
+    note: str = "",
+    error: str = "",
+    verdicts: tuple[StoredVerdict, ...] = (),
+) -> web.Response:
+    document = context.shared.document
+    return await context.shared.front.show(
+        request,
+        "compare.html",
+        left=left,
+        right=right,
+        shown=shown,
+        note=note,
+        error=error,
+        runs=[document(one) for one in verdicts],
+    )

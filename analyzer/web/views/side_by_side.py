@@ -1,0 +1,251 @@
+"""Two runs side by side, for the page: lanes, pairs of steps, differences of texts and numbers. Pure.
+
+``inquiry/run_diff.py`` aligns the steps. Equal steps in a row are folded; differences of texts are marked
+word by word, within bounds, since texts of runs may have any length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import groupby
+from typing import Final
+
+from analyzer.inquiry.present import plain
+from analyzer.inquiry.run_diff import Change, RunDiff, RunTotals, StepPair, in_words
+from analyzer.inquiry.visible import visible
+from analyzer.inquiry.whole_run import WholeRun, WholeStep
+
+MOST_MARKED: Final = 100
+"""Pairs whose texts are compared word by word."""
+MOST_WORDS: Final = 600
+"""Words of a text that are compared; the comparison is quadratic at worst."""
+MOST_TEXT: Final = 4_000
+"""Characters shown of a text."""
+MOST_PAIRS: Final = 2_000
+_FOLDED: Final = 4
+"""Equal steps in a row that are folded."""
+_MOST_LANES: Final = 12
+_WORD: Final = re.compile(r"\s+|\w+|[^\w\s]")
+_TEXTS: Final = ("input", "output", "error")
+SIGNS: Final = {Change.SAME: "=", Change.TEXT: "~", Change.ONLY_LEFT: "-", Change.ONLY_RIGHT: "+"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Part of a text; ``side`` says which run alone has it: ``left``, ``right``, or empty for both."""
+
+    text: str
+    side: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownText:
+    """A field that differs."""
+
+    name: str
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownPair:
+    """Two aligned steps, or one."""
+
+    place: int
+    change: Change
+    sign: str
+    is_first: bool
+    """Whether the runs part here."""
+    left: int | None
+    right: int | None
+    agent: str
+    kind: str
+    target: str | None
+    words: str
+    """Which fields differ."""
+    line: str
+    texts: tuple[ShownText, ...]
+    duration_s: float | None
+    tokens: int | None
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownGroup:
+    """Consecutive pairs; folded if they are the same and many."""
+
+    pairs: tuple[ShownPair, ...]
+    is_folded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownLane:
+    """An agent's row: one cell a pair."""
+
+    agent: str
+    cells: tuple[tuple[int, ShownPair], ...]
+    """Places and pairs of its steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalRow:
+    """One number of both runs."""
+
+    name: str
+    left: float | None
+    right: float | None
+    unit: str
+
+    @property
+    def more(self) -> float | None:
+        """The second run's number minus the first's."""
+        return None if self.left is None or self.right is None else self.right - self.left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownComparison:
+    """A comparison for the page."""
+
+    first: ShownPair | None
+    """Where the runs part; ``None`` if they are the same."""
+    same_task: bool
+    same_output: bool
+    tasks: tuple[str, str]
+    outputs: tuple[Piece, ...]
+    totals: tuple[TotalRow, ...]
+    groups: tuple[ShownGroup, ...]
+    lanes: tuple[ShownLane, ...]
+    pairs: int
+    left_out: int
+    """Pairs beyond the bound of the page."""
+
+
+def view_of(found: RunDiff, left: WholeRun, right: WholeRun) -> ShownComparison:
+    """Return a comparison as the page shows it."""
+    marked = 0
+    pairs: list[ShownPair] = []
+    for place, pair in enumerate(found.pairs[:MOST_PAIRS]):
+        is_marked = pair.change is Change.TEXT and marked < MOST_MARKED
+        marked += is_marked
+        pairs.append(
+            _pair(place, pair, left, right, is_first=place == found.first_divergence, mark=is_marked)
+        )
+    return ShownComparison(
+        first=next((pair for pair in pairs if pair.is_first), None),
+        same_task=found.same_task,
+        same_output=found.same_output,
+        tasks=(left.task, right.task),
+        outputs=_marked(left.output, right.output),
+        totals=_totals(found.left_totals, found.right_totals),
+        groups=_groups(pairs),
+        lanes=_lanes(pairs),
+        pairs=len(found.pairs),
+        left_out=len(found.pairs) - len(pairs),
+    )
+
+
+def _pair(
+    place: int, pair: StepPair, left: WholeRun, right: WholeRun, *, is_first: bool, mark: bool
+) -> ShownPair:
+    ours = None if pair.left is None else left.steps[pair.left]
+    theirs = None if pair.right is None else right.steps[pair.right]
+    shown = ours or theirs
+    assert shown is not None
+    tokens = [count for count in (pair.input_tokens, pair.output_tokens) if count is not None]
+    return ShownPair(
+        place=place,
+        change=pair.change,
+        sign=SIGNS[pair.change],
+        is_first=is_first,
+        left=pair.left,
+        right=pair.right,
+        agent=pair.agent,
+        kind=pair.kind,
+        target=pair.target,
+        words=in_words(pair.differs) if pair.differs else "",
+        line=plain(shown.error or shown.output or shown.input or shown.name, 160),
+        texts=_texts(pair, ours, theirs) if mark else _single(ours, theirs),
+        duration_s=pair.duration_s,
+        tokens=sum(tokens) if tokens else None,
+        cost_usd=pair.cost_usd,
+    )
+
+
+def _texts(pair: StepPair, ours: WholeStep | None, theirs: WholeStep | None) -> tuple[ShownText, ...]:
+    if ours is None or theirs is None:
+        return ()
+    return tuple(
+        ShownText(name=name, pieces=_marked(str(getattr(ours, name)), str(getattr(theirs, name))))
+        for name in pair.differs
+    )
+
+
+def _single(ours: WholeStep | None, theirs: WholeStep | None) -> tuple[ShownText, ...]:
+    """Return the texts of a step that one run alone has."""
+    step = theirs if ours is None else ours if theirs is None else None
+    side = "right" if ours is None else "left"
+    if step is None:
+        return ()
+    told = ((name, getattr(step, name)) for name in _TEXTS)
+    return tuple(ShownText(name=name, pieces=(_piece(text, side),)) for name, text in told if text)
+
+
+def _marked(left: str, right: str) -> tuple[Piece, ...]:
+    """Return two texts as one, with the words that only one of them has marked."""
+    ours, theirs = _WORD.findall(left[:MOST_TEXT]), _WORD.findall(right[:MOST_TEXT])
+    if left == right:
+        return (_piece(left, ""),) if left else ()
+    if max(len(ours), len(theirs)) > MOST_WORDS:
+        return tuple(_piece(text, side) for text, side in ((left, "left"), (right, "right")) if text)
+    pieces: list[Piece] = []
+    for kind, low, high, first, last in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        if kind == "equal":
+            pieces.append(_piece("".join(ours[low:high]), ""))
+            continue
+        for words, side in ((ours[low:high], "left"), (theirs[first:last], "right")):
+            if words:
+                pieces.append(_piece("".join(words), side))
+    cut = "left" if len(left) > MOST_TEXT else "right" if len(right) > MOST_TEXT else None
+    return tuple(pieces) if cut is None else (*pieces, Piece(text=" …", side=cut))
+
+
+def _piece(text: str, side: str) -> Piece:
+    return Piece(text=visible(text[:MOST_TEXT]) + (" …" if len(text) > MOST_TEXT else ""), side=side)
+
+
+def _totals(left: RunTotals, right: RunTotals) -> tuple[TotalRow, ...]:
+    numbers: tuple[tuple[str, str, Callable[[RunTotals], float | None]], ...] = (
+        ("Steps", "", lambda one: one.steps),
+        ("Errors", "", lambda one: one.errors),
+        ("Duration", "s", lambda one: one.duration_s or None),
+        ("Tokens in", "", lambda one: one.input_tokens),
+        ("Tokens out", "", lambda one: one.output_tokens),
+        ("Cost", "$", lambda one: one.cost_usd),
+    )
+    return tuple(
+        TotalRow(name=name, left=read(left), right=read(right), unit=unit) for name, unit, read in numbers
+    )
+
+
+def _groups(pairs: Sequence[ShownPair]) -> tuple[ShownGroup, ...]:
+    runs = [
+        (is_same, tuple(group)) for is_same, group in groupby(pairs, lambda pair: pair.change is Change.SAME)
+    ]
+    return tuple(
+        ShownGroup(pairs=group, is_folded=is_same and len(group) >= _FOLDED) for is_same, group in runs
+    )
+
+
+def _lanes(pairs: Sequence[ShownPair]) -> tuple[ShownLane, ...]:
+    """Return one lane for each agent, in order of appearance; the last gathers all beyond the bound."""
+    agents = list(dict.fromkeys(pair.agent for pair in pairs))
+    lane_of = {agent: min(place, _MOST_LANES - 1) for place, agent in enumerate(agents)}
+    cells: list[list[tuple[int, ShownPair]]] = [[] for _ in agents[:_MOST_LANES]]
+    for pair in pairs:
+        cells[lane_of[pair.agent]].append((pair.place, pair))
+    names = [*agents[:_MOST_LANES]]
+    if len(agents) > _MOST_LANES:
+        names[-1] = f"{len(agents) - _MOST_LANES + 1} further agents"
+    return tuple(ShownLane(agent=name, cells=tuple(own)) for name, own in zip(names, cells, strict=True))

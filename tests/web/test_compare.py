@@ -1,0 +1,131 @@
+"""Two runs side by side: aligned, hostile texts escaped, and errors said in place."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp.test_utils import TestClient
+from aiohttp.web import Application, Request
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzer.inquiry.run_diff import Change, compare_runs
+from analyzer.inquiry.whole_run import whole_steps
+from analyzer.web.views.side_by_side import MOST_PAIRS, MOST_WORDS, view_of
+from collector_processor.rebuild.run_totals import RunTotals
+from semconv.model import StepKind, Trajectory
+from semconv.record import replace
+from tests.runs import run, step, tool
+from tests.security.test_hostile_text import HOSTILE
+from tests.web.stage import Stage
+from tests.web.test_pages import blame, text_of
+
+Client = TestClient[Request, Application]
+ASKED = "How many seats has the Marianne?"
+PASSED = run(
+    step("desk", "I ask the registry."), tool("clerk", "120 seats", target="seats"),
+    step("desk", "120 seats."),
+    task=ASKED, output="120 seats.", run_id="passed",
+)  # fmt: skip
+FAILED = run(
+    step("desk", "I ask the registry."), tool("clerk", "12 seats", target="seats"), step("desk", "12 seats."),
+    step("writer", "Twelve."), task=ASKED, output="Twelve.", run_id="failed",
+)  # fmt: skip
+
+
+def shown(left: Trajectory, right: Trajectory):  # type: ignore[no-untyped-def] # noqa: ANN201
+    ours, theirs = (whole_steps(one, lambda run_: run_) for one in (left, right))
+    return view_of(compare_runs(ours, theirs), ours, theirs)
+
+
+async def test_two_runs_are_compared_and_the_address_is_the_link_to_share(
+    stage: Stage, client: Client
+) -> None:
+    await stage.add(PASSED, "ferries")
+    await stage.add(FAILED, "ferries", blame(FAILED, 1))
+    page = await text_of(client, "/compare?a=failed&b=passed")
+    assert 'They part at <a href="#pair-1">clerk, step 1</a>: other output' in page
+    for text in (
+        "<del>12</del><ins>120</ins> seats",
+        "the same task",
+        "only_left",
+        "/compare?a=passed&amp;b=failed",
+    ):
+        assert text in page, text
+
+
+async def test_a_run_is_compared_with_the_nearest_passing_one_of_its_workflow(
+    stage: Stage, client: Client
+) -> None:
+    def totals(workflow: str) -> RunTotals:
+        return RunTotals(workflow=workflow, steps=3)
+
+    await stage.add(FAILED, "ferries", blame(FAILED, 1), totals("seats"))
+    page = await text_of(client, "/compare?a=failed", 404)
+    assert "no passing run of this workflow" in page
+    await stage.add(PASSED, "ferries", None, totals("seats"))
+    await stage.add(replace(PASSED, run_id="other-task", task="Refund me."), "ferries", None, totals("seats"))
+    await stage.add(replace(PASSED, run_id="other-flow"), "ferries", None, totals("refunds"))
+    await stage.add(replace(PASSED, run_id="other-service"), "shop", None, totals("seats"))
+    page = await text_of(client, "/compare?a=failed")
+    assert 'href="/runs/passed"' in page
+    assert "nearest passing run" in page
+
+
+@pytest.mark.parametrize(
+    ("query", "status"), [("a=none&b=none", 404), ("a=%3Ci%3E&b=x", 404), ("a=&b=", 200)]
+)
+async def test_what_cannot_be_compared_is_said_in_place(client: Client, query: str, status: int) -> None:
+    page = await text_of(client, f"/compare?{query}", status)
+    assert '<form class="two"' in page
+    assert "<i>" not in page
+    assert ('role="alert"' in page) is (status != 200)
+
+
+async def test_hostile_texts_of_both_runs_are_escaped(stage: Stage, client: Client) -> None:
+    wicked = [*HOSTILE.values()]
+    one = run(*(step(f"a{text}", text, input=text) for text in wicked), task=wicked[0], run_id="one")
+    other = run(
+        *(step(f"a{text}", text[::-1] + text, input=text) for text in wicked), task=wicked[1], run_id="two"
+    )
+    await stage.add(one, wicked[0], blame(one, 0))
+    await stage.add(other, wicked[0], blame(other, 0))
+    page = await text_of(client, "/compare?a=one&b=two")
+    assert "<script>alert" not in page
+    assert "<img src=x" not in page
+    assert "\u202e" not in page
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_marked_texts_hold_each_text_whole(left: str, right: str) -> None:
+    kept = "".join(filter(str.isalnum, left)), "".join(filter(str.isalnum, right))
+    found = shown(run(step("a", kept[0])), run(step("a", kept[1])))
+    pieces = [piece for pair in found.groups[0].pairs for text in pair.texts for piece in text.pieces]
+    if kept[0] != kept[1]:
+        assert "".join(piece.text for piece in pieces if piece.side != "right") == kept[0]
+        assert "".join(piece.text for piece in pieces if piece.side != "left") == kept[1]
+
+
+def test_long_runs_and_texts_are_bounded_and_equal_steps_folded() -> None:
+    long = run(*(step("a", f"text {number}") for number in range(MOST_PAIRS + 50)))
+    found = shown(long, long)
+    assert (found.first, found.left_out, found.groups[0].is_folded) == (None, 50, True)
+    words = " ".join(map(str, range(3 * MOST_WORDS)))
+    pair = shown(run(step("a", words)), run(step("a", f"x {words}"))).groups[0].pairs[0]
+    assert [piece.side for piece in pair.texts[0].pieces] == ["left", "right"]
+
+
+def test_the_answer_of_a_handoff_is_no_difference() -> None:
+    def handed(state: str) -> Trajectory:
+        return run(step("desk", state, StepKind.HANDOFF, target="clerk"), step("clerk", "120 seats"))
+
+    found = shown(handed("Command(id=1)"), handed("Command(id=2)"))
+    assert found.first is None
+    assert {pair.change for group in found.groups for pair in group.pairs} == {Change.SAME}
+
+
+def test_many_agents_share_the_last_lane() -> None:
+    many = run(*(step(f"agent {number}", "x") for number in range(30)))
+    found = shown(many, many)
+    assert len(found.lanes) == 12
+    assert found.lanes[-1].agent == "19 further agents"
+    assert sum(len(lane.cells) for lane in found.lanes) == 30
