@@ -58,7 +58,8 @@ chance within weeks, and four once in about 2,000 weeks per agent (``tests/unit/
 
 def rule_file(durations: Durations = SHIPPED) -> dict[str, Any]:
     """Return the rule file's content: the alerts, then their recording rules."""
-    alerts = [*_agents(durations), *_news(durations), *_surely(durations), *alerts_on_line(durations)]
+    alerts = [*_agents(durations), *_news(durations), *_surely(durations), *_releases(durations)]
+    alerts += alerts_on_line(durations)
     alerts += alerts_on_service(durations)
     interval = span(durations.interval)
     groups = (("blamespan", alerts), ("blamespan-shares", list(_recorded(durations))))
@@ -240,6 +241,23 @@ def _surely(durations: Durations) -> Iterator[Rule]:
             " {{ $value | humanizePercentage }} of its runs",
             "Over seven days: the lower end of a 95 % interval that allows for the method's errors.",
             _RUNS,
+        ),
+    }
+
+
+def _releases(durations: Durations) -> Iterator[Rule]:
+    """Yield the alert on a workflow that fails more often since its newest version."""
+    yield {
+        "alert": "BlamespanWorkflowRegressed",
+        "expr": "max by (service, workflow, release) (blamespan_workflow_regressed) > 0",
+        "for": span(durations.pending),
+        "keep_firing_for": span(durations.keep_firing),
+        "labels": {"severity": "ticket"},
+        "annotations": alert_texts(
+            "{{ $labels.workflow }} of {{ $labels.service }} fails more often since its newest version",
+            "Its prompts, tools, models or release ({{ $labels.release }}) changed, and more of its runs fail"
+            " than before. `blamespan workflows` compares the versions.",
+            "/runs?service={{ $labels.service | urlquery }}",
         ),
     }
 

@@ -135,6 +135,7 @@ have not been viewed in Grafana yet.
 | `BlamespanRegressedIssue` | an issue came back after it was resolved; ends like the alert above | ticket |
 | `BlamespanAgentFailsMore` | an agent's [watch](alerts.md#when-does-the-alarm-on-an-agent-go-off) raised its alarm, until it ends | page |
 | `BlamespanAgentSurelyFails` | the lower bound of an agent's share, by labels, is over 10 % | ticket |
+| `BlamespanWorkflowRegressed` | the newest version of a workflow fails more often than the runs before it | ticket |
 | `BlamespanAnalysisLag` | over 5 % of verdicts reach the backend more than 5 minutes after their run | ticket |
 | `BlamespanBackendAway` | the backend did not answer for 5 minutes | page |
 | `BlamespanForwardingBehind` | the oldest item to be forwarded has waited for over 10 minutes | ticket |

@@ -111,6 +111,17 @@ AGENTS: Final = (
         ),
     ),
     Panel(
+        title="Passed runs per workflow",
+        meaning="Share of a workflow's newest 100 runs that passed, where anybody said so.",
+        unit="percentunit",
+        queries=(
+            Query(
+                expr='max by (service, workflow) (blamespan_workflow_passed_share{service=~"$service"})',
+                legend="{{service}} / {{workflow}}",
+            ),
+        ),
+    ),
+    Panel(
         title="Confidence of verdicts",
         meaning="Probability that the blamed step is the decisive one, as the method gave it.",
         shape=Shape.HISTOGRAM,

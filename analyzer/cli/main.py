@@ -45,6 +45,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "confirm": "label",
     "reject": "label",
     "issues": "issues",
+    "workflows": "workflows",
     "mcp": "mcp",
     "doctor": "doctor",
     "health": "health",

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -23,6 +23,7 @@ from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.notifier import DeliveryCounters, InDb, Notifier, Poster, Receivers, opened_session
 from analyzer.issues.recurrence.issue import Issue, IssueState
 from analyzer.issues.report import IssueReports, Wanted, to_json
+from analyzer.issues.workflow_reports import WorkflowReport, WorkflowReports
 from analyzer.telemetry.metric import as_label
 from analyzer.telemetry.metric_table import MAX_STANDING
 from analyzer.telemetry.verdict_counters import Move
@@ -34,6 +35,8 @@ from collector_processor.writeback.outgoing import VerdictSummary
 
 logger = logging.getLogger(__name__)
 
+WORKFLOWS_EVERY_S: Final = 300
+"""Seconds between readings of workflows, which take up to a second."""
 EVERY_S: Final = 15.0
 """Seconds between reads: the scrape interval of the shipped Prometheus."""
 
@@ -52,6 +55,10 @@ class IssueCounts:
     """1 for each agent with an alarm, by the labels of ``metric_table.ALARM``."""
     shares_low: Mapping[tuple[str, ...], float] = field(default_factory=dict)
     """Lower bounds of agents' shares of failures, by the labels of ``metric_table.SHARE_LOW``."""
+    regressed: Series = field(default_factory=dict)
+    """1 for each workflow whose newest version fails more often, by ``metric_table.WORKFLOW_REGRESSED``."""
+    passed_shares: Mapping[tuple[str, ...], float] = field(default_factory=dict)
+    """Shares of passed runs, by the labels of ``metric_table.WORKFLOW_PASSED``."""
 
 
 def standing_of(issues: Iterable[Issue], now_ns: int) -> Series:
@@ -79,6 +86,24 @@ def lows_of(shares: Iterable[tuple[str, str, float]]) -> Mapping[tuple[str, ...]
         if len(largest) < MAX_STANDING:
             largest.setdefault((as_label(service), as_label(agent)), low)
     return largest
+
+
+def regressed_of(reports: Iterable[WorkflowReport]) -> Series:
+    """Return the series of workflows whose newest version fails more often."""
+    return {
+        (as_label(one.service), as_label(one.workflow), as_label(one.versions[-1].release)): 1
+        for one in reports
+        if one.newest is not None and one.newest.is_alarm
+    }
+
+
+def passed_of(reports: Iterable[WorkflowReport]) -> Mapping[tuple[str, ...], float]:
+    """Return the share of recent runs that passed, of each workflow with any of known outcome."""
+    return {
+        (as_label(one.service), as_label(one.workflow)): one.recent[0] / one.recent[1]
+        for one in reports
+        if one.recent[1]
+    }
 
 
 def _mode(name: str) -> str:
@@ -135,6 +160,9 @@ class IssueService:
     """Delivery counts of notices, for each receiver."""
     _reports: IssueReports = field(init=False)
     _watches: AgentCounts = field(init=False)
+    _workflow_reports: WorkflowReports = field(init=False)
+    _workflows: tuple[int, Sequence[WorkflowReport]] = (0, ())
+    """The last reading of workflows, and its time."""
     _thread: StoreThread = field(default_factory=lambda: StoreThread(name="issues"))
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _notifiers: list[Notifier] = field(default_factory=list)
@@ -142,6 +170,7 @@ class IssueService:
     def __post_init__(self) -> None:
         self._reports = IssueReports(self.reader, is_fair_sample=self.counting.rules.is_fair_sample)
         self._watches = AgentCounts(self.reader)
+        self._workflow_reports = WorkflowReports(self.reader)
         self.delivery = tuple(DeliveryCounters(receiver=one.name) for one in self.receivers.notifiers)
 
     def close(self) -> None:
@@ -202,9 +231,19 @@ class IssueService:
                 standing=standing_of(issues, now_ns),
                 alarms=alarms_of((one.place.service, one.place.agent) for one in alarms),
                 shares_low=lows_of(self._reports.lows(now_ns)),
+                regressed=regressed_of(self._workflows_now(now_ns)),
+                passed_shares=passed_of(self._workflows_now(now_ns)),
             )
 
         return await self._in_thread(read)
+
+    def _workflows_now(self, now_ns: int) -> Sequence[WorkflowReport]:
+        """Return the workflows, read at most every ``WORKFLOWS_EVERY_S``; none if the sample is unfair."""
+        read_ns, reports = self._workflows
+        if self.counting.rules.is_fair_sample and now_ns - read_ns >= WORKFLOWS_EVERY_S * 10**9:
+            reports = self._workflow_reports.reports(now_ns)
+            self._workflows = (now_ns, reports)
+        return reports
 
     @property
     def repetitions(self) -> int:

@@ -200,13 +200,13 @@ def to_json(report: IssueReport, now_ns: int) -> dict[str, Any]:
         "tool": mark.tool,
         "error": mark.error,
         "count": issue.count,
-        "first_seen": _iso(issue.first_ns),
-        "last_seen": _iso(issue.last_ns),
-        "since": _iso(issue.since_ns),
+        "first_seen": iso(issue.first_ns),
+        "last_seen": iso(issue.last_ns),
+        "since": iso(issue.since_ns),
         "trend": [{"day": _day(first + place), "count": count} for place, count in enumerate(report.trend)],
         "examples": list(issue.runs),
         "muted": issue.is_muted(now_ns),
-        "muted_until": _iso(issue.muted_until_ns) if issue.is_muted(now_ns) else None,
+        "muted_until": iso(issue.muted_until_ns) if issue.is_muted(now_ns) else None,
         **_shares(report.agent),
     }
 
@@ -245,7 +245,8 @@ def _is_wanted(issue: Issue, wanted: Wanted) -> bool:
     )
 
 
-def _iso(time_ns: int) -> str:
+def iso(time_ns: int) -> str:
+    """Return a time as text, to the second."""
     return datetime.fromtimestamp(time_ns / 1e9, tz=UTC).isoformat(timespec="seconds")
 
 

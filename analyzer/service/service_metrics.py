@@ -141,6 +141,8 @@ class ServiceMetrics(Collector):
         yield table.STANDING.family(found.standing.items())
         yield table.ALARM.family(found.alarms.items())
         yield table.SHARE_LOW.family(found.shares_low.items())
+        yield table.WORKFLOW_REGRESSED.family(found.regressed.items())
+        yield table.WORKFLOW_PASSED.family(found.passed_shares.items())
         yield table.REPEATED.single(self.repetitions())
         for metric in table.NOTICES:
             what = metric.name.removeprefix("blamespan_notices_")

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from analyzer.telemetry.metric import Half, Kind, Metric
 
+MAX_WORKFLOWS: Final = 50
+"""Number of workflows, those with the latest runs, that have series."""
 MAX_STANDING: Final = 100
 """Number of the newest issues and of the newest alarms that have a series of their own."""
 
@@ -303,6 +305,20 @@ SHARE_LOW: Final = _gauge(
     " errors by people's labels. No series without labels.",
     bound=MAX_STANDING,
 )
+WORKFLOW_REGRESSED: Final = _gauge(
+    "blamespan_workflow_regressed{service, workflow, release}",
+    "{alarm}",
+    "1 while the newest version of a workflow fails more often than the runs before it; read every five"
+    " minutes.",
+    bound=MAX_WORKFLOWS,
+)
+WORKFLOW_PASSED: Final = _gauge(
+    "blamespan_workflow_passed_share{service, workflow}",
+    "1",
+    "Share of the newest 100 runs of a workflow that passed, of those of which an evaluator, a check or a"
+    " person said how they ended; read every five minutes.",
+    bound=MAX_WORKFLOWS,
+)
 REPEATED: Final = _counter(
     "blamespan_issue_repetitions",
     "{run}",
@@ -358,7 +374,8 @@ METRICS: Final = (
     RUNS, RUNS_WITHDRAWN, TASKS, TASKS_WITHDRAWN, FAILURES, FAILURES_WITHDRAWN, SUSPICIONS,
     SUSPICIONS_WITHDRAWN, SUPERSEDED, CONFIDENCE, LAG,
     CALLS, TOKENS, COST, UNPRICED, BUDGET_REFUSALS, SUSPECT_USAGE, BUDGET_SPENT, BUDGET_LIMIT,
-    ISSUES, STANDING, ALARM, SHARE_LOW, REPEATED, *NOTICES,
+    ISSUES, STANDING, ALARM, SHARE_LOW, WORKFLOW_REGRESSED, WORKFLOW_PASSED,
+    REPEATED, *NOTICES,
     QUESTIONS, ANALYSES, SHARED, UNDER_WAY, SPENT,
 )  # fmt: skip
 """All metrics, in the order of docs/metrics.md."""

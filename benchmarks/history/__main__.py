@@ -1,20 +1,35 @@
-"""``python -m benchmarks.history accuracy``: see the functions."""
+"""``python -m benchmarks.history accuracy | stable | delay | cost``.
+
+``accuracy``: signals, ranker, history and their pool on the example systems. ``stable``: false alarms of
+months without a change. ``delay``: runs until a bad release is noticed. ``cost``: bytes and CPU time kept
+of a run.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from benchmarks.history.accuracy import measure, table
+from benchmarks.history.months import cost, delay, stable
 
 
 def main() -> None:
     """Run the requested part."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.history", description=__doc__)
-    parser.add_argument("what", choices=("accuracy",))
-    parser.add_argument("--number", type=int, default=30, help="groups of ten failing runs for each system")
+    parser.add_argument("what", choices=("accuracy", "stable", "delay", "cost"))
+    parser.add_argument(
+        "--number",
+        type=int,
+        help="groups of ten failing runs for each system (30), months (1000) or runs (1000)",
+    )
     parser.add_argument("--seed", type=int, default=2, help="0 and 1 were used to choose constants")
     asked = parser.parse_args()
-    table(measure(asked.number, asked.seed))
+    parts: dict[str, Callable[[int], None]] = {"stable": stable, "delay": delay, "cost": cost}
+    if asked.what in parts:
+        parts[asked.what](asked.number or 1000)
+    else:
+        table(measure(asked.number or 30, asked.seed))
 
 
 if __name__ == "__main__":

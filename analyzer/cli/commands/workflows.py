@@ -1,0 +1,100 @@
+"""``blamespan workflows``: how workflows do over time, by version."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated, Final
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from analyzer.cli.commands.label import DataDirOption, opened_store
+from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, optional, print_json
+from analyzer.inquiry.present import console, plain
+from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.report import SAMPLED, iso
+from analyzer.issues.workflow_reports import WorkflowReport, WorkflowReports, to_json
+from collector_processor.otlp import Tenant
+from collector_processor.settings import load_settings
+
+_NOTE: Final = (
+    "Passed: an evaluator, a check, a rule or a person said so. Of unsaid runs nobody said anything."
+)
+
+
+def workflows(
+    service: Annotated[str | None, optional("NAME", "Only this service's.")] = None,
+    workflow: Annotated[str | None, optional("NAME", "Only this workflow.")] = None,
+    tenant: Annotated[str | None, optional("TENANT", "Only this tenant's.")] = None,
+    data_dir: DataDirOption = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Show how workflows do: passed and failed runs, versions, and when that changed.
+
+    Covers the last 30 days and the newest 1,000 runs of a workflow. A version is a set of prompts, tools,
+    models and `service.version`. Works whether or not the service runs.
+
+    Example: [bold]blamespan workflows --service shop --format json[/bold]
+    """
+    settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
+    if not settings.is_fair_sample:
+        raise CommandFailed(f"shares of runs are {SAMPLED}")
+    with opened_store(settings, "workflows") as db:
+        owner = None if tenant is None else Tenant(tenant)
+        found = [
+            report
+            for report in WorkflowReports(IssueStore(db)).reports(time.time_ns(), owner)
+            if service in {None, report.service} and workflow in {None, report.workflow}
+        ]
+    if output is OutputFormat.JSON:
+        for report in found:
+            print_json(to_json(report))
+        return
+    screen = console()
+    screen.print(_table(found) if found else "No run of a workflow in the last 30 days.")
+    for line in (line for report in found for line in _news(report)):
+        screen.print(line, markup=False)
+    screen.print(_NOTE, style="dim")
+
+
+def _table(reports: list[WorkflowReport]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in ("workflow", "service", "release"):
+        table.add_column(column, overflow="fold")
+    for column in ("passed", "failed", "unsaid"):
+        table.add_column(column, justify="right")
+    table.add_column("against the version before", overflow="fold")
+    for report in reports:
+        for one in report.versions:
+            counts = [str(one.said[name]) for name in ("passed", "failed", "unsaid")]
+            compared = one.against_before
+            told = "" if compared is None else f"{compared.decision}: {compared.reason}"
+            table.add_row(
+                plain(report.workflow or "(no name)", 60),
+                plain(report.service, 40),
+                plain(one.release or one.version, 40),
+                *counts,
+                told,
+            )
+    return table
+
+
+def _news(report: WorkflowReport) -> list[str]:
+    """Return what changed, as sentences."""
+    name = plain(report.workflow or report.service, 60)
+    lines = []
+    for change in report.changes:
+        before, after = change.point.before, change.point.after
+        way = "less" if change.point.is_drop else "more"
+        parts = "".join(f"; issue {one.issue[:8] or '-'}: {one.part:.0%} of it" for one in change.issues)
+        lines.append(
+            f"{name}: succeeds {way} often since {iso(change.at_ns)}:"
+            f" {after[0]} of {after[1]}, before {before[0]} of {before[1]}{parts}"
+        )
+    newest = report.newest
+    if newest is not None and newest.is_alarm:
+        failed, known = newest.after
+        lines.append(f"{name}: its newest version fails more often: {failed} of {known} runs")
+    return lines

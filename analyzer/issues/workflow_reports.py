@@ -1,0 +1,196 @@
+"""How workflows do over time: passed and failed runs, versions, change points, regressions after a release.
+
+Read from the store when asked: nothing is kept beside the runs, so labels and corrected verdicts count at
+once. Synchronous; the caller passes the time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from analyzer.history.changes import (
+    ChangePoint,
+    Explanation,
+    Regression,
+    change_points,
+    explain,
+    regression,
+)
+from analyzer.history.elements import unpack
+from analyzer.history.spectrum import Said, spectrum_of
+from analyzer.history.versions import Equality, equality
+from analyzer.issues.issue_store import DAY_NS, IssueStore
+from analyzer.issues.report import iso
+from analyzer.telemetry.metric_table import MAX_WORKFLOWS
+from collector_processor.otlp import Tenant
+from collector_processor.store.run_history import HistoryRow, RunHistoryRows
+from semconv.record import record
+
+DAYS: Final = 30
+"""Days of runs that are reported."""
+MOST_RUNS: Final = 1_000
+"""Newest runs of a workflow that are read."""
+RECENT: Final = 100
+
+
+@record
+class VersionReport:
+    """One version of a workflow."""
+
+    version: str
+    release: str
+    first_ns: int
+    said: Counter[str]
+    against_before: Equality | None
+    """Compared with the version that began before it; ``None`` for the first one."""
+
+
+@record
+class ChangeReport:
+    """A change point, and the issues that explain it if it is a drop."""
+
+    at_ns: int
+    point: ChangePoint
+    issues: tuple[Explanation, ...]
+
+
+@record
+class WorkflowReport:
+    """One workflow."""
+
+    tenant: Tenant
+    service: str
+    workflow: str
+    said: Counter[str]
+    versions: tuple[VersionReport, ...]
+    """By their first run, oldest first."""
+    changes: tuple[ChangeReport, ...]
+    recent: tuple[int, int]
+    """Runs that passed, and all, of the newest ``RECENT`` with a known outcome."""
+    newest: Regression | None
+    """What the newest version's runs say about it; ``None`` if there is no other one."""
+
+
+class WorkflowReports:
+    """Reads workflows from a store's connection; one thread at a time."""
+
+    def __init__(self, store: IssueStore) -> None:
+        self._store: Final = store
+        self._history: Final = RunHistoryRows(store.db)
+
+    def reports(self, now_ns: int, tenant: Tenant | None = None) -> list[WorkflowReport]:
+        """Return the workflows with runs in the last ``DAYS`` days, latest run first."""
+        since_ns = now_ns - DAYS * DAY_NS
+        return [
+            self._report(one.tenant, one.service, one.workflow, since_ns)
+            for one in self._history.workflows(since_ns, MAX_WORKFLOWS)
+            if tenant is None or one.tenant == tenant
+        ]
+
+    def _report(self, tenant: Tenant, service: str, workflow: str, since_ns: int) -> WorkflowReport:
+        rows = self._history.of_workflow(tenant, service, workflow, MOST_RUNS)
+        runs = [row for row in reversed(rows) if row.decided_ns >= since_ns]
+        known = [row for row in runs if row.said != Said.UNSAID]
+        return WorkflowReport(
+            tenant=tenant,
+            service=service,
+            workflow=workflow,
+            said=Counter(row.said for row in runs),
+            versions=_versions(runs),
+            changes=self._changes(tenant, known),
+            recent=(sum(row.said == Said.PASSED for row in known[-RECENT:]), len(known[-RECENT:])),
+            newest=_newest(known),
+        )
+
+    def _changes(self, tenant: Tenant, known: Sequence[HistoryRow]) -> tuple[ChangeReport, ...]:
+        points = change_points([row.said == Said.PASSED for row in known])
+        if not points:
+            return ()
+        counted = self._store.runs([(tenant, row.run_id) for row in known])
+        issue_of = {run.run_id: run.issue_id for run in counted}
+        issues = [None if row.said == Said.PASSED else issue_of.get(row.run_id) or "" for row in known]
+        return tuple(
+            ChangeReport(
+                at_ns=known[point.place].decided_ns,
+                point=point,
+                issues=explain(*_around(issues, point)) if point.is_drop else (),
+            )
+            for point in points
+        )
+
+
+def _around(
+    issues: Sequence[str | None], point: ChangePoint
+) -> tuple[Sequence[str | None], Sequence[str | None]]:
+    return (
+        issues[point.place - point.before[1] : point.place],
+        issues[point.place : point.place + point.after[1]],
+    )
+
+
+def _versions(runs: Sequence[HistoryRow]) -> tuple[VersionReport, ...]:
+    own: dict[str, list[HistoryRow]] = {}
+    for row in runs:
+        own.setdefault(row.version, []).append(row)
+    spectra = {
+        version: spectrum_of((Said(row.said), unpack(row.elements)) for row in each)
+        for version, each in own.items()
+    }
+    order = list(own)
+    return tuple(
+        VersionReport(
+            version=version,
+            release=own[version][0].release,
+            first_ns=own[version][0].decided_ns,
+            said=Counter(row.said for row in own[version]),
+            against_before=equality(spectra[order[at - 1]], spectra[version]) if at else None,
+        )
+        for at, version in enumerate(order)
+    )
+
+
+def _newest(known: Sequence[HistoryRow]) -> Regression | None:
+    """Return what the runs of the version that began last say about it, against all runs before it."""
+    first: dict[str, int] = {}
+    for place, row in enumerate(known):
+        first.setdefault(row.version, place)
+    if len(first) < 2:
+        return None
+    version, place = max(first.items(), key=lambda one: one[1])
+    before = known[:place]
+    failed = sum(row.said == Said.FAILED for row in before)
+    since = [row.said == Said.FAILED for row in known[place:] if row.version == version]
+    return regression((failed, len(before)), since)
+
+
+def to_json(report: WorkflowReport) -> dict[str, Any]:
+    """Return a workflow as JSON for programs, always with the same keys."""
+    newest = report.newest
+    return {
+        "tenant": report.tenant,
+        "service": report.service,
+        "workflow": report.workflow,
+        **_said(report.said),
+        "versions": [
+            {
+                "version": one.version,
+                "release": one.release,
+                "first": iso(one.first_ns),
+                **_said(one.said),
+                "against_before": None if one.against_before is None else asdict(one.against_before),
+            }
+            for one in report.versions
+        ],
+        "changes": [
+            {"at": iso(one.at_ns), **asdict(one.point), "issues": [asdict(each) for each in one.issues]}
+            for one in report.changes
+        ],
+        "newest_version": None if newest is None else asdict(newest),
+    }
+
+
+def _said(counts: Counter[str]) -> dict[str, int]:
+    return {said.value: counts[said.value] for said in Said}

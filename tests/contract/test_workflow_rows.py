@@ -1,0 +1,115 @@
+"""Workflows read back from the store: outcomes, versions, change points, regressions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from analyzer.history.elements import elements_of, pack
+from analyzer.issues.issue_service import passed_of, regressed_of
+from analyzer.issues.issue_store import DAY_NS, IssueStore
+from analyzer.issues.workflow_reports import DAYS, WorkflowReports, to_json
+from collector_processor.otlp import NO_TENANT, Tenant
+from collector_processor.rebuild.run_totals import RunTotals
+from collector_processor.store.connection import StoreConnection
+from collector_processor.store.places import RUNS, open_database
+from collector_processor.store.records import Commit
+from collector_processor.store.run_history import RunFacts
+from collector_processor.store.verdicts import RunStore
+from tests.backends.postgresql import PostgresServer, postgresql
+from tests.runs import run, step
+from tests.verdicts import stored
+
+NOW_NS: Final = 1_000 * DAY_NS
+NUMBERS: Final = count()
+HOUR_NS: Final = DAY_NS // 24
+ELEMENTS: Final = pack(elements_of(run(step("planner"), step("clerk"))))
+TOTALS: Final = RunTotals(workflow="refunds", steps=2)
+
+
+def keep(
+    db: StoreConnection, said: Sequence[str], *, version: str = "v1", release: str = "1.0", at: int = 0
+) -> None:
+    """Write a run each hour, the first ``at`` hours after the period began."""
+    store, start = RunStore(db), NOW_NS - 20 * DAY_NS
+    for number, word in enumerate(said, start=at):
+        verdict = stored(run_id=f"{version}-{number:05}", decided_ns=start + number * HOUR_NS)
+        store.commit(Commit(analysed=(), verdicts=(verdict,)))
+        with db.transaction():
+            store.totals.total([(NO_TENANT, verdict.run_id, TOTALS)])
+            facts = RunFacts(version=version, release=release, elements=ELEMENTS)
+            store.history.note([(NO_TENANT, verdict.run_id, word, facts)])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgresql() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreConnection]:
+    place: Path | str = tmp_path / RUNS
+    if request.param == "postgresql":
+        running: PostgresServer = request.getfixturevalue("server")
+        place = running.create(f"workflows{next(NUMBERS)}")
+    with closing(open_database(place)) as database, closing(database.own()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def reports(db: StoreConnection) -> WorkflowReports:
+    return WorkflowReports(IssueStore(db))
+
+
+def test_a_release_that_fails_more_often_is_a_regression_and_a_change(
+    db: StoreConnection, reports: WorkflowReports
+) -> None:
+    keep(db, ["passed"] * 90 + ["failed"] * 4 + ["passed"] * 6 + ["unsaid"] * 20)
+    keep(db, ["failed", "failed", "passed"] * 12, version="v2", release="1.1", at=120)
+    (report,) = reports.reports(NOW_NS)
+    assert (report.service, report.workflow) == ("shop", "refunds")
+    assert report.said == {"passed": 108, "failed": 28, "unsaid": 20}
+    assert [(one.version, one.release) for one in report.versions] == [("v1", "1.0"), ("v2", "1.1")]
+    compared = report.versions[1].against_before
+    assert compared is not None
+    assert compared.decision == "different"
+    assert [change.point.is_drop for change in report.changes] == [True]
+    assert report.newest is not None
+    assert report.newest.is_alarm
+    assert regressed_of([report]) == {("shop", "refunds", "1.1"): 1}
+    assert passed_of([report]) == {("shop", "refunds"): (100 - 28) / 100}
+    document = json.loads(json.dumps(to_json(report)))
+    assert document["versions"][1]["against_before"]["decision"] == "different"
+    assert (document["passed"], document["failed"], document["unsaid"]) == (108, 28, 20)
+
+
+def test_a_stable_workflow_has_no_change_and_no_alarm(db: StoreConnection, reports: WorkflowReports) -> None:
+    keep(db, ["passed"] * 9 + ["failed"])
+    keep(db, (["passed"] * 9 + ["failed"]) * 6, version="v2", at=10)
+    (report,) = reports.reports(NOW_NS)
+    assert report.changes == ()
+    assert report.newest is not None
+    assert not report.newest.is_alarm
+    assert regressed_of([report]) == {}
+
+
+def test_runs_of_which_nobody_said_anything_are_only_counted(
+    db: StoreConnection, reports: WorkflowReports
+) -> None:
+    keep(db, ["unsaid"] * 30)
+    (report,) = reports.reports(NOW_NS)
+    assert (report.said, report.changes, report.newest) == ({"unsaid": 30}, (), None)
+    assert passed_of([report]) == {}
+
+
+def test_old_runs_and_other_tenants_are_not_reported(db: StoreConnection, reports: WorkflowReports) -> None:
+    keep(db, ["passed"] * 3)
+    assert reports.reports(NOW_NS, Tenant("other")) == []
+    assert reports.reports(NOW_NS + (DAYS + 1) * DAY_NS) == []
