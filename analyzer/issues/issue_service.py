@@ -240,7 +240,8 @@ class IssueService:
     def _workflows_now(self, now_ns: int) -> Sequence[WorkflowReport]:
         """Return the workflows, read at most every ``WORKFLOWS_EVERY_S``; none if the sample is unfair."""
         read_ns, reports = self._workflows
-        if self.counting.rules.is_fair_sample and now_ns - read_ns >= WORKFLOWS_EVERY_S * 10**9:
+        is_due = not reports or now_ns - read_ns >= WORKFLOWS_EVERY_S * 10**9
+        if self.counting.rules.is_fair_sample and is_due:
             reports = self._workflow_reports.reports(now_ns)
             self._workflows = (now_ns, reports)
         return reports

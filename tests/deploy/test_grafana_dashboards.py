@@ -163,3 +163,5 @@ def _await_failures(running: RunningPrometheus) -> None:
     """Wait until series have been scraped twice with these counts."""
     rises = "sum(increase(blamespan_agent_failures_total[1m])) > 0"
     wait_until(lambda: running.query(rises) or None, what="failures in Prometheus")
+    shares = "blamespan_workflow_passed_share"  # read at intervals of its own
+    wait_until(lambda: running.query(shares) or None, what="workflows in Prometheus")

@@ -257,7 +257,7 @@ def test_an_agents_alarm_is_told_while_it_stands_whichever_replica_has_it(play: 
 def test_a_workflow_that_a_release_broke_is_told_until_it_is_mended(play: Play) -> None:
     workflow = {"service": "shop", "workflow": "refunds", "release": "1.4"}
     series = 'blamespan_workflow_regressed{service="shop", workflow="refunds", release="1.4"}'
-    moments: dict[str, list[dict[str, str]]] = {"3m": [], "9m": [workflow], "60m": []}
+    moments: dict[str, list[dict[str, str]]] = {"8m": [], "12m": [workflow], "60m": []}
     play({series: "0x4 1x20 stale"}, "BlamespanWorkflowRegressed", moments)
 
 
