@@ -42,8 +42,7 @@ class Past(Protocol):
 
 
 _NO_PAST: Final = (
-    "no other run of this workflow is known: give several recorded runs at once, or analyse runs with"
-    " `blamespan serve`, which remembers them"
+    "no other run of this workflow is known: give several recorded runs to `blamespan attribute` at once"
 )
 
 
