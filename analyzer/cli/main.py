@@ -37,6 +37,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "replay": "replay",
     "gateway": "gateway",
     "experiment": "experiment",
+    "inject": "inject",
     "export": "export",
     "delete": "delete",
     "bench": "bench",
@@ -52,6 +53,14 @@ COMMANDS: Final[Mapping[str, str]] = {
 }
 """Module in ``commands/`` of each command, in the order in which ``--help`` lists them."""
 _PLACE: Final = "analyzer.cli.commands"
+
+
+def _with_border(arguments: Sequence[str]) -> list[str]:
+    """Double ``--`` for commands with several arguments before it, because the parser drops the first."""
+    found = list(arguments)
+    if found[:1] == ["inject"] and "--" in found:
+        found.insert(found.index("--"), "--")
+    return found
 
 
 def _app(arguments: Sequence[str]) -> typer.Typer:
@@ -109,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     try:
-        given = sys.argv[1:] if arguments is None else list(arguments)
+        given = _with_border(sys.argv[1:] if arguments is None else list(arguments))
         code = _app(given)(args=given, standalone_mode=False)
     except typer.TyperException as error:
         if message := error.format_message():  # empty if the help was shown instead

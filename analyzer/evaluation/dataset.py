@@ -11,11 +11,12 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from analyzer.inquiry.conversation import Conversation
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.conversation_log import read_conversation
+from analyzer.recordings.labelled_trace import is_labelled_trace, read_labelled_trace
 from semconv.json_text import read_json
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -45,10 +46,16 @@ def _read_file(path: Path, subset: str) -> Iterator[Conversation]:
         raise UnreadableInput(f"{path}: cannot be read as JSON, plain or gzip: {error}") from error
     for place, document in _documents(path, raw):
         try:
-            run = read_conversation(document)
+            run = _labelled(document)
         except UnreadableInput as error:
             raise UnreadableInput(f"{path}{place}: {error}") from error
         yield run if run.subset else replace(run, subset=subset)
+
+
+def _labelled(document: object) -> Conversation:
+    if is_labelled_trace(document):
+        return read_labelled_trace(cast("dict[str, Any]", document))
+    return read_conversation(document)
 
 
 def _documents(path: Path, raw: bytes) -> Iterator[tuple[str, object]]:

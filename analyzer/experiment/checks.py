@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from analyzer.experiment.workflow import Ended, run_command
@@ -25,6 +26,8 @@ class CommandCheck:
     """Check by a command that reads the output and exits with 0 for success."""
 
     arguments: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables added to ours."""
 
     async def __call__(self, ended: Ended) -> bool:
         """Run the check.
@@ -34,7 +37,7 @@ class CommandCheck:
         """
         try:
             checked = await run_command(
-                self.arguments, dict(os.environ), ended.output.encode(), CHECK_TIMEOUT_S
+                self.arguments, {**os.environ, **self.environment}, ended.output.encode(), CHECK_TIMEOUT_S
             )
         except OSError as error:
             raise CheckFailed(f"--check {self.arguments[0]}: {error.strerror or error}") from error

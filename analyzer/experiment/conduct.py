@@ -7,62 +7,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final
 
 from analyzer.experiment.candidates import ArmKey, Candidate, Fix, Suspects, may_go_live
-from analyzer.experiment.checks import Check, CheckFailed
+from analyzer.experiment.checks import CheckFailed
 from analyzer.experiment.findings import Experiment, Fidelity, Finding, finding
-from analyzer.experiment.ledger import Ledger, Spent
+from analyzer.experiment.ledger import Spent
 from analyzer.experiment.sequential import Decision
-from analyzer.experiment.trials import Draw, TrialResult, latest_reasons
-from analyzer.experiment.walk import MOST_TRIALS, Walk
-from analyzer.experiment.workflow import TIMEOUT_S, Ended, Workflow
-from analyzer.inquiry.method import Clock
-from analyzer.replay.canonical import Difference
-from analyzer.replay.gateway import Gateway
-from analyzer.replay.open_trial import OpenTrial
+from analyzer.experiment.trial_runner import Options, Parts, TrialRunner, described
+from analyzer.experiment.trials import TrialResult, latest_reasons
+from analyzer.experiment.walk import Walk
 from analyzer.replay.tape import Tape
-from analyzer.replay.trial import CLIENT_GONE, Change, TrialReport
-from semconv.attributes import TRIAL
-from semconv.record import record
 
-_EXTRA_S: Final = 60.0
-"""Seconds that a trial's URL outlives the trial's time limit."""
 _MOST_INVALID_IN_ROW: Final = 6
 """Consecutive invalid trials that end the experiment: further trials would not say more."""
 _HARMLESS: Final = "that only reads or hands over"
-_SEED: Final = "BLAMESPAN_SEED"
-_NO_TELEMETRY: Final = "OTEL_SDK_DISABLED"
-_RESOURCE: Final = "OTEL_RESOURCE_ATTRIBUTES"
-
-
-@record
-class Options:
-    """Options for running trials."""
-
-    most_trials: int = MOST_TRIALS
-    parallel: int = 1
-    timeout_s: float = TIMEOUT_S
-    seed: int = 0
-    """Seed of the first trial; each trial gets the next one in ``BLAMESPAN_SEED``, for workflows that use
-    it."""
-
-
-@record
-class Parts:
-    """The collaborators of an experiment."""
-
-    gateway: Gateway
-    workflow: Workflow
-    check: Check
-    ledger: Ledger
-    clock: Clock
-    resource: str = ""
-    """The user's own ``OTEL_RESOURCE_ATTRIBUTES``."""
-    must_announce: bool = False
-    """Whether the workflow runs in a service, whose decorated tools learn of a trial only by ``rerun``."""
-    issue: Callable[[], Awaitable[str]] | None = None
-    """Issues the trial's id, which the store knows; without an id, the trial sends no telemetry."""
 
 
 Watch = Callable[["Conductor"], None]
@@ -77,9 +37,8 @@ class Conductor:
         self.tape: Final = tape
         self.fix: Final = fix
         self.walk = Walk(suspects.candidates, most_trials=options.most_trials)
-        self.trials = 0
         self._valid = 0
-        self._begun = 0
+        self._run_trial: Final = TrialRunner(tape, parts, options)
         self.fidelity: Fidelity | None = None
         self._changes: Final = suspects.changes
         self._parts: Final = parts
@@ -98,6 +57,11 @@ class Conductor:
         self._is_interrupted = False
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._began = parts.clock()
+
+    @property
+    def trials(self) -> int:
+        """Completed trials."""
+        return self._run_trial.completed
 
     @property
     def spent(self) -> Spent:
@@ -129,15 +93,16 @@ class Conductor:
         held: list[TrialResult] = []
 
         async def one() -> None:
-            result, report = await self._trial(None)
+            ran = await self._run_trial(None)
+            report = ran.report
             self.fidelity = Fidelity(
                 calls=report.calls,
                 served=report.served,
                 masked=report.masked,
-                first_difference=_described(report.first_difference),
+                first_difference=described(report.first_difference),
             )
             self._undeclared = report.undeclared
-            held.append(result)
+            held.append(ran.result)
 
         await self._guarded(one())
         watch(self)
@@ -219,7 +184,8 @@ class Conductor:
     async def _one(self, key: ArmKey, watch: Watch) -> None:
         result: TrialResult | None = None
         try:
-            result, _ = await self._trial(self._changes[key], key)
+            ran = await self._run_trial(self._changes[key], partial(self._book, key))
+            result = ran.result
             if self._parts.ledger.exhausted and result.invalid:
                 result = None  # refused because the budget is used up: says nothing about the arm
         except OSError as error:  # the workflow started before; the results are kept
@@ -234,39 +200,8 @@ class Conductor:
             self._invalid.extend(filter(None, (result.invalid,)))
         watch(self)
 
-    async def _trial(
-        self, change: Change | None, key: ArmKey | None = None
-    ) -> tuple[TrialResult, TrialReport]:
-        gateway, limit = self._parts.gateway, self._options.timeout_s
-        opened = gateway.open(
-            self.tape, change, lifetime_s=limit + _EXTRA_S, must_announce=self._parts.must_announce
-        )
-        try:
-            environment = {
-                **gateway.environment(opened),
-                **await self._telemetry(),
-                _SEED: str(self._options.seed + self._begun),
-            }
-            self._begun += 1
-            ended = await self._parts.workflow(environment, limit)
-            succeeded = not ended.timed_out and await self._parts.check(ended)
-        finally:
-            report = gateway.close(opened.trial)
-            self._book(opened, key)
-        self.trials += 1
-        draws = self._parts.ledger.draws(opened.trial)
-        return _result(report, ended, change, draws, succeeded=succeeded), report
-
-    def _book(self, opened: OpenTrial, key: ArmKey | None) -> None:
-        if key is not None:
-            self._spent[key] = self._spent.get(key, Spent()).plus(self._parts.ledger.of(opened.trial))
-
-    async def _telemetry(self) -> dict[str, str]:
-        """Return the variables of the trial's OpenTelemetry SDK."""
-        trial = await self._parts.issue() if self._parts.issue else ""
-        if not trial:  # no store knows the trial, so its spans would count as production
-            return {_NO_TELEMETRY: "true"}
-        return {_RESOURCE: ",".join(filter(None, (self._parts.resource, f"{TRIAL}={trial}")))}
+    def _book(self, key: ArmKey, spent: Spent) -> None:
+        self._spent[key] = self._spent.get(key, Spent()).plus(spent)
 
     def _concluded(self) -> Experiment:
         if proved := self.walk.proved:
@@ -317,69 +252,3 @@ class Conductor:
             copies=self.walk.copies,
             is_interrupted=self._is_interrupted,
         )
-
-
-def _result(
-    report: TrialReport, ended: Ended, change: Change | None, draws: tuple[Draw, ...], *, succeeded: bool
-) -> TrialResult:
-    return TrialResult(
-        success=succeeded,
-        invalid=_invalid(report, ended, change, succeeded=succeeded),
-        draws=draws,
-        served=report.served,
-        masked=report.masked,
-        live=report.live,
-    )
-
-
-def _invalid(report: TrialReport, ended: Ended, change: Change | None, *, succeeded: bool) -> str:
-    """Return why a trial says nothing about its arm; empty if it is valid.
-
-    A failure or timeout while the upstream was healthy is the workflow's own; if live calls failed too, it
-    may be the upstream's.
-    """
-    if report.invalid:
-        return (
-            report.invalid
-            if not report.first_difference
-            else f"{report.invalid}: {_described(report.first_difference)}"
-        )
-    if change is None and report.missing:
-        return _bypassed(report, ended)
-    if change is None and report.tools_missing:
-        return (
-            f"recorded executions of {', '.join(report.tools_missing)} never asked for their results: the"
-            f" tools really run, or the workflow takes another path{_exit(ended)}"
-        )
-    failures = dict(report.live_failures)
-    if ended.timed_out:
-        failures.pop(CLIENT_GONE, None)  # the calls that the time limit cut short
-    if failures and not succeeded:
-        told = ", ".join(f"{reason}: {n}" for reason, n in sorted(failures.items()))
-        return f"the upstream failed ({told})"
-    if change is not None and not report.changed:
-        return f"the changed call was never asked for{_exit(ended)}"
-    return ""
-
-
-def _bypassed(report: TrialReport, ended: Ended) -> str:
-    return (
-        f"{len(report.missing)} of {report.calls} recorded calls never arrived: they bypass the gateway (a"
-        f" provider or a URL fixed in the code), or the workflow takes another path{_exit(ended)}"
-    )
-
-
-def _exit(ended: Ended) -> str:
-    if ended.timed_out:
-        return "; the workflow ran into the time limit"
-    last = ended.tail.strip().splitlines()[-1:] or [""]
-    return f"; the workflow ended with {ended.code}: {last[0]}" if ended.code else ""
-
-
-def _described(difference: Difference | None) -> str | None:
-    if difference is None:
-        return None
-    where = "no call is left" if difference.call is None else f"call {difference.call}"
-    return (
-        f"{where}, message {difference.message}: expected {difference.expected!r}, found {difference.found!r}"
-    )

@@ -17,9 +17,10 @@ from dataclasses import field
 
 from analyzer.experiment.candidates import Fix, Suspects, beliefs_of_calls, suspects
 from analyzer.experiment.checks import Check
-from analyzer.experiment.conduct import Conductor, Options, Parts, Watch
+from analyzer.experiment.conduct import Conductor, Watch
 from analyzer.experiment.findings import Experiment
 from analyzer.experiment.ledger import BUDGET_USD, Ledger, Price
+from analyzer.experiment.trial_runner import Options, Parts
 from analyzer.experiment.workflow import Endpoint, Workflow
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.replay.gateway import serving
@@ -74,17 +75,27 @@ def prepare(run: Run, request: Request) -> Prepared:
         CannotReplay: the trace lacks data that a replay needs.
         NoSuchStep: the step or agent has no model call.
     """
-    tape = read_tape(run, allow_tools=request.gateway.allow_tools)
-    unsafe = None if isinstance(tape, NotReplayable) else undeclared_tool(tape, request.gateway.rules())
-    if (obstacle := tape if isinstance(tape, NotReplayable) else unsafe) is not None:
-        mend = "".join(f"; {line}" for line in obstacle.mend)
-        raise CannotReplay(f"{obstacle.reason}{mend}")
-    assert isinstance(tape, Tape)
+    tape = tape_of(run, request.gateway)
     beliefs = _chosen(tape, beliefs_of_calls(tape, request.ranking), request)
     found = suspects(tape, beliefs, request.fix)
     if not found.candidates:
         raise NoSuchStep(f"no model call of {tape.run_id} is a step that can be tried")
     return Prepared(tape=tape, suspects=found)
+
+
+def tape_of(run: Run, options: GatewayOptions) -> Tape:
+    """Read a run's tape, of which no tool would really run undeclared.
+
+    Raises:
+        CannotReplay: the trace lacks data that a replay needs.
+    """
+    tape = read_tape(run, allow_tools=options.allow_tools)
+    unsafe = None if isinstance(tape, NotReplayable) else undeclared_tool(tape, options.rules())
+    if (obstacle := tape if isinstance(tape, NotReplayable) else unsafe) is not None:
+        mend = "".join(f"; {line}" for line in obstacle.mend)
+        raise CannotReplay(f"{obstacle.reason}{mend}")
+    assert isinstance(tape, Tape)
+    return tape
 
 
 def _chosen(tape: Tape, beliefs: Mapping[int, float], request: Request) -> Mapping[int, float]:

@@ -12,6 +12,7 @@ import shlex
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -65,6 +66,8 @@ class Command:
     """A command, started once for each trial."""
 
     arguments: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables added to ours and to the trial's."""
 
     def __str__(self) -> str:
         """Return the command as a shell reads it."""
@@ -72,7 +75,7 @@ class Command:
 
     async def __call__(self, environment: Mapping[str, str], timeout_s: float) -> Ended:
         """Run the command to its end or to the time limit."""
-        variables = {**os.environ, **environment}
+        variables = {**os.environ, **self.environment, **environment}
         return await run_command(self.arguments, variables, b"", timeout_s)
 
 

@@ -96,7 +96,7 @@ def read_conversation(document: object) -> Conversation:
     )
     return Conversation(
         trajectory=trajectory,
-        label=_label(document),
+        label=label_of(document),
         source=_first_text(document, ("source",)),
         subset=_first_text(document, ("subset",)),
     )
@@ -209,19 +209,26 @@ def _final_answer(steps: Sequence[Step]) -> str:
     )
 
 
-def _label(document: Mapping[str, Any]) -> Label | None:
+def label_of(document: Mapping[str, Any]) -> Label | None:
+    """Return the label in a document of a data set; ``None`` if it has none."""
     label = document.get("label")
     if isinstance(label, Mapping):
         return Label(
             agent=_text(label.get("agent")) or None,
             step=_integer(label.get("step")),
             category=_text(label.get("category")),
+            trust=_weight(label.get("weight")),
         )
     if "mistake_agent" in document or "mistake_step" in document:
         return Label(
             agent=_text(document.get("mistake_agent")) or None, step=_integer(document.get("mistake_step"))
         )
     return None
+
+
+def _weight(value: object) -> float:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and 0 < value <= 1 else 1.0  # type: ignore[operator, arg-type]
 
 
 def _integer(value: object) -> int | None:

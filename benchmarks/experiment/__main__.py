@@ -1,9 +1,9 @@
-"""``python -m tests.bench.experiment null | power | walks | systems | command | ranked``.
+"""``python -m tests.bench.experiment null | power | walks | systems | command | ranked | injected``.
 
 ``null``: walks in which no step heals, and the share that still proves one. ``power``: two arms.
 ``walks``: chains of calls with one decisive error. ``systems``: the example systems and their scripted model,
 in this process. ``command``: the same with their frameworks, through the command line. ``ranked``: signals
-and a ranker of ``blamespan train`` on such runs, without trials.
+and a ranker of ``blamespan train`` on such runs, without trials. ``injected``: labels of injected faults.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ def _upper(share: float, n: int) -> float:
 def main() -> int:
     """Run the requested part."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.experiment", description=__doc__)
-    parser.add_argument("what", choices=("null", "power", "walks", "systems", "command", "ranked"))
+    parser.add_argument(
+        "what", choices=("null", "power", "walks", "systems", "command", "ranked", "injected")
+    )
     parser.add_argument("--number", type=int, default=1000, help="walks, pairs of arms or failed runs a row")
     parser.add_argument("--system", choices=("pipeline", "orchestrator", "debate"), help="one system alone")
     parser.add_argument("--ranker", type=Path, default=Path("ranker.json"), help="of `blamespan train`")
@@ -118,6 +120,11 @@ def main() -> int:
         from benchmarks.experiment.ranked import FLOWS, ranked  # noqa: PLC0415 - imports litellm
 
         return ranked([asked.system] if asked.system else list(FLOWS), asked.number, asked.ranker)
+    if asked.what == "injected":
+        from benchmarks.experiment.injected import injected  # noqa: PLC0415 - imports litellm
+        from benchmarks.experiment.systems import FLOWS  # noqa: PLC0415 - as above
+
+        return injected([asked.system] if asked.system else list(FLOWS), asked.number, asked.out)
     if asked.what in {"systems", "command"}:
         from benchmarks.experiment.systems import FLOWS, in_process, table  # noqa: PLC0415 - imports litellm
         from benchmarks.experiment.through_command import through_command  # noqa: PLC0415 - as above

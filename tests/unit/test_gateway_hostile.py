@@ -189,3 +189,17 @@ async def test_a_request_for_more_tokens_than_a_float_holds_is_not_paid() -> Non
     ledger = Ledger(lambda _, sent, received: (sent + received) * 1e-6, budget_usd=1.0)
     body = json.dumps({"n": 10**400, "max_tokens": 10**400}).encode()
     assert "a call may cost" in await ledger.reserve(LiveCall(trial="t", model="m", body=body))
+
+
+async def test_no_request_switches_a_fault_on() -> None:
+    hostile = {"x-blamespan-fault": "wrong_value", "x-blamespan-inject": "1", "baggage": "fault=wrong_value"}
+    body = {**ASKED, "fault": "wrong_value", "metadata": {"blamespan.inject": "wrong_value"}}
+    async with serving(GatewayOptions()) as gateway, aiohttp.ClientSession(headers=hostile) as session:
+        opened = gateway.open(tape(FIRST), lifetime_s=600)
+        url = f"{opened.base_url}/chat/completions?fault=wrong_value&change=0&text=wrong"
+        async with session.post(url, json=body) as answer:
+            said = (await answer.json())["choices"][0]["message"]["content"]
+        for path in ("inject", "fault", "change"):
+            async with session.post(f"{opened.root_url}/{path}", json={"kind": "wrong_value"}) as refused:
+                assert refused.status == 409
+    assert said == FIRST.answer.text

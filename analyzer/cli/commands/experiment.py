@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,14 +30,13 @@ from analyzer.executor.codec import write_answer
 from analyzer.executor.composition import open_analyst
 from analyzer.experiment.candidates import ChangeKind, Fix
 from analyzer.experiment.checks import Check, CheckFailed, CommandCheck, Contains, every
-from analyzer.experiment.conduct import Conductor, Options
+from analyzer.experiment.conduct import Conductor
 from analyzer.experiment.findings import Experiment, refusal, to_json
 from analyzer.experiment.forecast import forecast_json, forecast_of
 from analyzer.experiment.ledger import BUDGET_USD
 from analyzer.experiment.open_experiment import (
     CannotReplay,
     NoSuchStep,
-    Prepared,
     Request,
     prepare,
 )
@@ -48,6 +47,7 @@ from analyzer.experiment.present import conclusion, forecast, progress, tool_lin
 from analyzer.experiment.proofs import attribution_of
 from analyzer.experiment.sequential import Decision
 from analyzer.experiment.trial_ids import TrialIds
+from analyzer.experiment.trial_runner import Options
 from analyzer.experiment.walk import MOST_TRIALS
 from analyzer.experiment.workflow import TIMEOUT_S, Command, Endpoint, Workflow
 from analyzer.inquiry.errors import AnalyzerError
@@ -56,6 +56,7 @@ from analyzer.labels.kept_trace import KeptTrace
 from analyzer.labels.opinion_store import WaitingExperiments
 from analyzer.models.completion import price_of
 from analyzer.replay.options import GatewayOptions
+from analyzer.replay.tape import Tape
 from collector_processor.otlp import NO_TENANT, CollectorError
 from collector_processor.rebuild.stages import Run
 from collector_processor.settings import load_settings
@@ -136,10 +137,9 @@ def experiment(
 
     Example: [bold]blamespan experiment trace.json --expect 480 -- python my_agents.py[/bold]
     """
-    checks = _checks(check, expect)
+    checks = checks_of(check, expect, {})
     remotes = remote_tools(http_tool or (), mcp_tool or (), mcp_command or ())
-    kept = _kept(run, tenant)
-    found = kept.run() if kept else _recorded(run, logs or [])
+    found, kept = open_run(run, tenant, logs or [])
     workflow = _workflow(command, url, found)
     request = Request(
         ranking=_ranking(found),
@@ -149,7 +149,7 @@ def experiment(
         budget_usd=budget_usd,
         max_calls=max_calls,
         options=Options(most_trials=trials, parallel=parallel, timeout_s=timeout, seed=seed),
-        gateway=replace(_gateway(upstream, allow_tool or []), remotes=remotes),
+        gateway=replace(gateway_options(upstream, allow_tool or []), remotes=remotes),
         resource=os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""),
     )
     try:
@@ -166,7 +166,8 @@ def experiment(
         else:
             console().print(forecast(expected), soft_wrap=True)
         return
-    _require_prices(prepared, request)
+    other = [request.fix.text] if request.fix.kind is ChangeKind.MODEL else []
+    require_prices([prepared.tape], budget_usd, max_calls, other)
     sys.stderr.writelines(f"{line}\n" for line in tool_lines(expected.tools))
     with _trial_ids(kept, timeout) as issue:
         try:
@@ -192,13 +193,20 @@ def _exit_code(result: Experiment) -> int:
     return 0 if result.valid else 1
 
 
-def _checks(check: str | None, expect: str | None) -> list[Check]:
+def checks_of(check: str | None, expect: str | None, environment: Mapping[str, str]) -> list[Check]:
+    """Return the checks of --check and --expect.
+
+    Args:
+        check: the command.
+        expect: the text.
+        environment: variables for the command.
+    """
     found: list[Check] = []
     if check is not None:
         arguments = words_of(check)
         if not arguments:
             raise WrongUsage(f"--check {check}: expected a command, with each quotation ended")
-        found.append(CommandCheck(arguments=arguments))
+        found.append(CommandCheck(arguments=arguments, environment=environment))
     if expect is not None:
         if not expect:
             raise WrongUsage("--expect: expected a text; every output contains the empty one")
@@ -217,6 +225,12 @@ def _workflow(command: list[str] | None, url: str | None, run: Run) -> Workflow:
         return Endpoint(url=url, task=run.trajectory.task or "")
     assert command
     return Command(arguments=command)
+
+
+def open_run(run: str, tenant: str | None, logs: Sequence[Path] = ()) -> tuple[Run, KeptTrace | None]:
+    """Return the run of a file or of the store; of the store also what is kept of it."""
+    kept = _kept(run, tenant)
+    return (kept.run(), kept) if kept else (_recorded(run, logs), None)
 
 
 def _kept(run: str, tenant: str | None) -> KeptTrace | None:
@@ -286,7 +300,8 @@ def _proposed(run: Run) -> str:
     return verdict.fix
 
 
-def _gateway(upstream: str | None, tools: Sequence[str]) -> GatewayOptions:
+def gateway_options(upstream: str | None, tools: Sequence[str]) -> GatewayOptions:
+    """Return the options of a gateway with this upstream, whose model may call these tools."""
     options = GatewayOptions(allow_tools=frozenset(tools))
     if upstream is None:
         return options
@@ -295,18 +310,25 @@ def _gateway(upstream: str | None, tools: Sequence[str]) -> GatewayOptions:
     return GatewayOptions(allow_tools=frozenset(tools), openai=upstream, anthropic=upstream)
 
 
-def _require_prices(prepared: Prepared, request: Request) -> None:
-    """Refuse, before anything starts, an experiment whose live calls certainly exceed the budget."""
-    models = {call.answer.model for call in prepared.tape.calls if call.answer.model}
-    if request.fix.kind is ChangeKind.MODEL:
-        models.add(request.fix.text)
-    if request.budget_usd <= 0 and not (models and all(price_of(each, 1, 1) == 0 for each in models)):
+def require_prices(
+    tapes: Sequence[Tape], budget_usd: float, max_calls: int | None, others: Sequence[str] = ()
+) -> None:
+    """Refuse, before anything starts, trials whose live calls certainly exceed the budget.
+
+    Args:
+        tapes: the runs to replay.
+        budget_usd: for all live calls.
+        max_calls: their number, if limited.
+        others: models that no tape holds.
+    """
+    models = {call.answer.model for tape in tapes for call in tape.calls if call.answer.model}.union(others)
+    if budget_usd <= 0 and not (models and all(price_of(each, 1, 1) == 0 for each in models)):
         raise WrongUsage(
-            f"--budget-usd {request.budget_usd:g} pays for no live call of"
+            f"--budget-usd {budget_usd:g} pays for no live call of"
             f" {', '.join(sorted(models)) or 'a model that is not recorded'}: expected more, or a model whose"
             " listed price is 0"
         )
-    if request.max_calls is not None:
+    if max_calls is not None:
         return
     unknown = sorted(model for model in models if price_of(model, 1, 1) is None)
     if unknown:

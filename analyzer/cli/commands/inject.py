@@ -1,0 +1,318 @@
+"""``blamespan inject``: labelled failures of one's own system, by faults in reruns of passing runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final, TextIO
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from analyzer.cli.commands.experiment import checks_of, gateway_options, open_run, require_prices
+from analyzer.cli.commands.gateway import HttpToolOption, McpCommandOption, McpToolOption, remote_tools
+from analyzer.cli.commands.label import TenantOption
+from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
+from analyzer.experiment.captured import Capture, capturing
+from analyzer.experiment.checks import CheckFailed, every
+from analyzer.experiment.faults import FaultKind
+from analyzer.experiment.gates import Gate, Purity, gate_json, purity, purity_json, shortcut_gates
+from analyzer.experiment.inject import MOST_TRIALS, Injected, Injector, Plan, Tried, twin_json
+from analyzer.experiment.ledger import BUDGET_USD, Ledger
+from analyzer.experiment.open_experiment import CannotReplay, tape_of
+from analyzer.experiment.trial_runner import Options, Parts
+from analyzer.experiment.workflow import TIMEOUT_S, Command
+from analyzer.inquiry.present import console, counted, plain
+from analyzer.models.completion import price_of
+from analyzer.replay.gateway import Gateway, serving
+from analyzer.replay.options import GatewayOptions
+from analyzer.replay.tape import Tape
+from collector_processor.rebuild.stages import Run
+from semconv.record import record, replace
+
+_INTERRUPTED_CODE: Final = 130
+_BORDER: Final = "--"
+
+
+def inject(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN… -- COMMAND…",
+            help="Passing runs (trace files, or ids of kept runs), and what runs the workflow once.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, optional("FILE", "The data set, one labelled failure a line; must not exist.")],
+    kind: Annotated[
+        list[FaultKind] | None, optional("KIND", "A kind of fault; may be repeated. Default: all.")
+    ] = None,
+    check: Annotated[
+        str | None,
+        optional("COMMAND", "Gets the trial's output on standard input; exit code 0 is success."),
+    ] = None,
+    expect: Annotated[str | None, optional("TEXT", "A trial whose output contains this succeeded.")] = None,
+    upstream: Annotated[
+        str | None, optional("URL", "The live model's address; default: the provider's own.")
+    ] = None,
+    labels: Annotated[int, typer.Option("--labels", min=1, metavar="N", help="Labels a run.")] = 3,
+    trials: Annotated[
+        int, typer.Option("--trials", min=12, metavar="MAX", help="Trials an arm of a twin.")
+    ] = MOST_TRIALS,
+    parallel: Annotated[int, typer.Option("--parallel", min=1, metavar="N", help="Trials at a time.")] = 1,
+    budget_usd: Annotated[
+        float, typer.Option("--budget-usd", min=0, metavar="USD", help="For the live calls of all trials.")
+    ] = BUDGET_USD,
+    max_calls: Annotated[
+        int | None,
+        optional("N", "Live calls in all; needed for a model whose price is unknown.", min=1),
+    ] = None,
+    allow_tool: Annotated[
+        list[str] | None, optional("NAME", "A tool that only reads, and may run in a trial.")
+    ] = None,
+    http_tool: HttpToolOption = None,
+    mcp_tool: McpToolOption = None,
+    mcp_command: McpCommandOption = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, metavar="SECONDS", help="Time limit of a trial.")
+    ] = TIMEOUT_S,
+    tenant: TenantOption = None,
+    seed: Annotated[int, typer.Option("--seed", help="Chooses the faults and their order.")] = 0,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Make labelled failures of your own system, by corrupting one answer of a passing run.
+
+    Give the runs first, then the options, then [bold]--[/bold] and the command that runs the workflow once.
+    A fault becomes a label if it takes at least 50 points from the run's success rate, and the run passes
+    again with the step restored. The command finds the task in BLAMESPAN_TASK, the run's id in BLAMESPAN_RUN.
+
+    Example: [bold]blamespan inject pass.json --out faults.jsonl --expect 480 -- python my_agents.py[/bold]
+    """
+    given, command = _split(runs)
+    if out.exists():
+        raise WrongUsage(f"{out}: exists already, expected the name of a new file")
+    if not out.parent.is_dir():
+        raise WrongUsage(f"{out.parent}: no such folder")
+    remotes = remote_tools(http_tool or (), mcp_tool or (), mcp_command or ())
+    options = replace(gateway_options(upstream, allow_tool or []), remotes=remotes)
+    opened = [open_run(each, tenant)[0] for each in given]
+    checks_of(check, expect, {})  # wrong usage is told before a run is read
+    passing = [_passing(each, name, options) for each, name in zip(opened, given, strict=True)]
+    require_prices([each.tape for each in passing], budget_usd, max_calls)
+    request = _Request(
+        plan=Plan(
+            kinds=tuple(kind or FaultKind),
+            most_trials=trials,
+            most_labels=labels,
+            seed=seed,
+            allow_tools=options.allow_tools,
+        ),
+        options=Options(parallel=parallel, timeout_s=timeout, seed=seed),
+        command=command,
+        checks=lambda run: every(checks_of(check, expect, _environment(run))),
+        ledger=Ledger(price_of, budget_usd=budget_usd, max_calls=max_calls),
+    )
+    with out.open("w", encoding="utf-8") as file:
+        found = asyncio.run(_inject(passing, request, options, _Watch(file=file)))
+    _show(found, passing, request.ledger, out, output)
+    if found.is_interrupted:
+        raise typer.Exit(_INTERRUPTED_CODE)
+    if not any(tried.failure for tried in found.tried):
+        raise typer.Exit(1)
+
+
+@record
+class _Passing:
+    """A passing run and its tape."""
+
+    name: str
+    run: Run
+    tape: Tape
+
+
+@record
+class _Request:
+    """The parts of the request that all runs share."""
+
+    plan: Plan
+    options: Options
+    command: Sequence[str]
+    checks: Callable[[Run], Any]
+    ledger: Ledger
+
+
+@record
+class _Found:
+    """Results of all runs."""
+
+    injected: tuple[Injected, ...]
+    tried: tuple[Tried, ...]
+    is_interrupted: bool = False
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Writes each label when it is found, and shows progress on standard error."""
+
+    file: TextIO
+    tried: list[Tried] = field(default_factory=list)
+
+    def __call__(self, tried: Tried) -> None:
+        self.tried.append(tried)
+        if tried.failure is not None:
+            self.file.write(json.dumps(tried.failure.document, ensure_ascii=False) + "\n")
+            self.file.flush()
+        sys.stderr.write(f"{_line(tried)}\n")
+        sys.stderr.flush()
+
+
+def _split(runs: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Divide the arguments at ``--``, which ``main`` keeps for this command."""
+    at = runs.index(_BORDER) if _BORDER in runs else len(runs)
+    given, command = list(runs[:at]), list(runs[at + 1 :])
+    if not command or not given:
+        raise WrongUsage("expected RUN… -- COMMAND…: passing runs, and what runs the workflow once")
+    return given, command
+
+
+def _passing(run: Run, name: str, options: GatewayOptions) -> _Passing:
+    try:
+        return _Passing(name=name, run=run, tape=tape_of(run, options))
+    except CannotReplay as error:
+        raise CommandFailed(f"{name}: cannot be replayed: {error}") from error
+
+
+def _environment(run: Run) -> dict[str, str]:
+    return {"BLAMESPAN_RUN": run.trajectory.run_id, "BLAMESPAN_TASK": run.trajectory.task or ""}
+
+
+async def _inject(
+    passing: Sequence[_Passing], request: _Request, options: GatewayOptions, watch: _Watch
+) -> _Found:
+    task = asyncio.ensure_future(_each(passing, request, options, watch))
+    loop = asyncio.get_running_loop()
+    with suppress(NotImplementedError):  # no signal handlers in loops on Windows
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, task.cancel)
+    await asyncio.wait([task])
+    if task.cancelled():
+        return _Found(injected=(), tried=tuple(watch.tried), is_interrupted=True)
+    try:
+        return _Found(injected=task.result(), tried=tuple(watch.tried))
+    except OSError as error:
+        raise CommandFailed(f"the workflow cannot be started: {error.strerror or error}") from error
+    except CheckFailed as error:
+        raise CommandFailed(str(error)) from error
+
+
+async def _each(
+    passing: Sequence[_Passing], request: _Request, options: GatewayOptions, watch: _Watch
+) -> tuple[Injected, ...]:
+    ledger = request.ledger
+    options = replace(options, reserve=ledger.reserve, settle=ledger.settle)
+    async with serving(options) as gateway, capturing() as capture:
+        found = []
+        for each in passing:
+            injector = Injector(
+                each.run, each.tape, _parts(each, request, gateway, capture), request.options, capture
+            )
+            found.append(await injector.run(request.plan, watch))
+            if found[-1].refused:
+                sys.stderr.write(f"{each.name}: {plain(found[-1].refused, 600)}\n")
+        return tuple(found)
+
+
+def _parts(each: _Passing, request: _Request, gateway: Gateway, capture: Capture) -> Parts:
+    return Parts(
+        gateway=gateway,
+        workflow=Command(arguments=request.command, environment=_environment(each.run)),
+        check=request.checks(each.run),
+        ledger=request.ledger,
+        clock=time.monotonic,
+        telemetry=capture.environment,
+    )
+
+
+def _line(tried: Tried) -> str:
+    call, twin = tried.fault.call, tried.twin
+    what = f"step {call.step} ({plain(call.agent, 40)}), {tried.fault.kind}"
+    failures = twin.faulty.n - twin.faulty.successes
+    passes = f"{twin.recorded.successes} of {twin.recorded.n}"
+    end = "label" if tried.failure else plain(tried.reason, 300)
+    return f"{what}: fails {failures} of {twin.faulty.n}; passes without {passes}: {end}"
+
+
+def _show(
+    found: _Found, passing: Sequence[_Passing], ledger: Ledger, out: Path, output: OutputFormat
+) -> None:
+    failures = [each.failure for each in found.tried if each.failure is not None]
+    gates = shortcut_gates(failures, [each.tape for each in passing])
+    if output is OutputFormat.JSON:
+        for tried in found.tried:
+            print_json(_document(tried))
+        print_json(_final(found, gates, ledger, out))
+        return
+    if found.tried:
+        console().print(_table(found.tried))
+    lines = _conclusion(purity(found.tried), gates, ledger, out)
+    console().print(*lines, sep="\n", soft_wrap=True, highlight=False, markup=False)
+
+
+def _final(found: _Found, gates: Sequence[Gate], ledger: Ledger, out: Path) -> dict[str, Any]:
+    pure = purity(found.tried)
+    refused = [{"run_id": each.run_id, "reason": each.refused} for each in found.injected if each.refused]
+    return {
+        "out": str(out),
+        "labels": pure.kept,
+        "refused": refused,
+        "purity": purity_json(pure),
+        "gates": [gate_json(each) for each in gates],
+        "calls": ledger.total.calls,
+        "cost_usd": ledger.total.cost_usd,
+        "stopped": ledger.exhausted or None,
+        "final": True,
+    }
+
+
+def _table(tried: Sequence[Tried]) -> Table:
+    table = Table("kind", "tried", "labels", "fails with it, mean", box=SIMPLE_HEAD, pad_edge=False)
+    for kind in FaultKind:
+        own = [each for each in tried if each.fault.kind is kind]
+        if own:
+            mine = purity(own)
+            flips = f"{mine.flip_rate:.0%}" if mine.kept else "-"
+            table.add_row(kind.value, str(mine.tried), str(mine.kept), flips)
+    return table
+
+
+def _conclusion(pure: Purity, gates: Sequence[Gate], ledger: Ledger, out: Path) -> list[str]:
+    organic = f"failures without the fault below {pure.organic:.1%} (95 %)" if pure.kept else "no label"
+    lines = [f"{out}: {counted(pure.kept, 'labelled failure')} of {counted(pure.tried, 'fault')} tried"]
+    lines += [f"  discarded {n}: {plain(reason, 200)}" for reason, n in pure.discarded]
+    lines.append(f"purity: {organic}")
+    for gate in gates:
+        found = f"finds {gate.accuracy:.0%} of {gate.n}, chance {gate.chance:.0%}"
+        lines.append(f"gate, {gate.name}: {found}: {gate.verdict}")
+    lines.append("gate, injected against organic failures: not measured, no organic failures are given")
+    lines.append(counted(ledger.total.calls, "live call"))
+    return [*lines, f"stopped: {ledger.exhausted}"] if ledger.exhausted else lines
+
+
+def _document(tried: Tried) -> dict[str, Any]:
+    return {
+        "run_id": tried.run_id,
+        "step": tried.fault.call.step,
+        "agent": tried.fault.call.agent,
+        "kind": tried.fault.kind.value,
+        **twin_json(tried.twin),
+        "label": tried.failure is not None,
+        "reason": tried.reason or None,
+    }

@@ -1,0 +1,149 @@
+"""Gates of an injected data set: are its labels pure, and does nothing but the fault give them away? Pure.
+
+Labels that a constant step or a marker word finds teach a ranker that shortcut and no diagnosis.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from statistics import NormalDist
+from typing import Any, Final
+
+from analyzer.experiment.inject import Failure, Tried
+from analyzer.replay.tape import Tape
+from semconv.model import StepKind
+from semconv.record import record
+
+_WORD: Final = re.compile(r"[^\W\d_]+")
+_FEWEST: Final = 10
+"""Labels from which a gate says something."""
+
+
+@record
+class Gate:
+    """Accuracy of a shortcut on the labels."""
+
+    name: str
+    accuracy: float
+    chance: float
+    """Accuracy of a guess among the model's calls."""
+    n: int
+
+    @property
+    def verdict(self) -> str:
+        """``passed`` if the shortcut may be no better than chance, ``failed``, or ``too few labels``."""
+        if self.n < _FEWEST:
+            return "too few labels"
+        return "failed" if _wilson(self.accuracy, self.n)[0] > self.chance else "passed"
+
+
+@record
+class Purity:
+    """How honest the labels are."""
+
+    tried: int
+    kept: int
+    flip_rate: float
+    """Mean share of trials with a fault that failed, over the labels; 0 without one."""
+    organic: float
+    """Share of failures without a fault, over all trials of the labels' prefixes: upper end of 95 %."""
+    discarded: Sequence[tuple[str, int]]
+    """Reasons of faults that make no label, most frequent first."""
+
+
+def purity(tried: Sequence[Tried]) -> Purity:
+    """Return the purity of an injected data set."""
+    kept = [each for each in tried if each.failure is not None]
+    rates = [1.0 - each.twin.faulty.rate for each in kept]
+    arms = [arm for each in kept for arm in (each.twin.recorded, each.twin.restored)]
+    n, failures = sum(arm.n for arm in arms), sum(arm.n - arm.successes for arm in arms)
+    reasons = Counter(each.reason.partition(":")[0] for each in tried if each.failure is None)
+    return Purity(
+        tried=len(tried),
+        kept=len(kept),
+        flip_rate=sum(rates) / len(rates) if rates else 0.0,
+        organic=_wilson(failures / n, n)[1] if n else 1.0,
+        discarded=tuple(reasons.most_common()),
+    )
+
+
+def shortcut_gates(failures: Sequence[Failure], tapes: Iterable[Tape]) -> tuple[Gate, ...]:
+    """Return the gates: position alone, and marker words alone.
+
+    Args:
+        failures: the labelled failures.
+        tapes: the passing runs, whose words are no markers.
+    """
+    n = len(failures)
+    chance = sum(1.0 / max(1, len(_suspects(each))) for each in failures) / max(1, n)
+    known = {
+        word
+        for tape in tapes
+        for call in tape.calls
+        for text in (call.answer.text, *(message.text for message in call.messages))
+        for word in _words(text)
+    }
+    position = sum(_by_position(each, failures) for each in failures) / max(1, n)
+    markers = sum(_by_markers(each, known) for each in failures) / max(1, n)
+    return (
+        Gate(name="position alone", accuracy=position, chance=chance, n=n),
+        Gate(name="marker words alone", accuracy=markers, chance=chance, n=n),
+    )
+
+
+def purity_json(found: Purity) -> dict[str, Any]:
+    """Return the purity as JSON."""
+    return {
+        "tried": found.tried,
+        "kept": found.kept,
+        "flip_rate": round(found.flip_rate, 4),
+        "organic_upper": round(found.organic, 4),
+        "discarded": [{"reason": reason, "n": n} for reason, n in found.discarded],
+    }
+
+
+def gate_json(gate: Gate) -> dict[str, Any]:
+    """Return a gate as JSON."""
+    shown = {"accuracy": round(gate.accuracy, 4), "chance": round(gate.chance, 4), "n": gate.n}
+    return {"name": gate.name, **shown, "verdict": gate.verdict}
+
+
+def _suspects(failure: Failure) -> list[int]:
+    kinds = {StepKind.LLM, StepKind.HANDOFF, StepKind.AGENT}
+    return [step.index for step in failure.trajectory.steps if step.kind in kinds] or [failure.step]
+
+
+def _by_position(failure: Failure, every: Sequence[Failure]) -> float:
+    """Guess the most frequent place of the other labels; ties share."""
+    others = Counter(_suspects(each).index(each.step) for each in every if each is not failure and _has(each))
+    most = max(others.values(), default=0)
+    guesses = [place for place, count in others.items() if count == most]
+    suspects = _suspects(failure)
+    right = sum(place < len(suspects) and suspects[place] == failure.step for place in guesses)
+    return right / len(guesses) if guesses else 1.0 / len(suspects)
+
+
+def _has(failure: Failure) -> bool:
+    return failure.step in _suspects(failure)
+
+
+def _by_markers(failure: Failure, known: set[str]) -> float:
+    """Guess the step with most words that no passing run has; ties share."""
+    steps = failure.trajectory.steps
+    odd = {index: len(_words(steps[index].output) - known) for index in _suspects(failure)}
+    most = max(odd.values())
+    guesses = [index for index, count in odd.items() if count == most]
+    return (failure.step in guesses) / len(guesses)
+
+
+def _words(text: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(text)}
+
+
+def _wilson(share: float, n: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval."""
+    z = NormalDist().inv_cdf(0.975)
+    centre, spread = share + z * z / (2 * n), z * ((share * (1 - share) + z * z / (4 * n)) / n) ** 0.5
+    return (centre - spread) / (1 + z * z / n), (centre + spread) / (1 + z * z / n)

@@ -1,0 +1,277 @@
+"""Injection of faults into reruns of a passing run: honest twins become labelled failures. Not pure.
+
+A fault is one corrupted answer of the tape (``faults``). Only the caller of this module can ask for one: the
+gateway has no request, and no header, that changes an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
+from typing import Any, Final
+
+from analyzer.experiment.captured import Capture, Telemetry
+from analyzer.experiment.faults import FaultKind, corrupted
+from analyzer.experiment.sequential import Arm
+from analyzer.experiment.trial_runner import Options, Parts, TrialRunner
+from analyzer.experiment.trials import Sampling, TrialResult, count
+from analyzer.experiment.twins import Next, Twin, course
+from analyzer.recordings.labelled_trace import trace_document
+from analyzer.replay.matching import Match, Spoken
+from analyzer.replay.read_tape import read_tape
+from analyzer.replay.tape import Answer, RecordedCall, Tape
+from analyzer.replay.trial import Change
+from collector_processor.otlp import MalformedRequestError
+from collector_processor.rebuild.stages import Run, rebuild
+from semconv.model import Trajectory
+from semconv.record import record
+
+MOST_TRIALS: Final = 40
+"""Maximum number of valid trials per arm of a twin; one that is always right needs 12."""
+
+
+@record
+class Fault:
+    """One fault in one run."""
+
+    kind: FaultKind
+    call: RecordedCall
+    answer: Answer
+    """The corrupted answer."""
+
+
+@record
+class Failure:
+    """A labelled failure: a rerun that failed because of a fault."""
+
+    trajectory: Trajectory
+    step: int
+    agent: str
+    document: dict[str, Any]
+    """The line of the data set."""
+
+
+@record
+class Tried:
+    """Result of one fault."""
+
+    run_id: str
+    fault: Fault
+    twin: Twin
+    reason: str = ""
+    """Why it makes no label; empty if it makes one."""
+    failure: Failure | None = None
+
+
+@record
+class Injected:
+    """Result for one passing run."""
+
+    run_id: str
+    tried: tuple[Tried, ...] = ()
+    refused: str = ""
+    """Why no fault was tried."""
+    stopped: str = ""
+    """Why not every fault was tried."""
+
+
+@record
+class Plan:
+    """Which faults to try, and how often."""
+
+    kinds: Sequence[FaultKind] = tuple(FaultKind)
+    most_trials: int = MOST_TRIALS
+    most_labels: int = 3
+    """Labels of one run; more would look alike."""
+    seed: int = 0
+    allow_tools: frozenset[str] = field(default_factory=frozenset)
+
+
+def faults_of(tape: Tape, plan: Plan) -> list[Fault]:
+    """Return a fault of each kind at each call that has a place for it, in random order.
+
+    The order is over calls and kinds alike, so that neither a step nor a kind is preferred.
+    """
+    found: list[Fault] = []
+    for call in tape.calls:
+        for kind in plan.kinds:
+            coin = random.Random(f"{plan.seed} {tape.run_id} {call.index} {kind}")  # noqa: S311 - no secret
+            answer = corrupted(kind, tape, call, coin) if call.step is not None else None
+            if answer is not None:
+                found.append(Fault(kind=kind, call=call, answer=answer))
+    random.Random(f"{plan.seed} {tape.run_id}").shuffle(found)  # noqa: S311 - no secret
+    return found
+
+
+class Injector:
+    """Injects faults into the reruns of one passing run."""
+
+    def __init__(self, run: Run, tape: Tape, parts: Parts, options: Options, capture: Capture) -> None:
+        """Prepare; nothing is started.
+
+        Args:
+            run: the passing run.
+            tape: its tape.
+            parts: the collaborators, whose telemetry goes to ``capture``.
+            options: options for running trials.
+            capture: receives the spans of trials.
+        """
+        self._run: Final = run
+        self._tape: Final = tape
+        self._parts: Final = parts
+        self._options: Final = options
+        self._capture: Final = capture
+        self._trial: Final = TrialRunner(tape, parts, options)
+        self._recorded: Final[dict[int, list[TrialResult]]] = {}
+        """Trials with the recorded answers, shared by all faults of a call."""
+        self._labels = 0
+        self.tried: Final[list[Tried]] = []
+
+    async def run(self, plan: Plan, watch: Callable[[Tried], None]) -> Injected:
+        """Try the run's faults, several at a time.
+
+        Raises:
+            OSError: the workflow cannot be started.
+            CheckFailed: the check cannot be run.
+        """
+        if refused := await self._refusal():
+            return Injected(run_id=self._tape.run_id, refused=refused)
+        waiting = iter(faults_of(self._tape, plan))
+
+        async def work() -> None:
+            for fault in waiting:
+                if self._labels >= plan.most_labels or self._ended():
+                    return
+                tried = await self._try(fault, plan)
+                if self._ended() and tried.failure is None:
+                    return  # the budget decided, not the fault
+                self.tried.append(tried)
+                self._labels += tried.failure is not None
+                watch(tried)
+
+        tasks = [asyncio.create_task(work()) for _ in range(self._options.parallel)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return Injected(run_id=self._tape.run_id, tried=tuple(self.tried), stopped=self._ended())
+
+    def _ended(self) -> str:
+        """Return why no further call is paid, or nothing."""
+        return self._parts.ledger.exhausted
+
+    async def _refusal(self) -> str:
+        """Run the trial without a fault; return why the run is of no use, or nothing."""
+        ran = await self._trial(None)
+        telemetry = self._capture.take(ran.trial)
+        if ran.result.invalid:
+            return f"the rerun without a fault: {ran.result.invalid}"
+        if not ran.result.success:
+            return "it does not pass the check with all recorded answers"
+        if ran.report.undeclared:
+            options = " ".join(f"--allow-tool {name}" for name in ran.report.undeclared)
+            return f"the live model may call tools that would really run: {options}, if they only read"
+        if not telemetry.spans:
+            return (
+                "the rerun sent no spans to OTEL_EXPORTER_OTLP_ENDPOINT (OTLP over HTTP), so its failures"
+                " could not be kept"
+            )
+        return ""
+
+    async def _try(self, fault: Fault, plan: Plan) -> Tried:
+        faulty: list[TrialResult] = []
+        restored: list[TrialResult] = []
+        recorded = self._recorded.setdefault(fault.call.index, [])
+        failed: Telemetry | None = None
+        while True:
+            twin = Twin(recorded=_arm(recorded, faulty), faulty=_arm(faulty), restored=_arm(restored, faulty))
+            found = course(twin, plan.most_trials)
+            if found.next in {Next.KEEP, Next.DISCARD} or self._ended():
+                break
+            answer = fault.answer if found.next is Next.FAULTY else fault.call.answer
+            ran = await self._trial(Change(call=fault.call.index, answer=answer))
+            telemetry = self._capture.take(ran.trial)
+            {Next.FAULTY: faulty, Next.RECORDED: recorded, Next.RESTORE: restored}[found.next].append(
+                ran.result
+            )
+            if found.next is Next.FAULTY and not ran.result.success and not ran.result.invalid:
+                failed = failed or telemetry
+        tried = Tried(run_id=self._tape.run_id, fault=fault, twin=twin, reason=found.reason)
+        if found.next is not Next.KEEP or failed is None:
+            return tried
+        return self._labelled(tried, failed, plan)
+
+    def _labelled(self, tried: Tried, failed: Telemetry, plan: Plan) -> Tried:
+        """Return the fault with its labelled failure, or with the reason why there is none."""
+        reader = self._run.reader
+        try:
+            runs = rebuild(failed.spans, failed.logs, reader=reader)
+            document = trace_document(failed.spans, failed.logs)
+        except MalformedRequestError as error:
+            return _without(tried, f"its spans cannot be read: {error}")
+        if len(runs) != 1:
+            return _without(tried, f"its spans are {len(runs)} runs, expected one")
+        call = _place(runs[0], tried.fault, plan.allow_tools)
+        if call is None or call.step is None:
+            return _without(tried, "its spans do not show the corrupted answer")
+        trajectory = runs[0].trajectory
+        line = {
+            "id": trajectory.run_id,
+            "source": _service(runs[0]),
+            "subset": tried.fault.kind.value,
+            "question": trajectory.task,
+            "label": {
+                "agent": call.agent,
+                "step": call.step,
+                "category": tried.fault.kind.value,
+                "weight": round(1.0 - tried.twin.faulty.rate, 4),
+            },
+            "injected": {"run_id": tried.run_id, "call": tried.fault.call.index, **twin_json(tried.twin)},
+            **document,
+        }
+        failure = Failure(trajectory=trajectory, step=call.step, agent=call.agent, document=line)
+        return Tried(run_id=tried.run_id, fault=tried.fault, twin=tried.twin, failure=failure)
+
+
+def twin_json(twin: Twin) -> dict[str, Any]:
+    """Return the trials of a twin as JSON."""
+    arms = {"recorded": twin.recorded, "faulty": twin.faulty, "restored": twin.restored}
+    counted = {
+        name: {"n": arm.n, "successes": arm.successes, "invalid": arm.invalid} for name, arm in arms.items()
+    }
+    return {**counted, "effect": list(twin.effect)}
+
+
+def _without(tried: Tried, reason: str) -> Tried:
+    return Tried(run_id=tried.run_id, fault=tried.fault, twin=tried.twin, reason=reason)
+
+
+def _arm(trials: Sequence[TrialResult], others: Iterable[TrialResult] = ()) -> Arm:
+    known = Sampling()
+    for trial in (*trials, *others):
+        known.add(trial)
+    return count(trials, known)
+
+
+def _place(run: Run, fault: Fault, allow_tools: frozenset[str]) -> RecordedCall | None:
+    """Return the call of a failed rerun that gave the corrupted answer to the recorded request."""
+    tape = read_tape(run, allow_tools=allow_tools)
+    if not isinstance(tape, Tape):
+        return None
+    wanted = Spoken(fault.call.messages, fault.call.kind).key(Match.MASKED)
+    same = [each for each in tape.calls if _said(each.answer) == _said(fault.answer)]
+    exact = [each for each in same if Spoken(each.messages, each.kind).key(Match.MASKED) == wanted]
+    return next(iter(exact or same), None)
+
+
+def _said(answer: Answer) -> tuple[str, tuple[tuple[str, str], ...]]:
+    return answer.text.strip(), tuple((each.name, "".join(each.arguments.split())) for each in answer.calls)
+
+
+def _service(run: Run) -> str:
+    names = (span.resource.attributes.get("service.name") for span in run.trace.spans)
+    return next((str(name) for name in names if name), "")

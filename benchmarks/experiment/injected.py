@@ -1,0 +1,132 @@
+"""Injected faults on the example systems, whose script knows the decisive call of each failed rerun."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from analyzer.experiment.captured import Capture, capturing
+from analyzer.experiment.checks import Contains
+from analyzer.experiment.gates import purity, shortcut_gates
+from analyzer.experiment.inject import Failure, Injector, Plan, Tried
+from analyzer.experiment.ledger import Ledger
+from analyzer.experiment.trial_runner import Options, Parts
+from analyzer.experiment.workflow import Function
+from analyzer.models.completion import price_of
+from analyzer.replay.gateway import Gateway, serving
+from analyzer.replay.options import GatewayOptions
+from analyzer.replay.read_tape import read_tape
+from analyzer.replay.tape import Tape
+from benchmarks.experiment.light import talk
+from benchmarks.experiment.systems import FLOWS, Order, decisive, order, scripted_model, share, succeeded
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.stages import Run
+
+TOOLS = frozenset({"look_up_price"})
+
+
+@dataclass
+class Found:
+    """Results of one system."""
+
+    tried: list[Tried] = field(default_factory=list)
+    tapes: list[Tape] = field(default_factory=list)
+    right: list[Failure] = field(default_factory=list)
+    """Labels at the call that the script calls decisive."""
+    unsaid: int = 0
+    """Labels of runs in which the script sees no decisive call."""
+
+
+def injected(systems: list[str], number: int, out: Path) -> int:
+    """Inject faults into passing runs; print how many labels the script confirms."""
+    for system in systems:
+        found = asyncio.run(_system(system, number, out))
+        labels = [each.failure for each in found.tried if each.failure is not None]
+        pure = purity(found.tried)
+        said = len(labels) - found.unsaid
+        print(
+            f"{system}: {number} passing runs, {pure.tried} faults tried, {pure.kept} labels;"
+            f" the script confirms {len(found.right)} of {said}: {share(found.right, [0] * said)}; it sees no"
+            f" decisive call in {found.unsaid}"
+        )
+        for reason, n in pure.discarded:
+            print(f"    discarded {n}: {reason}")
+        for gate in shortcut_gates(labels, found.tapes):
+            told = f"finds {gate.accuracy:.0%} of {gate.n}, chance {gate.chance:.0%}"
+            print(f"    gate, {gate.name}: {told}: {gate.verdict}", flush=True)
+    return 0
+
+
+async def _system(system: str, number: int, out: Path) -> Found:
+    found, task = Found(), 10_000  # other orders than those of the other measurements
+    async with (
+        scripted_model(seed=1) as url,
+        aiohttp.ClientSession() as session,
+        capturing() as capture,
+    ):
+        ledger = Ledger(price_of, budget_usd=1e6)
+        options = GatewayOptions(openai=url, allow_tools=TOOLS, reserve=ledger.reserve, settle=ledger.settle)
+        async with serving(options) as gateway:
+            while len(found.tapes) < number:
+                asked, task = order(task), task + 1
+                run_id = hashlib.sha256(f"{system} {asked.number}".encode()).hexdigest()[:32]
+                said = await talk(session, system, asked, url, run_id)
+                if succeeded(asked, said.texts[-1]):
+                    one = _OneRun(system, asked, said.run(run_id, system), session)
+                    await one.inject(found, gateway, capture, ledger, out)
+    return found
+
+
+@dataclass
+class _OneRun:
+    system: str
+    asked: Order
+    run: Run
+    session: aiohttp.ClientSession
+
+    async def inject(
+        self, found: Found, gateway: Gateway, capture: Capture, ledger: Ledger, out: Path
+    ) -> None:
+        tape = read_tape(self.run, allow_tools=TOOLS)
+        assert isinstance(tape, Tape), tape
+        parts = Parts(
+            gateway=gateway,
+            workflow=Function(call=self._workflow),
+            check=Contains(text=f"answer = {self.asked.right['answer']}."),
+            ledger=ledger,
+            clock=time.monotonic,
+            telemetry=capture.environment,
+        )
+        injector = Injector(self.run, tape, parts, Options(timeout_s=600), capture)
+        result = await injector.run(Plan(allow_tools=TOOLS), lambda _: None)
+        assert not result.refused, result.refused
+        found.tapes.append(tape)
+        found.tried += result.tried
+        with out.open("a", encoding="utf-8") as file:
+            for failure in filter(None, (each.failure for each in result.tried)):
+                file.write(json.dumps({**failure.document, "source": self.system}) + "\n")
+                self._judge(failure, found)
+
+    def _judge(self, failure: Failure, found: Found) -> None:
+        texts = [step.output for step in failure.trajectory.steps]
+        truth = decisive(self.system, self.asked, texts) if len(texts) == len(FLOWS[self.system]) else None
+        found.unsaid += truth is None
+        if truth is not None and truth == failure.step:
+            found.right.append(failure)
+
+    async def _workflow(self, environment: Mapping[str, str]) -> str:
+        run_id = hashlib.sha256(environment["BLAMESPAN_TRIAL"].encode()).hexdigest()[:32]
+        said = await talk(self.session, self.system, self.asked, environment["OPENAI_BASE_URL"], run_id)
+        body = encode(said.run(run_id, self.system).trace.spans)
+        headers = {"Content-Type": "application/x-protobuf"}
+        url = environment["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
+        async with self.session.post(url, data=body, headers=headers) as answer:
+            answer.raise_for_status()
+        return said.texts[-1]

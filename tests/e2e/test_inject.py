@@ -1,0 +1,139 @@
+"""``blamespan inject`` on a passing run: honest labels in a data set that ``train`` and ``bench`` read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from aiohttp import web
+
+from analyzer.evaluation.dataset import read_dataset
+from tests.e2e.line import environment
+from tests.e2e.test_experiment import BIN, RUN, WORKFLOW, span
+
+REPORTING: Final = """
+import secrets, time
+def attribute(key, value):
+    return {"key": key, "value": {"stringValue": value}}
+def parts(role, text):
+    return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
+trace_id, spans = secrets.token_hex(16), []
+for place, role in enumerate(("clerk", "writer")):
+    attributes = {
+        "gen_ai.operation.name": "chat", "gen_ai.agent.name": role, "gen_ai.request.model": "m",
+        "gen_ai.system_instructions": json.dumps([{"type": "text", "content": "You are the " + role}]),
+        "gen_ai.input.messages": parts("user", " ".join(said[: place + 1])),
+        "gen_ai.output.messages": parts("assistant", said[place + 1]),
+    }
+    spans.append({
+        "traceId": trace_id, "spanId": secrets.token_hex(8), "name": "chat m",
+        "startTimeUnixNano": str((place + 1) * 10**9), "endTimeUnixNano": str((place + 1) * 10**9 + 10**8),
+        "attributes": [attribute(*pair) for pair in attributes.items()],
+    })
+resource = {"attributes": [attribute("service.name", "tickets")]}
+body = json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans}]}]}).encode()
+url = os.environ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
+urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": "application/json"})).read()
+"""
+"""Sends the run's spans, as an instrumented workflow does."""
+
+pytestmark = pytest.mark.skipif(not (BIN / "blamespan").exists(), reason="the command is not installed")
+
+
+def passing(folder: Path) -> Path:
+    task, right = "12 tickets at 35 and 30 at 14", "It is 840."
+    spans = [span(1, "clerk", task, right), span(2, "writer", f"{task} {right}", "Pay 840.")]
+    place = folder / "pass.json"
+    place.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+    return place
+
+
+@asynccontextmanager
+async def careful_model(*, notices: bool = False) -> AsyncIterator[str]:
+    """A writer who repeats the clerk's number in other words, or notices a wrong one; nobody else errs."""
+    coin = random.Random(2)
+
+    async def answer(request: web.Request) -> web.Response:
+        said = (await request.json())["messages"]
+        number = "840" if notices else said[1]["content"].rstrip(".").split()[-1]
+        text = f"{coin.choice(('Pay', 'Please pay', 'You pay'))} {coin.choice('abcdefgh')}: {number}."
+        reply = {"choices": [{"index": 0, "message": {"role": "assistant", "content": text}}]}
+        return web.json_response({"id": "x", "object": "chat.completion", "model": "m", **reply})
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def injected(
+    folder: Path, url: str, *options: str, reports: bool = True
+) -> tuple[int | None, Any, str]:
+    """Run the command; return its exit code, the objects that it printed, and its messages."""
+    program = folder / "workflow.py"
+    program.write_text(WORKFLOW + (REPORTING if reports else ""))
+    process = await asyncio.create_subprocess_exec(
+        *(str(BIN / "blamespan"), "inject", str(passing(folder)), "--out", str(folder / "faults.jsonl")),
+        *("--expect", "840", "--upstream", url, "--max-calls", "500", "--parallel", "2", *options),
+        *("--format", "json", "--", sys.executable, str(program)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment(data_dir=str(folder), OPENAI_API_KEY="none", LITELLM_LOCAL_MODEL_COST_MAP="True"),
+        cwd=folder,
+    )
+    out, err = await process.communicate()
+    return process.returncode, [json.loads(line) for line in out.splitlines()], err.decode()
+
+
+async def test_a_fault_that_always_fails_becomes_a_label_at_its_step(tmp_path: Path) -> None:
+    async with careful_model() as url:
+        code, (*tried, final), err = await injected(tmp_path, url, "--kind", "wrong_value")
+    assert code == 0, err
+    assert sorted((each["step"], each["kind"], each["label"]) for each in tried) == [
+        (0, "wrong_value", True),
+        (1, "wrong_value", True),
+    ]
+    assert all(each["effect"][0] >= 0.5 and each["restored"]["successes"] == 5 for each in tried)
+    assert (final["labels"], final["purity"]["kept"], final["final"]) == (2, 2, True)
+    runs = read_dataset(tmp_path / "faults.jsonl")
+    labels = {
+        run.label.step: run.label for run in runs if run.label is not None and run.label.step is not None
+    }
+    assert {step: (label.agent, label.category) for step, label in labels.items()} == {
+        0: ("clerk", "wrong_value"),
+        1: ("writer", "wrong_value"),
+    }
+    assert [run.subset for run in runs] == ["wrong_value"] * 2
+    assert {run.source for run in runs} == {"tickets"}
+    assert all(run.trajectory.run_id != RUN and len(run.trajectory.steps) == 2 for run in runs)
+    faulty = next(run for run in runs if run.label is not None and run.label.step == 0)
+    assert "840" not in faulty.trajectory.steps[0].output
+
+
+async def test_a_fault_that_a_later_agent_repairs_makes_no_label(tmp_path: Path) -> None:
+    async with careful_model(notices=True) as url:
+        code, (*tried, final), err = await injected(tmp_path, url, "--kind", "wrong_value")
+    assert code == 0, err
+    reasons = {each["step"]: each["reason"] for each in tried}
+    assert reasons == {0: "the run often passes with the fault", 1: None}
+    assert final["purity"]["discarded"] == [{"reason": "the run often passes with the fault", "n": 1}]
+
+
+async def test_a_workflow_that_sends_no_spans_is_refused_after_one_trial(tmp_path: Path) -> None:
+    async with careful_model() as url:
+        code, (final,), err = await injected(tmp_path, url, reports=False)
+    assert (code, final["labels"], final["calls"]) == (1, 0, 0), err
+    assert "sent no spans to OTEL_EXPORTER_OTLP_ENDPOINT" in final["refused"][0]["reason"]
+    assert (tmp_path / "faults.jsonl").read_text() == ""
