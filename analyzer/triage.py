@@ -218,7 +218,8 @@ def _lost_work(reading: Reading) -> Step | None:
     """Return the last unrepaired failed step, if at most one agent speaks after it and no tool runs.
 
     A tool's failure that no step shows counts at the call that requested it. Also ``None`` if later texts are
-    not recorded, unless a model call failed: its agent's whole work is lost, however the caller puts it.
+    not recorded, unless a model call failed: its agent's whole work is lost, however the caller puts it. In a
+    run without any text even that is no failure: the caller may have recovered.
     """
     steps = reading.steps
     seen = [_Lost(at, at + 1, reading.repaired[at]) for at, step in enumerate(steps) if _errored(step)]
@@ -230,7 +231,7 @@ def _lost_work(reading: Reading) -> Step | None:
     is_dark = any(not step.output and step.content is not ContentState.COMPLETE for step in after)
     speakers = {step.agent for step in after}
     acted = any(step.kind is StepKind.TOOL for step in after)
-    is_whole = lost.kind is StepKind.LLM and _errored(lost)
+    is_whole = lost.kind is StepKind.LLM and _errored(lost) and any(step.output for step in steps)
     return None if (is_dark and not is_whole) or acted or len(speakers) > 1 else lost
 
 

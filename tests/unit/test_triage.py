@@ -257,3 +257,8 @@ def test_an_agents_failed_call_counts_though_no_later_text_is_recorded() -> None
     assert not triage(replaced).failed
     tools = run(absent("concierge"), failed_tool("concierge"), absent("concierge"))
     assert not triage(tools).failed
+
+
+def test_without_any_text_a_failed_call_may_have_been_recovered_from() -> None:
+    broken = step("purser", "", status=SpanStatus.ERROR, error="HTTP 500")
+    assert not triage(run(absent("concierge"), broken, absent("concierge"))).failed
