@@ -17,11 +17,6 @@ from semconv.dialects import USUAL, Reader
 _LISTS: Final[Mapping[Signal, str]] = {Signal.TRACES: "resourceSpans", Signal.LOGS: "resourceLogs"}
 
 
-def is_labelled_trace(document: object) -> bool:
-    """Tell whether a document is a labelled trace."""
-    return isinstance(document, dict) and isinstance(document.get(_LISTS[Signal.TRACES]), list)
-
-
 def read_labelled_trace(document: Mapping[str, Any], reader: Reader = USUAL) -> Conversation:
     """Read one labelled trace.
 

@@ -34,6 +34,7 @@ SETTING: Final = re.compile(r"\bBLAMESPAN_[A-Z][A-Z_]*[A-Z]\b")
 METRIC: Final = re.compile(r"\bblamespan_[a-z_]+[a-z]\b")
 NOT_OURS: Final = frozenset(
     {"BLAMESPAN_ENDPOINT", "BLAMESPAN_HEADLESS_SERVICE", "BLAMESPAN_SEED", "BLAMESPAN_TRIAL"}
+    | {"BLAMESPAN_RUN", "BLAMESPAN_TASK"}
 )
 """Variables of the Collector's configurations, and those that a trial sets for its workflow."""
 
