@@ -66,7 +66,7 @@ def test_the_programs_on_recorded_runs_print_who_broke_it(tmp_path: Path) -> Non
     lines = printed(comparing, tmp_path).splitlines()
     assert len(lines) == 10
     assert "gpt-4.1-mini" in lines[0]
-    assert lines[-1].startswith("StepPair(change=<Change.TEXT: 'text'>, left=1, right=1")
+    assert lines[-1].startswith("StepPair(change=<Change.TEXT: 'text'>, left=8, right=8")
     assert printed(waiting, tmp_path) == "['purser']\n"
 
 
