@@ -69,6 +69,8 @@ async def test_a_run_is_compared_with_the_nearest_passing_one_of_its_workflow(
     page = await text_of(client, "/compare?a=failed")
     assert 'href="/runs/passed"' in page
     assert "nearest passing run" in page
+    assert 'href="/compare?a=failed"' in await text_of(client, "/runs/failed")
+    assert "/compare" not in await text_of(client, "/runs/passed")
 
 
 @pytest.mark.parametrize(
