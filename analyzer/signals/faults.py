@@ -379,10 +379,8 @@ def _stuck(reading: Reading, places: tuple[int, ...]) -> Finding:
 
 def _repeated(reading: Reading, places: tuple[int, ...]) -> str:
     what = "made the same call" if _is_call(reading, places[0]) else "wrote the same text"
-    first, last = places[0], places[-1]
-    return (
-        f"{what} {len(places)} times, in steps {first} to {last} (step {places[1]} is the first repetition)"
-    )
+    first, again, last = places[0], places[1], places[-1]
+    return f"{what} {len(places)} times, in steps {first} to {last} (step {again} is the first repetition)"
 
 
 def _is_call(reading: Reading, position: int) -> bool:

@@ -11,7 +11,7 @@ are stored as marks, at most one a second; in a queue that grows for hours the m
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Container, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,7 +30,7 @@ from collector_processor.journal.chunks import (
     segment_of,
 )
 from collector_processor.journal.segment_accounts import SegmentAccounts
-from collector_processor.otlp import RefusedError, Signal, TraceKey
+from collector_processor.otlp import RefusedError, Signal, Tenant, TraceKey
 
 _FULL_RETRY_S: Final = 10.0
 """Retry delay sent to clients when the journal is full and the backend must catch up first."""
@@ -307,3 +307,14 @@ class QueueAge:
     def _thin(self) -> None:
         self.marks = deque(mark for place, mark in enumerate(self.marks) if place % 2 == 0)
         self.step_ns *= 2
+
+
+class KnownTraces:
+    """Trace ids of one tenant's agent traces."""
+
+    def __init__(self, traces: Container[TraceKey], tenant: Tenant) -> None:
+        self._traces: Final = traces
+        self._tenant: Final = tenant
+
+    def __contains__(self, trace_id: object) -> bool:
+        return (self._tenant, trace_id) in self._traces

@@ -12,7 +12,7 @@ from zlib import crc32
 import lz4.block
 
 from collector_processor.otlp import CollectorError, RefusedError, Signal, Tenant
-from collector_processor.wire.facts import TraceNote
+from collector_processor.wire.facts import TraceArrival, TraceNote
 
 MEBIBYTE: Final = 1 << 20
 ROW_OVERHEAD_BYTES: Final = 256
@@ -148,6 +148,20 @@ class IndexEntry:
     signal: Signal
     received_ns: int
     state: State
+
+    @property
+    def arrival(self) -> TraceArrival:
+        """The same as told to the assembler when it arrived."""
+        return TraceArrival(
+            seq=self.seq,
+            signal=self.signal,
+            tenant=self.tenant,
+            trace_id=self.note.trace_id,
+            received_ns=self.received_ns,
+            byte_count=self.note.byte_count,
+            notes=self.note.spans,
+            is_held=self.state is State.HELD,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from collector_processor.journal.accounts import Accounts, TraceRows
+from collector_processor.journal.accounts import Accounts, KnownTraces, TraceRows
 from collector_processor.journal.chunks import (
     Backlog,
     Chunk,
@@ -60,8 +60,8 @@ def _do_nothing(_chunk: Chunk, _entry: Entry) -> Iterator[None]:
     yield from ()
 
 
-def _need_not_know() -> None:
-    """Do nothing: the request has one commit."""
+def _ignore(*_facts: object) -> None:
+    """Do nothing: nobody needs to know."""
 
 
 class Journal:
@@ -99,9 +99,9 @@ class Journal:
         self._is_closed = False
         self.failure: Final[asyncio.Future[None]] = loop.create_future()
         """Raises the error if the writer fails because of a bug; cancelled by ``close``."""
-        self.on_released: Callable[[Queue, int], None] = _ignore_release
+        self.on_released: Callable[[Queue, int], None] = _ignore
         """Called when held rows of a queue have become pending, with the first seq."""
-        self.on_evicted: Callable[[tuple[TraceKey, ...]], None] = _ignore_eviction
+        self.on_evicted: Callable[[tuple[TraceKey, ...]], None] = _ignore
         """Called with traces that were evicted before they were analysed."""
         self._restore(summaries)
         self._writer.start()
@@ -110,19 +110,7 @@ class Journal:
         arrivals: list[TraceArrival] = []
         for summary in summaries:
             self._accounts.restore(summary)
-            arrivals += [
-                TraceArrival(
-                    seq=entry.seq,
-                    signal=entry.signal,
-                    tenant=entry.tenant,
-                    trace_id=entry.note.trace_id,
-                    received_ns=entry.received_ns,
-                    byte_count=entry.note.byte_count,
-                    notes=entry.note.spans,
-                    is_held=entry.state is State.HELD,
-                )
-                for entry in summary.index
-            ]
+            arrivals += [entry.arrival for entry in summary.index]
         self._recovered = tuple(arrivals)
         self._reclaimer.soon()
 
@@ -178,7 +166,7 @@ class Journal:
         self,
         rows: tuple[Entry, ...],
         then: Callable[[Chunk, Entry], Iterator[None]],
-        is_durable: Callable[[], None] = _need_not_know,
+        is_durable: Callable[[], None] = _ignore,
     ) -> asyncio.Future[tuple[Chunk, ...]]:
         """Store admitted rows in one commit; they are durable before they are handed on."""
         future: asyncio.Future[tuple[Chunk, ...]] = self._dispatch.answer()
@@ -280,7 +268,7 @@ class Journal:
 
     def knows(self, tenant: Tenant) -> Container[TraceId]:
         """Return a container of the trace ids of the tenant's agent traces."""
-        return _KnownTraces(self._accounts.traces, tenant)
+        return KnownTraces(self._accounts.traces, tenant)
 
     def agent_traces(self) -> tuple[TraceArrival, ...]:
         """Return the agent traces that an earlier process recorded, in order; empty when called again."""
@@ -370,25 +358,6 @@ class Journal:
         self._reads.close()
         self._lock.release()
         self.failure.cancel()
-
-
-class _KnownTraces:
-    """Trace ids of one tenant's agent traces."""
-
-    def __init__(self, traces: Container[TraceKey], tenant: Tenant) -> None:
-        self._traces: Final = traces
-        self._tenant: Final = tenant
-
-    def __contains__(self, trace_id: object) -> bool:
-        return (self._tenant, trace_id) in self._traces
-
-
-def _ignore_release(queue: Queue, seq: int) -> None:
-    """Do nothing: no forwarder is attached yet."""
-
-
-def _ignore_eviction(keys: tuple[TraceKey, ...]) -> None:
-    """Do nothing: no analysis is attached yet."""
 
 
 async def open_journal(

@@ -96,7 +96,8 @@ def test_the_rule_file_is_what_its_template_makes() -> None:
 
 
 def test_promtool_takes_the_rule_file(promtool: Path) -> None:
-    assert "SUCCESS: 24 rules found" in ask(promtool, "check", "rules", str(FILE))
+    rules = [rule for group in yaml.safe_load(FILE.read_text())["groups"] for rule in group["rules"]]
+    assert f"SUCCESS: {len(rules)} rules found" in ask(promtool, "check", "rules", str(FILE))
 
 
 def test_rules_ask_only_for_metrics_there_are() -> None:
