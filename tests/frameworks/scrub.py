@@ -6,11 +6,13 @@ The same recording always gives the same text; span ids and times stay.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 PORT: Final = 8080
-"""Replaces the scripted server's port."""
+"""Replaces the port of the scripted server, and of other servers that a run starts."""
+_LOOPBACK: Final = re.compile(r"127\.0\.0\.1:\d+")
 _OF_THE_MACHINE: Final = ("host.", "os.", "process.", "service.instance.id", "enduser.", "user.")
 """Resource attributes that identify the machine of a recording; they are removed."""
 
@@ -35,9 +37,9 @@ def scrub(document: dict[str, Any], *, port: int, names: Mapping[str, str]) -> s
         if value.get("stringValue") == str(port):
             value["stringValue"] = str(PORT)
     line = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    for own, name in {**names, f"127.0.0.1:{port}": f"127.0.0.1:{PORT}"}.items():
+    for own, name in names.items():
         line = line.replace(own, name)
-    return line
+    return _LOOPBACK.sub(f"127.0.0.1:{PORT}", line)
 
 
 def _values(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
