@@ -102,6 +102,7 @@ class Strict(Page):
 
 
 OURS = (
+    "/compare?a=",
     "#",
     "?",
     "/runs",
